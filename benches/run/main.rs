@@ -1,0 +1,133 @@
+//! Question: what does a node of a graph cost here, beside the schedulers that one would use otherwise?
+//!
+//! Method: five shapes of graph, each built once and run many times by each peer. A figure is the time of a whole run,
+//! from its start to the last node's end, divided by the number of nodes; a peer's figure of a round is the median over
+//! its runs, after one to warm up. Rounds interleave the peers, so that the machine's noise hits all of them alike; the
+//! tables give the median over the rounds and, in brackets, the smallest and the largest.
+//!
+//! ```text
+//! cargo bench --bench run -- --quick             10⁴ nodes only: the sizes that the budgets are about
+//! cargo bench --bench run -- --write             everything, and the report into docs/performance.md
+//! ```
+
+mod job;
+mod ours;
+mod peers;
+mod report;
+mod shapes;
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use indicatif::ProgressBar;
+
+use crate::peers::{Load, Peer, Workers};
+use crate::report::{Case, Report, Row};
+use crate::shapes::{Form, Shape};
+
+/// The node count that the budgets are about: values and work are measured at no other.
+const BUDGET_SIZE: usize = 10_000;
+/// What a node does where it does something, and for how many workers.
+const WORK_NS: u64 = 5_000;
+const WORK_WORKERS: Workers = Workers::Threads(2);
+
+/// The largest graph that a slow peer is asked to run.
+const SLOW_SIZE_MAX: usize = 100_000;
+/// Nodes that a peer, and a slow peer, runs per round: as many runs as that takes.
+const NODES_PER_ROUND: usize = 1_000_000;
+const SLOW_NODES_PER_ROUND: usize = 200_000;
+/// Time that the nodes' work may add to a round, which limits the runs with work.
+const WORK_PER_ROUND_NS: u64 = 150_000_000;
+const RUNS_MIN: usize = 3;
+
+/// Measures the cost of a node, beside other schedulers.
+#[derive(Parser)]
+struct Args {
+    /// Only graphs of 10^4 nodes.
+    #[arg(long, conflicts_with = "sizes")]
+    quick: bool,
+    /// Node counts.
+    #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000, 1_000_000])]
+    sizes: Vec<usize>,
+    #[arg(long, value_delimiter = ',', default_values_t = Form::ALL)]
+    shapes: Vec<Form>,
+    /// Threads that run nodes; `inline` is the thread that waits for the run.
+    #[arg(long, value_delimiter = ',', default_values_t = [Workers::Inline, Workers::Threads(1), Workers::Threads(2)])]
+    workers: Vec<Workers>,
+    /// Peers by name; all unless given.
+    #[arg(long, value_delimiter = ',')]
+    peers: Vec<String>,
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Writes the report between the `bench:run` markers of a file.
+    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
+    write: Option<PathBuf>,
+    /// Passed by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() {
+    let mut args = Args::parse();
+    if args.quick {
+        args.sizes = vec![BUDGET_SIZE];
+    }
+    let mut peers = peers::all();
+    peers.retain(|peer| args.peers.is_empty() || args.peers.iter().any(|name| name == peer.name()));
+    peers.iter().filter_map(|peer| peer.missing()).for_each(|hint| eprintln!("{hint}"));
+
+    let mut report = Report::new(&peers, args.rounds);
+    for &size in &args.sizes {
+        let rows = measure_size(&args, size, &mut peers);
+        report.rows.extend(rows);
+    }
+    let text = report.text();
+    println!("{text}");
+    if let Some(path) = &args.write {
+        report::write_between_markers(path, &text);
+    }
+}
+
+/// Runs all rounds of one size, the only graphs in memory meanwhile.
+fn measure_size(args: &Args, size: usize, peers: &mut [Box<dyn Peer>]) -> Vec<Row> {
+    let shapes: Vec<Shape> = args.shapes.iter().map(|form| form.shape(size)).collect();
+    let cases: Vec<(&Shape, Case)> = shapes.iter().flat_map(|shape| cases(args, size).map(move |case| (shape, case))).collect();
+    let mut rows: Vec<Row> = cases.iter().map(|(shape, case)| Row::new(shape, *case, peers.len())).collect();
+    let progress = ProgressBar::new((args.rounds * rows.len() * peers.len()) as u64);
+    for round in 0..args.rounds {
+        for (row, (shape, case)) in rows.iter_mut().zip(&cases) {
+            // Nobody always comes first, or always after the same other.
+            for turn in 0..peers.len() {
+                let column = (round + turn) % peers.len();
+                let figure = figure(peers[column].as_mut(), shape, case, round == 0);
+                row.figures[column].extend(figure);
+                progress.inc(1);
+            }
+        }
+    }
+    progress.finish_and_clear();
+    rows
+}
+
+/// Returns the cases of one shape: empty nodes at all sizes, values and work at the size that has budgets for them.
+fn cases(args: &Args, size: usize) -> impl Iterator<Item = Case> {
+    let case = move |workers| Case { size, workers, values: false, work_ns: 0 };
+    let all = args.workers.iter().copied();
+    let budgeted = move |_: &Workers| size == BUDGET_SIZE;
+    let with_values = all.clone().filter(budgeted).map(move |workers| Case { values: true, ..case(workers) });
+    let working = all.clone().filter(budgeted).filter(|&workers| workers == WORK_WORKERS);
+    let with_work = working.map(move |workers| Case { work_ns: WORK_NS, ..case(workers) });
+    all.map(case).chain(with_values).chain(with_work)
+}
+
+fn figure(peer: &mut dyn Peer, shape: &Shape, case: &Case, is_first_round: bool) -> Option<f64> {
+    let is_slow = peer.is_slow();
+    if is_slow && case.size > SLOW_SIZE_MAX {
+        return None;
+    }
+    let nodes = if is_slow { SLOW_NODES_PER_ROUND } else { NODES_PER_ROUND };
+    let affordable = WORK_PER_ROUND_NS.checked_div(case.work_ns).map_or(nodes, |worked| nodes.min(worked as usize));
+    let runs = (affordable / shape.len()).max(RUNS_MIN);
+    let Case { workers, values, work_ns, .. } = *case;
+    peer.run(shape, &Load { workers, values, work_ns, runs, is_checked: is_first_round })
+}

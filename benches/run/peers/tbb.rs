@@ -1,0 +1,101 @@
+//! oneTBB's `flow_graph`: compiles `benches/peers/tbb.cpp` and asks the program for each figure.
+//!
+//! The program reads the very graph that the Rust peers run, and answers with its figure and the sum of its values.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use super::{Load, Peer, Workers};
+use crate::shapes::{Form, Shape};
+
+/// Name of the column that the budgets are ratios to.
+pub(crate) const NAME: &str = "oneTBB";
+
+const HINT: &str = "oneTBB is not installed: it takes a C++ compiler and the library (Debian: apt install g++ libtbb-dev)";
+
+/// A `continue_node` per node, built once, run many times.
+pub(crate) struct Tbb {
+    program: Option<PathBuf>,
+    /// The graphs that this process has written, by form and node count.
+    written: HashSet<(Form, usize)>,
+}
+
+impl Tbb {
+    /// Compiles the program unless it is there already and newer than its source.
+    pub(crate) fn new() -> Self {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/tbb.cpp");
+        let program = scratch("tbb");
+        let is_there = is_newer(&program, &source) || compile(&source, &program);
+        Self { program: is_there.then_some(program), written: HashSet::new() }
+    }
+
+    fn graph_file(&mut self, shape: &Shape) -> PathBuf {
+        let path = scratch(&format!("{}-{}.graph", shape.form, shape.len()));
+        if self.written.insert((shape.form, shape.len())) {
+            fs::write(&path, shape.to_bytes()).expect("cargo's scratch folder can be written to");
+        }
+        path
+    }
+}
+
+impl Peer for Tbb {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn missing(&self) -> Option<&str> {
+        self.program.is_none().then_some(HINT)
+    }
+
+    fn run(&mut self, shape: &Shape, load: &Load) -> Option<f64> {
+        let Workers::Threads(workers) = load.workers else { return None };
+        let mut command = Command::new(self.program.as_ref()?);
+        command.arg(self.graph_file(shape)).arg(workers.to_string());
+        command.arg(if load.values { "values" } else { "empty" });
+        command.args([load.work_ns.to_string(), load.runs.to_string()]);
+        command.arg(if load.is_checked { "check" } else { "trust" });
+        let (figure, checksum) = answer(&mut command);
+        assert!(!load.values || checksum == shape.checksum(), "oneTBB's values must flow along every edge");
+        Some(figure)
+    }
+}
+
+fn answer(command: &mut Command) -> (f64, u64) {
+    let output = command.output().expect("the program was just compiled");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut words = text.split_whitespace();
+    let figure = words.next().and_then(|word| word.parse().ok());
+    let checksum = words.next().and_then(|word| word.parse().ok());
+    match (output.status.success(), figure, checksum) {
+        (true, Some(figure), Some(checksum)) => (figure, checksum),
+        _ => panic!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+fn compile(source: &Path, program: &Path) -> bool {
+    let compiler = env::var("CXX").unwrap_or_else(|_| "c++".into());
+    let mut command = Command::new(compiler);
+    command.args(["-O3", "-std=c++17", "-o"]).arg(program).arg(source).arg("-ltbb");
+    match command.output() {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            eprintln!("{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+            false
+        }
+        Err(error) => {
+            eprintln!("{command:?}: {error}");
+            false
+        }
+    }
+}
+
+fn is_newer(program: &Path, source: &Path) -> bool {
+    let changed = |path: &Path| fs::metadata(path).and_then(|data| data.modified());
+    matches!((changed(program), changed(source)), (Ok(built), Ok(written)) if built > written)
+}
+
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}

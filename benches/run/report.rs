@@ -1,0 +1,267 @@
+//! What was measured, as tables: a figure per peer, our ratio to oneTBB, and the budget beside it.
+//!
+//! A ratio compares medians over the rounds of one process's life on one machine; it is never compared with another's.
+
+mod machine;
+mod table;
+
+use std::fs;
+use std::path::Path;
+
+use self::machine::Machine;
+use self::table::Table;
+use crate::peers::{self, Peer, Workers};
+use crate::shapes::{Form, SEED, Shape};
+use crate::{BUDGET_SIZE, WORK_NS, ours};
+
+const BEGIN: &str = "<!-- bench:run begin -->";
+const END: &str = "<!-- bench:run end -->";
+
+/// The budgets of DESIGN.md, section 6.
+const VALUES_TO_EMPTY_MAX: f64 = 1.5;
+const SHARE_OF_IDEAL_MIN: f64 = 0.9;
+const GROWTH_MAX: f64 = 2.0;
+fn ratio_max(form: Form) -> f64 {
+    match form {
+        Form::Chain | Form::Wavefront => 0.3,
+        Form::Fan | Form::Random | Form::Tree => 0.5,
+    }
+}
+
+/// What is measured, but for the shape and the peer.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Case {
+    /// The node count that was asked for; the shape may have a few more or less.
+    pub(crate) size: usize,
+    pub(crate) workers: Workers,
+    pub(crate) values: bool,
+    pub(crate) work_ns: u64,
+}
+
+/// The figures of one shape and case.
+pub(crate) struct Row {
+    form: Form,
+    nodes: usize,
+    depth: usize,
+    case: Case,
+    /// By peer, in ns per node: one figure per round, none where the peer sat out.
+    pub(crate) figures: Vec<Vec<f64>>,
+}
+
+impl Row {
+    pub(crate) fn new(shape: &Shape, case: Case, peers: usize) -> Self {
+        Self { form: shape.form, nodes: shape.len(), depth: shape.depth(), case, figures: vec![Vec::new(); peers] }
+    }
+
+    /// Returns the shortest possible time per node: all workers busy all the time, or the longest path without a gap.
+    fn ideal_ns(&self) -> f64 {
+        let workers = match self.case.workers {
+            Workers::Inline => 1,
+            Workers::Threads(count) => count,
+        };
+        let steps = self.depth.max(self.nodes.div_ceil(workers));
+        self.case.work_ns as f64 * steps as f64 / self.nodes as f64
+    }
+}
+
+/// All that was measured, and what by.
+pub(crate) struct Report {
+    machine: Machine,
+    rounds: usize,
+    names: Vec<&'static str>,
+    hints: Vec<String>,
+    /// By peer, whether it cannot run here.
+    is_missing: Vec<bool>,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Report {
+    pub(crate) fn new(peers: &[Box<dyn Peer>], rounds: usize) -> Self {
+        Self {
+            machine: Machine::now(),
+            rounds,
+            names: peers.iter().map(|peer| peer.name()).collect(),
+            hints: peers.iter().filter_map(|peer| peer.missing()).map(str::to_owned).collect(),
+            is_missing: peers.iter().map(|peer| peer.missing().is_some()).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Returns the report as Markdown, its tables aligned for reading as they stand.
+    pub(crate) fn text(&self) -> String {
+        let mut parts = vec![self.machine.text(), self.method()];
+        parts.extend(self.hints.iter().cloned());
+        for (title, table) in [
+            ("Empty nodes, ns per node", self.empty()),
+            ("A `u64` along every edge, ns per node", self.values()),
+            ("5 µs of work in every node, ns per node", self.work()),
+            ("Growth: cost per node, largest over smallest median of all sizes", self.growth()),
+        ] {
+            if !table.is_empty() {
+                parts.push(format!("**{title}**\n\n{}", table.markdown()));
+            }
+        }
+        parts.join("\n\n")
+    }
+
+    fn method(&self) -> String {
+        format!(
+            "Method: each graph built once, run many times; the time of a run divided by its nodes; the median over the runs of a \
+             round, then the median of {} interleaved rounds (smallest–largest). `inline` runs on the thread that waits, as oneTBB \
+             with 1 worker does, which is what it is compared with. Random graphs: SplitMix64, seed {SEED:#x}. \
+             Every peer was checked to run each node once per run, and to pass the values.",
+            self.rounds
+        )
+    }
+
+    fn empty(&self) -> Table {
+        let mut table = self.table(&["ours/oneTBB", "budget"]);
+        for row in self.rows.iter().filter(|row| !row.case.values && row.case.work_ns == 0) {
+            let ratio = divide(self.ours(row), self.tbb(row));
+            let is_budgeted = row.case.size == BUDGET_SIZE && row.case.workers != Workers::Inline;
+            let budget = if is_budgeted { at_most(ratio, ratio_max(row.form)) } else { String::new() };
+            table.push(self.cells(row, [show(ratio), budget]));
+        }
+        table
+    }
+
+    fn values(&self) -> Table {
+        let mut table = self.table(&["ours/oneTBB", "ours/ours empty", "budget"]);
+        for row in self.rows.iter().filter(|row| row.case.values) {
+            let empty = self.row(row.form, Case { values: false, ..row.case });
+            let growth = divide(self.ours(row), empty.and_then(|empty| self.ours(empty)));
+            let budget = at_most(growth, VALUES_TO_EMPTY_MAX);
+            table.push(self.cells(row, [show(divide(self.ours(row), self.tbb(row))), show(growth), budget]));
+        }
+        table
+    }
+
+    fn work(&self) -> Table {
+        let mut table = self.table(&["ideal", "oneTBB: share of ideal", "ours: share of ideal", "budget"]);
+        for row in self.rows.iter().filter(|row| row.case.work_ns == WORK_NS) {
+            let ideal = row.ideal_ns();
+            let [tbb, ours] = [self.tbb(row), self.ours(row)].map(|figure| divide(Some(ideal), figure));
+            let budget = at_least(ours, SHARE_OF_IDEAL_MIN);
+            table.push(self.cells(row, [format!("{ideal:.0}"), show(tbb), show(ours), budget]));
+        }
+        table
+    }
+
+    fn growth(&self) -> Table {
+        let mut table = Table::new(["shape", "workers", "oneTBB", "ours", "budget"]);
+        let mut seen = Vec::new();
+        for row in self.rows.iter().filter(|row| !row.case.values && row.case.work_ns == 0) {
+            let key = (row.form, row.case.workers);
+            if seen.contains(&key) {
+                continue;
+            }
+            seen.push(key);
+            let sizes: Vec<&Row> =
+                self.rows.iter().filter(|other| other.form == row.form && is_same_but_size(other, row)).collect();
+            if sizes.len() > 1 {
+                let tbb = growth(sizes.iter().filter_map(|row| self.tbb(row)));
+                let ours = growth(sizes.iter().filter_map(|row| self.ours(row)));
+                table.push([
+                    row.form.to_string(),
+                    row.case.workers.to_string(),
+                    show(tbb),
+                    show(ours),
+                    at_most(ours, GROWTH_MAX),
+                ]);
+            }
+        }
+        table
+    }
+
+    fn table(&self, verdicts: &[&str]) -> Table {
+        let first = ["shape", "nodes", "workers"];
+        Table::new(first.iter().chain(&self.names).chain(verdicts).copied())
+    }
+
+    fn cells(&self, row: &Row, verdicts: impl IntoIterator<Item = String>) -> Vec<String> {
+        let mut cells = vec![row.form.to_string(), row.nodes.to_string(), row.case.workers.to_string()];
+        for (figures, &is_missing) in row.figures.iter().zip(&self.is_missing) {
+            cells.push(if is_missing { "not installed".into() } else { spread(figures) });
+        }
+        cells.extend(verdicts);
+        cells
+    }
+
+    fn row(&self, form: Form, case: Case) -> Option<&Row> {
+        self.rows.iter().find(|row| row.form == form && row.case == case)
+    }
+
+    fn ours(&self, row: &Row) -> Option<f64> {
+        self.figure(row, ours::NAME)
+    }
+
+    /// Returns oneTBB's figure; its one worker is the thread that waits, so it also stands for inline.
+    fn tbb(&self, row: &Row) -> Option<f64> {
+        let workers = if row.case.workers == Workers::Inline { Workers::Threads(1) } else { row.case.workers };
+        self.figure(self.row(row.form, Case { workers, ..row.case })?, peers::TBB)
+    }
+
+    fn figure(&self, row: &Row, name: &str) -> Option<f64> {
+        let column = self.names.iter().position(|&peer| peer == name)?;
+        let figures = &row.figures[column];
+        (!figures.is_empty()).then(|| median(figures))
+    }
+}
+
+fn is_same_but_size(one: &Row, other: &Row) -> bool {
+    Case { size: other.case.size, ..one.case } == other.case
+}
+
+/// Returns the middle of `figures`, or the mean of the two in the middle.
+pub(crate) fn median(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
+}
+
+fn divide(above: Option<f64>, below: Option<f64>) -> Option<f64> {
+    Some(above? / below?)
+}
+
+fn growth(medians: impl Iterator<Item = f64> + Clone) -> Option<f64> {
+    divide(medians.clone().reduce(f64::max), medians.reduce(f64::min))
+}
+
+fn show(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}"))
+}
+
+fn at_most(ratio: Option<f64>, limit: f64) -> String {
+    format!("≤ {limit:.1}{}", verdict(ratio.map(|ratio| ratio <= limit)))
+}
+
+fn at_least(ratio: Option<f64>, limit: f64) -> String {
+    format!("≥ {limit:.1}{}", verdict(ratio.map(|ratio| ratio >= limit)))
+}
+
+fn verdict(is_met: Option<bool>) -> &'static str {
+    match is_met {
+        Some(true) => " met",
+        Some(false) => " **missed**",
+        None => "",
+    }
+}
+
+fn spread(figures: &[f64]) -> String {
+    if figures.is_empty() {
+        return "–".into();
+    }
+    let digits = if median(figures) < 100.0 { 1 } else { 0 };
+    let [least, most] = [f64::min, f64::max].map(|pick| figures.iter().copied().fold(figures[0], pick));
+    format!("{:.digits$} ({least:.digits$}–{most:.digits$})", median(figures))
+}
+
+/// Replaces what stands between the two markers of the file at `path`, which starts at the package's folder.
+pub(crate) fn write_between_markers(path: &Path, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let old = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let parts = old.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
+    let (head, tail) = parts.unwrap_or_else(|| panic!("{} must have the lines {BEGIN} and {END}", path.display()));
+    let new = format!("{head}{BEGIN}\n\n{text}\n\n{END}{tail}");
+    fs::write(&path, new).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}

@@ -1,0 +1,94 @@
+//! The command line: which folders, how large, and how much at once. Every option has a default that just works.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use clap::Parser;
+
+/// The repository of this example, wherever it is started from.
+const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
+
+const EXAMPLES: &str = "\
+Examples:
+  The photographs that come along (licences in examples/thumbnails/photos/LICENSES.md):
+    cargo run --release --example thumbnails
+
+  Your own, smaller and with 8 in flight:
+    cargo run --release --example thumbnails -- ~/Pictures /tmp/thumbnails --side 160 --in-flight 8";
+
+/// Makes thumbnails, statistics and one contact sheet of every JPEG and PNG in a folder, many pictures at a time.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "thumbnails", after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Folder to read, with all folders below it [default: the photographs that come along]
+    dir: Option<PathBuf>,
+
+    /// Folder to write, made if missing [default: target/thumbnails-out in the repository]
+    out: Option<PathBuf>,
+
+    /// Longer side of a thumbnail, in pixels
+    #[arg(long, value_name = "PIXELS", default_value_t = 224, value_parser = clap::value_parser!(u32).range(8..=4096))]
+    pub(crate) side: u32,
+
+    /// Pictures worked on at a time; more hide the wait for the disk, and each takes the memory of one decoded picture
+    #[arg(long, value_name = "N", default_value = "32")]
+    in_flight: NonZeroUsize,
+
+    /// Threads that compute [default: one for each core]
+    #[arg(long, value_name = "N")]
+    workers: Option<NonZeroUsize>,
+
+    /// Show no progress bar and no summary; failures are still reported
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+impl Args {
+    /// Returns the folder to read.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(|| Path::new(REPOSITORY).join("examples/thumbnails/photos"))
+    }
+
+    /// Returns the folder to write: where `cargo clean` removes it, if none was given.
+    pub(crate) fn out(&self) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| Path::new(REPOSITORY).join("target/thumbnails-out"))
+    }
+
+    /// Returns how many pictures may be in flight, at least 1.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.get()
+    }
+
+    /// Returns how many threads compute, at least 1.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn without_arguments_the_photographs_that_come_along_are_read() {
+        let args = Args::parse_from(["thumbnails"]);
+        assert!(args.dir().ends_with("examples/thumbnails/photos"));
+        assert!(args.out().ends_with("target/thumbnails-out"));
+        assert_eq!((args.side, args.in_flight(), args.quiet), (224, 32, false));
+        assert!(args.workers() >= 1);
+    }
+
+    #[test]
+    fn nothing_in_flight_is_refused() {
+        assert!(Args::try_parse_from(["thumbnails", "--in-flight", "0"]).is_err());
+        assert!(Args::try_parse_from(["thumbnails", "--side", "0"]).is_err());
+    }
+}

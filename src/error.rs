@@ -1,0 +1,270 @@
+//! The one error type: opaque, cheap to clone, asked by predicates; its message names the node and says what to do.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+/// Any error a node body may return.
+pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
+
+/// A result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a graph, a plan or a run did not do what was asked.
+///
+/// An error of a run is the *first cause*; the other nodes that failed by themselves are listed by [`Error::others`].
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: Kind,
+    source: Option<BoxError>,
+    others: Vec<Error>,
+}
+
+/// What went wrong. Private, so that kinds can be added; the predicates of [`Error`] are the public view.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Kind {
+    // A graph that cannot be compiled.
+    #[error("two nodes are named '{name}': node names are unique in a graph, rename one")]
+    DuplicateName { name: Arc<str> },
+    #[error("two {what}s are named '{name}': rename one")]
+    DuplicatePort { what: &'static str, name: Arc<str> },
+    #[error("'{name}' uses a value of another graph: a value can only be read in the graph that made it")]
+    ForeignValue { name: Arc<str> },
+    #[error("the nodes {} wait for each other in a circle: remove one of these edges", circle(.path))]
+    Cycle { path: Vec<Arc<str>> },
+    #[error("node '{node}' has an edge to itself: remove it")]
+    SelfEdge { node: Arc<str> },
+    #[error("nothing reads the value of '{node}': make it an output, read it, or let the node return ()")]
+    UnusedNode { node: Arc<str> },
+    #[error("nothing reads the input '{name}': read it in a node, or remove it")]
+    UnusedInput { name: Arc<str> },
+    #[error("'{name}' is an input, not a node: it has no backend, command or cost, and it waits for nothing")]
+    NotANode { name: Arc<str> },
+    #[error("'{first}' and '{second}' both take '{value}' by value: only one node can, let the other read it by reference")]
+    TakenTwice { value: Arc<str>, first: Arc<str>, second: Arc<str> },
+    #[error("'{taker}' takes '{value}' by value, but {sharer} shares it as an Arc: read it by reference instead")]
+    TakenShared { value: Arc<str>, taker: Arc<str>, sharer: String },
+    #[error("{what} is {got}, the limit is {limit}")]
+    Limit { what: String, got: usize, limit: usize },
+    #[error("the cost of node '{node}' is {cost_us} us: a cost is finite and not negative")]
+    Cost { node: Arc<str>, cost_us: f64 },
+    #[error("node '{node}' has no edge end {end}: the graph has {nodes} nodes")]
+    UnknownNodeId { node: Arc<str>, end: u32, nodes: usize },
+    #[error("policy '{policy}' {fault}")]
+    Policy { policy: String, fault: String },
+
+    // A run that cannot start.
+    #[error("the plan has no input named '{name}'; it has {}", list(.known))]
+    UnknownInput { name: String, known: Vec<Arc<str>> },
+    #[error("input '{name}' was not given: add it to inputs! {{ \"{name}\" => ... }}")]
+    MissingInput { name: Arc<str> },
+    #[error("input '{name}' was given twice")]
+    InputTwice { name: String },
+    #[error("input '{name}' is a {expected}, but a {given} was given")]
+    InputType { name: Arc<str>, expected: &'static str, given: &'static str },
+    #[error("input '{name}' is taken by value by node '{taker}': give it by value, not as an Arc")]
+    InputShared { name: Arc<str>, taker: Arc<str> },
+    #[error("the plan has no node named '{name}'{}", hint(.near))]
+    UnknownNode { name: String, near: Option<Arc<str>> },
+    #[error("node '{node}' is a kernel for {wanted}, but this executor's device is {device}: run the plan on an executor with that device")]
+    WrongDevice { node: Arc<str>, wanted: &'static str, device: &'static str },
+    #[error("the executor already has {max} runs in flight: await some of them, or raise max_in_flight")]
+    Busy { max: usize },
+    #[error("the executor was shut down")]
+    ShutDown,
+    #[error("waiting for the executor from inside its node '{node}' would never end: wait outside of the graph")]
+    InsideNode { node: Arc<str> },
+    #[error("{what} must be {must}, not {got}")]
+    Setting { what: &'static str, must: &'static str, got: usize },
+    #[error("the operating system refused to start a worker thread")]
+    Thread,
+
+    // A run that ended badly.
+    #[error("node '{node}' failed on stream {stream} of the host device")]
+    Failed { node: Arc<str>, stream: u32 },
+    #[error("node '{node}' panicked on stream {stream} of the host device: {message}")]
+    Panicked { node: Arc<str>, stream: u32, message: String },
+    #[error("node '{node}' did not run, because '{because}' before it failed")]
+    Skipped { node: Arc<str>, because: Arc<str> },
+    #[error("the observer panicked at node '{node}': {message}")]
+    Observer { node: Arc<str>, message: String },
+    #[error("the run was cancelled")]
+    Cancelled,
+
+    // Outputs.
+    #[error("the plan has no output named '{name}'; it has {}", list(.known))]
+    UnknownOutput { name: String, known: Vec<Arc<str>> },
+    #[error("output '{name}' is a {expected}, not a {asked}")]
+    OutputType { name: String, expected: &'static str, asked: &'static str },
+    #[error("output '{name}' was already taken")]
+    OutputTaken { name: String },
+}
+
+impl Error {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self(Arc::new(Inner { kind, source: None, others: Vec::new() }))
+    }
+
+    pub(crate) fn with_source(kind: Kind, source: BoxError) -> Self {
+        Self(Arc::new(Inner { kind, source: Some(source), others: Vec::new() }))
+    }
+
+    /// The first of `causes`, listing the rest. None when there is no cause.
+    pub(crate) fn first_of(causes: Vec<Error>) -> Option<Self> {
+        let mut causes = causes.into_iter();
+        let first = causes.next()?;
+        let others: Vec<Error> = causes.collect();
+        if others.is_empty() {
+            return Some(first);
+        }
+        Some(match Arc::try_unwrap(first.0) {
+            Ok(inner) => Self(Arc::new(Inner { others, ..inner })),
+            // Someone else holds the first cause too: stand in front of it.
+            Err(shared) => Self(Arc::new(Inner { kind: Kind::of(&shared), source: Some(Box::new(Error(shared))), others })),
+        })
+    }
+
+    /// Returns true if the run was cancelled, by [`Run::cancel`](crate::Run::cancel) or by dropping it.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self.0.kind, Kind::Cancelled)
+    }
+
+    /// Returns true if the executor was shut down or dropped before the run ended.
+    pub fn is_shut_down(&self) -> bool {
+        matches!(self.0.kind, Kind::ShutDown)
+    }
+
+    /// Returns true if the executor had no room for another run.
+    pub fn is_busy(&self) -> bool {
+        matches!(self.0.kind, Kind::Busy { .. })
+    }
+
+    /// Returns true if a node's body panicked.
+    pub fn is_panic(&self) -> bool {
+        matches!(self.0.kind, Kind::Panicked { .. })
+    }
+
+    /// Returns true if the node did not run because one it depends on failed.
+    pub fn is_skipped(&self) -> bool {
+        matches!(self.0.kind, Kind::Skipped { .. })
+    }
+
+    /// Returns true if the graph or a policy's answer was not valid; such errors come out of `compile`.
+    pub fn is_invalid_graph(&self) -> bool {
+        use Kind::*;
+        matches!(
+            self.0.kind,
+            DuplicateName { .. }
+                | DuplicatePort { .. }
+                | ForeignValue { .. }
+                | Cycle { .. }
+                | SelfEdge { .. }
+                | UnusedNode { .. }
+                | NotANode { .. }
+                | UnusedInput { .. }
+                | TakenTwice { .. }
+                | TakenShared { .. }
+                | Limit { .. }
+                | Cost { .. }
+                | UnknownNodeId { .. }
+                | Policy { .. }
+        )
+    }
+
+    /// Returns the node that the error is about, where it is about one.
+    pub fn node(&self) -> Option<&str> {
+        use Kind::*;
+        match &self.0.kind {
+            Failed { node, .. }
+            | Panicked { node, .. }
+            | Skipped { node, .. }
+            | Observer { node, .. }
+            | SelfEdge { node }
+            | UnusedNode { node }
+            | Cost { node, .. }
+            | WrongDevice { node, .. }
+            | InsideNode { node } => Some(node),
+            DuplicateName { name } | ForeignValue { name } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Returns the other nodes that failed by themselves in the same run, in the order in which they failed.
+    pub fn others(&self) -> &[Error] {
+        &self.0.others
+    }
+}
+
+impl Kind {
+    /// The part of a shared error's kind that its stand-in must answer for.
+    fn of(inner: &Inner) -> Kind {
+        match &inner.kind {
+            Kind::Panicked { node, stream, message } => {
+                Kind::Panicked { node: node.clone(), stream: *stream, message: message.clone() }
+            }
+            Kind::Failed { node, stream } => Kind::Failed { node: node.clone(), stream: *stream },
+            Kind::Observer { node, message } => Kind::Observer { node: node.clone(), message: message.clone() },
+            Kind::ShutDown => Kind::ShutDown,
+            _ => Kind::Cancelled,
+        }
+    }
+}
+
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Self {
+        Self::new(kind)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.kind)?;
+        match self.0.others.len() {
+            0 => Ok(()),
+            1 => write!(f, " (and 1 other node failed)"),
+            n => write!(f, " (and {n} other nodes failed)"),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Error");
+        out.field("kind", &self.0.kind);
+        if let Some(source) = &self.0.source {
+            out.field("source", source);
+        }
+        if !self.0.others.is_empty() {
+            out.field("others", &self.0.others);
+        }
+        out.finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_ref().map(|source| &**source as _)
+    }
+}
+
+/// `'a' -> 'b' -> 'a'`, with the middle left out when it is long.
+fn circle(path: &[Arc<str>]) -> String {
+    let quoted: Vec<String> = path.iter().map(|name| format!("'{name}'")).collect();
+    match quoted.len() {
+        0..=12 => quoted.join(" -> "),
+        n => format!("{} -> ... {} more ... -> {}", quoted[..6].join(" -> "), n - 12, quoted[n - 6..].join(" -> ")),
+    }
+}
+
+fn list(names: &[Arc<str>]) -> String {
+    match names {
+        [] => "none".into(),
+        _ => names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn hint(near: &Option<Arc<str>>) -> String {
+    near.as_ref().map(|name| format!("; did you mean '{name}'?")).unwrap_or_default()
+}

@@ -1,0 +1,153 @@
+//! What a node does, with its types erased: reads its cells, calls the closure, writes its cell. Who calls it, and when, is
+//! the executor's business; a body never waits.
+
+use std::any::{Any, TypeId, type_name};
+use std::future::Future;
+use std::marker::PhantomData;
+use std::task::{Context, Poll};
+
+use super::source::{FutureFn, KernelFn, TaskFn};
+use crate::error::BoxError;
+use crate::value::{Cells, Slot};
+
+/// What a body's call came to.
+pub(crate) type Outcome = Result<(), BoxError>;
+
+/// The body of one node. All methods touch the node's own cells only: those that its arguments name, and its output.
+pub(crate) trait Body: Send + Sync {
+    /// Runs a task or a kernel; `stream` is the device's stream, for kernels.
+    fn run(&self, cells: Cells<'_>, stream: &mut dyn Any) -> Outcome;
+
+    /// Polls an async node; the first poll makes its future.
+    fn poll(&self, _cells: Cells<'_>, _cx: &mut Context<'_>) -> Poll<Outcome> {
+        unreachable!("only async nodes are polled")
+    }
+
+    /// Drops the future of an async node, if there is one.
+    fn abort(&self, _cells: Cells<'_>) {}
+
+    /// Drops the node's value, if it is there.
+    fn release(&self, cells: Cells<'_>);
+
+    /// Whether dropping the value does anything when it is stored in place.
+    fn needs_release(&self) -> bool;
+
+    /// The stream type that a kernel is written for.
+    fn stream_type(&self) -> Option<(TypeId, &'static str)> {
+        None
+    }
+}
+
+/// Turns what a closure returned into the value to store, or an error: infallible bodies, and fallible ones.
+pub(super) trait Finish<R>: Send + Sync + 'static {
+    type Value: Send + Sync + 'static;
+    fn finish(returned: R) -> Result<Self::Value, BoxError>;
+}
+
+pub(super) struct Infallible;
+pub(super) struct Fallible;
+
+impl<R: Send + Sync + 'static> Finish<R> for Infallible {
+    type Value = R;
+
+    #[inline]
+    fn finish(returned: R) -> Result<R, BoxError> {
+        Ok(returned)
+    }
+}
+
+impl<R: Send + Sync + 'static> Finish<Result<R, BoxError>> for Fallible {
+    type Value = R;
+
+    #[inline]
+    fn finish(returned: Result<R, BoxError>) -> Result<R, BoxError> {
+        returned
+    }
+}
+
+pub(super) struct Task<P, F, R, K: Finish<R>> {
+    pub(super) params: P,
+    pub(super) work: F,
+    pub(super) out: Slot<K::Value>,
+    pub(super) kind: PhantomData<fn(R) -> K>,
+}
+
+impl<P: Send + Sync, F: TaskFn<P, R>, R, K: Finish<R>> Body for Task<P, F, R, K> {
+    fn run(&self, cells: Cells<'_>, _: &mut dyn Any) -> Outcome {
+        let value = K::finish(self.work.call(&self.params, cells))?;
+        cells.put(self.out, value);
+        Ok(())
+    }
+
+    fn release(&self, cells: Cells<'_>) {
+        cells.clear(self.out);
+    }
+
+    fn needs_release(&self) -> bool {
+        std::mem::needs_drop::<K::Value>()
+    }
+}
+
+pub(super) struct Kernel<S, P, F, R, K: Finish<R>> {
+    pub(super) params: P,
+    pub(super) work: F,
+    pub(super) out: Slot<K::Value>,
+    pub(super) kind: PhantomData<fn(S, R) -> K>,
+}
+
+impl<S: 'static, P: Send + Sync, F: KernelFn<S, P, R>, R, K: Finish<R>> Body for Kernel<S, P, F, R, K> {
+    fn run(&self, cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
+        let stream = stream.downcast_mut::<S>().expect("a run is refused when a kernel's stream type is not its device's");
+        let value = K::finish(self.work.call(stream, &self.params, cells))?;
+        cells.put(self.out, value);
+        Ok(())
+    }
+
+    fn release(&self, cells: Cells<'_>) {
+        cells.clear(self.out);
+    }
+
+    fn needs_release(&self) -> bool {
+        std::mem::needs_drop::<K::Value>()
+    }
+
+    fn stream_type(&self) -> Option<(TypeId, &'static str)> {
+        Some((TypeId::of::<S>(), type_name::<S>()))
+    }
+}
+
+pub(super) struct Async<P, F, Fut, R> {
+    pub(super) params: P,
+    pub(super) work: F,
+    /// The future lives in the run's memory, next to the values, so that a warm run allocates nothing for it.
+    pub(super) future: Slot<Fut>,
+    pub(super) out: Slot<R>,
+}
+
+impl<P, F, Fut, R> Body for Async<P, F, Fut, R>
+where
+    P: Send + Sync,
+    F: FutureFn<P, Fut>,
+    Fut: Future<Output = Result<R, BoxError>> + Send + 'static,
+    R: Send + Sync + 'static,
+{
+    fn run(&self, _: Cells<'_>, _: &mut dyn Any) -> Outcome {
+        unreachable!("async nodes are polled")
+    }
+
+    fn poll(&self, cells: Cells<'_>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        cells.poll(self.future, || self.work.call(&self.params, cells), cx).map_ok(|value| cells.put(self.out, value))
+    }
+
+    fn abort(&self, cells: Cells<'_>) {
+        cells.clear(self.future);
+    }
+
+    fn release(&self, cells: Cells<'_>) {
+        cells.clear(self.out);
+    }
+
+    fn needs_release(&self) -> bool {
+        std::mem::needs_drop::<R>()
+    }
+}

@@ -1,0 +1,390 @@
+//! The builder. Its methods never fail: the first mistake is kept and comes out of `compile`.
+
+use std::any::{Any, TypeId, type_name};
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::body::{Async, Body, Fallible, Finish, Infallible, Kernel, Task};
+use super::check::check_name;
+use super::source::{Binder, FutureFn, KernelFn, Sources, TaskFn, Use, Value};
+use super::{Backend, NodeId, NodeMut, Shape};
+use crate::error::{BoxError, Error, Kind};
+use crate::value::{Cells, Layout, Slot};
+
+/// A graph of CPU and GPU work: nodes, the values that flow between them, named inputs and outputs.
+///
+/// Add nodes in any order that has values before their readers; then `compile` it with a stream policy. A mistake (a name
+/// used twice, a value nobody reads, a circle) is reported by `compile`, which names the nodes.
+///
+/// ```
+/// use anabranch::{Graph, Single};
+///
+/// let mut g = Graph::new();
+/// let text = g.input::<String>("text");
+/// let words = g.task("words", &text, |t: &String| t.split(' ').count());
+/// g.output("words", &words);
+/// let plan = g.compile(&Single)?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+pub struct Graph {
+    /// Its address tells this graph's values from another's.
+    token: Arc<u8>,
+    shape: Arc<Shape>,
+    pub(crate) layout: Layout,
+    pub(crate) works: Vec<NodeWork>,
+    pub(crate) values: Vec<ValueInfo>,
+    pub(crate) inputs: Vec<InputPort>,
+    pub(crate) outputs: Vec<OutputPort>,
+    pub(crate) mistake: Option<Error>,
+}
+
+/// What a node does, and where its value goes.
+#[derive(Clone)]
+pub(crate) struct NodeWork {
+    pub(crate) body: Arc<dyn Body>,
+    pub(crate) value: u32,
+    pub(crate) is_async: bool,
+}
+
+/// What is known of one value while the graph is built.
+pub(crate) struct ValueInfo {
+    type_id: TypeId,
+    type_name: &'static str,
+    offset: usize,
+    pub(crate) maker: Maker,
+    pub(crate) is_read: bool,
+    pub(crate) taker: Option<NodeId>,
+    /// Why the value is an `Arc`, if it is.
+    pub(crate) sharer: Option<Sharer>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Maker {
+    Input(u32),
+    Node(NodeId),
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Sharer {
+    Output(u32),
+    Async(NodeId),
+}
+
+/// A named input: how a run's value gets into its cell.
+#[derive(Clone)]
+pub(crate) struct InputPort {
+    pub(crate) name: Arc<str>,
+    pub(crate) type_id: TypeId,
+    pub(crate) type_name: &'static str,
+    pub(crate) value: u32,
+    pub(crate) offset: usize,
+    pub(crate) readers: Vec<NodeId>,
+    pub(crate) fill: fn(Cells<'_>, usize, Box<dyn Any>),
+    pub(crate) fill_shared: fn(Cells<'_>, usize, Arc<dyn Any + Send + Sync>),
+    pub(crate) clear: fn(Cells<'_>, usize),
+}
+
+/// A named output: how a finished run's value gets out of its cell.
+#[derive(Clone)]
+pub(crate) struct OutputPort {
+    pub(crate) name: Arc<str>,
+    pub(crate) type_name: &'static str,
+    pub(crate) value: u32,
+    pub(crate) offset: usize,
+    pub(crate) share: fn(Cells<'_>, usize) -> Arc<dyn Any + Send + Sync>,
+}
+
+impl Default for Graph {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Graph {
+    /// Returns an empty graph.
+    pub fn new() -> Self {
+        Self {
+            token: Arc::new(0),
+            shape: Arc::new(Shape::new()),
+            layout: Layout::new(),
+            works: Vec::new(),
+            values: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            mistake: None,
+        }
+    }
+
+    /// Declares a named input, given to each run by `inputs! { "name" => value }`.
+    pub fn input<T: Send + Sync + 'static>(&mut self, name: impl Into<Arc<str>>) -> Value<T> {
+        let name = name.into();
+        if let Err(error) = check_name(&name) {
+            self.mistake(error);
+        }
+        if self.inputs.iter().any(|port| port.name == name) {
+            self.mistake(Kind::DuplicatePort { what: "input", name: name.clone() }.into());
+        }
+        let slot = self.layout.slot::<T>();
+        let value = self.value(slot, Maker::Input(self.inputs.len() as u32));
+        self.inputs.push(InputPort {
+            name,
+            type_id: TypeId::of::<T>(),
+            type_name: type_name::<T>(),
+            value: value.index,
+            offset: slot.offset(),
+            readers: Vec::new(),
+            fill: |cells, offset, given| cells.put(Slot::<T>::at(offset), *given.downcast().expect("checked by its TypeId")),
+            fill_shared: |cells, offset, given| {
+                cells.put_shared(Slot::<T>::at(offset), given.downcast::<T>().expect("checked by its TypeId"))
+            },
+            clear: |cells, offset| cells.clear(Slot::<T>::at(offset)),
+        });
+        value
+    }
+
+    /// Adds a CPU function: `work` gets what `sources` names and returns the node's value.
+    pub fn task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    where
+        I: Sources,
+        R: Send + Sync + 'static,
+        F: TaskFn<I::Params, R>,
+    {
+        self.add_task::<I, R, F, Infallible>(name.into(), sources, work)
+    }
+
+    /// Adds a CPU function that can fail. Its error ends the run, and stops only the nodes that depend on this one.
+    pub fn try_task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    where
+        I: Sources,
+        R: Send + Sync + 'static,
+        F: TaskFn<I::Params, Result<R, BoxError>>,
+    {
+        self.add_task::<I, Result<R, BoxError>, F, Fallible>(name.into(), sources, work)
+    }
+
+    /// Adds an async node. Its future is made when its inputs are there, and polled by the task that awaits the run, so it
+    /// can use that runtime's I/O and timers.
+    ///
+    /// # Cancellation
+    /// When the run is cancelled or dropped, the future is dropped where it stands.
+    pub fn future<I, R, F, Fut>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    where
+        I: Sources,
+        R: Send + Sync + 'static,
+        F: FutureFn<I::Params, Fut>,
+        Fut: Future<Output = Result<R, BoxError>> + Send + 'static,
+    {
+        let node = self.shape_mut().node(name, Backend::Cpu);
+        let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: true });
+        let future = self.layout.slot::<Fut>();
+        let out = self.layout.slot::<R>();
+        self.finish(node, out, Arc::new(Async { params, work, future, out }), true)
+    }
+
+    /// Adds a kernel: `work` enqueues onto a stream of the device (`S` is its type, such as
+    /// [`HostStream`](crate::HostStream)), which runs it in the stream's order.
+    pub fn kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    where
+        I: Sources,
+        S: 'static,
+        R: Send + Sync + 'static,
+        F: KernelFn<S, I::Params, R>,
+    {
+        self.add_kernel::<I, S, R, F, Infallible>(name.into(), sources, work)
+    }
+
+    /// Adds a kernel whose submission can fail.
+    pub fn try_kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    where
+        I: Sources,
+        S: 'static,
+        R: Send + Sync + 'static,
+        F: KernelFn<S, I::Params, Result<R, BoxError>>,
+    {
+        self.add_kernel::<I, S, Result<R, BoxError>, F, Fallible>(name.into(), sources, work)
+    }
+
+    /// Declares that `value` leaves the graph under `name`; a finished run gives it as an `Arc`.
+    pub fn output<T: Send + Sync + 'static>(&mut self, name: impl Into<Arc<str>>, value: &Value<T>) {
+        let name = name.into();
+        if self.outputs.iter().any(|port| port.name == name) {
+            self.mistake(Kind::DuplicatePort { what: "output", name: name.clone() }.into());
+        }
+        if !self.owns(value) {
+            return self.mistake(Kind::ForeignValue { name }.into());
+        }
+        let info = &mut self.values[value.index as usize];
+        info.sharer.get_or_insert(Sharer::Output(self.outputs.len() as u32));
+        info.is_read = true;
+        let (offset, maker) = (info.offset, info.maker);
+        if let Maker::Node(node) = maker {
+            self.shape_mut().output(node, 0);
+        }
+        self.outputs.push(OutputPort {
+            name,
+            type_name: type_name::<T>(),
+            value: value.index,
+            offset,
+            share: |cells, offset| -> Arc<dyn Any + Send + Sync> { cells.share::<T>(Slot::at(offset)) },
+        });
+    }
+
+    /// Adds an order-only edge: `later` starts after `earlier` is done, without reading it.
+    pub fn order<A: 'static, B: 'static>(&mut self, earlier: &Value<A>, later: &Value<B>) {
+        self.node(later).after(earlier);
+    }
+
+    /// Returns the node that gives `value`, to say more about it: `g.node(&image).cost_us(120.0).command("decode")`.
+    pub fn node<T: 'static>(&mut self, value: &Value<T>) -> NodeMut<'_> {
+        let mut node = None;
+        if !self.owns(value) {
+            self.mistake(Kind::ForeignValue { name: "a node".into() }.into());
+        } else {
+            match self.values[value.index as usize].maker {
+                Maker::Node(found) => node = Some(found),
+                Maker::Input(input) => {
+                    let name = self.inputs[input as usize].name.clone();
+                    self.mistake(Kind::NotANode { name }.into());
+                }
+            }
+        }
+        NodeMut { graph: self, node }
+    }
+
+    /// Returns the graph's shape: what policies see.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    pub(crate) fn shared_shape(&self) -> &Arc<Shape> {
+        &self.shape
+    }
+
+    pub(super) fn shape_mut(&mut self) -> &mut Shape {
+        Arc::make_mut(&mut self.shape)
+    }
+
+    /// Notes that `reader` uses `value`, and returns the key of its cell.
+    pub(super) fn read_value<T: 'static>(&mut self, value: &Value<T>, reader: NodeId, how: Use, is_async: bool) -> Slot<T> {
+        if !self.owns(value) {
+            let name = self.shape.name(reader).clone();
+            self.mistake(Kind::ForeignValue { name }.into());
+            return Slot::dangling();
+        }
+        let info = &mut self.values[value.index as usize];
+        info.is_read = true;
+        let (offset, maker, previous) = (info.offset, info.maker, info.taker);
+        match how {
+            Use::Take if previous.is_none() => info.taker = Some(reader),
+            Use::Take => self.taken_twice(maker, previous, reader),
+            Use::Read if is_async => {
+                info.sharer.get_or_insert(Sharer::Async(reader));
+            }
+            Use::Read => {}
+        }
+        match maker {
+            Maker::Node(source) => self.shape_mut().read(source, 0, reader),
+            Maker::Input(input) => self.inputs[input as usize].readers.push(reader),
+        }
+        Slot::at(offset)
+    }
+
+    pub(super) fn order_after<T: 'static>(&mut self, earlier: &Value<T>, later: NodeId) {
+        if !self.owns(earlier) {
+            let name = self.shape.name(later).clone();
+            return self.mistake(Kind::ForeignValue { name }.into());
+        }
+        // An input is there before the run starts: nothing to wait for.
+        if let Maker::Node(source) = self.values[earlier.index as usize].maker {
+            self.shape_mut().order(source, later);
+        }
+    }
+
+    /// Returns the name of what makes a value.
+    pub(crate) fn maker_name(&self, maker: Maker) -> Arc<str> {
+        match maker {
+            Maker::Node(node) => self.shape.name(node).clone(),
+            Maker::Input(input) => self.inputs[input as usize].name.clone(),
+        }
+    }
+
+    fn add_task<I, Q, F, K>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<K::Value>
+    where
+        I: Sources,
+        Q: 'static,
+        F: TaskFn<I::Params, Q>,
+        K: Finish<Q>,
+    {
+        let node = self.shape_mut().node(name, Backend::Cpu);
+        let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: false });
+        let out = self.layout.slot::<K::Value>();
+        self.finish(node, out, Arc::new(Task::<_, _, Q, K> { params, work, out, kind: PhantomData }), false)
+    }
+
+    fn add_kernel<I, S, Q, F, K>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<K::Value>
+    where
+        I: Sources,
+        S: 'static,
+        Q: 'static,
+        F: KernelFn<S, I::Params, Q>,
+        K: Finish<Q>,
+    {
+        let node = self.shape_mut().node(name, Backend::Gpu);
+        let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: false });
+        let out = self.layout.slot::<K::Value>();
+        self.finish(node, out, Arc::new(Kernel::<S, _, _, Q, K> { params, work, out, kind: PhantomData }), false)
+    }
+
+    fn finish<T: 'static>(&mut self, node: NodeId, out: Slot<T>, body: Arc<dyn Body>, is_async: bool) -> Value<T> {
+        let value = self.value(out, Maker::Node(node));
+        self.works.push(NodeWork { body, value: value.index, is_async });
+        value
+    }
+
+    fn value<T: 'static>(&mut self, slot: Slot<T>, maker: Maker) -> Value<T> {
+        let index = self.values.len() as u32;
+        self.values.push(ValueInfo {
+            type_id: TypeId::of::<T>(),
+            type_name: type_name::<T>(),
+            offset: slot.offset(),
+            maker,
+            // A unit carries nothing that could be forgotten.
+            is_read: TypeId::of::<T>() == TypeId::of::<()>(),
+            taker: None,
+            sharer: None,
+        });
+        Value::new(self.address(), index)
+    }
+
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.token).addr()
+    }
+
+    /// The type is checked too, because an address can be used again after a graph is gone.
+    fn owns<T: 'static>(&self, value: &Value<T>) -> bool {
+        let info = self.values.get(value.index as usize);
+        value.graph == self.address() && info.is_some_and(|info| info.type_id == TypeId::of::<T>())
+    }
+
+    fn taken_twice(&mut self, maker: Maker, first: Option<NodeId>, second: NodeId) {
+        let first = first.expect("the value was taken before");
+        let [first, second] = [first, second].map(|node| self.shape.name(node).clone());
+        self.mistake(Kind::TakenTwice { value: self.maker_name(maker), first, second }.into());
+    }
+
+    fn mistake(&mut self, error: Error) {
+        self.mistake.get_or_insert(error);
+    }
+}
+
+impl std::fmt::Debug for Graph {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let types: Vec<_> = self.values.iter().take(16).map(|value| value.type_name).collect();
+        f.debug_struct("Graph")
+            .field("nodes", &self.shape.nodes().len())
+            .field("edges", &self.shape.edges().len())
+            .field("value_types", &types)
+            .finish()
+    }
+}

@@ -1,0 +1,116 @@
+//! The checks that every shape must pass before a policy sees it. Linear, no recursion; the first mistake is reported.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{NAME_BYTES_MAX, NODES_MAX, NodeId, Shape};
+use crate::error::{Error, Kind, Result};
+
+/// Checks names, costs, edges, and that there is no cycle.
+pub(crate) fn check(shape: &Shape) -> Result<()> {
+    let nodes = shape.nodes();
+    if nodes.len() > NODES_MAX {
+        return Err(Kind::Limit { what: "the number of nodes".into(), got: nodes.len(), limit: NODES_MAX }.into());
+    }
+    check_names(shape)?;
+    for node in nodes {
+        if !node.cost_us.is_finite() || node.cost_us < 0.0 {
+            return Err(Kind::Cost { node: node.name.clone(), cost_us: node.cost_us }.into());
+        }
+    }
+    check_edges(shape)?;
+    check_acyclic(shape)
+}
+
+fn check_names(shape: &Shape) -> Result<()> {
+    let mut seen: HashSet<&str> = HashSet::with_capacity(shape.nodes().len());
+    for node in shape.nodes() {
+        check_name(&node.name)?;
+        if !seen.insert(&node.name) {
+            return Err(Kind::DuplicateName { name: node.name.clone() }.into());
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn check_name(name: &Arc<str>) -> Result<()> {
+    if name.len() <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    let start: String = name.chars().take(24).collect();
+    Err(Kind::Limit { what: format!("the length in bytes of the name '{start}...'"), got: name.len(), limit: NAME_BYTES_MAX }.into())
+}
+
+fn check_edges(shape: &Shape) -> Result<()> {
+    let count = shape.nodes().len();
+    let edge_ends = shape.edges().iter().flat_map(|edge| [(edge.source, edge.target), (edge.target, edge.source)]);
+    let output_ends = shape.outputs().iter().map(|&(node, _)| (node, node));
+    for (end, other) in edge_ends.chain(output_ends) {
+        if end.index() >= count {
+            let node = shape.nodes().get(other.index()).map_or_else(|| "?".into(), |node| node.name.clone());
+            return Err(Kind::UnknownNodeId { node, end: end.0, nodes: count }.into());
+        }
+    }
+    match shape.edges().iter().find(|edge| edge.source == edge.target) {
+        Some(edge) => Err(Kind::SelfEdge { node: shape.name(edge.source).clone() }.into()),
+        None => Ok(()),
+    }
+}
+
+/// Kahn's algorithm: what cannot be ordered lies on a cycle or behind one.
+fn check_acyclic(shape: &Shape) -> Result<()> {
+    let count = shape.nodes().len();
+    let mut missing = vec![0u32; count];
+    let mut first_out = vec![0u32; count + 1];
+    for edge in shape.edges() {
+        missing[edge.target.index()] += 1;
+        first_out[edge.source.index() + 1] += 1;
+    }
+    for node in 0..count {
+        first_out[node + 1] += first_out[node];
+    }
+    let mut fill = first_out.clone();
+    let mut targets = vec![0u32; shape.edges().len()];
+    for edge in shape.edges() {
+        let place = &mut fill[edge.source.index()];
+        targets[*place as usize] = edge.target.0;
+        *place += 1;
+    }
+    let mut ready: Vec<u32> = (0..count as u32).filter(|&node| missing[node as usize] == 0).collect();
+    let mut ordered = 0;
+    while let Some(node) = ready.pop() {
+        ordered += 1;
+        for &target in &targets[first_out[node as usize] as usize..first_out[node as usize + 1] as usize] {
+            missing[target as usize] -= 1;
+            if missing[target as usize] == 0 {
+                ready.push(target);
+            }
+        }
+    }
+    if ordered == count { Ok(()) } else { Err(one_cycle(shape, &missing)) }
+}
+
+/// Walks backwards among the nodes that could not be ordered; each has a predecessor there, so a node must come twice.
+fn one_cycle(shape: &Shape, missing: &[u32]) -> Error {
+    let mut before = vec![u32::MAX; missing.len()];
+    for edge in shape.edges() {
+        if missing[edge.source.index()] > 0 && missing[edge.target.index()] > 0 {
+            before[edge.target.index()] = edge.source.0;
+        }
+    }
+    let mut node = missing.iter().position(|&count| count > 0).expect("a cycle leaves nodes unordered") as u32;
+    let mut seen = vec![false; missing.len()];
+    while !seen[node as usize] {
+        seen[node as usize] = true;
+        node = before[node as usize];
+    }
+    let mut path = vec![node];
+    let mut step = before[node as usize];
+    while step != node {
+        path.push(step);
+        step = before[step as usize];
+    }
+    path.push(node);
+    path.reverse();
+    Kind::Cycle { path: path.into_iter().map(|node| shape.name(NodeId(node)).clone()).collect() }.into()
+}

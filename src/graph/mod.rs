@@ -1,0 +1,25 @@
+//! WHAT: graphs as data. Nodes, typed values, edges, the checks that a graph must pass, and the shape that policies see.
+//!
+//! Lives here: [`Graph`] and its builder, [`Shape`] (a graph without closures), [`Value`]. Pure: never a thread, a clock, a
+//! device, an executor; nothing in this room runs a node.
+
+mod arity;
+mod body;
+mod builder;
+pub(super) mod check;
+mod node;
+mod shape;
+mod source;
+
+pub(crate) use body::{Body, Outcome};
+pub use builder::Graph;
+pub(crate) use builder::{InputPort, NodeWork, OutputPort};
+pub(crate) use check::check;
+pub use node::NodeMut;
+pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
+pub use source::{FutureFn, KernelFn, Own, Param, Read, Source, Sources, Take, TaskFn, Value, take};
+
+/// The most nodes one graph may have.
+pub const NODES_MAX: usize = 1 << 24;
+/// The longest name, in bytes.
+pub const NAME_BYTES_MAX: usize = 256;

@@ -1,0 +1,45 @@
+//! What can be said of a node after it was added: its backend, command, cost and order-only edges.
+
+use std::sync::Arc;
+
+use super::builder::Graph;
+use super::{Backend, NodeId, Value};
+
+/// A node of a graph that is being built; made by [`Graph::node`].
+pub struct NodeMut<'g> {
+    pub(super) graph: &'g mut Graph,
+    pub(super) node: Option<NodeId>,
+}
+
+impl NodeMut<'_> {
+    /// Sets where the node wants to run. Tasks and async nodes start as `Cpu`, kernels as `Gpu`.
+    pub fn backend(self, backend: Backend) -> Self {
+        self.with(|shape| shape.backend = backend)
+    }
+
+    /// Sets the kind of work, for policies that keep equal commands on one stream. The default is the node's name.
+    pub fn command(self, command: impl Into<Arc<str>>) -> Self {
+        let command = command.into();
+        self.with(|shape| shape.command = Some(command))
+    }
+
+    /// Sets the expected duration in microseconds, for policies and simulations. The default is 1.
+    pub fn cost_us(self, cost_us: f64) -> Self {
+        self.with(|shape| shape.cost_us = cost_us)
+    }
+
+    /// Lets the node wait for `earlier` without reading it.
+    pub fn after<T: 'static>(self, earlier: &Value<T>) -> Self {
+        if let Some(node) = self.node {
+            self.graph.order_after(earlier, node);
+        }
+        self
+    }
+
+    fn with(self, change: impl FnOnce(&mut super::NodeShape)) -> Self {
+        if let Some(node) = self.node {
+            change(&mut self.graph.shape_mut().nodes_mut()[node.index()]);
+        }
+        self
+    }
+}

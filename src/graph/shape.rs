@@ -1,0 +1,169 @@
+//! A graph without its closures: what policies, plans and pictures see. Nodes and edges keep the order of their making,
+//! because ties are broken by it.
+
+use std::sync::Arc;
+
+/// A node of one graph, by its position.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub(crate) u32);
+
+impl NodeId {
+    /// Returns the position of the node in [`Shape::nodes`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where a node wants to run. DALI's words.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Backend {
+    /// On the host.
+    #[default]
+    Cpu,
+    /// Reads host memory, writes device memory.
+    Mixed,
+    /// On the device.
+    Gpu,
+}
+
+/// The memory in which a consumer reads a value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Memory {
+    /// Host memory.
+    Cpu,
+    /// Device memory.
+    Gpu,
+}
+
+/// What an edge means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EdgeKind {
+    /// The target reads an output of the source.
+    Data {
+        /// Which output of the source.
+        output: u32,
+        /// Where the target reads it.
+        memory: Memory,
+        /// The target reads only its shape and type, so it needs no device wait.
+        metadata: bool,
+    },
+    /// Only order.
+    Order,
+}
+
+/// An edge, source to target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Edge {
+    /// The node that comes first.
+    pub source: NodeId,
+    /// The node that comes after it.
+    pub target: NodeId,
+    /// What the edge means.
+    pub kind: EdgeKind,
+}
+
+/// One node as policies see it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeShape {
+    /// The node's name, unique in its graph.
+    pub name: Arc<str>,
+    /// Where it wants to run.
+    pub backend: Backend,
+    /// The kind of work, for policies that keep equal commands together; `None` means the node's name.
+    pub command: Option<Arc<str>>,
+    /// Its expected duration in microseconds.
+    pub cost_us: f64,
+}
+
+/// A graph without closures.
+///
+/// Node order and edge order matter: where a policy must choose between equals, the one that stands first wins.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Shape {
+    nodes: Vec<NodeShape>,
+    edges: Vec<Edge>,
+    outputs: Vec<(NodeId, u32)>,
+}
+
+impl Shape {
+    /// Returns an empty shape.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a node and returns its id.
+    pub fn node(&mut self, name: impl Into<Arc<str>>, backend: Backend) -> NodeId {
+        // Ids beyond u32 cannot exist: the check for NODES_MAX reports such a graph before an id is used.
+        let id = NodeId(self.nodes.len() as u32);
+        self.nodes.push(NodeShape { name: name.into(), backend, command: None, cost_us: 1.0 });
+        id
+    }
+
+    /// Adds an edge on which `target` reads an output of `source`, where the source's backend leaves it.
+    pub fn read(&mut self, source: NodeId, output: u32, target: NodeId) {
+        let memory = self.memory_of(source);
+        self.edges.push(Edge { source, target, kind: EdgeKind::Data { output, memory, metadata: false } });
+    }
+
+    /// Adds an order-only edge.
+    pub fn order(&mut self, source: NodeId, target: NodeId) {
+        self.edges.push(Edge { source, target, kind: EdgeKind::Order });
+    }
+
+    /// Adds an edge as it is.
+    pub fn edge(&mut self, edge: Edge) {
+        self.edges.push(edge);
+    }
+
+    /// Declares that an output of `node` leaves the graph.
+    pub fn output(&mut self, node: NodeId, output: u32) {
+        self.outputs.push((node, output));
+    }
+
+    /// Returns the memory in which `node` leaves its values.
+    pub fn memory_of(&self, node: NodeId) -> Memory {
+        match self.nodes.get(node.index()).map(|node| node.backend) {
+            Some(Backend::Mixed | Backend::Gpu) => Memory::Gpu,
+            _ => Memory::Cpu,
+        }
+    }
+
+    /// Returns the nodes, in the order of their making.
+    pub fn nodes(&self) -> &[NodeShape] {
+        &self.nodes
+    }
+
+    /// Returns the nodes to change them.
+    pub fn nodes_mut(&mut self) -> &mut [NodeShape] {
+        &mut self.nodes
+    }
+
+    /// Returns the edges, in the order of their making.
+    pub fn edges(&self) -> &[Edge] {
+        &self.edges
+    }
+
+    /// Returns what leaves the graph, as (node, output).
+    pub fn outputs(&self) -> &[(NodeId, u32)] {
+        &self.outputs
+    }
+
+    /// Returns all node ids, in order.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
+        (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    pub(crate) fn name(&self, node: NodeId) -> &Arc<str> {
+        &self.nodes[node.index()].name
+    }
+
+    /// Settles in which memory each edge is read, once every backend is known.
+    pub(crate) fn settle_memory(&mut self) {
+        for index in 0..self.edges.len() {
+            let found = self.memory_of(self.edges[index].source);
+            if let EdgeKind::Data { memory, .. } = &mut self.edges[index].kind {
+                *memory = found;
+            }
+        }
+    }
+}

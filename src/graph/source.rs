@@ -1,0 +1,183 @@
+//! What a node reads: typed handles to values, and how a body gets them. The types here tie a closure's arguments to cells.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::NodeId;
+use super::builder::Graph;
+use crate::value::{Cells, Slot};
+
+/// A typed handle to a value of one graph: what a node gives, or an input.
+///
+/// It is a name, not the value: reading it in another node makes an edge. A node that reads `&Value<T>` gets `&T` (an async
+/// node an `Arc<T>`); any number of nodes can, without a copy. One node can [`take`] it and gets the `T`.
+pub struct Value<T> {
+    pub(super) graph: usize,
+    pub(super) index: u32,
+    kind: PhantomData<fn(T) -> T>,
+}
+
+impl<T> Value<T> {
+    pub(super) fn new(graph: usize, index: u32) -> Self {
+        Self { graph, index, kind: PhantomData }
+    }
+}
+
+impl<T> Clone for Value<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Value<T> {}
+
+impl<T> fmt::Debug for Value<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Value<{}>({})", std::any::type_name::<T>(), self.index)
+    }
+}
+
+/// A value that a node takes by value; made by [`take`].
+#[derive(Debug, Clone, Copy)]
+pub struct Take<T>(Value<T>);
+
+/// Lets a node take `value` itself instead of a reference to it.
+///
+/// Only one node can take a value. It runs after all nodes that read it, which the plan sees to by order-only edges, so the
+/// taker needs no copy and the memory can be used again. Outputs and values read by async nodes are shared and cannot be
+/// taken; `compile` says so.
+pub fn take<T>(value: &Value<T>) -> Take<T> {
+    Take(*value)
+}
+
+/// How one argument of a body comes out of its cell.
+pub trait Param: Send + Sync + 'static {
+    /// What a task or kernel gets.
+    type Arg<'a>;
+    /// What an async node gets.
+    type Owned: Send + 'static;
+
+    #[doc(hidden)]
+    fn fetch<'a>(&self, cells: Cells<'a>) -> Self::Arg<'a>;
+    #[doc(hidden)]
+    fn own(&self, cells: Cells<'_>) -> Self::Owned;
+}
+
+/// An argument read by reference.
+pub struct Read<T>(Slot<T>);
+
+impl<T: Send + Sync + 'static> Param for Read<T> {
+    type Arg<'a> = &'a T;
+    type Owned = Arc<T>;
+
+    #[inline]
+    fn fetch<'a>(&self, cells: Cells<'a>) -> &'a T {
+        cells.get(self.0)
+    }
+
+    fn own(&self, cells: Cells<'_>) -> Arc<T> {
+        cells.share(self.0)
+    }
+}
+
+/// An argument taken by value.
+pub struct Own<T>(Slot<T>);
+
+impl<T: Send + Sync + 'static> Param for Own<T> {
+    type Arg<'a> = T;
+    type Owned = T;
+
+    #[inline]
+    fn fetch<'a>(&self, cells: Cells<'a>) -> T {
+        cells.take(self.0)
+    }
+
+    fn own(&self, cells: Cells<'_>) -> T {
+        cells.take(self.0)
+    }
+}
+
+/// One thing that a node reads: `&Value<T>`, or [`take`]`(&value)`.
+pub trait Source {
+    /// How the body's argument comes out of its cell.
+    type Param: Param;
+    #[doc(hidden)]
+    fn bind(self, binder: &mut Binder<'_>) -> Self::Param;
+}
+
+impl<T: Send + Sync + 'static> Source for &Value<T> {
+    type Param = Read<T>;
+
+    fn bind(self, binder: &mut Binder<'_>) -> Read<T> {
+        Read(binder.bind(self, Use::Read))
+    }
+}
+
+impl<T: Send + Sync + 'static> Source for Take<T> {
+    type Param = Own<T>;
+
+    fn bind(self, binder: &mut Binder<'_>) -> Own<T> {
+        Own(binder.bind(&self.0, Use::Take))
+    }
+}
+
+/// Everything that a node reads: `()`, one [`Source`], or a tuple of up to eight.
+pub trait Sources {
+    /// How the body's arguments come out of their cells.
+    type Params: Send + Sync + 'static;
+    #[doc(hidden)]
+    fn bind(self, binder: &mut Binder<'_>) -> Self::Params;
+}
+
+/// A closure that is the body of a task with arguments `P` and value `R`.
+#[diagnostic::on_unimplemented(
+    message = "this closure does not take what the node reads",
+    label = "one argument per value read: `&T` for `&value`, `T` for `take(&value)`; write their types out: `|x: &T| ...`"
+)]
+pub trait TaskFn<P, R>: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn call(&self, params: &P, cells: Cells<'_>) -> R;
+}
+
+/// A closure that is the body of a kernel on streams of type `S`, with arguments `P` and value `R`.
+#[diagnostic::on_unimplemented(
+    message = "this closure does not take a stream and what the node reads",
+    label = "first `&mut` the stream, then one argument per value read; write their types out: `|s: &mut HostStream, x: &T| ...`"
+)]
+pub trait KernelFn<S, P, R>: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn call(&self, stream: &mut S, params: &P, cells: Cells<'_>) -> R;
+}
+
+/// An async closure (or a closure that returns a future) that is the body of an async node with arguments `P`.
+#[diagnostic::on_unimplemented(
+    message = "this async closure does not take what the node reads, or its future is not Send",
+    label = "one argument per value read: `Arc<T>` for `&value`, `T` for `take(&value)`; clone what it captures into the future"
+)]
+pub trait FutureFn<P, Fut: Future>: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn call(&self, params: &P, cells: Cells<'_>) -> Fut;
+}
+
+/// How a node uses a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    Read,
+    Take,
+}
+
+/// Notes down what one node reads while its arguments are bound.
+pub struct Binder<'g> {
+    pub(super) graph: &'g mut Graph,
+    pub(super) reader: NodeId,
+    /// An async node outlives any borrow, so what it reads must be shared.
+    pub(super) is_async: bool,
+}
+
+impl Binder<'_> {
+    fn bind<T: 'static>(&mut self, value: &Value<T>, how: Use) -> Slot<T> {
+        self.graph.read_value(value, self.reader, how, self.is_async)
+    }
+}

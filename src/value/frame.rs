@@ -1,0 +1,249 @@
+//! A run's memory and the typed keys into it. A `Slot<T>` is minted only by the `Layout` that places a `Cell<T>` there.
+
+use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::TypeId;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::mem::{align_of, size_of};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::cell::Cell;
+
+/// Where each cell of a run's memory stands. Grows as a graph is built.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    size: usize,
+    align: usize,
+}
+
+/// The typed key of one cell.
+pub struct Slot<T> {
+    offset: usize,
+    cell: PhantomData<fn(T) -> T>,
+}
+
+impl<T> Clone for Slot<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Slot<T> {}
+
+impl<T> Slot<T> {
+    /// A key to no cell, for a graph that already has a mistake and will never run.
+    pub(crate) fn dangling() -> Self {
+        Self { offset: usize::MAX, cell: PhantomData }
+    }
+
+    pub(crate) fn offset(self) -> usize {
+        self.offset
+    }
+
+    /// The key at `offset`, which a `Slot<T>` of the same layout had.
+    pub(crate) fn at(offset: usize) -> Self {
+        Self { offset, cell: PhantomData }
+    }
+}
+
+impl Layout {
+    pub(crate) fn new() -> Self {
+        Self { size: 0, align: 1 }
+    }
+
+    /// Places one more cell.
+    pub(crate) fn slot<T: 'static>(&mut self) -> Slot<T> {
+        if is_unit::<T>() {
+            return Slot { offset: 0, cell: PhantomData };
+        }
+        let offset = self.size.next_multiple_of(align_of::<Cell<T>>());
+        self.size = offset + size_of::<Cell<T>>();
+        self.align = self.align.max(align_of::<Cell<T>>());
+        Slot { offset, cell: PhantomData }
+    }
+}
+
+/// One run's memory, all cells empty at first.
+///
+/// Dropping it frees the memory only; who drops the values is the run, which knows what is still there.
+pub(crate) struct Frame {
+    base: NonNull<u8>,
+    layout: std::alloc::Layout,
+}
+
+// SAFETY: a frame is plain memory. What is read and written in it when, and that values are Send and Sync, is the promise
+// that callers of `cells` make.
+unsafe impl Send for Frame {}
+// SAFETY: as above.
+unsafe impl Sync for Frame {}
+
+impl Frame {
+    pub(crate) fn new(layout: &Layout) -> Self {
+        let layout = std::alloc::Layout::from_size_align(layout.size, layout.align).expect("a graph's values fit in memory");
+        if layout.size() == 0 {
+            return Self { base: NonNull::dangling(), layout };
+        }
+        // SAFETY: the size is not zero.
+        let base = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
+        Self { base, layout }
+    }
+
+    /// Returns the view that a node's body gets. `share`: whether its output is stored as an `Arc`.
+    ///
+    /// # Safety
+    /// For as long as the view is used to reach a cell: the slots it is used with come from this frame's layout; nobody else
+    /// writes a cell that is read, and nobody else touches one that is written, taken or cleared.
+    pub(crate) unsafe fn cells(&self, share: bool) -> Cells<'_> {
+        Cells { base: self.base, share, frame: PhantomData }
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        if self.layout.size() != 0 {
+            // SAFETY: allocated in `new` with this layout.
+            unsafe { dealloc(self.base.as_ptr(), self.layout) }
+        }
+    }
+}
+
+/// One node's view of its run's values. Its methods are safe because making one ([`Frame::cells`]) is not.
+#[derive(Clone, Copy)]
+pub struct Cells<'f> {
+    base: NonNull<u8>,
+    share: bool,
+    frame: PhantomData<&'f Frame>,
+}
+
+impl<'f> Cells<'f> {
+    fn cell<T>(self, slot: Slot<T>) -> *mut Cell<T> {
+        // SAFETY: the slot comes from this frame's layout, so the offset is inside of its memory.
+        unsafe { self.base.as_ptr().add(slot.offset) }.cast()
+    }
+
+    /// Returns the value.
+    #[inline]
+    pub(crate) fn get<T: 'static>(self, slot: Slot<T>) -> &'f T {
+        if is_unit::<T>() {
+            // SAFETY: `T` is `()`, and any aligned address is a reference to that.
+            return unsafe { NonNull::dangling().as_ref() };
+        }
+        // SAFETY: by the promise made to `Frame::cells` nobody writes the cell meanwhile.
+        let cell: &'f Cell<T> = unsafe { &*self.cell(slot) };
+        cell.get()
+    }
+
+    /// Returns one more owner of a shared value.
+    pub(crate) fn share<T: 'static>(self, slot: Slot<T>) -> Arc<T> {
+        if is_unit::<T>() {
+            return Arc::new(unit());
+        }
+        // SAFETY: by the promise made to `Frame::cells` nobody writes the cell meanwhile.
+        let cell: &'f Cell<T> = unsafe { &*self.cell(slot) };
+        cell.share()
+    }
+
+    /// Moves the value out.
+    #[inline]
+    pub(crate) fn take<T: 'static>(self, slot: Slot<T>) -> T {
+        if is_unit::<T>() {
+            return unit();
+        }
+        // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell.
+        let cell = unsafe { &mut *self.cell(slot) };
+        cell.take()
+    }
+
+    /// Stores the value: in place, or as an `Arc` where the plan says that it is shared.
+    #[inline]
+    pub(crate) fn put<T: 'static>(self, slot: Slot<T>, value: T) {
+        if is_unit::<T>() {
+            return;
+        }
+        let cell = if self.share { Cell::Shared(Arc::new(value)) } else { Cell::InPlace(value) };
+        // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell, and a node writes its output once, when
+        // it is empty, so that nothing is overwritten undropped.
+        unsafe { self.cell(slot).write(cell) }
+    }
+
+    /// Stores a value that is an `Arc` already.
+    pub(crate) fn put_shared<T: 'static>(self, slot: Slot<T>, value: Arc<T>) {
+        if !is_unit::<T>() {
+            // SAFETY: as in `put`.
+            unsafe { self.cell(slot).write(Cell::Shared(value)) }
+        }
+    }
+
+    /// Drops the value, if it is there.
+    pub(crate) fn clear<T: 'static>(self, slot: Slot<T>) {
+        if !is_unit::<T>() {
+            // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell.
+            let cell = unsafe { &mut *self.cell(slot) };
+            drop(std::mem::replace(cell, Cell::Empty));
+        }
+    }
+
+    /// Polls the future in the cell in place; makes it first if there is none, drops it when it is ready.
+    pub(crate) fn poll<F: Future + 'static>(self, slot: Slot<F>, make: impl FnOnce() -> F, cx: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell.
+        let cell = unsafe { &mut *self.cell(slot) };
+        if let Cell::Empty = cell {
+            *cell = Cell::InPlace(make());
+        }
+        let Cell::InPlace(future) = cell else { unreachable!("a future is never shared") };
+        // SAFETY: the future stays at this address until it is dropped: here, or by `clear` before the frame is freed.
+        let polled = unsafe { Pin::new_unchecked(future) }.poll(cx);
+        if polled.is_ready() {
+            *cell = Cell::Empty;
+        }
+        polled
+    }
+}
+
+/// `()` needs no memory. Only `()`: other types without size may be tokens that must not be made from nothing.
+fn is_unit<T: 'static>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<()>()
+}
+
+/// The unit, for a `T` that was found to be it.
+fn unit<T: 'static>() -> T {
+    assert!(is_unit::<T>());
+    // SAFETY: `T` is `()`.
+    unsafe { std::mem::transmute_copy(&()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_comes_back_as_it_was_stored() {
+        let mut layout = Layout::new();
+        let (word, text, unit) = (layout.slot::<u64>(), layout.slot::<String>(), layout.slot::<()>());
+        let frame = Frame::new(&layout);
+        // SAFETY: one thread, slots of this layout.
+        let cells = unsafe { frame.cells(false) };
+        cells.put(word, 7);
+        cells.put(text, "seven".to_owned());
+        cells.put(unit, ());
+        assert_eq!((*cells.get(word), cells.take(text), *cells.get(unit)), (7, "seven".to_owned(), ()));
+    }
+
+    #[test]
+    fn a_shared_value_is_one_arc() {
+        let mut layout = Layout::new();
+        let slot = layout.slot::<String>();
+        let frame = Frame::new(&layout);
+        // SAFETY: one thread, a slot of this layout.
+        let cells = unsafe { frame.cells(true) };
+        cells.put(slot, "x".to_owned());
+        let (a, b) = (cells.share(slot), cells.share(slot));
+        assert!(Arc::ptr_eq(&a, &b));
+        cells.clear(slot);
+        assert_eq!(Arc::strong_count(&a), 2);
+    }
+}

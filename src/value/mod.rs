@@ -1,0 +1,10 @@
+//! VALUES: where the values of one run live. One block of memory per run, one typed cell per value, no locks.
+//!
+//! Lives here: [`Layout`] (where each cell stands), [`Slot`] (the typed key of a cell), [`Frame`] (a run's memory) and
+//! [`Cells`] (a node's view of it). Never here: who may touch which cell when; that is the plan's order, kept by `exec`.
+
+mod cell;
+mod frame;
+
+pub(crate) use frame::Frame;
+pub use frame::{Cells, Layout, Slot};
