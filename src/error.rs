@@ -74,8 +74,8 @@ pub(crate) enum Kind {
     Busy { max: usize },
     #[error("the executor was shut down")]
     ShutDown,
-    #[error("waiting for the executor from inside its node '{node}' would never end: wait outside of the graph")]
-    InsideNode { node: Arc<str> },
+    #[error("waiting for an executor from inside one of its own nodes would never end: wait outside of the graph")]
+    InsideNode,
     #[error("{what} must be {must}, not {got}")]
     Setting { what: &'static str, must: &'static str, got: usize },
     #[error("the operating system refused to start a worker thread")]
@@ -184,8 +184,7 @@ impl Error {
             | SelfEdge { node }
             | UnusedNode { node }
             | Cost { node, .. }
-            | WrongDevice { node, .. }
-            | InsideNode { node } => Some(node),
+            | WrongDevice { node, .. } => Some(node),
             DuplicateName { name } | ForeignValue { name } => Some(name),
             _ => None,
         }

@@ -5,6 +5,7 @@ pub(crate) use std::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, fence},
     sync::{Mutex, MutexGuard},
+    thread::{Thread, current, park},
 };
 
 #[cfg(anabranch_loom)]
@@ -12,6 +13,7 @@ pub(crate) use loom::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, fence},
     sync::{Mutex, MutexGuard},
+    thread::{Thread, current, park},
 };
 
 pub(crate) use std::sync::atomic::Ordering;

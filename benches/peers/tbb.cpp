@@ -4,6 +4,9 @@
 // Prints: median ns per node, sum of the values after the first run (0 without values).
 //
 // GRAPH is a file of native uint32: node count, edge count, starts (nodes + 1), predecessors (edges); see shapes.rs.
+//
+// The nodes have no `lightweight` policy: it runs a successor inside its predecessor, which makes empty nodes cheap, but
+// then nothing runs in parallel (fan, 2 workers, 5 us of work: 5.1 us per node) and a chain of 10^6 overflows the stack.
 
 #include <algorithm>
 #include <atomic>
@@ -57,7 +60,8 @@ Shape read_shape(const char* path) {
 void spin(uint64_t ns) {
     if (ns == 0) return;
     const auto end = Clock::now() + std::chrono::nanoseconds(ns);
-    while (Clock::now() < end) __builtin_ia32_pause();
+    while (Clock::now() < end) {
+    }
 }
 
 class Graph {

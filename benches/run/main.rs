@@ -3,7 +3,8 @@
 //! Method: five shapes of graph, each built once and run many times by each peer. A figure is the time of a whole run,
 //! from its start to the last node's end, divided by the number of nodes; a peer's figure of a round is the median over
 //! its runs, after one to warm up. Rounds interleave the peers, so that the machine's noise hits all of them alike; the
-//! tables give the median over the rounds and, in brackets, the smallest and the largest.
+//! tables give the median over the rounds and, in brackets, the smallest and the largest. What was measured while others
+//! kept the machine busy is measured again.
 //!
 //! ```text
 //! cargo bench --bench run -- --quick             10⁴ nodes only: the sizes that the budgets are about
@@ -13,15 +14,18 @@
 mod job;
 mod ours;
 mod peers;
+mod quiet;
 mod report;
 mod shapes;
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use indicatif::ProgressBar;
 
 use crate::peers::{Load, Peer, Workers};
+use crate::quiet::Quiet;
 use crate::report::{Case, Report, Row};
 use crate::shapes::{Form, Shape};
 
@@ -72,24 +76,32 @@ fn main() {
     if args.quick {
         args.sizes = vec![BUDGET_SIZE];
     }
+    if let Some(path) = &args.write {
+        // Now, not after minutes of measuring.
+        report::outside_markers(path).unwrap_or_else(|error| refuse(error));
+    }
     let mut peers = peers::all();
     peers.retain(|peer| args.peers.is_empty() || args.peers.iter().any(|name| name == peer.name()));
     peers.iter().filter_map(|peer| peer.missing()).for_each(|hint| eprintln!("{hint}"));
 
     let mut report = Report::new(&peers, args.rounds);
     for &size in &args.sizes {
-        let rows = measure_size(&args, size, &mut peers);
+        let rows = measure_size(&args, size, &mut peers, &mut report.quiet);
         report.rows.extend(rows);
     }
     let text = report.text();
     println!("{text}");
     if let Some(path) = &args.write {
-        report::write_between_markers(path, &text);
+        report::write_between_markers(path, &text).unwrap_or_else(|error| refuse(error));
     }
 }
 
+fn refuse(error: String) -> ! {
+    Args::command().error(ErrorKind::Io, error).exit()
+}
+
 /// Runs all rounds of one size, the only graphs in memory meanwhile.
-fn measure_size(args: &Args, size: usize, peers: &mut [Box<dyn Peer>]) -> Vec<Row> {
+fn measure_size(args: &Args, size: usize, peers: &mut [Box<dyn Peer>], quiet: &mut Quiet) -> Vec<Row> {
     let shapes: Vec<Shape> = args.shapes.iter().map(|form| form.shape(size)).collect();
     let cases: Vec<(&Shape, Case)> = shapes.iter().flat_map(|shape| cases(args, size).map(move |case| (shape, case))).collect();
     let mut rows: Vec<Row> = cases.iter().map(|(shape, case)| Row::new(shape, *case, peers.len())).collect();
@@ -99,7 +111,7 @@ fn measure_size(args: &Args, size: usize, peers: &mut [Box<dyn Peer>]) -> Vec<Ro
             // Nobody always comes first, or always after the same other.
             for turn in 0..peers.len() {
                 let column = (round + turn) % peers.len();
-                let figure = figure(peers[column].as_mut(), shape, case, round == 0);
+                let figure = quiet.take(|| figure(peers[column].as_mut(), shape, case, round == 0));
                 row.figures[column].extend(figure);
                 progress.inc(1);
             }

@@ -3,7 +3,7 @@
 use crate::peers::{Load, Peer};
 use crate::shapes::Shape;
 
-/// Name of our column; the report compares it with [`TBB`](crate::peers).
+/// Name of our column.
 pub(crate) const NAME: &str = "anabranch";
 
 /// The graph is compiled once per shape and the plan run many times.

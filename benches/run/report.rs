@@ -5,12 +5,14 @@
 mod machine;
 mod table;
 
+use std::fmt::Display;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use self::machine::Machine;
 use self::table::Table;
 use crate::peers::{self, Peer, Workers};
+use crate::quiet::Quiet;
 use crate::shapes::{Form, SEED, Shape};
 use crate::{BUDGET_SIZE, WORK_NS, ours};
 
@@ -72,6 +74,7 @@ pub(crate) struct Report {
     hints: Vec<String>,
     /// By peer, whether it cannot run here.
     is_missing: Vec<bool>,
+    pub(crate) quiet: Quiet,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -83,13 +86,14 @@ impl Report {
             names: peers.iter().map(|peer| peer.name()).collect(),
             hints: peers.iter().filter_map(|peer| peer.missing()).map(str::to_owned).collect(),
             is_missing: peers.iter().map(|peer| peer.missing().is_some()).collect(),
+            quiet: Quiet::default(),
             rows: Vec::new(),
         }
     }
 
     /// Returns the report as Markdown, its tables aligned for reading as they stand.
     pub(crate) fn text(&self) -> String {
-        let mut parts = vec![self.machine.text(), self.method()];
+        let mut parts = vec![format!("{} {}", self.machine.text(), self.quiet.text()), self.method()];
         parts.extend(self.hints.iter().cloned());
         for (title, table) in [
             ("Empty nodes, ns per node", self.empty()),
@@ -257,11 +261,23 @@ fn spread(figures: &[f64]) -> String {
 }
 
 /// Replaces what stands between the two markers of the file at `path`, which starts at the package's folder.
-pub(crate) fn write_between_markers(path: &Path, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    let old = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let parts = old.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let (head, tail) = parts.unwrap_or_else(|| panic!("{} must have the lines {BEGIN} and {END}", path.display()));
-    let new = format!("{head}{BEGIN}\n\n{text}\n\n{END}{tail}");
-    fs::write(&path, new).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+pub(crate) fn write_between_markers(path: &Path, text: &str) -> Result<(), String> {
+    let (head, tail) = outside_markers(path)?;
+    fs::write(in_package(path), format!("{head}{BEGIN}\n\n{text}\n\n{END}{tail}")).map_err(|error| named(path, error))
+}
+
+/// Returns what stands before and after the two markers.
+pub(crate) fn outside_markers(path: &Path) -> Result<(String, String), String> {
+    let text = fs::read_to_string(in_package(path)).map_err(|error| named(path, error))?;
+    let parts = text.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
+    let (head, tail) = parts.ok_or_else(|| named(path, format!("has no lines {BEGIN} and {END}")))?;
+    Ok((head.to_owned(), tail.to_owned()))
+}
+
+fn in_package(path: &Path) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn named(path: &Path, error: impl Display) -> String {
+    format!("{}: {error}", path.display())
 }

@@ -31,13 +31,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PIXELS", default_value_t = 224, value_parser = clap::value_parser!(u32).range(8..=4096))]
     pub(crate) side: u32,
 
-    /// Pictures worked on at a time; more hide the wait for the disk, and each takes the memory of one decoded picture
-    #[arg(long, value_name = "N", default_value = "32")]
-    in_flight: NonZeroUsize,
+    /// Pictures worked on at a time; each takes the memory of one decoded picture
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
+    in_flight: u16,
 
     /// Threads that compute [default: one for each core]
-    #[arg(long, value_name = "N")]
-    workers: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    workers: Option<u16>,
 
     /// Show no progress bar and no summary; failures are still reported
     #[arg(long, short)]
@@ -57,12 +57,15 @@ impl Args {
 
     /// Returns how many pictures may be in flight, at least 1.
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.get()
+        self.in_flight.into()
     }
 
     /// Returns how many threads compute, at least 1.
     pub(crate) fn workers(&self) -> usize {
-        self.workers.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get)
+        match self.workers {
+            Some(workers) => workers.into(),
+            None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        }
     }
 }
 

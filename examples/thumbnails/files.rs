@@ -1,8 +1,8 @@
 //! Which files are read and which are written: every picture under a folder, each with a thumbnail of its own.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
 
 use walkdir::{DirEntry, WalkDir};
 
@@ -19,12 +19,12 @@ pub(crate) enum FindError {
     #[error("{} is to be read and written at once: give another folder for the thumbnails", .0.display())]
     SameFolder(PathBuf),
     /// A folder below could not be listed.
-    #[error("cannot read {}: {source}; allow reading it or move it out of the folder", .path.display())]
+    #[error("cannot read {}: {cause}; allow reading it or move it out of the folder", .path.display())]
     Unreadable {
         /// The folder or entry that could not be read.
         path: PathBuf,
         /// What the system said.
-        source: walkdir::Error,
+        cause: io::Error,
     },
     /// The folder was read to the end and held nothing to do.
     #[error("no .jpg, .jpeg or .png file in {} or below it: give a folder that holds pictures", .0.display())]
@@ -55,9 +55,10 @@ pub(crate) fn find_images(dir: &Path, out: &Path) -> Result<Vec<PathBuf>, FindEr
     let mut images = Vec::new();
     let entries = WalkDir::new(dir).into_iter();
     for entry in entries.filter_entry(|entry| !(entry.file_type().is_dir() && is_out(entry.path()))) {
-        let entry = entry.map_err(|source| {
-            let path = source.path().unwrap_or(dir).to_owned();
-            FindError::Unreadable { path, source }
+        let entry = entry.map_err(|error| {
+            let path = error.path().unwrap_or(dir).to_owned();
+            let cause = error.into_io_error().expect("the other error is a loop of links, and links are not followed");
+            FindError::Unreadable { path, cause }
         })?;
         if is_image(&entry) {
             images.push(entry.into_path());

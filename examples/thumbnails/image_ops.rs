@@ -4,26 +4,21 @@ use std::io::Cursor;
 
 use fast_image_resize::Resizer;
 use image::codecs::jpeg::JpegEncoder;
-use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Rgb, RgbImage, Rgba, imageops};
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits, Rgb, RgbImage, Rgba, imageops};
 
 /// Why a picture could not be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecodeError {
     /// The bytes do not start like a JPEG or a PNG, whatever the name of the file says.
-    #[error("not a JPEG or PNG picture ({len} bytes); convert it or take it out of the folder")]
-    Unknown {
-        /// How many bytes there were.
-        len: usize,
-    },
-    /// The bytes start like a picture and then break off or contradict themselves.
-    #[error("broken picture: {0}")]
-    Broken(#[source] ImageError),
+    #[error("not a JPEG or PNG picture ({0} bytes); convert it or take it out of the folder")]
+    Unknown(usize),
+    /// The bytes start like a picture and then contradict themselves, or say that it is too large to hold.
+    #[error("cannot decode: {0}")]
+    Broken(ImageError),
+    /// A JPEG without its end, which the decoder alone would fill up with grey.
+    #[error("the file breaks off before the end of the picture; copy it again")]
+    CutShort,
 }
-
-/// A picture could not be written as JPEG.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot encode as JPEG: {0}")]
-pub(crate) struct EncodeError(#[from] ImageError);
 
 /// Colour statistics of one picture, as fractions of full scale: 0 is black, 1 is 255.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,19 +43,36 @@ pub(crate) struct Tensor {
 /// Decodes a JPEG or PNG to 8-bit RGB, turned upright by its EXIF orientation; what is transparent becomes white.
 ///
 /// # Errors
-/// When the bytes are neither format, or the picture is damaged or too large to hold (the decoder's own limit).
+/// When the bytes are neither format, or the picture is damaged, cut short or larger than 512 MiB when decoded.
 pub(crate) fn decode(bytes: &[u8]) -> Result<RgbImage, DecodeError> {
-    let reader = ImageReader::new(Cursor::new(bytes));
-    let reader = reader.with_guessed_format().expect("reading from memory cannot fail");
-    // A format that is recognised but not compiled in, a GIF for instance, is unknown here as well.
-    if !matches!(reader.format(), Some(ImageFormat::Jpeg | ImageFormat::Png)) {
-        return Err(DecodeError::Unknown { len: bytes.len() });
+    let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().expect("reading from memory cannot fail");
+    match reader.format() {
+        Some(ImageFormat::Jpeg) if is_cut_short(bytes) => return Err(DecodeError::CutShort),
+        Some(ImageFormat::Jpeg | ImageFormat::Png) => {}
+        // Also what is recognised but not compiled in, a GIF for instance.
+        _ => return Err(DecodeError::Unknown(bytes.len())),
     }
     let mut decoder = reader.into_decoder().map_err(DecodeError::Broken)?;
+    Limits::default().reserve(decoder.total_bytes()).map_err(DecodeError::Broken)?;
     let orientation = decoder.orientation().map_err(DecodeError::Broken)?;
     let mut image = DynamicImage::from_decoder(decoder).map_err(DecodeError::Broken)?;
     image.apply_orientation(orientation);
     if image.color().has_alpha() { Ok(over_white(&image)) } else { Ok(image.into_rgb8()) }
+}
+
+/// Whether no end marker follows the first scan of a JPEG; an embedded preview, which has its own, lies before that.
+fn is_cut_short(jpeg: &[u8]) -> bool {
+    let mut rest = jpeg.get(2..).unwrap_or_default();
+    while let [0xff, marker, high, low, ..] = *rest {
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        rest = match marker {
+            0xda => return !rest.windows(2).rev().any(|pair| pair == [0xff, 0xd9]),
+            0xff => &rest[1..],
+            _ => rest.get(2 + length..).unwrap_or_default(),
+        };
+    }
+    // No scan to judge: the decoder knows better what is wrong.
+    false
 }
 
 /// Returns the picture laid over white paper, as a browser shows it.
@@ -82,9 +94,7 @@ pub(crate) fn resize(image: &RgbImage, side: u32) -> RgbImage {
         ((length * side + longer / 2) / longer).max(1) as u32
     };
     let mut fitted = RgbImage::new(scaled(image.width()), scaled(image.height()));
-    Resizer::new()
-        .resize(image, &mut fitted, None)
-        .expect("both pictures are 8-bit RGB, and the whole of the source is taken");
+    Resizer::new().resize(image, &mut fitted, None).expect("both pictures are 8-bit RGB, and the whole of the source is taken");
     fitted
 }
 
@@ -125,7 +135,7 @@ pub(crate) fn normalise(image: &RgbImage, stats: &Stats) -> Tensor {
 ///
 /// # Errors
 /// When a side is longer than the 65535 pixels that JPEG can state.
-pub(crate) fn encode_jpeg(image: &RgbImage, quality: u8) -> Result<Vec<u8>, EncodeError> {
+pub(crate) fn encode_jpeg(image: &RgbImage, quality: u8) -> Result<Vec<u8>, ImageError> {
     let mut bytes = Vec::new();
     JpegEncoder::new_with_quality(&mut bytes, quality.clamp(1, 100)).encode_image(image)?;
     Ok(bytes)
@@ -138,12 +148,12 @@ pub(crate) fn contact_sheet(thumbnails: &[(String, RgbImage)]) -> RgbImage {
     let mut ordered: Vec<&(String, RgbImage)> = thumbnails.iter().collect();
     ordered.sort_by(|a, b| a.0.cmp(&b.0));
     let grid = Grid::new(ordered.iter().map(|(_, image)| image.dimensions()));
-    let mut sheet = RgbImage::from_pixel(grid.length(grid.columns), grid.length(grid.rows()), Grid::GROUND);
+    let mut sheet = RgbImage::from_pixel(grid.length(grid.columns), grid.length(grid.rows), Grid::GROUND);
     for (index, (_, image)) in (0..).zip(ordered) {
         let longer = image.width().max(image.height());
         let small = (longer > grid.cell).then(|| resize(image, grid.cell));
         let image = small.as_ref().unwrap_or(image);
-        let (x, y) = grid.corner(index);
+        let (x, y) = (grid.length(index % grid.columns), grid.length(index / grid.columns));
         let mount = RgbImage::from_pixel(grid.mount(), grid.mount(), Grid::MOUNT);
         imageops::replace(&mut sheet, &mount, i64::from(x), i64::from(y));
         let (dx, dy) = ((grid.mount() - image.width()) / 2, (grid.mount() - image.height()) / 2);
@@ -154,8 +164,8 @@ pub(crate) fn contact_sheet(thumbnails: &[(String, RgbImage)]) -> RgbImage {
 
 /// Where the cells of a contact sheet lie: square mounts, a picture centred in each.
 struct Grid {
-    count: u32,
     columns: u32,
+    rows: u32,
     /// The longest side that a picture may have, in pixels.
     cell: u32,
 }
@@ -174,11 +184,7 @@ impl Grid {
         let empty = |columns: &u32| count.div_ceil(*columns) * columns - count;
         let columns = (least.max(1)..=most.max(1)).min_by_key(empty).unwrap_or(1);
         let cell = longest.min((Self::SIDE_MAX / columns * 4 / 5).max(8));
-        Self { count, columns, cell }
-    }
-
-    fn rows(&self) -> u32 {
-        self.count.div_ceil(self.columns).max(1)
+        Self { columns, rows: count.div_ceil(columns).max(1), cell }
     }
 
     /// Space between mounts, and around the sheet.
@@ -193,11 +199,6 @@ impl Grid {
 
     fn length(&self, cells: u32) -> u32 {
         self.gap() + cells * (self.mount() + self.gap())
-    }
-
-    fn corner(&self, index: u32) -> (u32, u32) {
-        let (column, row) = (index % self.columns, index / self.columns);
-        (self.length(column), self.length(row))
     }
 }
 
@@ -224,26 +225,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_picture_says_so() {
-        assert!(decode(b"hello").is_err_and(|error| error.to_string().contains("not a JPEG or PNG")));
-        assert!(decode(&[0xff, 0xd8, 0xff, 0xe0, 0]).is_err_and(|error| error.to_string().contains("broken")));
-        let gif = decode(b"GIF89a\x01\0\x01\0").expect_err("a GIF is not one of the two formats");
-        assert!(gif.to_string().contains("not a JPEG or PNG"), "{gif}");
+    fn what_is_no_whole_picture_says_why() {
+        let jpeg = encode_jpeg(&RgbImage::new(64, 64), 85).expect("it is small");
+        let reason = |bytes: &[u8]| decode(bytes).map_or_else(|error| error.to_string(), |_| "decoded".to_owned());
+        assert_eq!(reason(&jpeg), "decoded");
+        assert!(reason(&jpeg[..jpeg.len() - 2]).contains("breaks off"));
+        assert!(reason(&jpeg[..5]).contains("cannot decode"));
+        assert!(reason(b"GIF89a").contains("not a JPEG or PNG"));
+        assert!(reason(b"").contains("not a JPEG or PNG"));
     }
 
     #[test]
     fn a_sheet_of_any_count_has_a_bounded_side_and_room_for_each() {
         for count in [0, 1, 2, 5, 16, 17, 2000, 20_000] {
             let grid = Grid::new(vec![(224, 150); count].into_iter());
-            assert!(grid.columns as usize * grid.rows() as usize >= count);
-            let (width, height) = (grid.length(grid.columns), grid.length(grid.rows()));
+            assert!(grid.columns as usize * grid.rows as usize >= count);
+            let (width, height) = (grid.length(grid.columns), grid.length(grid.rows));
             assert!(width <= Grid::SIDE_MAX && height <= Grid::SIDE_MAX, "{count}: {width} x {height}");
         }
-    }
-
-    #[test]
-    fn a_sheet_is_the_same_whatever_order_the_thumbnails_came_in() {
-        let thumbnail = |n: u8| (format!("{n}"), RgbImage::from_pixel(20, 10 + u32::from(n), Rgb([n * 50; 3])));
-        assert_eq!(contact_sheet(&[3, 1, 2].map(thumbnail)), contact_sheet(&[1, 2, 3].map(thumbnail)));
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct NodeTime {
 pub(crate) struct Failure {
     /// The file it was read from.
     pub(crate) path: PathBuf,
-    /// The error with its causes, on one line.
+    /// Why, on one line.
     pub(crate) reason: String,
 }
 
@@ -125,7 +125,7 @@ mod tests {
         let node = |name: &str, total_us, count| NodeTime { name: name.to_owned(), total_us, count };
         Summary {
             done: 16,
-            failures: vec![Failure { path: "photos/torn.jpg".into(), reason: "broken picture: unexpected end".into() }],
+            failures: vec![Failure { path: "photos/torn.jpg".into(), reason: "cannot decode: unexpected end".into() }],
             wall: Duration::from_millis(250),
             streams: 1,
             nodes: vec![node("resize", 41_000.0, 16), node("decode", 123_456.0, 17), node("upload", 640.0, 16)],
@@ -152,6 +152,6 @@ upload             16     640 us      40 us     0%
     fn a_failure_is_one_line() {
         let mut text = Vec::new();
         example().write_failures(&mut text).expect("a vector takes everything");
-        assert_eq!(String::from_utf8_lossy(&text), "FAILED photos/torn.jpg: broken picture: unexpected end\n");
+        assert_eq!(String::from_utf8_lossy(&text), "FAILED photos/torn.jpg: cannot decode: unexpected end\n");
     }
 }

@@ -90,7 +90,6 @@ pub(crate) struct InputPort {
 pub(crate) struct OutputPort {
     pub(crate) name: Arc<str>,
     pub(crate) type_name: &'static str,
-    pub(crate) value: u32,
     pub(crate) offset: usize,
     pub(crate) share: fn(Cells<'_>, usize) -> Arc<dyn Any + Send + Sync>,
 }
@@ -224,7 +223,6 @@ impl Graph {
         self.outputs.push(OutputPort {
             name,
             type_name: type_name::<T>(),
-            value: value.index,
             offset,
             share: |cells, offset| -> Arc<dyn Any + Send + Sync> { cells.share::<T>(Slot::at(offset)) },
         });

@@ -13,7 +13,7 @@ mod source;
 
 pub(crate) use body::{Body, Outcome};
 pub use builder::Graph;
-pub(crate) use builder::{InputPort, NodeWork, OutputPort};
+pub(crate) use builder::{InputPort, Maker, NodeWork, OutputPort, Sharer};
 pub(crate) use check::check;
 pub use node::NodeMut;
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};

@@ -62,6 +62,12 @@ pub struct Edge {
     pub kind: EdgeKind,
 }
 
+impl Edge {
+    pub(crate) fn is_data(&self) -> bool {
+        matches!(self.kind, EdgeKind::Data { .. })
+    }
+}
+
 /// One node as policies see it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NodeShape {
@@ -155,6 +161,14 @@ impl Shape {
 
     pub(crate) fn name(&self, node: NodeId) -> &Arc<str> {
         &self.nodes[node.index()].name
+    }
+
+    /// Whether every edge is read where its source leaves it.
+    pub(crate) fn is_memory_settled(&self) -> bool {
+        self.edges.iter().all(|edge| match edge.kind {
+            EdgeKind::Data { memory, .. } => memory == self.memory_of(edge.source),
+            EdgeKind::Order => true,
+        })
     }
 
     /// Settles in which memory each edge is read, once every backend is known.

@@ -1,5 +1,7 @@
 //! A run's memory and the typed keys into it. A `Slot<T>` is minted only by the `Layout` that places a `Cell<T>` there.
 
+#![expect(unreachable_pub, reason = "named by hidden methods of public traits")]
+
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::TypeId;
 use std::future::Future;
@@ -14,7 +16,7 @@ use super::cell::Cell;
 
 /// Where each cell of a run's memory stands. Grows as a graph is built.
 #[derive(Debug, Clone, Copy)]
-pub struct Layout {
+pub(crate) struct Layout {
     size: usize,
     align: usize,
 }

@@ -7,4 +7,6 @@ mod cell;
 mod frame;
 
 pub(crate) use frame::Frame;
-pub use frame::{Cells, Layout, Slot};
+#[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
+pub use frame::{Cells, Slot};
+pub(crate) use frame::Layout;

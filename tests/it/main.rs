@@ -1,1 +1,3 @@
-fn main(){}
+//! The integration tests: one module per subject.
+#![allow(missing_docs, clippy::unwrap_used)]
+mod smoke;

@@ -9,30 +9,28 @@ pub(crate) struct Machine {
     cores: usize,
     date: String,
     tools: String,
-    load_before: String,
 }
 
 impl Machine {
     pub(crate) fn now() -> Self {
         let tools = [
-            ("commit", first_line("git", &["describe", "--always", "--dirty"])),
-            ("compilers", first_line("rustc", &["--version"])),
-            ("and", first_line("c++", &["--version"])),
+            format!("commit {}", first_line("git", &["describe", "--always", "--dirty"])),
+            first_line("rustc", &["--version"]),
+            first_line("c++", &["--version"]),
+            format!("oneTBB {}", first_line("pkg-config", &["--modversion", "tbb"])),
         ];
         Self {
             cpu: cpu(),
             cores: thread::available_parallelism().map_or(0, usize::from),
             date: first_line("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
-            tools: tools.map(|(what, line)| format!("{what} {line}")).join(", "),
-            load_before: load(),
+            tools: tools.join(", "),
         }
     }
 
-    /// Returns the machine in two lines. The load average shows how much the figures can be trusted: this benchmark
-    /// alone brings it to about its number of workers.
+    /// Returns the machine in one line.
     pub(crate) fn text(&self) -> String {
-        let Self { cpu, cores, date, tools, load_before } = self;
-        format!("Machine: {cpu}, {cores} cores; load average {load_before} before, {} after. {date}, {tools}.", load())
+        let Self { cpu, cores, date, tools } = self;
+        format!("Machine: {cpu}, {cores} cores. {date}, {tools}.")
     }
 }
 
@@ -40,11 +38,6 @@ fn cpu() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find(|line| line.starts_with("model name"));
     line.and_then(|line| line.split_once(": ")).map_or("unknown CPU", |(_, name)| name).into()
-}
-
-fn load() -> String {
-    let averages = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    averages.split(' ').next().filter(|word| !word.is_empty()).unwrap_or("unknown").into()
 }
 
 fn first_line(program: &str, args: &[&str]) -> String {

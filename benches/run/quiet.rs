@@ -1,0 +1,89 @@
+//! Repeats what was measured while others kept the machine busy.
+//!
+//! The choice looks at the machine's load only, never at the figure, so that it favours nobody.
+
+use std::fs;
+
+/// Share of the machine's time, taken by others, above which a figure is disturbed. One busy process is 0.5 of two cores.
+const OTHERS_MAX: f64 = 0.15;
+/// The kernel counts whole ticks, of the machine and of each process.
+const DOUBT_TICKS: f64 = 2.0;
+const ATTEMPTS_MAX: usize = 5;
+
+/// How much of what was measured had the machine to itself.
+#[derive(Default)]
+pub(crate) struct Quiet {
+    pub(crate) taken: usize,
+    /// Taken while others kept the machine busy, at the last attempt too.
+    pub(crate) disturbed: usize,
+}
+
+impl Quiet {
+    /// Returns what `measure` returns, which is called again when others took part of the machine meanwhile.
+    pub(crate) fn take<T>(&mut self, mut measure: impl FnMut() -> Option<T>) -> Option<T> {
+        let mut attempts = 0;
+        let (figure, is_disturbed) = loop {
+            attempts += 1;
+            let start = Ticks::now();
+            let figure = measure()?;
+            let end = Ticks::now();
+            let is_disturbed = start.zip(end).is_some_and(|(start, end)| end.is_disturbed_since(&start));
+            if !is_disturbed || attempts == ATTEMPTS_MAX {
+                break (figure, is_disturbed);
+            }
+        };
+        self.taken += 1;
+        self.disturbed += usize::from(is_disturbed);
+        Some(figure)
+    }
+
+    /// Returns one line, and a warning where too little was quiet.
+    pub(crate) fn text(&self) -> String {
+        let Self { taken, disturbed } = self;
+        let share = OTHERS_MAX * 100.0;
+        let line = format!(
+            "Others took more than {share:.0} % of the machine during {disturbed} of {taken} figures, after up to {ATTEMPTS_MAX} attempts."
+        );
+        if *disturbed * 10 > *taken { line + " **Not a quiet machine: do not trust several workers.**" } else { line }
+    }
+}
+
+/// Time counted in the kernel's ticks since the machine started.
+struct Ticks {
+    /// All cores, busy or not.
+    all: u64,
+    idle: u64,
+    /// This process and the children it has waited for.
+    own: u64,
+}
+
+impl Ticks {
+    fn now() -> Option<Self> {
+        // The fields of `proc_stat(5)`: user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
+        let machine = numbers(fs::read_to_string("/proc/stat").ok()?.lines().next()?);
+        // The fields of `proc_pid_stat(5)` after the command's name, which may itself have spaces: utime is the 12th.
+        let process = fs::read_to_string("/proc/self/stat").ok()?;
+        let process = numbers(process.rsplit_once(')')?.1);
+        Some(Self {
+            all: machine.get(..8)?.iter().sum(),
+            idle: machine[3] + machine[4],
+            // The state, a letter, was the first field and is no number.
+            own: process.get(10..14)?.iter().sum(),
+        })
+    }
+
+    /// Returns whether others took more of the machine's time since `start` than [`OTHERS_MAX`], beyond doubt.
+    fn is_disturbed_since(&self, start: &Self) -> bool {
+        // As floats, since the kernel's idle time may step back a little.
+        let passed = |now: u64, then: u64| now as f64 - then as f64;
+        let all = passed(self.all, start.all);
+        let others = all - passed(self.idle, start.idle) - passed(self.own, start.own);
+        others > OTHERS_MAX * all + DOUBT_TICKS
+    }
+}
+
+/// Returns the numbers among the words of `text`; a negative one counts as 0.
+fn numbers(text: &str) -> Vec<u64> {
+    let words = text.split_whitespace().filter_map(|word| word.parse::<i64>().ok());
+    words.map(|number| number.max(0) as u64).collect()
+}

@@ -1,0 +1,20 @@
+//! THE DOORBELL: how "stream s has reached n" becomes a wake, and who keeps memory until then. See README.md beside this file
+//! for the protocol, its race, and why no wake is lost.
+//!
+//! Lives here: [`Lane`] (a stream's progress and those who wait for it), [`Limbo`] (memory of dropped runs),
+//! [`Wakeset`] (which of a run's futures were woken). Never here: graphs, plans, what a run is.
+
+mod lane;
+mod limbo;
+mod wakeset;
+
+pub(crate) use lane::{Lane, WaiterKey};
+pub(crate) use limbo::Limbo;
+pub(crate) use wakeset::Wakeset;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs foreign code (a waker, a value's drop) that must not take the caller down; tells whether it panicked.
+pub(crate) fn shielded(foreign: impl FnOnce()) -> Result<(), Box<dyn std::any::Any + Send>> {
+    catch_unwind(AssertUnwindSafe(foreign))
+}

@@ -1,0 +1,19 @@
+//! The host device: streams are programs that run as coroutines on a small pool of workers, or inside the caller's `poll`.
+//!
+//! A program that waits is parked: it is not in any queue, and it costs its few words in the run's memory, not a thread. Who
+//! completes what it waits for puts a [`Ticket`] for it into a queue. So thousands of streams run on two threads.
+
+mod barrier;
+mod deque;
+mod pool;
+mod sleep;
+mod stream;
+mod ticket;
+mod worker;
+
+pub(crate) use barrier::Barrier;
+pub(crate) use deque::Deque;
+pub(crate) use pool::{Entry, Pool, SLOTS_MAX};
+pub use stream::HostStream;
+pub(crate) use ticket::{Progress, Queue, Ticket};
+pub(crate) use worker::{Alone, Fuel, Shared, Slice};

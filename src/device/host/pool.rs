@@ -1,0 +1,158 @@
+//! The workers' common ground: which runs are entered, the queue for tickets from outside, each worker's deque.
+
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::worker::{Alone, Shared, work};
+use super::{Barrier, Deque, Progress, Ticket};
+use crate::device::host::sleep::Sleep;
+use crate::error::{Error, Kind, Result};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+
+/// The most runs that can be entered at once: what fits in a ticket.
+pub(crate) const SLOTS_MAX: usize = 1 << 16;
+
+/// How workers resume the programs of one run. A pair of plain pointers, because the run's last program may end, and free the
+/// run, while another worker is on its way out of `resume`: no reference to the run may be alive there.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) run: *const (),
+    pub(crate) resume: unsafe fn(*const (), Ticket, &mut Shared<'_>),
+    pub(crate) resume_alone: unsafe fn(*const (), Ticket, &mut Alone<'_>),
+}
+
+/// The host device's workers.
+pub(crate) struct Pool {
+    slots: Box<[Slot]>,
+    free: Mutex<Vec<u16>>,
+    common: Mutex<VecDeque<Ticket>>,
+    /// The length of `common`.
+    common_len: AtomicU64,
+    pub(super) deques: Box<[Deque]>,
+    pub(super) progress: Box<[Progress]>,
+    pub(super) sleep: Sleep,
+    is_stopping: AtomicBool,
+    /// Wraps each worker's life.
+    pub(super) around: Around,
+}
+
+/// Called by each worker once, with its life.
+pub(crate) type Around = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
+
+struct Slot(UnsafeCell<Option<Entry>>);
+
+// SAFETY: a slot is written by `enter` and `leave` only, while no ticket for it exists, and read only by holders of a ticket;
+// tickets travel through queues that publish what came before.
+unsafe impl Sync for Slot {}
+// SAFETY: as above; the run behind the pointer is Sync.
+unsafe impl Send for Slot {}
+
+impl Pool {
+    /// Starts `workers` threads. `around` wraps the life of each.
+    pub(crate) fn start(workers: usize, slots: usize, barrier: Barrier, around: Around) -> Result<Arc<Self>> {
+        let pool = Arc::new(Self {
+            slots: (0..slots.min(SLOTS_MAX)).map(|_| Slot(UnsafeCell::new(None))).collect(),
+            free: Mutex::new((0..slots.min(SLOTS_MAX)).rev().map(|slot| slot as u16).collect()),
+            common: Mutex::new(VecDeque::new()),
+            common_len: AtomicU64::new(0),
+            deques: (0..workers).map(|_| Deque::new()).collect(),
+            progress: (0..workers).map(|_| Progress::new()).collect(),
+            sleep: Sleep::new(workers, barrier),
+            is_stopping: AtomicBool::new(false),
+            around,
+        });
+        for worker in 0..workers {
+            let shared = pool.clone();
+            let spawned = std::thread::Builder::new().name(format!("anabranch-{worker}")).spawn(move || work(shared, worker));
+            if let Err(cause) = spawned {
+                pool.stop();
+                return Err(Error::with_source(Kind::Thread, Box::new(cause)));
+            }
+        }
+        Ok(pool)
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.deques.len()
+    }
+
+    /// Enters a run; its programs can then be resumed until [`Pool::leave`]. None when all slots are taken.
+    ///
+    /// # Safety
+    /// The run stays alive, and its `resume` functions sound to call, until `leave` is called; and `leave` is called only when
+    /// no ticket for the run exists and none will.
+    pub(crate) unsafe fn enter(&self, entry: Entry) -> Option<u16> {
+        let slot = lock(&self.free).pop()?;
+        // SAFETY: the slot was free, so no ticket for it exists.
+        unsafe { *self.slots[slot as usize].0.get() = Some(entry) };
+        Some(slot)
+    }
+
+    /// Ends what `enter` began.
+    ///
+    /// # Safety
+    /// No ticket for the slot exists.
+    pub(crate) unsafe fn leave(&self, slot: u16) {
+        // SAFETY: by the caller's promise nobody reads the slot.
+        unsafe { *self.slots[slot as usize].0.get() = None };
+        lock(&self.free).push(slot);
+        if self.is_stopping() {
+            self.sleep.wake_all();
+        }
+    }
+
+    /// Returns the entry that a ticket is for.
+    pub(super) fn entry(&self, ticket: Ticket) -> Entry {
+        // SAFETY: a ticket exists, so nobody writes the slot.
+        let entry = unsafe { *self.slots[ticket.slot() as usize].0.get() };
+        entry.expect("a ticket exists only while its run is entered")
+    }
+
+    /// Queues a ticket from outside of the workers.
+    pub(crate) fn submit(&self, ticket: Ticket) {
+        self.push_common(ticket);
+        self.sleep.wake_one();
+    }
+
+    pub(super) fn push_common(&self, ticket: Ticket) {
+        let mut common = lock(&self.common);
+        common.push_back(ticket);
+        // ORDERING: Release, so that a worker that sees the length from its last look before sleeping sees the ticket.
+        self.common_len.store(common.len() as u64, Ordering::Release);
+    }
+
+    pub(super) fn pop_common(&self) -> Option<Ticket> {
+        if !self.has_common() {
+            return None;
+        }
+        let mut common = lock(&self.common);
+        let ticket = common.pop_front();
+        self.common_len.store(common.len() as u64, Ordering::Release);
+        ticket
+    }
+
+    pub(super) fn has_common(&self) -> bool {
+        self.common_len.load(Ordering::Acquire) > 0
+    }
+
+    /// Returns the steps that workers are at, of the run in `slot`.
+    pub(crate) fn steps_at(&self, slot: u16) -> impl Iterator<Item = u32> + '_ {
+        self.progress.iter().filter_map(move |progress| progress.get(slot))
+    }
+
+    /// Lets the workers end once no run is entered.
+    pub(crate) fn stop(&self) {
+        // ORDERING: SeqCst, as are the loads: a worker on its way to sleep sees it, or is woken.
+        self.is_stopping.store(true, Ordering::SeqCst);
+        self.sleep.wake_all();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_stopping() && lock(&self.free).len() == self.slots.len()
+    }
+}

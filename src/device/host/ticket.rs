@@ -1,0 +1,107 @@
+//! What queues hold: "resume these programs of that run", in one word.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// The right to resume `count` programs of one run, from `first` on. There is at most one ticket for a program at any time,
+/// and only while its run is entered in the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ticket(u64);
+
+const PROGRAM_BITS: u32 = 24;
+const PROGRAM_MASK: u64 = (1 << PROGRAM_BITS) - 1;
+
+impl Ticket {
+    /// `first` and `count` are below 2^24, the most nodes a graph may have; a run has no more programs than nodes.
+    pub(crate) fn new(slot: u16, first: u32, count: u32) -> Self {
+        debug_assert!(u64::from(first) <= PROGRAM_MASK && u64::from(count) <= PROGRAM_MASK && count > 0);
+        Self(u64::from(slot) << (2 * PROGRAM_BITS) | u64::from(count) << PROGRAM_BITS | u64::from(first))
+    }
+
+    pub(crate) fn slot(self) -> u16 {
+        (self.0 >> (2 * PROGRAM_BITS)) as u16
+    }
+
+    pub(crate) fn first(self) -> u32 {
+        (self.0 & PROGRAM_MASK) as u32
+    }
+
+    pub(crate) fn count(self) -> u32 {
+        (self.0 >> PROGRAM_BITS & PROGRAM_MASK) as u32
+    }
+
+    /// Splits off the first program; returns it and the rest, if there is one.
+    pub(crate) fn split_first(self) -> (u32, Option<Ticket>) {
+        let (first, count) = (self.first(), self.count());
+        (first, (count > 1).then(|| Ticket::new(self.slot(), first + 1, count - 1)))
+    }
+
+    /// Splits into two halves, for a thief and its victim; a ticket for one program stays whole.
+    pub(crate) fn halve(self) -> (Ticket, Option<Ticket>) {
+        let count = self.count();
+        if count == 1 {
+            return (self, None);
+        }
+        let half = count / 2;
+        (Ticket::new(self.slot(), self.first(), half), Some(Ticket::new(self.slot(), self.first() + half, count - half)))
+    }
+
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+/// Where programs that became ready go, as the code that runs programs sees it. There are two: one whose programs may be run
+/// by several workers at once, and one for a single thread, which needs no read-modify-write operations at all.
+pub(crate) trait Queue {
+    /// Whether other threads may run programs of the same run at the same time.
+    const IS_SHARED: bool;
+
+    /// Adds programs to be resumed, by this thread or another.
+    fn push(&mut self, ticket: Ticket);
+
+    /// Adds a program that gave way to others: it is resumed after what waits now.
+    fn defer(&mut self, ticket: Ticket);
+
+    /// Returns the first program of a ticket, and pushes the rest.
+    fn keep_first(&mut self, ticket: Ticket) -> u32;
+
+    /// Where this thread notes down which step it is at.
+    fn progress(&self) -> &Progress;
+
+    /// Called before each step: whether the thread should go on, or put its program back into the queue because others wait.
+    fn has_fuel(&mut self) -> bool;
+}
+
+/// Which step of which run a thread is at: everything before it in the same program is done. One cache line per thread, so
+/// that noting it down per step costs a store to a line nobody else writes.
+#[repr(align(128))]
+pub(crate) struct Progress(AtomicU64);
+
+impl Progress {
+    const NOWHERE: u64 = u64::MAX;
+
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(Self::NOWHERE))
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, slot: u16, step: u32) {
+        // ORDERING: Release publishes the steps before this one to the Acquire in `get`.
+        self.0.store(u64::from(slot) << 32 | u64::from(step), Ordering::Release);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.0.store(Self::NOWHERE, Ordering::Release);
+    }
+
+    /// Returns the step that this thread is at, if it runs a program of the run in `slot`.
+    pub(crate) fn get(&self, slot: u16) -> Option<u32> {
+        // ORDERING: Acquire pairs with the Release in `set`.
+        let word = self.0.load(Ordering::Acquire);
+        (word != Self::NOWHERE && (word >> 32) as u16 == slot).then_some(word as u32)
+    }
+}

@@ -1,0 +1,264 @@
+//! A worker: takes a ticket (its own newest, one from outside, another worker's oldest), resumes the program, again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Pool, Progress, Queue, Ticket};
+use crate::sync::spin_loop;
+
+/// Every so many tickets a worker looks at the common queue first, so that a run that feeds itself starves no other.
+const FAIRNESS: u32 = 61;
+/// Steps until a program is asked whether others wait.
+const FUEL: u32 = 512;
+/// How often an idle worker looks for work before it sleeps, and the pause between two looks. About 30 microseconds in all:
+/// more than it takes to wake a thread, so a worker that is needed at once is still awake.
+const LOOKS: u32 = 50;
+const PAUSE: u32 = 24;
+
+/// The life of worker number `worker`.
+pub(super) fn work(pool: Arc<Pool>, worker: usize) {
+    pool.sleep.register(worker);
+    (pool.around)(&mut || if pool.workers() == 1 { work_alone(&pool) } else { Shared::new(&pool, worker).work() });
+}
+
+/// A worker's queue when there are several workers.
+pub(crate) struct Shared<'p> {
+    pool: &'p Pool,
+    worker: usize,
+    taken: u32,
+    fuel: u32,
+}
+
+impl Queue for Shared<'_> {
+    const IS_SHARED: bool = true;
+
+    fn push(&mut self, ticket: Ticket) {
+        if let Err(ticket) = self.pool.deques[self.worker].push(ticket) {
+            self.pool.push_common(ticket);
+        }
+        self.pool.sleep.wake_one();
+    }
+
+    fn defer(&mut self, ticket: Ticket) {
+        self.pool.push_common(ticket);
+    }
+
+    /// The halves of the rest can be stolen.
+    fn keep_first(&mut self, mut ticket: Ticket) -> u32 {
+        while let (half, Some(rest)) = ticket.halve() {
+            self.push(rest);
+            ticket = half;
+        }
+        ticket.first()
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.pool.progress[self.worker]
+    }
+
+    #[inline]
+    fn has_fuel(&mut self) -> bool {
+        self.fuel -= 1;
+        self.fuel > 0 || {
+            self.fuel = FUEL;
+            !self.pool.has_common()
+        }
+    }
+}
+
+impl<'p> Shared<'p> {
+    fn new(pool: &'p Pool, worker: usize) -> Self {
+        Self { pool, worker, taken: 0, fuel: FUEL }
+    }
+
+    fn work(&mut self) {
+        while let Some(ticket) = self.next_ticket() {
+            let entry = self.pool.entry(ticket);
+            // SAFETY: the ticket is the right to resume its program.
+            unsafe { (entry.resume)(entry.run, ticket, self) };
+            self.progress().leave();
+        }
+    }
+
+    /// Waits for a ticket. None when the pool is over.
+    fn next_ticket(&mut self) -> Option<Ticket> {
+        loop {
+            if let Some(ticket) = self.find() {
+                return Some(ticket);
+            }
+            for _ in 0..LOOKS {
+                (0..PAUSE).for_each(|_| spin_loop());
+                if let Some(ticket) = self.find_elsewhere() {
+                    return Some(ticket);
+                }
+            }
+            if self.pool.is_over() {
+                return None;
+            }
+            self.pool.sleep.sleep(self.worker, || self.has_work() || self.pool.is_over());
+        }
+    }
+
+    fn find(&mut self) -> Option<Ticket> {
+        self.taken = self.taken.wrapping_add(1);
+        if self.taken.is_multiple_of(FAIRNESS)
+            && let Some(ticket) = self.pool.pop_common()
+        {
+            return Some(ticket);
+        }
+        self.pool.deques[self.worker].pop().or_else(|| self.find_elsewhere())
+    }
+
+    fn find_elsewhere(&mut self) -> Option<Ticket> {
+        let found = self.pool.pop_common().or_else(|| self.steal());
+        if found.is_some() && self.has_work() {
+            // One wake per push would leave the third worker asleep: who finds more than it takes passes the word on.
+            self.pool.sleep.wake_one();
+        }
+        found
+    }
+
+    fn steal(&self) -> Option<Ticket> {
+        let workers = self.pool.workers();
+        (1..workers).map(|step| (self.worker + step) % workers).find_map(|victim| {
+            let deque = &self.pool.deques[victim];
+            if deque.is_empty() { None } else { deque.steal() }
+        })
+    }
+
+    fn has_work(&self) -> bool {
+        self.pool.has_common() || self.pool.deques.iter().any(|deque| !deque.is_empty())
+    }
+}
+
+/// The queue of a thread that is the only one to run programs: a single worker, or a task that polls an inline run.
+pub(crate) struct Alone<'a> {
+    pub(crate) tickets: &'a mut VecDeque<Ticket>,
+    pub(crate) progress: &'a Progress,
+    pub(crate) fuel: Fuel<'a>,
+}
+
+/// When a thread that runs alone should let others have a turn.
+pub(crate) enum Fuel<'a> {
+    /// When runs wait in the pool's common queue.
+    Pool { pool: &'a Pool, steps: u32 },
+    /// When the time slice of a poll is over.
+    Slice(Slice),
+}
+
+/// A time slice, measured rarely: every so many steps, as many as took a small part of the slice before.
+pub(crate) struct Slice {
+    steps: u32,
+    batch: u32,
+    started: Option<Instant>,
+    checked: Option<Instant>,
+    is_spent: bool,
+}
+
+/// How long one poll of an inline run may run nodes before it lets other tasks run.
+const SLICE: Duration = Duration::from_micros(500);
+
+impl Slice {
+    pub(crate) fn new() -> Self {
+        // The first two steps are free of clocks: a run of one node is one step.
+        Self { steps: 3, batch: 8, started: None, checked: None, is_spent: false }
+    }
+
+    fn has_more(&mut self) -> bool {
+        let now = Instant::now();
+        let started = *self.started.get_or_insert(now);
+        let batch_took = now - self.checked.replace(now).unwrap_or(now);
+        self.batch = if batch_took * 16 > SLICE { (self.batch / 2).max(1) } else { (self.batch * 2).min(1024) };
+        self.steps = self.batch;
+        self.is_spent = now - started >= SLICE;
+        !self.is_spent
+    }
+}
+
+impl Queue for Alone<'_> {
+    const IS_SHARED: bool = false;
+
+    #[inline]
+    fn push(&mut self, ticket: Ticket) {
+        self.tickets.push_back(ticket);
+    }
+
+    fn defer(&mut self, ticket: Ticket) {
+        self.tickets.push_front(ticket);
+    }
+
+    #[inline]
+    fn keep_first(&mut self, ticket: Ticket) -> u32 {
+        let (first, rest) = ticket.split_first();
+        if let Some(rest) = rest {
+            self.push(rest);
+        }
+        first
+    }
+
+    fn progress(&self) -> &Progress {
+        self.progress
+    }
+
+    #[inline]
+    fn has_fuel(&mut self) -> bool {
+        match &mut self.fuel {
+            Fuel::Pool { pool, steps } => {
+                *steps -= 1;
+                *steps > 0 || {
+                    *steps = FUEL;
+                    !pool.has_common()
+                }
+            }
+            Fuel::Slice(slice) => {
+                slice.steps -= 1;
+                slice.steps > 0 || slice.has_more()
+            }
+        }
+    }
+}
+
+impl Alone<'_> {
+    /// Returns true if the time slice is over: what is still queued is for a later poll.
+    pub(crate) fn is_spent(&self) -> bool {
+        matches!(&self.fuel, Fuel::Slice(slice) if slice.is_spent)
+    }
+
+    /// Returns the newest ticket.
+    pub(crate) fn next_ticket(&mut self) -> Option<Ticket> {
+        self.tickets.pop_back()
+    }
+}
+
+fn work_alone(pool: &Pool) {
+    let mut tickets = VecDeque::new();
+    let mut queue = Alone { tickets: &mut tickets, progress: &pool.progress[0], fuel: Fuel::Pool { pool, steps: FUEL } };
+    let mut taken = 0u32;
+    loop {
+        taken = taken.wrapping_add(1);
+        if (taken.is_multiple_of(FAIRNESS) || queue.tickets.is_empty())
+            && let Some(ticket) = pool.pop_common()
+        {
+            queue.push(ticket);
+        }
+        if let Some(ticket) = queue.next_ticket() {
+            let entry = pool.entry(ticket);
+            // SAFETY: the ticket is the right to resume its program.
+            unsafe { (entry.resume_alone)(entry.run, ticket, &mut queue) };
+            queue.progress.leave();
+        } else if pool.is_over() {
+            return;
+        } else if !spin_for(|| pool.has_common()) {
+            pool.sleep.sleep(0, || pool.has_common() || pool.is_over());
+        }
+    }
+}
+
+/// Looks for a while; returns whether there was something to find.
+fn spin_for(found: impl Fn() -> bool) -> bool {
+    (0..LOOKS).any(|_| {
+        (0..PAUSE).for_each(|_| spin_loop());
+        found()
+    })
+}

@@ -1,0 +1,195 @@
+//! Async nodes, and whole inline runs: polled by whoever awaits the run, one task at a time.
+//!
+//! A program that comes to an async node parks, and its node rings. A poll of the run (or of one of its node futures) takes the
+//! driver's lock, polls what rang, and resumes the programs whose nodes are ready. Who finds the lock taken leaves: whoever
+//! holds it looks again after letting go.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use super::conduct;
+use super::inner::{Live, RunInner, fate};
+use super::inside::Inside;
+use super::state;
+use crate::bridge::{Wakeset, shielded};
+use crate::device::host::{Alone, Fuel, Slice, Ticket};
+use crate::plan::code::HostStep;
+use crate::sync::{MutexGuard, Ordering};
+
+/// What the polling task keeps between polls.
+#[derive(Default)]
+pub(super) struct Driver {
+    /// Programs of an inline run that are ready.
+    pub(super) tickets: VecDeque<Ticket>,
+    nodes: Vec<AsyncNode>,
+}
+
+/// How far an async node is.
+#[derive(Clone, Copy)]
+enum AsyncNode {
+    New,
+    Polled { since: Option<Instant> },
+    Done,
+}
+
+impl Driver {
+    /// Makes room for a run's async nodes.
+    pub(super) fn prepare(&mut self, asyncs: usize) {
+        self.nodes.resize(asyncs, AsyncNode::New);
+    }
+}
+
+impl RunInner {
+    /// Polls what is ready to be polled, once. Returns true if something is left for another poll.
+    pub(super) fn drive(self: &Arc<Self>) -> bool {
+        let Some(live) = self.live.get() else { return false };
+        if self.core.pool.is_some() && live.wakes.is_none() {
+            return false;
+        }
+        let Some(mut driver) = self.try_driver() else { return false };
+        let inside = Inside::enter(&self.core.exits);
+        let mut is_spent = self.run_inline(&mut driver);
+        self.poll_woken(&mut driver, live);
+        if !driver.tickets.is_empty() {
+            is_spent |= self.run_inline(&mut driver);
+        }
+        drop(inside);
+        drop(driver);
+        if self.state.is_cancelled() {
+            self.drive_cancelled();
+        }
+        is_spent || live.wakes.as_ref().is_some_and(|wakes| wakes.has_woken())
+    }
+
+    /// After a cancel: aborts every async node that was handed over, and lets an inline run come to its end.
+    pub(super) fn drive_cancelled(&self) {
+        let Some(live) = self.live.get() else { return };
+        loop {
+            let Some(mut driver) = self.try_driver() else { return };
+            let inside = Inside::enter(&self.core.exits);
+            self.abort_open(&mut driver, live);
+            if self.core.pool.is_none() && !self.is_complete() {
+                // Nobody may come to poll again, and nothing of the run is running now: what is left of it is skipped.
+                driver.tickets.clear();
+                self.finish();
+            }
+            drop(inside);
+            drop(driver);
+            if !live.wakes.as_ref().is_some_and(|wakes| wakes.has_woken()) {
+                return;
+            }
+        }
+    }
+
+    fn try_driver(&self) -> Option<MutexGuard<'_, Driver>> {
+        use std::sync::TryLockError;
+        match self.driver.try_lock() {
+            Ok(driver) => Some(driver),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Runs the programs of an inline run for a time slice. Returns true if some are left.
+    fn run_inline(&self, driver: &mut Driver) -> bool {
+        if self.core.pool.is_some() || driver.tickets.is_empty() {
+            return false;
+        }
+        let mut queue = Alone { tickets: &mut driver.tickets, progress: &self.progress, fuel: Fuel::Slice(Slice::new()) };
+        while !queue.is_spent()
+            && let Some(ticket) = queue.next_ticket()
+        {
+            // SAFETY: the ticket was made for this run.
+            unsafe { conduct::resume_alone(std::ptr::from_ref(self).cast(), ticket, &mut queue) };
+        }
+        self.progress.leave();
+        !driver.tickets.is_empty()
+    }
+
+    fn poll_woken(&self, driver: &mut Driver, live: &Live) {
+        let Some(wakes) = &live.wakes else { return };
+        wakes.pop_all(|index| self.poll_node(driver, live, wakes, index));
+    }
+
+    fn poll_node(&self, driver: &mut Driver, live: &Live, wakes: &Arc<Wakeset>, index: u32) {
+        let at = self.plan().code.asyncs[index as usize];
+        let step = &self.plan().code.steps[at as usize];
+        let since = match driver.nodes[index as usize] {
+            // A waker that outlived its future.
+            AsyncNode::Done => return,
+            AsyncNode::New => (self.state.glance() & state::OBSERVED != 0).then(Instant::now),
+            AsyncNode::Polled { since } => since,
+        };
+        driver.nodes[index as usize] = AsyncNode::Polled { since };
+        if self.state.is_cancelled() {
+            return self.abort_node(driver, live, index);
+        }
+        let waker = wakes.waker(index);
+        // SAFETY: the node's program is parked at it, and the driver's lock makes this the only poll.
+        let cells = unsafe { self.cells(at) };
+        let polled = catch_unwind(AssertUnwindSafe(|| step.body.poll(cells, &mut Context::from_waker(&waker))));
+        let fault = match polled {
+            Ok(Poll::Pending) => return,
+            Ok(Poll::Ready(Ok(()))) => None,
+            Ok(Poll::Ready(Err(error))) => Some(self.failed(at, error)),
+            Err(panic) => {
+                let _ = shielded(|| step.body.abort(cells));
+                Some(self.panicked(at, &*panic, ""))
+            }
+        };
+        if let Some(since) = since {
+            self.observe(at, since, fault.is_none());
+        }
+        if let Some(fault) = fault {
+            self.set_fate(step.node, fate::FAILED, Some(fault));
+        }
+        self.end_node(driver, live, index);
+    }
+
+    /// Aborts every node that was polled or is waiting to be.
+    fn abort_open(&self, driver: &mut Driver, live: &Live) {
+        let Some(wakes) = &live.wakes else { return };
+        wakes.pop_all(|index| match driver.nodes[index as usize] {
+            AsyncNode::Done => {}
+            _ => self.abort_node(driver, live, index),
+        });
+        for index in 0..driver.nodes.len() as u32 {
+            if let AsyncNode::Polled { .. } = driver.nodes[index as usize] {
+                self.abort_node(driver, live, index);
+            }
+        }
+    }
+
+    fn abort_node(&self, driver: &mut Driver, live: &Live, index: u32) {
+        let at = self.plan().code.asyncs[index as usize];
+        let step: &HostStep = &self.plan().code.steps[at as usize];
+        // SAFETY: as in `poll_node`.
+        let cells = unsafe { self.cells(at) };
+        if let Err(panic) = shielded(|| step.body.abort(cells)) {
+            self.add_fault(step.node, self.panicked(at, &*panic, "dropping its future: "));
+        }
+        self.set_fate(step.node, fate::CANCELLED, None);
+        self.end_node(driver, live, index);
+    }
+
+    /// Resumes the program of an async node that is done.
+    fn end_node(&self, driver: &mut Driver, live: &Live, index: u32) {
+        driver.nodes[index as usize] = AsyncNode::Done;
+        let code = &self.plan().code;
+        let at = code.asyncs[index as usize];
+        let program = code.program_of(at);
+        // ORDERING: Release for `catch_up`; whoever resumes the program gets it by its ticket.
+        live.places[program as usize].store(at << 1 | 1, Ordering::Release);
+        if self.state.glance() & state::WATCHED != 0 {
+            self.signal_watchers(program, at + 1 - code.starts[program as usize]);
+        }
+        let ticket = Ticket::new(live.slot, program, 1);
+        match &self.core.pool {
+            Some(pool) => pool.submit(ticket),
+            None => driver.tickets.push_back(ticket),
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The loop over a program's steps. On a step without flags it costs an indirect call, a store to the worker's own line and a
+//! load of the run's state; countdowns and queues are touched only where programs meet.
+//!
+//! The last target of a program's last step may end the run, and free it: after that target nothing here touches the run. This
+//! is why the loop gets a plain pointer, and why releases come before a last step's records (see `plan::lower`).
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::inner::{Live, RunInner, fate};
+use super::state;
+use crate::bridge::shielded;
+use crate::device::host::{Alone, HostStream, Queue, Shared, Ticket};
+use crate::error::{BoxError, Error, Kind};
+use crate::graph::Outcome;
+use crate::plan::code::{Code, HostStep, Target, flag};
+use crate::sync::Ordering;
+
+/// [`resume`] for one of several workers.
+///
+/// # Safety
+/// As `resume`.
+pub(super) unsafe fn resume_shared(run: *const (), ticket: Ticket, queue: &mut Shared<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe { resume(run, ticket, queue) }
+}
+
+/// [`resume`] for a thread that is the only one.
+///
+/// # Safety
+/// As `resume`.
+pub(super) unsafe fn resume_alone(run: *const (), ticket: Ticket, queue: &mut Alone<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe { resume(run, ticket, queue) }
+}
+
+/// Resumes the programs of a ticket, one after the other as they lead to each other.
+///
+/// # Safety
+/// `run` points to the `RunInner` that the ticket was made for.
+unsafe fn resume<Q: Queue>(run: *const (), ticket: Ticket, queue: &mut Q) {
+    let program = queue.keep_first(ticket);
+    // SAFETY: the ticket exists, so the run is not complete and is kept alive.
+    let run: &RunInner = unsafe { &*run.cast() };
+    let Some(live) = run.live.get() else { unreachable!("tickets exist only for live runs") };
+    let code = &run.plan().code;
+    let stream = HostStream::new(0);
+    let mut conductor = Conductor { run, live, code, queue, stream, program, step: 0, is_body_done: false };
+    conductor.go_to(program);
+    // A panic comes from a body: everything else that is foreign is shielded. It is caught here, outside of the loop, so that
+    // a step does not pay for it.
+    while let Err(panic) = catch_unwind(AssertUnwindSafe(|| conductor.conduct())) {
+        conductor.fail_panicked(panic);
+    }
+}
+
+struct Conductor<'r, Q> {
+    run: &'r RunInner,
+    live: &'r Live,
+    code: &'r Code,
+    queue: &'r mut Q,
+    stream: HostStream,
+    program: u32,
+    step: u32,
+    is_body_done: bool,
+}
+
+/// Where to go on after a step.
+enum Next {
+    Step,
+    Program(Ticket),
+    Leave,
+}
+
+impl<Q: Queue> Conductor<'_, Q> {
+    fn go_to(&mut self, program: u32) {
+        self.program = program;
+        self.stream = HostStream::new(self.code.streams[program as usize]);
+        // ORDERING: Relaxed: the ticket, or the countdown that led here, brought the place along.
+        let place = self.live.places[program as usize].load(Ordering::Relaxed);
+        (self.step, self.is_body_done) = (place >> 1, place & 1 != 0);
+    }
+
+    /// Runs steps until the program, and those it leads to, are parked or done.
+    fn conduct(&mut self) {
+        loop {
+            let step = &self.code.steps[self.step as usize];
+            if !self.is_body_done && self.run_body(step) {
+                return;
+            }
+            self.is_body_done = false;
+            if step.flags & (flag::LAST | flag::TARGETS | flag::GATE) != 0 {
+                match self.meet(step) {
+                    Next::Step => {}
+                    Next::Program(ticket) => {
+                        let program = self.queue.keep_first(ticket);
+                        self.go_to(program);
+                        continue;
+                    }
+                    Next::Leave => return,
+                }
+            }
+            self.step += 1;
+            if !self.queue.has_fuel() {
+                self.store_place(self.step << 1);
+                return self.queue.defer(Ticket::new(self.live.slot, self.program, 1));
+            }
+        }
+    }
+
+    /// Runs the step's body. Returns true if an async node was handed over, and the program with it.
+    #[inline]
+    fn run_body(&mut self, step: &HostStep) -> bool {
+        self.queue.progress().set(self.live.slot, self.step);
+        // ORDERING: the cheap side of `RunInner::watch`.
+        self.run.core.barrier.light();
+        let attention = self.run.state.glance();
+        if attention != 0 || step.flags & flag::ASYNC != 0 {
+            return self.run_attentively(step, attention);
+        }
+        if let Err(error) = self.call(step) {
+            self.fail(step, error);
+        }
+        false
+    }
+
+    #[inline]
+    fn call(&mut self, step: &HostStep) -> Outcome {
+        // SAFETY: this program is at this step, so this thread runs this node now. Its inputs were written before it: the plan
+        // orders every edge, and a node without one of its inputs is skipped.
+        let cells = unsafe { self.live.frame.cells(step.flags & flag::SHARE != 0) };
+        step.body.run(cells, &mut self.stream)
+    }
+
+    /// The same for a run that has something to attend to. Returns as `run_body` does.
+    #[cold]
+    #[inline(never)]
+    fn run_attentively(&mut self, step: &HostStep, attention: u32) -> bool {
+        if attention & state::WATCHED != 0 {
+            self.run.signal_watchers(self.program, self.step - self.code.starts[self.program as usize]);
+        }
+        if attention & state::CANCELLED != 0 {
+            self.run.set_fate(step.node, fate::CANCELLED, None);
+        } else if attention & state::FAILED != 0 && self.run.lacks_input(step.node) {
+            self.run.set_fate(step.node, fate::SKIPPED, None);
+        } else if step.flags & flag::ASYNC != 0 {
+            self.hand_over();
+            return true;
+        } else if attention & state::OBSERVED != 0 {
+            self.call_observed(step);
+        } else if let Err(error) = self.call(step) {
+            self.fail(step, error);
+        }
+        false
+    }
+
+    /// Gives an async node to whoever awaits the run. The program goes on when the node is ready.
+    fn hand_over(&mut self) {
+        self.store_place(self.step << 1);
+        let index = self.code.async_index(self.step);
+        let wakes = self.live.wakes.clone().expect("a plan with async nodes has a wake set");
+        let run = self.run.me();
+        wakes.wake(index);
+        // A canceller that came before the wake did not see the node: end it here.
+        if run.state.is_cancelled() {
+            run.drive_cancelled();
+        }
+    }
+
+    fn call_observed(&mut self, step: &HostStep) {
+        let started = std::time::Instant::now();
+        let called = catch_unwind(AssertUnwindSafe(|| self.call(step)));
+        self.run.observe(self.step, started, matches!(called, Ok(Ok(()))));
+        match called {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.fail(step, error),
+            Err(panic) => self.run.set_fate(step.node, fate::FAILED, Some(self.run.panicked(self.step, &*panic, ""))),
+        }
+    }
+
+    fn fail(&self, step: &HostStep, error: BoxError) {
+        self.run.set_fate(step.node, fate::FAILED, Some(self.run.failed(self.step, error)));
+    }
+
+    fn fail_panicked(&mut self, panic: Box<dyn Any + Send>) {
+        let node = self.code.steps[self.step as usize].node;
+        self.run.set_fate(node, fate::FAILED, Some(self.run.panicked(self.step, &*panic, "")));
+        self.is_body_done = true;
+        // A payload can have a drop of its own.
+        let _ = shielded(|| drop(panic));
+    }
+
+    /// Does what the step leads to: records, releases, the gate of the next step.
+    fn meet(&mut self, step: &HostStep) -> Next {
+        if step.flags & flag::LAST != 0 {
+            return self.end_program();
+        }
+        let code = self.code;
+        let mut held = None;
+        if step.flags & flag::TARGETS != 0 {
+            for &target in code.targets_of(self.step) {
+                self.hold(&mut held, target);
+            }
+        }
+        if step.flags & flag::GATE == 0 || self.passes_gate(step.gate) {
+            held.into_iter().for_each(|ticket| self.queue.push(ticket));
+            return Next::Step;
+        }
+        held.map_or(Next::Leave, Next::Program)
+    }
+
+    /// Does what the program's last step leads to. The run may be gone afterwards, unless this leads to another program.
+    fn end_program(&mut self) -> Next {
+        self.store_place((self.step + 1) << 1);
+        let mut held = None;
+        let code = self.code;
+        for &target in code.targets_of(self.step) {
+            self.hold(&mut held, target);
+        }
+        held.map_or(Next::Leave, Next::Program)
+    }
+
+    /// Follows a target. Of the programs that become ready, the last stays in hand, to go on with at once.
+    #[inline]
+    fn hold(&mut self, held: &mut Option<Ticket>, target: Target) {
+        if let Some(ready) = self.follow(target)
+            && let Some(earlier) = held.replace(ready)
+        {
+            self.queue.push(earlier);
+        }
+    }
+
+    /// Follows a target through the gates it fills. Returns the programs that are ready now.
+    #[inline]
+    fn follow(&self, mut target: Target) -> Option<Ticket> {
+        loop {
+            match target {
+                Target::Start { first, count } => return Some(Ticket::new(self.live.slot, first, count)),
+                Target::Arrive(gate) if self.arrives_last(gate) => target = self.code.gates[gate as usize].then,
+                Target::Arrive(_) => return None,
+                Target::Release(step) => return self.release(step),
+                Target::End => {
+                    self.run.finish();
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Counts one arrival. Returns true for the last: everything that the others did is then visible.
+    #[inline]
+    fn arrives_last(&self, gate: u32) -> bool {
+        let count = &self.live.gates[gate as usize];
+        // ORDERING: Acquire: nobody else is left to arrive, and this sees what those who did had published.
+        let left = count.load(Ordering::Acquire);
+        if left == 1 {
+            return true;
+        }
+        if !Q::IS_SHARED {
+            count.store(left - 1, Ordering::Relaxed);
+            return false;
+        }
+        // ORDERING: Release publishes this program's work to the last; Acquire in case this is the last.
+        count.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Arrives at the gate of the program's own next step. False parks the program: its last arrival resumes it.
+    #[inline]
+    fn passes_gate(&mut self, gate: u32) -> bool {
+        // ORDERING: as in `arrives_last`; asked first because a program that need not park need not store its place.
+        if self.live.gates[gate as usize].load(Ordering::Acquire) == 1 {
+            return true;
+        }
+        self.store_place((self.step + 1) << 1);
+        self.arrives_last(gate)
+    }
+
+    /// Stores where the program goes on, and tells those who await its nodes.
+    fn store_place(&self, place: u32) {
+        // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`. Whoever resumes the program gets it by its ticket.
+        self.live.places[self.program as usize].store(place, Ordering::Release);
+        // ORDERING: the cheap side of `RunInner::watch`.
+        self.run.core.barrier.light();
+        if self.run.state.glance() & state::WATCHED != 0 {
+            self.run.signal_watchers(self.program, (place >> 1) - self.code.starts[self.program as usize]);
+        }
+    }
+
+    /// Drops the value of the node at `step`.
+    fn release(&self, step: u32) -> Option<Ticket> {
+        let released = &self.code.steps[step as usize];
+        // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of several releases.
+        let cells = unsafe { self.live.frame.cells(false) };
+        if let Err(panic) = shielded(|| released.body.release(cells)) {
+            self.run.add_fault(released.node, self.run.panicked(step, &*panic, "dropping its value: "));
+            let _ = shielded(|| drop(panic));
+        }
+        None
+    }
+}
+
+impl RunInner {
+    pub(super) fn failed(&self, step: u32, source: BoxError) -> Error {
+        let (node, stream) = self.describe(step);
+        Error::with_source(Kind::Failed { node, stream }, source)
+    }
+
+    pub(super) fn panicked(&self, step: u32, panic: &(dyn Any + Send), during: &str) -> Error {
+        let (node, stream) = self.describe(step);
+        Kind::Panicked { node, stream, message: format!("{during}{}", message(panic)) }.into()
+    }
+
+    fn describe(&self, step: u32) -> (Arc<str>, u32) {
+        let (plan, code) = (self.plan(), &self.plan().code);
+        let node = code.steps[step as usize].node;
+        (plan.schedule.shape().name(node).clone(), code.streams[code.program_of(step) as usize])
+    }
+}
+
+/// What a panic said, where it was text.
+pub(super) fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}

@@ -1,0 +1,387 @@
+//! One run's own data: what its programs, its futures and its canceller share.
+
+use std::any::TypeId;
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll};
+
+use super::asyncs::Driver;
+use super::conduct;
+use super::core::{Admit, Core};
+use super::state::{self, State};
+use super::{Inputs, Outputs};
+use crate::bridge::{Lane, Wakeset, shielded};
+use crate::device::host::{Entry, HostStream, Progress, Ticket};
+use crate::error::{Error, Kind, Result};
+use crate::graph::NodeId;
+use crate::plan::code::flag;
+use crate::plan::{Plan, PlanInner};
+use crate::sync::{AtomicU32, Mutex, Ordering, lock};
+use crate::value::{Cells, Frame};
+
+/// The point of a run's own lane that says: complete.
+pub(super) const COMPLETE: u64 = 1;
+/// A point beyond every step of a program, but below the one that idle waiters wait for.
+const BEYOND: u64 = u64::MAX - 1;
+
+pub(super) struct RunInner {
+    /// Lets the last step keep the run alive while it says that it was the last.
+    me: Weak<RunInner>,
+    pub(super) plan: Plan,
+    pub(super) core: Arc<Core>,
+    pub(super) state: State,
+    /// Reaches [`COMPLETE`] once; rung when an async node was woken.
+    pub(super) lane: Arc<Lane>,
+    pub(super) start: Mutex<Start>,
+    pub(super) live: OnceLock<Live>,
+    pub(super) driver: Mutex<Driver>,
+    /// Where the poll of an inline run is.
+    pub(super) progress: Progress,
+    faults: Mutex<Vec<(NodeId, Error)>>,
+    /// What became of each node, once one has failed.
+    fates: OnceLock<Box<[AtomicU32]>>,
+    /// A lane for each program, once a node is awaited; made for those programs only whose nodes are.
+    watched: OnceLock<Box<[OnceLock<Arc<Lane>>]>>,
+    verdict: OnceLock<Result<()>>,
+}
+
+/// What a run holds until it starts.
+pub(super) enum Start {
+    Waiting { inputs: Inputs, turn: u64 },
+    Started,
+}
+
+/// What a run has from its start on.
+pub(super) struct Live {
+    pub(super) frame: Frame,
+    /// The countdowns of the plan's gates.
+    pub(super) gates: Box<[AtomicU32]>,
+    /// Where each program goes on: twice its step, plus one when the step's body is done.
+    pub(super) places: Box<[AtomicU32]>,
+    pub(super) wakes: Option<Arc<Wakeset>>,
+    /// The run's entry in the pool; 0 for inline runs.
+    pub(super) slot: u16,
+    /// The run's place among those in flight.
+    flight: u32,
+}
+
+/// What became of a node.
+pub(super) mod fate {
+    pub(in crate::exec) const FAILED: u32 = 1;
+    pub(in crate::exec) const SKIPPED: u32 = 2;
+    pub(in crate::exec) const CANCELLED: u32 = 3;
+}
+
+impl RunInner {
+    pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Arc<Self> {
+        let observed = if core.observer.is_some() { state::OBSERVED } else { 0 };
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            plan: plan.clone(),
+            core: core.clone(),
+            state: State::new(observed),
+            lane: Arc::new(Lane::new()),
+            start: Mutex::new(Start::Waiting { inputs, turn: 0 }),
+            live: OnceLock::new(),
+            driver: Mutex::new(Driver::default()),
+            progress: Progress::new(),
+            faults: Mutex::new(Vec::new()),
+            fates: OnceLock::new(),
+            watched: OnceLock::new(),
+            verdict: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn weak(&self) -> &Weak<Self> {
+        &self.me
+    }
+
+    pub(super) fn plan(&self) -> &PlanInner {
+        self.plan.inner()
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.lane.has_reached(COMPLETE)
+    }
+
+    /// Starts the run if it has not started and there is room; otherwise queues it.
+    pub(super) fn start(self: &Arc<Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // Cloned, and what it replaces dropped, outside of the lock: both may run foreign code.
+        let mut waker = None;
+        let (ready, inputs, turn) = loop {
+            let mut start = lock(&self.start);
+            let Start::Waiting { inputs, turn } = &mut *start else { return Poll::Ready(()) };
+            let ready = match self.check(inputs) {
+                Err(error) => Err(error),
+                Ok(()) => match self.core.admit(self, turn, &mut waker) {
+                    Admit::Ready(ready) => ready,
+                    Admit::Queued => return Poll::Pending,
+                    Admit::NeedsWaker => {
+                        drop(start);
+                        waker = Some(cx.waker().clone());
+                        continue;
+                    }
+                },
+            };
+            let turn = *turn;
+            let Start::Waiting { inputs, .. } = std::mem::replace(&mut *start, Start::Started) else { unreachable!() };
+            break (ready, inputs, turn);
+        };
+        match ready {
+            Ok(flight) => self.take_off(inputs, flight),
+            Err(error) => {
+                self.core.leave_queue(turn);
+                self.refuse(error);
+            }
+        }
+        Poll::Ready(())
+    }
+
+    fn check(&self, inputs: &Inputs) -> Result<()> {
+        inputs.check(self.plan())?;
+        match self.plan().kernels.iter().find(|(id, ..)| *id != TypeId::of::<HostStream>()) {
+            None => Ok(()),
+            Some(&(_, wanted, node)) => {
+                let node = self.plan().schedule.shape().name(node).clone();
+                Err(Kind::WrongDevice { node, wanted, device: "the host device" }.into())
+            }
+        }
+    }
+
+    fn take_off(self: &Arc<Self>, inputs: Inputs, flight: u32) {
+        self.core.limbo.collect();
+        let (plan, code) = (self.plan(), &self.plan().code);
+        let frame = Frame::new(&plan.layout);
+        inputs.fill(plan, &frame);
+        let slot = self.core.pool.as_ref().map_or(0, |pool| {
+            let entry = Entry {
+                run: Arc::as_ptr(self).cast(),
+                resume: conduct::resume_shared,
+                resume_alone: conduct::resume_alone,
+            };
+            // SAFETY: this run is kept alive, by `Run` or by limbo, until it is complete, and completing begins with `leave`.
+            unsafe { pool.enter(entry) }.expect("the pool has a slot for each run that is let in")
+        });
+        let live = Live {
+            frame,
+            gates: code.gates.iter().map(|gate| AtomicU32::new(gate.count)).collect(),
+            places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
+            wakes: (!code.asyncs.is_empty()).then(|| Wakeset::new(code.asyncs.len(), self.lane.clone())),
+            slot,
+            flight,
+        };
+        lock(&self.driver).prepare(code.asyncs.len());
+        let is_first = self.live.set(live).is_ok();
+        debug_assert!(is_first);
+        if code.programs() == 0 {
+            return self.finish();
+        }
+        let roots = Ticket::new(slot, 0, code.roots);
+        match &self.core.pool {
+            Some(pool) => pool.submit(roots),
+            None => lock(&self.driver).tickets.push_back(roots),
+        }
+    }
+
+    /// Ends a run that never started.
+    fn refuse(&self, error: Error) {
+        if self.state.complete().is_some() {
+            let _ = self.verdict.set(Err(error));
+            self.signal_all();
+        }
+    }
+
+    /// Cancels the run, unless it is complete or cancelled. Nothing waits here.
+    pub(super) fn cancel(&self, bits: u32) {
+        if !self.state.cancel(bits) {
+            return;
+        }
+        let waiting = {
+            let mut start = lock(&self.start);
+            std::mem::replace(&mut *start, Start::Started)
+        };
+        match waiting {
+            Start::Waiting { inputs, turn } => {
+                self.core.leave_queue(turn);
+                self.refuse(cancelled(bits | state::CANCELLED));
+                let _ = shielded(|| drop(inputs));
+            }
+            Start::Started => self.drive_cancelled(),
+        }
+    }
+
+    /// The last step's last act: whoever calls this must not touch the run again.
+    pub(super) fn finish(&self) {
+        let Some(_alive) = self.me.upgrade() else { unreachable!("a run that is not complete is kept alive") };
+        let Some(bits) = self.state.complete() else { return };
+        let _ = self.verdict.set(self.judge(bits));
+        if let Some(live) = self.live.get() {
+            if let Some(pool) = &self.core.pool {
+                // SAFETY: every program has ended, so no ticket exists, and none will.
+                unsafe { pool.leave(live.slot) };
+            }
+            self.core.end_flight(live.flight);
+        }
+        self.signal_all();
+        self.core.limbo.collect();
+    }
+
+    fn judge(&self, bits: u32) -> Result<()> {
+        if bits & state::CANCELLED != 0 {
+            return Err(cancelled(bits));
+        }
+        let faults = lock(&self.faults).iter().map(|(_, error)| error.clone()).collect();
+        Error::first_of(faults).map_or(Ok(()), Err)
+    }
+
+    fn signal_all(&self) {
+        for lane in self.watched.get().into_iter().flatten().filter_map(OnceLock::get) {
+            lane.signal(BEYOND);
+        }
+        self.lane.signal(COMPLETE);
+    }
+
+    /// Returns what a complete run gave.
+    pub(super) fn outputs(&self) -> Result<Outputs> {
+        self.verdict.get().expect("the run is complete").clone()?;
+        let live = self.live.get().expect("only a run that started completes without an error");
+        let values = self.plan().outputs.iter().map(|port| {
+            // SAFETY: the run is complete: nobody writes its cells any more.
+            let cells = unsafe { live.frame.cells(true) };
+            Some((port.share)(cells, port.offset))
+        });
+        Ok(Outputs { values: values.collect(), plan: self.plan.clone() })
+    }
+
+    /// Returns the cells as the node at `step` may use them.
+    ///
+    /// # Safety
+    /// As [`Frame::cells`]: the caller must be the one that runs, polls or releases this node now.
+    pub(super) unsafe fn cells(&self, step: u32) -> Cells<'_> {
+        let live = self.live.get().expect("a node runs only once the run is live");
+        let share = self.plan().code.steps[step as usize].flags & flag::SHARE != 0;
+        // SAFETY: by the caller's promise.
+        unsafe { live.frame.cells(share) }
+    }
+
+    /// Notes down what became of a node. The error, if it has one, is a cause of the run's failure.
+    pub(super) fn set_fate(&self, node: NodeId, fate: u32, error: Option<Error>) {
+        if let Some(error) = error {
+            lock(&self.faults).push((node, error));
+        }
+        let fates = self.fates.get_or_init(|| self.plan().code.steps.iter().map(|_| AtomicU32::new(0)).collect());
+        // ORDERING: Relaxed: dependants, and those who await the node, are started or signalled after this.
+        fates[node.index()].store(fate, Ordering::Relaxed);
+        if fate == fate::FAILED {
+            self.state.raise(state::FAILED);
+        }
+    }
+
+    /// Notes down an error that is no node's fate: the node did its part.
+    pub(super) fn add_fault(&self, node: NodeId, error: Error) {
+        lock(&self.faults).push((node, error));
+    }
+
+    pub(super) fn fate(&self, node: NodeId) -> u32 {
+        self.fates.get().map_or(0, |fates| fates[node.index()].load(Ordering::Relaxed))
+    }
+
+    /// Returns true if a predecessor of the node has no value.
+    pub(super) fn lacks_input(&self, node: NodeId) -> bool {
+        self.plan().schedule.predecessors(node).iter().any(|&before| self.fate(before) != 0)
+    }
+
+    /// Returns what to say of a node that is done, one way or another.
+    pub(super) fn node_result(&self, node: NodeId) -> Result<()> {
+        match self.fate(node) {
+            fate::FAILED => Err(self.fault_of(node)),
+            fate::SKIPPED => Err(self.skipped(node)),
+            fate::CANCELLED => Err(Kind::Cancelled.into()),
+            _ => match self.verdict.get() {
+                // A run that was cancelled, or never started, did not get to the node.
+                Some(Err(error)) if error.is_cancelled() || error.is_shut_down() || self.live.get().is_none() => Err(error.clone()),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn fault_of(&self, node: NodeId) -> Error {
+        let faults = lock(&self.faults);
+        let found = faults.iter().find(|(failed, _)| *failed == node).map(|(_, error)| error.clone());
+        found.expect("a failed node has an error")
+    }
+
+    fn skipped(&self, node: NodeId) -> Error {
+        let schedule = &self.plan().schedule;
+        let mut because = node;
+        // Each skipped node has a predecessor without a value, so this ends at one that failed.
+        while self.fate(because) == fate::SKIPPED {
+            let before = schedule.predecessors(because).iter().find(|&&before| self.fate(before) != 0);
+            because = *before.expect("a node is skipped because of a predecessor");
+        }
+        let name = |node| schedule.shape().name(node).clone();
+        Kind::Skipped { node: name(node), because: name(because) }.into()
+    }
+
+    /// Returns the lane of the node's program and the node's point on it; from now on the program signals it.
+    pub(super) fn watch(&self, node: NodeId) -> (Arc<Lane>, u64) {
+        let code = &self.plan().code;
+        let step = code.step_of[node.index()];
+        let program = code.program_of(step);
+        let lanes = self.watched.get_or_init(|| (0..code.programs()).map(|_| OnceLock::new()).collect());
+        let lane = lanes[program as usize].get_or_init(|| Arc::new(Lane::new())).clone();
+        self.state.raise(state::WATCHED);
+        // ORDERING: the dear side of "note the step, light, glance" before each step: whatever step is not noted down when
+        // `catch_up` looks is one whose program sees WATCHED, and signals.
+        self.core.barrier.heavy();
+        (lane, u64::from(step - code.starts[program as usize]) + 1)
+    }
+
+    /// Signals, on behalf of the program of a watched node, the steps that it did before it was watched.
+    pub(super) fn catch_up(&self, node: NodeId, lane: &Lane) {
+        let Some(live) = self.live.get() else { return };
+        let code = &self.plan().code;
+        let program = code.program_of(code.step_of[node.index()]);
+        let (start, end) = (code.starts[program as usize], code.starts[program as usize + 1]);
+        let polled = self.progress.get(live.slot);
+        let at_workers = self.core.pool.iter().flat_map(|pool| pool.steps_at(live.slot));
+        // Workers first: a program that leaves its worker meanwhile has its place stored before.
+        let running = at_workers.chain(polled).filter(|step| (start..end).contains(step)).max().unwrap_or(start);
+        // ORDERING: Acquire pairs with the Release of the store when the program parked.
+        let parked = live.places[program as usize].load(Ordering::Acquire);
+        let done = (parked >> 1) + (parked & 1);
+        lane.signal(u64::from(running.max(done) - start));
+    }
+
+    /// Called by the program itself: its first `done` steps are done.
+    pub(super) fn signal_watchers(&self, program: u32, done: u32) {
+        if let Some(lane) = self.watched.get().and_then(|lanes| lanes[program as usize].get()) {
+            lane.signal(u64::from(done));
+        }
+    }
+}
+
+/// The verdict on a run with these bits.
+fn cancelled(bits: u32) -> Error {
+    if bits & state::SHUT_DOWN != 0 { Kind::ShutDown.into() } else { Kind::Cancelled.into() }
+}
+
+impl Drop for RunInner {
+    fn drop(&mut self) {
+        let Some(live) = self.live.get() else { return };
+        let (plan, code) = (self.plan(), &self.plan().code);
+        // SAFETY: the run is being dropped: nobody else touches its cells.
+        let cells = || unsafe { live.frame.cells(false) };
+        for input in &plan.inputs {
+            let _ = shielded(|| (input.port.clear)(cells(), input.port.offset));
+        }
+        // After a clean run, what was not released are the outputs.
+        let is_clean = matches!(self.verdict.get(), Some(Ok(())));
+        let outputs = plan.schedule.shape().outputs().iter().map(|(node, _)| &code.step_of[node.index()]);
+        let rest = (!is_clean).then(|| code.drops.iter().chain(&code.asyncs)).into_iter().flatten();
+        for &step in outputs.chain(rest) {
+            let body = &code.steps[step as usize].body;
+            let _ = shielded(|| body.abort(cells()));
+            let _ = shielded(|| body.release(cells()));
+        }
+    }
+}

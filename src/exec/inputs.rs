@@ -1,0 +1,101 @@
+//! What a run is given: values by name.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Kind, Result};
+use crate::plan::PlanInner;
+use crate::value::Frame;
+
+/// The values for a plan's inputs, by name. Usually written [`inputs!`](crate::inputs).
+#[derive(Default)]
+pub struct Inputs {
+    given: Vec<(Cow<'static, str>, Given)>,
+}
+
+enum Given {
+    Owned(Box<dyn Any + Send + Sync>, &'static str),
+    Shared(Arc<dyn Any + Send + Sync>, &'static str),
+}
+
+impl Inputs {
+    /// Returns no inputs.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a value.
+    pub fn with<T: Send + Sync + 'static>(mut self, name: impl Into<Cow<'static, str>>, value: T) -> Self {
+        self.given.push((name.into(), Given::Owned(Box::new(value), std::any::type_name::<T>())));
+        self
+    }
+
+    /// Adds a value that the caller shares with the run. A node cannot take it by value.
+    pub fn with_arc<T: Send + Sync + 'static>(mut self, name: impl Into<Cow<'static, str>>, value: Arc<T>) -> Self {
+        self.given.push((name.into(), Given::Shared(value, std::any::type_name::<T>())));
+        self
+    }
+
+    /// Checks names and types: every input of the plan once, and nothing else.
+    pub(super) fn check(&self, plan: &PlanInner) -> Result<()> {
+        for (name, given) in &self.given {
+            let Some(input) = plan.inputs.iter().find(|input| *input.port.name == **name) else {
+                let known = plan.inputs.iter().map(|input| input.port.name.clone()).collect();
+                return Err(Kind::UnknownInput { name: name.to_string(), known }.into());
+            };
+            let (type_id, type_name) = match given {
+                Given::Owned(value, type_name) => ((**value).type_id(), type_name),
+                Given::Shared(value, type_name) => ((**value).type_id(), type_name),
+            };
+            if type_id != input.port.type_id {
+                let (name, expected) = (input.port.name.clone(), input.port.type_name);
+                return Err(Kind::InputType { name, expected, given: type_name }.into());
+            }
+            if let (Given::Shared(..), Some(taker)) = (given, input.taker) {
+                let taker = plan.schedule.shape().name(taker).clone();
+                return Err(Kind::InputShared { name: input.port.name.clone(), taker }.into());
+            }
+            if self.given.iter().filter(|(other, _)| other == name).count() > 1 {
+                return Err(Kind::InputTwice { name: name.to_string() }.into());
+            }
+        }
+        match plan.inputs.iter().find(|input| !self.given.iter().any(|(name, _)| *name == *input.port.name)) {
+            Some(missing) => Err(Kind::MissingInput { name: missing.port.name.clone() }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Moves checked inputs into a run's cells.
+    pub(super) fn fill(self, plan: &PlanInner, frame: &Frame) {
+        for (name, given) in self.given {
+            let input = plan.inputs.iter().find(|input| *input.port.name == *name).expect("names were checked");
+            // SAFETY: the run has not started: nobody else touches the frame. The offset is that of the input's slot.
+            let cells = unsafe { frame.cells(input.is_shared) };
+            match given {
+                Given::Owned(value, _) => (input.port.fill)(cells, input.port.offset, value),
+                Given::Shared(value, _) => (input.port.fill_shared)(cells, input.port.offset, value),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Inputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types = self.given.iter().map(|(name, given)| match given {
+            Given::Owned(_, type_name) | Given::Shared(_, type_name) => (name, type_name),
+        });
+        f.debug_map().entries(types).finish()
+    }
+}
+
+/// Gives a run its inputs by name: `inputs! { "path" => path, "side" => 224u32 }`.
+///
+/// Each value is moved in; to share one with the run use [`Inputs::with_arc`]. Names and types are checked when the run starts.
+#[macro_export]
+macro_rules! inputs {
+    ($($name:expr => $value:expr),* $(,)?) => {
+        $crate::Inputs::new()$(.with($name, $value))*
+    };
+}

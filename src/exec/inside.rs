@@ -1,0 +1,36 @@
+//! Whether this thread is just now inside a node, so that waiting there for the whole executor is an error and not a hang.
+
+use std::cell::Cell;
+
+use crate::bridge::Lane;
+
+thread_local! {
+    /// The address of an executor's exits lane: enough to compare; nothing is reached through it.
+    static INSIDE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// For as long as it lives, this thread runs nodes of the executor with these exits.
+pub(super) struct Inside {
+    outer: usize,
+}
+
+impl Inside {
+    pub(super) fn enter(exits: &Lane) -> Self {
+        Self { outer: INSIDE.replace(address(exits)) }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(self.outer);
+    }
+}
+
+/// Returns true if this thread runs a node of the executor with these exits.
+pub(super) fn is_inside(exits: &Lane) -> bool {
+    INSIDE.get() == address(exits)
+}
+
+fn address(exits: &Lane) -> usize {
+    std::ptr::from_ref(exits).addr()
+}

@@ -1,0 +1,31 @@
+//! THE CONDUCTOR: carries out plans on a device. Executors, runs, node futures, cancellation, errors, observers.
+//!
+//! Lives here: what changes while a plan runs. Never here: which node goes where (`plan`), threads and queues (`device`), how a
+//! completion becomes a wake (`bridge`).
+//!
+//! ```text
+//! Executor ──run──▶ Run (a future) ──first poll──▶ Live: cells, countdowns, programs' places
+//!                     │ drop                          ▲ resume(program)
+//!                     ▼                               │
+//!                   limbo                        workers, or the poll itself
+//! ```
+
+mod asyncs;
+mod conduct;
+mod core;
+mod executor;
+mod inner;
+mod inputs;
+mod inside;
+mod node;
+mod observe;
+mod outputs;
+mod run;
+pub(crate) mod state;
+
+pub use executor::{Executor, ExecutorBuilder, Idle, Shutdown};
+pub use inputs::Inputs;
+pub use node::NodeFuture;
+pub use observe::{NodeSpan, Observer, Timeline, TimelineSpan};
+pub use outputs::Outputs;
+pub use run::Run;

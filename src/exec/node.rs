@@ -1,0 +1,86 @@
+//! A future of one node of a run.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::inner::RunInner;
+use crate::bridge::{Lane, WaiterKey};
+use crate::error::{Error, Result};
+use crate::graph::NodeId;
+
+/// Ready when one node of a run is done. Made by [`Run::node`](crate::Run::node).
+///
+/// It can be awaited in another task than the run. Polling it makes the run progress just as polling the run does.
+///
+/// # Errors
+/// The node's own error; that of the predecessor because of which it did not run; that the run was cancelled or shut down before
+/// it came to the node; or that the plan has no such node.
+///
+/// # Cancellation
+/// Dropping it changes nothing for the run. When the run itself is dropped, the future ends with
+/// [`Error::is_cancelled`](crate::Error::is_cancelled).
+#[must_use = "futures do nothing unless awaited"]
+pub struct NodeFuture {
+    run: Arc<RunInner>,
+    node: Result<Watched, Error>,
+    run_key: WaiterKey,
+}
+
+struct Watched {
+    node: NodeId,
+    lane: Arc<Lane>,
+    point: u64,
+    key: WaiterKey,
+}
+
+impl NodeFuture {
+    pub(super) fn new(run: &Arc<RunInner>, name: &str) -> Self {
+        let node = run.plan().node(name).map(|node| {
+            let (lane, point) = run.watch(node);
+            Watched { node, lane, point, key: WaiterKey::default() }
+        });
+        Self { run: run.clone(), node, run_key: WaiterKey::default() }
+    }
+}
+
+impl Future for NodeFuture {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let Self { run, node, run_key } = &mut *self;
+        let watched = match node {
+            Ok(watched) => watched,
+            Err(error) => return Poll::Ready(Err(error.clone())),
+        };
+        let is_over = run.is_complete() || run.poll_complete(run_key, cx).is_ready();
+        if !is_over {
+            run.catch_up(watched.node, &watched.lane);
+            if watched.lane.poll(watched.point, &mut watched.key, cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        run.lane.forget(run_key);
+        watched.lane.forget(&mut watched.key);
+        Poll::Ready(run.node_result(watched.node))
+    }
+}
+
+impl Drop for NodeFuture {
+    fn drop(&mut self) {
+        self.run.lane.forget(&mut self.run_key);
+        if let Ok(watched) = &mut self.node {
+            watched.lane.forget(&mut watched.key);
+        }
+    }
+}
+
+impl std::fmt::Debug for NodeFuture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.node {
+            Ok(watched) => f.debug_tuple("NodeFuture").field(self.run.plan().schedule.shape().name(watched.node)).finish(),
+            Err(error) => f.debug_tuple("NodeFuture").field(error).finish(),
+        }
+    }
+}

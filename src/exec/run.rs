@@ -1,0 +1,129 @@
+//! The run: a future of a plan's outputs.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::core::Core;
+use super::inner::{COMPLETE, RunInner};
+use super::state;
+use super::{Inputs, NodeFuture, Outputs};
+use crate::bridge::WaiterKey;
+use crate::error::Result;
+use crate::plan::Plan;
+
+/// One execution of a plan: a future of its outputs. Made by [`Executor::run`](crate::Executor::run).
+///
+/// The run starts when it, or one of its node futures, is first polled. On an executor with workers, tasks and kernels then go
+/// on by themselves; async nodes (and, on an inline executor, all nodes) make progress while the run or one of its node futures
+/// is polled.
+///
+/// # Errors
+/// The first cause: a node that failed or panicked ([`Error::others`](crate::Error::others) lists the rest), a cancel, a
+/// shutdown, or inputs that do not fit the plan. Nodes that do not depend on a failed one finish first.
+///
+/// # Cancellation
+/// Dropping a run cancels what has not started. Async nodes are dropped where they stand; a task that is running runs to its
+/// end, and what it may touch is freed after that. Dropping never waits. `mem::forget` leaks the run's memory.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Run {
+    inner: Arc<RunInner>,
+    key: WaiterKey,
+}
+
+impl Run {
+    pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Self {
+        Self { inner: RunInner::new(core, plan, inputs), key: WaiterKey::default() }
+    }
+
+    /// Returns a future of one node: ready when the node is done.
+    pub fn node(&self, name: &str) -> NodeFuture {
+        NodeFuture::new(&self.inner, name)
+    }
+
+    /// Cancels the run: no further node starts, async nodes are dropped, and the run ends with an error for which
+    /// [`Error::is_cancelled`](crate::Error::is_cancelled) is true. Does nothing to a run that is complete or cancelled.
+    pub fn cancel(&self) {
+        self.inner.cancel(0);
+    }
+
+    /// Spawns the run on the tokio runtime that this is called in, so that it makes progress without being polled by the caller.
+    ///
+    /// # Panics
+    /// If it is called outside of a tokio runtime, as [`tokio::spawn`] does.
+    ///
+    /// # Cancellation
+    /// As for every tokio task: dropping the handle detaches the run, aborting it drops the run.
+    #[cfg(feature = "tokio")]
+    pub fn spawn(self) -> tokio::task::JoinHandle<Result<Outputs>> {
+        tokio::spawn(self)
+    }
+}
+
+impl Future for Run {
+    type Output = Result<Outputs>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { inner, key } = &mut *self;
+        if !inner.is_complete() && inner.poll_complete(key, cx).is_pending() {
+            return Poll::Pending;
+        }
+        inner.lane.forget(key);
+        Poll::Ready(inner.outputs())
+    }
+}
+
+impl RunInner {
+    /// Starts, drives, and waits for the end.
+    pub(super) fn poll_complete(self: &Arc<Self>, key: &mut WaiterKey, cx: &mut Context<'_>) -> Poll<()> {
+        if self.start(cx).is_pending() {
+            // The queue wakes the run; but a cancel, or another future that starts the run, rings its lane.
+            return self.lane.poll(COMPLETE, key, cx);
+        }
+        let is_more = self.drive();
+        let polled = self.lane.poll(COMPLETE, key, cx);
+        if polled.is_pending() && (is_more || self.has_woken()) {
+            // Everyone who awaits this run: whoever is polled first goes on, should this task be dropped.
+            self.lane.ring();
+        }
+        polled
+    }
+
+    fn has_woken(&self) -> bool {
+        self.live.get().and_then(|live| live.wakes.as_ref()).is_some_and(|wakes| wakes.has_woken())
+    }
+
+    pub(super) fn me(&self) -> Arc<Self> {
+        self.weak().upgrade().expect("a run that is not complete is kept alive")
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let inner = &self.inner;
+        inner.lane.forget(&mut self.key);
+        if inner.is_complete() {
+            return;
+        }
+        inner.cancel(0);
+        let core = &inner.core;
+        core.limbo.hold(inner.lane.clone(), COMPLETE, Box::new(inner.clone()));
+        if inner.is_complete() && core.pool.is_some() {
+            // It ended between the two looks, so perhaps nobody else comes to collect it.
+            core.limbo.collect();
+        }
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = self.inner.state.glance();
+        f.debug_struct("Run")
+            .field("plan", &self.inner.plan)
+            .field("is_complete", &self.inner.is_complete())
+            .field("is_cancelled", &(bits & state::CANCELLED != 0))
+            .finish()
+    }
+}

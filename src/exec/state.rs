@@ -1,0 +1,70 @@
+//! What a run's programs must pay attention to, in one word. Zero, nearly always, means: just run.
+//!
+//! ```text
+//! bit         set by                                   read by
+//! CANCELLED   cancel, drop, shutdown                   every step: bodies no longer run
+//! SHUT_DOWN   shutdown, together with CANCELLED        the verdict
+//! FAILED      a step whose body failed                 every step: do its predecessors have values?
+//! WATCHED     whoever awaits a node                    every step: signal the program's lane
+//! OBSERVED    the start of the run                     every step: tell the observer
+//! DONE        the last step, once                      cancel: too late
+//! ```
+//! CANCELLED and DONE are decided by this one word, so exactly one of cancel, completion and drop wins: whatever the word held
+//! when DONE was set is the verdict, and CANCELLED is not set after it.
+
+use crate::sync::{AtomicU32, Ordering};
+
+pub(crate) const CANCELLED: u32 = 1;
+pub(crate) const SHUT_DOWN: u32 = 2;
+pub(crate) const FAILED: u32 = 4;
+pub(crate) const WATCHED: u32 = 8;
+pub(crate) const OBSERVED: u32 = 16;
+pub(crate) const DONE: u32 = 32;
+
+/// The word.
+pub(crate) struct State(AtomicU32);
+
+impl State {
+    pub(crate) fn new(bits: u32) -> Self {
+        Self(AtomicU32::new(bits))
+    }
+
+    /// Returns the bits, for the check before each step.
+    #[inline]
+    pub(crate) fn glance(&self) -> u32 {
+        // ORDERING: Relaxed. FAILED reaches dependants through the countdown or queue that starts them; WATCHED through the
+        // barrier's dear side; CANCELLED may be seen a step late.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets FAILED, WATCHED or OBSERVED.
+    pub(crate) fn raise(&self, bits: u32) {
+        // ORDERING: SeqCst, so that a fence or barrier after it orders it before later loads.
+        self.0.fetch_or(bits, Ordering::SeqCst);
+    }
+
+    /// Cancels, unless the run is done. Returns true if this call was the one that cancelled it.
+    #[must_use = "the winner must abort the async nodes"]
+    pub(crate) fn cancel(&self, bits: u32) -> bool {
+        let mut seen = self.0.load(Ordering::SeqCst);
+        while seen & (DONE | CANCELLED) == 0 {
+            // ORDERING: SeqCst on success: see `raise`.
+            match self.0.compare_exchange_weak(seen, seen | bits | CANCELLED, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return true,
+                Err(found) => seen = found,
+            }
+        }
+        false
+    }
+
+    /// Sets DONE. Returns what was set before: the verdict. Only the first call gets one.
+    #[must_use = "the winner must signal the end"]
+    pub(crate) fn complete(&self) -> Option<u32> {
+        let before = self.0.fetch_or(DONE, Ordering::SeqCst);
+        (before & DONE == 0).then_some(before)
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::SeqCst) & CANCELLED != 0
+    }
+}

@@ -1,0 +1,101 @@
+//! A plan in the form that hosts run: every wait and record of the schedule turned into a countdown. Immutable; the words that
+//! count down belong to a run.
+//!
+//! ```text
+//! schedule   wait 0@3 · wait 1@7 · run x · record 2@5 · release a
+//! code       [gate, counts 3: the program itself and two records] ─▶ body of x ─▶ targets: arrive at gates, start programs
+//! ```
+//! A step whose only predecessor is its program's step before costs an indirect call and no atomics. A program whose first node
+//! waits for one record needs no gate: that record starts it. A gate that many records arrive at is a tree of gates, so that
+//! workers do not queue for one word.
+
+use std::sync::Arc;
+
+use crate::graph::{Body, NodeId};
+
+/// Step flags. A step without any is one call.
+pub(crate) mod flag {
+    /// The step is its program's last.
+    pub(crate) const LAST: u8 = 1;
+    /// The step has targets.
+    pub(crate) const TARGETS: u8 = 2;
+    /// The next step has a gate.
+    pub(crate) const GATE: u8 = 4;
+    /// The node is async: it is polled by who awaits the run.
+    pub(crate) const ASYNC: u8 = 8;
+    /// The value is stored as an `Arc`.
+    pub(crate) const SHARE: u8 = 16;
+}
+
+/// One node in its program.
+pub(crate) struct HostStep {
+    pub(crate) body: Arc<dyn Body>,
+    pub(crate) node: NodeId,
+    /// Where this step's targets begin; the next step's begin where they end.
+    pub(crate) targets: u32,
+    /// The gate before the next step.
+    pub(crate) gate: u32,
+    pub(crate) flags: u8,
+}
+
+/// What happens when a step is done, or when the last has arrived at a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// These programs can be resumed.
+    Start { first: u32, count: u32 },
+    /// One more has arrived at the gate.
+    Arrive(u32),
+    /// The value of the node at this step can be dropped.
+    Release(u32),
+    /// The run is complete.
+    End,
+}
+
+/// A countdown: how many must arrive, and what happens then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gate {
+    pub(crate) count: u32,
+    pub(crate) then: Target,
+}
+
+/// All programs of a plan, and how they wake each other.
+pub(crate) struct Code {
+    /// Program after program; one more entry's `targets` would be `targets.len()`.
+    pub(crate) steps: Vec<HostStep>,
+    /// Where each program starts in `steps`, and where the last one ends.
+    pub(crate) starts: Vec<u32>,
+    /// The stream of the schedule that each program is.
+    pub(crate) streams: Vec<u32>,
+    /// Programs `0..roots` wait for nothing.
+    pub(crate) roots: u32,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) gates: Vec<Gate>,
+    /// Where each node stands in `steps`.
+    pub(crate) step_of: Vec<u32>,
+    /// The steps of async nodes, ascending.
+    pub(crate) asyncs: Vec<u32>,
+    /// The steps whose value must be dropped by someone.
+    pub(crate) drops: Vec<u32>,
+}
+
+impl Code {
+    pub(crate) fn programs(&self) -> u32 {
+        self.streams.len() as u32
+    }
+
+    /// Returns the program that a step belongs to.
+    pub(crate) fn program_of(&self, step: u32) -> u32 {
+        self.starts.partition_point(|&start| start <= step) as u32 - 1
+    }
+
+    #[inline]
+    pub(crate) fn targets_of(&self, step: u32) -> &[Target] {
+        let end = self.steps.get(step as usize + 1).map_or(self.targets.len(), |next| next.targets as usize);
+        &self.targets[self.steps[step as usize].targets as usize..end]
+    }
+
+    /// Returns the position of an async node's step among the async nodes.
+    pub(crate) fn async_index(&self, step: u32) -> u32 {
+        self.asyncs.binary_search(&step).expect("the step is async") as u32
+    }
+}

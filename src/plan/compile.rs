@@ -1,0 +1,190 @@
+//! From a graph to a plan: the checks that need values, then the schedule, then the code that hosts run.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use super::code::Code;
+use super::lower::Lowering;
+use super::{Policy, Schedule};
+use crate::error::{Error, Kind, Result};
+use crate::graph::{Graph, InputPort, Maker, NodeId, OutputPort, Shape, Sharer, check};
+use crate::value::Layout;
+
+/// A graph compiled by a stream policy: one program per stream. Immutable and cheap to clone; any number of runs of it can be
+/// under way at once.
+///
+/// Prints itself as a table of its programs.
+#[derive(Clone)]
+pub struct Plan(Arc<PlanInner>);
+
+pub(crate) struct PlanInner {
+    pub(crate) schedule: Schedule,
+    pub(crate) code: Code,
+    pub(crate) layout: Layout,
+    pub(crate) inputs: Vec<PlanInput>,
+    pub(crate) outputs: Vec<OutputPort>,
+    /// The stream types that kernels are written for, and the first kernel of each.
+    pub(crate) kernels: Vec<(TypeId, &'static str, NodeId)>,
+    by_name: OnceLock<HashMap<Arc<str>, NodeId>>,
+}
+
+/// An input, and what becomes of it.
+pub(crate) struct PlanInput {
+    pub(crate) port: InputPort,
+    pub(crate) is_shared: bool,
+    pub(crate) taker: Option<NodeId>,
+}
+
+impl Graph {
+    /// Compiles the graph: `policy` gives each node its stream, the plan what must wait for what.
+    ///
+    /// A graph can be compiled any number of times; plans do not change when the graph grows.
+    ///
+    /// # Errors
+    /// The first mistake made while building (a name used twice, a value of another graph), a circle, a value or an input that
+    /// nothing reads, a value taken by value that is shared, a policy without a valid answer. The error names the nodes.
+    pub fn compile(&self, policy: &dyn Policy) -> Result<Plan> {
+        if let Some(mistake) = &self.mistake {
+            return Err(mistake.clone());
+        }
+        self.check_values()?;
+        let shape = self.compiled_shape();
+        check(&shape)?;
+        let schedule = Schedule::new(shape, policy)?;
+        let value_of = |node: NodeId| &self.values[self.works[node.index()].value as usize];
+        let code = Lowering {
+            schedule: &schedule,
+            works: &self.works,
+            is_shared: &|node| value_of(node).sharer.is_some(),
+            is_taken: &|node| value_of(node).taker.is_some(),
+        }
+        .lower();
+        let inputs = self.inputs.iter().map(|port| {
+            let value = &self.values[port.value as usize];
+            PlanInput { port: port.clone(), is_shared: value.sharer.is_some(), taker: value.taker }
+        });
+        Ok(Plan(Arc::new(PlanInner {
+            code,
+            layout: self.layout,
+            inputs: inputs.collect(),
+            outputs: self.outputs.clone(),
+            kernels: self.kernel_types(),
+            by_name: OnceLock::new(),
+            schedule,
+        })))
+    }
+
+    /// What can only be said once the whole graph is there: is every value read, and does nobody take what is shared?
+    fn check_values(&self) -> Result<()> {
+        for value in &self.values {
+            let name = || self.maker_name(value.maker);
+            match (value.is_read, value.maker) {
+                (true, _) => {}
+                (false, Maker::Node(_)) => return Err(Kind::UnusedNode { node: name() }.into()),
+                (false, Maker::Input(_)) => return Err(Kind::UnusedInput { name: name() }.into()),
+            }
+            if let (Some(taker), Some(sharer)) = (value.taker, value.sharer) {
+                let sharer = match sharer {
+                    Sharer::Output(output) => format!("the output '{}'", self.outputs[output as usize].name),
+                    Sharer::Async(node) => format!("the async node '{}'", self.shape().name(node)),
+                };
+                return Err(Kind::TakenShared { value: name(), taker: self.shape().name(taker).clone(), sharer }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The shape with what only the whole graph tells: where values are read, and that takers come last.
+    fn compiled_shape(&self) -> Arc<Shape> {
+        let orders = self.take_orders();
+        if orders.is_empty() && self.shape().is_memory_settled() {
+            return self.shared_shape().clone();
+        }
+        let mut shape = self.shape().clone();
+        shape.settle_memory();
+        orders.into_iter().for_each(|(reader, taker)| shape.order(reader, taker));
+        Arc::new(shape)
+    }
+
+    /// Edges from every other reader of a taken value to its taker.
+    fn take_orders(&self) -> Vec<(NodeId, NodeId)> {
+        let taken: HashMap<NodeId, NodeId> = self
+            .values
+            .iter()
+            .filter_map(|value| match (value.maker, value.taker) {
+                (Maker::Node(node), Some(taker)) => Some((node, taker)),
+                _ => None,
+            })
+            .collect();
+        let mut orders = Vec::new();
+        if !taken.is_empty() {
+            let reads = self.shape().edges().iter().filter(|edge| edge.is_data());
+            let orders_of = |source, reader| taken.get(&source).map(|&taker| (reader, taker));
+            orders.extend(reads.filter_map(|edge| orders_of(edge.source, edge.target)));
+        }
+        for port in &self.inputs {
+            let taker = self.values[port.value as usize].taker;
+            orders.extend(taker.into_iter().flat_map(|taker| port.readers.iter().map(move |&reader| (reader, taker))));
+        }
+        orders.retain(|(reader, taker)| reader != taker);
+        orders
+    }
+
+    fn kernel_types(&self) -> Vec<(TypeId, &'static str, NodeId)> {
+        let mut kernels: Vec<(TypeId, &'static str, NodeId)> = Vec::new();
+        for (index, work) in self.works.iter().enumerate() {
+            if let Some((id, name)) = work.body.stream_type()
+                && !kernels.iter().any(|kernel| kernel.0 == id)
+            {
+                kernels.push((id, name, NodeId(index as u32)));
+            }
+        }
+        kernels
+    }
+}
+
+impl Plan {
+    /// Returns the programs: which stream runs which node, in which order, waiting for what.
+    pub fn schedule(&self) -> &Schedule {
+        &self.0.schedule
+    }
+
+    pub(crate) fn inner(&self) -> &PlanInner {
+        &self.0
+    }
+}
+
+impl PlanInner {
+    /// Returns the node of this name; the names are put in order when the first one is asked for.
+    pub(crate) fn node(&self, name: &str) -> Result<NodeId> {
+        let shape = self.schedule.shape();
+        let by_name = self.by_name.get_or_init(|| shape.ids().map(|node| (shape.name(node).clone(), node)).collect());
+        by_name.get(name).copied().ok_or_else(|| self.unknown_node(name))
+    }
+
+    fn unknown_node(&self, name: &str) -> Error {
+        let names = self.schedule.shape().nodes().iter().map(|node| &node.name);
+        let near = names.take(10_000).filter(|known| is_near(known, name)).min_by_key(|known| known.len().abs_diff(name.len()));
+        Kind::UnknownNode { name: name.chars().take(64).collect(), near: near.cloned() }.into()
+    }
+}
+
+/// A cheap notion of "did you mean": the same letters but for case, or one contains the other.
+fn is_near(known: &str, name: &str) -> bool {
+    let (known, name) = (known.to_lowercase(), name.to_lowercase());
+    !name.is_empty() && !known.is_empty() && (known.contains(&name) || name.contains(&known))
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.schedule.fmt(f)
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Plan").field(&self.0.schedule).finish()
+    }
+}

@@ -1,0 +1,359 @@
+//! From a schedule to the code that hosts run. Linear in steps.
+
+use super::code::{Code, Gate, HostStep, Target, flag};
+use super::{Point, Schedule, Step};
+use crate::graph::{NodeId, NodeWork};
+
+/// The most that arrive at one gate; with more it becomes a tree.
+const FAN_IN: usize = 32;
+
+/// What the lowering must know of each node besides the schedule.
+pub(super) struct Lowering<'a> {
+    pub(super) schedule: &'a Schedule,
+    pub(super) works: &'a [NodeWork],
+    /// Whether the value of a node is stored as an `Arc`.
+    pub(super) is_shared: &'a dyn Fn(NodeId) -> bool,
+    /// Whether a reader moves the value of a node out.
+    pub(super) is_taken: &'a dyn Fn(NodeId) -> bool,
+}
+
+/// One `Run` step of the schedule with what stands around it.
+struct Stop {
+    node: NodeId,
+    waits: (u32, u32),
+    record: u32,
+    releases: (u32, u32),
+    is_first: bool,
+    is_last: bool,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Lowering<'_> {
+    pub(super) fn lower(&self) -> Code {
+        let records = Records::new(self.schedule);
+        let programs = records.number_programs(self.schedule);
+        let mut code = Code {
+            steps: Vec::with_capacity(self.works.len()),
+            starts: Vec::with_capacity(programs.streams.len() + 1),
+            streams: programs.streams,
+            roots: programs.roots,
+            targets: Vec::new(),
+            gates: Vec::new(),
+            step_of: vec![NONE; self.works.len()],
+            asyncs: Vec::new(),
+            drops: Vec::new(),
+        };
+        // What each record leads to: gates are known only once all waits were seen, so this comes in two passes.
+        let mut led_to = LedTo::new(records.count());
+        let mut gate_before = vec![NONE; self.works.len()];
+        for program in 0..code.programs() {
+            self.add_gates(program, &records, &mut code, &mut led_to, &mut gate_before);
+        }
+        led_to.start_programs(&programs.started_by, programs.roots);
+        let led_to = led_to.sorted();
+        let release_gates = self.add_release_gates(&mut code);
+        let ends = self.add_end_gates(&mut code, &records);
+        for program in 0..code.programs() {
+            code.starts.push(code.steps.len() as u32);
+            let end = ends[program as usize];
+            self.add_steps(program, &records, &led_to, &gate_before, &release_gates, end, &mut code);
+        }
+        code.starts.push(code.steps.len() as u32);
+        self.settle_releases(&mut code);
+        code
+    }
+
+    /// Makes the gates before this program's nodes, and notes which records arrive at them.
+    fn add_gates(&self, program: u32, records: &Records, code: &mut Code, led_to: &mut LedTo, gate_before: &mut [u32]) {
+        let steps = self.schedule.steps(code.streams[program as usize]);
+        for stop in stops(steps, records) {
+            let waits = &steps[stop.waits.0 as usize..stop.waits.1 as usize];
+            let own = u32::from(!stop.is_first);
+            if waits.len() as u32 + own < 2 {
+                continue;
+            }
+            let arrivals: Vec<u32> = waits.iter().map(|step| records.of_wait(step)).collect();
+            let then = Target::Start { first: program, count: 1 };
+            let gate = add_tree(&mut code.gates, arrivals.len(), own, then, |at, gate| led_to.push(arrivals[at], Target::Arrive(gate)));
+            gate_before[stop.node.index()] = gate;
+        }
+    }
+
+    /// Makes the gates of values that are released by several streams. Returns what one release of each node does.
+    fn add_release_gates(&self, code: &mut Code) -> Vec<Option<Target>> {
+        (0..self.works.len() as u32)
+            .map(|index| {
+                let node = NodeId(index);
+                let releases = self.schedule.releases_of(node);
+                if releases == 0 || !self.must_drop(node) || (self.is_taken)(node) {
+                    return None;
+                }
+                // A node stands here for its step, which is not known yet; `settle_releases` puts that in.
+                let then = Target::Release(index);
+                if releases == 1 {
+                    return Some(then);
+                }
+                code.gates.push(Gate { count: releases, then });
+                Some(Target::Arrive(code.gates.len() as u32 - 1))
+            })
+            .collect()
+    }
+
+    /// Makes the gate at which every program arrives whose end nothing else waits for. Returns where each one arrives.
+    fn add_end_gates(&self, code: &mut Code, records: &Records) -> Vec<Option<Target>> {
+        let is_sink = |&program: &u32| {
+            let last = stops(self.schedule.steps(code.streams[program as usize]), records).last();
+            last.is_some_and(|stop| stop.record == NONE)
+        };
+        let sinks: Vec<u32> = (0..code.programs()).filter(is_sink).collect();
+        let mut ends = vec![None; code.programs() as usize];
+        match sinks[..] {
+            [] => {}
+            [sink] => ends[sink as usize] = Some(Target::End),
+            _ => {
+                add_tree(&mut code.gates, sinks.len(), 0, Target::End, |at, gate| {
+                    ends[sinks[at] as usize] = Some(Target::Arrive(gate));
+                });
+            }
+        }
+        ends
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn add_steps(
+        &self,
+        program: u32,
+        records: &Records,
+        led_to: &LedToSorted,
+        gate_before: &[u32],
+        release_gates: &[Option<Target>],
+        end: Option<Target>,
+        code: &mut Code,
+    ) {
+        let steps = self.schedule.steps(code.streams[program as usize]);
+        let mut previous: Option<usize> = None;
+        for stop in stops(steps, records) {
+            let index = code.steps.len();
+            let gate = gate_before[stop.node.index()];
+            if let (Some(previous), true) = (previous, gate != NONE) {
+                code.steps[previous].gate = gate;
+                code.steps[previous].flags |= flag::GATE;
+            }
+            previous = Some(index);
+            let targets = code.targets.len() as u32;
+            let records = led_to.of(stop.record);
+            let releases = steps[stop.releases.0 as usize..stop.releases.1 as usize].iter().filter_map(|step| match step {
+                Step::Release(node) => release_gates[node.index()],
+                _ => None,
+            });
+            if stop.is_last {
+                // Whatever follows a program's last target may find the run gone, so the releases come first.
+                code.targets.extend(releases);
+                code.targets.extend(records);
+                code.targets.extend(if stop.record == NONE { end } else { None });
+            } else {
+                code.targets.extend(records);
+                code.targets.extend(releases);
+            }
+            self.add_step(&stop, targets, code);
+        }
+    }
+
+    fn add_step(&self, stop: &Stop, targets: u32, code: &mut Code) {
+        let index = code.steps.len() as u32;
+        let work = &self.works[stop.node.index()];
+        let mut flags = 0;
+        let mut set = |is_set: bool, flag: u8| flags |= if is_set { flag } else { 0 };
+        set(stop.is_last, flag::LAST);
+        set(code.targets.len() as u32 > targets, flag::TARGETS);
+        set(work.is_async, flag::ASYNC);
+        set((self.is_shared)(stop.node), flag::SHARE);
+        code.step_of[stop.node.index()] = index;
+        if work.is_async {
+            code.asyncs.push(index);
+        }
+        if self.must_drop(stop.node) {
+            code.drops.push(index);
+        }
+        code.steps.push(HostStep { body: work.body.clone(), node: stop.node, targets, gate: NONE, flags });
+    }
+
+    /// Turns the nodes in `Release` targets into their steps.
+    fn settle_releases(&self, code: &mut Code) {
+        let thens = code.gates.iter_mut().map(|gate| &mut gate.then);
+        for target in code.targets.iter_mut().chain(thens) {
+            if let Target::Release(node) = target {
+                *node = code.step_of[*node as usize];
+            }
+        }
+    }
+
+    fn must_drop(&self, node: NodeId) -> bool {
+        (self.is_shared)(node) || self.works[node.index()].body.needs_release()
+    }
+}
+
+/// Makes a gate for `arrivals` and `own` more that arrive at its root; `arrive` is told the gate of each arrival.
+fn add_tree(gates: &mut Vec<Gate>, arrivals: usize, own: u32, then: Target, mut arrive: impl FnMut(usize, u32)) -> u32 {
+    // Levels from the arrivals up: level 0 are the arrivals, each further one the gates for FAN_IN of the level below.
+    let mut widths = vec![arrivals];
+    while widths[widths.len() - 1] > FAN_IN {
+        widths.push(widths[widths.len() - 1].div_ceil(FAN_IN));
+    }
+    let top = widths.len() - 1;
+    let root = gates.len() as u32;
+    gates.push(Gate { count: widths[top] as u32 + own, then });
+    let mut above = root;
+    for level in (0..top).rev() {
+        let first = gates.len() as u32;
+        for group in 0..widths[level + 1] {
+            let count = FAN_IN.min(widths[level] - group * FAN_IN) as u32;
+            let parent = if level + 1 == top { root } else { above + (group / FAN_IN) as u32 };
+            gates.push(Gate { count, then: Target::Arrive(parent) });
+        }
+        above = first;
+    }
+    for at in 0..arrivals {
+        arrive(at, if top == 0 { root } else { above + (at / FAN_IN) as u32 });
+    }
+    root
+}
+
+/// Splits a program's steps at its nodes.
+fn stops<'a>(steps: &'a [Step], records: &'a Records) -> impl Iterator<Item = Stop> + 'a {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at;
+        let end_of = |from: usize, is_part: fn(&Step) -> bool| from + steps[from..].iter().take_while(|step| is_part(step)).count();
+        let waits_end = end_of(start, |step| matches!(step, Step::Wait(_)));
+        let Some(&Step::Run(node)) = steps.get(waits_end) else { return None };
+        let record = match steps.get(waits_end + 1) {
+            Some(&Step::Record(point)) => records.of(point),
+            _ => NONE,
+        };
+        let releases = waits_end + 1 + usize::from(record != NONE);
+        at = end_of(releases, |step| matches!(step, Step::Release(_)));
+        Some(Stop {
+            node,
+            waits: (start as u32, waits_end as u32),
+            record,
+            releases: (releases as u32, at as u32),
+            is_first: start == 0,
+            is_last: at == steps.len(),
+        })
+    })
+}
+
+/// Numbers all records: stream after stream.
+struct Records {
+    /// The number of the first record of each stream, and of all.
+    starts: Vec<u32>,
+}
+
+/// The programs in the order in which hosts number them.
+struct Numbering {
+    streams: Vec<u32>,
+    roots: u32,
+    /// For each program after the roots that one record starts: that record.
+    started_by: Vec<u32>,
+}
+
+impl Records {
+    fn new(schedule: &Schedule) -> Self {
+        let mut starts = vec![0];
+        for stream in 0..schedule.streams() {
+            let count = schedule.steps(stream).iter().filter(|step| matches!(step, Step::Record(_))).count();
+            starts.push(starts[stream as usize] + count as u32);
+        }
+        Self { starts }
+    }
+
+    fn count(&self) -> usize {
+        self.starts[self.starts.len() - 1] as usize
+    }
+
+    fn of(&self, point: Point) -> u32 {
+        self.starts[point.stream as usize] + point.seq - 1
+    }
+
+    fn of_wait(&self, step: &Step) -> u32 {
+        match step {
+            Step::Wait(point) => self.of(*point),
+            _ => unreachable!("only the waits before a node are asked"),
+        }
+    }
+
+    /// Roots first; then those that a single record starts, record after record, so that one ticket names all of them; then
+    /// those behind a gate.
+    fn number_programs(&self, schedule: &Schedule) -> Numbering {
+        let (mut roots, mut started, mut gated) = (Vec::new(), Vec::new(), Vec::new());
+        for stream in 0..schedule.streams() {
+            match schedule.steps(stream) {
+                [Step::Wait(_), Step::Wait(_), ..] => gated.push(stream),
+                [Step::Wait(point), ..] => started.push((self.of(*point), stream)),
+                _ => roots.push(stream),
+            }
+        }
+        started.sort_unstable();
+        let count = roots.len() as u32;
+        let started_by = started.iter().map(|&(record, _)| record).collect();
+        let streams = roots.into_iter().chain(started.into_iter().map(|(_, stream)| stream)).chain(gated).collect();
+        Numbering { streams, roots: count, started_by }
+    }
+}
+
+/// What the records lead to, as pairs while it is gathered.
+struct LedTo {
+    pairs: Vec<(u32, Target)>,
+    records: usize,
+}
+
+/// What the records lead to, record after record.
+struct LedToSorted {
+    starts: Vec<u32>,
+    targets: Vec<Target>,
+}
+
+impl LedTo {
+    fn new(records: usize) -> Self {
+        Self { pairs: Vec::with_capacity(records), records }
+    }
+
+    fn push(&mut self, record: u32, target: Target) {
+        self.pairs.push((record, target));
+    }
+
+    /// Adds, for each run of programs with the same record, one target that starts them all.
+    fn start_programs(&mut self, started_by: &[u32], roots: u32) {
+        let mut first = roots;
+        for group in started_by.chunk_by(|a, b| a == b) {
+            let count = group.len() as u32;
+            self.pairs.push((group[0], Target::Start { first, count }));
+            first += count;
+        }
+    }
+
+    /// A counting sort; keeps the order within each record.
+    fn sorted(self) -> LedToSorted {
+        let mut starts = vec![0u32; self.records + 1];
+        self.pairs.iter().for_each(|&(record, _)| starts[record as usize + 1] += 1);
+        for record in 0..self.records {
+            starts[record + 1] += starts[record];
+        }
+        let mut next = starts.clone();
+        let mut targets = vec![Target::End; self.pairs.len()];
+        for (record, target) in self.pairs {
+            targets[next[record as usize] as usize] = target;
+            next[record as usize] += 1;
+        }
+        LedToSorted { starts, targets }
+    }
+}
+
+impl LedToSorted {
+    fn of(&self, record: u32) -> impl Iterator<Item = Target> + '_ {
+        let range = if record == NONE { 0..0 } else { self.starts[record as usize] as usize..self.starts[record as usize + 1] as usize };
+        self.targets[range].iter().copied()
+    }
+}

@@ -1,0 +1,41 @@
+//! WHERE AND WHEN: which stream each node goes to, what waits for what, and the programs that come of it.
+//!
+//! Lives here: [`Policy`] and the policies that come with the library (one file each), the orders in which a graph is walked,
+//! chains for nodes that no policy placed, the fewest waits, releases, and the [`Schedule`] with its text form.
+//! Never here: a thread, a clock, a device, a future, a closure of the user other than his policy. The same shape and policy
+//! always give the same schedule, byte for byte, and nothing recurses, so that a chain of a million nodes is only long.
+//!
+//! ```text
+//! Shape ──Policy──▶ Assignment ──chains──▶ a stream for every node ──waits──▶ points ──releases──▶ Schedule
+//!         (labels)               (host streams for the rest)       (transitive reduction)
+//! ```
+
+mod chains;
+pub(crate) mod code;
+mod compile;
+mod free_ids;
+mod lower;
+mod marks;
+mod needs;
+mod order;
+mod per_backend;
+mod per_operator;
+mod policy;
+mod releases;
+mod schedule;
+mod single;
+mod table;
+mod waits;
+
+pub use compile::Plan;
+pub(crate) use compile::PlanInner;
+pub use order::topological_order;
+pub use per_backend::PerBackend;
+pub use per_operator::PerOperator;
+pub use policy::{Assignment, Policy};
+pub use schedule::{Point, Schedule, Step, StreamKind};
+pub use single::Single;
+
+/// Up to this many nodes every search of this room is exhaustive: host chains recycle exactly and no wait is redundant.
+/// Above it each search visits a bounded number of nodes, so that compiling stays near-linear.
+const EXACT_NODES_MAX: usize = 4096;

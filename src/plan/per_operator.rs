@@ -1,0 +1,178 @@
+//! `PerOperator`: a stream for each run of dependent device work.
+
+use super::free_ids::FreeIds;
+use super::order::{Links, kahn_order};
+use super::{Assignment, Policy};
+use crate::error::Result;
+use crate::graph::{Backend, EdgeKind, Memory, NodeId, Shape};
+
+/// Gives independent `gpu` and `mixed` nodes streams of their own, and lets a consumer take over the stream of one of its
+/// producers. The queue algorithm of the early design of DALI's Executor 2.0.
+///
+/// ```text
+///  A(0) ──▶ B(0) ──▶ D(0) ──▶ F(0) ──▶ G(0) ──▶ I(0)       nodes in visit order A B C D E F G H I;
+///   ├─────▶ C(2) ──────┘       │ └───────────────┤         H is a root too, so 1 is taken when A hands
+///   └─────▶ E(3) ──────────────┘       H(1) ─────┘         streams to its consumers
+/// ```
+///
+/// Labels have gaps: a stream that a node held, and that none of its consumers took over, is withdrawn, because a node that
+/// comes later and is independent must not share it. In rare graphs two independent nodes share a stream all the same; the
+/// plan is then correct, only less parallel. `cpu` nodes pass streams on and keep none.
+///
+/// Published with a heap of (node, stream) entries. A consumer always comes after its producers, so all entries of a node are
+/// known when it is visited and the heap can be replaced by a slot for each in-edge: O(n + m), after O((n + m) log n) for
+/// the order of a shape that is not ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PerOperator;
+
+impl Policy for PerOperator {
+    fn name(&self) -> &str {
+        "per-operator"
+    }
+
+    fn assign(&self, shape: &Shape) -> Result<Assignment> {
+        let links = Links::new(shape);
+        let order = kahn_order(&links);
+        Ok(Queue::new(shape, &links).run(shape, &order))
+    }
+}
+
+/// No stream; sorts after every id.
+const NONE: u32 = u32::MAX;
+
+/// The entries of the algorithm's queue, and what is needed to push and pop them.
+struct Queue<'a> {
+    links: &'a Links,
+    pushes: Pushes,
+    /// The ids of the entries pushed so far, a slot for each in-edge.
+    entries: Vec<u32>,
+    /// For each node, the number of its entries.
+    pushed: Vec<u32>,
+    free: FreeIds,
+    /// For each node and then for the graph's output: whether it needs a stream, and whether it or anything after it does.
+    needs: Vec<bool>,
+    contributes: Vec<bool>,
+}
+
+impl<'a> Queue<'a> {
+    fn new(shape: &Shape, links: &'a Links) -> Self {
+        let outputs = outputs_of(shape, links);
+        let mut needs: Vec<bool> = shape.nodes().iter().map(|node| node.backend != Backend::Cpu).collect();
+        needs.push(outputs.iter().any(|&(node, _)| shape.memory_of(node) == Memory::Gpu));
+        Self {
+            links,
+            pushes: Pushes::new(shape, &outputs),
+            entries: vec![NONE; shape.edges().len()],
+            pushed: vec![0; links.nodes()],
+            free: FreeIds::default(),
+            contributes: needs.clone(),
+            needs,
+        }
+    }
+
+    fn run(mut self, shape: &Shape, order: &[NodeId]) -> Assignment {
+        for node in order.iter().rev() {
+            let any = self.pushes.of(*node).iter().any(|push| self.contributes[push.target.index()]);
+            self.contributes[node.index()] |= any;
+        }
+        let mut assignment = Assignment::none(shape);
+        let is_root = |links: &Links, node: NodeId| links.into.of(node).is_empty();
+        for &root in order.iter().filter(|&&node| is_root(self.links, node) && self.needs[node.index()]) {
+            assignment.set(root, self.free.take());
+        }
+        for &node in order {
+            let entries = self.links.into.range(node);
+            let lowest = self.entries[entries.clone()].iter().copied().min().unwrap_or(NONE);
+            let held = if is_root(self.links, node) { assignment.of(node) } else { Some(lowest).filter(|&id| id != NONE) };
+            self.visit(node, held);
+            // The node's other entries are popped next, and only give their ids back.
+            for &id in self.entries[entries].iter().filter(|&&id| id != lowest && id != NONE) {
+                self.free.give_back(id);
+            }
+            if let Some(id) = held.filter(|_| self.needs[node.index()]) {
+                assignment.set(node, id);
+            }
+        }
+        assignment
+    }
+
+    /// Steps 3 to 5: gives the stream back if a consumer will take one, and pushes all consumers.
+    fn visit(&mut self, node: NodeId, held: Option<u32>) {
+        // A consumer takes a stream from a node without one only if it needs one itself.
+        let takers = if held.is_some() { &self.contributes } else { &self.needs };
+        let pushes = self.pushes.of(node);
+        if let Some(id) = held.filter(|_| pushes.iter().any(|push| takers[push.target.index()])) {
+            self.free.give_back(id);
+        }
+        for push in pushes {
+            let id = if takers[push.target.index()] { self.free.take() } else { NONE };
+            // The graph's output is visited last, when its entries can no longer matter: they only keep their ids from others.
+            if let Some(pushed) = self.pushed.get_mut(push.target.index()) {
+                self.entries[self.links.into.range(push.target).start + *pushed as usize] = id;
+                *pushed += 1;
+            }
+        }
+    }
+}
+
+/// The graph's outputs: those declared, else output 0 of every sink.
+fn outputs_of(shape: &Shape, links: &Links) -> Vec<(NodeId, u32)> {
+    if !shape.outputs().is_empty() {
+        return shape.outputs().to_vec();
+    }
+    links.ids().filter(|&node| links.out.of(node).is_empty()).map(|node| (node, 0)).collect()
+}
+
+/// The out-edges of each node in the order in which their consumers are pushed: by output, then in the order of the edges,
+/// the graph's output as the last consumer of each; order-only edges belong to no output and come last.
+struct Pushes {
+    starts: Vec<u32>,
+    items: Vec<Push>,
+}
+
+#[derive(Clone, Copy)]
+struct Push {
+    output: u32,
+    target: NodeId,
+}
+
+impl Pushes {
+    fn new(shape: &Shape, outputs: &[(NodeId, u32)]) -> Self {
+        let end = NodeId(shape.nodes().len() as u32);
+        let to_end = outputs.iter().map(|&(source, output)| (source, Push { output, target: end }));
+        let all = shape.edges().iter().map(|edge| (edge.source, Push { output: output_of(edge.kind), target: edge.target }));
+        let all = all.chain(to_end);
+        let mut starts = vec![0u32; shape.nodes().len() + 2];
+        for (source, _) in all.clone() {
+            starts[source.index() + 2] += 1;
+        }
+        for place in 2..starts.len() {
+            starts[place] += starts[place - 1];
+        }
+        let mut items = vec![Push { output: 0, target: end }; shape.edges().len() + outputs.len()];
+        // `starts` is shifted by one row, so that it is right once each row's place has moved to its end.
+        for (source, push) in all {
+            let place = &mut starts[source.index() + 1];
+            items[*place as usize] = push;
+            *place += 1;
+        }
+        for row in starts.windows(2) {
+            let row = &mut items[row[0] as usize..row[1] as usize];
+            if !row.is_sorted_by_key(|push| push.output) {
+                row.sort_by_key(|push| push.output);
+            }
+        }
+        Self { starts, items }
+    }
+
+    fn of(&self, node: NodeId) -> &[Push] {
+        &self.items[self.starts[node.index()] as usize..self.starts[node.index() + 1] as usize]
+    }
+}
+
+fn output_of(kind: EdgeKind) -> u32 {
+    match kind {
+        EdgeKind::Data { output, .. } => output,
+        EdgeKind::Order => u32::MAX,
+    }
+}

@@ -1,0 +1,71 @@
+//! A schedule as text: one row for each stream, wrapped at a fixed width. Releases are left out, they follow from the rest.
+
+use std::fmt;
+
+use super::schedule::{Point, Schedule, Step, StreamKind};
+
+/// Rows are wrapped before this column.
+const WIDTH: usize = 110;
+
+/// Prints a header, then the program of each stream as a row.
+///
+/// A point prints as `stream@record`. Linear in the number of steps.
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+        writeln!(
+            f,
+            "policy {}: {}, {}, {}, {}",
+            self.policy(),
+            count(self.order().len(), "node"),
+            count(self.streams() as usize, "stream"),
+            count(self.records(), "record"),
+            count(self.waits(), "wait")
+        )?;
+        let label_width = (0..self.streams()).map(|stream| row_label(self, stream).len()).max().unwrap_or(0);
+        (0..self.streams()).try_for_each(|stream| row(self, stream, label_width, f))
+    }
+}
+
+fn row(schedule: &Schedule, stream: u32, label_width: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{:label_width$}", row_label(schedule, stream))?;
+    let margin = label_width + 3;
+    let (mut column, mut gap) = (margin, "   ");
+    for step in schedule.steps(stream) {
+        let Some(text) = step_text(schedule, *step) else { continue };
+        let width = text.chars().count();
+        if column > margin && column + " · ".len() + width > WIDTH {
+            write!(f, "\n{:margin$}{text}", "")?;
+            column = margin + width;
+        } else {
+            write!(f, "{gap}{text}")?;
+            column += width + if column > margin { 3 } else { 0 };
+        }
+        gap = " · ";
+    }
+    writeln!(f)
+}
+
+fn row_label(schedule: &Schedule, stream: u32) -> String {
+    match schedule.kind(stream) {
+        StreamKind::Device => format!("stream {}", schedule.label(stream)),
+        StreamKind::Host => format!("host {}", schedule.label(stream)),
+    }
+}
+
+fn step_text(schedule: &Schedule, step: Step) -> Option<String> {
+    match step {
+        Step::Wait(point) => Some(format!("wait {}", point_text(schedule, point))),
+        Step::Run(node) => Some(format!("run {}", schedule.shape().name(node))),
+        Step::Record(point) => Some(format!("record {}", point_text(schedule, point))),
+        Step::Release(_) => None,
+    }
+}
+
+fn point_text(schedule: &Schedule, point: Point) -> String {
+    let label = schedule.label(point.stream);
+    match schedule.kind(point.stream) {
+        StreamKind::Device => format!("{label}@{}", point.seq),
+        StreamKind::Host => format!("host {label}@{}", point.seq),
+    }
+}

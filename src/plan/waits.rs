@@ -1,0 +1,220 @@
+//! The fewest waits that keep every edge: the cross-stream edges of the transitive reduction of the edges together with the
+//! order that streams give for free.
+
+use super::marks::Marks;
+use super::order::Links;
+use crate::graph::NodeId;
+
+/// How many nodes the search for one target visits in a graph of more than [`super::EXACT_NODES_MAX`].
+const EFFORT_MAX: usize = 256;
+
+/// No node.
+const NONE: u32 = u32::MAX;
+
+/// For each node, by its place in the issue order, the nodes that its stream must wait for.
+pub(super) struct Waits {
+    starts: Vec<u32>,
+    sources: Vec<NodeId>,
+}
+
+impl Waits {
+    /// Returns whose points the stream waits for before it runs the node at `place`.
+    pub(super) fn of(&self, place: usize) -> &[NodeId] {
+        &self.sources[self.starts[place] as usize..self.starts[place + 1] as usize]
+    }
+
+    /// Returns all nodes that are waited for, once for each wait.
+    pub(super) fn sources(&self) -> &[NodeId] {
+        &self.sources
+    }
+}
+
+/// Finds the waits of a schedule that issues `order` over streams, `stream_of` naming each node's.
+///
+/// A wait u → v is redundant exactly if a longer path leads from u to v, over edges and over the order of the streams: the waits
+/// are what a transitive reduction leaves, and that is unique (Aho, Garey and Ullman, "The transitive reduction of a
+/// directed graph", 1972). So for each target one search goes backwards from its direct predecessors, and a candidate
+/// is implied if the search meets it or a later node of its stream:
+///
+/// ```text
+///   stream 0   u ──── y          candidate u of v: the search from v's predecessor w meets y, which stream 0
+///              │      │          runs after u, so waiting for w is waiting for u
+///              │      ▼
+///   stream 1   │      w ─▶ v
+///              └───────────┘
+/// ```
+///
+/// A reduction orders what the graph orders, so the search walks the waits already found and not the edges: it jumps along each
+/// stream from one node that waits to the one before it. It goes no deeper than the lowest level and the earliest
+/// place of the candidates left, levels counting the streams' order too. Published schedulers keep clock vectors
+/// instead, which costs nodes × streams.
+///
+/// O(n + m) apart from the searches; they are complete up to [`super::EXACT_NODES_MAX`] nodes and visit at most [`EFFORT_MAX`]
+/// nodes per target above, where a redundant wait may stay. A missing one cannot be: every edge starts as a candidate.
+pub(super) fn fewest(links: &Links, order: &[NodeId], stream_of: &[u32], streams: usize) -> Waits {
+    let mut waits = Waits { starts: Vec::with_capacity(order.len() + 1), sources: Vec::new() };
+    waits.starts.push(0);
+    let mut reduction = Reduction::new(links, order, stream_of, streams);
+    for &target in order {
+        reduction.enter(target);
+        reduction.collect(target);
+        if !reduction.candidates.is_empty() {
+            reduction.search(&waits, target);
+            reduction.keep(&mut waits, target);
+        }
+        waits.starts.push(waits.sources.len() as u32);
+    }
+    waits
+}
+
+/// What the search wants to know of a node, together in memory.
+#[derive(Clone, Copy)]
+struct Spot {
+    stream: u32,
+    /// Its place in the issue order.
+    place: u32,
+    /// The longest path to it, over edges and over the streams' order.
+    level: u32,
+    /// The node before it on its stream.
+    before: u32,
+    /// The last node of its stream, up to itself, that waits for something.
+    turn: u32,
+}
+
+struct Reduction<'a> {
+    links: &'a Links,
+    spots: Vec<Spot>,
+    /// The node that each stream ran last.
+    last: Vec<u32>,
+    /// For each stream its candidate, if there is one.
+    wanted: Vec<u32>,
+    /// The candidates of the current target, one for each stream at most.
+    candidates: Vec<NodeId>,
+    /// The search: nodes that wait for something and have been met, and those of them that are still to be looked into.
+    seen: Marks,
+    met: Vec<NodeId>,
+    effort: usize,
+}
+
+impl<'a> Reduction<'a> {
+    fn new(links: &'a Links, order: &[NodeId], stream_of: &[u32], streams: usize) -> Self {
+        let blank = Spot { stream: 0, place: 0, level: 0, before: NONE, turn: NONE };
+        let mut spots = vec![blank; links.nodes()];
+        for (place, node) in order.iter().enumerate() {
+            spots[node.index()] = Spot { stream: stream_of[node.index()], place: place as u32, ..blank };
+        }
+        Self {
+            links,
+            spots,
+            last: vec![NONE; streams],
+            wanted: vec![NONE; streams],
+            candidates: Vec::new(),
+            seen: Marks::new(links.nodes()),
+            met: Vec::new(),
+            effort: if links.nodes() <= super::EXACT_NODES_MAX { usize::MAX } else { EFFORT_MAX },
+        }
+    }
+
+    /// Appends `target` to its stream.
+    fn enter(&mut self, target: NodeId) {
+        let stream = self.spots[target.index()].stream as usize;
+        let before = std::mem::replace(&mut self.last[stream], target.0);
+        let (above, turn) = self.spots.get(before as usize).map_or((0, NONE), |spot| (spot.level + 1, spot.turn));
+        let level = self.links.into.of(target).iter().map(|source| self.spots[source.index()].level + 1).fold(above, u32::max);
+        let spot = &mut self.spots[target.index()];
+        (spot.level, spot.before, spot.turn) = (level, before, turn);
+    }
+
+    /// Gathers the candidates: of each other stream the last node with an edge to `target`.
+    fn collect(&mut self, target: NodeId) {
+        self.candidates.clear();
+        let own = self.spots[target.index()].stream;
+        for &source in self.links.into.of(target) {
+            let spot = self.spots[source.index()];
+            if spot.stream == own {
+                continue;
+            }
+            let wanted = &mut self.wanted[spot.stream as usize];
+            if *wanted == NONE {
+                *wanted = source.0;
+                self.candidates.push(source);
+            } else if self.spots[*wanted as usize].place < spot.place {
+                *wanted = source.0;
+            }
+        }
+        for candidate in &mut self.candidates {
+            *candidate = NodeId(self.wanted[self.spots[candidate.index()].stream as usize]);
+        }
+    }
+
+    /// Searches backwards from the candidates and from the node before `target` on its stream, and takes each candidate that
+    /// is implied out of `wanted`.
+    fn search(&mut self, waits: &Waits, target: NodeId) {
+        let (mut floor, mut left, mut visited) = (self.floor(), self.candidates.len(), 0);
+        self.seen.clear();
+        self.met.clear();
+        for place in 0..self.candidates.len() {
+            self.meet(self.candidates[place].0, floor);
+        }
+        self.meet(self.spots[target.index()].before, floor);
+        while let Some(node) = self.met.pop().filter(|_| visited < self.effort) {
+            visited += 1;
+            let spot = self.spots[node.index()];
+            for &source in waits.of(spot.place as usize) {
+                let Spot { stream, place, .. } = self.spots[source.index()];
+                let wanted = &mut self.wanted[stream as usize];
+                if *wanted != NONE && self.spots[*wanted as usize].place <= place {
+                    *wanted = NONE;
+                    left -= 1;
+                    match left {
+                        0 => return,
+                        // Often enough to matter, seldom enough to stay linear in the number of candidates.
+                        1..=8 => floor = self.floor(),
+                        _ => {}
+                    }
+                }
+                self.meet(source.0, floor);
+            }
+            self.meet(spot.before, floor);
+        }
+    }
+
+    /// Goes back along the stream of `node` to the last node that waits for something, to look into it later, if a candidate can
+    /// come before that.
+    fn meet(&mut self, node: u32, floor: Floor) {
+        let Some(&Spot { turn, .. }) = self.spots.get(node as usize) else { return };
+        let Some(&Spot { level, place, .. }) = self.spots.get(turn as usize) else { return };
+        if level > floor.level && place > floor.place && self.seen.insert(NodeId(turn)) {
+            self.met.push(NodeId(turn));
+        }
+    }
+
+    /// Returns the lowest level and the earliest place of the candidates that are still wanted.
+    fn floor(&self) -> Floor {
+        let spots = self.candidates.iter().map(|node| self.spots[node.index()]);
+        let wanted = spots.filter(|spot| self.wanted[spot.stream as usize] != NONE);
+        let lower = |floor: Floor, spot: Spot| Floor { level: floor.level.min(spot.level), place: floor.place.min(spot.place) };
+        wanted.fold(Floor { level: NONE, place: NONE }, lower)
+    }
+
+    /// Writes down the candidates that are still wanted. Leaves `wanted` empty.
+    fn keep(&mut self, waits: &mut Waits, target: NodeId) {
+        let before = waits.sources.len();
+        for candidate in &self.candidates {
+            let wanted = &mut self.wanted[self.spots[candidate.index()].stream as usize];
+            if std::mem::replace(wanted, NONE) != NONE {
+                waits.sources.push(*candidate);
+            }
+        }
+        if waits.sources.len() > before {
+            self.spots[target.index()].turn = target.0;
+        }
+    }
+}
+
+/// No candidate lies below this level or before this place of the issue order.
+#[derive(Clone, Copy)]
+struct Floor {
+    level: u32,
+    place: u32,
+}

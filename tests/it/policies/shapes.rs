@@ -1,0 +1,65 @@
+//! Random shapes, small ones in number and a few large ones. A shape follows from its seed.
+
+use std::ops::Range;
+
+use anabranch::{Backend, Edge, EdgeKind, Memory, NodeId, Schedule, Shape};
+
+use super::POLICIES;
+
+/// Steele, Lea and Flood's SplitMix64.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (((word ^ (word >> 31)) as u128 * bound as u128) >> 64) as usize
+    }
+
+    fn one_in(&mut self, bound: usize) -> bool {
+        self.below(bound) == 0
+    }
+}
+
+/// A shape of 1 to `nodes_max` nodes with all that a shape can have: nodes in any order, all backends, parallel edges, several
+/// outputs of a node, order-only and metadata-only edges, declared outputs or none.
+pub(super) fn random_shape(seed: u64, nodes_max: usize) -> Shape {
+    let mut draw = Draw(seed);
+    let count = 1 + draw.below(nodes_max);
+    let (fan_in, reach) = (1 + draw.below(4), 1 + draw.below(count));
+    let backends = [&[Backend::Cpu][..], &[Backend::Gpu], &[Backend::Cpu, Backend::Gpu, Backend::Mixed]][draw.below(3)];
+    let mut shape = Shape::new();
+    let mut ids: Vec<NodeId> =
+        (0..count).map(|node| shape.node(format!("n{node}"), backends[draw.below(backends.len())])).collect();
+    if draw.one_in(2) {
+        (1..count).for_each(|place| ids.swap(place, draw.below(place + 1)));
+    }
+    for place in 1..count {
+        for _ in 0..draw.below(fan_in + 1) {
+            let (source, target) = (ids[place - 1 - draw.below(reach.min(place))], ids[place]);
+            let memory = if draw.one_in(4) { Memory::Cpu } else { shape.memory_of(source) };
+            let kind = match draw.below(8) {
+                0 => EdgeKind::Order,
+                draws => EdgeKind::Data { output: draw.below(3) as u32, memory, metadata: draws == 1 },
+            };
+            shape.edge(Edge { source, target, kind });
+        }
+    }
+    if draw.one_in(2) {
+        (0..1 + draw.below(4)).for_each(|output| shape.output(ids[draw.below(count)], output as u32 % 2));
+    }
+    shape
+}
+
+/// Small shapes in number, some larger, a few as large as searches are exact for, with all policies.
+pub(super) fn for_many_shapes(mut check: impl FnMut(&Shape, &Schedule, &str)) {
+    let groups: [(Range<u64>, usize); 3] = [(0..400, 40), (400..460, 300), (460..466, 2_000)];
+    for (seed, nodes_max) in groups.into_iter().flat_map(|(seeds, nodes_max)| seeds.map(move |seed| (seed, nodes_max))) {
+        let shape = random_shape(seed, nodes_max);
+        for policy in POLICIES {
+            let schedule = shape.schedule(policy).expect("a schedule");
+            check(&shape, &schedule, &format!("seed {seed}, up to {nodes_max} nodes, policy {}", policy.name()));
+        }
+    }
+}
