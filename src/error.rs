@@ -68,7 +68,9 @@ pub(crate) enum Kind {
     InputShared { name: Arc<str>, taker: Arc<str> },
     #[error("the plan has no node named '{name}'{}", hint(.near))]
     UnknownNode { name: String, near: Option<Arc<str>> },
-    #[error("node '{node}' is a kernel for {wanted}, but this executor's device is {device}: run the plan on an executor with that device")]
+    #[error(
+        "node '{node}' is a kernel for {wanted}, but this executor's device is {device}: run the plan on an executor with that device"
+    )]
     WrongDevice { node: Arc<str>, wanted: &'static str, device: &'static str },
     #[error("the executor already has {max} runs in flight: await some of them, or raise max_in_flight")]
     Busy { max: usize },

@@ -1,12 +1,22 @@
-//! Anabranch itself, as one of the peers.
+//! Anabranch itself, as one of the peers: the graph is compiled once per shape, and the plan run many times.
 
-use crate::peers::{Load, Peer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anabranch::{Each, Executor, Graph, Inputs, PerOperator, Value};
+use futures::executor::block_on;
+
+use crate::job::{spin, time_runs};
+use crate::peers::{Load, Peer, Workers};
 use crate::shapes::Shape;
 
 /// Name of our column.
 pub(crate) const NAME: &str = "anabranch";
 
-/// The graph is compiled once per shape and the plan run many times.
+/// Runs of the counting graph, before the clock starts.
+const COUNTED_RUNS: u32 = 3;
+
 pub(crate) struct Ours;
 
 impl Ours {
@@ -20,7 +30,118 @@ impl Peer for Ours {
         NAME
     }
 
-    fn run(&mut self, _shape: &Shape, _load: &Load) -> Option<f64> {
-        None
+    fn run(&mut self, shape: &Shape, load: &Load) -> Option<f64> {
+        let workers = match load.workers {
+            Workers::Inline => 0,
+            Workers::Threads(threads) => threads,
+        };
+        let exec = Executor::builder().workers(workers).build().expect("an executor starts");
+        if load.is_checked {
+            count(shape, &exec);
+        }
+        let graph = if load.values { values(shape, &exec, load) } else { empty(shape, Duration::from_nanos(load.work_ns)) };
+        let plan = graph.compile(&PerOperator).expect("shapes are valid graphs");
+        let run_once = || drop(block_on(exec.run(&plan, Inputs::new())).expect("no node fails"));
+        run_once();
+        let figure = time_runs(shape.len(), load.runs, run_once);
+        block_on(exec.shutdown()).expect("nothing runs any more");
+        Some(figure)
     }
+}
+
+/// A graph of nodes that carry nothing, with the edges of `shape` and what `body` makes of each node.
+fn ordered<F: Fn() + Send + Sync + 'static>(shape: &Shape, mut body: impl FnMut(u32) -> F) -> Graph {
+    let mut graph = Graph::new();
+    let mut nodes: Vec<Value<()>> = Vec::with_capacity(shape.len());
+    for node in shape.nodes() {
+        let value = graph.task(node.to_string(), (), body(node));
+        shape.preds(node).iter().for_each(|&pred| graph.order(&nodes[pred as usize], &value));
+        nodes.push(value);
+    }
+    graph
+}
+
+fn empty(shape: &Shape, work: Duration) -> Graph {
+    match work.is_zero() {
+        true => ordered(shape, |_| || {}),
+        false => ordered(shape, |_| move || spin(work)),
+    }
+}
+
+/// Shows that every node runs exactly once per run.
+fn count(shape: &Shape, exec: &Executor) {
+    let counts: Arc<[AtomicU32]> = shape.nodes().map(|_| AtomicU32::new(0)).collect();
+    let graph = ordered(shape, |node| {
+        let counts = counts.clone();
+        move || _ = counts[node as usize].fetch_add(1, Ordering::Relaxed)
+    });
+    let plan = graph.compile(&PerOperator).expect("shapes are valid graphs");
+    for _ in 0..COUNTED_RUNS {
+        block_on(exec.run(&plan, Inputs::new())).expect("no node fails");
+    }
+    let is_right = counts.iter().all(|count| count.load(Ordering::Relaxed) == COUNTED_RUNS);
+    assert!(is_right, "every node must run exactly once per run");
+}
+
+/// A graph whose nodes add up what they read, plus one. Checked once with a twin that also writes every value down.
+fn values(shape: &Shape, exec: &Executor, load: &Load) -> Graph {
+    let seen: Arc<[AtomicU64]> = shape.nodes().map(|_| AtomicU64::new(0)).collect();
+    if load.is_checked {
+        let plan = summing(shape, &seen, true).compile(&PerOperator).expect("shapes are valid graphs");
+        block_on(exec.run(&plan, Inputs::new())).expect("no node fails");
+        let sum = seen.iter().map(|value| value.load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
+        assert_eq!(sum, shape.checksum(), "values must flow along every edge");
+    }
+    summing(shape, &seen, false)
+}
+
+/// Sinks write their value down, because it leaves the graph there; the others do so only if `is_seen`.
+fn summing(shape: &Shape, seen: &Arc<[AtomicU64]>, is_seen: bool) -> Graph {
+    let mut is_sink = vec![true; shape.len()];
+    shape.nodes().flat_map(|node| shape.preds(node)).for_each(|&pred| is_sink[pred as usize] = false);
+    let mut graph = Graph::new();
+    let mut nodes: Vec<Value<u64>> = Vec::with_capacity(shape.len());
+    for node in shape.nodes() {
+        let name = node.to_string();
+        let read: Vec<Value<u64>> = shape.preds(node).iter().map(|&pred| nodes[pred as usize]).collect();
+        if !is_sink[node as usize] && !is_seen {
+            nodes.push(add(&mut graph, name, &read, |sum| sum.wrapping_add(1)));
+            continue;
+        }
+        let seen = seen.clone();
+        let note = move |sum: u64| seen[node as usize].store(sum.wrapping_add(1), Ordering::Relaxed);
+        if is_sink[node as usize] {
+            add(&mut graph, name, &read, note);
+            // Nobody reads a sink: what stands in its place is never used.
+            nodes.push(nodes.first().copied().unwrap_or_else(|| graph.task("unused", (), || 0)));
+        } else {
+            nodes.push(add(&mut graph, name, &read, move |sum| {
+                note(sum);
+                sum.wrapping_add(1)
+            }));
+        }
+    }
+    graph
+}
+
+/// Adds a node that gets the sum of what it reads.
+fn add<R, F>(graph: &mut Graph, name: String, read: &[Value<u64>], body: F) -> Value<R>
+where
+    R: Send + Sync + 'static,
+    F: Fn(u64) -> R + Send + Sync + 'static,
+{
+    match read {
+        [] => graph.task(name, (), move || body(0)),
+        [a] => graph.task(name, a, move |a: &u64| body(*a)),
+        [a, b] => graph.task(name, (a, b), move |a: &u64, b: &u64| body(a.wrapping_add(*b))),
+        [a, b, c] => graph.task(name, (a, b, c), move |a: &u64, b: &u64, c: &u64| body(a.wrapping_add(*b).wrapping_add(*c))),
+        many => graph.task(name, many, move |all: Each<'_, u64>| body(all.iter().fold(0, |sum, &value| sum.wrapping_add(value)))),
+    }
+}
+
+/// The graph that is timed, without its checks.
+#[allow(dead_code)]
+pub(crate) fn graph(shape: &Shape, is_values: bool, work_ns: u64) -> Graph {
+    let seen: Arc<[AtomicU64]> = shape.nodes().map(|_| AtomicU64::new(0)).collect();
+    if is_values { summing(shape, &seen, false) } else { empty(shape, Duration::from_nanos(work_ns)) }
 }

@@ -1,6 +1,7 @@
 //! What was measured, as tables: a figure per peer, our ratio to oneTBB, and the budget beside it.
 //!
-//! A ratio compares medians over the rounds of one process's life on one machine; it is never compared with another's.
+//! A ratio compares figures of the same round, taken within seconds of each other on one machine, so that what slows the
+//! machine down for a while cancels out.
 
 mod machine;
 mod table;
@@ -111,7 +112,7 @@ impl Report {
     fn method(&self) -> String {
         format!(
             "Method: each graph built once, run many times; the time of a run divided by its nodes; the median over the runs of a \
-             round, then the median of {} interleaved rounds (smallest–largest). `inline` runs on the thread that waits, as oneTBB \
+             round, then the median of {} interleaved rounds (smallest–largest); a ratio is the median of the rounds' ratios. `inline` runs on the thread that waits, as oneTBB \
              with 1 worker does, which is what it is compared with. Random graphs: SplitMix64, seed {SEED:#x}. \
              Every peer was checked to run each node once per run, and to pass the values.",
             self.rounds
@@ -121,7 +122,7 @@ impl Report {
     fn empty(&self) -> Table {
         let mut table = self.table(&["ours/oneTBB", "budget"]);
         for row in self.rows.iter().filter(|row| !row.case.values && row.case.work_ns == 0) {
-            let ratio = divide(self.ours(row), self.tbb(row));
+            let ratio = ratio(self.ours(row), self.tbb(row));
             let is_budgeted = row.case.size == BUDGET_SIZE && row.case.workers != Workers::Inline;
             let budget = if is_budgeted { at_most(ratio, ratio_max(row.form)) } else { String::new() };
             table.push(self.cells(row, [show(ratio), budget]));
@@ -133,9 +134,9 @@ impl Report {
         let mut table = self.table(&["ours/oneTBB", "ours/ours empty", "budget"]);
         for row in self.rows.iter().filter(|row| row.case.values) {
             let empty = self.row(row.form, Case { values: false, ..row.case });
-            let growth = divide(self.ours(row), empty.and_then(|empty| self.ours(empty)));
+            let growth = ratio(self.ours(row), empty.and_then(|empty| self.ours(empty)));
             let budget = at_most(growth, VALUES_TO_EMPTY_MAX);
-            table.push(self.cells(row, [show(divide(self.ours(row), self.tbb(row))), show(growth), budget]));
+            table.push(self.cells(row, [show(ratio(self.ours(row), self.tbb(row))), show(growth), budget]));
         }
         table
     }
@@ -144,7 +145,7 @@ impl Report {
         let mut table = self.table(&["ideal", "oneTBB: share of ideal", "ours: share of ideal", "budget"]);
         for row in self.rows.iter().filter(|row| row.case.work_ns == WORK_NS) {
             let ideal = row.ideal_ns();
-            let [tbb, ours] = [self.tbb(row), self.ours(row)].map(|figure| divide(Some(ideal), figure));
+            let [tbb, ours] = [self.tbb(row), self.ours(row)].map(|figures| Some(ideal / median(figures?)));
             let budget = at_least(ours, SHARE_OF_IDEAL_MIN);
             table.push(self.cells(row, [format!("{ideal:.0}"), show(tbb), show(ours), budget]));
         }
@@ -195,20 +196,20 @@ impl Report {
         self.rows.iter().find(|row| row.form == form && row.case == case)
     }
 
-    fn ours(&self, row: &Row) -> Option<f64> {
-        self.figure(row, ours::NAME)
+    fn ours<'a>(&self, row: &'a Row) -> Option<&'a [f64]> {
+        self.figures(row, ours::NAME)
     }
 
-    /// Returns oneTBB's figure; its one worker is the thread that waits, so it also stands for inline.
-    fn tbb(&self, row: &Row) -> Option<f64> {
+    /// Returns oneTBB's figures; its one worker is the thread that waits, so it also stands for inline.
+    fn tbb(&self, row: &Row) -> Option<&[f64]> {
         let workers = if row.case.workers == Workers::Inline { Workers::Threads(1) } else { row.case.workers };
-        self.figure(self.row(row.form, Case { workers, ..row.case })?, peers::TBB)
+        self.figures(self.row(row.form, Case { workers, ..row.case })?, peers::TBB)
     }
 
-    fn figure(&self, row: &Row, name: &str) -> Option<f64> {
+    fn figures<'a>(&self, row: &'a Row, name: &str) -> Option<&'a [f64]> {
         let column = self.names.iter().position(|&peer| peer == name)?;
         let figures = &row.figures[column];
-        (!figures.is_empty()).then(|| median(figures))
+        (!figures.is_empty()).then_some(figures)
     }
 }
 
@@ -223,12 +224,16 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
     (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
 }
 
-fn divide(above: Option<f64>, below: Option<f64>) -> Option<f64> {
-    Some(above? / below?)
+/// Returns the median of the ratios of each round.
+fn ratio(above: Option<&[f64]>, below: Option<&[f64]>) -> Option<f64> {
+    let ratios: Vec<f64> = above?.iter().zip(below?).map(|(above, below)| above / below).collect();
+    Some(median(&ratios))
 }
 
-fn growth(medians: impl Iterator<Item = f64> + Clone) -> Option<f64> {
-    divide(medians.clone().reduce(f64::max), medians.reduce(f64::min))
+fn growth<'a>(sizes: impl Iterator<Item = &'a [f64]>) -> Option<f64> {
+    let medians: Vec<f64> = sizes.map(median).collect();
+    let [least, most] = [f64::min, f64::max].map(|pick| medians.iter().copied().reduce(pick));
+    Some(most? / least?)
 }
 
 fn show(ratio: Option<f64>) -> String {

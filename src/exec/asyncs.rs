@@ -15,7 +15,7 @@ use super::inner::{Live, RunInner, fate};
 use super::inside::Inside;
 use super::state;
 use crate::bridge::{Wakeset, shielded};
-use crate::device::host::{Alone, Fuel, Slice, Ticket};
+use crate::device::host::{Alone, Ticket};
 use crate::plan::code::HostStep;
 use crate::sync::{MutexGuard, Ordering};
 
@@ -98,7 +98,7 @@ impl RunInner {
         if self.core.pool.is_some() || driver.tickets.is_empty() {
             return false;
         }
-        let mut queue = Alone { tickets: &mut driver.tickets, progress: &self.progress, fuel: Fuel::Slice(Slice::new()) };
+        let mut queue = Alone::for_a_slice(&mut driver.tickets, &self.progress);
         while !queue.is_spent()
             && let Some(ticket) = queue.next_ticket()
         {

@@ -5,13 +5,14 @@
 //! is why the loop gets a plain pointer, and why releases come before a last step's records (see `plan::lower`).
 
 use std::any::Any;
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::inner::{Live, RunInner, fate};
 use super::state;
 use crate::bridge::shielded;
-use crate::device::host::{Alone, HostStream, Queue, Shared, Ticket};
+use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket};
 use crate::error::{BoxError, Error, Kind};
 use crate::graph::Outcome;
 use crate::plan::code::{Code, HostStep, Target, flag};
@@ -39,14 +40,15 @@ pub(super) unsafe fn resume_alone(run: *const (), ticket: Ticket, queue: &mut Al
 ///
 /// # Safety
 /// `run` points to the `RunInner` that the ticket was made for.
-unsafe fn resume<Q: Queue>(run: *const (), ticket: Ticket, queue: &mut Q) {
+unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q) {
     let program = queue.keep_first(ticket);
     // SAFETY: the ticket exists, so the run is not complete and is kept alive.
     let run: &RunInner = unsafe { &*run.cast() };
     let Some(live) = run.live.get() else { unreachable!("tickets exist only for live runs") };
     let code = &run.plan().code;
-    let stream = HostStream::new(0);
-    let mut conductor = Conductor { run, live, code, queue, stream, program, step: 0, is_body_done: false };
+    let (stream, barrier) = (HostStream::new(0), run.core.barrier);
+    let mut conductor =
+        Conductor { run, live, code, barrier, queue, stream, program, step: 0, is_body_done: false, queues: PhantomData };
     conductor.go_to(program);
     // A panic comes from a body: everything else that is foreign is shielded. It is caught here, outside of the loop, so that
     // a step does not pay for it.
@@ -55,15 +57,18 @@ unsafe fn resume<Q: Queue>(run: *const (), ticket: Ticket, queue: &mut Q) {
     }
 }
 
-struct Conductor<'r, Q> {
+struct Conductor<'r, 'q, Q> {
     run: &'r RunInner,
     live: &'r Live,
     code: &'r Code,
+    barrier: Barrier,
     queue: &'r mut Q,
     stream: HostStream,
     program: u32,
     step: u32,
+    /// Whether the body of the step that the program resumes at is done.
     is_body_done: bool,
+    queues: PhantomData<&'q ()>,
 }
 
 /// Where to go on after a step.
@@ -73,7 +78,7 @@ enum Next {
     Leave,
 }
 
-impl<Q: Queue> Conductor<'_, Q> {
+impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     fn go_to(&mut self, program: u32) {
         self.program = program;
         self.stream = HostStream::new(self.code.streams[program as usize]);
@@ -84,48 +89,39 @@ impl<Q: Queue> Conductor<'_, Q> {
 
     /// Runs steps until the program, and those it leads to, are parked or done.
     fn conduct(&mut self) {
+        // What does not change is kept in locals, because a call of a body makes the compiler read all fields again.
+        let (run, live, barrier, progress) = (self.run, self.live, self.barrier, self.queue.progress());
+        let steps = &self.code.steps[..];
         loop {
-            let step = &self.code.steps[self.step as usize];
-            if !self.is_body_done && self.run_body(step) {
-                return;
-            }
-            self.is_body_done = false;
-            if step.flags & (flag::LAST | flag::TARGETS | flag::GATE) != 0 {
-                match self.meet(step) {
-                    Next::Step => {}
-                    Next::Program(ticket) => {
-                        let program = self.queue.keep_first(ticket);
-                        self.go_to(program);
-                        continue;
-                    }
-                    Next::Leave => return,
+            let step = &steps[self.step as usize];
+            progress.set(live.slot, self.step);
+            // ORDERING: the cheap side of `RunInner::watch`.
+            barrier.light();
+            let attention = run.state.glance();
+            if attention != 0 || step.flags & flag::ASYNC != 0 || self.is_body_done {
+                if self.run_attentively(step, attention) {
+                    return;
                 }
+            } else if let Err(error) = self.call(step) {
+                self.fail(step, error);
             }
-            self.step += 1;
+            match self.lead_on(step) {
+                Next::Step => self.step += 1,
+                Next::Program(ticket) => {
+                    let program = self.queue.keep_first(ticket);
+                    self.go_to(program);
+                    continue;
+                }
+                Next::Leave => return,
+            }
             if !self.queue.has_fuel() {
                 self.store_place(self.step << 1);
-                return self.queue.defer(Ticket::new(self.live.slot, self.program, 1));
+                return self.queue.defer(Ticket::new(live.slot, self.program, 1));
             }
         }
     }
 
-    /// Runs the step's body. Returns true if an async node was handed over, and the program with it.
-    #[inline]
-    fn run_body(&mut self, step: &HostStep) -> bool {
-        self.queue.progress().set(self.live.slot, self.step);
-        // ORDERING: the cheap side of `RunInner::watch`.
-        self.run.core.barrier.light();
-        let attention = self.run.state.glance();
-        if attention != 0 || step.flags & flag::ASYNC != 0 {
-            return self.run_attentively(step, attention);
-        }
-        if let Err(error) = self.call(step) {
-            self.fail(step, error);
-        }
-        false
-    }
-
-    #[inline]
+    #[inline(always)]
     fn call(&mut self, step: &HostStep) -> Outcome {
         // SAFETY: this program is at this step, so this thread runs this node now. Its inputs were written before it: the plan
         // orders every edge, and a node without one of its inputs is skipped.
@@ -133,10 +129,14 @@ impl<Q: Queue> Conductor<'_, Q> {
         step.body.run(cells, &mut self.stream)
     }
 
-    /// The same for a run that has something to attend to. Returns as `run_body` does.
+    /// The same for a run that has something to attend to. Returns true if an async node was handed over, and the program with
+    /// it.
     #[cold]
     #[inline(never)]
     fn run_attentively(&mut self, step: &HostStep, attention: u32) -> bool {
+        if std::mem::take(&mut self.is_body_done) {
+            return false;
+        }
         if attention & state::WATCHED != 0 {
             self.run.signal_watchers(self.program, self.step - self.code.starts[self.program as usize]);
         }
@@ -192,33 +192,43 @@ impl<Q: Queue> Conductor<'_, Q> {
     }
 
     /// Does what the step leads to: records, releases, the gate of the next step.
-    fn meet(&mut self, step: &HostStep) -> Next {
-        if step.flags & flag::LAST != 0 {
-            return self.end_program();
-        }
-        let code = self.code;
+    #[inline(always)]
+    fn lead_on(&mut self, step: &HostStep) -> Next {
         let mut held = None;
-        if step.flags & flag::TARGETS != 0 {
-            for &target in code.targets_of(self.step) {
-                self.hold(&mut held, target);
+        if step.flags & (flag::LAST | flag::TARGETS) != 0 {
+            if step.flags & flag::LAST != 0 {
+                return self.end_program(step);
             }
+            self.follow_all(step, &mut held);
+        } else if step.flags & flag::ARRIVE != 0 && self.arrives_last(step.targets) {
+            held = self.follow(self.code.gates[step.targets as usize].then);
         }
-        if step.flags & flag::GATE == 0 || self.passes_gate(step.gate) {
-            held.into_iter().for_each(|ticket| self.queue.push(ticket));
-            return Next::Step;
+        if step.flags & flag::GATE != 0 && !self.passes_gate(step.gate) {
+            return held.map_or(Next::Leave, Next::Program);
+        }
+        if let Some(ticket) = held {
+            self.queue.push(ticket);
+        }
+        Next::Step
+    }
+
+    /// Does what the program's last step leads to. The run may be gone afterwards, unless this leads to another program.
+    fn end_program(&mut self, step: &HostStep) -> Next {
+        self.store_place((self.step + 1) << 1);
+        let mut held = None;
+        if step.flags & flag::ARRIVE != 0 {
+            held = self.follow(Target::Arrive(step.targets));
+        } else {
+            self.follow_all(step, &mut held);
         }
         held.map_or(Next::Leave, Next::Program)
     }
 
-    /// Does what the program's last step leads to. The run may be gone afterwards, unless this leads to another program.
-    fn end_program(&mut self) -> Next {
-        self.store_place((self.step + 1) << 1);
-        let mut held = None;
+    fn follow_all(&mut self, step: &HostStep, held: &mut Option<Ticket>) {
         let code = self.code;
-        for &target in code.targets_of(self.step) {
-            self.hold(&mut held, target);
+        for &target in code.targets_of(step) {
+            self.hold(held, target);
         }
-        held.map_or(Next::Leave, Next::Program)
     }
 
     /// Follows a target. Of the programs that become ready, the last stays in hand, to go on with at once.
@@ -281,7 +291,7 @@ impl<Q: Queue> Conductor<'_, Q> {
         // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`. Whoever resumes the program gets it by its ticket.
         self.live.places[self.program as usize].store(place, Ordering::Release);
         // ORDERING: the cheap side of `RunInner::watch`.
-        self.run.core.barrier.light();
+        self.barrier.light();
         if self.run.state.glance() & state::WATCHED != 0 {
             self.run.signal_watchers(self.program, (place >> 1) - self.code.starts[self.program as usize]);
         }

@@ -153,11 +153,8 @@ impl RunInner {
         let frame = Frame::new(&plan.layout);
         inputs.fill(plan, &frame);
         let slot = self.core.pool.as_ref().map_or(0, |pool| {
-            let entry = Entry {
-                run: Arc::as_ptr(self).cast(),
-                resume: conduct::resume_shared,
-                resume_alone: conduct::resume_alone,
-            };
+            let entry =
+                Entry { run: Arc::as_ptr(self).cast(), resume: conduct::resume_shared, resume_alone: conduct::resume_alone };
             // SAFETY: this run is kept alive, by `Run` or by limbo, until it is complete, and completing begins with `leave`.
             unsafe { pool.enter(entry) }.expect("the pool has a slot for each run that is let in")
         });
@@ -298,7 +295,9 @@ impl RunInner {
             fate::CANCELLED => Err(Kind::Cancelled.into()),
             _ => match self.verdict.get() {
                 // A run that was cancelled, or never started, did not get to the node.
-                Some(Err(error)) if error.is_cancelled() || error.is_shut_down() || self.live.get().is_none() => Err(error.clone()),
+                Some(Err(error)) if error.is_cancelled() || error.is_shut_down() || self.live.get().is_none() => {
+                    Err(error.clone())
+                }
                 _ => Ok(()),
             },
         }

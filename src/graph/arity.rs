@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use super::source::{Binder, FutureFn, KernelFn, Own, Param, Read, Source, Sources, Take, TaskFn, Value};
+use super::source::{Binder, FutureFn, KernelFn, Many, Own, Param, Read, Source, Sources, Take, TaskFn, Value};
 use crate::value::Cells;
 
 impl<T: Send + Sync + 'static> Sources for &Value<T> {
@@ -15,6 +15,14 @@ impl<T: Send + Sync + 'static> Sources for &Value<T> {
 
 impl<T: Send + Sync + 'static> Sources for Take<T> {
     type Params = (Own<T>,);
+
+    fn bind(self, binder: &mut Binder<'_>) -> Self::Params {
+        (Source::bind(self, binder),)
+    }
+}
+
+impl<T: Send + Sync + 'static> Sources for &[Value<T>] {
+    type Params = (Many<T>,);
 
     fn bind(self, binder: &mut Binder<'_>) -> Self::Params {
         (Source::bind(self, binder),)

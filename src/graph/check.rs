@@ -38,7 +38,8 @@ pub(super) fn check_name(name: &Arc<str>) -> Result<()> {
         return Ok(());
     }
     let start: String = name.chars().take(24).collect();
-    Err(Kind::Limit { what: format!("the length in bytes of the name '{start}...'"), got: name.len(), limit: NAME_BYTES_MAX }.into())
+    Err(Kind::Limit { what: format!("the length in bytes of the name '{start}...'"), got: name.len(), limit: NAME_BYTES_MAX }
+        .into())
 }
 
 fn check_edges(shape: &Shape) -> Result<()> {

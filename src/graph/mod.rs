@@ -17,7 +17,7 @@ pub(crate) use builder::{InputPort, Maker, NodeWork, OutputPort, Sharer};
 pub(crate) use check::check;
 pub use node::NodeMut;
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
-pub use source::{FutureFn, KernelFn, Own, Param, Read, Source, Sources, Take, TaskFn, Value, take};
+pub use source::{Each, FutureFn, KernelFn, Many, Own, Param, Read, Source, Sources, Take, TaskFn, Value, take};
 
 /// The most nodes one graph may have.
 pub const NODES_MAX: usize = 1 << 24;

@@ -60,7 +60,7 @@ pub trait Param: Send + Sync + 'static {
     type Owned: Send + 'static;
 
     #[doc(hidden)]
-    fn fetch<'a>(&self, cells: Cells<'a>) -> Self::Arg<'a>;
+    fn fetch<'a>(&'a self, cells: Cells<'a>) -> Self::Arg<'a>;
     #[doc(hidden)]
     fn own(&self, cells: Cells<'_>) -> Self::Owned;
 }
@@ -73,7 +73,7 @@ impl<T: Send + Sync + 'static> Param for Read<T> {
     type Owned = Arc<T>;
 
     #[inline]
-    fn fetch<'a>(&self, cells: Cells<'a>) -> &'a T {
+    fn fetch<'a>(&'a self, cells: Cells<'a>) -> &'a T {
         cells.get(self.0)
     }
 
@@ -90,7 +90,7 @@ impl<T: Send + Sync + 'static> Param for Own<T> {
     type Owned = T;
 
     #[inline]
-    fn fetch<'a>(&self, cells: Cells<'a>) -> T {
+    fn fetch<'a>(&'a self, cells: Cells<'a>) -> T {
         cells.take(self.0)
     }
 
@@ -99,7 +99,47 @@ impl<T: Send + Sync + 'static> Param for Own<T> {
     }
 }
 
-/// One thing that a node reads: `&Value<T>`, or [`take`]`(&value)`.
+/// An argument that reads any number of values of one type.
+pub struct Many<T>(Box<[Slot<T>]>);
+
+/// The values that a node reads through one `&[Value<T>]`, in the order of the slice.
+pub struct Each<'a, T> {
+    slots: &'a [Slot<T>],
+    cells: Cells<'a>,
+}
+
+impl<'a, T: 'static> Each<'a, T> {
+    /// Returns the values.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a T> + DoubleEndedIterator + use<'a, T> {
+        let cells = self.cells;
+        self.slots.iter().map(move |&slot| cells.get(slot))
+    }
+
+    /// Returns the number of values.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns true if the node reads no values here.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
+impl<T: Send + Sync + 'static> Param for Many<T> {
+    type Arg<'a> = Each<'a, T>;
+    type Owned = Vec<Arc<T>>;
+
+    fn fetch<'a>(&'a self, cells: Cells<'a>) -> Each<'a, T> {
+        Each { slots: &self.0, cells }
+    }
+
+    fn own(&self, cells: Cells<'_>) -> Vec<Arc<T>> {
+        self.0.iter().map(|&slot| cells.share(slot)).collect()
+    }
+}
+
+/// One thing that a node reads: `&Value<T>`, [`take`]`(&value)`, or `&[Value<T>]` for any number of one type.
 pub trait Source {
     /// How the body's argument comes out of its cell.
     type Param: Param;
@@ -123,6 +163,14 @@ impl<T: Send + Sync + 'static> Source for Take<T> {
     }
 }
 
+impl<T: Send + Sync + 'static> Source for &[Value<T>] {
+    type Param = Many<T>;
+
+    fn bind(self, binder: &mut Binder<'_>) -> Many<T> {
+        Many(self.iter().map(|value| binder.bind(value, Use::Read)).collect())
+    }
+}
+
 /// Everything that a node reads: `()`, one [`Source`], or a tuple of up to eight.
 pub trait Sources {
     /// How the body's arguments come out of their cells.
@@ -134,7 +182,7 @@ pub trait Sources {
 /// A closure that is the body of a task with arguments `P` and value `R`.
 #[diagnostic::on_unimplemented(
     message = "this closure does not take what the node reads",
-    label = "one argument per value read: `&T` for `&value`, `T` for `take(&value)`; write their types out: `|x: &T| ...`"
+    label = "one argument per value read: `&T` for `&value`, `T` for `take(&value)`, `Each<T>` for `&values[..]`; write their types out: `|x: &T| ...`"
 )]
 pub trait TaskFn<P, R>: Send + Sync + 'static {
     #[doc(hidden)]
@@ -154,7 +202,7 @@ pub trait KernelFn<S, P, R>: Send + Sync + 'static {
 /// An async closure (or a closure that returns a future) that is the body of an async node with arguments `P`.
 #[diagnostic::on_unimplemented(
     message = "this async closure does not take what the node reads, or its future is not Send",
-    label = "one argument per value read: `Arc<T>` for `&value`, `T` for `take(&value)`; clone what it captures into the future"
+    label = "one argument per value read: `Arc<T>` for `&value`, `T` for `take(&value)`, `Vec<Arc<T>>` for `&values[..]`; clone what it captures into the future"
 )]
 pub trait FutureFn<P, Fut: Future>: Send + Sync + 'static {
     #[doc(hidden)]

@@ -17,8 +17,10 @@ use crate::graph::{Body, NodeId};
 pub(crate) mod flag {
     /// The step is its program's last.
     pub(crate) const LAST: u8 = 1;
-    /// The step has targets.
+    /// The step has targets in the list.
     pub(crate) const TARGETS: u8 = 2;
+    /// The step has one target: it arrives at the gate `targets`.
+    pub(crate) const ARRIVE: u8 = 32;
     /// The next step has a gate.
     pub(crate) const GATE: u8 = 4;
     /// The node is async: it is polled by who awaits the run.
@@ -31,8 +33,9 @@ pub(crate) mod flag {
 pub(crate) struct HostStep {
     pub(crate) body: Arc<dyn Body>,
     pub(crate) node: NodeId,
-    /// Where this step's targets begin; the next step's begin where they end.
+    /// Where this step's targets begin in the list, or its only target's gate.
     pub(crate) targets: u32,
+    pub(crate) targets_len: u32,
     /// The gate before the next step.
     pub(crate) gate: u32,
     pub(crate) flags: u8,
@@ -60,7 +63,7 @@ pub(crate) struct Gate {
 
 /// All programs of a plan, and how they wake each other.
 pub(crate) struct Code {
-    /// Program after program; one more entry's `targets` would be `targets.len()`.
+    /// Program after program.
     pub(crate) steps: Vec<HostStep>,
     /// Where each program starts in `steps`, and where the last one ends.
     pub(crate) starts: Vec<u32>,
@@ -88,10 +91,8 @@ impl Code {
         self.starts.partition_point(|&start| start <= step) as u32 - 1
     }
 
-    #[inline]
-    pub(crate) fn targets_of(&self, step: u32) -> &[Target] {
-        let end = self.steps.get(step as usize + 1).map_or(self.targets.len(), |next| next.targets as usize);
-        &self.targets[self.steps[step as usize].targets as usize..end]
+    pub(crate) fn targets_of(&self, step: &HostStep) -> &[Target] {
+        &self.targets[step.targets as usize..(step.targets + step.targets_len) as usize]
     }
 
     /// Returns the position of an async node's step among the async nodes.

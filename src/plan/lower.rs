@@ -75,7 +75,8 @@ impl Lowering<'_> {
             }
             let arrivals: Vec<u32> = waits.iter().map(|step| records.of_wait(step)).collect();
             let then = Target::Start { first: program, count: 1 };
-            let gate = add_tree(&mut code.gates, arrivals.len(), own, then, |at, gate| led_to.push(arrivals[at], Target::Arrive(gate)));
+            let gate =
+                add_tree(&mut code.gates, arrivals.len(), own, then, |at, gate| led_to.push(arrivals[at], Target::Arrive(gate)));
             gate_before[stop.node.index()] = gate;
         }
     }
@@ -165,8 +166,18 @@ impl Lowering<'_> {
         let work = &self.works[stop.node.index()];
         let mut flags = 0;
         let mut set = |is_set: bool, flag: u8| flags |= if is_set { flag } else { 0 };
+        let len = code.targets.len() as u32 - targets;
+        // The most common list is one arrival: it stands in the step itself.
+        let (targets, targets_len) = match code.targets[targets as usize..] {
+            [Target::Arrive(gate)] => {
+                code.targets.truncate(targets as usize);
+                set(true, flag::ARRIVE);
+                (gate, 0)
+            }
+            _ => (targets, len),
+        };
+        set(targets_len > 0, flag::TARGETS);
         set(stop.is_last, flag::LAST);
-        set(code.targets.len() as u32 > targets, flag::TARGETS);
         set(work.is_async, flag::ASYNC);
         set((self.is_shared)(stop.node), flag::SHARE);
         code.step_of[stop.node.index()] = index;
@@ -176,7 +187,7 @@ impl Lowering<'_> {
         if self.must_drop(stop.node) {
             code.drops.push(index);
         }
-        code.steps.push(HostStep { body: work.body.clone(), node: stop.node, targets, gate: NONE, flags });
+        code.steps.push(HostStep { body: work.body.clone(), node: stop.node, targets, targets_len, gate: NONE, flags });
     }
 
     /// Turns the nodes in `Release` targets into their steps.
@@ -225,7 +236,8 @@ fn stops<'a>(steps: &'a [Step], records: &'a Records) -> impl Iterator<Item = St
     let mut at = 0;
     std::iter::from_fn(move || {
         let start = at;
-        let end_of = |from: usize, is_part: fn(&Step) -> bool| from + steps[from..].iter().take_while(|step| is_part(step)).count();
+        let end_of =
+            |from: usize, is_part: fn(&Step) -> bool| from + steps[from..].iter().take_while(|step| is_part(step)).count();
         let waits_end = end_of(start, |step| matches!(step, Step::Wait(_)));
         let Some(&Step::Run(node)) = steps.get(waits_end) else { return None };
         let record = match steps.get(waits_end + 1) {
@@ -353,7 +365,8 @@ impl LedTo {
 
 impl LedToSorted {
     fn of(&self, record: u32) -> impl Iterator<Item = Target> + '_ {
-        let range = if record == NONE { 0..0 } else { self.starts[record as usize] as usize..self.starts[record as usize + 1] as usize };
+        let range =
+            if record == NONE { 0..0 } else { self.starts[record as usize] as usize..self.starts[record as usize + 1] as usize };
         self.targets[range].iter().copied()
     }
 }

@@ -6,7 +6,7 @@ use super::order::Links;
 use crate::graph::NodeId;
 
 /// How many nodes the search for one target visits in a graph of more than [`super::EXACT_NODES_MAX`].
-const EFFORT_MAX: usize = 256;
+const EFFORT_MAX: usize = 128;
 
 /// No node.
 const NONE: u32 = u32::MAX;

@@ -166,10 +166,12 @@ impl<'f> Cells<'f> {
         if is_unit::<T>() {
             return;
         }
-        let cell = if self.share { Cell::Shared(Arc::new(value)) } else { Cell::InPlace(value) };
+        if self.share {
+            return self.put_shared(slot, Arc::new(value));
+        }
         // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell, and a node writes its output once, when
         // it is empty, so that nothing is overwritten undropped.
-        unsafe { self.cell(slot).write(cell) }
+        unsafe { self.cell(slot).write(Cell::InPlace(value)) }
     }
 
     /// Stores a value that is an `Arc` already.
@@ -190,7 +192,12 @@ impl<'f> Cells<'f> {
     }
 
     /// Polls the future in the cell in place; makes it first if there is none, drops it when it is ready.
-    pub(crate) fn poll<F: Future + 'static>(self, slot: Slot<F>, make: impl FnOnce() -> F, cx: &mut Context<'_>) -> Poll<F::Output> {
+    pub(crate) fn poll<F: Future + 'static>(
+        self,
+        slot: Slot<F>,
+        make: impl FnOnce() -> F,
+        cx: &mut Context<'_>,
+    ) -> Poll<F::Output> {
         // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell.
         let cell = unsafe { &mut *self.cell(slot) };
         if let Cell::Empty = cell {

@@ -7,6 +7,6 @@ mod cell;
 mod frame;
 
 pub(crate) use frame::Frame;
+pub(crate) use frame::Layout;
 #[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
 pub use frame::{Cells, Slot};
-pub(crate) use frame::Layout;

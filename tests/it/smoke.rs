@@ -1,12 +1,15 @@
 use anabranch::*;
-use std::sync::Arc;
 use futures::executor::block_on;
+use std::sync::Arc;
 
 fn graph() -> Graph {
     let mut g = Graph::new();
     let x = g.input::<u64>("x");
     let a = g.task("a", &x, |x: &u64| x + 1);
-    let b = g.future("b", &a, async |a: Arc<u64>| { tokio::task::yield_now().await; Ok(*a * 2) });
+    let b = g.future("b", &a, async |a: Arc<u64>| {
+        tokio::task::yield_now().await;
+        Ok(*a * 2)
+    });
     let c = g.kernel("c", &a, |s: &mut HostStream, a: &u64| s.launch(|| a * 3));
     let d = g.task("d", (&b, take(&c)), |b: &u64, c: u64| format!("{b} {c}"));
     g.output("d", &d);
@@ -32,16 +35,18 @@ fn lattice() {
     let mut g = Graph::new();
     let n = 50;
     let mut v: Vec<Value<u64>> = vec![];
-    for i in 0..n { for j in 0..n {
-        let name = format!("{i},{j}");
-        let val = match (i, j) {
-            (0, 0) => g.task(name, (), || 1u64),
-            (0, j) => g.task(name, &v[j - 1], |a: &u64| *a),
-            (i, 0) => g.task(name, &v[(i - 1) * n], |a: &u64| *a),
-            (i, j) => g.task(name, (&v[(i - 1) * n + j], &v[i * n + j - 1]), |a: &u64, b: &u64| a.wrapping_add(*b)),
-        };
-        v.push(val);
-    } }
+    for i in 0..n {
+        for j in 0..n {
+            let name = format!("{i},{j}");
+            let val = match (i, j) {
+                (0, 0) => g.task(name, (), || 1u64),
+                (0, j) => g.task(name, &v[j - 1], |a: &u64| *a),
+                (i, 0) => g.task(name, &v[(i - 1) * n], |a: &u64| *a),
+                (i, j) => g.task(name, (&v[(i - 1) * n + j], &v[i * n + j - 1]), |a: &u64, b: &u64| a.wrapping_add(*b)),
+            };
+            v.push(val);
+        }
+    }
     g.output("x", &v[n * n - 1]);
     let plan = g.compile(&PerOperator).unwrap();
     let mut first = None;

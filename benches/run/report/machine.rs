@@ -1,7 +1,13 @@
 //! Where and when the figures were taken. What cannot be found out is said to be unknown.
 
 use std::process::Command;
-use std::{fs, thread};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+use std::{fs, hint, thread};
+
+/// Round trips of a cache line between two threads, and how often that many are timed.
+const TRIPS: u32 = 2_000;
+const BATCHES: u32 = 50;
 
 /// The machine and the tools, as they were when the first figure was taken.
 pub(crate) struct Machine {
@@ -9,6 +15,7 @@ pub(crate) struct Machine {
     cores: usize,
     date: String,
     tools: String,
+    core_to_core_ns: f64,
 }
 
 impl Machine {
@@ -24,14 +31,50 @@ impl Machine {
             cores: thread::available_parallelism().map_or(0, usize::from),
             date: first_line("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
             tools: tools.join(", "),
+            core_to_core_ns: core_to_core_ns(),
         }
     }
 
-    /// Returns the machine in one line.
+    /// Returns the machine in two sentences. How far apart its cores are decides what a second worker costs, and a
+    /// virtual machine's cores may move while it is being measured.
     pub(crate) fn text(&self) -> String {
-        let Self { cpu, cores, date, tools } = self;
-        format!("Machine: {cpu}, {cores} cores. {date}, {tools}.")
+        let Self { cpu, cores, date, tools, core_to_core_ns: before } = self;
+        let after = core_to_core_ns();
+        format!(
+            "Machine: {cpu}, {cores} cores. {date}, {tools}. A cache line took {before:.0} ns from core to core before, {after:.0} ns after."
+        )
     }
+}
+
+/// Returns the shortest time in which a cache line goes from one core to another, in ns.
+///
+/// The shortest: a batch in which one of the threads was interrupted says nothing about the cores.
+fn core_to_core_ns() -> f64 {
+    let turn = AtomicU32::new(0);
+    // ORDERING: nothing but the turn itself is handed over, and the batches are read by the thread that timed them.
+    let await_turn = |number| {
+        while turn.load(Ordering::Relaxed) != number {
+            hint::spin_loop()
+        }
+    };
+    let shortest = thread::scope(|scope| {
+        scope.spawn(|| {
+            for trip in 0..TRIPS * BATCHES {
+                await_turn(2 * trip + 1);
+                turn.store(2 * trip + 2, Ordering::Relaxed);
+            }
+        });
+        let batch = |batch| {
+            let start = Instant::now();
+            for trip in batch * TRIPS..(batch + 1) * TRIPS {
+                turn.store(2 * trip + 1, Ordering::Relaxed);
+                await_turn(2 * trip + 2);
+            }
+            start.elapsed().as_nanos() as f64
+        };
+        (0..BATCHES).map(batch).fold(f64::INFINITY, f64::min)
+    });
+    shortest / f64::from(2 * TRIPS)
 }
 
 fn cpu() -> String {

@@ -16,4 +16,4 @@ pub(crate) use deque::Deque;
 pub(crate) use pool::{Entry, Pool, SLOTS_MAX};
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket};
-pub(crate) use worker::{Alone, Fuel, Shared, Slice};
+pub(crate) use worker::{Alone, Shared};

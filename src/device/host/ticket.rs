@@ -56,7 +56,7 @@ impl Ticket {
 
 /// Where programs that became ready go, as the code that runs programs sees it. There are two: one whose programs may be run
 /// by several workers at once, and one for a single thread, which needs no read-modify-write operations at all.
-pub(crate) trait Queue {
+pub(crate) trait Queue<'q> {
     /// Whether other threads may run programs of the same run at the same time.
     const IS_SHARED: bool;
 
@@ -70,7 +70,7 @@ pub(crate) trait Queue {
     fn keep_first(&mut self, ticket: Ticket) -> u32;
 
     /// Where this thread notes down which step it is at.
-    fn progress(&self) -> &Progress;
+    fn progress(&self) -> &'q Progress;
 
     /// Called before each step: whether the thread should go on, or put its program back into the queue because others wait.
     fn has_fuel(&mut self) -> bool;

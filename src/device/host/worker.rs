@@ -30,7 +30,7 @@ pub(crate) struct Shared<'p> {
     fuel: u32,
 }
 
-impl Queue for Shared<'_> {
+impl<'p> Queue<'p> for Shared<'p> {
     const IS_SHARED: bool = true;
 
     fn push(&mut self, ticket: Ticket) {
@@ -53,7 +53,7 @@ impl Queue for Shared<'_> {
         ticket.first()
     }
 
-    fn progress(&self) -> &Progress {
+    fn progress(&self) -> &'p Progress {
         &self.pool.progress[self.worker]
     }
 
@@ -135,21 +135,22 @@ impl<'p> Shared<'p> {
 /// The queue of a thread that is the only one to run programs: a single worker, or a task that polls an inline run.
 pub(crate) struct Alone<'a> {
     pub(crate) tickets: &'a mut VecDeque<Ticket>,
-    pub(crate) progress: &'a Progress,
-    pub(crate) fuel: Fuel<'a>,
+    progress: &'a Progress,
+    /// Steps until the turn is looked at.
+    fuel: u32,
+    turn: Turn<'a>,
 }
 
 /// When a thread that runs alone should let others have a turn.
-pub(crate) enum Fuel<'a> {
+enum Turn<'a> {
     /// When runs wait in the pool's common queue.
-    Pool { pool: &'a Pool, steps: u32 },
+    Pool(&'a Pool),
     /// When the time slice of a poll is over.
     Slice(Slice),
 }
 
 /// A time slice, measured rarely: every so many steps, as many as took a small part of the slice before.
-pub(crate) struct Slice {
-    steps: u32,
+struct Slice {
     batch: u32,
     started: Option<Instant>,
     checked: Option<Instant>,
@@ -160,23 +161,18 @@ pub(crate) struct Slice {
 const SLICE: Duration = Duration::from_micros(500);
 
 impl Slice {
-    pub(crate) fn new() -> Self {
-        // The first two steps are free of clocks: a run of one node is one step.
-        Self { steps: 3, batch: 8, started: None, checked: None, is_spent: false }
-    }
-
-    fn has_more(&mut self) -> bool {
+    /// Returns the steps until the next look, or 0 when the slice is over.
+    fn next_batch(&mut self) -> u32 {
         let now = Instant::now();
         let started = *self.started.get_or_insert(now);
         let batch_took = now - self.checked.replace(now).unwrap_or(now);
         self.batch = if batch_took * 16 > SLICE { (self.batch / 2).max(1) } else { (self.batch * 2).min(1024) };
-        self.steps = self.batch;
         self.is_spent = now - started >= SLICE;
-        !self.is_spent
+        if self.is_spent { 0 } else { self.batch }
     }
 }
 
-impl Queue for Alone<'_> {
+impl<'a> Queue<'a> for Alone<'a> {
     const IS_SHARED: bool = false;
 
     #[inline]
@@ -197,32 +193,46 @@ impl Queue for Alone<'_> {
         first
     }
 
-    fn progress(&self) -> &Progress {
+    fn progress(&self) -> &'a Progress {
         self.progress
     }
 
     #[inline]
     fn has_fuel(&mut self) -> bool {
-        match &mut self.fuel {
-            Fuel::Pool { pool, steps } => {
-                *steps -= 1;
-                *steps > 0 || {
-                    *steps = FUEL;
-                    !pool.has_common()
-                }
-            }
-            Fuel::Slice(slice) => {
-                slice.steps -= 1;
-                slice.steps > 0 || slice.has_more()
-            }
-        }
+        self.fuel -= 1;
+        self.fuel > 0 || self.refuel()
     }
 }
 
-impl Alone<'_> {
+impl<'a> Alone<'a> {
+    /// Returns the queue of a poll, which ends after a time slice.
+    pub(crate) fn for_a_slice(tickets: &'a mut VecDeque<Ticket>, progress: &'a Progress) -> Self {
+        let slice = Slice { batch: 4, started: None, checked: None, is_spent: false };
+        // The first two steps are free of clocks: a run of one node is one step.
+        Self { tickets, progress, fuel: 3, turn: Turn::Slice(slice) }
+    }
+
+    fn for_a_pool(tickets: &'a mut VecDeque<Ticket>, pool: &'a Pool) -> Self {
+        Self { tickets, progress: &pool.progress[0], fuel: FUEL, turn: Turn::Pool(pool) }
+    }
+
+    /// Fills up the fuel, if nobody else is to have a turn.
+    #[cold]
+    fn refuel(&mut self) -> bool {
+        let (fuel, is_ours) = match &mut self.turn {
+            Turn::Pool(pool) => (FUEL, !pool.has_common()),
+            Turn::Slice(slice) => match slice.next_batch() {
+                0 => (1, false),
+                steps => (steps, true),
+            },
+        };
+        self.fuel = fuel;
+        is_ours
+    }
+
     /// Returns true if the time slice is over: what is still queued is for a later poll.
     pub(crate) fn is_spent(&self) -> bool {
-        matches!(&self.fuel, Fuel::Slice(slice) if slice.is_spent)
+        matches!(&self.turn, Turn::Slice(slice) if slice.is_spent)
     }
 
     /// Returns the newest ticket.
@@ -233,7 +243,7 @@ impl Alone<'_> {
 
 fn work_alone(pool: &Pool) {
     let mut tickets = VecDeque::new();
-    let mut queue = Alone { tickets: &mut tickets, progress: &pool.progress[0], fuel: Fuel::Pool { pool, steps: FUEL } };
+    let mut queue = Alone::for_a_pool(&mut tickets, pool);
     let mut taken = 0u32;
     loop {
         taken = taken.wrapping_add(1);
