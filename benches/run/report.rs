@@ -237,7 +237,7 @@ fn growth<'a>(sizes: impl Iterator<Item = &'a [f64]>) -> Option<f64> {
 }
 
 fn show(ratio: Option<f64>) -> String {
-    ratio.map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}"))
+    ratio.map_or_else(|| "–".into(), |ratio| format!("{ratio:.3}"))
 }
 
 fn at_most(ratio: Option<f64>, limit: f64) -> String {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use super::Assignment;
 use super::marks::Marks;
-use super::order::{Links, frontier_order, levels, ranks};
+use super::order::{Links, frontier_order, ranks};
 use crate::graph::NodeId;
 
 /// No chain.
@@ -20,15 +20,17 @@ pub(super) struct Chains {
     pub(super) count: u32,
 }
 
-/// Lays chains over all nodes without a stream, as NNC's static schedule lays its streams: in frontier order each node that is
-/// still bare continues the first chain whose tail precedes it, or starts one, and the chain follows the highest rank from
-/// there, along edges that no longer path bypasses.
+/// Lays chains over all nodes without a stream, much as NNC's static schedule lays its streams: in frontier order each node that
+/// is still bare continues the first chain whose tail precedes it, or starts one, and the chain follows the highest rank from
+/// there.
 ///
-/// Unlike NNC there are no limits and no commands to gather: a parked host program costs about a hundred bytes.
+/// Unlike NNC a chain goes on only to a node whose other predecessors all are laid already. A program runs down its chain as far
+/// as it can, so with NNC's rule it would run into nodes whose other inputs nobody has started: on a square wavefront every
+/// second node parked its program. What is laid is thereby closed downwards, so no edge that a chain follows is bypassed by a
+/// longer path. And unlike NNC there are no limits and no commands to gather: a parked host program costs about a hundred bytes.
 ///
-/// O((n + m) log n), with searches of at most [`EFFORT_MAX`] nodes each; a search that gives up costs a chain too many or an
-/// edge that a longer path bypasses, never an order between nodes that have none. Up to [`super::EXACT_NODES_MAX`] nodes the
-/// searches are complete.
+/// O(n + m), with searches of at most [`EFFORT_MAX`] nodes each; a search that gives up costs a chain too many, never an order
+/// between nodes that have none. Up to [`super::EXACT_NODES_MAX`] nodes the searches are complete.
 pub(super) fn lay(links: &Links, order: &[NodeId], assignment: &Assignment) -> Chains {
     let mut chains = Chains { of: vec![NONE; links.nodes()], count: 0 };
     if links.ids().all(|node| assignment.of(node).is_some()) {
@@ -48,18 +50,22 @@ pub(super) fn lay(links: &Links, order: &[NodeId], assignment: &Assignment) -> C
     chains
 }
 
+fn bare_before(links: &Links, assignment: &Assignment) -> Vec<u32> {
+    let is_bare = |source: &&NodeId| assignment.of(**source).is_none();
+    links.ids().map(|node| links.into.of(node).iter().filter(is_bare).count() as u32).collect()
+}
+
 struct Layer<'a> {
     links: &'a Links,
     assignment: &'a Assignment,
-    levels: Vec<u32>,
     ranks: Vec<u32>,
+    /// For each node the number of edges from nodes that are still bare.
+    bare_before: Vec<u32>,
     /// The nodes that end a chain and are followed by something, so that the chain may go on behind them.
     is_tail: Vec<bool>,
     tails: usize,
     seen: Marks,
-    blockers: Marks,
     found: Vec<NodeId>,
-    choices: Vec<NodeId>,
     effort: usize,
 }
 
@@ -69,14 +75,12 @@ impl<'a> Layer<'a> {
         Self {
             links,
             assignment,
-            levels: levels(links, order),
             ranks: ranks(links, order),
+            bare_before: bare_before(links, assignment),
             is_tail: vec![false; nodes],
             tails: 0,
             seen: Marks::new(nodes),
-            blockers: Marks::new(nodes),
             found: Vec::new(),
-            choices: Vec::new(),
             effort: if nodes <= super::EXACT_NODES_MAX { usize::MAX } else { EFFORT_MAX },
         }
     }
@@ -116,10 +120,10 @@ impl<'a> Layer<'a> {
     /// Lays `chain` from `node` along the highest rank, as far as there are bare nodes.
     fn lay(&mut self, chains: &mut Chains, node: NodeId, chain: u32) {
         let mut tail = node;
-        chains.of[tail.index()] = chain;
+        self.put(chains, tail, chain);
         while let Some(next) = self.next_after(chains, tail) {
             tail = next;
-            chains.of[tail.index()] = chain;
+            self.put(chains, tail, chain);
         }
         if !self.links.out.of(tail).is_empty() {
             self.is_tail[tail.index()] = true;
@@ -127,55 +131,19 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// Returns the bare out-neighbour of the highest rank, the first among equals, that no longer path leads to.
-    fn next_after(&mut self, chains: &Chains, node: NodeId) -> Option<NodeId> {
-        let mut choices = std::mem::take(&mut self.choices);
-        choices.clear();
-        choices.extend(self.links.out.of(node).iter().filter(|target| self.is_bare(chains, **target)));
-        choices.sort_by_key(|choice| Reverse(self.ranks[choice.index()]));
-        let floor = choices.first().and_then(|&best| self.block(node, best));
-        let next = choices.iter().copied().find(|&choice| floor.is_none_or(|floor| !self.is_bypassed(choice, floor)));
-        self.choices = choices;
-        next
+    /// Returns the bare out-neighbour of the highest rank, the first among equals, that waits for no other bare node.
+    fn next_after(&self, chains: &Chains, node: NodeId) -> Option<NodeId> {
+        let targets = self.links.out.of(node).iter().copied();
+        let ready = targets.filter(|&target| self.bare_before[target.index()] == 0 && self.is_bare(chains, target));
+        // `max_by_key` would give the last among equals.
+        ready.min_by_key(|target| Reverse(self.ranks[target.index()]))
     }
 
-    /// Marks the out-neighbours of `node` that might precede `best`, its bare out-neighbour of the highest rank, and returns the
-    /// lowest of their levels. They serve for the lower choices too: what `best` precedes, they precede.
-    fn block(&mut self, node: NodeId, best: NodeId) -> Option<u32> {
-        self.blockers.clear();
-        let mut floor = None;
-        for &target in self.links.out.of(node) {
-            if self.ranks[target.index()] > self.ranks[best.index()] {
-                let level = self.levels[target.index()];
-                self.blockers.insert(target);
-                floor = Some(floor.map_or(level, |floor: u32| floor.min(level)));
-            }
+    /// Puts `node` on `chain`.
+    fn put(&mut self, chains: &mut Chains, node: NodeId, chain: u32) {
+        chains.of[node.index()] = chain;
+        for target in self.links.out.of(node) {
+            self.bare_before[target.index()] -= 1;
         }
-        floor
-    }
-
-    /// Returns whether a marked node precedes `choice`: a search backwards, down to the lowest level of the marked.
-    fn is_bypassed(&mut self, choice: NodeId, floor: u32) -> bool {
-        self.seen.clear();
-        self.found.clear();
-        if self.levels[choice.index()] > floor {
-            self.found.push(choice);
-        }
-        let mut visited = 0;
-        while let Some(reached) = self.found.pop().filter(|_| visited < self.effort) {
-            visited += 1;
-            for &source in self.links.into.of(reached) {
-                if self.levels[source.index()] < floor || !self.seen.insert(source) {
-                    continue;
-                }
-                if self.blockers.contains(source) {
-                    return true;
-                }
-                if self.levels[source.index()] > floor {
-                    self.found.push(source);
-                }
-            }
-        }
-        false
     }
 }

@@ -27,7 +27,4 @@ impl Marks {
         std::mem::replace(&mut self.stamps[node.index()], self.current) != self.current
     }
 
-    pub(super) fn contains(&self, node: NodeId) -> bool {
-        self.stamps[node.index()] == self.current
-    }
 }

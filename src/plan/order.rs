@@ -156,16 +156,6 @@ pub(super) fn frontier_order(links: &Links) -> Vec<NodeId> {
     order
 }
 
-/// Returns, for each node, the number of edges of the longest path that ends in it.
-pub(super) fn levels(links: &Links, order: &[NodeId]) -> Vec<u32> {
-    let mut levels = vec![0; links.nodes()];
-    for &node in order {
-        let above = links.into.of(node).iter().map(|source| levels[source.index()] + 1).max();
-        levels[node.index()] = above.unwrap_or(0);
-    }
-    levels
-}
-
 /// Returns, for each node, the number of edges of the longest path that follows it: its rank.
 ///
 /// NNC defines rank over filtered edges, those that no longer path bypasses. A longest path never uses an edge that a longer

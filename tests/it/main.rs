@@ -1,3 +1,4 @@
 //! The integration tests: one module per subject.
 #![allow(missing_docs, clippy::unwrap_used)]
+mod policies;
 mod smoke;
