@@ -144,7 +144,7 @@ impl RunInner {
             self.observe(at, since, fault.is_none());
         }
         if let Some(fault) = fault {
-            self.set_fate(step.node, fate::FAILED, Some(fault));
+            self.set_fate(self.plan().code.nodes[at as usize], fate::FAILED, Some(fault));
         }
         self.end_node(driver, live, index);
     }
@@ -169,9 +169,9 @@ impl RunInner {
         // SAFETY: as in `poll_node`.
         let cells = unsafe { self.cells(at) };
         if let Err(panic) = shielded(|| step.body.abort(cells)) {
-            self.add_fault(step.node, self.panicked(at, &*panic, "dropping its future: "));
+            self.add_fault(self.plan().code.nodes[at as usize], self.panicked(at, &*panic, "dropping its future: "));
         }
-        self.set_fate(step.node, fate::CANCELLED, None);
+        self.set_fate(self.plan().code.nodes[at as usize], fate::CANCELLED, None);
         self.end_node(driver, live, index);
     }
 

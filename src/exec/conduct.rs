@@ -14,7 +14,7 @@ use super::state;
 use crate::bridge::shielded;
 use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket};
 use crate::error::{BoxError, Error, Kind};
-use crate::graph::Outcome;
+use crate::graph::{NodeId, Outcome};
 use crate::plan::code::{Code, HostStep, Target, flag};
 use crate::sync::Ordering;
 
@@ -103,7 +103,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
                     return;
                 }
             } else if let Err(error) = self.call(step) {
-                self.fail(step, error);
+                self.fail(error);
             }
             match self.lead_on(step) {
                 Next::Step => self.step += 1,
@@ -141,16 +141,16 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             self.run.signal_watchers(self.program, self.step - self.code.starts[self.program as usize]);
         }
         if attention & state::CANCELLED != 0 {
-            self.run.set_fate(step.node, fate::CANCELLED, None);
-        } else if attention & state::FAILED != 0 && self.run.lacks_input(step.node) {
-            self.run.set_fate(step.node, fate::SKIPPED, None);
+            self.run.set_fate(self.node(), fate::CANCELLED, None);
+        } else if attention & state::FAILED != 0 && self.run.lacks_input(self.node()) {
+            self.run.set_fate(self.node(), fate::SKIPPED, None);
         } else if step.flags & flag::ASYNC != 0 {
             self.hand_over();
             return true;
         } else if attention & state::OBSERVED != 0 {
             self.call_observed(step);
         } else if let Err(error) = self.call(step) {
-            self.fail(step, error);
+            self.fail(error);
         }
         false
     }
@@ -174,17 +174,21 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         self.run.observe(self.step, started, matches!(called, Ok(Ok(()))));
         match called {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => self.fail(step, error),
-            Err(panic) => self.run.set_fate(step.node, fate::FAILED, Some(self.run.panicked(self.step, &*panic, ""))),
+            Ok(Err(error)) => self.fail(error),
+            Err(panic) => self.run.set_fate(self.node(), fate::FAILED, Some(self.run.panicked(self.step, &*panic, ""))),
         }
     }
 
-    fn fail(&self, step: &HostStep, error: BoxError) {
-        self.run.set_fate(step.node, fate::FAILED, Some(self.run.failed(self.step, error)));
+    fn node(&self) -> NodeId {
+        self.code.nodes[self.step as usize]
+    }
+
+    fn fail(&self, error: BoxError) {
+        self.run.set_fate(self.node(), fate::FAILED, Some(self.run.failed(self.step, error)));
     }
 
     fn fail_panicked(&mut self, panic: Box<dyn Any + Send>) {
-        let node = self.code.steps[self.step as usize].node;
+        let node = self.code.nodes[self.step as usize];
         self.run.set_fate(node, fate::FAILED, Some(self.run.panicked(self.step, &*panic, "")));
         self.is_body_done = true;
         // A payload can have a drop of its own.
@@ -303,7 +307,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of several releases.
         let cells = unsafe { self.live.frame.cells(false) };
         if let Err(panic) = shielded(|| released.body.release(cells)) {
-            self.run.add_fault(released.node, self.run.panicked(step, &*panic, "dropping its value: "));
+            self.run.add_fault(self.code.nodes[step as usize], self.run.panicked(step, &*panic, "dropping its value: "));
             let _ = shielded(|| drop(panic));
         }
         None
@@ -323,7 +327,7 @@ impl RunInner {
 
     fn describe(&self, step: u32) -> (Arc<str>, u32) {
         let (plan, code) = (self.plan(), &self.plan().code);
-        let node = code.steps[step as usize].node;
+        let node = code.nodes[step as usize];
         (plan.schedule.shape().name(node).clone(), code.streams[code.program_of(step) as usize])
     }
 }

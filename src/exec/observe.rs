@@ -35,7 +35,7 @@ impl RunInner {
     pub(super) fn observe(&self, step: u32, started: Instant, is_ok: bool) {
         let Some(observer) = &self.core.observer else { return };
         let (plan, code) = (self.plan(), &self.plan().code);
-        let node = code.steps[step as usize].node;
+        let node = code.nodes[step as usize];
         let name = plan.schedule.shape().name(node);
         let span = NodeSpan {
             run: std::ptr::from_ref(self).addr(),

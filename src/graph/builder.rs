@@ -51,7 +51,7 @@ pub(crate) struct NodeWork {
 pub(crate) struct ValueInfo {
     type_id: TypeId,
     type_name: &'static str,
-    offset: usize,
+    offset: u32,
     pub(crate) maker: Maker,
     pub(crate) is_read: bool,
     pub(crate) taker: Option<NodeId>,
@@ -78,11 +78,11 @@ pub(crate) struct InputPort {
     pub(crate) type_id: TypeId,
     pub(crate) type_name: &'static str,
     pub(crate) value: u32,
-    pub(crate) offset: usize,
+    pub(crate) offset: u32,
     pub(crate) readers: Vec<NodeId>,
-    pub(crate) fill: fn(Cells<'_>, usize, Box<dyn Any>),
-    pub(crate) fill_shared: fn(Cells<'_>, usize, Arc<dyn Any + Send + Sync>),
-    pub(crate) clear: fn(Cells<'_>, usize),
+    pub(crate) fill: fn(Cells<'_>, u32, Box<dyn Any>),
+    pub(crate) fill_shared: fn(Cells<'_>, u32, Arc<dyn Any + Send + Sync>),
+    pub(crate) clear: fn(Cells<'_>, u32),
 }
 
 /// A named output: how a finished run's value gets out of its cell.
@@ -90,8 +90,8 @@ pub(crate) struct InputPort {
 pub(crate) struct OutputPort {
     pub(crate) name: Arc<str>,
     pub(crate) type_name: &'static str,
-    pub(crate) offset: usize,
-    pub(crate) share: fn(Cells<'_>, usize) -> Arc<dyn Any + Send + Sync>,
+    pub(crate) offset: u32,
+    pub(crate) share: fn(Cells<'_>, u32) -> Arc<dyn Any + Send + Sync>,
 }
 
 impl Default for Graph {

@@ -9,9 +9,8 @@
 //! waits for one record needs no gate: that record starts it. A gate that many records arrive at is a tree of gates, so that
 //! workers do not queue for one word.
 
-use std::sync::Arc;
-
 use crate::graph::{Body, NodeId};
+use crate::value::Direct;
 
 /// Step flags. A step without any is one call.
 pub(crate) mod flag {
@@ -29,10 +28,9 @@ pub(crate) mod flag {
     pub(crate) const SHARE: u8 = 16;
 }
 
-/// One node in its program.
+/// One node in its program. Half a cache line.
 pub(crate) struct HostStep {
-    pub(crate) body: Arc<dyn Body>,
-    pub(crate) node: NodeId,
+    pub(crate) body: Direct<dyn Body>,
     /// Where this step's targets begin in the list, or its only target's gate.
     pub(crate) targets: u32,
     pub(crate) targets_len: u32,
@@ -65,6 +63,8 @@ pub(crate) struct Gate {
 pub(crate) struct Code {
     /// Program after program.
     pub(crate) steps: Vec<HostStep>,
+    /// The node of each step.
+    pub(crate) nodes: Vec<NodeId>,
     /// Where each program starts in `steps`, and where the last one ends.
     pub(crate) starts: Vec<u32>,
     /// The stream of the schedule that each program is.

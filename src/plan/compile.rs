@@ -12,6 +12,9 @@ use crate::error::{Error, Kind, Result};
 use crate::graph::{Graph, InputPort, Maker, NodeId, OutputPort, Shape, Sharer, check};
 use crate::value::Layout;
 
+/// The most memory that the values of one run may take in place; what is behind a `Vec` or a `Box` does not count.
+const FRAME_BYTES_MAX: usize = 1 << 31;
+
 /// A graph compiled by a stream policy: one program per stream. Immutable and cheap to clone; any number of runs of it can be
 /// under way at once.
 ///
@@ -50,6 +53,10 @@ impl Graph {
             return Err(mistake.clone());
         }
         self.check_values()?;
+        if self.layout.size() > FRAME_BYTES_MAX {
+            let what = "the size in bytes of one run's values".into();
+            return Err(Kind::Limit { what, got: self.layout.size(), limit: FRAME_BYTES_MAX }.into());
+        }
         let shape = self.compiled_shape();
         check(&shape)?;
         let schedule = Schedule::new(shape, policy)?;

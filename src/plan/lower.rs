@@ -35,6 +35,7 @@ impl Lowering<'_> {
         let programs = records.number_programs(self.schedule);
         let mut code = Code {
             steps: Vec::with_capacity(self.works.len()),
+            nodes: Vec::with_capacity(self.works.len()),
             starts: Vec::with_capacity(programs.streams.len() + 1),
             streams: programs.streams,
             roots: programs.roots,
@@ -187,7 +188,8 @@ impl Lowering<'_> {
         if self.must_drop(stop.node) {
             code.drops.push(index);
         }
-        code.steps.push(HostStep { body: work.body.clone(), node: stop.node, targets, targets_len, gate: NONE, flags });
+        code.nodes.push(stop.node);
+        code.steps.push(HostStep { body: work.body.clone().into(), targets, targets_len, gate: NONE, flags });
     }
 
     /// Turns the nodes in `Release` targets into their steps.

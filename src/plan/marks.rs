@@ -26,5 +26,4 @@ impl Marks {
     pub(super) fn insert(&mut self, node: NodeId) -> bool {
         std::mem::replace(&mut self.stamps[node.index()], self.current) != self.current
     }
-
 }

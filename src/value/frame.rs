@@ -23,7 +23,8 @@ pub(crate) struct Layout {
 
 /// The typed key of one cell.
 pub struct Slot<T> {
-    offset: usize,
+    /// In bytes. Half a word, because every body holds a few of these.
+    offset: u32,
     cell: PhantomData<fn(T) -> T>,
 }
 
@@ -38,15 +39,15 @@ impl<T> Copy for Slot<T> {}
 impl<T> Slot<T> {
     /// A key to no cell, for a graph that already has a mistake and will never run.
     pub(crate) fn dangling() -> Self {
-        Self { offset: usize::MAX, cell: PhantomData }
+        Self { offset: u32::MAX, cell: PhantomData }
     }
 
-    pub(crate) fn offset(self) -> usize {
+    pub(crate) fn offset(self) -> u32 {
         self.offset
     }
 
     /// The key at `offset`, which a `Slot<T>` of the same layout had.
-    pub(crate) fn at(offset: usize) -> Self {
+    pub(crate) fn at(offset: u32) -> Self {
         Self { offset, cell: PhantomData }
     }
 }
@@ -54,6 +55,11 @@ impl<T> Slot<T> {
 impl Layout {
     pub(crate) fn new() -> Self {
         Self { size: 0, align: 1 }
+    }
+
+    /// Returns the size of a frame, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.size
     }
 
     /// Places one more cell.
@@ -64,7 +70,8 @@ impl Layout {
         let offset = self.size.next_multiple_of(align_of::<Cell<T>>());
         self.size = offset + size_of::<Cell<T>>();
         self.align = self.align.max(align_of::<Cell<T>>());
-        Slot { offset, cell: PhantomData }
+        // A layout that is too large is never made into a frame: `size` says so, and compiling fails.
+        Slot { offset: offset as u32, cell: PhantomData }
     }
 }
 
@@ -124,7 +131,7 @@ pub struct Cells<'f> {
 impl<'f> Cells<'f> {
     fn cell<T>(self, slot: Slot<T>) -> *mut Cell<T> {
         // SAFETY: the slot comes from this frame's layout, so the offset is inside of its memory.
-        unsafe { self.base.as_ptr().add(slot.offset) }.cast()
+        unsafe { self.base.as_ptr().add(slot.offset as usize) }.cast()
     }
 
     /// Returns the value.
@@ -167,11 +174,18 @@ impl<'f> Cells<'f> {
             return;
         }
         if self.share {
-            return self.put_shared(slot, Arc::new(value));
+            return self.put_as_arc(slot, value);
         }
         // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell, and a node writes its output once, when
         // it is empty, so that nothing is overwritten undropped.
         unsafe { self.cell(slot).write(Cell::InPlace(value)) }
+    }
+
+    /// Kept out of `put`, which every node goes through.
+    #[cold]
+    #[inline(never)]
+    fn put_as_arc<T: 'static>(self, slot: Slot<T>, value: T) {
+        self.put_shared(slot, Arc::new(value));
     }
 
     /// Stores a value that is an `Arc` already.

@@ -4,8 +4,10 @@
 //! [`Cells`] (a node's view of it). Never here: who may touch which cell when; that is the plan's order, kept by `exec`.
 
 mod cell;
+mod direct;
 mod frame;
 
+pub(crate) use direct::Direct;
 pub(crate) use frame::Frame;
 pub(crate) use frame::Layout;
 #[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
