@@ -160,7 +160,12 @@ fn host_chains_by_the_letter(shape: &Shape, is_host: &[bool]) -> Vec<Option<u32>
         let mut next = Some(node);
         while let Some(node) = next {
             (chains[node], tails[chain]) = (Some(chain as u32), node);
-            let bare = || filtered[node].iter().copied().filter(|&target| is_host[target] && chains[target].is_none());
+            // Our addition to the published rule: only on to nodes that wait for no other bare node.
+            let waits = |target: usize| {
+                (0..targets.len()).any(|other| is_host[other] && chains[other].is_none() && targets[other].contains(&target))
+            };
+            let bare =
+                || targets[node].iter().copied().filter(|&target| is_host[target] && chains[target].is_none() && !waits(target));
             let highest = bare().map(|target| rank[target]).max();
             next = bare().find(|&target| Some(rank[target]) == highest);
         }

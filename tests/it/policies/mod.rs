@@ -130,13 +130,13 @@ fn cpu_shape(names: &[&str], edges: &[(usize, usize)]) -> Shape {
 
 #[test]
 fn host_chains_follow_the_highest_rank_and_are_recycled() {
-    // a -> b -> c and a -> d; d is short, so the chain takes b; e follows c and d, so it stays on the chain; f needs d only,
-    // and continues the chain that d ended.
-    let shape = cpu_shape(&["a", "d", "b", "c", "e", "f"], &[(0, 1), (0, 2), (2, 3), (3, 4), (1, 4), (1, 5)]);
+    // a -> b -> c and a -> d; d is short, so the chain takes b. It ends at c, because e waits for d too, which nobody has laid
+    // yet. g needs c only, and continues the chain that c ended.
+    let shape = cpu_shape(&["a", "d", "b", "c", "e", "g"], &[(0, 1), (0, 2), (2, 3), (3, 4), (1, 4), (3, 5)]);
     let expected = "\
 policy single: 6 nodes, 2 streams, 2 records, 2 waits
-host 0   run a · record host 0@1 · run b · run c · wait host 1@1 · run e
-host 1   wait host 0@1 · run d · record host 1@1 · run f
+host 0   run a · record host 0@1 · run b · run c · record host 0@2 · run g
+host 1   wait host 0@1 · run d · wait host 0@2 · run e
 ";
     assert_eq!(shape.schedule(&Single).expect("a schedule").to_string(), expected);
 }
