@@ -105,7 +105,6 @@ impl RunInner {
             // SAFETY: the ticket was made for this run.
             unsafe { conduct::resume_alone(std::ptr::from_ref(self).cast(), ticket, &mut queue) };
         }
-        self.progress.leave();
         !driver.tickets.is_empty()
     }
 

@@ -47,8 +47,19 @@ unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q
     let Some(live) = run.live.get() else { unreachable!("tickets exist only for live runs") };
     let code = &run.plan().code;
     let (stream, barrier) = (HostStream::new(0), run.core.barrier);
-    let mut conductor =
-        Conductor { run, live, code, barrier, queue, stream, program, step: 0, is_body_done: false, queues: PhantomData };
+    let mut conductor = Conductor {
+        run,
+        live,
+        code,
+        barrier,
+        slot: live.slot,
+        queue,
+        stream,
+        program,
+        step: 0,
+        is_body_done: false,
+        queues: PhantomData,
+    };
     conductor.go_to(program);
     // A panic comes from a body: everything else that is foreign is shielded. It is caught here, outside of the loop, so that
     // a step does not pay for it.
@@ -62,6 +73,8 @@ struct Conductor<'r, 'q, Q> {
     live: &'r Live,
     code: &'r Code,
     barrier: Barrier,
+    /// A copy, for when the run may be gone.
+    slot: u16,
     queue: &'r mut Q,
     stream: HostStream,
     program: u32,
@@ -90,11 +103,11 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     /// Runs steps until the program, and those it leads to, are parked or done.
     fn conduct(&mut self) {
         // What does not change is kept in locals, because a call of a body makes the compiler read all fields again.
-        let (run, live, barrier, progress) = (self.run, self.live, self.barrier, self.queue.progress());
+        let (run, barrier, progress) = (self.run, self.barrier, self.queue.progress());
         let steps = &self.code.steps[..];
         loop {
             let step = &steps[self.step as usize];
-            progress.set(live.slot, self.step);
+            progress.set(self.slot, self.step);
             // ORDERING: the cheap side of `RunInner::watch`.
             barrier.light();
             let attention = run.state.glance();
@@ -112,13 +125,30 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
                     self.go_to(program);
                     continue;
                 }
-                Next::Leave => return,
+                Next::Leave => match self.next_program() {
+                    Some(program) => {
+                        self.go_to(program);
+                        continue;
+                    }
+                    None => return,
+                },
             }
             if !self.queue.has_fuel() {
                 self.store_place(self.step << 1);
-                return self.queue.defer(Ticket::new(live.slot, self.program, 1));
+                return self.queue.defer(Ticket::new(self.slot, self.program, 1));
             }
         }
+    }
+
+    /// Returns another program of this run that this thread has queued. Touches nothing of the run, which may be gone; but if
+    /// there is a ticket for it among this thread's own, it is not.
+    #[inline(always)]
+    fn next_program(&mut self) -> Option<u32> {
+        if !self.queue.has_fuel() {
+            return None;
+        }
+        let ticket = self.queue.pop_of(self.slot)?;
+        Some(self.queue.keep_first(ticket))
     }
 
     #[inline(always)]
@@ -250,7 +280,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     fn follow(&self, mut target: Target) -> Option<Ticket> {
         loop {
             match target {
-                Target::Start { first, count } => return Some(Ticket::new(self.live.slot, first, count)),
+                Target::Start { first, count } => return Some(Ticket::new(self.slot, first, count)),
                 Target::Arrive(gate) if self.arrives_last(gate) => target = self.code.gates[gate as usize].then,
                 Target::Arrive(_) => return None,
                 Target::Release(step) => return self.release(step),
@@ -290,10 +320,12 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         self.arrives_last(gate)
     }
 
-    /// Stores where the program goes on, and tells those who await its nodes.
+    /// Stores where the program goes on, before it is parked or ends, and tells those who await its nodes.
     fn store_place(&self, place: u32) {
         // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`. Whoever resumes the program gets it by its ticket.
         self.live.places[self.program as usize].store(place, Ordering::Release);
+        // What follows may let another thread end the run, and its slot be used again: this thread must not seem to be there.
+        self.queue.progress().leave();
         // ORDERING: the cheap side of `RunInner::watch`.
         self.barrier.light();
         if self.run.state.glance() & state::WATCHED != 0 {

@@ -66,6 +66,9 @@ pub(crate) trait Queue<'q> {
     /// Adds a program that gave way to others: it is resumed after what waits now.
     fn defer(&mut self, ticket: Ticket);
 
+    /// Takes the newest of this thread's own tickets, if it is for the run in `slot`.
+    fn pop_of(&mut self, slot: u16) -> Option<Ticket>;
+
     /// Returns the first program of a ticket, and pushes the rest.
     fn keep_first(&mut self, ticket: Ticket) -> u32;
 
@@ -95,6 +98,7 @@ impl Progress {
     }
 
     pub(crate) fn leave(&self) {
+        // ORDERING: Release: who sees that the thread has left sees the place where it left its program.
         self.0.store(Self::NOWHERE, Ordering::Release);
     }
 

@@ -44,6 +44,15 @@ impl<'p> Queue<'p> for Shared<'p> {
         self.pool.push_common(ticket);
     }
 
+    fn pop_of(&mut self, slot: u16) -> Option<Ticket> {
+        let ticket = self.pool.deques[self.worker].pop()?;
+        if ticket.slot() == slot {
+            return Some(ticket);
+        }
+        self.push(ticket);
+        None
+    }
+
     /// The halves of the rest can be stolen.
     fn keep_first(&mut self, mut ticket: Ticket) -> u32 {
         while let (half, Some(rest)) = ticket.halve() {
@@ -77,7 +86,6 @@ impl<'p> Shared<'p> {
             let entry = self.pool.entry(ticket);
             // SAFETY: the ticket is the right to resume its program.
             unsafe { (entry.resume)(entry.run, ticket, self) };
-            self.progress().leave();
         }
     }
 
@@ -185,6 +193,11 @@ impl<'a> Queue<'a> for Alone<'a> {
     }
 
     #[inline]
+    fn pop_of(&mut self, slot: u16) -> Option<Ticket> {
+        self.tickets.pop_back_if(|ticket| ticket.slot() == slot)
+    }
+
+    #[inline]
     fn keep_first(&mut self, ticket: Ticket) -> u32 {
         let (first, rest) = ticket.split_first();
         if let Some(rest) = rest {
@@ -256,7 +269,6 @@ fn work_alone(pool: &Pool) {
             let entry = pool.entry(ticket);
             // SAFETY: the ticket is the right to resume its program.
             unsafe { (entry.resume_alone)(entry.run, ticket, &mut queue) };
-            queue.progress.leave();
         } else if pool.is_over() {
             return;
         } else if !spin_for(|| pool.has_common()) {
