@@ -1,1 +1,191 @@
-fn main() {}
+//! Question: what does compiling a graph cost, in time and in memory, from 10³ to 10⁶ nodes?
+//!
+//! Method: five shapes of graph with empty tasks and the default use of the builder; `Graph::compile` with `PerOperator` is timed,
+//! the median of some rounds. Bytes are those that compiling allocates beyond the graph: at its peak, and what the plan keeps;
+//! counted by a global allocator, so the figures of time include that (a few percent).
+//!
+//! ```text
+//! cargo bench --bench compile                 all sizes
+//! cargo bench --bench compile -- --quick      10⁶ nodes only: the size that the budget is about
+//! cargo bench --bench compile -- --write      and the report into docs/performance.md
+//! ```
+
+#[path = "run/report/machine.rs"]
+mod machine;
+#[path = "run/report/markers.rs"]
+#[allow(dead_code)]
+mod markers;
+#[path = "run/shapes.rs"]
+#[allow(dead_code)]
+mod shapes;
+#[path = "run/report/table.rs"]
+#[allow(dead_code)]
+mod table;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anabranch::{Graph, PerOperator, Value};
+use clap::Parser;
+
+use crate::machine::Machine;
+use crate::shapes::{Form, Shape};
+use crate::table::Table;
+
+/// Budgets, for 10⁶ nodes.
+const SECONDS_MAX: f64 = 2.0;
+const BYTES_PER_NODE_MAX: f64 = 500.0;
+
+/// Measures the cost of compiling.
+#[derive(Parser)]
+struct Args {
+    /// Only graphs of 10^6 nodes.
+    #[arg(long)]
+    quick: bool,
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Writes the report between the `bench:compile` markers of a file.
+    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
+    write: Option<PathBuf>,
+    /// Passed by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// One line of the table.
+struct Figures {
+    seconds: f64,
+    peak_per_node: f64,
+    kept_per_node: f64,
+    streams: u32,
+    waits: usize,
+}
+
+fn main() {
+    let args = Args::parse();
+    let machine = Machine::now();
+    let sizes: &[usize] = if args.quick { &[1_000_000] } else { &[1_000, 10_000, 100_000, 1_000_000] };
+    let head = ["shape", "nodes", "edges", "streams", "waits", "ms", "ns/node", "peak B/node", "kept B/node", "budget"];
+    let mut table = Table::new(head);
+    for form in Form::ALL {
+        for &size in sizes {
+            let shape = form.shape(size);
+            table.push(row(&shape, &measure(&shape, args.rounds)));
+        }
+    }
+    let report = format!("{}\n\n{}", machine.text(), table.markdown());
+    println!("{report}");
+    if let Some(path) = args.write
+        && let Err(error) = markers::write_between(&path, "bench:compile", &report)
+    {
+        eprintln!("{error}");
+        std::process::exit(2);
+    }
+}
+
+fn measure(shape: &Shape, rounds: usize) -> Figures {
+    let graph = graph(shape);
+    let mut figures: Vec<Figures> = (0..rounds.max(1)).map(|_| compile(&graph, shape.len())).collect();
+    figures.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    figures.swap_remove(figures.len() / 2)
+}
+
+fn compile(graph: &Graph, nodes: usize) -> Figures {
+    let before = COUNTER.reset_peak();
+    let start = Instant::now();
+    let plan = graph.compile(&PerOperator).expect("shapes are valid graphs");
+    let seconds = start.elapsed().as_secs_f64();
+    let per_node = |bytes: usize| bytes.saturating_sub(before) as f64 / nodes as f64;
+    Figures {
+        seconds,
+        peak_per_node: per_node(COUNTER.peak.load(Ordering::Relaxed)),
+        kept_per_node: per_node(COUNTER.now.load(Ordering::Relaxed)),
+        streams: plan.schedule().streams(),
+        waits: plan.schedule().waits(),
+    }
+}
+
+fn graph(shape: &Shape) -> Graph {
+    let mut graph = Graph::new();
+    let mut nodes: Vec<Value<()>> = Vec::with_capacity(shape.len());
+    for node in shape.nodes() {
+        let value = graph.task(node.to_string(), (), || {});
+        shape.preds(node).iter().for_each(|&pred| graph.order(&nodes[pred as usize], &value));
+        nodes.push(value);
+    }
+    graph
+}
+
+fn row(shape: &Shape, figures: &Figures) -> Vec<String> {
+    let nodes = shape.len();
+    let edges: usize = shape.nodes().map(|node| shape.preds(node).len()).sum();
+    let is_met = figures.seconds <= SECONDS_MAX && figures.peak_per_node <= BYTES_PER_NODE_MAX;
+    let budget = match nodes >= 900_000 {
+        true if is_met => "≤ 2 s, ≤ 500 B met",
+        true => "≤ 2 s, ≤ 500 B **missed**",
+        false => "",
+    };
+    vec![
+        shape.form.to_string(),
+        nodes.to_string(),
+        edges.to_string(),
+        figures.streams.to_string(),
+        figures.waits.to_string(),
+        format!("{:.1}", figures.seconds * 1e3),
+        format!("{:.0}", figures.seconds * 1e9 / nodes as f64),
+        format!("{:.0}", figures.peak_per_node),
+        format!("{:.0}", figures.kept_per_node),
+        budget.to_owned(),
+    ]
+}
+
+/// Counts live bytes and their peak.
+struct Counter {
+    now: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+#[global_allocator]
+static COUNTER: Counter = Counter { now: AtomicUsize::new(0), peak: AtomicUsize::new(0) };
+
+impl Counter {
+    /// Returns the live bytes, from which the next peak is counted.
+    fn reset_peak(&self) -> usize {
+        let now = self.now.load(Ordering::Relaxed);
+        self.peak.store(now, Ordering::Relaxed);
+        now
+    }
+
+    fn grow(&self, bytes: usize) {
+        let now = self.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(now, Ordering::Relaxed);
+    }
+
+    fn shrink(&self, bytes: usize) {
+        self.now.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator with its arguments unchanged.
+unsafe impl GlobalAlloc for Counter {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.grow(layout.size());
+        // SAFETY: by the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        self.shrink(layout.size());
+        // SAFETY: by the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        self.grow(size);
+        self.shrink(layout.size());
+        // SAFETY: by the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}

@@ -1,4 +1,5 @@
-//! x
+#![doc = include_str!("../README.md")]
+
 mod bridge;
 mod device;
 mod error;
@@ -7,8 +8,18 @@ mod graph;
 mod plan;
 mod sync;
 mod value;
+
+#[cfg(test)]
+#[path = "../loom-tests/mod.rs"]
+mod loom_tests;
+
 pub use device::host::HostStream;
 pub use error::{BoxError, Error, Result};
-pub use exec::*;
-pub use graph::*;
+pub use exec::{
+    Executor, ExecutorBuilder, Idle, Inputs, NodeFuture, NodeSpan, Observer, Outputs, Run, Shutdown, Timeline, TimelineSpan,
+};
+pub use graph::{
+    Backend, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape,
+    Own, Param, Read, Shape, Source, Sources, Take, TaskFn, Value, take,
+};
 pub use plan::{Assignment, PerBackend, PerOperator, Plan, Point, Policy, Schedule, Single, Step, StreamKind, topological_order};

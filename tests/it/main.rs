@@ -2,3 +2,4 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 mod policies;
 mod smoke;
+mod tidy;

@@ -1,3 +1,5 @@
+//! The first path through the library: every kind of node, every executor.
+
 use anabranch::*;
 use futures::executor::block_on;
 use std::sync::Arc;

@@ -1,0 +1,33 @@
+//! The places in a document where a bench writes its report: between `<!-- NAME begin -->` and `<!-- NAME end -->`.
+
+use std::fmt::Display;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Replaces what stands between the markers `name` of the file at `path`, which starts at the package's folder.
+pub(crate) fn write_between(path: &Path, name: &str, text: &str) -> Result<(), String> {
+    let (head, tail) = outside(path, name)?;
+    let [begin, end] = marks(name);
+    fs::write(in_package(path), format!("{head}{begin}\n\n{text}\n\n{end}{tail}")).map_err(|error| named(path, error))
+}
+
+/// Returns what stands before and after the markers.
+pub(crate) fn outside(path: &Path, name: &str) -> Result<(String, String), String> {
+    let [begin, end] = marks(name);
+    let text = fs::read_to_string(in_package(path)).map_err(|error| named(path, error))?;
+    let parts = text.split_once(&begin).and_then(|(head, rest)| Some((head, rest.split_once(&end)?.1)));
+    let (head, tail) = parts.ok_or_else(|| named(path, format!("has no lines {begin} and {end}")))?;
+    Ok((head.to_owned(), tail.to_owned()))
+}
+
+fn marks(name: &str) -> [String; 2] {
+    ["begin", "end"].map(|side| format!("<!-- {name} {side} -->"))
+}
+
+fn in_package(path: &Path) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn named(path: &Path, error: impl Display) -> String {
+    format!("{}: {error}", path.display())
+}
