@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::task::Waker;
+use std::task::Poll;
 
 use super::inner::RunInner;
 use super::observe::Observer;
 use super::state;
-use crate::bridge::{Lane, Limbo, shielded};
+use crate::bridge::{Lane, Limbo};
 use crate::device::host::{Barrier, Pool};
 use crate::error::{Kind, Result};
 use crate::sync::{Mutex, lock};
@@ -26,16 +26,6 @@ pub(super) struct Core {
     admission: Mutex<Admission>,
 }
 
-/// What became of a run that wants to start.
-pub(super) enum Admit {
-    /// It has a place among those in flight, or there will be none.
-    Ready(Result<u32>),
-    /// It waits for its turn.
-    Queued,
-    /// It would have to wait: ask again with a waker.
-    NeedsWaker,
-}
-
 /// Who is in flight, and who waits for room, first come first served.
 struct Admission {
     is_closed: bool,
@@ -43,8 +33,8 @@ struct Admission {
     /// In-flight runs, by place.
     runs: Vec<Option<Weak<RunInner>>>,
     free: Vec<u32>,
-    /// Runs that wait for room, by their turn. A waker that was used is gone until its run is polled.
-    waiting: BTreeMap<u64, Option<Waker>>,
+    /// The lanes of runs that wait for room, by their turn.
+    waiting: BTreeMap<u64, Arc<Lane>>,
     last_turn: u64,
 }
 
@@ -68,26 +58,23 @@ impl Core {
         Self { pool, limbo, barrier, observer, max_in_flight, exits, idle, admission: Mutex::new(admission) }
     }
 
-    /// Lets the run in, or queues it. `turn` is 0 at first, and then the run's place in the queue, which it keeps until
-    /// [`Core::leave_queue`]. A waker that is no longer needed comes back in `waker`.
-    pub(super) fn admit(&self, run: &Arc<RunInner>, turn: &mut u64, waker: &mut Option<Waker>) -> Admit {
+    /// Lets the run in, and returns its place among those in flight; or queues it. `turn` is 0 at first, and then the run's place
+    /// in the queue, which it keeps until [`Core::leave_queue`]. The run's lane is rung when it is worth asking again.
+    pub(super) fn admit(&self, run: &Arc<RunInner>, turn: &mut u64) -> Poll<Result<u32>> {
         let mut admission = lock(&self.admission);
         if admission.is_closed {
-            return Admit::Ready(Err(Kind::ShutDown.into()));
+            return Poll::Ready(Err(Kind::ShutDown.into()));
         }
         if admission.has_room(self.max_in_flight, *turn) {
-            *waker = admission.waiting.remove(turn).flatten();
-            return Admit::Ready(Ok(admission.enter(run)));
-        }
-        if waker.is_none() {
-            return Admit::NeedsWaker;
+            admission.waiting.remove(turn);
+            return Poll::Ready(Ok(admission.enter(run)));
         }
         if *turn == 0 {
             admission.last_turn += 1;
             *turn = admission.last_turn;
+            admission.waiting.insert(*turn, run.lane.clone());
         }
-        *waker = admission.waiting.insert(*turn, waker.take()).flatten();
-        Admit::Queued
+        Poll::Pending
     }
 
     /// Returns true if a run that came now would have to wait.
@@ -108,25 +95,25 @@ impl Core {
         if turn == 0 {
             return;
         }
-        let (removed, next) = {
+        let next = {
             let mut admission = lock(&self.admission);
-            (admission.waiting.remove(&turn), admission.next_waiting(self.max_in_flight))
+            admission.waiting.remove(&turn);
+            admission.next_waiting(self.max_in_flight)
         };
-        let _ = shielded(|| drop(removed));
-        wake(next);
+        next.iter().for_each(|lane| lane.ring());
     }
 
     /// Ends a run's flight and lets the next one in.
     pub(super) fn end_flight(&self, place: u32) {
-        let (removed, next, is_idle) = {
+        let (ended, next, is_idle) = {
             let mut admission = lock(&self.admission);
-            let removed = admission.runs[place as usize].take();
+            let ended = admission.runs[place as usize].take();
             admission.free.push(place);
             admission.in_flight -= 1;
-            (removed, admission.next_waiting(self.max_in_flight), admission.in_flight == 0)
+            (ended, admission.next_waiting(self.max_in_flight), admission.in_flight == 0)
         };
-        drop(removed);
-        wake(next);
+        drop(ended);
+        next.iter().for_each(|lane| lane.ring());
         if is_idle {
             self.idle.ring();
         }
@@ -143,7 +130,7 @@ impl Core {
         for run in runs {
             run.cancel(state::SHUT_DOWN);
         }
-        wake(waiting.into_values().flatten());
+        waiting.values().for_each(|lane| lane.ring());
         if let Some(pool) = &self.pool {
             pool.stop();
         }
@@ -154,8 +141,12 @@ impl Core {
 impl Admission {
     /// Whether there is room for everyone who came before `turn`, and for it. A newcomer comes after everyone.
     fn has_room(&self, max: usize, turn: u64) -> bool {
-        let before = if turn == 0 { self.waiting.len() } else { self.waiting.range(..turn).count() };
-        self.in_flight + before < max
+        let room = max - self.in_flight;
+        let before = match turn {
+            0 => self.waiting.len(),
+            _ => self.waiting.range(..turn).take(room).count(),
+        };
+        before < room
     }
 
     fn enter(&mut self, run: &Arc<RunInner>) -> u32 {
@@ -173,15 +164,8 @@ impl Admission {
         }
     }
 
-    /// The wakers of those who have room now. They stay in the queue until they are polled, or leave.
-    fn next_waiting(&mut self, max: usize) -> Vec<Waker> {
-        let room = max.saturating_sub(self.in_flight);
-        self.waiting.values_mut().take(room).filter_map(Option::take).collect()
-    }
-}
-
-fn wake(wakers: impl IntoIterator<Item = Waker>) {
-    for waker in wakers {
-        let _ = shielded(|| waker.wake());
+    /// Those who have room now. They stay in the queue until they ask again, or leave.
+    fn next_waiting(&self, max: usize) -> Vec<Arc<Lane>> {
+        self.waiting.values().take(max - self.in_flight).cloned().collect()
     }
 }

@@ -2,11 +2,11 @@
 
 use std::any::TypeId;
 use std::sync::{Arc, OnceLock, Weak};
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use super::asyncs::Driver;
 use super::conduct;
-use super::core::{Admit, Core};
+use super::core::Core;
 use super::state::{self, State};
 use super::{Inputs, Outputs};
 use crate::bridge::{Lane, Wakeset, shielded};
@@ -104,29 +104,18 @@ impl RunInner {
     }
 
     /// Starts the run if it has not started and there is room; otherwise queues it.
-    pub(super) fn start(self: &Arc<Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // Cloned, and what it replaces dropped, outside of the lock: both may run foreign code.
-        let mut waker = None;
-        let (ready, inputs, turn) = loop {
-            let mut start = lock(&self.start);
-            let Start::Waiting { inputs, turn } = &mut *start else { return Poll::Ready(()) };
-            let ready = match self.check(inputs) {
-                Err(error) => Err(error),
-                Ok(()) => match self.core.admit(self, turn, &mut waker) {
-                    Admit::Ready(ready) => ready,
-                    Admit::Queued => return Poll::Pending,
-                    Admit::NeedsWaker => {
-                        drop(start);
-                        waker = Some(cx.waker().clone());
-                        continue;
-                    }
-                },
-            };
-            let turn = *turn;
-            let Start::Waiting { inputs, .. } = std::mem::replace(&mut *start, Start::Started) else { unreachable!() };
-            break (ready, inputs, turn);
+    pub(super) fn start(self: &Arc<Self>) -> Poll<()> {
+        let mut start = lock(&self.start);
+        let Start::Waiting { inputs, turn } = &mut *start else { return Poll::Ready(()) };
+        let admitted = match self.check(inputs) {
+            Ok(()) => self.core.admit(self, turn),
+            Err(error) => Poll::Ready(Err(error)),
         };
-        match ready {
+        let Poll::Ready(admitted) = admitted else { return Poll::Pending };
+        let turn = *turn;
+        let Start::Waiting { inputs, .. } = std::mem::replace(&mut *start, Start::Started) else { unreachable!() };
+        drop(start);
+        match admitted {
             Ok(flight) => self.take_off(inputs, flight),
             Err(error) => {
                 self.core.leave_queue(turn);

@@ -78,9 +78,12 @@ impl Future for Run {
 impl RunInner {
     /// Starts, drives, and waits for the end.
     pub(super) fn poll_complete(self: &Arc<Self>, key: &mut WaiterKey, cx: &mut Context<'_>) -> Poll<()> {
-        if self.start(cx).is_pending() {
-            // The queue wakes the run; but a cancel, or another future that starts the run, rings its lane.
-            return self.lane.poll(COMPLETE, key, cx);
+        if self.start().is_pending() {
+            // The queue rings the lane when there is room; once registered there, look again.
+            let polled = self.lane.poll(COMPLETE, key, cx);
+            if polled.is_ready() || self.start().is_pending() {
+                return polled;
+            }
         }
         let is_more = self.drive();
         let polled = self.lane.poll(COMPLETE, key, cx);

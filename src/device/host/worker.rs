@@ -174,6 +174,7 @@ impl Slice {
         let now = Instant::now();
         let started = *self.started.get_or_insert(now);
         let batch_took = now - self.checked.replace(now).unwrap_or(now);
+        // Tiny steps are looked at ever more rarely, long ones one by one.
         self.batch = if batch_took * 16 > SLICE { (self.batch / 2).max(1) } else { (self.batch * 2).min(1024) };
         self.is_spent = now - started >= SLICE;
         if self.is_spent { 0 } else { self.batch }
@@ -220,9 +221,9 @@ impl<'a> Queue<'a> for Alone<'a> {
 impl<'a> Alone<'a> {
     /// Returns the queue of a poll, which ends after a time slice.
     pub(crate) fn for_a_slice(tickets: &'a mut VecDeque<Ticket>, progress: &'a Progress) -> Self {
-        let slice = Slice { batch: 4, started: None, checked: None, is_spent: false };
-        // The first two steps are free of clocks: a run of one node is one step.
-        Self { tickets, progress, fuel: 3, turn: Turn::Slice(slice) }
+        let slice = Slice { batch: 1, started: None, checked: None, is_spent: false };
+        // The first step is free of clocks, for runs of one node.
+        Self { tickets, progress, fuel: 2, turn: Turn::Slice(slice) }
     }
 
     fn for_a_pool(tickets: &'a mut VecDeque<Ticket>, pool: &'a Pool) -> Self {
