@@ -31,6 +31,30 @@ pub(crate) enum FindError {
     Empty(PathBuf),
 }
 
+/// Why a file or folder could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    /// A picture could not be read; whoever reports this names it.
+    #[error("cannot read it: {0}; check that it is there, and that you may read it")]
+    Read(io::Error),
+    /// A file could not be written, or the folder above it not made.
+    #[error("cannot write {}: {cause}; check that there is room, and that you may write there", .path.display())]
+    Write {
+        /// What was to be written.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The folder for the thumbnails could not be made.
+    #[error("cannot make the folder {}: {cause}; give another folder for the thumbnails", .path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+}
+
 /// Returns every .jpg, .jpeg and .png file below `dir`, in any case and sorted by path, but none below `out`.
 ///
 /// Links to files are followed, links to folders are not. A link that leads nowhere is listed, so that reading it says
@@ -85,6 +109,37 @@ pub(crate) fn thumbnail_path(out: &Path, dir: &Path, path: &Path) -> PathBuf {
     let mut name = OsString::from(below);
     name.push(".jpg");
     out.join(name)
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) async fn read(path: &Path) -> Result<Vec<u8>, FileError> {
+    tokio::fs::read(path).await.map_err(FileError::Read)
+}
+
+/// Writes a whole file, and the folders above it.
+///
+/// # Errors
+/// When it cannot be written. Then there is no file: half a thumbnail would look like a damaged picture.
+pub(crate) async fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let written = async {
+        tokio::fs::create_dir_all(path.parent().unwrap_or(Path::new(""))).await?;
+        tokio::fs::write(path, bytes).await
+    };
+    let Err(cause) = written.await else { return Ok(()) };
+    // That it cannot be removed either is of no use to anyone.
+    let _ = tokio::fs::remove_file(path).await;
+    Err(FileError::Write { path: path.to_owned(), cause })
+}
+
+/// Makes a folder, and those above it, unless it is there.
+///
+/// # Errors
+/// When it cannot be made, for instance because a file has its name.
+pub(crate) fn make_folder(path: &Path) -> Result<(), FileError> {
+    fs::create_dir_all(path).map_err(|cause| FileError::Folder { path: path.to_owned(), cause })
 }
 
 #[cfg(test)]

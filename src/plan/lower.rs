@@ -263,6 +263,10 @@ fn stops<'a>(steps: &'a [Step], records: &'a Records) -> impl Iterator<Item = St
 struct Records {
     /// The number of the first record of each stream, and of all.
     starts: Vec<u32>,
+    /// The place in the issue order of each record's node.
+    places: Vec<u32>,
+    /// The place in the issue order of each node.
+    place_of: Vec<u32>,
 }
 
 /// The programs in the order in which hosts number them.
@@ -275,12 +279,23 @@ struct Numbering {
 
 impl Records {
     fn new(schedule: &Schedule) -> Self {
-        let mut starts = vec![0];
-        for stream in 0..schedule.streams() {
-            let count = schedule.steps(stream).iter().filter(|step| matches!(step, Step::Record(_))).count();
-            starts.push(starts[stream as usize] + count as u32);
+        let mut place_of = vec![0; schedule.order().len()];
+        for (place, node) in schedule.order().iter().enumerate() {
+            place_of[node.index()] = place as u32;
         }
-        Self { starts }
+        let (mut starts, mut places) = (vec![0], Vec::with_capacity(schedule.records()));
+        for stream in 0..schedule.streams() {
+            let mut place = 0;
+            for step in schedule.steps(stream) {
+                match step {
+                    Step::Run(node) => place = place_of[node.index()],
+                    Step::Record(_) => places.push(place),
+                    _ => {}
+                }
+            }
+            starts.push(places.len() as u32);
+        }
+        Self { starts, places, place_of }
     }
 
     fn count(&self) -> usize {
@@ -299,9 +314,14 @@ impl Records {
     }
 
     /// Roots first; then those that a single record starts, record after record, so that one ticket names all of them; then
-    /// those behind a gate.
+    /// those behind a gate. Each in issue order, because what is close in the graph runs close in time, and then lies close in
+    /// memory too: in the order of streams a random graph of 10⁶ nodes took six times as long.
     fn number_programs(&self, schedule: &Schedule) -> Numbering {
         let (mut roots, mut started, mut gated) = (Vec::new(), Vec::new(), Vec::new());
+        let place = |stream: &u32| {
+            let nodes = schedule.steps(*stream).iter();
+            nodes.filter_map(|step| if let Step::Run(node) = step { Some(self.place_of[node.index()]) } else { None }).next()
+        };
         for stream in 0..schedule.streams() {
             match schedule.steps(stream) {
                 [Step::Wait(_), Step::Wait(_), ..] => gated.push(stream),
@@ -309,7 +329,9 @@ impl Records {
                 _ => roots.push(stream),
             }
         }
-        started.sort_unstable();
+        roots.sort_by_cached_key(place);
+        gated.sort_by_cached_key(place);
+        started.sort_by_cached_key(|&(record, stream)| (self.places[record as usize], stream));
         let count = roots.len() as u32;
         let started_by = started.iter().map(|&(record, _)| record).collect();
         let streams = roots.into_iter().chain(started.into_iter().map(|(_, stream)| stream)).chain(gated).collect();

@@ -1,5 +1,7 @@
 //! The integration tests: one module per subject.
 #![allow(missing_docs, clippy::unwrap_used)]
+mod graphs;
 mod policies;
 mod smoke;
+mod support;
 mod tidy;

@@ -59,7 +59,8 @@ fn a_room_names_only_rooms_above_it() {
     for source in sources(&["src"]) {
         let Some(room) = source.room() else { continue };
         let floor = ROOMS.iter().position(|known| *known == room);
-        let floor = floor.unwrap_or_else(|| panic!("{} is in no known room: add '{room}' to ROOMS where it belongs", source.path));
+        let floor =
+            floor.unwrap_or_else(|| panic!("{} is in no known room: add '{room}' to ROOMS where it belongs", source.path));
         for (number, line) in source.code() {
             for named in line.split("crate::").skip(1) {
                 let named: String = named.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
@@ -96,7 +97,11 @@ fn files_and_functions_stay_small() {
         let lines = source.text.lines().count();
         assert!(lines <= FILE_LINES_MAX, "{} has {lines} lines, the limit is {FILE_LINES_MAX}", source.path);
         for (name, length) in functions(&source.text) {
-            assert!(length <= FUNCTION_LINES_MAX, "{}: {name} has {length} lines, the limit is {FUNCTION_LINES_MAX}", source.path);
+            assert!(
+                length <= FUNCTION_LINES_MAX,
+                "{}: {name} has {length} lines, the limit is {FUNCTION_LINES_MAX}",
+                source.path
+            );
         }
     }
 }
@@ -148,7 +153,11 @@ fn graphs_and_plans_are_pure() {
     for source in sources(&["src/graph", "src/plan"]) {
         for (number, line) in source.code() {
             let impure = IMPURE.iter().find(|word| line.contains(**word));
-            assert!(impure.is_none(), "{}:{number} names {impure:?}: graph and plan never start, wait or look at a clock", source.path);
+            assert!(
+                impure.is_none(),
+                "{}:{number} names {impure:?}: graph and plan never start, wait or look at a clock",
+                source.path
+            );
         }
     }
 }
