@@ -226,16 +226,20 @@ impl RunInner {
         self.lane.signal(COMPLETE);
     }
 
-    /// Returns what a complete run gave.
+    /// Returns what a complete run gave, for the one `Run` to ask once. The run keeps nothing of it, so whoever gets the outputs
+    /// is their only owner, even if a worker is still on its way out of the run.
     pub(super) fn outputs(&self) -> Result<Outputs> {
         self.verdict.get().expect("the run is complete").clone()?;
         let live = self.live.get().expect("only a run that started completes without an error");
-        let values = self.plan().outputs.iter().map(|port| {
-            // SAFETY: the run is complete: nobody writes its cells any more.
-            let cells = unsafe { live.frame.cells(true) };
-            Some((port.share)(cells, port.offset))
-        });
-        Ok(Outputs { values: values.collect(), plan: self.plan.clone() })
+        let plan = self.plan();
+        // SAFETY: the run is complete: nobody else touches its cells any more.
+        let cells = || unsafe { live.frame.cells(true) };
+        let values = plan.outputs.iter().map(|port| Some((port.share)(cells(), port.offset))).collect();
+        for &(node, _) in plan.schedule.shape().outputs() {
+            plan.code.steps[plan.code.step_of[node.index()] as usize].body.release(cells());
+        }
+        plan.inputs.iter().filter(|input| input.is_shared).for_each(|input| (input.port.clear)(cells(), input.port.offset));
+        Ok(Outputs { values, plan: self.plan.clone() })
     }
 
     /// Returns the cells as the node at `step` may use them.

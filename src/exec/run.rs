@@ -31,11 +31,13 @@ use crate::plan::Plan;
 pub struct Run {
     inner: Arc<RunInner>,
     key: WaiterKey,
+    /// Whether its outputs were given out.
+    is_spent: bool,
 }
 
 impl Run {
     pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Self {
-        Self { inner: RunInner::new(core, plan, inputs), key: WaiterKey::default() }
+        Self { inner: RunInner::new(core, plan, inputs), key: WaiterKey::default(), is_spent: false }
     }
 
     /// Returns a future of one node: ready when the node is done.
@@ -66,11 +68,13 @@ impl Future for Run {
     type Output = Result<Outputs>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { inner, key } = &mut *self;
+        let Self { inner, key, is_spent } = &mut *self;
+        assert!(!*is_spent, "a run was polled after it was ready");
         if !inner.is_complete() && inner.poll_complete(key, cx).is_pending() {
             return Poll::Pending;
         }
         inner.lane.forget(key);
+        *is_spent = true;
         Poll::Ready(inner.outputs())
     }
 }
@@ -111,9 +115,13 @@ impl Drop for Run {
             return;
         }
         inner.cancel(0);
+        if inner.is_complete() {
+            // Never started, or inline: nobody touches it any more.
+            return;
+        }
         let core = &inner.core;
         core.limbo.hold(inner.lane.clone(), COMPLETE, Box::new(inner.clone()));
-        if inner.is_complete() && core.pool.is_some() {
+        if inner.is_complete() {
             // It ended between the two looks, so perhaps nobody else comes to collect it.
             core.limbo.collect();
         }
