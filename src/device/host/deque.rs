@@ -17,7 +17,7 @@ pub(crate) struct Deque {
 
 /// A cache line of its own (two, because processors fetch them in pairs).
 #[repr(align(128))]
-struct Line<T>(T);
+pub(super) struct Line<T>(pub(super) T);
 
 impl Deque {
     pub(crate) fn new() -> Self {

@@ -4,6 +4,7 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::deque::Line;
 use super::worker::{Alone, Shared, work};
 use super::{Barrier, Deque, Progress, Ticket};
 use crate::device::host::sleep::Sleep;
@@ -30,7 +31,7 @@ pub(crate) struct Pool {
     /// The length of `common`.
     common_len: AtomicU64,
     pub(super) deques: Box<[Deque]>,
-    pub(super) progress: Box<[Progress]>,
+    pub(super) progress: Box<[Line<Progress>]>,
     pub(super) sleep: Sleep,
     is_stopping: AtomicBool,
     /// Wraps each worker's life.
@@ -57,7 +58,7 @@ impl Pool {
             common: Mutex::new(VecDeque::new()),
             common_len: AtomicU64::new(0),
             deques: (0..workers).map(|_| Deque::new()).collect(),
-            progress: (0..workers).map(|_| Progress::new()).collect(),
+            progress: (0..workers).map(|_| Line(Progress::new())).collect(),
             sleep: Sleep::new(workers, barrier),
             is_stopping: AtomicBool::new(false),
             around,
@@ -138,7 +139,7 @@ impl Pool {
 
     /// Returns the steps that workers are at, of the run in `slot`.
     pub(crate) fn steps_at(&self, slot: u16) -> impl Iterator<Item = u32> + '_ {
-        self.progress.iter().filter_map(move |progress| progress.get(slot))
+        self.progress.iter().filter_map(move |progress| progress.0.get(slot))
     }
 
     /// Lets the workers end once no run is entered.

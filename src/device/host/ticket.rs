@@ -79,9 +79,8 @@ pub(crate) trait Queue<'q> {
     fn has_fuel(&mut self) -> bool;
 }
 
-/// Which step of which run a thread is at: everything before it in the same program is done. One cache line per thread, so
-/// that noting it down per step costs a store to a line nobody else writes.
-#[repr(align(128))]
+/// Which step of which run a thread is at: everything before it in the same program is done. Each thread has one on a cache
+/// line of its own, so noting it down per step costs a store to a line nobody else writes.
 pub(crate) struct Progress(AtomicU64);
 
 impl Progress {

@@ -63,7 +63,7 @@ impl<'p> Queue<'p> for Shared<'p> {
     }
 
     fn progress(&self) -> &'p Progress {
-        &self.pool.progress[self.worker]
+        &self.pool.progress[self.worker].0
     }
 
     #[inline]
@@ -227,7 +227,7 @@ impl<'a> Alone<'a> {
     }
 
     fn for_a_pool(tickets: &'a mut VecDeque<Ticket>, pool: &'a Pool) -> Self {
-        Self { tickets, progress: &pool.progress[0], fuel: FUEL, turn: Turn::Pool(pool) }
+        Self { tickets, progress: &pool.progress[0].0, fuel: FUEL, turn: Turn::Pool(pool) }
     }
 
     /// Fills up the fuel, if nobody else is to have a turn.
