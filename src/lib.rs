@@ -19,7 +19,7 @@ pub use exec::{
     Executor, ExecutorBuilder, Idle, Inputs, NodeFuture, NodeSpan, Observer, Outputs, Run, Shutdown, Timeline, TimelineSpan,
 };
 pub use graph::{
-    Backend, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape,
-    Own, Param, Read, Shape, Source, Sources, Take, TaskFn, Value, take,
+    Backend, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut,
+    NodeShape, Own, Param, Read, Shape, Source, Sources, Take, TaskFn, Value, take,
 };
 pub use plan::{Assignment, PerBackend, PerOperator, Plan, Point, Policy, Schedule, Single, Step, StreamKind, topological_order};

@@ -12,6 +12,7 @@
 //! ```
 
 mod job;
+mod once;
 mod ours;
 mod peers;
 mod quiet;
@@ -26,7 +27,7 @@ use indicatif::ProgressBar;
 
 use crate::peers::{Load, Peer, Workers};
 use crate::quiet::Quiet;
-use crate::report::{Case, Report, Row};
+use crate::report::{Case, Report, Row, markers};
 use crate::shapes::{Form, Shape};
 
 /// The node count that the budgets are about: values and work are measured at no other.
@@ -43,6 +44,9 @@ const SLOW_NODES_PER_ROUND: usize = 200_000;
 /// Time that the nodes' work may add to a round, which limits the runs with work.
 const WORK_PER_ROUND_NS: u64 = 150_000_000;
 const RUNS_MIN: usize = 3;
+
+/// Where `--write` puts the report.
+const MARKERS: &str = "bench:run";
 
 /// Measures the cost of a node, beside other schedulers.
 #[derive(Parser)]
@@ -78,7 +82,7 @@ fn main() {
     }
     if let Some(path) = &args.write {
         // Now, not after minutes of measuring.
-        report::outside_markers(path).unwrap_or_else(|error| refuse(error));
+        markers::outside(path, MARKERS).map(drop).unwrap_or_else(|error| refuse(error));
     }
     let mut peers = peers::all();
     peers.retain(|peer| args.peers.is_empty() || args.peers.iter().any(|name| name == peer.name()));
@@ -89,10 +93,13 @@ fn main() {
         let rows = measure_size(&args, size, &mut peers, &mut report.quiet);
         report.rows.extend(rows);
     }
+    if peers.iter().any(|peer| peer.name() == ours::NAME) {
+        report.once = Some((once::one_node_ns(), once::drop_in_flight_us()));
+    }
     let text = report.text();
     println!("{text}");
     if let Some(path) = &args.write {
-        report::write_between_markers(path, &text).unwrap_or_else(|error| refuse(error));
+        markers::write_between(path, MARKERS, &text).unwrap_or_else(|error| refuse(error));
     }
 }
 

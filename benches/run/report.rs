@@ -4,11 +4,8 @@
 //! machine down for a while cancels out.
 
 mod machine;
+pub(crate) mod markers;
 mod table;
-
-use std::fmt::Display;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 use self::machine::Machine;
 use self::table::Table;
@@ -17,13 +14,12 @@ use crate::quiet::Quiet;
 use crate::shapes::{Form, SEED, Shape};
 use crate::{BUDGET_SIZE, WORK_NS, ours};
 
-const BEGIN: &str = "<!-- bench:run begin -->";
-const END: &str = "<!-- bench:run end -->";
-
 /// The budgets of DESIGN.md, section 6.
 const VALUES_TO_EMPTY_MAX: f64 = 1.5;
 const SHARE_OF_IDEAL_MIN: f64 = 0.9;
 const GROWTH_MAX: f64 = 2.0;
+const ONE_NODE_NS_MAX: f64 = 300.0;
+const DROP_US_MAX: f64 = 50.0;
 fn ratio_max(form: Form) -> f64 {
     match form {
         Form::Chain | Form::Wavefront => 0.3,
@@ -77,6 +73,8 @@ pub(crate) struct Report {
     is_missing: Vec<bool>,
     pub(crate) quiet: Quiet,
     pub(crate) rows: Vec<Row>,
+    /// What does not depend on the size: a run of one node in ns, and a drop in µs, median and largest.
+    pub(crate) once: Option<(f64, (f64, f64))>,
 }
 
 impl Report {
@@ -89,6 +87,7 @@ impl Report {
             is_missing: peers.iter().map(|peer| peer.missing().is_some()).collect(),
             quiet: Quiet::default(),
             rows: Vec::new(),
+            once: None,
         }
     }
 
@@ -106,6 +105,14 @@ impl Report {
                 parts.push(format!("**{title}**\n\n{}", table.markdown()));
             }
         }
+        parts.extend(self.once.map(|(node_ns, (drop_us, drop_max_us))| {
+            format!(
+                "**Once per run**\n\nA run of one node on the inline host device, awaited: {node_ns:.0} ns (budget ≤ 300 ns: {}). \
+                 Dropping a run whose worker is inside of a node: {drop_us:.1} µs, at most {drop_max_us:.1} µs (budget ≤ 50 µs: {}).",
+                verdict(Some(node_ns <= ONE_NODE_NS_MAX)),
+                verdict(Some(drop_us <= DROP_US_MAX)),
+            )
+        }));
         parts.join("\n\n")
     }
 
@@ -263,26 +270,4 @@ fn spread(figures: &[f64]) -> String {
     let digits = if median(figures) < 100.0 { 1 } else { 0 };
     let [least, most] = [f64::min, f64::max].map(|pick| figures.iter().copied().fold(figures[0], pick));
     format!("{:.digits$} ({least:.digits$}–{most:.digits$})", median(figures))
-}
-
-/// Replaces what stands between the two markers of the file at `path`, which starts at the package's folder.
-pub(crate) fn write_between_markers(path: &Path, text: &str) -> Result<(), String> {
-    let (head, tail) = outside_markers(path)?;
-    fs::write(in_package(path), format!("{head}{BEGIN}\n\n{text}\n\n{END}{tail}")).map_err(|error| named(path, error))
-}
-
-/// Returns what stands before and after the two markers.
-pub(crate) fn outside_markers(path: &Path) -> Result<(String, String), String> {
-    let text = fs::read_to_string(in_package(path)).map_err(|error| named(path, error))?;
-    let parts = text.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let (head, tail) = parts.ok_or_else(|| named(path, format!("has no lines {BEGIN} and {END}")))?;
-    Ok((head.to_owned(), tail.to_owned()))
-}
-
-fn in_package(path: &Path) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
-fn named(path: &Path, error: impl Display) -> String {
-    format!("{}: {error}", path.display())
 }

@@ -12,7 +12,7 @@ use super::inside::{Inside, is_inside};
 use super::observe::Observer;
 use super::{Inputs, Run};
 use crate::bridge::{Lane, WaiterKey};
-use crate::device::host::{Barrier, Pool, SLOTS_MAX};
+use crate::device::host::{Around, Barrier, Pool, SLOTS_MAX};
 use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
 
@@ -182,7 +182,7 @@ impl ExecutorBuilder {
 const WORKERS_MAX: usize = 256;
 
 /// What each worker's life is wrapped in: it is inside of this executor's nodes, and counted when it ends.
-fn around_workers(exits: Arc<Lane>) -> Box<dyn Fn(&mut dyn FnMut()) + Send + Sync> {
+fn around_workers(exits: Arc<Lane>) -> Around {
     let ended = AtomicU64::new(0);
     Box::new(move |life| {
         let inside = Inside::enter(&exits);

@@ -13,7 +13,7 @@ mod worker;
 
 pub(crate) use barrier::Barrier;
 pub(crate) use deque::Deque;
-pub(crate) use pool::{Entry, Pool, SLOTS_MAX};
+pub(crate) use pool::{Around, Entry, Pool, SLOTS_MAX};
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket};
 pub(crate) use worker::{Alone, Shared};
