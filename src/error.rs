@@ -44,6 +44,8 @@ pub(crate) enum Kind {
     NotANode { name: Arc<str> },
     #[error("'{first}' and '{second}' both take '{value}' by value: only one node can, let the other read it by reference")]
     TakenTwice { value: Arc<str>, first: Arc<str>, second: Arc<str> },
+    #[error("'{node}' takes '{value}' by value and reads it too: read it from what it took")]
+    TakenAndRead { value: Arc<str>, node: Arc<str> },
     #[error("'{taker}' takes '{value}' by value, but {sharer} shares it as an Arc: read it by reference instead")]
     TakenShared { value: Arc<str>, taker: Arc<str>, sharer: String },
     #[error("{what} is {got}, the limit is {limit}")]
@@ -167,6 +169,7 @@ impl Error {
                 | NotANode { .. }
                 | UnusedInput { .. }
                 | TakenTwice { .. }
+                | TakenAndRead { .. }
                 | TakenShared { .. }
                 | Limit { .. }
                 | Cost { .. }
@@ -185,6 +188,7 @@ impl Error {
             | Observer { node, .. }
             | SelfEdge { node }
             | UnusedNode { node }
+            | TakenAndRead { node, .. }
             | Cost { node, .. }
             | WrongDevice { node, .. } => Some(node),
             DuplicateName { name } | ForeignValue { name } => Some(name),

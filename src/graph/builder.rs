@@ -54,6 +54,7 @@ pub(crate) struct ValueInfo {
     offset: u32,
     pub(crate) maker: Maker,
     pub(crate) is_read: bool,
+    last_reader: Option<NodeId>,
     pub(crate) taker: Option<NodeId>,
     /// Why the value is an `Arc`, if it is.
     pub(crate) sharer: Option<Sharer>,
@@ -207,6 +208,9 @@ impl Graph {
     /// Declares that `value` leaves the graph under `name`; a finished run gives it as an `Arc`.
     pub fn output<T: Send + Sync + 'static>(&mut self, name: impl Into<Arc<str>>, value: &Value<T>) {
         let name = name.into();
+        if let Err(error) = check_name(&name) {
+            self.mistake(error);
+        }
         if self.outputs.iter().any(|port| port.name == name) {
             self.mistake(Kind::DuplicatePort { what: "output", name: name.clone() }.into());
         }
@@ -273,9 +277,12 @@ impl Graph {
         let info = &mut self.values[value.index as usize];
         info.is_read = true;
         let (offset, maker, previous) = (info.offset, info.maker, info.taker);
+        let reads_too = info.last_reader.replace(reader) == Some(reader);
         match how {
-            Use::Take if previous.is_none() => info.taker = Some(reader),
-            Use::Take => self.taken_twice(maker, previous, reader),
+            Use::Take if previous.is_some() => self.taken_twice(maker, previous, reader),
+            Use::Take if reads_too => self.taken_and_read(maker, reader),
+            Use::Take => info.taker = Some(reader),
+            Use::Read if previous == Some(reader) => self.taken_and_read(maker, reader),
             Use::Read if is_async => {
                 info.sharer.get_or_insert(Sharer::Async(reader));
             }
@@ -349,6 +356,7 @@ impl Graph {
             maker,
             // A unit carries nothing that could be forgotten.
             is_read: TypeId::of::<T>() == TypeId::of::<()>(),
+            last_reader: None,
             taker: None,
             sharer: None,
         });
@@ -369,6 +377,12 @@ impl Graph {
         let first = first.expect("the value was taken before");
         let [first, second] = [first, second].map(|node| self.shape.name(node).clone());
         self.mistake(Kind::TakenTwice { value: self.maker_name(maker), first, second }.into());
+    }
+
+    /// A reference that a body holds to what it was given by value would dangle.
+    fn taken_and_read(&mut self, maker: Maker, node: NodeId) {
+        let node = self.shape.name(node).clone();
+        self.mistake(Kind::TakenAndRead { value: self.maker_name(maker), node }.into());
     }
 
     fn mistake(&mut self, error: Error) {
