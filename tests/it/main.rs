@@ -1,7 +1,9 @@
 //! The integration tests: one module per subject.
 #![allow(missing_docs, clippy::unwrap_used)]
 mod graphs;
+mod mistakes;
 mod policies;
 mod smoke;
 mod support;
 mod tidy;
+mod values;

@@ -1,0 +1,146 @@
+//! What the tests share: executors to try, values that count themselves, wakers that tell, and a way to wait that cannot hang.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use anabranch::{Executor, Graph, Outputs, PerOperator, Plan, Result, Value};
+use futures::future::{Either, select};
+
+/// How long a test waits for what must happen before it says that it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Returns the executors that everything must work on: inline, one worker, two, and more than there are cores.
+pub(crate) fn executors() -> Vec<Executor> {
+    [0, 1, 2, 8].into_iter().map(executor).collect()
+}
+
+pub(crate) fn executor(workers: usize) -> Executor {
+    Executor::builder().workers(workers).build().unwrap()
+}
+
+pub(crate) fn plan(graph: &Graph) -> Plan {
+    graph.compile(&PerOperator).unwrap()
+}
+
+/// Polls `future` to its end on this thread, without any runtime. Panics where it would hang.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let (future, timer) = (pin!(future), pin!(smol::Timer::after(PATIENCE)));
+    match futures::executor::block_on(select(future, timer)) {
+        Either::Left((output, _)) => output,
+        Either::Right(_) => panic!("nothing woke the future for {PATIENCE:?}"),
+    }
+}
+
+/// Polls `future` once, with a waker that does nothing.
+pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Waits for what another thread is about to do. Panics where it would hang.
+pub(crate) fn until(mut is_true: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_true() {
+        assert!(start.elapsed() < PATIENCE, "it did not happen in {PATIENCE:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// Takes the output `name` of a run that must have succeeded.
+pub(crate) fn value_of<T: Send + Sync + 'static>(outputs: Result<Outputs>, name: &str) -> Arc<T> {
+    outputs.unwrap().take(name).unwrap()
+}
+
+/// Counts the values that are alive, and notices what happens to dead ones.
+#[derive(Clone, Default)]
+pub(crate) struct Tally(Arc<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    alive: AtomicIsize,
+    made: AtomicUsize,
+    faults: AtomicUsize,
+}
+
+impl Tally {
+    /// Makes a value that counts.
+    pub(crate) fn value(&self, word: u64) -> Counted {
+        self.0.alive.fetch_add(1, SeqCst);
+        self.0.made.fetch_add(1, SeqCst);
+        Counted { tally: self.clone(), word, is_alive: AtomicBool::new(true) }
+    }
+
+    /// Returns the number of values alive. Panics if one was used or dropped after its death.
+    pub(crate) fn alive(&self) -> isize {
+        assert_eq!(self.0.faults.load(SeqCst), 0, "a dead value was used or dropped again");
+        self.0.alive.load(SeqCst)
+    }
+
+    /// Returns the number of values that were ever made.
+    pub(crate) fn made(&self) -> usize {
+        self.0.made.load(SeqCst)
+    }
+}
+
+/// A value that is counted. Neither `Clone` nor free of a `Drop`, so nobody can copy it or forget it unnoticed.
+pub(crate) struct Counted {
+    tally: Tally,
+    word: u64,
+    is_alive: AtomicBool,
+}
+
+impl Counted {
+    pub(crate) fn get(&self) -> u64 {
+        if !self.is_alive.load(SeqCst) {
+            self.tally.0.faults.fetch_add(1, SeqCst);
+        }
+        self.word
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let fault = usize::from(!self.is_alive.swap(false, SeqCst));
+        self.tally.0.faults.fetch_add(fault, SeqCst);
+        self.tally.0.alive.fetch_sub(1, SeqCst);
+    }
+}
+
+/// A waker that counts how often it was woken.
+#[derive(Default)]
+pub(crate) struct Alarm(AtomicUsize);
+
+impl Alarm {
+    pub(crate) fn new() -> (Arc<Self>, Waker) {
+        let alarm = Arc::new(Self::default());
+        (alarm.clone(), Waker::from(alarm))
+    }
+
+    pub(crate) fn rings(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// A waker that calls a function.
+pub(crate) struct Calls<F>(pub(crate) F);
+
+impl<F: Fn() + Send + Sync> Wake for Calls<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+/// Adds `count` tasks, each of which adds one to the value of the one before.
+pub(crate) fn chain(graph: &mut Graph, first: &Value<u64>, count: usize) -> Value<u64> {
+    let first_name = graph.shape().nodes().len();
+    (0..count).fold(*first, |last, link| graph.task(format!("link {}", first_name + link), &last, |x: &u64| x + 1))
+}
