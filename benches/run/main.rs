@@ -30,7 +30,7 @@ use crate::quiet::Quiet;
 use crate::report::{Case, Report, Row, markers};
 use crate::shapes::{Form, Shape};
 
-/// The node count that the budgets are about: values and work are measured at no other.
+/// The node count that the budgets are about: work is measured at no other.
 const BUDGET_SIZE: usize = 10_000;
 /// What a node does where it does something, and for how many workers.
 const WORK_NS: u64 = 5_000;
@@ -128,12 +128,12 @@ fn measure_size(args: &Args, size: usize, peers: &mut [Box<dyn Peer>], quiet: &m
     rows
 }
 
-/// Returns the cases of one shape: empty nodes at all sizes, values and work at the size that has budgets for them.
+/// Returns the cases of one shape: empty nodes and values at all sizes, work at the size that has a budget for it.
 fn cases(args: &Args, size: usize) -> impl Iterator<Item = Case> {
     let case = move |workers| Case { size, workers, values: false, work_ns: 0 };
     let all = args.workers.iter().copied();
     let budgeted = move |_: &Workers| size == BUDGET_SIZE;
-    let with_values = all.clone().filter(budgeted).map(move |workers| Case { values: true, ..case(workers) });
+    let with_values = all.clone().map(move |workers| Case { values: true, ..case(workers) });
     let working = all.clone().filter(budgeted).filter(|&workers| workers == WORK_WORKERS);
     let with_work = working.map(move |workers| Case { work_ns: WORK_NS, ..case(workers) });
     all.map(case).chain(with_values).chain(with_work)

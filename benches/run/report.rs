@@ -142,7 +142,8 @@ impl Report {
         for row in self.rows.iter().filter(|row| row.case.values) {
             let empty = self.row(row.form, Case { values: false, ..row.case });
             let growth = ratio(self.ours(row), empty.and_then(|empty| self.ours(empty)));
-            let budget = at_most(growth, VALUES_TO_EMPTY_MAX);
+            let is_budgeted = row.case.size == BUDGET_SIZE;
+            let budget = if is_budgeted { at_most(growth, VALUES_TO_EMPTY_MAX) } else { String::new() };
             table.push(self.cells(row, [show(ratio(self.ours(row), self.tbb(row))), show(growth), budget]));
         }
         table
