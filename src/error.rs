@@ -17,8 +17,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct Error(Arc<Inner>);
 
 struct Inner {
-    kind: Kind,
-    source: Option<BoxError>,
+    kind: Arc<Kind>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
     others: Vec<Error>,
 }
 
@@ -108,11 +108,11 @@ pub(crate) enum Kind {
 
 impl Error {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self(Arc::new(Inner { kind, source: None, others: Vec::new() }))
+        Self(Arc::new(Inner { kind: Arc::new(kind), source: None, others: Vec::new() }))
     }
 
     pub(crate) fn with_source(kind: Kind, source: BoxError) -> Self {
-        Self(Arc::new(Inner { kind, source: Some(source), others: Vec::new() }))
+        Self(Arc::new(Inner { kind: Arc::new(kind), source: Some(source.into()), others: Vec::new() }))
     }
 
     /// The first of `causes`, listing the rest. None when there is no cause.
@@ -123,43 +123,41 @@ impl Error {
         if others.is_empty() {
             return Some(first);
         }
-        Some(match Arc::try_unwrap(first.0) {
-            Ok(inner) => Self(Arc::new(Inner { others, ..inner })),
-            // Someone else holds the first cause too: stand in front of it.
-            Err(shared) => Self(Arc::new(Inner { kind: Kind::of(&shared), source: Some(Box::new(Error(shared))), others })),
-        })
+        // Who awaits the node may hold the first cause too, and there it stands alone.
+        let Inner { kind, source, .. } = &*first.0;
+        Some(Self(Arc::new(Inner { kind: kind.clone(), source: source.clone(), others })))
     }
 
     /// Returns true if the run was cancelled, by [`Run::cancel`](crate::Run::cancel) or by dropping it.
     pub fn is_cancelled(&self) -> bool {
-        matches!(self.0.kind, Kind::Cancelled)
+        matches!(*self.0.kind, Kind::Cancelled)
     }
 
     /// Returns true if the executor was shut down or dropped before the run ended.
     pub fn is_shut_down(&self) -> bool {
-        matches!(self.0.kind, Kind::ShutDown)
+        matches!(*self.0.kind, Kind::ShutDown)
     }
 
     /// Returns true if the executor had no room for another run.
     pub fn is_busy(&self) -> bool {
-        matches!(self.0.kind, Kind::Busy { .. })
+        matches!(*self.0.kind, Kind::Busy { .. })
     }
 
     /// Returns true if a node's body panicked.
     pub fn is_panic(&self) -> bool {
-        matches!(self.0.kind, Kind::Panicked { .. })
+        matches!(*self.0.kind, Kind::Panicked { .. })
     }
 
     /// Returns true if the node did not run because one it depends on failed.
     pub fn is_skipped(&self) -> bool {
-        matches!(self.0.kind, Kind::Skipped { .. })
+        matches!(*self.0.kind, Kind::Skipped { .. })
     }
 
     /// Returns true if the graph or a policy's answer was not valid; such errors come out of `compile`.
     pub fn is_invalid_graph(&self) -> bool {
         use Kind::*;
         matches!(
-            self.0.kind,
+            *self.0.kind,
             DuplicateName { .. }
                 | DuplicatePort { .. }
                 | ForeignValue { .. }
@@ -181,7 +179,7 @@ impl Error {
     /// Returns the node that the error is about, where it is about one.
     pub fn node(&self) -> Option<&str> {
         use Kind::*;
-        match &self.0.kind {
+        match &*self.0.kind {
             Failed { node, .. }
             | Panicked { node, .. }
             | Skipped { node, .. }
@@ -199,21 +197,6 @@ impl Error {
     /// Returns the other nodes that failed by themselves in the same run, in the order in which they failed.
     pub fn others(&self) -> &[Error] {
         &self.0.others
-    }
-}
-
-impl Kind {
-    /// The part of a shared error's kind that its stand-in must answer for.
-    fn of(inner: &Inner) -> Kind {
-        match &inner.kind {
-            Kind::Panicked { node, stream, message } => {
-                Kind::Panicked { node: node.clone(), stream: *stream, message: message.clone() }
-            }
-            Kind::Failed { node, stream } => Kind::Failed { node: node.clone(), stream: *stream },
-            Kind::Observer { node, message } => Kind::Observer { node: node.clone(), message: message.clone() },
-            Kind::ShutDown => Kind::ShutDown,
-            _ => Kind::Cancelled,
-        }
     }
 }
 

@@ -136,7 +136,7 @@ impl RunInner {
             Ok(Poll::Ready(Err(error))) => Some(self.failed(at, error)),
             Err(panic) => {
                 let _ = shielded(|| step.body.abort(cells));
-                Some(self.panicked(at, &*panic, ""))
+                Some(self.panicked(at, panic, ""))
             }
         };
         if let Some(since) = since {
@@ -168,7 +168,7 @@ impl RunInner {
         // SAFETY: as in `poll_node`.
         let cells = unsafe { self.cells(at) };
         if let Err(panic) = shielded(|| step.body.abort(cells)) {
-            self.add_fault(self.plan().code.nodes[at as usize], self.panicked(at, &*panic, "dropping its future: "));
+            self.add_fault(self.plan().code.nodes[at as usize], self.panicked(at, panic, "dropping its future: "));
         }
         self.set_fate(self.plan().code.nodes[at as usize], fate::CANCELLED, None);
         self.end_node(driver, live, index);

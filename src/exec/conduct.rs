@@ -205,7 +205,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         match called {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.fail(error),
-            Err(panic) => self.run.set_fate(self.node(), fate::FAILED, Some(self.run.panicked(self.step, &*panic, ""))),
+            Err(panic) => self.run.set_fate(self.node(), fate::FAILED, Some(self.run.panicked(self.step, panic, ""))),
         }
     }
 
@@ -219,10 +219,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
 
     fn fail_panicked(&mut self, panic: Box<dyn Any + Send>) {
         let node = self.code.nodes[self.step as usize];
-        self.run.set_fate(node, fate::FAILED, Some(self.run.panicked(self.step, &*panic, "")));
+        self.run.set_fate(node, fate::FAILED, Some(self.run.panicked(self.step, panic, "")));
         self.is_body_done = true;
-        // A payload can have a drop of its own.
-        let _ = shielded(|| drop(panic));
     }
 
     /// Does what the step leads to: records, releases, the gate of the next step.
@@ -339,8 +337,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of several releases.
         let cells = unsafe { self.live.frame.cells(false) };
         if let Err(panic) = shielded(|| released.body.release(cells)) {
-            self.run.add_fault(self.code.nodes[step as usize], self.run.panicked(step, &*panic, "dropping its value: "));
-            let _ = shielded(|| drop(panic));
+            self.run.add_fault(self.code.nodes[step as usize], self.run.panicked(step, panic, "dropping its value: "));
         }
         None
     }
@@ -352,7 +349,7 @@ impl RunInner {
         Error::with_source(Kind::Failed { node, stream }, source)
     }
 
-    pub(super) fn panicked(&self, step: u32, panic: &(dyn Any + Send), during: &str) -> Error {
+    pub(super) fn panicked(&self, step: u32, panic: Box<dyn Any + Send>, during: &str) -> Error {
         let (node, stream) = self.describe(step);
         Kind::Panicked { node, stream, message: format!("{during}{}", message(panic)) }.into()
     }
@@ -365,7 +362,12 @@ impl RunInner {
 }
 
 /// What a panic said, where it was text.
-pub(super) fn message(panic: &(dyn Any + Send)) -> String {
+pub(super) fn message(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+    // What it carried can panic when it is dropped, and so on: that is where this ends.
+    if let Err(again) = shielded(|| drop(panic)) {
+        std::mem::forget(again);
+    }
+    text
 }

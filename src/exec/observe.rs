@@ -46,7 +46,7 @@ impl RunInner {
             is_ok,
         };
         if let Err(panic) = shielded(|| observer.node(&span)) {
-            self.add_fault(node, Kind::Observer { node: name.clone(), message: message(&*panic) }.into());
+            self.add_fault(node, Kind::Observer { node: name.clone(), message: message(panic) }.into());
         }
     }
 }

@@ -144,3 +144,8 @@ pub(crate) fn chain(graph: &mut Graph, first: &Value<u64>, count: usize) -> Valu
     let first_name = graph.shape().nodes().len();
     (0..count).fold(*first, |last, link| graph.task(format!("link {}", first_name + link), &last, |x: &u64| x + 1))
 }
+
+/// Panics without a report on standard error, which workers' threads would print in the midst of the tests' own.
+pub(crate) fn panic_quietly(message: &'static str) -> ! {
+    std::panic::resume_unwind(Box::new(message))
+}
