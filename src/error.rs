@@ -102,6 +102,8 @@ pub(crate) enum Kind {
     UnknownOutput { name: String, known: Vec<Arc<str>> },
     #[error("output '{name}' is a {expected}, not a {asked}")]
     OutputType { name: String, expected: &'static str, asked: &'static str },
+    #[error("the run was polled again after it had given its outputs: keep what the first await returned")]
+    Spent,
     #[error("output '{name}' was already taken")]
     OutputTaken { name: String },
 }

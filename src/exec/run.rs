@@ -11,7 +11,7 @@ use super::inner::{COMPLETE, RunInner};
 use super::state;
 use super::{Inputs, NodeFuture, Outputs};
 use crate::bridge::WaiterKey;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::plan::Plan;
 
 /// One execution of a plan: a future of its outputs. Made by [`Executor::run`](crate::Executor::run).
@@ -69,7 +69,9 @@ impl Future for Run {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { inner, key, is_spent } = &mut *self;
-        assert!(!*is_spent, "a run was polled after it was ready");
+        if *is_spent {
+            return Poll::Ready(Err(Kind::Spent.into()));
+        }
         if !inner.is_complete() && inner.poll_complete(key, cx).is_pending() {
             return Poll::Pending;
         }
