@@ -285,15 +285,18 @@ impl RunInner {
         match self.fate(node) {
             fate::FAILED => Err(self.fault_of(node)),
             fate::SKIPPED => Err(self.skipped(node)),
-            fate::CANCELLED => Err(Kind::Cancelled.into()),
-            _ => match self.verdict.get() {
-                // A run that was cancelled, or never started, did not get to the node.
-                Some(Err(error)) if error.is_cancelled() || error.is_shut_down() || self.live.get().is_none() => {
-                    Err(error.clone())
-                }
-                _ => Ok(()),
-            },
+            fate::CANCELLED => Err(cancelled(self.state.glance())),
+            _ if self.is_complete() && !self.has_passed(node) => self.verdict.get().cloned().expect("the run is complete"),
+            _ => Ok(()),
         }
+    }
+
+    /// Returns true if the node's program came past it. A cancelled run, or one that never started, may not have come so far.
+    fn has_passed(&self, node: NodeId) -> bool {
+        let code = &self.plan().code;
+        let step = code.step_of[node.index()];
+        let place = |live: &Live| live.places[code.program_of(step) as usize].load(Ordering::Acquire);
+        self.live.get().map(place).is_some_and(|place| (place >> 1) + (place & 1) > step)
     }
 
     fn fault_of(&self, node: NodeId) -> Error {

@@ -72,9 +72,14 @@ impl Future for Run {
         if *is_spent {
             return Poll::Ready(Err(Kind::Spent.into()));
         }
+        // A task that awaits one inline run after the other would otherwise never come to a pending poll.
+        #[cfg(feature = "tokio")]
+        let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
         if !inner.is_complete() && inner.poll_complete(key, cx).is_pending() {
             return Poll::Pending;
         }
+        #[cfg(feature = "tokio")]
+        budget.made_progress();
         inner.lane.forget(key);
         *is_spent = true;
         Poll::Ready(inner.outputs())
