@@ -27,6 +27,17 @@ pub(super) struct Driver {
     nodes: Vec<AsyncNode>,
 }
 
+/// What came of an attempt to make a run go on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Drive {
+    /// Someone else is at it. They look again after letting go, and ring for who waits then.
+    Busy,
+    /// Nothing is left to do but wait.
+    Done,
+    /// Something is left for another poll.
+    More,
+}
+
 /// How far an async node is.
 #[derive(Clone, Copy)]
 enum AsyncNode {
@@ -43,25 +54,26 @@ impl Driver {
 }
 
 impl RunInner {
-    /// Polls what is ready to be polled, once. Returns true if something is left for another poll.
-    pub(super) fn drive(self: &Arc<Self>) -> bool {
-        let Some(live) = self.live.get() else { return false };
+    /// Polls what is ready to be polled, once.
+    pub(super) fn drive(self: &Arc<Self>) -> Drive {
+        // Who starts the run drives it next.
+        let Some(live) = self.live.get() else { return Drive::Busy };
         if self.core.pool.is_some() && live.wakes.is_none() {
-            return false;
+            return Drive::Done;
         }
-        let Some(mut driver) = self.try_driver() else { return false };
+        let Some(mut driver) = self.try_driver() else { return Drive::Busy };
         let inside = Inside::enter(&self.core.exits);
         let mut is_spent = self.run_inline(&mut driver);
         self.poll_woken(&mut driver, live);
-        if !driver.tickets.is_empty() {
-            is_spent |= self.run_inline(&mut driver);
+        if !is_spent {
+            is_spent = self.run_inline(&mut driver);
         }
         drop(inside);
         drop(driver);
         if self.state.is_cancelled() {
             self.drive_cancelled();
         }
-        is_spent || live.wakes.as_ref().is_some_and(|wakes| wakes.has_woken())
+        if is_spent || live.wakes.as_ref().is_some_and(|wakes| wakes.has_woken()) { Drive::More } else { Drive::Done }
     }
 
     /// After a cancel: aborts every async node that was handed over, and lets an inline run come to its end.

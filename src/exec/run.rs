@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::asyncs::Drive;
 use super::core::Core;
 use super::inner::{COMPLETE, RunInner};
 use super::state;
@@ -96,9 +97,13 @@ impl RunInner {
                 return polled;
             }
         }
-        let is_more = self.drive();
+        let mut drive = self.drive();
         let polled = self.lane.poll(COMPLETE, key, cx);
-        if polled.is_pending() && (is_more || self.has_woken()) {
+        if polled.is_pending() && drive == Drive::Busy {
+            // Who was at it may have let go, and rung, before this waiter was there.
+            drive = self.drive();
+        }
+        if polled.is_pending() && (drive == Drive::More || drive == Drive::Done && self.has_woken()) {
             // Everyone who awaits this run: whoever is polled first goes on, should this task be dropped.
             self.lane.ring();
         }

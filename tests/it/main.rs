@@ -9,3 +9,4 @@ mod smoke;
 mod support;
 mod tidy;
 mod values;
+mod waking;

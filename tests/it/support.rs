@@ -1,10 +1,11 @@
 //! What the tests share: executors to try, values that count themselves, wakers that tell, and a way to wait that cannot hang.
 
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::SeqCst};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use anabranch::{Executor, Graph, Outputs, PerOperator, Plan, Result, Value};
@@ -37,7 +38,12 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 
 /// Polls `future` once, with a waker that does nothing.
 pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    poll_with(future, Waker::noop())
+}
+
+/// Polls `future` once.
+pub(crate) fn poll_with<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
 /// Waits for what another thread is about to do. Panics where it would hang.
@@ -130,15 +136,6 @@ impl Wake for Alarm {
     }
 }
 
-/// A waker that calls a function.
-pub(crate) struct Calls<F>(pub(crate) F);
-
-impl<F: Fn() + Send + Sync> Wake for Calls<F> {
-    fn wake(self: Arc<Self>) {
-        (self.0)();
-    }
-}
-
 /// Adds `count` tasks, each of which adds one to the value of the one before.
 pub(crate) fn chain(graph: &mut Graph, first: &Value<u64>, count: usize) -> Value<u64> {
     let first_name = graph.shape().nodes().len();
@@ -166,4 +163,43 @@ impl Dice {
         word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((word ^ (word >> 31)) % n as u64) as usize
     }
+}
+
+/// What is done to a hooked waker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Deed {
+    Clone,
+    Wake,
+    Drop,
+}
+
+type Hook = Box<dyn Fn(Deed) + Send + Sync>;
+
+/// Returns a waker that calls `hook` whenever something is done to it or to one of its clones.
+pub(crate) fn hooked(hook: impl Fn(Deed) + Send + Sync + 'static) -> Waker {
+    let hook: Hook = Box::new(hook);
+    // SAFETY: the functions below keep the contract: each waker owns one count of the hook.
+    unsafe { Waker::from_raw(RawWaker::new(Arc::into_raw(Arc::new(hook)).cast(), &HOOKED)) }
+}
+
+const HOOKED: RawWakerVTable = RawWakerVTable::new(
+    |data| {
+        let hook = ManuallyDrop::new(hook_of(data));
+        hook(Deed::Clone);
+        std::mem::forget(Arc::clone(&hook));
+        RawWaker::new(data, &HOOKED)
+    },
+    |data| hook_of(data)(Deed::Wake),
+    |data| {
+        let hook = ManuallyDrop::new(hook_of(data));
+        hook(Deed::Wake);
+    },
+    |data| hook_of(data)(Deed::Drop),
+);
+
+/// Takes the count that a waker owns.
+fn hook_of(data: *const ()) -> Arc<Hook> {
+    // SAFETY: every waker's data comes from `Arc::into_raw` and owns one count, which a caller that leaves the waker alive gives
+    // back by forgetting it.
+    unsafe { Arc::from_raw(data.cast()) }
 }
