@@ -86,7 +86,7 @@ impl RunInner {
             if self.core.pool.is_none() && !self.is_complete() {
                 // Nobody may come to poll again, and nothing of the run is running now: what is left of it is skipped.
                 driver.tickets.clear();
-                self.finish();
+                Self::finish(self.me());
             }
             drop(inside);
             drop(driver);

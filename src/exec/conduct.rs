@@ -283,7 +283,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
                 Target::Arrive(_) => return None,
                 Target::Release(step) => return self.release(step),
                 Target::End => {
-                    self.run.finish();
+                    RunInner::finish(self.run.me());
                     return None;
                 }
             }

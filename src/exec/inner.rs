@@ -159,7 +159,7 @@ impl RunInner {
         let is_first = self.live.set(live).is_ok();
         debug_assert!(is_first);
         if code.programs() == 0 {
-            return self.finish();
+            return Self::finish(self.clone());
         }
         let roots = Ticket::new(slot, 0, code.roots);
         match &self.core.pool {
@@ -195,10 +195,16 @@ impl RunInner {
         }
     }
 
-    /// The last step's last act: whoever calls this must not touch the run again.
-    pub(super) fn finish(&self) {
-        let Some(_alive) = self.me.upgrade() else { unreachable!("a run that is not complete is kept alive") };
-        let Some(bits) = self.state.complete() else { return };
+    /// The last step's last act: whoever calls this must not touch the run again, unless it is kept alive elsewhere.
+    pub(super) fn finish(alive: Arc<Self>) {
+        if let Some(bits) = alive.state.complete() {
+            alive.land(bits);
+        }
+        // The last owner drops what bodies and errors hold: foreign code.
+        let _ = shielded(|| drop(alive));
+    }
+
+    fn land(&self, bits: u32) {
         let _ = self.verdict.set(self.judge(bits));
         if let Some(live) = self.live.get() {
             if let Some(pool) = &self.core.pool {

@@ -9,4 +9,5 @@ mod smoke;
 mod support;
 mod tidy;
 mod values;
+mod wakers;
 mod waking;
