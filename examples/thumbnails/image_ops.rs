@@ -13,7 +13,7 @@ pub(crate) enum DecodeError {
     #[error("not a JPEG or PNG picture ({0} bytes); convert it or take it out of the folder")]
     Unknown(usize),
     /// The bytes start like a picture and then contradict themselves, or say that it is too large to hold.
-    #[error("cannot decode: {0}")]
+    #[error("cannot decode: {}; the file is damaged or too large, copy it again or take it out", .0.to_string().trim_end())]
     Broken(ImageError),
     /// A JPEG without its end, which the decoder alone would fill up with grey.
     #[error("the file breaks off before the end of the picture; copy it again")]

@@ -104,12 +104,13 @@ fn images(count: usize) -> String {
     plural(count, "image")
 }
 
-fn plural(count: usize, noun: &str) -> String {
+/// Returns a count with its noun.
+pub(crate) fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Returns microseconds in the unit that leaves one to four digits before the point.
-fn duration(us: f64) -> String {
+pub(crate) fn duration(us: f64) -> String {
     match us {
         us if us < 1e3 => format!("{us:.0} us"),
         us if us < 1e6 => format!("{:.1} ms", us / 1e3),

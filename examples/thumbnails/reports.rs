@@ -1,0 +1,59 @@
+//! What is written and counted once all pictures are done: the contact sheet, the table of colours, the time of each node.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use anabranch::{BoxError, TimelineSpan};
+use image::RgbImage;
+
+use crate::batch::Done;
+use crate::files::write;
+use crate::image_ops::{contact_sheet, encode_jpeg};
+use crate::summary::NodeTime;
+
+/// A sheet holds as many thumbnails as fit into this many pixels (300 MB): 1,993 of the usual size.
+const SHEET_PIXELS_MAX: u64 = 100_000_000;
+const SHEET_QUALITY: u8 = 90;
+
+/// Returns how many thumbnails, of at most `side` by `side` pixels, one contact sheet holds.
+pub(crate) fn sheet_len(side: u32) -> usize {
+    (SHEET_PIXELS_MAX / u64::from(side).pow(2)).max(1) as usize
+}
+
+/// Lays out the thumbnails that were kept, and writes them as `contact-sheet.jpg`. Returns how many.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(crate) async fn write_sheet(out: &Path, done: &mut [Done]) -> Result<usize, BoxError> {
+    let kept = done.iter_mut().filter_map(|done| Some((done.name.display().to_string(), done.thumbnail.take()?)));
+    let thumbnails: Vec<(String, RgbImage)> = kept.collect();
+    let jpeg = encode_jpeg(&contact_sheet(&thumbnails), SHEET_QUALITY)?;
+    write(&out.join("contact-sheet.jpg"), &jpeg).await?;
+    Ok(thumbnails.len())
+}
+
+/// Returns a table of every picture's colours, as comma-separated values.
+pub(crate) fn colour_table(done: &[Done]) -> String {
+    let mut table = "picture,luminance,red,green,blue,red_std_dev,green_std_dev,blue_std_dev\n".to_owned();
+    for Done { name, stats, .. } in done {
+        let [r, g, b] = stats.mean;
+        let [dr, dg, db] = stats.std_dev;
+        let name = name.display().to_string().replace('"', "\"\"");
+        let luminance = stats.luminance;
+        writeln!(table, "\"{name}\",{luminance:.4},{r:.4},{g:.4},{b:.4},{dr:.4},{dg:.4},{db:.4}")
+            .expect("a String takes everything");
+    }
+    table
+}
+
+/// Adds up the time of each node over all runs.
+pub(crate) fn node_times(spans: &[TimelineSpan]) -> Vec<NodeTime> {
+    let mut times = BTreeMap::new();
+    for span in spans {
+        let (total_us, count) = times.entry(&span.node).or_insert((0.0, 0));
+        *total_us += (span.end - span.start).as_secs_f64() * 1e6;
+        *count += 1;
+    }
+    times.into_iter().map(|(name, (total_us, count))| NodeTime { name: name.clone(), total_us, count }).collect()
+}
