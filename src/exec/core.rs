@@ -67,6 +67,8 @@ impl Core {
         }
         if admission.has_room(self.max_in_flight, *turn) {
             admission.waiting.remove(turn);
+            // Before the lock is given up, so that a shutdown that comes now leaves workers for this run.
+            self.pool.iter().for_each(|pool| pool.expect_run());
             return Poll::Ready(Ok(admission.enter(run)));
         }
         if *turn == 0 {

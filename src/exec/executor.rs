@@ -238,10 +238,12 @@ impl Future for Shutdown {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let Self { core, key, idle } = &mut *self;
-        match Pin::new(idle).poll(cx) {
-            Poll::Ready(Ok(())) => {}
-            unready => return unready,
+        let polled = Pin::new(idle).poll(cx);
+        if !matches!(polled, Poll::Ready(Err(_))) && !core.is_closed() {
+            // It was made inside of a node.
+            core.close();
         }
+        let Poll::Ready(Ok(())) = polled else { return polled };
         let workers = core.pool.as_ref().map_or(0, |pool| pool.workers()) as u64;
         let ended = core.exits.poll(workers, key, cx);
         if ended.is_ready() {

@@ -141,11 +141,14 @@ impl RunInner {
         let (plan, code) = (self.plan(), &self.plan().code);
         let frame = Frame::new(&plan.layout);
         inputs.fill(plan, &frame);
+        // A place is below `max_in_flight`, and so is a slot of the pool.
         let slot = self.core.pool.as_ref().map_or(0, |pool| {
             let entry =
                 Entry { run: Arc::as_ptr(self).cast(), resume: conduct::resume_shared, resume_alone: conduct::resume_alone };
-            // SAFETY: this run is kept alive, by `Run` or by limbo, until it is complete, and completing begins with `leave`.
-            unsafe { pool.enter(entry) }.expect("the pool has a slot for each run that is let in")
+            // SAFETY: the place is this run's alone. It is kept alive, by `Run` or by limbo, until it is complete, and completing
+            // begins with `leave`.
+            unsafe { pool.enter(flight as u16, entry) };
+            flight as u16
         });
         let live = Live {
             frame,

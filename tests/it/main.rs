@@ -1,6 +1,7 @@
 //! The integration tests: one module per subject.
 #![allow(missing_docs, clippy::unwrap_used)]
 mod cancelling;
+mod endings;
 mod failures;
 mod graphs;
 mod mistakes;

@@ -26,7 +26,8 @@ pub(crate) struct Entry {
 /// The host device's workers.
 pub(crate) struct Pool {
     slots: Box<[Slot]>,
-    free: Mutex<Vec<u16>>,
+    /// How many runs are expected or entered.
+    runs: AtomicU64,
     common: Mutex<VecDeque<Ticket>>,
     /// The length of `common`.
     common_len: AtomicU64,
@@ -54,7 +55,7 @@ impl Pool {
     pub(crate) fn start(workers: usize, slots: usize, barrier: Barrier, around: Around) -> Result<Arc<Self>> {
         let pool = Arc::new(Self {
             slots: (0..slots.min(SLOTS_MAX)).map(|_| Slot(UnsafeCell::new(None))).collect(),
-            free: Mutex::new((0..slots.min(SLOTS_MAX)).rev().map(|slot| slot as u16).collect()),
+            runs: AtomicU64::new(0),
             common: Mutex::new(VecDeque::new()),
             common_len: AtomicU64::new(0),
             deques: (0..workers).map(|_| Deque::new()).collect(),
@@ -78,16 +79,19 @@ impl Pool {
         self.deques.len()
     }
 
-    /// Enters a run; its programs can then be resumed until [`Pool::leave`]. None when all slots are taken.
+    /// Announces a run: the workers stay until it was entered and has left. Not after [`Pool::stop`].
+    pub(crate) fn expect_run(&self) {
+        self.runs.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Enters an expected run; its programs can be resumed until [`Pool::leave`].
     ///
     /// # Safety
-    /// The run stays alive, and its `resume` functions sound to call, until `leave` is called; and `leave` is called only when
-    /// no ticket for the run exists and none will.
-    pub(crate) unsafe fn enter(&self, entry: Entry) -> Option<u16> {
-        let slot = lock(&self.free).pop()?;
-        // SAFETY: the slot was free, so no ticket for it exists.
+    /// No other run is entered in the slot. The run stays alive, and its `resume` functions sound to call, until `leave` is
+    /// called; and `leave` is called only when no ticket for the run exists and none will.
+    pub(crate) unsafe fn enter(&self, slot: u16, entry: Entry) {
+        // SAFETY: the slot is free, so no ticket for it exists.
         unsafe { *self.slots[slot as usize].0.get() = Some(entry) };
-        Some(slot)
     }
 
     /// Ends what `enter` began.
@@ -97,8 +101,8 @@ impl Pool {
     pub(crate) unsafe fn leave(&self, slot: u16) {
         // SAFETY: by the caller's promise nobody reads the slot.
         unsafe { *self.slots[slot as usize].0.get() = None };
-        lock(&self.free).push(slot);
-        if self.is_stopping() {
+        // ORDERING: SeqCst, as in `stop`: of "no run is left" and "no run will come" the later one wakes the workers.
+        if self.runs.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_stopping() {
             self.sleep.wake_all();
         }
     }
@@ -142,7 +146,7 @@ impl Pool {
         self.progress.iter().filter_map(move |progress| progress.0.get(slot))
     }
 
-    /// Lets the workers end once no run is entered.
+    /// Lets the workers end once no run is expected or entered.
     pub(crate) fn stop(&self) {
         // ORDERING: SeqCst, as are the loads: a worker on its way to sleep sees it, or is woken.
         self.is_stopping.store(true, Ordering::SeqCst);
@@ -154,6 +158,6 @@ impl Pool {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.is_stopping() && lock(&self.free).len() == self.slots.len()
+        self.is_stopping() && self.runs.load(Ordering::SeqCst) == 0
     }
 }
