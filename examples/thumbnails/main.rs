@@ -19,22 +19,20 @@ mod timeline;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anabranch::{BoxError, Executor, Plan, TimelineSpan};
+use anabranch::{BoxError, Executor};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use batch::{Batch, Done, reason};
+use batch::{Batch, reason};
 use cli::Args;
-use files::{find_images, make_folder, write};
+use files::{find_images, make_folder};
 use graph::{AWAITED, thumbnail_plan};
-use reports::{colour_table, node_times, sheet_len, write_sheet};
-use summary::{Summary, duration, plural};
-use svg::Drawing;
+use reports::{node_times, sheet_len, write_reports};
+use summary::Summary;
 use timeline::Timeline;
 
 /// This one thread awaits all runs; the executor's workers compute.
@@ -65,39 +63,24 @@ async fn make_thumbnails(args: &Args) -> Result<bool, BoxError> {
     let started = Instant::now();
     let (done, failures) = batch.run(&pictures, &bar).await;
     let wall = started.elapsed();
-    bar.finish_and_clear();
 
     let spans = observer.spans();
     let streams = spans.iter().map(|span| span.stream).collect::<BTreeSet<_>>().len();
     let summary = Summary { done: done.len(), failures, wall, streams, nodes: node_times(&spans) };
-    if args.quiet {
-        summary.write_failures(&mut io::stderr())?
-    } else {
-        summary.print()?
+    let timeline = Timeline::new(&spans, plan.schedule(), &AWAITED);
+    // A full disk does not keep the summary from being printed, nor a closed terminal the reports from being written.
+    let written = write_reports(&out, done, &timeline, args.workers()).await;
+    bar.finish_and_clear();
+    print(&summary, args.quiet).map_err(|cause| format!("cannot print the summary: {cause}"))?;
+    let written = written?;
+    if !args.quiet {
+        writeln!(io::stdout(), "\n{written}")?;
     }
-    write_reports(args, &out, done, &spans, &plan).await?;
     Ok(summary.failures.is_empty())
 }
 
-async fn write_reports(
-    args: &Args,
-    out: &Path,
-    mut done: Vec<Done>,
-    spans: &[TimelineSpan],
-    plan: &Plan,
-) -> Result<(), BoxError> {
-    let timeline = Timeline::new(spans, plan.schedule(), &AWAITED);
-    let (images, streams) = (plural(timeline.runs, "image"), plural(timeline.rows.len(), "stream"));
-    let workers = plural(args.workers(), "worker");
-    let title = format!("{images} on {streams} and {workers} in {}", duration(timeline.end_ms * 1e3));
-    write(&out.join("timeline.svg"), Drawing { title, timeline: &timeline }.to_string().as_bytes()).await?;
-    write(&out.join("colours.csv"), colour_table(&done).as_bytes()).await?;
-    let on_sheet = write_sheet(out, &mut done).await?;
-    if !args.quiet {
-        let sheet = if on_sheet < done.len() { format!(" (the first {on_sheet} images)") } else { String::new() };
-        writeln!(io::stdout(), "\nthumbnails, contact-sheet.jpg{sheet}, colours.csv and timeline.svg are in {}", out.display())?;
-    }
-    Ok(())
+fn print(summary: &Summary, is_quiet: bool) -> io::Result<()> {
+    if is_quiet { summary.write_failures(&mut io::stderr().lock()) } else { summary.print() }
 }
 
 /// Returns the bar, which shows itself only on a terminal.
@@ -105,6 +88,6 @@ fn progress_bar(pictures: usize, is_quiet: bool) -> Result<ProgressBar, BoxError
     if is_quiet {
         return Ok(ProgressBar::hidden());
     }
-    let style = ProgressStyle::with_template("{wide_bar:.cyan/blue} {pos}/{len} images  {per_sec:.1}  {eta} left")?;
+    let style = ProgressStyle::with_template("{wide_bar:.cyan/blue} {pos}/{len} images  {eta} left")?;
     Ok(ProgressBar::new(pictures as u64).with_style(style))
 }

@@ -10,7 +10,9 @@ use image::RgbImage;
 use crate::batch::Done;
 use crate::files::write;
 use crate::image_ops::{contact_sheet, encode_jpeg};
-use crate::summary::NodeTime;
+use crate::summary::{NodeTime, duration, plural};
+use crate::svg::Drawing;
+use crate::timeline::Timeline;
 
 /// A sheet holds as many thumbnails as fit into this many pixels (300 MB): 1,993 of the usual size.
 const SHEET_PIXELS_MAX: u64 = 100_000_000;
@@ -21,20 +23,29 @@ pub(crate) fn sheet_len(side: u32) -> usize {
     (SHEET_PIXELS_MAX / u64::from(side).pow(2)).max(1) as usize
 }
 
-/// Lays out the thumbnails that were kept, and writes them as `contact-sheet.jpg`. Returns how many.
+/// Writes the timeline and, if there are pictures, their colours and a contact sheet. Returns a line that says so.
 ///
 /// # Errors
-/// When the file cannot be written.
-pub(crate) async fn write_sheet(out: &Path, done: &mut [Done]) -> Result<usize, BoxError> {
+/// When one of the files cannot be written.
+pub(crate) async fn write_reports(out: &Path, mut done: Vec<Done>, drawn: &Timeline, workers: usize) -> Result<String, BoxError> {
+    let (images, streams) = (plural(drawn.runs, "image"), plural(drawn.rows.len(), "stream"));
+    let title = format!("{images} on {streams} and {} in {}", plural(workers, "worker"), duration(drawn.end_ms * 1e3));
+    write(&out.join("timeline.svg"), Drawing { title, timeline: drawn }.to_string().as_bytes()).await?;
+    if done.is_empty() {
+        return Ok(format!("there are no thumbnails, but there is timeline.svg in {}", out.display()));
+    }
+    write(&out.join("colours.csv"), colour_table(&done).as_bytes()).await?;
+
     let kept = done.iter_mut().filter_map(|done| Some((done.name.display().to_string(), done.thumbnail.take()?)));
     let thumbnails: Vec<(String, RgbImage)> = kept.collect();
     let jpeg = encode_jpeg(&contact_sheet(&thumbnails), SHEET_QUALITY)?;
     write(&out.join("contact-sheet.jpg"), &jpeg).await?;
-    Ok(thumbnails.len())
+    let first = if thumbnails.len() < done.len() { format!(" (the first {})", thumbnails.len()) } else { String::new() };
+    Ok(format!("thumbnails, contact-sheet.jpg{first}, colours.csv and timeline.svg are in {}", out.display()))
 }
 
 /// Returns a table of every picture's colours, as comma-separated values.
-pub(crate) fn colour_table(done: &[Done]) -> String {
+fn colour_table(done: &[Done]) -> String {
     let mut table = "picture,luminance,red,green,blue,red_std_dev,green_std_dev,blue_std_dev\n".to_owned();
     for Done { name, stats, .. } in done {
         let [r, g, b] = stats.mean;

@@ -48,8 +48,8 @@ impl Summary {
     /// # Errors
     /// When either is closed.
     pub(crate) fn print(&self) -> io::Result<()> {
-        self.write_totals(&mut io::stdout().lock())?;
-        self.write_failures(&mut io::stderr().lock())
+        let totals = self.write_totals(&mut io::stdout().lock());
+        self.write_failures(&mut io::stderr().lock()).and(totals)
     }
 
     /// Writes counts, rates and the slowest nodes; ends with a line break.
