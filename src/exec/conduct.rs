@@ -120,6 +120,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             }
             match self.lead_on(step) {
                 Next::Step => self.step += 1,
+                // Programs that lead to each other can go on for as long as one that is long.
+                Next::Program(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
                 Next::Program(ticket) => {
                     let program = self.queue.keep_first(ticket);
                     self.go_to(program);

@@ -1,5 +1,6 @@
 //! The integration tests: one module per subject.
 #![allow(missing_docs, clippy::unwrap_used)]
+mod bounds;
 mod cancelling;
 mod endings;
 mod failures;

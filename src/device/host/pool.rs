@@ -116,13 +116,13 @@ impl Pool {
 
     /// Queues a ticket from outside of the workers.
     pub(crate) fn submit(&self, ticket: Ticket) {
-        self.push_common(ticket);
+        self.push_common([ticket]);
         self.sleep.wake_one();
     }
 
-    pub(super) fn push_common(&self, ticket: Ticket) {
+    pub(super) fn push_common(&self, tickets: impl IntoIterator<Item = Ticket>) {
         let mut common = lock(&self.common);
-        common.push_back(ticket);
+        common.extend(tickets);
         // ORDERING: Release, so that a worker that sees the length from its last look before sleeping sees the ticket.
         self.common_len.store(common.len() as u64, Ordering::Release);
     }

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Pool, Progress, Queue, Ticket};
 use crate::sync::spin_loop;
 
-/// Every so many tickets a worker looks at the common queue first, so that a run that feeds itself starves no other.
-const FAIRNESS: u32 = 61;
-/// Steps until a program is asked whether others wait.
+/// Steps until a worker looks whether other runs wait in the common queue. If so, all that it has of its own goes behind them.
 const FUEL: u32 = 512;
 /// How often an idle worker looks for work before it sleeps, and the pause between two looks. About 30 microseconds in all:
 /// more than it takes to wake a thread, so a worker that is needed at once is still awake.
@@ -26,8 +24,9 @@ pub(super) fn work(pool: Arc<Pool>, worker: usize) {
 pub(crate) struct Shared<'p> {
     pool: &'p Pool,
     worker: usize,
-    taken: u32,
     fuel: u32,
+    /// Whether others have their turn now.
+    gives_way: bool,
 }
 
 impl<'p> Queue<'p> for Shared<'p> {
@@ -35,13 +34,13 @@ impl<'p> Queue<'p> for Shared<'p> {
 
     fn push(&mut self, ticket: Ticket) {
         if let Err(ticket) = self.pool.deques[self.worker].push(ticket) {
-            self.pool.push_common(ticket);
+            self.pool.push_common([ticket]);
         }
         self.pool.sleep.wake_one();
     }
 
     fn defer(&mut self, ticket: Ticket) {
-        self.pool.push_common(ticket);
+        self.pool.push_common([ticket]);
     }
 
     fn pop_of(&mut self, slot: u16) -> Option<Ticket> {
@@ -71,14 +70,15 @@ impl<'p> Queue<'p> for Shared<'p> {
         self.fuel -= 1;
         self.fuel > 0 || {
             self.fuel = FUEL;
-            !self.pool.has_common()
+            self.gives_way = self.pool.has_common();
+            !self.gives_way
         }
     }
 }
 
 impl<'p> Shared<'p> {
     fn new(pool: &'p Pool, worker: usize) -> Self {
-        Self { pool, worker, taken: 0, fuel: FUEL }
+        Self { pool, worker, fuel: FUEL, gives_way: false }
     }
 
     fn work(&mut self) {
@@ -109,13 +109,11 @@ impl<'p> Shared<'p> {
     }
 
     fn find(&mut self) -> Option<Ticket> {
-        self.taken = self.taken.wrapping_add(1);
-        if self.taken.is_multiple_of(FAIRNESS)
-            && let Some(ticket) = self.pool.pop_common()
-        {
-            return Some(ticket);
+        let own = &self.pool.deques[self.worker];
+        if std::mem::take(&mut self.gives_way) {
+            self.pool.push_common(std::iter::from_fn(|| own.pop()));
         }
-        self.pool.deques[self.worker].pop().or_else(|| self.find_elsewhere())
+        own.pop().or_else(|| self.find_elsewhere())
     }
 
     fn find_elsewhere(&mut self) -> Option<Ticket> {
@@ -147,6 +145,7 @@ pub(crate) struct Alone<'a> {
     /// Steps until the turn is looked at.
     fuel: u32,
     turn: Turn<'a>,
+    gives_way: bool,
 }
 
 /// When a thread that runs alone should let others have a turn.
@@ -223,11 +222,11 @@ impl<'a> Alone<'a> {
     pub(crate) fn for_a_slice(tickets: &'a mut VecDeque<Ticket>, progress: &'a Progress) -> Self {
         let slice = Slice { batch: 1, started: None, checked: None, is_spent: false };
         // The first step is free of clocks, for runs of one node.
-        Self { tickets, progress, fuel: 2, turn: Turn::Slice(slice) }
+        Self { tickets, progress, fuel: 2, turn: Turn::Slice(slice), gives_way: false }
     }
 
     fn for_a_pool(tickets: &'a mut VecDeque<Ticket>, pool: &'a Pool) -> Self {
-        Self { tickets, progress: &pool.progress[0].0, fuel: FUEL, turn: Turn::Pool(pool) }
+        Self { tickets, progress: &pool.progress[0].0, fuel: FUEL, turn: Turn::Pool(pool), gives_way: false }
     }
 
     /// Fills up the fuel, if nobody else is to have a turn.
@@ -240,7 +239,7 @@ impl<'a> Alone<'a> {
                 steps => (steps, true),
             },
         };
-        self.fuel = fuel;
+        (self.fuel, self.gives_way) = (fuel, !is_ours);
         is_ours
     }
 
@@ -258,15 +257,11 @@ impl<'a> Alone<'a> {
 fn work_alone(pool: &Pool) {
     let mut tickets = VecDeque::new();
     let mut queue = Alone::for_a_pool(&mut tickets, pool);
-    let mut taken = 0u32;
     loop {
-        taken = taken.wrapping_add(1);
-        if (taken.is_multiple_of(FAIRNESS) || queue.tickets.is_empty())
-            && let Some(ticket) = pool.pop_common()
-        {
-            queue.push(ticket);
+        if std::mem::take(&mut queue.gives_way) {
+            pool.push_common(queue.tickets.drain(..).rev());
         }
-        if let Some(ticket) = queue.next_ticket() {
+        if let Some(ticket) = queue.next_ticket().or_else(|| pool.pop_common()) {
             let entry = pool.entry(ticket);
             // SAFETY: the ticket is the right to resume its program.
             unsafe { (entry.resume_alone)(entry.run, ticket, &mut queue) };
