@@ -292,28 +292,18 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         }
     }
 
-    /// Counts one arrival. Returns true for the last: everything that the others did is then visible.
+    /// Counts one arrival. Returns true for the last.
     #[inline]
     fn arrives_last(&self, gate: u32) -> bool {
-        let count = &self.live.gates[gate as usize];
-        // ORDERING: Acquire: nobody else is left to arrive, and this sees what those who did had published.
-        let left = count.load(Ordering::Acquire);
-        if left == 1 {
-            return true;
-        }
-        if !Q::IS_SHARED {
-            count.store(left - 1, Ordering::Relaxed);
-            return false;
-        }
-        // ORDERING: Release publishes this program's work to the last; Acquire in case this is the last.
-        count.fetch_sub(1, Ordering::AcqRel) == 1
+        let gate = &self.live.gates[gate as usize];
+        if Q::IS_SHARED { gate.arrive::<true>() } else { gate.arrive::<false>() }
     }
 
     /// Arrives at the gate of the program's own next step. False parks the program: its last arrival resumes it.
     #[inline]
     fn passes_gate(&mut self, gate: u32) -> bool {
-        // ORDERING: as in `arrives_last`; asked first because a program that need not park need not store its place.
-        if self.live.gates[gate as usize].load(Ordering::Acquire) == 1 {
+        // Asked first, because a program that need not park need not store its place.
+        if self.live.gates[gate as usize].is_ours() {
             return true;
         }
         self.store_place((self.step + 1) << 1);

@@ -7,6 +7,7 @@ use std::task::Poll;
 use super::asyncs::Driver;
 use super::conduct;
 use super::core::Core;
+use super::countdown::Countdown;
 use super::state::{self, State};
 use super::{Inputs, Outputs};
 use crate::bridge::{Lane, Wakeset, shielded};
@@ -54,7 +55,7 @@ pub(super) enum Start {
 pub(super) struct Live {
     pub(super) frame: Frame,
     /// The countdowns of the plan's gates.
-    pub(super) gates: Box<[AtomicU32]>,
+    pub(super) gates: Box<[Countdown]>,
     /// Where each program goes on: twice its step, plus one when the step's body is done.
     pub(super) places: Box<[AtomicU32]>,
     pub(super) wakes: Option<Arc<Wakeset>>,
@@ -152,7 +153,7 @@ impl RunInner {
         });
         let live = Live {
             frame,
-            gates: code.gates.iter().map(|gate| AtomicU32::new(gate.count)).collect(),
+            gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
             places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
             wakes: (!code.asyncs.is_empty()).then(|| Wakeset::new(code.asyncs.len(), self.lane.clone())),
             slot,

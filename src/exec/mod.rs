@@ -13,6 +13,7 @@
 mod asyncs;
 mod conduct;
 mod core;
+pub(crate) mod countdown;
 mod executor;
 mod inner;
 mod inputs;

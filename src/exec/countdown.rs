@@ -1,0 +1,34 @@
+//! A gate of a run: how many have yet to arrive. Exactly one arrival is the last, and it sees what all others did before.
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// The arrivals that are left.
+pub(crate) struct Countdown(AtomicU32);
+
+impl Countdown {
+    pub(crate) fn new(count: u32) -> Self {
+        Self(AtomicU32::new(count))
+    }
+
+    /// Returns true if the caller, who has yet to arrive, is the only one left: it need not arrive any more.
+    #[inline]
+    pub(crate) fn is_ours(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release of every other arrival: the last value was written by the end of a chain of
+        // read-modify-writes, each of which carries the releases before it on.
+        self.0.load(Ordering::Acquire) == 1
+    }
+
+    /// Counts one arrival; returns true for the last. `IS_SHARED`: whether other threads may arrive meanwhile.
+    #[inline]
+    pub(crate) fn arrive<const IS_SHARED: bool>(&self) -> bool {
+        if self.is_ours() {
+            return true;
+        }
+        if !IS_SHARED {
+            self.0.store(self.0.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+            return false;
+        }
+        // ORDERING: Release publishes this arrival's work to the last; Acquire in case this is the last.
+        self.0.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
