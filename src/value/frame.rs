@@ -201,7 +201,8 @@ impl<'f> Cells<'f> {
         if !is_unit::<T>() {
             // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell.
             let cell = unsafe { &mut *self.cell(slot) };
-            drop(std::mem::replace(cell, Cell::Empty));
+            // Dropped where it is, because it may be a future that was polled, and so is pinned.
+            *cell = Cell::Empty;
         }
     }
 
@@ -254,6 +255,40 @@ mod tests {
         cells.put(text, "seven".to_owned());
         cells.put(unit, ());
         assert_eq!((*cells.get(word), cells.take(text), *cells.get(unit)), (7, "seven".to_owned(), ()));
+    }
+
+    /// Knows where it was polled, and will not be dropped elsewhere.
+    #[derive(Default)]
+    struct Pinned(Option<*const Self>, std::marker::PhantomPinned);
+
+    impl Future for Pinned {
+        type Output = ();
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            // SAFETY: nothing is moved.
+            let this = unsafe { self.get_unchecked_mut() };
+            this.0 = Some(std::ptr::from_ref(this));
+            Poll::Pending
+        }
+    }
+
+    impl Drop for Pinned {
+        fn drop(&mut self) {
+            assert_eq!(self.0, Some(std::ptr::from_ref(self)), "a future moved after it was polled");
+        }
+    }
+
+    /// Failed while `clear` moved the value out and then dropped it; tokio's timers crashed on that.
+    #[test]
+    fn a_future_is_dropped_where_it_was_polled() {
+        let mut layout = Layout::new();
+        let slot = layout.slot::<Pinned>();
+        let frame = Frame::new(&layout);
+        // SAFETY: one thread, a slot of this layout.
+        let cells = unsafe { frame.cells(false) };
+        let waker = std::task::Waker::noop();
+        assert!(cells.poll(slot, Pinned::default, &mut Context::from_waker(waker)).is_pending());
+        cells.clear(slot);
     }
 
     #[test]
