@@ -264,7 +264,7 @@ fn a_future_that_panics_when_it_is_dropped_fails_its_node() {
 }
 
 /// A future that is ready at once, and panics when it is dropped.
-struct LateGrudge(#[expect(dead_code, reason = "it is dropped")] Grudge);
+struct LateGrudge(Grudge);
 
 impl Future for LateGrudge {
     type Output = Result<u64, BoxError>;
