@@ -6,6 +6,7 @@ mod endings;
 mod failures;
 mod graphs;
 mod mistakes;
+mod misuse;
 mod policies;
 mod random;
 mod runtimes;
