@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Lane, shielded};
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
 
 /// What dropped runs left behind while a device could still touch it.
 pub(crate) struct Limbo {
@@ -23,12 +23,17 @@ impl Limbo {
         Self { held: Mutex::new(Vec::new()), count: AtomicU64::new(0) }
     }
 
-    /// Keeps `memory` until point `n` of `lane` has passed.
+    /// Keeps `memory` until point `n` of `lane` has passed. Who calls this looks at the point afterwards, and collects if it has:
+    /// its signaller may have collected before.
     pub(crate) fn hold(&self, lane: Arc<Lane>, n: u64, memory: Box<dyn Send>) {
-        let mut held = lock(&self.held);
-        held.push(Held { lane, n, memory });
-        // ORDERING: a hint only; who signals the point collects after it, and the next submission collects again.
-        self.count.store(held.len() as u64, Ordering::Relaxed);
+        {
+            let mut held = lock(&self.held);
+            held.push(Held { lane, n, memory });
+            self.count.store(held.len() as u64, Ordering::Relaxed);
+        }
+        // ORDERING: pairs with the fence in `Lane::signal`: of "hold, look at the point" and "signal, collect" one side sees the
+        // other.
+        fence(Ordering::SeqCst);
     }
 
     /// Frees what nothing can touch any more. Called by whoever signals points and by submissions; never from a drop.

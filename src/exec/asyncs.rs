@@ -17,7 +17,7 @@ use super::state;
 use crate::bridge::{Wakeset, shielded};
 use crate::device::host::{Alone, Ticket};
 use crate::plan::code::HostStep;
-use crate::sync::{MutexGuard, Ordering};
+use crate::sync::{MutexGuard, Ordering, fence};
 
 /// What the polling task keeps between polls.
 #[derive(Default)]
@@ -70,6 +70,9 @@ impl RunInner {
         }
         drop(inside);
         drop(driver);
+        // ORDERING: pairs with the fence in `drive_cancelled`: of "let go, look for a cancel" and "cancel, try the lock" one side
+        // sees the other.
+        fence(Ordering::SeqCst);
         if self.state.is_cancelled() {
             self.drive_cancelled();
         }
@@ -78,6 +81,9 @@ impl RunInner {
 
     /// After a cancel: aborts every async node that was handed over, and lets an inline run come to its end.
     pub(super) fn drive_cancelled(&self) {
+        // ORDERING: as in `drive`. It also orders the cancel before the look at `live`: a run that starts meanwhile sees the
+        // cancel when it hands a node over.
+        fence(Ordering::SeqCst);
         let Some(live) = self.live.get() else { return };
         loop {
             let Some(mut driver) = self.try_driver() else { return };

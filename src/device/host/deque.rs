@@ -5,9 +5,6 @@
 use super::Ticket;
 use crate::sync::{AtomicI64, AtomicU64, Ordering, fence};
 
-/// A power of two. Tickets name ranges of programs, so even a node with a million successors needs one entry.
-const CAPACITY: usize = if cfg!(anabranch_loom) { 4 } else { 512 };
-
 /// The deque. `push` and `pop` belong to the one thread that owns it; `steal` and `is_empty` are for everyone.
 pub(crate) struct Deque {
     top: Line<AtomicI64>,
@@ -20,11 +17,14 @@ pub(crate) struct Deque {
 pub(super) struct Line<T>(pub(super) T);
 
 impl Deque {
+    /// A power of two. Tickets name ranges of programs, so even a node with a million successors needs one entry.
+    pub(crate) const CAPACITY: usize = if cfg!(anabranch_loom) { 4 } else { 512 };
+
     pub(crate) fn new() -> Self {
         Self {
             top: Line(AtomicI64::new(0)),
             bottom: Line(AtomicI64::new(0)),
-            ring: (0..CAPACITY).map(|_| AtomicU64::new(0)).collect(),
+            ring: (0..Self::CAPACITY).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -33,7 +33,7 @@ impl Deque {
         let bottom = self.bottom.0.load(Ordering::Relaxed);
         // ORDERING: Acquire pairs with the thieves' exchange of `top`: the entry to be overwritten has been read.
         let top = self.top.0.load(Ordering::Acquire);
-        if bottom - top >= CAPACITY as i64 {
+        if bottom - top >= Self::CAPACITY as i64 {
             return Err(ticket);
         }
         self.entry(bottom).store(ticket.to_bits(), Ordering::Relaxed);
@@ -49,7 +49,9 @@ impl Deque {
         if self.top.0.load(Ordering::Relaxed) > bottom {
             return None;
         }
-        self.bottom.0.store(bottom, Ordering::Relaxed);
+        // ORDERING: Release, as in `push`: a thief may read this store, and then takes an entry further up that an earlier push
+        // wrote.
+        self.bottom.0.store(bottom, Ordering::Release);
         // ORDERING: pairs with the fence in `steal`: either the thief sees the lowered bottom, or the owner the raised top.
         fence(Ordering::SeqCst);
         let top = self.top.0.load(Ordering::Relaxed);
@@ -87,6 +89,6 @@ impl Deque {
     }
 
     fn entry(&self, index: i64) -> &AtomicU64 {
-        &self.ring[index as usize & (CAPACITY - 1)]
+        &self.ring[index as usize & (Self::CAPACITY - 1)]
     }
 }

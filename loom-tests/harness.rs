@@ -1,0 +1,140 @@
+//! What models are made of: threads, memory without any order of its own, and a task that counts. The only file of the models
+//! that names loom.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+#[cfg(anabranch_loom)]
+pub(super) use loom::thread::{JoinHandle, spawn};
+#[cfg(not(anabranch_loom))]
+pub(super) use std::thread::{JoinHandle, spawn};
+
+#[cfg(anabranch_loom)]
+use loom::cell::UnsafeCell;
+#[cfg(not(anabranch_loom))]
+use std::cell::UnsafeCell;
+
+use crate::bridge::{Lane, WaiterKey};
+
+/// Runs every execution of a model; without loom, a number of them on plain threads.
+pub(super) fn check(model: impl Fn() + Send + Sync + 'static) {
+    explore(None, model);
+}
+
+/// Runs those executions of a large model in which threads are interrupted at most `preemptions` times.
+pub(super) fn check_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    explore(Some(preemptions), model);
+}
+
+#[cfg(anabranch_loom)]
+fn explore(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+    let executions = Arc::new(AtomicU32::new(0));
+    let counted = executions.clone();
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions.or(builder.preemption_bound);
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    println!("{} executions", executions.load(Ordering::Relaxed));
+}
+
+#[cfg(not(anabranch_loom))]
+fn explore(_preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
+    (0..200).for_each(|_| model());
+}
+
+pub(super) fn join<T>(thread: JoinHandle<T>) -> T {
+    thread.join().expect("no thread of a model panics")
+}
+
+/// A word of plain memory. Loom fails the model when two threads race for it; so does ThreadSanitizer.
+#[derive(Debug)]
+pub(super) struct Plain(UnsafeCell<u32>);
+
+// SAFETY: that is what is checked.
+unsafe impl Send for Plain {}
+// SAFETY: as above.
+unsafe impl Sync for Plain {}
+
+impl Plain {
+    pub(super) fn new(word: u32) -> Self {
+        Self(UnsafeCell::new(word))
+    }
+
+    #[cfg(anabranch_loom)]
+    pub(super) fn get(&self) -> u32 {
+        // SAFETY: loom has just checked that nobody writes.
+        self.0.with(|word| unsafe { *word })
+    }
+
+    #[cfg(anabranch_loom)]
+    pub(super) fn set(&self, new: u32) {
+        // SAFETY: loom has just checked that nobody else is there.
+        self.0.with_mut(|word| unsafe { *word = new });
+    }
+
+    #[cfg(not(anabranch_loom))]
+    pub(super) fn get(&self) -> u32 {
+        // SAFETY: as the model has it, and as loom checked.
+        unsafe { *self.0.get() }
+    }
+
+    #[cfg(not(anabranch_loom))]
+    pub(super) fn set(&self, new: u32) {
+        // SAFETY: as the model has it, and as loom checked.
+        unsafe { *self.0.get() = new }
+    }
+}
+
+/// A word that threads change between the steps that a model wants in every order.
+///
+/// Loom remembers only the last access to each word. After "one thread loads, another loads and then stores" it no longer knows
+/// of the first load, and may not try the store before it. It always tries both orders of two changes.
+pub(super) struct Turns(crate::sync::AtomicU32);
+
+impl Turns {
+    pub(super) fn new() -> Self {
+        Self(crate::sync::AtomicU32::new(0))
+    }
+
+    pub(super) fn take(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A task: counts its wakes, and those who could still wake it.
+pub(super) struct Task(Arc<Wakes>);
+
+#[derive(Default)]
+struct Wakes(AtomicU32);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Task {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Wakes::default()))
+    }
+
+    /// Polls a lane once, as a future of this task would.
+    pub(super) fn poll(&self, lane: &Lane, n: u64, key: &mut WaiterKey) -> Poll<()> {
+        let waker = Waker::from(self.0.clone());
+        lane.poll(n, key, &mut Context::from_waker(&waker))
+    }
+
+    /// How often the task was woken.
+    pub(super) fn wakes(&self) -> u32 {
+        self.0.0.load(Ordering::SeqCst)
+    }
+
+    /// How many wakers of this task exist: each was given up exactly once when this is 0 again.
+    pub(super) fn wakers(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
+}
