@@ -321,3 +321,24 @@ fn idle_waits_for_every_run() {
         assert!(idle.is_ok() && ended.into_iter().all(|run| run.is_ok()));
     }
 }
+
+#[test]
+fn blocked_workers_hold_up_no_timeout_and_no_other_executor() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for workers in [1, 2] {
+        let (exec, is_open) = (executor(workers), Arc::new(AtomicBool::new(false)));
+        let mut g = Graph::new();
+        for n in 0..workers {
+            let is_open = is_open.clone();
+            g.task(n.to_string(), (), move || until(|| is_open.load(SeqCst)));
+        }
+        let (blocking, other) = (plan(&g), executor(1));
+        runtime.block_on(async {
+            let run = exec.run(&blocking, Inputs::new());
+            assert!(tokio::time::timeout(Duration::from_millis(10), run).await.is_err());
+            other.run(&asks(|| std::future::ready(Ok(()))), Inputs::new()).await.unwrap();
+        });
+        is_open.store(true, SeqCst);
+        block_on(exec.idle()).unwrap();
+    }
+}

@@ -7,6 +7,7 @@ mod failures;
 mod graphs;
 mod mistakes;
 mod misuse;
+mod observing;
 mod policies;
 mod random;
 mod runtimes;

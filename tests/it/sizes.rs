@@ -7,7 +7,7 @@ use anabranch::{Each, Executor, Graph, Inputs, PerOperator, Plan, Value, take};
 use crate::support::{Dice, block_on, executor, plan, poll_once, until, value_of};
 
 /// A million where it is quick.
-const NODES: usize = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
+const NODES: usize = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
 
 fn name(n: usize) -> String {
     n.to_string()
