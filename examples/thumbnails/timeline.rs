@@ -53,8 +53,8 @@ pub(crate) struct NodeBox {
     pub(crate) is_ok: bool,
 }
 
-/// How many runs the window holds for each lane that computes.
-const RUNS_PER_LANE: usize = 20;
+/// How many runs the window holds for each node that computes at once.
+const RUNS_PER_NODE: f64 = 20.0;
 
 impl Timeline {
     /// Lays out `spans` of runs of one plan, whose nodes named in `awaited` wait rather than compute.
@@ -68,8 +68,10 @@ impl Timeline {
         }
         let (mut boxes, runs) = boxes(spans, &nodes);
         let end_ms = boxes.iter().map(|place| place.end_ms).fold(0.0, f64::max);
-        let lanes = assign_lanes(&mut boxes, &nodes);
-        let share = (lanes * RUNS_PER_LANE) as f64 / runs.max(1) as f64;
+        assign_lanes(&mut boxes, &nodes);
+        let computing = boxes.iter().filter(|place| !nodes[place.node].is_awaited);
+        let computed_ms: f64 = computing.map(|place| place.end_ms - place.start_ms).sum();
+        let share = RUNS_PER_NODE * (computed_ms / end_ms).max(1.0) / runs as f64;
         // A little more than the whole is better seen whole.
         let width = if share > 0.7 { end_ms } else { end_ms * share };
         let window = (end_ms - width) / 2.0..(end_ms + width) / 2.0;
@@ -92,7 +94,7 @@ impl Timeline {
         let mut lanes = vec![[0; 2]; self.rows.len()];
         for place in self.in_window() {
             let count = &mut lanes[place.row][usize::from(self.nodes[place.node].is_awaited)];
-            *count = place.lane.saturating_add(1).max(*count);
+            *count = (place.lane + 1).max(*count);
         }
         for (row, [computed, awaited]) in self.rows.iter_mut().zip(lanes) {
             (row.computed_lanes, row.awaited_lanes) = (computed, awaited);
@@ -134,8 +136,8 @@ fn boxes(spans: &[TimelineSpan], nodes: &[Node]) -> (Vec<NodeBox>, usize) {
     (boxes, runs)
 }
 
-/// Gives each box the first lane of its row that is free. Returns how many lanes any row needs for what computes.
-fn assign_lanes(boxes: &mut [NodeBox], nodes: &[Node]) -> usize {
+/// Gives each box the first lane of its row that is free.
+fn assign_lanes(boxes: &mut [NodeBox], nodes: &[Node]) {
     let mut free_from: HashMap<(usize, bool), Vec<f64>> = HashMap::new();
     for place in boxes {
         let lanes = free_from.entry((place.row, nodes[place.node].is_awaited)).or_default();
@@ -145,8 +147,6 @@ fn assign_lanes(boxes: &mut [NodeBox], nodes: &[Node]) -> usize {
         }
         lanes[place.lane] = place.end_ms;
     }
-    let computed = free_from.iter().filter(|((_, is_awaited), _)| !is_awaited);
-    computed.map(|(_, lanes)| lanes.len()).max().unwrap_or(1)
 }
 
 #[cfg(test)]
