@@ -1,7 +1,9 @@
 //! The one error type: opaque, cheap to clone, asked by predicates; its message names the node and says what to do.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Any error a node body may return.
@@ -86,10 +88,10 @@ pub(crate) enum Kind {
     Thread,
 
     // A run that ended badly.
-    #[error("node '{node}' failed on stream {stream} of the host device")]
-    Failed { node: Arc<str>, stream: u32 },
-    #[error("node '{node}' panicked on stream {stream} of the host device: {message}")]
-    Panicked { node: Arc<str>, stream: u32, message: String },
+    #[error("node '{node}' failed on {stream} of the host device")]
+    Failed { node: Arc<str>, stream: String },
+    #[error("node '{node}' panicked on {stream} of the host device: {message}")]
+    Panicked { node: Arc<str>, stream: String, message: String },
     #[error("node '{node}' did not run, because '{because}' before it failed")]
     Skipped { node: Arc<str>, because: Arc<str> },
     #[error("the observer panicked at node '{node}': {message}")]
@@ -219,17 +221,16 @@ impl fmt::Display for Error {
     }
 }
 
+/// For people too, because this is what `main` and `unwrap` print: the message, what caused it, and what else failed.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = f.debug_struct("Error");
-        out.field("kind", &self.0.kind);
-        if let Some(source) = &self.0.source {
-            out.field("source", source);
+        write!(f, "{self}")?;
+        let mut cause = self.source();
+        while let Some(source) = cause {
+            write!(f, "\n  caused by: {source}")?;
+            cause = source.source();
         }
-        if !self.0.others.is_empty() {
-            out.field("others", &self.0.others);
-        }
-        out.finish()
+        self.others().iter().try_for_each(|other| write!(f, "\n  also: {other}"))
     }
 }
 
@@ -237,6 +238,17 @@ impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_ref().map(|source| &**source as _)
     }
+}
+
+/// What a panic said, where it was text. Uses the payload up: its drop is foreign code, which may panic again, and so on; that is
+/// where this ends.
+pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(again);
+    }
+    text
 }
 
 /// `'a' -> 'b' -> 'a'`, with the middle left out when it is long.

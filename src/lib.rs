@@ -20,6 +20,6 @@ pub use exec::{
 };
 pub use graph::{
     Backend, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut,
-    NodeShape, Own, Param, Read, Shape, Source, Sources, Take, TaskFn, Value, take,
+    NodeShape, Own, PORTS_MAX, Param, Read, Shape, Source, Sources, Take, TaskFn, Value, take,
 };
 pub use plan::{Assignment, PerBackend, PerOperator, Plan, Point, Policy, Schedule, Single, Step, StreamKind, topological_order};

@@ -14,7 +14,9 @@ pub(crate) use wakeset::Wakeset;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs foreign code (a waker, a value's drop) that must not take the caller down; tells whether it panicked.
-pub(crate) fn shielded(foreign: impl FnOnce()) -> Result<(), Box<dyn std::any::Any + Send>> {
-    catch_unwind(AssertUnwindSafe(foreign))
+use crate::error::panic_message;
+
+/// Runs foreign code (a waker, a value's drop) that must not take the caller down. If it panicked, returns what the panic said.
+pub(crate) fn shielded(foreign: impl FnOnce()) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(foreign)).map_err(panic_message)
 }

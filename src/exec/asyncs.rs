@@ -16,6 +16,7 @@ use super::inside::Inside;
 use super::state;
 use crate::bridge::{Wakeset, shielded};
 use crate::device::host::{Alone, Ticket};
+use crate::error::panic_message;
 use crate::plan::code::HostStep;
 use crate::sync::{MutexGuard, Ordering, fence};
 
@@ -154,7 +155,7 @@ impl RunInner {
             Ok(Poll::Ready(Err(error))) => Some(self.failed(at, error)),
             Err(panic) => {
                 let _ = shielded(|| step.body.abort(cells));
-                Some(self.panicked(at, panic, ""))
+                Some(self.panicked(at, panic_message(panic)))
             }
         };
         if let Some(since) = since {
@@ -185,8 +186,9 @@ impl RunInner {
         let step: &HostStep = &self.plan().code.steps[at as usize];
         // SAFETY: as in `poll_node`.
         let cells = unsafe { self.cells(at) };
-        if let Err(panic) = shielded(|| step.body.abort(cells)) {
-            self.add_fault(self.plan().code.nodes[at as usize], self.panicked(at, panic, "dropping its future: "));
+        if let Err(message) = shielded(|| step.body.abort(cells)) {
+            let message = format!("dropping its future: {message}");
+            self.add_fault(self.plan().code.nodes[at as usize], self.panicked(at, message));
         }
         self.set_fate(self.plan().code.nodes[at as usize], fate::CANCELLED, None);
         self.end_node(driver, live, index);

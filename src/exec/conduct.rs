@@ -13,7 +13,7 @@ use super::inner::{Live, RunInner, fate};
 use super::state;
 use crate::bridge::shielded;
 use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket};
-use crate::error::{BoxError, Error, Kind};
+use crate::error::{BoxError, Error, Kind, panic_message};
 use crate::graph::{NodeId, Outcome};
 use crate::plan::code::{Code, HostStep, Target, flag};
 use crate::sync::Ordering;
@@ -198,6 +198,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         if run.state.is_cancelled() {
             run.drive_cancelled();
         }
+        // The run may have ended meanwhile, and this be its last owner: what it drops then is foreign.
+        let _ = shielded(|| drop(run));
     }
 
     fn call_observed(&mut self, step: &HostStep) {
@@ -207,7 +209,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         match called {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.fail(error),
-            Err(panic) => self.run.set_fate(self.node(), fate::FAILED, Some(self.run.panicked(self.step, panic, ""))),
+            Err(panic) => self.run.set_fate(self.node(), fate::FAILED, Some(self.run.panicked(self.step, panic_message(panic)))),
         }
     }
 
@@ -221,7 +223,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
 
     fn fail_panicked(&mut self, panic: Box<dyn Any + Send>) {
         let node = self.code.nodes[self.step as usize];
-        self.run.set_fate(node, fate::FAILED, Some(self.run.panicked(self.step, panic, "")));
+        self.run.set_fate(node, fate::FAILED, Some(self.run.panicked(self.step, panic_message(panic))));
         self.is_body_done = true;
     }
 
@@ -328,8 +330,9 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         let released = &self.code.steps[step as usize];
         // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of several releases.
         let cells = unsafe { self.live.frame.cells(false) };
-        if let Err(panic) = shielded(|| released.body.release(cells)) {
-            self.run.add_fault(self.code.nodes[step as usize], self.run.panicked(step, panic, "dropping its value: "));
+        if let Err(message) = shielded(|| released.body.release(cells)) {
+            let message = format!("dropping its value: {message}");
+            self.run.add_fault(self.code.nodes[step as usize], self.run.panicked(step, message));
         }
         None
     }
@@ -341,25 +344,15 @@ impl RunInner {
         Error::with_source(Kind::Failed { node, stream }, source)
     }
 
-    pub(super) fn panicked(&self, step: u32, panic: Box<dyn Any + Send>, during: &str) -> Error {
+    pub(super) fn panicked(&self, step: u32, message: String) -> Error {
         let (node, stream) = self.describe(step);
-        Kind::Panicked { node, stream, message: format!("{during}{}", message(panic)) }.into()
+        Kind::Panicked { node, stream, message }.into()
     }
 
-    fn describe(&self, step: u32) -> (Arc<str>, u32) {
+    fn describe(&self, step: u32) -> (Arc<str>, String) {
         let (plan, code) = (self.plan(), &self.plan().code);
         let node = code.nodes[step as usize];
-        (plan.schedule.shape().name(node).clone(), code.streams[code.program_of(step) as usize])
+        let stream = code.streams[code.program_of(step) as usize];
+        (plan.schedule.shape().name(node).clone(), plan.schedule.stream_name(stream))
     }
-}
-
-/// What a panic said, where it was text.
-pub(super) fn message(panic: Box<dyn Any + Send>) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
-    // What it carried can panic when it is dropped, and so on: that is where this ends.
-    if let Err(again) = shielded(|| drop(panic)) {
-        std::mem::forget(again);
-    }
-    text
 }

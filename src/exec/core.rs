@@ -7,7 +7,7 @@ use std::task::Poll;
 use super::inner::RunInner;
 use super::observe::Observer;
 use super::state;
-use crate::bridge::{Lane, Limbo};
+use crate::bridge::{Lane, Limbo, shielded};
 use crate::device::host::{Barrier, Pool};
 use crate::error::{Kind, Result};
 use crate::sync::{Mutex, lock};
@@ -62,14 +62,8 @@ impl Core {
     /// in the queue, which it keeps until [`Core::leave_queue`]. The run's lane is rung when it is worth asking again.
     pub(super) fn admit(&self, run: &Arc<RunInner>, turn: &mut u64) -> Poll<Result<u32>> {
         let mut admission = lock(&self.admission);
-        if admission.is_closed {
-            return Poll::Ready(Err(Kind::ShutDown.into()));
-        }
-        if admission.has_room(self.max_in_flight, *turn) {
-            admission.waiting.remove(turn);
-            // Before the lock is given up, so that a shutdown that comes now leaves workers for this run.
-            self.pool.iter().for_each(|pool| pool.expect_run());
-            return Poll::Ready(Ok(admission.enter(run)));
+        if let Some(admitted) = admission.admit(self, run, *turn) {
+            return Poll::Ready(admitted);
         }
         if *turn == 0 {
             admission.last_turn += 1;
@@ -79,9 +73,16 @@ impl Core {
         Poll::Pending
     }
 
-    /// Returns true if a run that came now would have to wait.
-    pub(super) fn is_full(&self) -> bool {
-        !lock(&self.admission).has_room(self.max_in_flight, 0)
+    /// Lets the run in at once, or not at all.
+    pub(super) fn try_admit(&self, run: &Arc<RunInner>) -> Result<u32> {
+        let admitted = lock(&self.admission).admit(self, run, 0);
+        admitted.unwrap_or_else(|| Err(Kind::Busy { max: self.max_in_flight }.into()))
+    }
+
+    /// Gives the place of a run back that never took off.
+    pub(super) fn give_back(&self, place: u32) {
+        self.pool.iter().for_each(|pool| pool.forget_run());
+        self.end_flight(place);
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -131,6 +132,8 @@ impl Core {
         };
         for run in runs {
             run.cancel(state::SHUT_DOWN);
+            // Perhaps its last owner: what it drops then is foreign.
+            let _ = shielded(|| drop(run));
         }
         waiting.values().for_each(|lane| lane.ring());
         if let Some(pool) = &self.pool {
@@ -141,6 +144,20 @@ impl Core {
 }
 
 impl Admission {
+    /// Lets the run in if it has room, or never will. None: it would have to wait.
+    fn admit(&mut self, core: &Core, run: &Arc<RunInner>, turn: u64) -> Option<Result<u32>> {
+        if self.is_closed {
+            return Some(Err(Kind::ShutDown.into()));
+        }
+        if !self.has_room(core.max_in_flight, turn) {
+            return None;
+        }
+        self.waiting.remove(&turn);
+        // While the lock is held, so that a shutdown that comes now leaves workers for this run.
+        core.pool.iter().for_each(|pool| pool.expect_run());
+        Some(Ok(self.enter(run)))
+    }
+
     /// Whether there is room for everyone who came before `turn`, and for it. A newcomer comes after everyone.
     fn has_room(&self, max: usize, turn: u64) -> bool {
         let room = max - self.in_flight;

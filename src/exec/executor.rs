@@ -64,24 +64,19 @@ impl Executor {
 
     /// Makes a run of `plan`. Nothing happens until the run is polled.
     ///
-    /// When `max_in_flight` runs are under way, the run waits for its turn.
+    /// When `max_in_flight` runs are under way, the run waits for its turn from its first poll on; first come, first served. A run
+    /// that is queued and then neither polled nor dropped keeps its turn, and those behind it wait, as with any fair semaphore.
     pub fn run(&self, plan: &Plan, inputs: Inputs) -> Run {
         Run::new(&self.owner.core, plan, inputs)
     }
 
-    /// Makes a run of `plan`, unless it would have to wait for others.
+    /// Makes a run of `plan` that has its place among the `max_in_flight` already, unless there is none. The place is given back
+    /// when the run ends or is dropped.
     ///
     /// # Errors
     /// Gives the inputs back, with an error for which [`Error::is_busy`] or [`Error::is_shut_down`] is true.
     pub fn try_run(&self, plan: &Plan, inputs: Inputs) -> Result<Run, (Error, Inputs)> {
-        let core = &self.owner.core;
-        if core.is_closed() {
-            return Err((Kind::ShutDown.into(), inputs));
-        }
-        if core.is_full() {
-            return Err((Kind::Busy { max: core.max_in_flight }.into(), inputs));
-        }
-        Ok(self.run(plan, inputs))
+        Run::reserved(&self.owner.core, plan, inputs)
     }
 
     /// Waits until no run is in flight. Runs that nobody polls stay in flight.
@@ -141,7 +136,7 @@ impl ExecutorBuilder {
     }
 
     /// Sets how many runs may be in flight, from 1 to 65,536; further runs wait for their turn. The default is 1,024. A run that
-    /// is awaited inside of a node counts as well.
+    /// is awaited inside of a node counts as well: with a bound below the depth of such nesting they wait for each other.
     pub fn max_in_flight(mut self, runs: usize) -> Self {
         self.max_in_flight = runs;
         self
@@ -181,19 +176,36 @@ impl ExecutorBuilder {
 
 const WORKERS_MAX: usize = 256;
 
-/// What each worker's life is wrapped in: it is inside of this executor's nodes, and counted when it ends.
+/// What each worker's life is wrapped in: it is inside of this executor's nodes, and counted when it ends, however it ends.
 fn around_workers(exits: Arc<Lane>) -> Around {
-    let ended = AtomicU64::new(0);
+    let ended = Arc::new(AtomicU64::new(0));
     Box::new(move |life| {
-        let inside = Inside::enter(&exits);
+        let _counted = Counted { exits: exits.clone(), ended: ended.clone() };
+        let _inside = Inside::enter(&exits);
         life();
-        drop(inside);
-        // ORDERING: AcqRel, so that the last one's signal comes after all that the others did.
-        exits.signal(ended.fetch_add(1, Ordering::AcqRel) + 1);
     })
 }
 
+/// A living worker.
+struct Counted {
+    exits: Arc<Lane>,
+    ended: Arc<AtomicU64>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // ORDERING: AcqRel, so that the last one's signal comes after all that the others did.
+        self.exits.signal(self.ended.fetch_add(1, Ordering::AcqRel) + 1);
+    }
+}
+
 /// Waits until no run is in flight; made by [`Executor::idle`].
+///
+/// # Errors
+/// If it is polled inside of one of the executor's nodes.
+///
+/// # Cancellation
+/// Dropping it changes nothing.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Idle {
     core: Arc<Core>,
@@ -226,6 +238,12 @@ impl Drop for Idle {
 }
 
 /// Waits for the end of an executor; made by [`Executor::shutdown`].
+///
+/// # Errors
+/// If it is polled inside of one of the executor's nodes.
+///
+/// # Cancellation
+/// Dropping it only stops waiting: the executor is shut down already.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Shutdown {
     core: Arc<Core>,

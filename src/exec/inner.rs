@@ -47,7 +47,12 @@ pub(super) struct RunInner {
 
 /// What a run holds until it starts.
 pub(super) enum Start {
-    Waiting { inputs: Inputs, turn: u64 },
+    /// `turn` is its place in the queue; `place` its place among those in flight, if it has one already.
+    Waiting {
+        inputs: Inputs,
+        turn: u64,
+        place: Option<u32>,
+    },
     Started,
 }
 
@@ -81,7 +86,7 @@ impl RunInner {
             core: core.clone(),
             state: State::new(observed),
             lane: Arc::new(Lane::new()),
-            start: Mutex::new(Start::Waiting { inputs, turn: 0 }),
+            start: Mutex::new(Start::Waiting { inputs, turn: 0, place: None }),
             live: OnceLock::new(),
             driver: Mutex::new(Driver::default()),
             progress: Progress::new(),
@@ -107,23 +112,42 @@ impl RunInner {
     /// Starts the run if it has not started and there is room; otherwise queues it.
     pub(super) fn start(self: &Arc<Self>) -> Poll<()> {
         let mut start = lock(&self.start);
-        let Start::Waiting { inputs, turn } = &mut *start else { return Poll::Ready(()) };
-        let admitted = match self.check(inputs) {
-            Ok(()) => self.core.admit(self, turn),
-            Err(error) => Poll::Ready(Err(error)),
+        let Start::Waiting { inputs, turn, place } = &mut *start else { return Poll::Ready(()) };
+        let admitted = match (self.check(inputs), *place) {
+            (Ok(()), Some(place)) => Poll::Ready(Ok(place)),
+            (Ok(()), None) => self.core.admit(self, turn),
+            (Err(error), _) => Poll::Ready(Err(error)),
         };
         let Poll::Ready(admitted) = admitted else { return Poll::Pending };
-        let turn = *turn;
+        let (turn, place) = (*turn, *place);
         let Start::Waiting { inputs, .. } = std::mem::replace(&mut *start, Start::Started) else { unreachable!() };
         drop(start);
         match admitted {
             Ok(flight) => self.take_off(inputs, flight),
             Err(error) => {
                 self.core.leave_queue(turn);
+                place.into_iter().for_each(|place| self.core.give_back(place));
                 self.refuse(error);
             }
         }
         Poll::Ready(())
+    }
+
+    /// Takes a place among those in flight before the run starts. Otherwise gives the inputs back: the run is over.
+    pub(super) fn reserve(self: &Arc<Self>) -> Result<(), (Error, Inputs)> {
+        let mut start = lock(&self.start);
+        let Start::Waiting { place, .. } = &mut *start else { unreachable!("nobody else knows of this run yet") };
+        let error = match self.core.try_admit(self) {
+            Ok(admitted) => {
+                *place = Some(admitted);
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        let Start::Waiting { inputs, .. } = std::mem::replace(&mut *start, Start::Started) else { unreachable!() };
+        drop(start);
+        self.refuse(error.clone());
+        Err((error, inputs))
     }
 
     fn check(&self, inputs: &Inputs) -> Result<()> {
@@ -190,8 +214,9 @@ impl RunInner {
             std::mem::replace(&mut *start, Start::Started)
         };
         match waiting {
-            Start::Waiting { inputs, turn } => {
+            Start::Waiting { inputs, turn, place } => {
                 self.core.leave_queue(turn);
+                place.into_iter().for_each(|place| self.core.give_back(place));
                 self.refuse(cancelled(bits | state::CANCELLED));
                 let _ = shielded(|| drop(inputs));
             }
@@ -246,9 +271,12 @@ impl RunInner {
         let cells = || unsafe { live.frame.cells(true) };
         let values = plan.outputs.iter().map(|port| Some((port.share)(cells(), port.offset))).collect();
         for &(node, _) in plan.schedule.shape().outputs() {
-            plan.code.steps[plan.code.step_of[node.index()] as usize].body.release(cells());
+            let body = &plan.code.steps[plan.code.step_of[node.index()] as usize].body;
+            let _ = shielded(|| body.release(cells()));
         }
-        plan.inputs.iter().filter(|input| input.is_shared).for_each(|input| (input.port.clear)(cells(), input.port.offset));
+        for input in plan.inputs.iter().filter(|input| input.is_shared) {
+            let _ = shielded(|| (input.port.clear)(cells(), input.port.offset));
+        }
         Ok(Outputs { values, plan: self.plan.clone() })
     }
 

@@ -18,9 +18,9 @@ pub(super) struct Inside {
 
 impl Inside {
     pub(super) fn enter(exits: &Lane) -> Self {
-        let outer = INSIDE.replace(address(exits));
+        let outer = INSIDE.try_with(|inside| inside.replace(address(exits))).unwrap_or(0);
         if outer != 0 {
-            AROUND.with_borrow_mut(|around| around.push(outer));
+            let _ = AROUND.try_with(|around| around.borrow_mut().push(outer));
         }
         Self { outer }
     }
@@ -28,16 +28,19 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.set(self.outer);
+        let _ = INSIDE.try_with(|inside| inside.set(self.outer));
         if self.outer != 0 {
-            AROUND.with_borrow_mut(|around| around.pop());
+            let _ = AROUND.try_with(|around| around.borrow_mut().pop());
         }
     }
 }
 
 /// Returns true if this thread runs a node of the executor with these exits.
 pub(super) fn is_inside(exits: &Lane) -> bool {
-    INSIDE.get() == address(exits) || AROUND.with_borrow(|around| around.contains(&address(exits)))
+    // A thread that is being torn down runs no nodes.
+    let address = address(exits);
+    INSIDE.try_with(|inside| inside.get() == address).unwrap_or(false)
+        || AROUND.try_with(|around| around.borrow().contains(&address)).unwrap_or(false)
 }
 
 fn address(exits: &Lane) -> usize {

@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::conduct::message;
 use super::inner::RunInner;
 use crate::bridge::shielded;
 use crate::error::Kind;
@@ -45,8 +44,8 @@ impl RunInner {
             ended: Instant::now(),
             is_ok,
         };
-        if let Err(panic) = shielded(|| observer.node(&span)) {
-            self.add_fault(node, Kind::Observer { node: name.clone(), message: message(panic) }.into());
+        if let Err(message) = shielded(|| observer.node(&span)) {
+            self.add_fault(node, Kind::Observer { node: name.clone(), message }.into());
         }
     }
 }

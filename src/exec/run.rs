@@ -12,7 +12,7 @@ use super::inner::{COMPLETE, RunInner};
 use super::state;
 use super::{Inputs, NodeFuture, Outputs};
 use crate::bridge::WaiterKey;
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
 
 /// One execution of a plan: a future of its outputs. Made by [`Executor::run`](crate::Executor::run).
@@ -39,6 +39,13 @@ pub struct Run {
 impl Run {
     pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Self {
         Self { inner: RunInner::new(core, plan, inputs), key: WaiterKey::default(), is_spent: false }
+    }
+
+    /// Takes a place among the runs in flight at once, or gives the inputs back.
+    pub(super) fn reserved(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Result<Self, (Error, Inputs)> {
+        let run = Self::new(core, plan, inputs);
+        run.inner.reserve()?;
+        Ok(run)
     }
 
     /// Returns a future of one node: ready when the node is done.

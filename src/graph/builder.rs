@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::body::{Async, Body, Fallible, Finish, Infallible, Kernel, Task};
 use super::check::check_name;
 use super::source::{Binder, FutureFn, KernelFn, Sources, TaskFn, Use, Value};
-use super::{Backend, NodeId, NodeMut, Shape};
+use super::{Backend, NodeId, NodeMut, PORTS_MAX, Shape};
 use crate::error::{BoxError, Error, Kind};
 use crate::value::{Cells, Layout, Slot};
 
@@ -122,9 +122,10 @@ impl Graph {
         if let Err(error) = check_name(&name) {
             self.mistake(error);
         }
-        if self.inputs.iter().any(|port| port.name == name) {
+        if self.inputs.len() < PORTS_MAX && self.inputs.iter().any(|port| port.name == name) {
             self.mistake(Kind::DuplicatePort { what: "input", name: name.clone() }.into());
         }
+        self.check_ports("inputs", self.inputs.len());
         let slot = self.layout.slot::<T>();
         let value = self.value(slot, Maker::Input(self.inputs.len() as u32));
         self.inputs.push(InputPort {
@@ -153,7 +154,11 @@ impl Graph {
         self.add_task::<I, R, F, Infallible>(name.into(), sources, work)
     }
 
-    /// Adds a CPU function that can fail. Its error ends the run, and stops only the nodes that depend on this one.
+    /// Adds a CPU function that can fail; `Ok(f(x)?)` turns any error into the boxed one.
+    ///
+    /// # Errors
+    /// An error of `work` becomes the source of the run's error, which names this node. It stops only the nodes that depend on
+    /// this one.
     pub fn try_task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
     where
         I: Sources,
@@ -195,6 +200,9 @@ impl Graph {
     }
 
     /// Adds a kernel whose submission can fail.
+    ///
+    /// # Errors
+    /// As for [`Graph::try_task`].
     pub fn try_kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
     where
         I: Sources,
@@ -211,9 +219,10 @@ impl Graph {
         if let Err(error) = check_name(&name) {
             self.mistake(error);
         }
-        if self.outputs.iter().any(|port| port.name == name) {
+        if self.outputs.len() < PORTS_MAX && self.outputs.iter().any(|port| port.name == name) {
             self.mistake(Kind::DuplicatePort { what: "output", name: name.clone() }.into());
         }
+        self.check_ports("outputs", self.outputs.len());
         if !self.owns(value) {
             return self.mistake(Kind::ForeignValue { name }.into());
         }
@@ -383,6 +392,13 @@ impl Graph {
     fn taken_and_read(&mut self, maker: Maker, node: NodeId) {
         let node = self.shape.name(node).clone();
         self.mistake(Kind::TakenAndRead { value: self.maker_name(maker), node }.into());
+    }
+
+    /// Names of ports are looked up one by one, so there is a bound.
+    fn check_ports(&mut self, what: &str, count: usize) {
+        if count >= PORTS_MAX {
+            self.mistake(Kind::Limit { what: format!("the number of {what}"), got: count + 1, limit: PORTS_MAX }.into());
+        }
     }
 
     fn mistake(&mut self, error: Error) {

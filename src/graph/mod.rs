@@ -19,7 +19,9 @@ pub use node::NodeMut;
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
 pub use source::{Each, FutureFn, KernelFn, Many, Own, Param, Read, Source, Sources, Take, TaskFn, Value, take};
 
-/// The most nodes one graph may have.
-pub const NODES_MAX: usize = 1 << 24;
+/// The most nodes one graph may have: as many as one ticket of the host device can name.
+pub const NODES_MAX: usize = (1 << 24) - 1;
+/// The most inputs, and the most outputs, that one graph may have.
+pub const PORTS_MAX: usize = 4096;
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;

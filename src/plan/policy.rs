@@ -1,10 +1,9 @@
 //! The one question that a policy answers, and the answer. Labels are the policy's own; a schedule numbers the streams that
 //! are really used, and keeps the labels for people.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, panic_message};
 use crate::graph::{Backend, NodeId, Shape};
 
 /// The largest label that a policy may give a stream.
@@ -108,14 +107,9 @@ pub(super) fn ask(policy: &dyn Policy, shape: &Shape) -> Result<(String, Assignm
 fn guard<T>(name: &str, question: impl FnOnce() -> T) -> Result<T> {
     // Unwind safety: what the panic may have left half done is inside the policy, and it is not asked again here.
     catch_unwind(AssertUnwindSafe(question)).map_err(|panic| {
-        let fault = format!("panicked: {}", message_of(&*panic));
+        let fault = format!("panicked: {}", panic_message(panic));
         Kind::Policy { policy: name.to_owned(), fault }.into()
     })
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
 fn fault_of(assignment: &Assignment, shape: &Shape) -> Option<String> {

@@ -167,6 +167,14 @@ impl Schedule {
         self.labels.get(stream as usize).copied().unwrap_or_else(host)
     }
 
+    /// Returns the name of `stream`, as the plan's table and errors say it: `stream 0` for the policy's, `host 0` for host chains.
+    pub fn stream_name(&self, stream: u32) -> String {
+        match self.kind(stream) {
+            StreamKind::Device => format!("stream {}", self.label(stream)),
+            StreamKind::Host => format!("host {}", self.label(stream)),
+        }
+    }
+
     /// Returns the program of `stream`.
     ///
     /// # Panics
@@ -176,6 +184,9 @@ impl Schedule {
     }
 
     /// Returns the stream that runs `node`.
+    ///
+    /// # Panics
+    /// If the node is not of this schedule's shape; so do `predecessors` and `releases_of`.
     pub fn stream_of(&self, node: NodeId) -> u32 {
         self.stream_of[node.index()]
     }

@@ -22,13 +22,13 @@ impl fmt::Display for Schedule {
             count(self.records(), "record"),
             count(self.waits(), "wait")
         )?;
-        let label_width = (0..self.streams()).map(|stream| row_label(self, stream).len()).max().unwrap_or(0);
+        let label_width = (0..self.streams()).map(|stream| self.stream_name(stream).len()).max().unwrap_or(0);
         (0..self.streams()).try_for_each(|stream| row(self, stream, label_width, f))
     }
 }
 
 fn row(schedule: &Schedule, stream: u32, label_width: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "{:label_width$}", row_label(schedule, stream))?;
+    write!(f, "{:label_width$}", schedule.stream_name(stream))?;
     let margin = label_width + 3;
     let (mut column, mut gap) = (margin, "   ");
     for step in schedule.steps(stream) {
@@ -44,13 +44,6 @@ fn row(schedule: &Schedule, stream: u32, label_width: usize, f: &mut fmt::Format
         gap = " · ";
     }
     writeln!(f)
-}
-
-fn row_label(schedule: &Schedule, stream: u32) -> String {
-    match schedule.kind(stream) {
-        StreamKind::Device => format!("stream {}", schedule.label(stream)),
-        StreamKind::Host => format!("host {}", schedule.label(stream)),
-    }
 }
 
 fn step_text(schedule: &Schedule, step: Step) -> Option<String> {

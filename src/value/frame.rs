@@ -67,8 +67,9 @@ impl Layout {
         if is_unit::<T>() {
             return Slot { offset: 0, cell: PhantomData };
         }
-        let offset = self.size.next_multiple_of(align_of::<Cell<T>>());
-        self.size = offset + size_of::<Cell<T>>();
+        // Saturates, so that a layout that is too large stays too large.
+        let offset = self.size.checked_next_multiple_of(align_of::<Cell<T>>()).unwrap_or(usize::MAX);
+        self.size = offset.saturating_add(size_of::<Cell<T>>());
         self.align = self.align.max(align_of::<Cell<T>>());
         // A layout that is too large is never made into a frame: `size` says so, and compiling fails.
         Slot { offset: offset as u32, cell: PhantomData }

@@ -14,6 +14,7 @@ mod worker;
 pub(crate) use barrier::Barrier;
 pub(crate) use deque::Deque;
 pub(crate) use pool::{Around, Entry, Pool, SLOTS_MAX};
+#[cfg(test)]
 pub(crate) use sleep::Sleep;
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket};

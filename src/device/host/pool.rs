@@ -101,6 +101,11 @@ impl Pool {
     pub(crate) unsafe fn leave(&self, slot: u16) {
         // SAFETY: by the caller's promise nobody reads the slot.
         unsafe { *self.slots[slot as usize].0.get() = None };
+        self.forget_run();
+    }
+
+    /// Takes back what [`Pool::expect_run`] announced.
+    pub(crate) fn forget_run(&self) {
         // ORDERING: SeqCst, as in `stop`: of "no run is left" and "no run will come" the later one wakes the workers.
         if self.runs.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_stopping() {
             self.sleep.wake_all();

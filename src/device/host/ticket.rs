@@ -11,9 +11,9 @@ const PROGRAM_BITS: u32 = 24;
 const PROGRAM_MASK: u64 = (1 << PROGRAM_BITS) - 1;
 
 impl Ticket {
-    /// `first` and `count` are below 2^24, the most nodes a graph may have; a run has no more programs than nodes.
+    /// A run has no more programs than nodes, and a graph at most 2^24 - 1 of those.
     pub(crate) fn new(slot: u16, first: u32, count: u32) -> Self {
-        debug_assert!(u64::from(first) <= PROGRAM_MASK && u64::from(count) <= PROGRAM_MASK && count > 0);
+        debug_assert!(u64::from(first) < PROGRAM_MASK && u64::from(count) <= PROGRAM_MASK && count > 0);
         Self(u64::from(slot) << (2 * PROGRAM_BITS) | u64::from(count) << PROGRAM_BITS | u64::from(first))
     }
 
