@@ -1,6 +1,7 @@
 //! What models are made of: threads, memory without any order of its own, and a task that counts. The only file of the models
 //! that names loom.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -11,11 +12,12 @@ pub(super) use loom::thread::{JoinHandle, spawn};
 pub(super) use std::thread::{JoinHandle, spawn};
 
 #[cfg(anabranch_loom)]
-use loom::cell::UnsafeCell;
+use loom::{cell::UnsafeCell, sync::Condvar};
 #[cfg(not(anabranch_loom))]
-use std::cell::UnsafeCell;
+use std::{cell::UnsafeCell, sync::Condvar};
 
 use crate::bridge::{Lane, WaiterKey};
+use crate::sync::{Mutex, lock};
 
 /// Runs every execution of a model; without loom, a number of them on plain threads.
 pub(super) fn check(model: impl Fn() + Send + Sync + 'static) {
@@ -136,5 +138,41 @@ impl Task {
     /// How many wakers of this task exist: each was given up exactly once when this is 0 again.
     pub(super) fn wakers(&self) -> usize {
         Arc::strong_count(&self.0) - 1
+    }
+}
+
+/// Waits for a future. If its wake is lost, loom reports a deadlock.
+pub(super) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let doorbell = Arc::new(Doorbell::default());
+    let waker = Waker::from(doorbell.clone());
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        doorbell.wait();
+    }
+}
+
+/// What a thread waits for that waits for a future.
+#[derive(Default)]
+struct Doorbell {
+    is_rung: Mutex<bool>,
+    rings: Condvar,
+}
+
+impl Wake for Doorbell {
+    fn wake(self: Arc<Self>) {
+        *lock(&self.is_rung) = true;
+        self.rings.notify_one();
+    }
+}
+
+impl Doorbell {
+    fn wait(&self) {
+        let mut is_rung = lock(&self.is_rung);
+        while !std::mem::take(&mut *is_rung) {
+            is_rung = self.rings.wait(is_rung).expect("nothing panics while it holds the lock");
+        }
     }
 }

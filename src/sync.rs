@@ -4,8 +4,9 @@
 pub(crate) use std::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, fence},
-    sync::{Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard, OnceLock},
     thread::{Thread, current, park},
+    thread_local,
 };
 
 #[cfg(anabranch_loom)]
@@ -21,4 +22,62 @@ pub(crate) use std::sync::atomic::Ordering;
 /// Locks, and goes on after a panic elsewhere: every critical section of this crate leaves its data whole at each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Starts a thread that nobody joins.
+pub(crate) fn spawn(name: String, life: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    #[cfg(not(anabranch_loom))]
+    use std::thread::Builder;
+
+    #[cfg(anabranch_loom)]
+    use loom::thread::Builder;
+
+    Builder::new().name(name).spawn(life).map(drop)
+}
+
+/// std's, but with a value for each of loom's threads, which share one of the system's.
+#[cfg(anabranch_loom)]
+macro_rules! thread_local_of_loom {
+    ($($(#[$attr:meta])* static $name:ident: $of:ty = const { $init:expr };)*) => {
+        loom::thread_local! { $($(#[$attr])* static $name: $of = $init;)* }
+    };
+}
+
+#[cfg(anabranch_loom)]
+pub(crate) use {once_lock::OnceLock, thread_local_of_loom as thread_local};
+
+#[cfg(anabranch_loom)]
+mod once_lock {
+    use super::{AtomicBool, Mutex, Ordering, lock};
+
+    /// std's, with the order that it promises made known to loom: what led to the value is visible to who gets it.
+    pub(crate) struct OnceLock<T> {
+        value: std::sync::OnceLock<T>,
+        is_set: AtomicBool,
+        setting: Mutex<()>,
+    }
+
+    impl<T> OnceLock<T> {
+        pub(crate) fn new() -> Self {
+            Self { value: std::sync::OnceLock::new(), is_set: AtomicBool::new(false), setting: Mutex::new(()) }
+        }
+
+        pub(crate) fn get(&self) -> Option<&T> {
+            self.is_set.load(Ordering::Acquire).then(|| self.value.get().expect("it is set"))
+        }
+
+        pub(crate) fn set(&self, value: T) -> Result<(), T> {
+            let _setting = lock(&self.setting);
+            self.value.set(value)?;
+            self.is_set.store(true, Ordering::Release);
+            Ok(())
+        }
+
+        pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+            if self.get().is_none() {
+                let _ = self.set(make());
+            }
+            self.get().expect("it is set")
+        }
+    }
 }

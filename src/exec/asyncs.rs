@@ -48,9 +48,10 @@ enum AsyncNode {
 }
 
 impl Driver {
-    /// Makes room for a run's async nodes.
-    pub(super) fn prepare(&mut self, asyncs: usize) {
+    /// Makes room for a run's async nodes, and takes in the programs that an inline run starts with.
+    pub(super) fn prepare(&mut self, asyncs: usize, roots: Option<Ticket>) {
         self.nodes.resize(asyncs, AsyncNode::New);
+        self.tickets.extend(roots);
     }
 }
 

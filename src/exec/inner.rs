@@ -1,7 +1,7 @@
 //! One run's own data: what its programs, its futures and its canceller share.
 
 use std::any::TypeId;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 
 use super::asyncs::Driver;
@@ -16,7 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::graph::NodeId;
 use crate::plan::code::flag;
 use crate::plan::{Plan, PlanInner};
-use crate::sync::{AtomicU32, Mutex, Ordering, lock};
+use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, lock};
 use crate::value::{Cells, Frame};
 
 /// The point of a run's own lane that says: complete.
@@ -183,16 +183,15 @@ impl RunInner {
             slot,
             flight,
         };
-        lock(&self.driver).prepare(code.asyncs.len());
+        let roots = (code.programs() > 0).then(|| Ticket::new(slot, 0, code.roots));
+        // Before the run is live, so that another task that polls it then does not find it without anything to do.
+        lock(&self.driver).prepare(code.asyncs.len(), roots.filter(|_| self.core.pool.is_none()));
         let is_first = self.live.set(live).is_ok();
         debug_assert!(is_first);
-        if code.programs() == 0 {
-            return Self::finish(self.clone());
-        }
-        let roots = Ticket::new(slot, 0, code.roots);
-        match &self.core.pool {
-            Some(pool) => pool.submit(roots),
-            None => lock(&self.driver).tickets.push_back(roots),
+        match (roots, &self.core.pool) {
+            (None, _) => Self::finish(self.clone()),
+            (Some(roots), Some(pool)) => pool.submit(roots),
+            (Some(_), None) => {}
         }
     }
 

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use crate::bridge::Lane;
+use crate::sync::thread_local;
 
 thread_local! {
     /// The address of an executor's exits lane: enough to compare; nothing is reached through it.

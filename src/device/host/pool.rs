@@ -9,7 +9,7 @@ use super::worker::{Alone, Shared, work};
 use super::{Barrier, Deque, Progress, Ticket};
 use crate::device::host::sleep::Sleep;
 use crate::error::{Error, Kind, Result};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, spawn};
 
 /// The most runs that can be entered at once: what fits in a ticket.
 pub(crate) const SLOTS_MAX: usize = 1 << 16;
@@ -66,7 +66,7 @@ impl Pool {
         });
         for worker in 0..workers {
             let shared = pool.clone();
-            let spawned = std::thread::Builder::new().name(format!("anabranch-{worker}")).spawn(move || work(shared, worker));
+            let spawned = spawn(format!("anabranch-{worker}"), move || work(shared, worker));
             if let Err(cause) = spawned {
                 pool.stop();
                 return Err(Error::with_source(Kind::Thread, Box::new(cause)));

@@ -1,10 +1,8 @@
 //! Workers with nothing to do. A worker announces itself, looks once more, then parks; who adds work looks for the announced.
 //! So work that was added before the look is found, and work that was added after it finds the worker.
 
-use std::sync::OnceLock;
-
 use super::Barrier;
-use crate::sync::{AtomicU32, Mutex, Ordering, Thread, current, lock, park};
+use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, Thread, current, lock, park};
 
 /// Who sleeps, or is about to.
 pub(crate) struct Sleep {

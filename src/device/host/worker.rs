@@ -11,7 +11,7 @@ use crate::sync::spin_loop;
 const FUEL: u32 = 512;
 /// How often an idle worker looks for work before it sleeps, and the pause between two looks. About 30 microseconds in all:
 /// more than it takes to wake a thread, so a worker that is needed at once is still awake.
-const LOOKS: u32 = 50;
+const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 50 };
 const PAUSE: u32 = 24;
 
 /// The life of worker number `worker`.
@@ -165,7 +165,7 @@ struct Slice {
 }
 
 /// How long one poll of an inline run may run nodes before it lets other tasks run.
-const SLICE: Duration = Duration::from_micros(500);
+const SLICE: Duration = if cfg!(anabranch_loom) { Duration::ZERO } else { Duration::from_micros(500) };
 
 impl Slice {
     /// Returns the steps until the next look, or 0 when the slice is over.

@@ -1,0 +1,361 @@
+//! Whole runs: the real executor, its workers and its futures, on plans of one or two nodes. What other models check of one
+//! protocol, these check of all of them together: every run ends, every waker comes, and every value is dropped.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use super::harness::{block_on, check_within, join, spawn};
+use crate::sync::{self, Mutex, lock, spin_loop};
+use crate::{Executor, Graph, Inputs, PerOperator, Plan, Single, inputs};
+
+/// How many values are alive.
+#[derive(Clone, Default)]
+struct Alive(Arc<AtomicU32>);
+
+/// A value that is counted.
+struct Counted(Alive);
+
+impl Alive {
+    fn value(&self) -> Counted {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Counted(self.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Runs a model; after each execution, once all of its threads have ended, no value may be alive.
+fn check_values(preemptions: usize, alive: &Alive, model: impl Fn() + Send + Sync + 'static) {
+    let alive = alive.clone();
+    check_within(preemptions, move || {
+        if cfg!(not(anabranch_loom)) {
+            // The workers of the round before may be on their way out.
+            while alive.0.load(Ordering::SeqCst) > 0 {
+                std::thread::yield_now();
+            }
+        }
+        assert_eq!(alive.0.load(Ordering::SeqCst), 0, "a value of the execution before is alive");
+        model();
+    });
+}
+
+fn workers(workers: usize) -> Executor {
+    Executor::builder().workers(workers).max_in_flight(1).build().expect("the settings are in range")
+}
+
+/// A plan of one task.
+fn one_task(alive: &Alive) -> Plan {
+    let (mut g, alive) = (Graph::new(), alive.clone());
+    let a = g.task("a", (), move || alive.value());
+    g.output("a", &a);
+    g.compile(&PerOperator).expect("the graph is right")
+}
+
+fn poll_once(future: &mut (impl Future + Unpin)) -> bool {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// What an async node waits for: fired by another thread.
+#[derive(Default)]
+struct Source(Mutex<(bool, Option<Waker>)>);
+
+impl Source {
+    fn fire(&self) {
+        let waker = {
+            let mut state = lock(&self.0);
+            state.0 = true;
+            state.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    async fn fired(&self) {
+        std::future::poll_fn(|cx| {
+            let mut state = lock(&self.0);
+            if state.0 {
+                return Poll::Ready(());
+            }
+            state.1 = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// A plan of one async node, which waits for its source.
+fn one_future(alive: &Alive) -> Plan {
+    let (mut g, alive) = (Graph::new(), alive.clone());
+    let source = g.input::<Arc<Source>>("source");
+    let a = g.future("a", &source, move |source: Arc<Arc<Source>>| {
+        let value = alive.value();
+        async move {
+            source.fired().await;
+            Ok(value)
+        }
+    });
+    g.output("a", &a);
+    g.compile(&PerOperator).expect("the graph is right")
+}
+
+#[test]
+fn a_run_that_a_worker_completes_ends() {
+    let alive = Alive::default();
+    let plan = one_task(&alive);
+    check_values(2, &alive, move || {
+        let exec = workers(1);
+        block_on(exec.run(&plan, Inputs::new())).expect("nothing goes wrong");
+    });
+}
+
+#[test]
+fn a_run_that_is_dropped_while_a_worker_runs_it_frees_its_values() {
+    let alive = Alive::default();
+    let plan = one_task(&alive);
+    check_values(2, &alive, move || {
+        let exec = workers(1);
+        let mut run = exec.run(&plan, Inputs::new());
+        poll_once(&mut run);
+        drop(run);
+    });
+}
+
+#[test]
+fn a_run_that_is_cancelled_while_a_worker_runs_it_ends() {
+    let alive = Alive::default();
+    let plan = one_task(&alive);
+    check_values(2, &alive, move || {
+        let exec = workers(1);
+        let mut run = exec.run(&plan, Inputs::new());
+        if poll_once(&mut run) {
+            return;
+        }
+        run.cancel();
+        if let Err(error) = block_on(run) {
+            assert!(error.is_cancelled());
+        }
+    });
+}
+
+#[test]
+fn a_run_whose_executor_is_dropped_ends() {
+    let alive = Alive::default();
+    let plan = one_task(&alive);
+    check_values(2, &alive, move || {
+        let exec = workers(1);
+        let run = exec.run(&plan, Inputs::new());
+        let dropping = spawn(move || drop(exec));
+        if let Err(error) = block_on(run) {
+            assert!(error.is_shut_down());
+        }
+        join(dropping);
+    });
+}
+
+#[test]
+fn a_run_that_waits_for_its_turn_gets_it() {
+    let alive = Alive::default();
+    let plan = one_task(&alive);
+    check_values(2, &alive, move || {
+        let exec = workers(1);
+        let mut first = exec.run(&plan, Inputs::new());
+        poll_once(&mut first);
+        block_on(exec.run(&plan, Inputs::new())).expect("nothing goes wrong");
+    });
+}
+
+#[test]
+fn an_async_node_that_is_woken_is_polled() {
+    let alive = Alive::default();
+    let plan = one_future(&alive);
+    check_values(3, &alive, move || {
+        let (exec, source) = (Executor::inline(), Arc::new(Source::default()));
+        let run = exec.run(&plan, inputs! { "source" => source.clone() });
+        let firing = spawn(move || source.fire());
+        block_on(run).expect("nothing goes wrong");
+        join(firing);
+    });
+}
+
+#[test]
+fn an_async_node_that_a_worker_hands_over_is_polled() {
+    let alive = Alive::default();
+    let plan = one_future(&alive);
+    check_values(2, &alive, move || {
+        let (exec, source) = (workers(1), Arc::new(Source::default()));
+        source.fire();
+        block_on(exec.run(&plan, inputs! { "source" => source })).expect("nothing goes wrong");
+    });
+}
+
+#[test]
+fn an_async_node_that_is_handed_over_during_a_shutdown_is_ended() {
+    let alive = Alive::default();
+    let plan = one_future(&alive);
+    check_values(2, &alive, move || {
+        let exec = workers(1);
+        let run = exec.run(&plan, inputs! { "source" => Arc::new(Source::default()) });
+        let dropping = spawn(move || drop(exec));
+        let error = block_on(run).expect_err("its source never fires");
+        assert!(error.is_shut_down());
+        join(dropping);
+    });
+}
+
+#[test]
+fn an_inline_run_goes_on_after_a_poll_in_another_task_that_does_not_come_back() {
+    let mut g = Graph::new();
+    let a = g.task("a", (), || 1);
+    let b = g.task("b", &a, |a: &i32| a + 1);
+    let c = g.task("c", &b, |b: &i32| b + 1);
+    g.output("c", &c);
+    let plan = g.compile(&PerOperator).expect("the graph is right");
+    check_within(3, move || {
+        let exec = Executor::inline();
+        let run = exec.run(&plan, Inputs::new());
+        let mut node = run.node("c");
+        let other = spawn(move || poll_once(&mut node));
+        block_on(run).expect("nothing goes wrong");
+        join(other);
+    });
+}
+
+#[test]
+fn a_node_that_is_done_before_it_is_awaited_says_so_while_its_run_goes_on() {
+    let mut g = Graph::new();
+    let goes_on = g.input::<Arc<sync::AtomicBool>>("goes on");
+    let a = g.task("a", (), || 1);
+    let b = g.task("b", (&a, &goes_on), |a: &i32, goes_on: &Arc<sync::AtomicBool>| {
+        while !goes_on.load(Ordering::Acquire) {
+            spin_loop();
+        }
+        *a
+    });
+    g.output("b", &b);
+    let plan = g.compile(&Single).expect("the graph is right");
+    check_within(2, move || {
+        let (exec, goes_on) = (workers(1), Arc::new(sync::AtomicBool::new(false)));
+        let mut run = exec.run(&plan, inputs! { "goes on" => goes_on.clone() });
+        assert!(!poll_once(&mut run));
+        block_on(run.node("a")).expect("nothing goes wrong");
+        goes_on.store(true, Ordering::Release);
+        block_on(run).expect("nothing goes wrong");
+    });
+}
+
+#[test]
+fn an_async_node_goes_on_after_a_poll_in_another_task_that_does_not_come_back() {
+    let alive = Alive::default();
+    let plan = one_future(&alive);
+    check_values(2, &alive, move || {
+        let (exec, source) = (Executor::inline(), Arc::new(Source::default()));
+        let run = exec.run(&plan, inputs! { "source" => source.clone() });
+        let mut node = run.node("a");
+        let other = spawn(move || poll_once(&mut node));
+        let firing = spawn(move || source.fire());
+        block_on(run).expect("nothing goes wrong");
+        join(other);
+        join(firing);
+    });
+}
+
+#[test]
+fn an_inline_run_that_is_shut_down_while_it_is_polled_ends() {
+    let alive = Alive::default();
+    let plan = one_future(&alive);
+    check_values(3, &alive, move || {
+        let exec = Executor::inline();
+        let run = exec.run(&plan, inputs! { "source" => Arc::new(Source::default()) });
+        let dropping = spawn(move || drop(exec));
+        let error = block_on(run).expect_err("its source never fires");
+        assert!(error.is_shut_down());
+        join(dropping);
+    });
+}
+
+#[test]
+fn a_queued_run_that_is_dropped_passes_its_turn_on() {
+    let alive = Alive::default();
+    let plan = one_task(&alive);
+    check_values(2, &alive, move || {
+        let exec = workers(1);
+        let mut first = exec.run(&plan, Inputs::new());
+        poll_once(&mut first);
+        let mut second = exec.run(&plan, Inputs::new());
+        poll_once(&mut second);
+        let dropping = spawn(move || drop(second));
+        block_on(exec.run(&plan, Inputs::new())).expect("nothing goes wrong");
+        join(dropping);
+    });
+}
+
+#[test]
+fn a_shutdown_waits_for_runs_and_workers() {
+    let alive = Alive::default();
+    let plan = one_task(&alive);
+    let counted = alive.clone();
+    check_values(2, &alive, move || {
+        let exec = workers(1);
+        let mut run = exec.run(&plan, Inputs::new());
+        poll_once(&mut run);
+        drop(run);
+        block_on(exec.shutdown()).expect("this is not inside of a node");
+        assert_eq!(counted.0.load(Ordering::SeqCst), 0, "what a dropped run left is freed");
+        assert_eq!((exec.in_flight(), exec.in_limbo()), (0, 0));
+    });
+}
+
+#[test]
+fn an_executor_becomes_idle() {
+    let alive = Alive::default();
+    let plan = one_task(&alive);
+    check_values(2, &alive, move || {
+        let exec = workers(1);
+        let mut run = exec.run(&plan, Inputs::new());
+        poll_once(&mut run);
+        block_on(exec.idle()).expect("this is not inside of a node");
+        assert_eq!(exec.in_flight(), 0);
+    });
+}
+
+#[test]
+fn the_next_run_in_a_slot_is_not_taken_for_the_one_before() {
+    let mut g = Graph::new();
+    let flag = g.input::<Arc<sync::AtomicBool>>("flag");
+    let a = g.task("a", &flag, |flag: &Arc<sync::AtomicBool>| flag.store(true, Ordering::Relaxed));
+    g.output("a", &a);
+    let plan = g.compile(&PerOperator).expect("the graph is right");
+    check_within(2, move || {
+        let exec = workers(1);
+        let flag = || Arc::new(sync::AtomicBool::new(false));
+        block_on(exec.run(&plan, inputs! { "flag" => flag() })).expect("nothing goes wrong");
+        let is_run = flag();
+        let run = exec.run(&plan, inputs! { "flag" => is_run.clone() });
+        block_on(run.node("a")).expect("nothing goes wrong");
+        assert!(is_run.load(Ordering::Relaxed), "a node future ended before its node");
+    });
+}
+
+#[test]
+fn two_workers_share_a_diamond() {
+    let mut g = Graph::new();
+    let a = g.task("a", (), || 1);
+    let b = g.task("b", &a, |a: &i32| a + 1);
+    let c = g.task("c", &a, |a: &i32| a + 2);
+    let d = g.task("d", (&b, &c), |b: &i32, c: &i32| b * c);
+    g.output("d", &d);
+    let plan = g.compile(&PerOperator).expect("the graph is right");
+    check_within(1, move || {
+        let exec = workers(2);
+        let mut outputs = block_on(exec.run(&plan, Inputs::new())).expect("nothing goes wrong");
+        assert_eq!(*outputs.take::<i32>("d").expect("it is an output"), 6);
+    });
+}
