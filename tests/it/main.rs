@@ -10,6 +10,7 @@ mod misuse;
 mod observing;
 mod policies;
 mod random;
+mod reserving;
 mod runtimes;
 mod sizes;
 mod smoke;

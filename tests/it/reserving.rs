@@ -1,0 +1,83 @@
+//! `try_run` takes a place among the runs in flight at once; and what panics carry when they hit the library's own steps.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use anabranch::{Executor, Graph, Inputs, Plan, Single, inputs};
+use futures::FutureExt;
+use futures::executor::block_on;
+
+fn plan() -> Plan {
+    let mut g = Graph::new();
+    let x = g.input::<u64>("x");
+    let y = g.task("double", &x, |x: &u64| x * 2);
+    g.output("y", &y);
+    g.compile(&Single).unwrap()
+}
+
+#[test]
+fn a_run_that_was_let_in_holds_its_place_before_it_is_polled() {
+    for workers in [0, 1] {
+        let exec = Executor::builder().workers(workers).max_in_flight(1).build().unwrap();
+        let run = exec.try_run(&plan(), inputs! { "x" => 1_u64 }).unwrap();
+        let (error, inputs) = exec.try_run(&plan(), inputs! { "x" => 2_u64 }).unwrap_err();
+        assert!(error.is_busy(), "{error}");
+        drop(run);
+        let mut outputs = block_on(exec.try_run(&plan(), inputs).unwrap()).unwrap();
+        assert_eq!(*outputs.take::<u64>("y").unwrap(), 4);
+        block_on(exec.shutdown()).unwrap();
+    }
+}
+
+#[test]
+fn a_reserved_run_ends_with_its_executor() {
+    // Seen to hang at the shutdown when a cancelled run kept its reserved place.
+    for workers in [0, 2] {
+        let exec = Executor::builder().workers(workers).build().unwrap();
+        let run = exec.try_run(&plan(), inputs! { "x" => 1_u64 }).unwrap();
+        block_on(exec.shutdown()).unwrap();
+        assert!(block_on(run).unwrap_err().is_shut_down());
+        assert!(exec.try_run(&plan(), Inputs::new()).unwrap_err().0.is_shut_down());
+    }
+}
+
+#[test]
+fn a_reserved_run_with_wrong_inputs_gives_its_place_back() {
+    let exec = Executor::builder().workers(1).max_in_flight(1).build().unwrap();
+    assert!(block_on(exec.try_run(&plan(), Inputs::new()).unwrap()).is_err());
+    assert!(block_on(exec.try_run(&plan(), inputs! { "x" => 1_u64 }).unwrap()).is_ok());
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        resume_unwind(Box::new("the payload of a panic panics too"));
+    }
+}
+
+struct BombWaker;
+
+impl Wake for BombWaker {
+    fn wake(self: Arc<Self>) {
+        resume_unwind(Box::new(Bomb));
+    }
+}
+
+#[test]
+fn a_waker_that_panics_with_a_bomb_harms_no_other_waiter() {
+    // Seen to hang (the second waiter was never woken) while the payload was dropped unshielded.
+    let exec = Executor::builder().workers(1).build().unwrap();
+    for _ in 0..50 {
+        let run = exec.run(&plan(), inputs! { "x" => 1_u64 });
+        let (mut bombed, waited) = (run.node("double"), run.node("double"));
+        let bomb = Waker::from(Arc::new(BombWaker));
+        let polled: Poll<_> = bombed.poll_unpin(&mut Context::from_waker(&bomb));
+        drop(polled);
+        block_on(waited).unwrap();
+        block_on(run).unwrap();
+    }
+    block_on(exec.shutdown()).unwrap();
+}
