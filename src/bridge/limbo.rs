@@ -1,4 +1,4 @@
-//! Memory of dropped runs, kept until its point has passed. Freed once, never early, and never in the drop that put it here.
+//! Memory of dropped runs, kept until its point has passed. Freed once, and never early.
 
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ impl Limbo {
         fence(Ordering::SeqCst);
     }
 
-    /// Frees what nothing can touch any more. Called by whoever signals points and by submissions; never from a drop.
+    /// Frees what nothing can touch any more. Called by whoever signals points, by submissions, and by
+    /// a drop that finds its own run ended between its two looks.
     pub(crate) fn collect(&self) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;

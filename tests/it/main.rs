@@ -1,5 +1,14 @@
 //! The integration tests: one module per subject.
-#![allow(missing_docs, clippy::unwrap_used)]
+// Tests show what users may write: values that are boxes, futures that are moved between runtimes.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::type_complexity,
+    clippy::unit_arg,
+    clippy::redundant_closure,
+    clippy::borrowed_box,
+    clippy::async_yields_async
+)]
 mod bounds;
 mod cancelling;
 mod endings;

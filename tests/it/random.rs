@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use anabranch::{
-    Backend, BoxError, Each, Executor, Graph, HostStream, Inputs, PerBackend, PerOperator, Plan, Policy, Single, Value, inputs,
-    take,
+    Backend, BoxError, Each, Executor, Graph, HostStream, PerBackend, PerOperator, Plan, Policy, Single, Value, inputs, take,
 };
 use futures::future::{join, join_all};
 
-use crate::support::{Counted, Dice, Tally, block_on, executors, panic_quietly, until, value_of};
+use crate::support::{Counted, Dice, Tally, block_on, executors, panic_quietly, until};
 
 const POLICIES: [&dyn Policy; 3] = [&Single, &PerBackend, &PerOperator];
 const SEEDS: u64 = if cfg!(debug_assertions) { 150 } else { 1000 };
