@@ -78,6 +78,7 @@ impl Lane {
                 (n, waiters.last_key)
             });
             let replaced = waiters.wakers.insert(place, waker);
+            // ORDERING: Relaxed: the fence below orders it before the second look; the lock keeps it true to the list.
             self.is_awaited.store(true, Ordering::Relaxed);
             replaced
         };

@@ -58,6 +58,7 @@ impl Wakeset {
         if bell.is_rung.swap(true, Ordering::AcqRel) {
             return;
         }
+        // ORDERING: Relaxed, as `next`: the exchange below publishes.
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
             bell.next.store(top, Ordering::Relaxed);

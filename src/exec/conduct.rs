@@ -1,7 +1,7 @@
 //! The loop over a program's steps. On a step without flags it costs an indirect call, a store to the worker's own line and a
 //! load of the run's state; countdowns and queues are touched only where programs meet.
 //!
-//! The last target of a program's last step may end the run, and free it: after that target nothing here touches the run. This
+//! The last target of a program's last step may end the run, and free it: after that target nothing here reads the run. This
 //! is why the loop gets a plain pointer, and why releases come before a last step's records (see `plan::lower`).
 
 use std::any::Any;

@@ -25,6 +25,7 @@ impl Countdown {
             return true;
         }
         if !IS_SHARED {
+            // ORDERING: Relaxed: one thread at a time, handed over by whatever hands the run over.
             self.0.store(self.0.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
             return false;
         }

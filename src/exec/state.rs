@@ -46,7 +46,8 @@ impl State {
     /// Cancels, unless the run is done. Returns true if this call was the one that cancelled it.
     #[must_use = "the winner must abort the async nodes"]
     pub(crate) fn cancel(&self, bits: u32) -> bool {
-        let mut seen = self.0.load(Ordering::SeqCst);
+        // ORDERING: any; the exchange decides.
+        let mut seen = self.0.load(Ordering::Relaxed);
         while seen & (DONE | CANCELLED) == 0 {
             // ORDERING: SeqCst on success: see `raise`.
             match self.0.compare_exchange_weak(seen, seen | bits | CANCELLED, Ordering::SeqCst, Ordering::SeqCst) {
@@ -60,11 +61,13 @@ impl State {
     /// Sets DONE. Returns what was set before: the verdict. Only the first call gets one.
     #[must_use = "the winner must signal the end"]
     pub(crate) fn complete(&self) -> Option<u32> {
+        // ORDERING: SeqCst: after it, whoever watches or cancels sees that the run is done.
         let before = self.0.fetch_or(DONE, Ordering::SeqCst);
         (before & DONE == 0).then_some(before)
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
+        // ORDERING: SeqCst: see the fences of `asyncs`.
         self.0.load(Ordering::SeqCst) & CANCELLED != 0
     }
 }

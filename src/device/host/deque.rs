@@ -30,12 +30,14 @@ impl Deque {
 
     /// Adds a ticket; gives it back when the ring is full.
     pub(crate) fn push(&self, ticket: Ticket) -> Result<(), Ticket> {
+        // ORDERING: Relaxed: only the owner writes `bottom`.
         let bottom = self.bottom.0.load(Ordering::Relaxed);
         // ORDERING: Acquire pairs with the thieves' exchange of `top`: the entry to be overwritten has been read.
         let top = self.top.0.load(Ordering::Acquire);
         if bottom - top >= Self::CAPACITY as i64 {
             return Err(ticket);
         }
+        // ORDERING: Relaxed: published by the store of `bottom`.
         self.entry(bottom).store(ticket.to_bits(), Ordering::Relaxed);
         // ORDERING: Release publishes the entry, and the program's state behind it, to the Acquire in `steal`.
         self.bottom.0.store(bottom + 1, Ordering::Release);
@@ -64,6 +66,7 @@ impl Deque {
             return Some(ticket);
         }
         // The last entry: race the thieves for it.
+        // ORDERING: SeqCst, as the thieves': one of the two exchanges comes first, and the other fails.
         let is_ours = self.top.0.compare_exchange(top, top + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok();
         self.bottom.0.store(bottom + 1, Ordering::Relaxed);
         is_ours.then_some(ticket)

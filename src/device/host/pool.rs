@@ -14,8 +14,8 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, spawn};
 /// The most runs that can be entered at once: what fits in a ticket.
 pub(crate) const SLOTS_MAX: usize = 1 << 16;
 
-/// How workers resume the programs of one run. A pair of plain pointers, because the run's last program may end, and free the
-/// run, while another worker is on its way out of `resume`: no reference to the run may be alive there.
+/// How workers resume the programs of one run. Plain pointers, because the run's last program may end, and free the run, while
+/// another worker is on its way out of `resume`: what that worker still has of the run it does not read any more.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) run: *const (),

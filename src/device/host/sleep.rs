@@ -33,6 +33,7 @@ impl Sleep {
         {
             let mut sleepers = lock(&self.sleepers);
             sleepers.push(worker);
+            // ORDERING: Relaxed, here and below: the barrier orders it, the lock keeps it equal to the list.
             self.idle.store(sleepers.len() as u32, Ordering::Relaxed);
         }
         // ORDERING: the dear side of "add work, light, load idle" in `wake_one`. Sleeping is rare and adding work is not.
