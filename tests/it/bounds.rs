@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use anabranch::{Assignment, Each, Executor, Graph, HostStream, Inputs, Plan, Policy, Result, Shape, Value, inputs};
 use futures::channel::oneshot;
-use futures::future::{join, join_all};
+use futures::future::{join, join_all, join3};
 
-use crate::support::{Counted, Tally, block_on, chain, executor, executors, plan, poll_once, until, value_of};
+use crate::support::{Alarm, Counted, Tally, block_on, chain, executor, executors, plan, poll_once, poll_with, until, value_of};
 
 /// Returns an executor that lets in no more than `runs` runs.
 fn bounded(workers: usize, runs: usize) -> Executor {
@@ -66,6 +66,44 @@ fn a_run_that_leaves_the_queue_lets_the_next_one_in() {
         senders.into_iter().rev().take(1).for_each(|sender| sender.send(()).unwrap());
         drop(rest.remove(0));
         block_on(last).unwrap();
+    }
+}
+
+#[test]
+fn nobody_overtakes_in_the_queue() {
+    // Seen to fail when `has_room` did not count those who came before.
+    for workers in [0, 1, 2] {
+        let exec = bounded(workers, 1);
+        let (plan, senders, started) = gates(4);
+        let mut runs: Vec<_> = (0..4usize).map(|x| exec.run(&plan, inputs! { "x" => x })).collect();
+        runs[..3].iter_mut().for_each(|run| assert!(poll_once(run).is_pending()));
+        senders.into_iter().for_each(|sender| sender.send(()).unwrap());
+        block_on(&mut runs[0]).unwrap();
+        assert!(poll_once(&mut runs[3]).is_pending() && poll_once(&mut runs[2]).is_pending());
+        assert_eq!(exec.in_flight(), 0, "it is the turn of a run that was not polled since");
+        let [_, second, third, fourth] = runs.try_into().unwrap();
+        let (second, third, fourth) = block_on(join3(second, third, fourth));
+        assert!(second.is_ok() && third.is_ok() && fourth.is_ok());
+        assert_eq!(*started.lock().unwrap(), [0, 1, 2, 3]);
+    }
+}
+
+#[test]
+fn a_run_that_gives_its_turn_up_passes_it_on() {
+    // Seen to fail when `leave_queue` rang for nobody.
+    for workers in [0, 1, 2] {
+        let exec = bounded(workers, 1);
+        let (plan, senders, _) = gates(3);
+        let mut runs: Vec<_> = (0..3usize).map(|x| exec.run(&plan, inputs! { "x" => x })).collect();
+        let (alarm, waker) = Alarm::new();
+        assert!(poll_once(&mut runs[0]).is_pending() && poll_once(&mut runs[1]).is_pending());
+        assert!(poll_with(&mut runs[2], &waker).is_pending());
+        senders.into_iter().for_each(|sender| sender.send(()).unwrap());
+        block_on(&mut runs[0]).unwrap();
+        assert_eq!(alarm.rings(), 0, "it is another's turn");
+        drop(runs.remove(1));
+        assert_eq!(alarm.rings(), 1);
+        block_on(runs.pop().unwrap()).unwrap();
     }
 }
 
