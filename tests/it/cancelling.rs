@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use anabranch::{Error, Executor, Graph, HostStream, Inputs, Plan, Run, Value, inputs, take};
@@ -145,7 +145,7 @@ fn after_the_end_a_cancel_does_nothing() {
 /// A graph whose first node waits for a message, and whose second, after it, counts that it started.
 fn gated(started: &Arc<AtomicUsize>) -> (Plan, mpsc::Sender<()>) {
     let (open, gate) = mpsc::channel();
-    let (gate, started) = (Mutex::new(gate), started.clone());
+    let (gate, started, too_late) = (Mutex::new(gate), started.clone(), started.clone());
     let mut g = Graph::new();
     let x = g.input::<Counted>("x");
     let first = g.task("first", &x, move |x: &Counted| {
@@ -153,7 +153,7 @@ fn gated(started: &Arc<AtomicUsize>) -> (Plan, mpsc::Sender<()>) {
         gate.lock().unwrap().recv().unwrap();
         started.fetch_add(x.get() as usize * 10, SeqCst);
     });
-    let second = g.task("second", &x, |_: &Counted| -> u64 { unreachable!("it was cancelled") });
+    let second = g.task("second", &x, move |_: &Counted| too_late.fetch_add(100, SeqCst));
     g.order(&first, &second);
     g.output("second", &second);
     (plan(&g), open)
@@ -209,21 +209,49 @@ fn an_inline_run_may_be_dropped_while_another_thread_runs_its_node() {
     assert_eq!((exec.in_limbo(), exec.in_flight(), tally.alive(), started.load(SeqCst)), (0, 0, 0, 11));
 }
 
+/// A run for its own nodes to cancel.
+type Own = Arc<Mutex<Option<Arc<Run>>>>;
+
+fn cancel(own: &Own) {
+    own.lock().unwrap().as_ref().unwrap().cancel();
+}
+
 #[test]
 fn a_node_may_cancel_its_own_run() {
     for exec in executors() {
-        let shared: Arc<OnceLock<Arc<Run>>> = Arc::default();
-        let mut g = Graph::new();
+        let (shared, mut g) = (Own::default(), Graph::new());
         let own = shared.clone();
-        let first = g.task("first", (), move || own.get().unwrap().cancel());
+        let first = g.task("first", (), move || cancel(&own));
         let second = g.future("second", (), async || -> Result<(), _> { unreachable!("it was cancelled") });
         g.order(&first, &second);
         let run = Arc::new(exec.run(&plan(&g), Inputs::new()));
-        assert!(shared.set(run.clone()).is_ok());
+        *shared.lock().unwrap() = Some(run.clone());
         let (first, second) = (run.node("first"), run.node("second"));
         assert!(block_on(second).unwrap_err().is_cancelled());
         assert!(block_on(first).is_ok(), "it cancelled what came after it");
-        drop(g);
+        *shared.lock().unwrap() = None;
+    }
+}
+
+#[test]
+fn no_async_node_is_polled_after_a_cancel() {
+    // Seen to fail when `poll_node` did not look whether the run was cancelled by a node before.
+    for exec in executors() {
+        let (shared, polled, mut g) = (Own::default(), Arc::new(AtomicUsize::new(0)), Graph::new());
+        for name in ["a", "b", "c"] {
+            let (own, polled) = (shared.clone(), polled.clone());
+            g.future(name, (), move || {
+                polled.fetch_add(1, SeqCst);
+                cancel(&own);
+                std::future::pending::<Result<(), _>>()
+            });
+        }
+        let run = Arc::new(exec.run(&plan(&g), Inputs::new()));
+        *shared.lock().unwrap() = Some(run.clone());
+        assert!(block_on(run.node("a")).unwrap_err().is_cancelled());
+        block_on(exec.idle()).unwrap();
+        assert_eq!(polled.load(SeqCst), 1, "{exec:?}");
+        *shared.lock().unwrap() = None;
     }
 }
 

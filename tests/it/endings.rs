@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 
@@ -76,8 +77,10 @@ fn what_is_in_flight_at_a_shutdown_ends_with_an_error() {
 
 #[test]
 fn nothing_starts_after_a_shutdown() {
+    let started = Arc::new(AtomicBool::new(false));
+    let starts = started.clone();
+    let plan = one_task(move || starts.store(true, SeqCst));
     for exec in executors() {
-        let plan = one_task(|| unreachable!("the executor was shut down"));
         let early = exec.run(&plan, Inputs::new());
         block_on(exec.shutdown()).unwrap();
         assert!(block_on(early).unwrap_err().is_shut_down());
@@ -87,6 +90,7 @@ fn nothing_starts_after_a_shutdown() {
         block_on(exec.idle()).unwrap();
         block_on(exec.shutdown()).unwrap();
     }
+    assert!(!started.load(SeqCst));
 }
 
 #[test]

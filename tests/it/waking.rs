@@ -237,6 +237,26 @@ fn a_wake_after_the_run_is_gone_does_nothing() {
     }
 }
 
+#[test]
+fn a_dropped_future_leaves_no_waker_behind() {
+    // Seen to fail without `forget` in the drop of node futures.
+    for exec in executors() {
+        let (plan, _sender, polls) = waits_for_a_number();
+        let (alarm, waker) = Alarm::new();
+        let mut run = exec.run(&plan, Inputs::new());
+        let (mut node, mut idle) = (run.node("late"), exec.idle());
+        until(|| poll_with(&mut run, &waker).is_pending() && polls.load(SeqCst) == 1);
+        assert!(poll_with(&mut node, &waker).is_pending() && poll_with(&mut idle, &waker).is_pending());
+        drop((node, idle));
+        assert_eq!(Arc::strong_count(&alarm), 3, "the run has one");
+        drop(run);
+        let mut shutdown = exec.shutdown();
+        let _ = poll_with(&mut shutdown, &waker);
+        drop(shutdown);
+        until(|| Arc::strong_count(&alarm) == 2);
+    }
+}
+
 /// An inline run one of whose first nodes takes longer than a poll's time slice, so that nodes are left when the poll ends.
 fn longer_than_a_slice() -> (Run, Executor, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let ((says, heard), (go, gate)) = (mpsc::channel(), mpsc::channel());
