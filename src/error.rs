@@ -14,7 +14,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a graph, a plan or a run did not do what was asked.
 ///
-/// An error of a run is the *first cause*; the other nodes that failed by themselves are listed by [`Error::others`].
+/// An error of a run is the *first cause*; the other nodes that failed by themselves are listed by [`Error::others`]. `{}` prints the
+/// message, `{:#}` what caused it as well, `{:?}` the same on lines of its own.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -217,7 +218,14 @@ impl fmt::Display for Error {
             0 => Ok(()),
             1 => write!(f, " (and 1 other node failed)"),
             n => write!(f, " (and {n} other nodes failed)"),
+        }?;
+        // `{:#}` prints what caused it on the same line.
+        let mut cause = self.source().filter(|_| f.alternate());
+        while let Some(source) = cause {
+            write!(f, ": {source}")?;
+            cause = source.source();
         }
+        Ok(())
     }
 }
 

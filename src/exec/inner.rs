@@ -351,7 +351,7 @@ impl RunInner {
             because = *before.expect("a node is skipped because of a predecessor");
         }
         let name = |node| schedule.shape().name(node).clone();
-        Kind::Skipped { node: name(node), because: name(because) }.into()
+        Error::with_source(Kind::Skipped { node: name(node), because: name(because) }, Box::new(self.fault_of(because)))
     }
 
     /// Returns the lane of the node's program and the node's point on it; from now on the program signals it.

@@ -52,13 +52,13 @@ impl Graph {
         if let Some(mistake) = &self.mistake {
             return Err(mistake.clone());
         }
-        self.check_values()?;
         if self.layout.size() > FRAME_BYTES_MAX {
             let what = "the size in bytes of one run's values".into();
             return Err(Kind::Limit { what, got: self.layout.size(), limit: FRAME_BYTES_MAX }.into());
         }
         let shape = self.compiled_shape();
         check(&shape)?;
+        self.check_values()?;
         let schedule = Schedule::new(shape, policy)?;
         let value_of = |node: NodeId| &self.values[self.works[node.index()].value as usize];
         let code = Lowering {
@@ -181,7 +181,8 @@ impl PlanInner {
 /// A cheap notion of "did you mean": the same letters but for case, or one contains the other.
 fn is_near(known: &str, name: &str) -> bool {
     let (known, name) = (known.to_lowercase(), name.to_lowercase());
-    !name.is_empty() && !known.is_empty() && (known.contains(&name) || name.contains(&known))
+    let is_alike = 2 * known.len().min(name.len()) >= known.len().max(name.len());
+    is_alike && (known.contains(&name) || name.contains(&known))
 }
 
 impl fmt::Display for Plan {
