@@ -78,7 +78,7 @@ impl RunInner {
         if self.state.is_cancelled() {
             self.drive_cancelled();
         }
-        if is_spent || live.wakes.as_ref().is_some_and(|wakes| wakes.has_woken()) { Drive::More } else { Drive::Done }
+        if is_spent { Drive::More } else { Drive::Done }
     }
 
     /// After a cancel: aborts every async node that was handed over, and lets an inline run come to its end.

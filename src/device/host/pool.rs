@@ -9,7 +9,7 @@ use super::worker::{Alone, Shared, work};
 use super::{Barrier, Deque, Progress, Ticket};
 use crate::device::host::sleep::Sleep;
 use crate::error::{Error, Kind, Result};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, spawn};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock, spawn};
 
 /// The most runs that can be entered at once: what fits in a ticket.
 pub(crate) const SLOTS_MAX: usize = 1 << 16;
@@ -26,7 +26,8 @@ pub(crate) struct Entry {
 /// The host device's workers.
 pub(crate) struct Pool {
     slots: Box<[Slot]>,
-    /// How many runs are expected or entered.
+    /// [`RUN`] for each run that is expected or entered, and [`STOPPING`] once no more will be. One word, so that the later of
+    /// "the last run left" and "no run will come" knows that it is the later, and lets the workers end.
     runs: AtomicU64,
     common: Mutex<VecDeque<Ticket>>,
     /// The length of `common`.
@@ -34,10 +35,12 @@ pub(crate) struct Pool {
     pub(super) deques: Box<[Deque]>,
     pub(super) progress: Box<[Line<Progress>]>,
     pub(super) sleep: Sleep,
-    is_stopping: AtomicBool,
     /// Wraps each worker's life.
     pub(super) around: Around,
 }
+
+const STOPPING: u64 = 1;
+const RUN: u64 = 2;
 
 /// Called by each worker once, with its life.
 pub(crate) type Around = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
@@ -61,7 +64,6 @@ impl Pool {
             deques: (0..workers).map(|_| Deque::new()).collect(),
             progress: (0..workers).map(|_| Line(Progress::new())).collect(),
             sleep: Sleep::new(workers, barrier),
-            is_stopping: AtomicBool::new(false),
             around,
         });
         for worker in 0..workers {
@@ -81,7 +83,7 @@ impl Pool {
 
     /// Announces a run: the workers stay until it was entered and has left. Not after [`Pool::stop`].
     pub(crate) fn expect_run(&self) {
-        self.runs.fetch_add(1, Ordering::SeqCst);
+        self.runs.fetch_add(RUN, Ordering::Relaxed);
     }
 
     /// Enters an expected run; its programs can be resumed until [`Pool::leave`].
@@ -106,8 +108,9 @@ impl Pool {
 
     /// Takes back what [`Pool::expect_run`] announced.
     pub(crate) fn forget_run(&self) {
-        // ORDERING: SeqCst, as in `stop`: of "no run is left" and "no run will come" the later one wakes the workers.
-        if self.runs.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_stopping() {
+        // ORDERING: AcqRel: workers end after all that any run's last step did. A worker on its way to sleep sees the word, or
+        // is on the list that `wake_all` takes.
+        if self.runs.fetch_sub(RUN, Ordering::AcqRel) == RUN | STOPPING {
             self.sleep.wake_all();
         }
     }
@@ -153,16 +156,12 @@ impl Pool {
 
     /// Lets the workers end once no run is expected or entered.
     pub(crate) fn stop(&self) {
-        // ORDERING: SeqCst, as are the loads: a worker on its way to sleep sees it, or is woken.
-        self.is_stopping.store(true, Ordering::SeqCst);
+        // ORDERING: as in `forget_run`.
+        self.runs.fetch_or(STOPPING, Ordering::AcqRel);
         self.sleep.wake_all();
     }
 
-    fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::SeqCst)
-    }
-
     pub(super) fn is_over(&self) -> bool {
-        self.is_stopping() && self.runs.load(Ordering::SeqCst) == 0
+        self.runs.load(Ordering::Acquire) == STOPPING
     }
 }
