@@ -2,6 +2,8 @@
 //!
 //! A program that waits is parked: it is not in any queue, and it costs its few words in the run's memory, not a thread. Who
 //! completes what it waits for puts a [`Ticket`] for it into a queue. So thousands of streams run on two threads.
+//!
+//! See README.md beside this file for the deque, the sleep and the end of workers.
 
 mod barrier;
 mod deque;
