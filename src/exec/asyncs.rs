@@ -17,7 +17,6 @@ use super::state;
 use crate::bridge::{Wakeset, shielded};
 use crate::device::host::{Alone, Ticket};
 use crate::error::panic_message;
-use crate::plan::code::HostStep;
 use crate::sync::{MutexGuard, Ordering, fence};
 
 /// What the polling task keeps between polls.
@@ -135,7 +134,7 @@ impl RunInner {
 
     fn poll_node(&self, driver: &mut Driver, live: &Live, wakes: &Arc<Wakeset>, index: u32) {
         let at = self.plan().code.asyncs[index as usize];
-        let step = &self.plan().code.steps[at as usize];
+        let body = &self.plan().code.bodies[at as usize];
         let since = match driver.nodes[index as usize] {
             // A waker that outlived its future.
             AsyncNode::Done => return,
@@ -149,13 +148,13 @@ impl RunInner {
         let waker = wakes.waker(index);
         // SAFETY: the node's program is parked at it, and the driver's lock makes this the only poll.
         let cells = unsafe { self.cells(at) };
-        let polled = catch_unwind(AssertUnwindSafe(|| step.body.poll(cells, &mut Context::from_waker(&waker))));
+        let polled = catch_unwind(AssertUnwindSafe(|| body.poll(cells, &mut Context::from_waker(&waker))));
         let fault = match polled {
             Ok(Poll::Pending) => return,
             Ok(Poll::Ready(Ok(()))) => None,
             Ok(Poll::Ready(Err(error))) => Some(self.failed(at, error)),
             Err(panic) => {
-                let _ = shielded(|| step.body.abort(cells));
+                let _ = shielded(|| body.abort(cells));
                 Some(self.panicked(at, panic_message(panic)))
             }
         };
@@ -184,10 +183,10 @@ impl RunInner {
 
     fn abort_node(&self, driver: &mut Driver, live: &Live, index: u32) {
         let at = self.plan().code.asyncs[index as usize];
-        let step: &HostStep = &self.plan().code.steps[at as usize];
+        let body = &self.plan().code.bodies[at as usize];
         // SAFETY: as in `poll_node`.
         let cells = unsafe { self.cells(at) };
-        if let Err(message) = shielded(|| step.body.abort(cells)) {
+        if let Err(message) = shielded(|| body.abort(cells)) {
             let message = format!("dropping its future: {message}");
             self.add_fault(self.plan().code.nodes[at as usize], self.panicked(at, message));
         }

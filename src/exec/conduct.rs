@@ -14,9 +14,10 @@ use super::state;
 use crate::bridge::shielded;
 use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket};
 use crate::error::{BoxError, Error, Kind, panic_message};
-use crate::graph::{NodeId, Outcome};
+use crate::graph::NodeId;
 use crate::plan::code::{Code, HostStep, Target, flag};
 use crate::sync::Ordering;
+use crate::value::{Access, Outcome};
 
 /// [`resume`] for one of several workers.
 ///
@@ -157,8 +158,9 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     fn call(&mut self, step: &HostStep) -> Outcome {
         // SAFETY: this program is at this step, so this thread runs this node now. Its inputs were written before it: the plan
         // orders every edge, and a node without one of its inputs is skipped.
-        let cells = unsafe { self.live.frame.cells(step.flags & flag::SHARE != 0) };
-        step.body.run(cells, &mut self.stream)
+        let cells = unsafe { self.live.frame.cells(step.access) };
+        // SAFETY: the plan keeps the body, and what it says of the step's access it said of the call.
+        unsafe { step.call.run(cells, &mut self.stream) }
     }
 
     /// The same for a run that has something to attend to. Returns true if an async node was handed over, and the program with
@@ -327,10 +329,10 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
 
     /// Drops the value of the node at `step`.
     fn release(&self, step: u32) -> Option<Ticket> {
-        let released = &self.code.steps[step as usize];
+        let body = &self.code.bodies[step as usize];
         // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of several releases.
-        let cells = unsafe { self.live.frame.cells(false) };
-        if let Err(message) = shielded(|| released.body.release(cells)) {
+        let cells = unsafe { self.live.frame.cells(Access::Tagged) };
+        if let Err(message) = shielded(|| body.release(cells)) {
             let message = format!("dropping its value: {message}");
             self.run.add_fault(self.code.nodes[step as usize], self.run.panicked(step, message));
         }

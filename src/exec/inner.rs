@@ -14,10 +14,9 @@ use crate::bridge::{Lane, Wakeset, shielded};
 use crate::device::host::{Entry, HostStream, Progress, Ticket};
 use crate::error::{Error, Kind, Result};
 use crate::graph::NodeId;
-use crate::plan::code::flag;
 use crate::plan::{Plan, PlanInner};
 use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, lock};
-use crate::value::{Cells, Frame};
+use crate::value::{Access, Cells, Frame};
 
 /// The point of a run's own lane that says: complete.
 pub(super) const COMPLETE: u64 = 1;
@@ -267,10 +266,10 @@ impl RunInner {
         let live = self.live.get().expect("only a run that started completes without an error");
         let plan = self.plan();
         // SAFETY: the run is complete: nobody else touches its cells any more.
-        let cells = || unsafe { live.frame.cells(true) };
+        let cells = || unsafe { live.frame.cells(Access::Tagged) };
         let values = plan.outputs.iter().map(|port| Some((port.share)(cells(), port.offset))).collect();
         for &(node, _) in plan.schedule.shape().outputs() {
-            let body = &plan.code.steps[plan.code.step_of[node.index()] as usize].body;
+            let body = &plan.code.bodies[plan.code.step_of[node.index()] as usize];
             let _ = shielded(|| body.release(cells()));
         }
         for input in plan.inputs.iter().filter(|input| input.is_shared) {
@@ -285,9 +284,8 @@ impl RunInner {
     /// As [`Frame::cells`]: the caller must be the one that runs, polls or releases this node now.
     pub(super) unsafe fn cells(&self, step: u32) -> Cells<'_> {
         let live = self.live.get().expect("a node runs only once the run is live");
-        let share = self.plan().code.steps[step as usize].flags & flag::SHARE != 0;
         // SAFETY: by the caller's promise.
-        unsafe { live.frame.cells(share) }
+        unsafe { live.frame.cells(self.plan().code.steps[step as usize].access) }
     }
 
     /// Notes down what became of a node. The error, if it has one, is a cause of the run's failure.
@@ -402,7 +400,7 @@ impl Drop for RunInner {
         let Some(live) = self.live.get() else { return };
         let (plan, code) = (self.plan(), &self.plan().code);
         // SAFETY: the run is being dropped: nobody else touches its cells.
-        let cells = || unsafe { live.frame.cells(false) };
+        let cells = || unsafe { live.frame.cells(Access::Tagged) };
         for input in &plan.inputs {
             let _ = shielded(|| (input.port.clear)(cells(), input.port.offset));
         }
@@ -411,7 +409,7 @@ impl Drop for RunInner {
         let outputs = plan.schedule.shape().outputs().iter().map(|(node, _)| &code.step_of[node.index()]);
         let rest = (!is_clean).then(|| code.drops.iter().chain(&code.asyncs)).into_iter().flatten();
         for &step in outputs.chain(rest) {
-            let body = &code.steps[step as usize].body;
+            let body = &code.bodies[step as usize];
             let _ = shielded(|| body.abort(cells()));
             let _ = shielded(|| body.release(cells()));
         }

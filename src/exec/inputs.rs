@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::error::{Kind, Result};
 use crate::plan::PlanInner;
-use crate::value::Frame;
+use crate::value::{Access, Frame};
 
 /// The values for a plan's inputs, by name. Usually written [`inputs!`](crate::inputs).
 #[derive(Default)]
@@ -72,7 +72,7 @@ impl Inputs {
         for (name, given) in self.given {
             let input = plan.inputs.iter().find(|input| *input.port.name == *name).expect("names were checked");
             // SAFETY: the run has not started: nobody else touches the frame. The offset is that of the input's slot.
-            let cells = unsafe { frame.cells(input.is_shared) };
+            let cells = unsafe { frame.cells(if input.is_shared { Access::Share } else { Access::Tagged }) };
             match given {
                 Given::Owned(value, _) => (input.port.fill)(cells, input.port.offset, value),
                 Given::Shared(value, _) => (input.port.fill_shared)(cells, input.port.offset, value),

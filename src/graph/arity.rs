@@ -45,7 +45,7 @@ macro_rules! arity {
         where
             F: for<'a> Fn($($P::Arg<'a>),*) -> R + Send + Sync + 'static,
         {
-            #[inline]
+            #[inline(always)]
             #[allow(unused_variables)]
             fn call(&self, params: &($($P,)*), cells: Cells<'_>) -> R {
                 let ($($p,)*) = params;
@@ -57,7 +57,7 @@ macro_rules! arity {
         where
             F: for<'a> Fn(&'a mut S, $($P::Arg<'a>),*) -> R + Send + Sync + 'static,
         {
-            #[inline]
+            #[inline(always)]
             #[allow(unused_variables)]
             fn call(&self, stream: &mut S, params: &($($P,)*), cells: Cells<'_>) -> R {
                 let ($($p,)*) = params;

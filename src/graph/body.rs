@@ -8,15 +8,12 @@ use std::task::{Context, Poll};
 
 use super::source::{FutureFn, KernelFn, TaskFn};
 use crate::error::BoxError;
-use crate::value::{Cells, Slot};
-
-/// What a body's call came to.
-pub(crate) type Outcome = Result<(), BoxError>;
+use crate::value::{Call, Cells, Outcome, Run, Slot};
 
 /// The body of one node. All methods touch the node's own cells only: those that its arguments name, and its output.
 pub(crate) trait Body: Send + Sync {
-    /// Runs a task or a kernel; `stream` is the device's stream, for kernels.
-    fn run(&self, cells: Cells<'_>, stream: &mut dyn Any) -> Outcome;
+    /// Returns how to run a task or a kernel. `is_in_place`: whether its values always are, see [`Call::of`].
+    fn call(&self, is_in_place: bool) -> Call;
 
     /// Polls an async node; the first poll makes its future.
     fn poll(&self, _cells: Cells<'_>, _cx: &mut Context<'_>) -> Poll<Outcome> {
@@ -72,11 +69,18 @@ pub(super) struct Task<P, F, R, K: Finish<R>> {
     pub(super) kind: PhantomData<fn(R) -> K>,
 }
 
-impl<P: Send + Sync, F: TaskFn<P, R>, R, K: Finish<R>> Body for Task<P, F, R, K> {
+impl<P: Send + Sync, F: TaskFn<P, R>, R, K: Finish<R>> Run for Task<P, F, R, K> {
+    #[inline(always)]
     fn run(&self, cells: Cells<'_>, _: &mut dyn Any) -> Outcome {
         let value = K::finish(self.work.call(&self.params, cells))?;
         cells.put(self.out, value);
         Ok(())
+    }
+}
+
+impl<P: Send + Sync, F: TaskFn<P, R>, R, K: Finish<R>> Body for Task<P, F, R, K> {
+    fn call(&self, is_in_place: bool) -> Call {
+        Call::of(self, is_in_place)
     }
 
     fn release(&self, cells: Cells<'_>) {
@@ -95,12 +99,19 @@ pub(super) struct Kernel<S, P, F, R, K: Finish<R>> {
     pub(super) kind: PhantomData<fn(S, R) -> K>,
 }
 
-impl<S: 'static, P: Send + Sync, F: KernelFn<S, P, R>, R, K: Finish<R>> Body for Kernel<S, P, F, R, K> {
+impl<S: 'static, P: Send + Sync, F: KernelFn<S, P, R>, R, K: Finish<R>> Run for Kernel<S, P, F, R, K> {
+    #[inline(always)]
     fn run(&self, cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
         let stream = stream.downcast_mut::<S>().expect("a run is refused when a kernel's stream type is not its device's");
         let value = K::finish(self.work.call(stream, &self.params, cells))?;
         cells.put(self.out, value);
         Ok(())
+    }
+}
+
+impl<S: 'static, P: Send + Sync, F: KernelFn<S, P, R>, R, K: Finish<R>> Body for Kernel<S, P, F, R, K> {
+    fn call(&self, is_in_place: bool) -> Call {
+        Call::of(self, is_in_place)
     }
 
     fn release(&self, cells: Cells<'_>) {
@@ -124,6 +135,12 @@ pub(super) struct Async<P, F, Fut, R> {
     pub(super) out: Slot<R>,
 }
 
+impl<P: Send + Sync, F: Send + Sync, Fut, R> Run for Async<P, F, Fut, R> {
+    fn run(&self, _: Cells<'_>, _: &mut dyn Any) -> Outcome {
+        unreachable!("async nodes are polled")
+    }
+}
+
 impl<P, F, Fut, R> Body for Async<P, F, Fut, R>
 where
     P: Send + Sync,
@@ -131,8 +148,8 @@ where
     Fut: Future<Output = Result<R, BoxError>> + Send + 'static,
     R: Send + Sync + 'static,
 {
-    fn run(&self, _: Cells<'_>, _: &mut dyn Any) -> Outcome {
-        unreachable!("async nodes are polled")
+    fn call(&self, is_in_place: bool) -> Call {
+        Call::of(self, is_in_place)
     }
 
     fn poll(&self, cells: Cells<'_>, cx: &mut Context<'_>) -> Poll<Outcome> {

@@ -11,7 +11,7 @@ mod node;
 mod shape;
 mod source;
 
-pub(crate) use body::{Body, Outcome};
+pub(crate) use body::Body;
 pub use builder::Graph;
 pub(crate) use builder::{InputPort, Maker, NodeWork, OutputPort, Sharer};
 pub(crate) use check::check;

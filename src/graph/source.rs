@@ -72,7 +72,7 @@ impl<T: Send + Sync + 'static> Param for Read<T> {
     type Arg<'a> = &'a T;
     type Owned = Arc<T>;
 
-    #[inline]
+    #[inline(always)]
     fn fetch<'a>(&'a self, cells: Cells<'a>) -> &'a T {
         cells.get(self.0)
     }
@@ -89,7 +89,7 @@ impl<T: Send + Sync + 'static> Param for Own<T> {
     type Arg<'a> = T;
     type Owned = T;
 
-    #[inline]
+    #[inline(always)]
     fn fetch<'a>(&'a self, cells: Cells<'a>) -> T {
         cells.take(self.0)
     }

@@ -9,8 +9,10 @@
 //! waits for one record needs no gate: that record starts it. A gate that many records arrive at is a tree of gates, so that
 //! workers do not queue for one word.
 
+use std::sync::Arc;
+
 use crate::graph::{Body, NodeId};
-use crate::value::Direct;
+use crate::value::{Access, Call};
 
 /// Step flags. A step without any is one call.
 pub(crate) mod flag {
@@ -19,24 +21,24 @@ pub(crate) mod flag {
     /// The step has targets in the list.
     pub(crate) const TARGETS: u8 = 2;
     /// The step has one target: it arrives at the gate `targets`.
-    pub(crate) const ARRIVE: u8 = 32;
+    pub(crate) const ARRIVE: u8 = 16;
     /// The next step has a gate.
     pub(crate) const GATE: u8 = 4;
     /// The node is async: it is polled by who awaits the run.
     pub(crate) const ASYNC: u8 = 8;
-    /// The value is stored as an `Arc`.
-    pub(crate) const SHARE: u8 = 16;
 }
 
 /// One node in its program. Half a cache line.
 pub(crate) struct HostStep {
-    pub(crate) body: Direct<dyn Body>,
+    /// Of the body that the code keeps for this step.
+    pub(crate) call: Call,
     /// Where this step's targets begin in the list, or its only target's gate.
     pub(crate) targets: u32,
     pub(crate) targets_len: u32,
     /// The gate before the next step.
     pub(crate) gate: u32,
     pub(crate) flags: u8,
+    pub(crate) access: Access,
 }
 
 /// What happens when a step is done, or when the last has arrived at a gate.
@@ -63,6 +65,8 @@ pub(crate) struct Gate {
 pub(crate) struct Code {
     /// Program after program.
     pub(crate) steps: Vec<HostStep>,
+    /// The body of each step: what is seldom done with it goes by here, and it keeps the step's call alive.
+    pub(crate) bodies: Vec<Arc<dyn Body>>,
     /// The node of each step.
     pub(crate) nodes: Vec<NodeId>,
     /// Where each program starts in `steps`, and where the last one ends.

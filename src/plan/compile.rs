@@ -66,6 +66,7 @@ impl Graph {
             works: &self.works,
             is_shared: &|node| value_of(node).sharer.is_some(),
             is_taken: &|node| value_of(node).taker.is_some(),
+            is_in_place: &self.nodes_in_place(),
         }
         .lower();
         let inputs = self.inputs.iter().map(|port| {
@@ -137,6 +138,19 @@ impl Graph {
         }
         orders.retain(|(reader, taker)| reader != taker);
         orders
+    }
+
+    /// For each node: is its value, and is every value that it reads, sure to be in place? An input may be given as an `Arc`.
+    fn nodes_in_place(&self) -> Vec<bool> {
+        let is_shared = |node: NodeId| self.values[self.works[node.index()].value as usize].sharer.is_some();
+        let mut in_place: Vec<bool> = self.shape().ids().map(|node| !is_shared(node)).collect();
+        for edge in self.shape().edges() {
+            if edge.is_data() && is_shared(edge.source) {
+                in_place[edge.target.index()] = false;
+            }
+        }
+        self.inputs.iter().flat_map(|port| &port.readers).for_each(|reader| in_place[reader.index()] = false);
+        in_place
     }
 
     fn kernel_types(&self) -> Vec<(TypeId, &'static str, NodeId)> {

@@ -3,6 +3,7 @@
 use super::code::{Code, Gate, HostStep, Target, flag};
 use super::{Point, Schedule, Step};
 use crate::graph::{NodeId, NodeWork};
+use crate::value::Access;
 
 /// The most that arrive at one gate; with more it becomes a tree.
 const FAN_IN: usize = 32;
@@ -15,6 +16,8 @@ pub(super) struct Lowering<'a> {
     pub(super) is_shared: &'a dyn Fn(NodeId) -> bool,
     /// Whether a reader moves the value of a node out.
     pub(super) is_taken: &'a dyn Fn(NodeId) -> bool,
+    /// Whether each node, and all that it reads, has its value in place.
+    pub(super) is_in_place: &'a [bool],
 }
 
 /// One `Run` step of the schedule with what stands around it.
@@ -35,6 +38,7 @@ impl Lowering<'_> {
         let programs = records.number_programs(self.schedule);
         let mut code = Code {
             steps: Vec::with_capacity(self.works.len()),
+            bodies: Vec::with_capacity(self.works.len()),
             nodes: Vec::with_capacity(self.works.len()),
             starts: Vec::with_capacity(programs.streams.len() + 1),
             streams: programs.streams,
@@ -180,7 +184,6 @@ impl Lowering<'_> {
         set(targets_len > 0, flag::TARGETS);
         set(stop.is_last, flag::LAST);
         set(work.is_async, flag::ASYNC);
-        set((self.is_shared)(stop.node), flag::SHARE);
         code.step_of[stop.node.index()] = index;
         if work.is_async {
             code.asyncs.push(index);
@@ -189,7 +192,10 @@ impl Lowering<'_> {
             code.drops.push(index);
         }
         code.nodes.push(stop.node);
-        code.steps.push(HostStep { body: work.body.clone().into(), targets, targets_len, gate: NONE, flags });
+        let access = self.access(stop.node);
+        let call = work.body.call(access == Access::InPlace);
+        code.bodies.push(work.body.clone());
+        code.steps.push(HostStep { call, targets, targets_len, gate: NONE, flags, access });
     }
 
     /// Turns the nodes in `Release` targets into their steps.
@@ -199,6 +205,14 @@ impl Lowering<'_> {
             if let Target::Release(node) = target {
                 *node = code.step_of[*node as usize];
             }
+        }
+    }
+
+    fn access(&self, node: NodeId) -> Access {
+        match (self.is_in_place[node.index()], (self.is_shared)(node)) {
+            (true, _) => Access::InPlace,
+            (false, false) => Access::Tagged,
+            (false, true) => Access::Share,
         }
     }
 

@@ -21,6 +21,19 @@ impl<T> Cell<T> {
         }
     }
 
+    /// Returns the value without asking for the tag.
+    ///
+    /// # Safety
+    /// It is in place.
+    #[inline(always)]
+    pub(super) unsafe fn get_in_place(&self) -> &T {
+        match self {
+            Cell::InPlace(value) => value,
+            // SAFETY: by the caller's promise.
+            _ => unsafe { std::hint::unreachable_unchecked() },
+        }
+    }
+
     pub(super) fn share(&self) -> Arc<T> {
         match self {
             Cell::Shared(value) => value.clone(),

@@ -102,13 +102,15 @@ impl Frame {
         Self { base, layout }
     }
 
-    /// Returns the view that a node's body gets. `share`: whether its output is stored as an `Arc`.
+    /// Returns the view that a node's body gets.
     ///
     /// # Safety
     /// For as long as the view is used to reach a cell: the slots it is used with come from this frame's layout; nobody else
-    /// writes a cell that is read, and nobody else touches one that is written, taken or cleared.
-    pub(crate) unsafe fn cells(&self, share: bool) -> Cells<'_> {
-        Cells { base: self.base, share, frame: PhantomData }
+    /// writes a cell that is read, and nobody else touches one that is written, taken or cleared. With [`Access::InPlace`] every
+    /// value that is read is there, in place.
+    #[inline(always)]
+    pub(crate) unsafe fn cells(&self, access: Access) -> Cells<'_> {
+        Cells { base: self.base, access, frame: PhantomData }
     }
 }
 
@@ -121,22 +123,42 @@ impl Drop for Frame {
     }
 }
 
+/// How a node finds the values that it reads, and leaves the one that it gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// All are in place, so no tag is asked: a plan knows this of most nodes.
+    InPlace,
+    /// Each cell's tag says; the output is left in place.
+    Tagged,
+    /// Each cell's tag says; the output is left as an `Arc`.
+    Share,
+}
+
 /// One node's view of its run's values. Its methods are safe because making one ([`Frame::cells`]) is not.
 #[derive(Clone, Copy)]
 pub struct Cells<'f> {
     base: NonNull<u8>,
-    share: bool,
+    access: Access,
     frame: PhantomData<&'f Frame>,
 }
 
 impl<'f> Cells<'f> {
+    /// Returns the same view for a body whose values are all in place: compiled with this known, it asks for no tag.
+    ///
+    /// # Safety
+    /// It was made with [`Access::InPlace`].
+    #[inline(always)]
+    pub(super) unsafe fn in_place(self) -> Self {
+        Self { access: Access::InPlace, ..self }
+    }
+
     fn cell<T>(self, slot: Slot<T>) -> *mut Cell<T> {
         // SAFETY: the slot comes from this frame's layout, so the offset is inside of its memory.
         unsafe { self.base.as_ptr().add(slot.offset as usize) }.cast()
     }
 
     /// Returns the value.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get<T: 'static>(self, slot: Slot<T>) -> &'f T {
         if is_unit::<T>() {
             // SAFETY: `T` is `()`, and any aligned address is a reference to that.
@@ -144,7 +166,11 @@ impl<'f> Cells<'f> {
         }
         // SAFETY: by the promise made to `Frame::cells` nobody writes the cell meanwhile.
         let cell: &'f Cell<T> = unsafe { &*self.cell(slot) };
-        cell.get()
+        match self.access {
+            // SAFETY: the value is there, in place: by the same promise.
+            Access::InPlace => unsafe { cell.get_in_place() },
+            _ => cell.get(),
+        }
     }
 
     /// Returns one more owner of a shared value.
@@ -169,12 +195,12 @@ impl<'f> Cells<'f> {
     }
 
     /// Stores the value: in place, or as an `Arc` where the plan says that it is shared.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put<T: 'static>(self, slot: Slot<T>, value: T) {
         if is_unit::<T>() {
             return;
         }
-        if self.share {
+        if self.access == Access::Share {
             return self.put_as_arc(slot, value);
         }
         // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell, and a node writes its output once, when
@@ -251,7 +277,7 @@ mod tests {
         let (word, text, unit) = (layout.slot::<u64>(), layout.slot::<String>(), layout.slot::<()>());
         let frame = Frame::new(&layout);
         // SAFETY: one thread, slots of this layout.
-        let cells = unsafe { frame.cells(false) };
+        let cells = unsafe { frame.cells(Access::Tagged) };
         cells.put(word, 7);
         cells.put(text, "seven".to_owned());
         cells.put(unit, ());
@@ -286,7 +312,7 @@ mod tests {
         let slot = layout.slot::<Pinned>();
         let frame = Frame::new(&layout);
         // SAFETY: one thread, a slot of this layout.
-        let cells = unsafe { frame.cells(false) };
+        let cells = unsafe { frame.cells(Access::Tagged) };
         let waker = std::task::Waker::noop();
         assert!(cells.poll(slot, Pinned::default, &mut Context::from_waker(waker)).is_pending());
         cells.clear(slot);
@@ -298,7 +324,7 @@ mod tests {
         let slot = layout.slot::<String>();
         let frame = Frame::new(&layout);
         // SAFETY: one thread, a slot of this layout.
-        let cells = unsafe { frame.cells(true) };
+        let cells = unsafe { frame.cells(Access::Share) };
         cells.put(slot, "x".to_owned());
         let (a, b) = (cells.share(slot), cells.share(slot));
         assert!(Arc::ptr_eq(&a, &b));

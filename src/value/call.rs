@@ -1,0 +1,63 @@
+//! Calling a body with its type erased: half of what a `dyn` call costs, and compiled for where the body's values are.
+
+use std::any::Any;
+
+use super::Cells;
+use crate::error::BoxError;
+
+/// What a body's call came to.
+pub(crate) type Outcome = Result<(), BoxError>;
+
+/// A body whose type is known.
+pub(crate) trait Run: Send + Sync {
+    /// Runs a task or a kernel; `stream` is the device's stream, for kernels.
+    fn run(&self, cells: Cells<'_>, stream: &mut dyn Any) -> Outcome;
+}
+
+type Entry = unsafe fn(*const (), Cells<'_>, &mut dyn Any) -> Outcome;
+
+/// One body, ready to be run.
+pub(crate) struct Call {
+    entry: Entry,
+    body: *const (),
+}
+
+// SAFETY: the body is Send and Sync, and this is a reference to it.
+unsafe impl Send for Call {}
+// SAFETY: as above.
+unsafe impl Sync for Call {}
+
+impl Call {
+    /// Returns the call of `body`. `is_in_place`: it is always given a view made with [`Access::InPlace`](super::Access), and
+    /// so is compiled without a question to any cell's tag.
+    pub(crate) fn of<B: Run>(body: &B, is_in_place: bool) -> Self {
+        let entry = if is_in_place { run_in_place::<B> } else { run_tagged::<B> };
+        Self { entry, body: std::ptr::from_ref(body).cast() }
+    }
+
+    /// Runs the body.
+    ///
+    /// # Safety
+    /// The body is still where it was, and `cells` are what was said of them.
+    #[inline(always)]
+    pub(crate) unsafe fn run(&self, cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
+        // SAFETY: `entry` is for the type of the body; the rest is the caller's promise.
+        unsafe { (self.entry)(self.body, cells, stream) }
+    }
+}
+
+/// # Safety
+/// `body` is the address of a `B` that is alive.
+unsafe fn run_tagged<B: Run>(body: *const (), cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
+    // SAFETY: by the caller's promise.
+    unsafe { &*body.cast::<B>() }.run(cells, stream)
+}
+
+/// # Safety
+/// As `run_tagged`, and `cells` were made for values in place.
+unsafe fn run_in_place<B: Run>(body: *const (), cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
+    // SAFETY: by the caller's promise.
+    let cells = unsafe { cells.in_place() };
+    // SAFETY: as above.
+    unsafe { &*body.cast::<B>() }.run(cells, stream)
+}
