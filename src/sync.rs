@@ -5,7 +5,7 @@ pub(crate) use std::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, fence},
     sync::{Mutex, MutexGuard, OnceLock},
-    thread::{Thread, current, park},
+    thread::{Thread, current, park, yield_now},
     thread_local,
 };
 
@@ -14,7 +14,7 @@ pub(crate) use loom::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, fence},
     sync::{Mutex, MutexGuard},
-    thread::{Thread, current, park},
+    thread::{Thread, current, park, yield_now},
 };
 
 pub(crate) use std::sync::atomic::Ordering;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::peers::Load;
+use crate::peers::{Load, Payload};
 use crate::shapes::Shape;
 
 /// Runs of the counting job, before the clock starts.
@@ -126,9 +126,9 @@ pub(crate) fn measure(shape: &Shape, load: &Load, mut run_once: impl FnMut(&Arc<
         (0..COUNTED_RUNS).for_each(|_| run_once(&job));
         job.check(COUNTED_RUNS);
     }
-    let body = match load.values {
-        true => Body::Values(shape.nodes().map(|_| AtomicU64::new(0)).collect()),
-        false => Body::Empty,
+    let body = match load.payload {
+        Payload::Values => Body::Values(shape.nodes().map(|_| AtomicU64::new(0)).collect()),
+        Payload::Empty | Payload::Assorted => Body::Empty,
     };
     let job = Arc::new(Job::new(shape, body, Duration::from_nanos(load.work_ns)));
     run_once(&job);

@@ -25,7 +25,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use indicatif::ProgressBar;
 
-use crate::peers::{Load, Peer, Workers};
+use crate::peers::{Load, Payload, Peer, Workers};
 use crate::quiet::Quiet;
 use crate::report::{Case, Report, Row, markers};
 use crate::shapes::{Form, Shape};
@@ -44,6 +44,7 @@ const SLOW_NODES_PER_ROUND: usize = 200_000;
 /// Time that the nodes' work may add to a round, which limits the runs with work.
 const WORK_PER_ROUND_NS: u64 = 150_000_000;
 const RUNS_MIN: usize = 3;
+const RUNS_MAX: usize = 20_000;
 
 /// Where `--write` puts the report.
 const MARKERS: &str = "bench:run";
@@ -89,8 +90,11 @@ fn main() {
     peers.iter().filter_map(|peer| peer.missing()).for_each(|hint| eprintln!("{hint}"));
 
     let mut report = Report::new(&peers, args.rounds);
+    // What a run costs once, as a chain of one node shows it.
+    let one_node = measure_size(&args, 1, &[Form::Chain], &mut peers, &mut report.quiet);
+    report.rows.extend(one_node);
     for &size in &args.sizes {
-        let rows = measure_size(&args, size, &mut peers, &mut report.quiet);
+        let rows = measure_size(&args, size, &args.shapes, &mut peers, &mut report.quiet);
         report.rows.extend(rows);
     }
     if peers.iter().any(|peer| peer.name() == ours::NAME) {
@@ -108,8 +112,8 @@ fn refuse(error: String) -> ! {
 }
 
 /// Runs all rounds of one size, the only graphs in memory meanwhile.
-fn measure_size(args: &Args, size: usize, peers: &mut [Box<dyn Peer>], quiet: &mut Quiet) -> Vec<Row> {
-    let shapes: Vec<Shape> = args.shapes.iter().map(|form| form.shape(size)).collect();
+fn measure_size(args: &Args, size: usize, forms: &[Form], peers: &mut [Box<dyn Peer>], quiet: &mut Quiet) -> Vec<Row> {
+    let shapes: Vec<Shape> = forms.iter().map(|form| form.shape(size)).collect();
     let cases: Vec<(&Shape, Case)> = shapes.iter().flat_map(|shape| cases(args, size).map(move |case| (shape, case))).collect();
     let mut rows: Vec<Row> = cases.iter().map(|(shape, case)| Row::new(shape, *case, peers.len())).collect();
     let progress = ProgressBar::new((args.rounds * rows.len() * peers.len()) as u64);
@@ -128,25 +132,28 @@ fn measure_size(args: &Args, size: usize, peers: &mut [Box<dyn Peer>], quiet: &m
     rows
 }
 
-/// Returns the cases of one shape: empty nodes and values at all sizes, work at the size that has a budget for it.
+/// Returns the cases of one shape: every payload at all sizes, work at the size that has a budget for it.
 fn cases(args: &Args, size: usize) -> impl Iterator<Item = Case> {
-    let case = move |workers| Case { size, workers, values: false, work_ns: 0 };
     let all = args.workers.iter().copied();
-    let budgeted = move |_: &Workers| size == BUDGET_SIZE;
-    let with_values = all.clone().map(move |workers| Case { values: true, ..case(workers) });
-    let working = all.clone().filter(budgeted).filter(|&workers| workers == WORK_WORKERS);
-    let with_work = working.map(move |workers| Case { work_ns: WORK_NS, ..case(workers) });
-    all.map(case).chain(with_values).chain(with_work)
+    let payloads: &[Payload] = if size == 1 { &[Payload::Empty] } else { &[Payload::Empty, Payload::Assorted, Payload::Values] };
+    let without_work = payloads.iter().flat_map(move |&payload| {
+        let case = move |workers| Case { size, workers, payload, work_ns: 0 };
+        args.workers.iter().copied().map(case)
+    });
+    let working = all.filter(move |&workers| size == BUDGET_SIZE && workers == WORK_WORKERS);
+    let with_work = working.map(move |workers| Case { size, workers, payload: Payload::Empty, work_ns: WORK_NS });
+    without_work.chain(with_work)
 }
 
 fn figure(peer: &mut dyn Peer, shape: &Shape, case: &Case, is_first_round: bool) -> Option<f64> {
     let is_slow = peer.is_slow();
-    if is_slow && case.size > SLOW_SIZE_MAX {
+    let is_ours_alone = case.payload == Payload::Assorted;
+    if is_slow && case.size > SLOW_SIZE_MAX || is_ours_alone && peer.name() != ours::NAME {
         return None;
     }
     let nodes = if is_slow { SLOW_NODES_PER_ROUND } else { NODES_PER_ROUND };
     let affordable = WORK_PER_ROUND_NS.checked_div(case.work_ns).map_or(nodes, |worked| nodes.min(worked as usize));
-    let runs = (affordable / shape.len()).max(RUNS_MIN);
-    let Case { workers, values, work_ns, .. } = *case;
-    peer.run(shape, &Load { workers, values, work_ns, runs, is_checked: is_first_round })
+    let runs = (affordable / shape.len()).clamp(RUNS_MIN, RUNS_MAX);
+    let Case { workers, payload, work_ns, .. } = *case;
+    peer.run(shape, &Load { workers, payload, work_ns, runs, is_checked: is_first_round })
 }

@@ -49,14 +49,25 @@ pub(crate) fn all() -> Vec<Box<dyn Peer>> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) workers: Workers,
-    /// Whether each node adds up its predecessors' `u64`s, plus one.
-    pub(crate) values: bool,
+    pub(crate) payload: Payload,
     /// How long each node spins.
     pub(crate) work_ns: u64,
     /// How many runs are timed.
     pub(crate) runs: usize,
     /// Whether a counting run must first show that every node runs exactly once.
     pub(crate) is_checked: bool,
+}
+
+/// What nodes do, beside spinning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Payload {
+    /// Nothing: one empty closure for all.
+    Empty,
+    /// Nothing, by as many different closures as `Values` needs: what calls cost that the processor cannot predict. Only the
+    /// library itself is asked for this.
+    Assorted,
+    /// Each adds up its predecessors' `u64`s, plus one.
+    Values,
 }
 
 /// Who runs the nodes.

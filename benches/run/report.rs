@@ -9,7 +9,7 @@ mod table;
 
 use self::machine::Machine;
 use self::table::Table;
-use crate::peers::{self, Peer, Workers};
+use crate::peers::{self, Payload, Peer, Workers};
 use crate::quiet::Quiet;
 use crate::shapes::{Form, SEED, Shape};
 use crate::{BUDGET_SIZE, WORK_NS, ours};
@@ -33,7 +33,7 @@ pub(crate) struct Case {
     /// The node count that was asked for; the shape may have a few more or less.
     pub(crate) size: usize,
     pub(crate) workers: Workers,
-    pub(crate) values: bool,
+    pub(crate) payload: Payload,
     pub(crate) work_ns: u64,
 }
 
@@ -96,10 +96,11 @@ impl Report {
         let mut parts = vec![format!("{} {}", self.machine.text(), self.quiet.text()), self.method()];
         parts.extend(self.hints.iter().cloned());
         for (title, table) in [
+            ("A run of one empty node, ns", self.one_node()),
             ("Empty nodes, ns per node", self.empty()),
             ("A `u64` along every edge, ns per node", self.values()),
             ("5 µs of work in every node, ns per node", self.work()),
-            ("Growth: cost per node, largest over smallest median of all sizes", self.growth()),
+            ("Growth: cost of a further node, largest over smallest", self.growth()),
         ] {
             if !table.is_empty() {
                 parts.push(format!("**{title}**\n\n{}", table.markdown()));
@@ -120,15 +121,26 @@ impl Report {
         format!(
             "Method: each graph built once, run many times; the time of a run divided by its nodes; the median over the runs of a \
              round, then the median of {} interleaved rounds (smallest–largest); a ratio is the median of the rounds' ratios. `inline` runs on the thread that waits, as oneTBB \
-             with 1 worker does, which is what it is compared with. Random graphs: SplitMix64, seed {SEED:#x}. \
+             with 1 worker does, which is what it is compared with. Growth compares the cost of a further node, which is what the runs of one size take longer than those of the size before, by the nodes that they have more. `Assorted closures` are empty nodes with as many different closures as the values take. Random graphs: SplitMix64, seed {SEED:#x}. \
              Every peer was checked to run each node once per run, and to pass the values.",
             self.rounds
         )
     }
 
+    fn one_node(&self) -> Table {
+        let mut table = self.table(&[]);
+        self.rows.iter().filter(|row| row.case.size == 1).for_each(|row| table.push(self.cells(row, [])));
+        table
+    }
+
+    /// Returns the rows of graphs without work.
+    fn rows(&self, payload: Payload) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.case.size > 1 && row.case.payload == payload && row.case.work_ns == 0)
+    }
+
     fn empty(&self) -> Table {
         let mut table = self.table(&["ours/oneTBB", "budget"]);
-        for row in self.rows.iter().filter(|row| !row.case.values && row.case.work_ns == 0) {
+        for row in self.rows(Payload::Empty) {
             let ratio = ratio(self.ours(row), self.tbb(row));
             let is_budgeted = row.case.size == BUDGET_SIZE && row.case.workers != Workers::Inline;
             let budget = if is_budgeted { at_most(ratio, ratio_max(row.form)) } else { String::new() };
@@ -138,13 +150,17 @@ impl Report {
     }
 
     fn values(&self) -> Table {
-        let mut table = self.table(&["ours/oneTBB", "ours/ours empty", "budget"]);
-        for row in self.rows.iter().filter(|row| row.case.values) {
-            let empty = self.row(row.form, Case { values: false, ..row.case });
-            let growth = ratio(self.ours(row), empty.and_then(|empty| self.ours(empty)));
+        let mut table = self.table(&["ours/oneTBB", "ours/ours empty", "budget", "ours, empty, assorted closures", "ours/that"]);
+        for row in self.rows(Payload::Values) {
+            let other = |payload| self.row(row.form, Case { payload, ..row.case }).and_then(|other| self.ours(other));
+            let to_empty = ratio(self.ours(row), other(Payload::Empty));
             let is_budgeted = row.case.size == BUDGET_SIZE;
-            let budget = if is_budgeted { at_most(growth, VALUES_TO_EMPTY_MAX) } else { String::new() };
-            table.push(self.cells(row, [show(ratio(self.ours(row), self.tbb(row))), show(growth), budget]));
+            let budget = if is_budgeted { at_most(to_empty, VALUES_TO_EMPTY_MAX) } else { String::new() };
+            let assorted = other(Payload::Assorted);
+            let to_assorted = ratio(self.ours(row), assorted);
+            let to_tbb = ratio(self.ours(row), self.tbb(row));
+            let verdicts = [show(to_tbb), show(to_empty), budget, spread(assorted.unwrap_or_default()), show(to_assorted)];
+            table.push(self.cells(row, verdicts));
         }
         table
     }
@@ -161,29 +177,30 @@ impl Report {
     }
 
     fn growth(&self) -> Table {
-        let mut table = Table::new(["shape", "workers", "oneTBB", "ours", "budget"]);
+        let mut table = Table::new(["shape", "workers", "oneTBB", "ours", "budget", "ours, whole runs"]);
         let mut seen = Vec::new();
-        for row in self.rows.iter().filter(|row| !row.case.values && row.case.work_ns == 0) {
+        for row in self.rows(Payload::Empty) {
             let key = (row.form, row.case.workers);
             if seen.contains(&key) {
                 continue;
             }
             seen.push(key);
-            let sizes: Vec<&Row> =
-                self.rows.iter().filter(|other| other.form == row.form && is_same_but_size(other, row)).collect();
-            if sizes.len() > 1 {
-                let tbb = growth(sizes.iter().filter_map(|row| self.tbb(row)));
-                let ours = growth(sizes.iter().filter_map(|row| self.ours(row)));
-                table.push([
-                    row.form.to_string(),
-                    row.case.workers.to_string(),
-                    show(tbb),
-                    show(ours),
-                    at_most(ours, GROWTH_MAX),
-                ]);
+            let [tbb, ours] = [self.by_size(row, |row| self.tbb(row)), self.by_size(row, |row| self.ours(row))];
+            if ours.len() > 2 {
+                let whole = largest_over_smallest(ours.iter().map(|&(_, node_ns)| node_ns));
+                let (tbb, ours) = (growth(&tbb), growth(&ours));
+                let verdicts = [show(tbb), show(ours), at_most(ours, GROWTH_MAX), show(whole)];
+                table.push([row.form.to_string(), row.case.workers.to_string()].into_iter().chain(verdicts));
             }
         }
         table
+    }
+
+    /// Returns the node counts that `row`'s graph was run with, and a peer's median for each.
+    fn by_size<'a>(&'a self, row: &Row, figures: impl Fn(&'a Row) -> Option<&'a [f64]>) -> Vec<(usize, f64)> {
+        let is_same = |other: &&Row| other.form == row.form && Case { size: other.case.size, ..row.case } == other.case;
+        let sizes = self.rows(Payload::Empty).filter(is_same);
+        sizes.filter_map(|row| Some((row.nodes, median(figures(row)?)))).collect()
     }
 
     fn table(&self, verdicts: &[&str]) -> Table {
@@ -221,10 +238,6 @@ impl Report {
     }
 }
 
-fn is_same_but_size(one: &Row, other: &Row) -> bool {
-    Case { size: other.case.size, ..one.case } == other.case
-}
-
 /// Returns the middle of `figures`, or the mean of the two in the middle.
 pub(crate) fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
@@ -238,9 +251,17 @@ fn ratio(above: Option<&[f64]>, below: Option<&[f64]>) -> Option<f64> {
     Some(median(&ratios))
 }
 
-fn growth<'a>(sizes: impl Iterator<Item = &'a [f64]>) -> Option<f64> {
-    let medians: Vec<f64> = sizes.map(median).collect();
-    let [least, most] = [f64::min, f64::max].map(|pick| medians.iter().copied().reduce(pick));
+/// Returns by how much the cost of a further node differs: of those by which one size is larger than the one before, so that
+/// what a run costs once is not in it.
+fn growth(sizes: &[(usize, f64)]) -> Option<f64> {
+    let run_ns = |&(nodes, node_ns): &(usize, f64)| nodes as f64 * node_ns;
+    let further = |pair: &[(usize, f64)]| (run_ns(&pair[1]) - run_ns(&pair[0])) / (pair[1].0 - pair[0].0) as f64;
+    largest_over_smallest(sizes.windows(2).map(further))
+}
+
+fn largest_over_smallest(costs: impl Iterator<Item = f64>) -> Option<f64> {
+    let costs: Vec<f64> = costs.collect();
+    let [least, most] = [f64::min, f64::max].map(|pick| costs.iter().copied().reduce(pick));
     Some(most? / least?)
 }
 

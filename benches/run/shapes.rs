@@ -41,7 +41,7 @@ impl Form {
 
     /// Builds the graph of this form with about `size` nodes: a wavefront rounds to the nearest square.
     pub(crate) fn shape(self, size: usize) -> Shape {
-        assert!(size >= 3, "the smallest fan has 3 nodes");
+        assert!(size >= 3 || self == Self::Chain, "the smallest fan has 3 nodes");
         match self {
             Self::Chain => Shape::new(self, size, |node, preds| preds.extend(node.checked_sub(1))),
             Self::Fan => Shape::new(self, size, |node, preds| fan(size, node, preds)),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use super::{Load, Peer, Workers};
+use super::{Load, Payload, Peer, Workers};
 use crate::shapes::{Form, Shape};
 
 /// Name of the column that the budgets are ratios to.
@@ -53,11 +53,11 @@ impl Peer for Tbb {
         let Workers::Threads(workers) = load.workers else { return None };
         let mut command = Command::new(self.program.as_ref()?);
         command.arg(self.graph_file(shape)).arg(workers.to_string());
-        command.arg(if load.values { "values" } else { "empty" });
+        command.arg(if load.payload == Payload::Values { "values" } else { "empty" });
         command.args([load.work_ns.to_string(), load.runs.to_string()]);
         command.arg(if load.is_checked { "check" } else { "trust" });
         let (figure, checksum) = answer(&mut command);
-        assert!(!load.values || checksum == shape.checksum(), "oneTBB's values must flow along every edge");
+        assert!(load.payload != Payload::Values || checksum == shape.checksum(), "oneTBB's values must flow along every edge");
         Some(figure)
     }
 }

@@ -63,7 +63,7 @@ pub(crate) trait Queue<'q> {
     /// Adds programs to be resumed, by this thread or another.
     fn push(&mut self, ticket: Ticket);
 
-    /// Adds a program that gave way to others: it is resumed after what waits now.
+    /// Adds a program that gives way to other runs: it goes on when its own has its turn again.
     fn defer(&mut self, ticket: Ticket);
 
     /// Takes the newest of this thread's own tickets, if it is for the run in `slot`.

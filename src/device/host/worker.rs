@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Pool, Progress, Queue, Ticket};
-use crate::sync::spin_loop;
+use crate::sync::{spin_loop, yield_now};
 
 /// Steps until a worker looks whether other runs wait in the common queue. If so, all that it has of its own goes behind them.
 const FUEL: u32 = 512;
@@ -95,11 +95,8 @@ impl<'p> Shared<'p> {
             if let Some(ticket) = self.find() {
                 return Some(ticket);
             }
-            for _ in 0..LOOKS {
-                (0..PAUSE).for_each(|_| spin_loop());
-                if let Some(ticket) = self.find_elsewhere() {
-                    return Some(ticket);
-                }
+            if let Some(ticket) = look(self.pool, || self.find_elsewhere()) {
+                return Some(ticket);
             }
             if self.pool.is_over() {
                 return None;
@@ -188,8 +185,9 @@ impl<'a> Queue<'a> for Alone<'a> {
         self.tickets.push_back(ticket);
     }
 
+    /// Others get their turn, but among this run's programs this one goes on first: what waits for it lies close to it.
     fn defer(&mut self, ticket: Ticket) {
-        self.tickets.push_front(ticket);
+        self.tickets.push_back(ticket);
     }
 
     #[inline]
@@ -267,16 +265,24 @@ fn work_alone(pool: &Pool) {
             unsafe { (entry.resume_alone)(entry.run, ticket, &mut queue) };
         } else if pool.is_over() {
             return;
-        } else if !spin_for(|| pool.has_common()) {
+        } else if look(pool, || pool.has_common().then_some(())).is_none() {
             pool.sleep.sleep(0, || pool.has_common() || pool.is_over());
         }
     }
 }
 
-/// Looks for a while; returns whether there was something to find.
-fn spin_for(found: impl Fn() -> bool) -> bool {
-    (0..LOOKS).any(|_| {
-        (0..PAUSE).for_each(|_| spin_loop());
-        found()
+/// Looks for work for a while. The common queue is watched all the time, because a run that comes soon is best begun before its
+/// owner has gone to sleep; `find` may look at other workers' deques, and each look slows down the owner.
+fn look<T>(pool: &Pool, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+    (0..LOOKS).find_map(|_| {
+        let is_quiet = (0..PAUSE).all(|_| {
+            spin_loop();
+            !pool.has_common()
+        });
+        if is_quiet {
+            // Whoever awaits what was just done may want this core.
+            yield_now();
+        }
+        find()
     })
 }
