@@ -134,7 +134,7 @@ impl RunInner {
 
     fn poll_node(&self, driver: &mut Driver, live: &Live, wakes: &Arc<Wakeset>, index: u32) {
         let at = self.plan().code.asyncs[index as usize];
-        let body = &self.plan().code.bodies[at as usize];
+        let body = self.plan().code.body(at);
         let since = match driver.nodes[index as usize] {
             // A waker that outlived its future.
             AsyncNode::Done => return,
@@ -183,7 +183,7 @@ impl RunInner {
 
     fn abort_node(&self, driver: &mut Driver, live: &Live, index: u32) {
         let at = self.plan().code.asyncs[index as usize];
-        let body = &self.plan().code.bodies[at as usize];
+        let body = self.plan().code.body(at);
         // SAFETY: as in `poll_node`.
         let cells = unsafe { self.cells(at) };
         if let Err(message) = shielded(|| body.abort(cells)) {

@@ -329,7 +329,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
 
     /// Drops the value of the node at `step`.
     fn release(&self, step: u32) -> Option<Ticket> {
-        let body = &self.code.bodies[step as usize];
+        let body = self.code.body(step);
         // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of several releases.
         let cells = unsafe { self.live.frame.cells(Access::Tagged) };
         if let Err(message) = shielded(|| body.release(cells)) {

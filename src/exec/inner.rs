@@ -269,7 +269,7 @@ impl RunInner {
         let cells = || unsafe { live.frame.cells(Access::Tagged) };
         let values = plan.outputs.iter().map(|port| Some((port.share)(cells(), port.offset))).collect();
         for &(node, _) in plan.schedule.shape().outputs() {
-            let body = &plan.code.bodies[plan.code.step_of[node.index()] as usize];
+            let body = plan.code.bodies.get(node.index());
             let _ = shielded(|| body.release(cells()));
         }
         for input in plan.inputs.iter().filter(|input| input.is_shared) {
@@ -409,7 +409,7 @@ impl Drop for RunInner {
         let outputs = plan.schedule.shape().outputs().iter().map(|(node, _)| &code.step_of[node.index()]);
         let rest = (!is_clean).then(|| code.drops.iter().chain(&code.asyncs)).into_iter().flatten();
         for &step in outputs.chain(rest) {
-            let body = &code.bodies[step as usize];
+            let body = code.body(step);
             let _ = shielded(|| body.abort(cells()));
             let _ = shielded(|| body.release(cells()));
         }

@@ -10,7 +10,7 @@ use super::check::check_name;
 use super::source::{Binder, FutureFn, KernelFn, Sources, TaskFn, Use, Value};
 use super::{Backend, NodeId, NodeMut, PORTS_MAX, Shape};
 use crate::error::{BoxError, Error, Kind};
-use crate::value::{Cells, Layout, Slot};
+use crate::value::{Arena, Cells, Layout, Slot};
 
 /// A graph of CPU and GPU work: nodes, the values that flow between them, named inputs and outputs.
 ///
@@ -32,6 +32,8 @@ pub struct Graph {
     token: Arc<u8>,
     shape: Arc<Shape>,
     pub(crate) layout: Layout,
+    /// By node.
+    pub(crate) bodies: Arena<dyn Body>,
     pub(crate) works: Vec<NodeWork>,
     pub(crate) values: Vec<ValueInfo>,
     pub(crate) inputs: Vec<InputPort>,
@@ -39,10 +41,9 @@ pub struct Graph {
     pub(crate) mistake: Option<Error>,
 }
 
-/// What a node does, and where its value goes.
-#[derive(Clone)]
+/// Where a node's value goes, and who calls its body.
+#[derive(Clone, Copy)]
 pub(crate) struct NodeWork {
-    pub(crate) body: Arc<dyn Body>,
     pub(crate) value: u32,
     pub(crate) is_async: bool,
 }
@@ -108,6 +109,7 @@ impl Graph {
             token: Arc::new(0),
             shape: Arc::new(Shape::new()),
             layout: Layout::new(),
+            bodies: Arena::new(),
             works: Vec::new(),
             values: Vec::new(),
             inputs: Vec::new(),
@@ -184,7 +186,7 @@ impl Graph {
         let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: true });
         let future = self.layout.slot::<Fut>();
         let out = self.layout.slot::<R>();
-        self.finish(node, out, Arc::new(Async { params, work, future, out }), true)
+        self.finish(node, out, Async { params, work, future, out }, true)
     }
 
     /// Adds a kernel: `work` enqueues onto a stream of the device (`S` is its type, such as
@@ -333,7 +335,7 @@ impl Graph {
         let node = self.shape_mut().node(name, Backend::Cpu);
         let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: false });
         let out = self.layout.slot::<K::Value>();
-        self.finish(node, out, Arc::new(Task::<_, _, Q, K> { params, work, out, kind: PhantomData }), false)
+        self.finish(node, out, Task::<_, _, Q, K> { params, work, out, kind: PhantomData }, false)
     }
 
     fn add_kernel<I, S, Q, F, K>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<K::Value>
@@ -347,12 +349,13 @@ impl Graph {
         let node = self.shape_mut().node(name, Backend::Gpu);
         let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: false });
         let out = self.layout.slot::<K::Value>();
-        self.finish(node, out, Arc::new(Kernel::<S, _, _, Q, K> { params, work, out, kind: PhantomData }), false)
+        self.finish(node, out, Kernel::<S, _, _, Q, K> { params, work, out, kind: PhantomData }, false)
     }
 
-    fn finish<T: 'static>(&mut self, node: NodeId, out: Slot<T>, body: Arc<dyn Body>, is_async: bool) -> Value<T> {
+    fn finish<T: 'static, B: Body + 'static>(&mut self, node: NodeId, out: Slot<T>, body: B, is_async: bool) -> Value<T> {
         let value = self.value(out, Maker::Node(node));
-        self.works.push(NodeWork { body, value: value.index, is_async });
+        self.bodies.push(body, |body| body);
+        self.works.push(NodeWork { value: value.index, is_async });
         value
     }
 

@@ -9,10 +9,8 @@
 //! waits for one record needs no gate: that record starts it. A gate that many records arrive at is a tree of gates, so that
 //! workers do not queue for one word.
 
-use std::sync::Arc;
-
 use crate::graph::{Body, NodeId};
-use crate::value::{Access, Call};
+use crate::value::{Access, Arena, Call};
 
 /// Step flags. A step without any is one call.
 pub(crate) mod flag {
@@ -30,7 +28,6 @@ pub(crate) mod flag {
 
 /// One node in its program. Half a cache line.
 pub(crate) struct HostStep {
-    /// Of the body that the code keeps for this step.
     pub(crate) call: Call,
     /// Where this step's targets begin in the list, or its only target's gate.
     pub(crate) targets: u32,
@@ -65,8 +62,8 @@ pub(crate) struct Gate {
 pub(crate) struct Code {
     /// Program after program.
     pub(crate) steps: Vec<HostStep>,
-    /// The body of each step: what is seldom done with it goes by here, and it keeps the step's call alive.
-    pub(crate) bodies: Vec<Arc<dyn Body>>,
+    /// The body of each node: keeps the calls of the steps alive.
+    pub(crate) bodies: Arena<dyn Body>,
     /// The node of each step.
     pub(crate) nodes: Vec<NodeId>,
     /// Where each program starts in `steps`, and where the last one ends.
@@ -93,6 +90,11 @@ impl Code {
     /// Returns the program that a step belongs to.
     pub(crate) fn program_of(&self, step: u32) -> u32 {
         self.starts.partition_point(|&start| start <= step) as u32 - 1
+    }
+
+    /// Returns the body of the node at `step`, for what is done with it other than calling it.
+    pub(crate) fn body(&self, step: u32) -> &dyn Body {
+        self.bodies.get(self.nodes[step as usize].index())
     }
 
     pub(crate) fn targets_of(&self, step: &HostStep) -> &[Target] {

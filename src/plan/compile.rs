@@ -63,6 +63,7 @@ impl Graph {
         let value_of = |node: NodeId| &self.values[self.works[node.index()].value as usize];
         let code = Lowering {
             schedule: &schedule,
+            bodies: &self.bodies,
             works: &self.works,
             is_shared: &|node| value_of(node).sharer.is_some(),
             is_taken: &|node| value_of(node).taker.is_some(),
@@ -155,8 +156,8 @@ impl Graph {
 
     fn kernel_types(&self) -> Vec<(TypeId, &'static str, NodeId)> {
         let mut kernels: Vec<(TypeId, &'static str, NodeId)> = Vec::new();
-        for (index, work) in self.works.iter().enumerate() {
-            if let Some((id, name)) = work.body.stream_type()
+        for (index, body) in self.bodies.iter().enumerate() {
+            if let Some((id, name)) = body.stream_type()
                 && !kernels.iter().any(|kernel| kernel.0 == id)
             {
                 kernels.push((id, name, NodeId(index as u32)));

@@ -2,8 +2,8 @@
 
 use super::code::{Code, Gate, HostStep, Target, flag};
 use super::{Point, Schedule, Step};
-use crate::graph::{NodeId, NodeWork};
-use crate::value::Access;
+use crate::graph::{Body, NodeId, NodeWork};
+use crate::value::{Access, Arena};
 
 /// The most that arrive at one gate; with more it becomes a tree.
 const FAN_IN: usize = 32;
@@ -11,6 +11,7 @@ const FAN_IN: usize = 32;
 /// What the lowering must know of each node besides the schedule.
 pub(super) struct Lowering<'a> {
     pub(super) schedule: &'a Schedule,
+    pub(super) bodies: &'a Arena<dyn Body>,
     pub(super) works: &'a [NodeWork],
     /// Whether the value of a node is stored as an `Arc`.
     pub(super) is_shared: &'a dyn Fn(NodeId) -> bool,
@@ -38,7 +39,7 @@ impl Lowering<'_> {
         let programs = records.number_programs(self.schedule);
         let mut code = Code {
             steps: Vec::with_capacity(self.works.len()),
-            bodies: Vec::with_capacity(self.works.len()),
+            bodies: self.bodies.clone(),
             nodes: Vec::with_capacity(self.works.len()),
             starts: Vec::with_capacity(programs.streams.len() + 1),
             streams: programs.streams,
@@ -193,8 +194,7 @@ impl Lowering<'_> {
         }
         code.nodes.push(stop.node);
         let access = self.access(stop.node);
-        let call = work.body.call(access == Access::InPlace);
-        code.bodies.push(work.body.clone());
+        let call = self.bodies.get(stop.node.index()).call(access == Access::InPlace);
         code.steps.push(HostStep { call, targets, targets_len, gate: NONE, flags, access });
     }
 
@@ -217,7 +217,7 @@ impl Lowering<'_> {
     }
 
     fn must_drop(&self, node: NodeId) -> bool {
-        (self.is_shared)(node) || self.works[node.index()].body.needs_release()
+        (self.is_shared)(node) || self.bodies.get(node.index()).needs_release()
     }
 }
 
