@@ -4,7 +4,6 @@
 //! driver's lock, polls what rang, and resumes the programs whose nodes are ready. Who finds the lock taken leaves: whoever
 //! holds it looks again after letting go.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,7 +14,7 @@ use super::inner::{Live, RunInner, fate};
 use super::inside::Inside;
 use super::state;
 use crate::bridge::{Wakeset, shielded};
-use crate::device::host::{Alone, Ticket};
+use crate::device::host::{Alone, Ticket, Tickets};
 use crate::error::panic_message;
 use crate::sync::{MutexGuard, Ordering, fence};
 
@@ -23,7 +22,7 @@ use crate::sync::{MutexGuard, Ordering, fence};
 #[derive(Default)]
 pub(super) struct Driver {
     /// Programs of an inline run that are ready.
-    pub(super) tickets: VecDeque<Ticket>,
+    pub(super) tickets: Tickets,
     nodes: Vec<AsyncNode>,
 }
 
@@ -208,7 +207,7 @@ impl RunInner {
         let ticket = Ticket::new(live.slot, program, 1);
         match &self.core.pool {
             Some(pool) => pool.submit(ticket),
-            None => driver.tickets.push_back(ticket),
+            None => driver.tickets.push(ticket),
         }
     }
 }

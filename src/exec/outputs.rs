@@ -4,13 +4,15 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::error::{Kind, Result};
 use crate::plan::Plan;
 
 /// The outputs of a finished run.
 pub struct Outputs {
     pub(super) plan: Plan,
-    pub(super) values: Vec<Option<Arc<dyn Any + Send + Sync>>>,
+    pub(super) values: SmallVec<[Option<Arc<dyn Any + Send + Sync>>; 2]>,
 }
 
 impl Outputs {

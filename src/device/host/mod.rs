@@ -20,4 +20,4 @@ pub(crate) use pool::{Around, Entry, Pool, SLOTS_MAX};
 pub(crate) use sleep::Sleep;
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket};
-pub(crate) use worker::{Alone, Shared};
+pub(crate) use worker::{Alone, Shared, Tickets};

@@ -1,8 +1,9 @@
 //! A worker: takes a ticket (its own newest, one from outside, another worker's oldest), resumes the program, again.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
 
 use super::{Pool, Progress, Queue, Ticket};
 use crate::sync::{spin_loop, yield_now};
@@ -135,9 +136,12 @@ impl<'p> Shared<'p> {
     }
 }
 
+/// A stack of tickets; that of a small run needs no memory of its own.
+pub(crate) type Tickets = SmallVec<[Ticket; 4]>;
+
 /// The queue of a thread that is the only one to run programs: a single worker, or a task that polls an inline run.
 pub(crate) struct Alone<'a> {
-    pub(crate) tickets: &'a mut VecDeque<Ticket>,
+    pub(crate) tickets: &'a mut Tickets,
     progress: &'a Progress,
     /// Steps until the turn is looked at.
     fuel: u32,
@@ -182,17 +186,18 @@ impl<'a> Queue<'a> for Alone<'a> {
 
     #[inline]
     fn push(&mut self, ticket: Ticket) {
-        self.tickets.push_back(ticket);
+        self.tickets.push(ticket);
     }
 
     /// Others get their turn, but among this run's programs this one goes on first: what waits for it lies close to it.
     fn defer(&mut self, ticket: Ticket) {
-        self.tickets.push_back(ticket);
+        self.tickets.push(ticket);
     }
 
     #[inline]
     fn pop_of(&mut self, slot: u16) -> Option<Ticket> {
-        self.tickets.pop_back_if(|ticket| ticket.slot() == slot)
+        let is_for_run = self.tickets.last().is_some_and(|ticket| ticket.slot() == slot);
+        if is_for_run { self.tickets.pop() } else { None }
     }
 
     #[inline]
@@ -217,13 +222,13 @@ impl<'a> Queue<'a> for Alone<'a> {
 
 impl<'a> Alone<'a> {
     /// Returns the queue of a poll, which ends after a time slice.
-    pub(crate) fn for_a_slice(tickets: &'a mut VecDeque<Ticket>, progress: &'a Progress) -> Self {
+    pub(crate) fn for_a_slice(tickets: &'a mut Tickets, progress: &'a Progress) -> Self {
         let slice = Slice { batch: 1, started: None, checked: None, is_spent: false };
         // The first step is free of clocks, for runs of one node.
         Self { tickets, progress, fuel: 2, turn: Turn::Slice(slice), gives_way: false }
     }
 
-    fn for_a_pool(tickets: &'a mut VecDeque<Ticket>, pool: &'a Pool) -> Self {
+    fn for_a_pool(tickets: &'a mut Tickets, pool: &'a Pool) -> Self {
         Self { tickets, progress: &pool.progress[0].0, fuel: FUEL, turn: Turn::Pool(pool), gives_way: false }
     }
 
@@ -248,12 +253,12 @@ impl<'a> Alone<'a> {
 
     /// Returns the newest ticket.
     pub(crate) fn next_ticket(&mut self) -> Option<Ticket> {
-        self.tickets.pop_back()
+        self.tickets.pop()
     }
 }
 
 fn work_alone(pool: &Pool) {
-    let mut tickets = VecDeque::new();
+    let mut tickets = Tickets::new();
     let mut queue = Alone::for_a_pool(&mut tickets, pool);
     loop {
         if std::mem::take(&mut queue.gives_way) {
