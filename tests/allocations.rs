@@ -4,21 +4,32 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Arc;
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use anabranch::{Each, Executor, Graph, HostStream, PerOperator, Plan, Value, inputs, take};
 use futures::executor::block_on;
+use futures::poll;
 
 /// Counts allocations.
 struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
+/// Held by each test, because the count is of the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// The bytes that this thread allocated.
+    static BYTES: Cell<usize> = const { Cell::new(0) };
+}
+
 // SAFETY: the system's allocator does the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, SeqCst);
+        BYTES.set(BYTES.get() + layout.size());
         // SAFETY: by the caller's promise.
         unsafe { System.alloc(layout) }
     }
@@ -77,6 +88,7 @@ fn allocations(exec: &Executor, plan: &Plan) -> usize {
 
 #[test]
 fn a_warm_run_allocates_the_same_for_any_number_of_nodes() {
+    let _alone = ALONE.lock();
     // Seen to fail with a chain of async nodes: each value that one of them reads is an Arc of its own.
     for workers in [0, 1, 2] {
         let exec = Executor::builder().workers(workers).build().unwrap();
@@ -93,4 +105,25 @@ fn a_warm_run_allocates_the_same_for_any_number_of_nodes() {
             assert!(few <= 24 && many <= few + 40, "{few} for 100 nodes, {many} for 10,000, on {exec:?}");
         }
     }
+}
+
+/// Returns how many bytes this thread allocates in the poll that starts a run.
+fn bytes_of_first_poll(exec: &Executor, plan: &Plan) -> usize {
+    block_on(async {
+        let mut run = exec.run(plan, inputs! { "x" => 1u64 });
+        let before = BYTES.get();
+        let _ = poll!(&mut run);
+        let bytes = BYTES.get() - before;
+        let _ = run.await;
+        bytes
+    })
+}
+
+#[test]
+fn a_poll_leaves_the_memory_of_a_run_to_the_workers() {
+    let _alone = ALONE.lock();
+    // Seen to fail with a frame that is made where the run is started.
+    let exec = Executor::builder().workers(1).build().unwrap();
+    let (few, many) = (bytes_of_first_poll(&exec, &chain(100, TASK)), bytes_of_first_poll(&exec, &chain(100_000, TASK)));
+    assert!(many <= few + 1024, "{few} bytes for 100 nodes, {many} for 100,000");
 }

@@ -42,11 +42,10 @@ pub(super) unsafe fn resume_alone(run: *const (), ticket: Ticket, queue: &mut Al
 /// # Safety
 /// `run` points to the `RunInner` that the ticket was made for.
 unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q) {
-    let program = queue.keep_first(ticket);
     // SAFETY: the ticket exists, so the run is not complete and is kept alive.
     let run: &RunInner = unsafe { &*run.cast() };
-    let Some(live) = run.live.get() else { unreachable!("tickets exist only for live runs") };
-    let code = &run.plan().code;
+    let (live, code) = (run.live(), &run.plan().code);
+    let program = queue.keep_first(ticket);
     let (stream, barrier) = (HostStream::new(0), run.core.barrier);
     let mut conductor = Conductor {
         run,

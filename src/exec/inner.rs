@@ -52,6 +52,12 @@ pub(super) enum Start {
         turn: u64,
         place: Option<u32>,
     },
+    /// It has taken its place, and its first ticket is on its way to a worker, who makes its memory: where it is used, and not in
+    /// a poll.
+    Boarding {
+        inputs: Inputs,
+        flight: u32,
+    },
     Started,
 }
 
@@ -162,36 +168,47 @@ impl RunInner {
 
     fn take_off(self: &Arc<Self>, inputs: Inputs, flight: u32) {
         self.core.limbo.collect();
-        let (plan, code) = (self.plan(), &self.plan().code);
-        let frame = Frame::new(&plan.layout);
-        inputs.fill(plan, &frame);
-        // A place is below `max_in_flight`, and so is a slot of the pool.
-        let slot = self.core.pool.as_ref().map_or(0, |pool| {
+        let (pool, code) = (self.core.pool.as_ref(), &self.plan().code);
+        let slot = pool.map_or(0, |pool| {
             let entry =
                 Entry { run: Arc::as_ptr(self).cast(), resume: conduct::resume_shared, resume_alone: conduct::resume_alone };
             // SAFETY: the place is this run's alone. It is kept alive, by `Run` or by limbo, until it is complete, and completing
             // begins with `leave`.
-            unsafe { pool.enter(flight as u16, entry) };
-            flight as u16
+            unsafe { pool.enter(slot_of(flight), entry) };
+            slot_of(flight)
         });
-        let live = Live {
-            frame,
-            gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
-            places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
-            wakes: (!code.asyncs.is_empty()).then(|| Wakeset::new(code.asyncs.len(), self.lane.clone())),
-            slot,
-            flight,
-        };
         let roots = (code.programs() > 0).then(|| Ticket::new(slot, 0, code.roots));
         // Before the run is live, so that another task that polls it then does not find it without anything to do.
-        lock(&self.driver).prepare(code.asyncs.len(), roots.filter(|_| self.core.pool.is_none()));
-        let is_first = self.live.set(live).is_ok();
-        debug_assert!(is_first);
-        match (roots, &self.core.pool) {
-            (None, _) => Self::finish(self.clone()),
+        lock(&self.driver).prepare(code.asyncs.len(), roots.filter(|_| pool.is_none()));
+        *lock(&self.start) = Start::Boarding { inputs, flight };
+        match (roots, pool) {
             (Some(roots), Some(pool)) => pool.submit(roots),
-            (Some(_), None) => {}
+            (Some(_), None) => _ = self.live(),
+            (None, _) => {
+                self.live();
+                Self::finish(self.clone());
+            }
         }
+    }
+
+    /// Returns what the run has since its start, for who holds a ticket of it. The first makes it.
+    pub(super) fn live(&self) -> &Live {
+        self.live.get_or_init(|| {
+            let Start::Boarding { inputs, flight } = std::mem::replace(&mut *lock(&self.start), Start::Started) else {
+                unreachable!("tickets exist only of runs that have taken their place")
+            };
+            let (plan, code) = (self.plan(), &self.plan().code);
+            let frame = Frame::new(&plan.layout);
+            inputs.fill(plan, &frame);
+            Live {
+                frame,
+                gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
+                places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
+                wakes: (!code.asyncs.is_empty()).then(|| Wakeset::new(code.asyncs.len(), self.lane.clone())),
+                slot: if self.core.pool.is_some() { slot_of(flight) } else { 0 },
+                flight,
+            }
+        })
     }
 
     /// Ends a run that never started.
@@ -209,17 +226,13 @@ impl RunInner {
         }
         let waiting = {
             let mut start = lock(&self.start);
-            std::mem::replace(&mut *start, Start::Started)
+            matches!(*start, Start::Waiting { .. }).then(|| std::mem::replace(&mut *start, Start::Started))
         };
-        match waiting {
-            Start::Waiting { inputs, turn, place } => {
-                self.core.leave_queue(turn);
-                place.into_iter().for_each(|place| self.core.give_back(place));
-                self.refuse(cancelled(bits | state::CANCELLED));
-                let _ = shielded(|| drop(inputs));
-            }
-            Start::Started => self.drive_cancelled(),
-        }
+        let Some(Start::Waiting { inputs, turn, place }) = waiting else { return self.drive_cancelled() };
+        self.core.leave_queue(turn);
+        place.into_iter().for_each(|place| self.core.give_back(place));
+        self.refuse(cancelled(bits | state::CANCELLED));
+        let _ = shielded(|| drop(inputs));
     }
 
     /// The last step's last act: whoever calls this must not touch the run again, unless it is kept alive elsewhere.
@@ -388,6 +401,11 @@ impl RunInner {
             lane.signal(u64::from(done));
         }
     }
+}
+
+/// Returns the slot of a run in the pool. Its place among those in flight is below `max_in_flight`, and so below the slots.
+fn slot_of(flight: u32) -> u16 {
+    flight as u16
 }
 
 /// The verdict on a run with these bits.
