@@ -5,8 +5,8 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use anabranch::{Each, Executor, Graph, HostStream, PerOperator, Plan, Value, inputs, take};
 use futures::executor::block_on;
