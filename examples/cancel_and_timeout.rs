@@ -50,14 +50,12 @@ async fn main() -> Result<()> {
 
     println!("a cancel ends the run with an error that says so:");
     let exec = Executor::host()?;
-    let mut run = exec.run(&plan, inputs! { "given" => Block("what was given") });
-    let outcome = tokio::select! {
-        outcome = &mut run => outcome,
-        () = sleep(MOMENT) => {
-            run.cancel();
-            run.await
-        }
-    };
+    let run = exec.run(&plan, inputs! { "given" => Block("what was given") });
+    let canceller = run.canceller();
+    let (outcome, ()) = tokio::join!(run, async {
+        sleep(MOMENT).await;
+        canceller.cancel();
+    });
     exec.shutdown().await?;
     println!("  cancelled: {}", outcome.is_err_and(|error| error.is_cancelled()));
     Ok(())

@@ -67,7 +67,7 @@ pub(crate) enum Kind {
     MissingInput { name: Arc<str> },
     #[error("input '{name}' was given twice")]
     InputTwice { name: String },
-    #[error("input '{name}' is a {expected}, but a {given} was given")]
+    #[error("input '{name}' has the type `{expected}`, but a `{given}` was given")]
     InputType { name: Arc<str>, expected: &'static str, given: &'static str },
     #[error("input '{name}' is taken by value by node '{taker}': give it by value, not as an Arc")]
     InputShared { name: Arc<str>, taker: Arc<str> },
@@ -79,7 +79,7 @@ pub(crate) enum Kind {
     WrongDevice { node: Arc<str>, wanted: &'static str, device: &'static str },
     #[error("the executor already has {max} runs in flight: await some of them, or raise max_in_flight")]
     Busy { max: usize },
-    #[error("the executor was shut down")]
+    #[error("the executor was shut down or dropped: keep it until its runs have ended")]
     ShutDown,
     #[error("waiting for an executor from inside one of its own nodes would never end: wait outside of the graph")]
     InsideNode,
@@ -103,7 +103,7 @@ pub(crate) enum Kind {
     // Outputs.
     #[error("the plan has no output named '{name}'; it has {}", list(.known))]
     UnknownOutput { name: String, known: Vec<Arc<str>> },
-    #[error("output '{name}' is a {expected}, not a {asked}")]
+    #[error("output '{name}' has the type `{expected}`, not `{asked}`")]
     OutputType { name: String, expected: &'static str, asked: &'static str },
     #[error("the run was polled again after it had given its outputs: keep what the first await returned")]
     Spent,
@@ -199,6 +199,11 @@ impl Error {
         }
     }
 
+    /// Returns what caused this, what caused that, and so on.
+    fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+        std::iter::successors(self.source(), |&cause| cause.source())
+    }
+
     /// Returns the other nodes that failed by themselves in the same run, in the order in which they failed.
     pub fn others(&self) -> &[Error] {
         &self.0.others
@@ -214,18 +219,15 @@ impl From<Kind> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.kind)?;
-        match self.0.others.len() {
+        // `{:#}` prints what caused it on the same line.
+        if f.alternate() {
+            self.causes().try_for_each(|cause| write!(f, ": {cause}"))?;
+        }
+        match self.others().len() {
             0 => Ok(()),
             1 => write!(f, " (and 1 other node failed)"),
             n => write!(f, " (and {n} other nodes failed)"),
-        }?;
-        // `{:#}` prints what caused it on the same line.
-        let mut cause = self.source().filter(|_| f.alternate());
-        while let Some(source) = cause {
-            write!(f, ": {source}")?;
-            cause = source.source();
         }
-        Ok(())
     }
 }
 
@@ -233,12 +235,8 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")?;
-        let mut cause = self.source();
-        while let Some(source) = cause {
-            write!(f, "\n  caused by: {source}")?;
-            cause = source.source();
-        }
-        self.others().iter().try_for_each(|other| write!(f, "\n  also: {other}"))
+        self.causes().try_for_each(|cause| write!(f, "\n  caused by: {cause}"))?;
+        self.others().iter().try_for_each(|other| write!(f, "\n  also: {other:#}"))
     }
 }
 

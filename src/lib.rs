@@ -16,7 +16,8 @@ mod loom_tests;
 pub use device::host::HostStream;
 pub use error::{BoxError, Error, Result};
 pub use exec::{
-    Executor, ExecutorBuilder, Idle, Inputs, NodeFuture, NodeSpan, Observer, Outputs, Run, Shutdown, Timeline, TimelineSpan,
+    Canceller, Executor, ExecutorBuilder, Idle, Inputs, NodeFuture, NodeSpan, Observer, Outputs, Run, Shutdown, Timeline,
+    TimelineSpan,
 };
 pub use graph::{
     Backend, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut,

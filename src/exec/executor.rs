@@ -62,7 +62,8 @@ impl Executor {
         ExecutorBuilder { workers: None, max_in_flight: 1024, observer: None }
     }
 
-    /// Makes a run of `plan`. Nothing happens until the run is polled.
+    /// Makes a run of `plan`. Nothing happens until the run is polled. The run does not keep the executor: when that is dropped
+    /// first, the run ends with an error for which [`Error::is_shut_down`] is true.
     ///
     /// When `max_in_flight` runs are under way, the run waits for its turn from its first poll on; first come, first served. A run
     /// that is queued and then neither polled nor dropped keeps its turn, and those behind it wait, as with any fair semaphore.

@@ -29,4 +29,4 @@ pub use inputs::Inputs;
 pub use node::NodeFuture;
 pub use observe::{NodeSpan, Observer, Timeline, TimelineSpan};
 pub use outputs::Outputs;
-pub use run::Run;
+pub use run::{Canceller, Run};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use super::asyncs::Drive;
@@ -11,7 +11,7 @@ use super::core::Core;
 use super::inner::{COMPLETE, RunInner};
 use super::state;
 use super::{Inputs, NodeFuture, Outputs};
-use crate::bridge::WaiterKey;
+use crate::bridge::{WaiterKey, shielded};
 use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
 
@@ -59,16 +59,45 @@ impl Run {
         self.inner.cancel(0);
     }
 
+    /// Returns a handle that cancels the run from elsewhere: while it is awaited, or after [`Run::spawn`] took it.
+    pub fn canceller(&self) -> Canceller {
+        Canceller { run: Arc::downgrade(&self.inner) }
+    }
+
     /// Spawns the run on the tokio runtime that this is called in, so that it makes progress without being polled by the caller.
     ///
     /// # Panics
     /// If it is called outside of a tokio runtime, as [`tokio::spawn`] does.
     ///
     /// # Cancellation
-    /// As for every tokio task: dropping the handle detaches the run, aborting it drops the run.
+    /// As for every tokio task: dropping the handle detaches the run, aborting it drops the run. A [`Run::canceller`] taken before
+    /// cancels it.
     #[cfg(feature = "tokio")]
     pub fn spawn(self) -> tokio::task::JoinHandle<Result<Outputs>> {
         tokio::spawn(self)
+    }
+}
+
+/// Cancels a run from elsewhere; made by [`Run::canceller`]. Keeps nothing of the run alive.
+#[derive(Clone)]
+pub struct Canceller {
+    run: Weak<RunInner>,
+}
+
+impl Canceller {
+    /// Cancels the run, as [`Run::cancel`] does. Does nothing once the run is complete or gone.
+    pub fn cancel(&self) {
+        if let Some(run) = self.run.upgrade() {
+            run.cancel(0);
+            // Perhaps its last owner by now: what it drops then is foreign.
+            let _ = shielded(|| drop(run));
+        }
+    }
+}
+
+impl fmt::Debug for Canceller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Canceller").finish_non_exhaustive()
     }
 }
 

@@ -147,6 +147,9 @@ impl Graph {
     }
 
     /// Adds a CPU function: `work` gets what `sources` names and returns the node's value.
+    ///
+    /// Write the types of the closure's arguments out, as in `|a: &u32, b: String| ...`: without them rustc cannot tell that the
+    /// references are good for any lifetime, and says "implementation of `FnOnce` is not general enough".
     pub fn task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
     where
         I: Sources,
@@ -175,6 +178,18 @@ impl Graph {
     ///
     /// # Cancellation
     /// When the run is cancelled or dropped, the future is dropped where it stands.
+    ///
+    /// # Examples
+    /// What the body needs besides its arguments it clones into the future, because it may be called again:
+    /// ```
+    /// # use std::sync::Arc;
+    /// # let (mut g, client) = (anabranch::Graph::new(), Arc::new(1));
+    /// let key = g.input::<u32>("key");
+    /// let found = g.future("find", &key, move |key: Arc<u32>| {
+    ///     let client = client.clone();
+    ///     async move { Ok(*client + *key) }
+    /// });
+    /// ```
     pub fn future<I, R, F, Fut>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
     where
         I: Sources,

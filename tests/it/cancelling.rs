@@ -179,6 +179,28 @@ fn no_node_starts_after_a_cancel() {
 }
 
 #[test]
+fn a_canceller_cancels_a_run_that_is_being_awaited_and_keeps_nothing_of_it() {
+    // Seen to fail with a canceller that holds the run itself.
+    let tally = Tally::default();
+    for exec in executors() {
+        let mut g = Graph::new();
+        let x = g.input::<Counted>("x");
+        let never = g.future("never", &x, async |_: Arc<Counted>| {
+            std::future::pending::<()>().await;
+            Ok(())
+        });
+        g.output("never", &never);
+        let plan = plan(&g);
+        let run = start(&exec, &plan, &tally);
+        let canceller = run.canceller();
+        let (outcome, ()) = block_on(async { futures::join!(run, async { canceller.clone().cancel() }) });
+        assert!(outcome.unwrap_err().is_cancelled(), "{exec:?}");
+        until(|| tally.alive() == 0);
+        canceller.cancel();
+    }
+}
+
+#[test]
 fn dropping_a_run_does_not_wait_for_its_nodes() {
     // Seen to fail when a drop freed its run at once: the node then reads a dead value.
     let tally = Tally::default();

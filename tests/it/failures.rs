@@ -159,6 +159,8 @@ fn the_first_cause_keeps_its_source_when_there_are_others() {
     for exec in executors() {
         let error = block_on(exec.run(&plan(&g), Inputs::new())).unwrap_err();
         assert_eq!(error.others().len(), 1);
+        assert!(format!("{error:#}").ends_with(" (and 1 other node failed)"), "{error:#}");
+        assert!(format!("{error:?}").contains(&format!("\n  also: {:#}", error.others()[0])), "{error:?}");
         for error in [&error, &error.others()[0]] {
             assert!(error.source().unwrap().downcast_ref::<io::Error>().is_some(), "{error:?}");
         }
