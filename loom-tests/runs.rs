@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use super::harness::{block_on, check_within, join, spawn};
+use super::harness::{block_on, check, check_within, join, spawn};
 use crate::sync::{self, Mutex, lock, spin_loop};
 use crate::{Executor, Graph, Inputs, PerOperator, Plan, Single, inputs};
 
@@ -152,6 +152,28 @@ fn a_run_that_is_cancelled_while_a_worker_runs_it_ends() {
         if let Err(error) = block_on(run) {
             assert!(error.is_cancelled());
         }
+    });
+}
+
+// Seen to fail with a `refuse` that does not collect: the dropped run stays in limbo.
+#[test]
+fn a_run_that_never_started_and_is_dropped_while_it_is_cancelled_leaves_nothing() {
+    let plan = one_task(&Alive::default());
+    check(move || {
+        let exec = Executor::inline();
+        let run = exec.run(&plan, Inputs::new());
+        let canceller = run.canceller();
+        // Loom does not see std's Weak: without a word that both threads touch it would try one order only.
+        let both = Arc::new(sync::AtomicU32::new(0));
+        let seen = both.clone();
+        let cancelling = spawn(move || {
+            seen.store(1, Ordering::Relaxed);
+            canceller.cancel();
+        });
+        both.store(2, Ordering::Relaxed);
+        drop(run);
+        join(cancelling);
+        assert_eq!(exec.in_limbo(), 0);
     });
 }
 

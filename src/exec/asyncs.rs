@@ -29,7 +29,8 @@ pub(super) struct Driver {
 /// What came of an attempt to make a run go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drive {
-    /// Someone else is at it. They look again after letting go, and ring for who waits then.
+    /// Someone else is at it, and looks again after letting go; or a worker is still making the run's memory. Either rings when
+    /// there is something to poll.
     Busy,
     /// Nothing is left to do but wait.
     Done,
@@ -46,17 +47,16 @@ enum AsyncNode {
 }
 
 impl Driver {
-    /// Makes room for a run's async nodes, and takes in the programs that an inline run starts with.
-    pub(super) fn prepare(&mut self, asyncs: usize, roots: Option<Ticket>) {
-        self.nodes.resize(asyncs, AsyncNode::New);
-        self.tickets.extend(roots);
+    /// Makes room for a run's async nodes.
+    pub(super) fn expect_nodes(&mut self, count: usize) {
+        self.nodes.resize(count, AsyncNode::New);
     }
 }
 
 impl RunInner {
     /// Polls what is ready to be polled, once.
     pub(super) fn drive(self: &Arc<Self>) -> Drive {
-        // Who starts the run drives it next.
+        // An inline run is driven next by who starts it. A worker that makes the run live rings when it comes to an async node.
         let Some(live) = self.live.get() else { return Drive::Busy };
         if self.core.pool.is_some() && live.wakes.is_none() {
             return Drive::Done;

@@ -156,7 +156,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     #[inline(always)]
     fn call(&mut self, step: &HostStep) -> Outcome {
         // SAFETY: this program is at this step, so this thread runs this node now. Its inputs were written before it: the plan
-        // orders every edge, and a node without one of its inputs is skipped.
+        // orders every edge, and a node without one of its inputs is skipped. What the step says of its access is what
+        // `Graph::nodes_in_place` found: nothing that an in-place node touches is ever an Arc.
         let cells = unsafe { self.live.frame.cells(step.access) };
         // SAFETY: the plan keeps the body, and what it says of the step's access it said of the call.
         unsafe { step.call.run(cells, &mut self.stream) }

@@ -52,8 +52,8 @@ pub(super) enum Start {
         turn: u64,
         place: Option<u32>,
     },
-    /// It has taken its place, and its first ticket is on its way to a worker, who makes its memory: where it is used, and not in
-    /// a poll.
+    /// It has taken its place, and whoever gets its first ticket makes its memory: a worker, if there are any, so that memory is
+    /// made where it is used and not in a poll.
     Boarding {
         inputs: Inputs,
         flight: u32,
@@ -178,12 +178,14 @@ impl RunInner {
             slot_of(flight)
         });
         let roots = (code.programs() > 0).then(|| Ticket::new(slot, 0, code.roots));
-        // Before the run is live, so that another task that polls it then does not find it without anything to do.
-        lock(&self.driver).prepare(code.asyncs.len(), roots.filter(|_| pool.is_none()));
         *lock(&self.start) = Start::Boarding { inputs, flight };
         match (roots, pool) {
             (Some(roots), Some(pool)) => pool.submit(roots),
-            (Some(_), None) => _ = self.live(),
+            (Some(roots), None) => {
+                // Before the run is live, so that another task that polls it then does not find it without anything to do.
+                lock(&self.driver).tickets.push(roots);
+                self.live();
+            }
             (None, _) => {
                 self.live();
                 Self::finish(self.clone());
@@ -200,6 +202,8 @@ impl RunInner {
             let (plan, code) = (self.plan(), &self.plan().code);
             let frame = Frame::new(&plan.layout);
             inputs.fill(plan, &frame);
+            // Nobody drives a run that is not live, so nobody holds this.
+            lock(&self.driver).expect_nodes(code.asyncs.len());
             Live {
                 frame,
                 gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
@@ -216,6 +220,8 @@ impl RunInner {
         if self.state.complete().is_some() {
             let _ = self.verdict.set(Err(error));
             self.signal_all();
+            // A drop that came between may have held the run already.
+            self.core.limbo.collect();
         }
     }
 

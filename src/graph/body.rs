@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use super::source::{FutureFn, KernelFn, TaskFn};
 use crate::error::BoxError;
-use crate::value::{Call, Cells, Outcome, Run, Slot};
+use crate::value::{Call, Cells, Outcome, Slot, TypedBody};
 
 /// The body of one node. All methods touch the node's own cells only: those that its arguments name, and its output.
 pub(crate) trait Body: Send + Sync {
@@ -69,7 +69,7 @@ pub(super) struct Task<P, F, R, K: Finish<R>> {
     pub(super) kind: PhantomData<fn(R) -> K>,
 }
 
-impl<P: Send + Sync, F: TaskFn<P, R>, R, K: Finish<R>> Run for Task<P, F, R, K> {
+impl<P: Send + Sync, F: TaskFn<P, R>, R, K: Finish<R>> TypedBody for Task<P, F, R, K> {
     #[inline(always)]
     fn run(&self, cells: Cells<'_>, _: &mut dyn Any) -> Outcome {
         let value = K::finish(self.work.call(&self.params, cells))?;
@@ -99,7 +99,7 @@ pub(super) struct Kernel<S, P, F, R, K: Finish<R>> {
     pub(super) kind: PhantomData<fn(S, R) -> K>,
 }
 
-impl<S: 'static, P: Send + Sync, F: KernelFn<S, P, R>, R, K: Finish<R>> Run for Kernel<S, P, F, R, K> {
+impl<S: 'static, P: Send + Sync, F: KernelFn<S, P, R>, R, K: Finish<R>> TypedBody for Kernel<S, P, F, R, K> {
     #[inline(always)]
     fn run(&self, cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
         let stream = stream.downcast_mut::<S>().expect("a run is refused when a kernel's stream type is not its device's");
@@ -135,7 +135,7 @@ pub(super) struct Async<P, F, Fut, R> {
     pub(super) out: Slot<R>,
 }
 
-impl<P: Send + Sync, F: Send + Sync, Fut, R> Run for Async<P, F, Fut, R> {
+impl<P: Send + Sync, F: Send + Sync, Fut, R> TypedBody for Async<P, F, Fut, R> {
     fn run(&self, _: Cells<'_>, _: &mut dyn Any) -> Outcome {
         unreachable!("async nodes are polled")
     }

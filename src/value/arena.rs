@@ -5,7 +5,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// The sizes of chunks in bytes: each is twice as large as the one before, up to the largest.
+/// The sizes of chunks in bytes: each is as large as all before it together, within these.
 const CHUNK_MIN: usize = 1 << 10;
 const CHUNK_MAX: usize = 1 << 18;
 
@@ -13,7 +13,7 @@ const CHUNK_MAX: usize = 1 << 18;
 pub(crate) struct Arena<T: ?Sized> {
     items: Vec<NonNull<T>>,
     /// What the items lie in. The last takes more of them, unless a clone has it too.
-    chunks: Vec<Arc<Chunk<T>>>,
+    chunks: Vec<Arc<Chunk>>,
 }
 
 // SAFETY: an arena is a shared owner of its items, as an `Arc<T>` is of one.
@@ -33,7 +33,8 @@ impl<T: ?Sized> Arena<T> {
 
     /// Returns item number `index`.
     pub(crate) fn get(&self, index: usize) -> &T {
-        // SAFETY: its chunk is among `chunks`, and items are only shared once they are there.
+        // SAFETY: what `erase` made of a reference to an item is good for as long as the item, which is only shared; and its
+        // chunk is among `chunks`.
         unsafe { self.items[index].as_ref() }
     }
 
@@ -42,16 +43,19 @@ impl<T: ?Sized> Arena<T> {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Adds an item; `erase` forgets the type that the pointer points to, and nothing else.
-    pub(crate) fn push<B>(&mut self, item: B, erase: fn(*mut B) -> *mut T) {
+    /// Adds an item; `erase` forgets its type.
+    pub(crate) fn push<B: Send + Sync + 'static>(&mut self, item: B, erase: fn(&B) -> &T) {
         let layout = Layout::new::<B>();
-        let has_room = |chunk: &mut Arc<Chunk<T>>| Arc::get_mut(chunk).is_some_and(|chunk| chunk.has_room(layout));
+        let has_room = |chunk: &mut Arc<Chunk>| Arc::get_mut(chunk).is_some_and(|chunk| chunk.has_room(layout));
         if !self.chunks.last_mut().is_some_and(has_room) {
-            let size = (CHUNK_MIN << self.chunks.len().min(16)).min(CHUNK_MAX);
-            self.chunks.push(Arc::new(Chunk::new(size, layout)));
+            let used: usize = self.chunks.iter().map(|chunk| chunk.used).sum();
+            self.chunks.push(Arc::new(Chunk::new(used.clamp(CHUNK_MIN, CHUNK_MAX), layout)));
         }
         let chunk = self.chunks.last_mut().and_then(Arc::get_mut).expect("nobody else has it");
-        self.items.push(chunk.push(item, erase));
+        let place = chunk.push(item);
+        // SAFETY: just written, and from now on only shared until the chunk is gone.
+        let erased = erase(unsafe { place.as_ref() });
+        self.items.push(NonNull::from(erased));
     }
 }
 
@@ -61,15 +65,20 @@ impl<T: ?Sized> Clone for Arena<T> {
     }
 }
 
-struct Chunk<T: ?Sized> {
+struct Chunk {
     /// The items that must be dropped. Before the memory, because fields are dropped in this order.
-    dropped: Vec<Dropped<T>>,
+    dropped: Vec<Dropped>,
     memory: Memory,
     /// Where the next item may begin.
     used: usize,
 }
 
-impl<T: ?Sized> Chunk<T> {
+// SAFETY: what was pushed is Send and Sync.
+unsafe impl Send for Chunk {}
+// SAFETY: as above.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
     /// Returns a chunk of at least `size` bytes, with room for an item of `layout`.
     fn new(size: usize, layout: Layout) -> Self {
         let layout = Layout::from_size_align(size.max(layout.size()), layout.align().max(align_of::<usize>()));
@@ -81,7 +90,7 @@ impl<T: ?Sized> Chunk<T> {
         aligned && self.used.next_multiple_of(layout.align()) + layout.size() <= self.memory.layout.size()
     }
 
-    fn push<B>(&mut self, item: B, erase: fn(*mut B) -> *mut T) -> NonNull<T> {
+    fn push<B: 'static>(&mut self, item: B) -> NonNull<B> {
         let layout = Layout::new::<B>();
         assert!(self.has_room(layout));
         let start = self.used.next_multiple_of(layout.align());
@@ -90,23 +99,31 @@ impl<T: ?Sized> Chunk<T> {
         let place = unsafe { self.memory.base.add(start) }.cast::<B>();
         // SAFETY: nothing else lies there.
         unsafe { place.write(item) };
-        let erased = NonNull::new(erase(place.as_ptr())).expect("not null before");
-        assert_eq!(erased.addr(), place.addr(), "only the type is forgotten");
         if std::mem::needs_drop::<B>() {
-            self.dropped.push(Dropped(erased));
+            self.dropped.push(Dropped { place: place.cast(), drop: drop_in_place::<B> });
         }
-        erased
+        place
     }
 }
 
 /// Drops an item in its place, so that one whose drop panics does not keep the others from theirs.
-struct Dropped<T: ?Sized>(NonNull<T>);
+struct Dropped {
+    place: NonNull<u8>,
+    drop: unsafe fn(NonNull<u8>),
+}
 
-impl<T: ?Sized> Drop for Dropped<T> {
+impl Drop for Dropped {
     fn drop(&mut self) {
-        // SAFETY: the chunk is going away, and dropping each item once.
-        unsafe { self.0.drop_in_place() }
+        // SAFETY: made together; the chunk is going away, and drops each item once.
+        unsafe { (self.drop)(self.place) }
     }
+}
+
+/// # Safety
+/// A `B` lies there, is not used again, and nobody else uses it.
+unsafe fn drop_in_place<B>(place: NonNull<u8>) {
+    // SAFETY: by the caller's promise.
+    unsafe { place.cast::<B>().drop_in_place() }
 }
 
 struct Memory {
@@ -135,7 +152,7 @@ mod tests {
     use std::any::Any;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    fn any<B: Any>(item: *mut B) -> *mut dyn Any {
+    fn any<B: Any>(item: &B) -> &dyn Any {
         item
     }
 
@@ -167,9 +184,9 @@ mod tests {
     }
 
     /// Notes that it was dropped.
-    struct Noting<'a>(&'a AtomicU32);
+    struct Noting(Arc<AtomicU32>);
 
-    impl Drop for Noting<'_> {
+    impl Drop for Noting {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -178,11 +195,11 @@ mod tests {
     /// Seen to fail with a `push` that goes on in a chunk which a clone has too.
     #[test]
     fn items_live_as_long_as_the_last_clone_that_has_them_and_no_longer() {
-        let (early, late) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (early, late) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let mut arena: Arena<dyn Send> = Arena::new();
-        arena.push(Noting(&early), |item| item);
+        arena.push(Noting(early.clone()), |item| item);
         let clone = arena.clone();
-        arena.push(Noting(&late), |item| item);
+        arena.push(Noting(late.clone()), |item| item);
         drop(arena);
         let dropped = || (early.load(Ordering::Relaxed), late.load(Ordering::Relaxed));
         assert_eq!(dropped(), (0, 1));

@@ -1,4 +1,5 @@
-//! Calling a body with its type erased: half of what a `dyn` call costs, and compiled for where the body's values are.
+//! Calling a body with its type erased: straight from the step, without a look into a vtable, and compiled for where the body's
+//! values are.
 
 use std::any::Any;
 
@@ -9,7 +10,7 @@ use crate::error::BoxError;
 pub(crate) type Outcome = Result<(), BoxError>;
 
 /// A body whose type is known.
-pub(crate) trait Run: Send + Sync {
+pub(crate) trait TypedBody: Send + Sync {
     /// Runs a task or a kernel; `stream` is the device's stream, for kernels.
     fn run(&self, cells: Cells<'_>, stream: &mut dyn Any) -> Outcome;
 }
@@ -30,7 +31,7 @@ unsafe impl Sync for Call {}
 impl Call {
     /// Returns the call of `body`. `is_in_place`: it is always given a view made with [`Access::InPlace`](super::Access), and
     /// so is compiled without a question to any cell's tag.
-    pub(crate) fn of<B: Run>(body: &B, is_in_place: bool) -> Self {
+    pub(crate) fn of<B: TypedBody>(body: &B, is_in_place: bool) -> Self {
         let entry = if is_in_place { run_in_place::<B> } else { run_tagged::<B> };
         Self { entry, body: std::ptr::from_ref(body).cast() }
     }
@@ -48,14 +49,14 @@ impl Call {
 
 /// # Safety
 /// `body` is the address of a `B` that is alive.
-unsafe fn run_tagged<B: Run>(body: *const (), cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
+unsafe fn run_tagged<B: TypedBody>(body: *const (), cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
     // SAFETY: by the caller's promise.
     unsafe { &*body.cast::<B>() }.run(cells, stream)
 }
 
 /// # Safety
 /// As `run_tagged`, and `cells` were made for values in place.
-unsafe fn run_in_place<B: Run>(body: *const (), cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
+unsafe fn run_in_place<B: TypedBody>(body: *const (), cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
     // SAFETY: by the caller's promise.
     let cells = unsafe { cells.in_place() };
     // SAFETY: as above.

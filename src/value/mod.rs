@@ -1,7 +1,9 @@
-//! VALUES: where the values of one run live. One block of memory per run, one typed cell per value, no locks.
+//! VALUES: where the values of one run live, and the bodies that use them. One block of memory per run, one typed cell per
+//! value, no locks.
 //!
-//! Lives here: [`Layout`] (where each cell stands), [`Slot`] (the typed key of a cell), [`Frame`] (a run's memory),
-//! [`Cells`] (a node's view of it) [`Call`] (a body that is ready to be given such a view) and [`Arena`] (where bodies lie). Never here: who may touch which cell when; that is the plan's order, kept by `exec`.
+//! Lives here: [`Layout`] (where each cell stands), [`Slot`] (the typed key of a cell), [`Frame`] (a run's memory), [`Cells`] (a
+//! node's view of it), [`Arena`] (where a graph's bodies lie, side by side) and [`Call`] (a body that is ready to be given such a view).
+//! Never here: who may touch which cell when; that is the plan's order, kept by `exec`.
 
 mod arena;
 mod call;
@@ -9,7 +11,7 @@ mod cell;
 mod frame;
 
 pub(crate) use arena::Arena;
-pub(crate) use call::{Call, Outcome, Run};
+pub(crate) use call::{Call, Outcome, TypedBody};
 pub(crate) use frame::{Access, Frame, Layout};
 #[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
 pub use frame::{Cells, Slot};

@@ -10,7 +10,7 @@ use crate::sync::{spin_loop, yield_now};
 
 /// Steps until a worker looks whether other runs wait in the common queue. If so, all that it has of its own goes behind them.
 const FUEL: u32 = 512;
-/// How often an idle worker looks for work before it sleeps, and the pause between two looks. About 30 microseconds in all:
+/// How often an idle worker looks for work before it sleeps, and the pause between two looks. About 50 microseconds in all:
 /// more than it takes to wake a thread, so a worker that is needed at once is still awake.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 50 };
 const PAUSE: u32 = 24;
