@@ -21,9 +21,11 @@ mod order;
 mod per_backend;
 mod per_operator;
 mod policy;
+mod ready_set;
 mod releases;
 mod schedule;
 mod single;
+mod stream_set;
 mod table;
 mod waits;
 
@@ -33,6 +35,7 @@ pub use order::topological_order;
 pub use per_backend::PerBackend;
 pub use per_operator::PerOperator;
 pub use policy::{Assignment, Policy};
+pub use ready_set::ReadySet;
 pub use schedule::{Point, Schedule, Step, StreamKind};
 pub use single::Single;
 

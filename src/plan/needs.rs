@@ -1,6 +1,7 @@
 //! Who needs a device stream: the rule of DALI's released Executor 2.0.
 
-use crate::graph::{Backend, EdgeKind, Memory, Shape};
+use super::order::Links;
+use crate::graph::{Backend, EdgeKind, Memory, NodeId, Shape};
 
 /// Returns, for each node, whether it needs a stream: `gpu` and `mixed` nodes do, and `cpu` nodes that read something in GPU
 /// memory and not only its shape and type, since they have device work to wait for. O(n + m).
@@ -12,4 +13,26 @@ pub(super) fn stream_needs(shape: &Shape) -> Vec<bool> {
         }
     }
     needs
+}
+
+/// Returns, for each node, whether it or anything after it needs a stream, the graph's output included: that reads every output, in
+/// GPU memory where the producer leaves it there. `order` is topological. O(n + m).
+pub(super) fn contributes(shape: &Shape, links: &Links, order: &[NodeId], needs: &[bool]) -> Vec<bool> {
+    let mut contributes = needs.to_vec();
+    let outputs = outputs_of(shape, links);
+    if outputs.iter().any(|&(node, _)| shape.memory_of(node) == Memory::Gpu) {
+        outputs.iter().for_each(|(node, _)| contributes[node.index()] = true);
+    }
+    for node in order.iter().rev() {
+        contributes[node.index()] |= links.out.of(*node).iter().any(|target| contributes[target.index()]);
+    }
+    contributes
+}
+
+/// Returns what the graph's output reads: the outputs declared, else output 0 of every sink.
+pub(super) fn outputs_of(shape: &Shape, links: &Links) -> Vec<(NodeId, u32)> {
+    if !shape.outputs().is_empty() {
+        return shape.outputs().to_vec();
+    }
+    links.ids().filter(|&node| links.out.of(node).is_empty()).map(|node| (node, 0)).collect()
 }

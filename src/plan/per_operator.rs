@@ -1,6 +1,7 @@
 //! `PerOperator`: a stream for each run of dependent device work.
 
 use super::free_ids::FreeIds;
+use super::needs::outputs_of;
 use super::order::{Links, kahn_order};
 use super::{Assignment, Policy};
 use crate::error::Result;
@@ -113,14 +114,6 @@ impl<'a> Queue<'a> {
             }
         }
     }
-}
-
-/// The graph's outputs: those declared, else output 0 of every sink.
-fn outputs_of(shape: &Shape, links: &Links) -> Vec<(NodeId, u32)> {
-    if !shape.outputs().is_empty() {
-        return shape.outputs().to_vec();
-    }
-    links.ids().filter(|&node| links.out.of(node).is_empty()).map(|node| (node, 0)).collect()
 }
 
 /// The out-edges of each node in the order in which their consumers are pushed: by output, then in the order of the edges,
