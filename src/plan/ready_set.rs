@@ -13,7 +13,8 @@ use crate::graph::{NodeId, Shape};
 /// a stream is not lost when a node has no consumer for it at once. `cpu` nodes that read GPU memory get a stream; other `cpu` nodes may
 /// pass one on and keep none.
 ///
-/// O((n + m) log n) as long as the free streams of a node's producers are mostly the same; sets share what they have in common.
+/// O((n + m) log n) as long as the producers of a node know of mostly the same free streams: their sets share what they have in
+/// common. On a wavefront they do not; one of 10⁶ nodes took 4 s where other shapes took 0.1 to 0.6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadySet;
 
@@ -59,7 +60,7 @@ impl Streams<'_> {
     fn take(&mut self, node: NodeId, needs: bool) -> Option<u32> {
         let producers = self.links.into.of(node).iter().map(|producer| &self.ready[producer.index()]);
         let free = producers.clone().filter_map(|ready| ready.first(&self.uses)).min();
-        let mut ready = producers.fold(StreamSet::default(), |all, ready| all.union(ready));
+        let mut ready = producers.fold(StreamSet::default(), |all, ready| all.union(ready, &self.uses));
         let stream = free.or_else(|| {
             needs.then(|| {
                 self.uses.push(1);
@@ -68,7 +69,7 @@ impl Streams<'_> {
         });
         if let Some(stream) = stream {
             self.uses[stream as usize] += 1;
-            ready = ready.union(&StreamSet::of(stream, self.uses[stream as usize]));
+            ready = ready.union(&StreamSet::of(stream, self.uses[stream as usize]), &self.uses);
         }
         self.ready[node.index()] = ready;
         stream
