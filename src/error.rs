@@ -60,6 +60,20 @@ pub(crate) enum Kind {
     #[error("policy '{policy}' {fault}")]
     Policy { policy: String, fault: String },
 
+    // Programs that are no plan of their graph.
+    #[error("nothing orders node '{later}' after '{earlier}', which it depends on: its stream needs a wait")]
+    NotOrdered { earlier: Arc<str>, later: Arc<str> },
+    #[error("the wait for '{waited}' before node '{node}' can be left out: every edge is ordered without it")]
+    RedundantWait { waited: Arc<str>, node: Arc<str> },
+    #[error("node '{node}' waits for point {stream}@{seq}, which no program records")]
+    NoRecord { node: Arc<str>, stream: u32, seq: u32 },
+    #[error("the programs never come to node '{node}': they wait for each other in a circle")]
+    WaitsForever { node: Arc<str> },
+    #[error("node '{node}' is run {count} times, not once")]
+    RunCount { node: Arc<str>, count: u32 },
+    #[error("node '{reader}' reads the value of '{value}', which its stream has released before")]
+    ReleasedEarly { value: Arc<str>, reader: Arc<str> },
+
     // A run that cannot start.
     #[error("the plan has no input named '{name}'; it has {}", list(.known))]
     UnknownInput { name: String, known: Vec<Arc<str>> },
@@ -181,6 +195,20 @@ impl Error {
         )
     }
 
+    /// Returns true if programs are no correct plan of their graph; such errors come out of [`verify`](crate::verify).
+    pub fn is_invalid_plan(&self) -> bool {
+        use Kind::*;
+        matches!(
+            *self.0.kind,
+            NotOrdered { .. }
+                | RedundantWait { .. }
+                | NoRecord { .. }
+                | WaitsForever { .. }
+                | RunCount { .. }
+                | ReleasedEarly { .. }
+        )
+    }
+
     /// Returns the node that the error is about, where it is about one.
     pub fn node(&self) -> Option<&str> {
         use Kind::*;
@@ -193,7 +221,13 @@ impl Error {
             | UnusedNode { node }
             | TakenAndRead { node, .. }
             | Cost { node, .. }
+            | RedundantWait { node, .. }
+            | NoRecord { node, .. }
+            | WaitsForever { node }
+            | RunCount { node, .. }
             | WrongDevice { node, .. } => Some(node),
+            NotOrdered { later, .. } => Some(later),
+            ReleasedEarly { reader, .. } => Some(reader),
             DuplicateName { name } | ForeignValue { name } => Some(name),
             _ => None,
         }

@@ -25,4 +25,5 @@ pub use graph::{
 };
 pub use plan::{
     Assignment, PerBackend, PerOperator, Plan, Point, Policy, ReadySet, Schedule, Single, Step, StreamKind, topological_order,
+    verify,
 };

@@ -27,6 +27,7 @@ mod schedule;
 mod single;
 mod stream_set;
 mod table;
+mod verify;
 mod waits;
 
 pub use compile::Plan;
@@ -38,6 +39,7 @@ pub use policy::{Assignment, Policy};
 pub use ready_set::ReadySet;
 pub use schedule::{Point, Schedule, Step, StreamKind};
 pub use single::Single;
+pub use verify::verify;
 
 /// Up to this many nodes every search of this room is exhaustive: host chains recycle exactly and no wait is redundant.
 /// Above it each search visits a bounded number of nodes, so that compiling stays near-linear.

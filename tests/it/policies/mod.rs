@@ -1,11 +1,12 @@
 //! Policies and schedules: the published assignments, who needs a stream, host chains, the table, and the faults of policies.
 //!
-//! `letter.rs` holds literal readings of the rules beside ours, `before.rs` the properties that every schedule must have,
+//! `letter.rs` holds literal readings of the rules beside ours, `before.rs` the properties that every schedule must have, `verifying.rs` what `verify` finds,
 //! `shapes.rs` the random shapes that both use.
 
 mod before;
 mod letter;
 mod shapes;
+mod verifying;
 
 use std::collections::HashMap;
 
