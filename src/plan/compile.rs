@@ -173,6 +173,14 @@ impl Plan {
         &self.0.schedule
     }
 
+    /// Checks the programs with [`verify`](crate::verify), which shares no code with the compiler.
+    ///
+    /// # Errors
+    /// As [`verify`](crate::verify); for a plan of this library that is a defect of the library.
+    pub fn verify(&self) -> Result<()> {
+        self.0.schedule.verify()
+    }
+
     pub(crate) fn inner(&self) -> &PlanInner {
         &self.0
     }

@@ -205,9 +205,12 @@ impl<'a> Past<'a> {
             let Spot { stream, waits, .. } = self.spots[node.index()];
             for wait in waits.0 as usize..waits.1 as usize {
                 self.without.set(wait);
-                let mut sources = self.sources[node.index()].iter();
-                let is_missed = sources
-                    .any(|&source| self.spots[source.index()].stream != stream && !search.finds(source, self.before(node)));
+                // Those of the stream that is waited for come first: nearly always one of them misses the wait.
+                let waited = self.spots[self.waited[wait].index()].stream;
+                let sources = self.sources[node.index()].iter().map(|&source| (source, self.spots[source.index()].stream));
+                let (near, far) = (sources.clone().filter(|(_, on)| *on == waited), sources.filter(|(_, on)| *on != waited));
+                let mut others = near.chain(far).filter(|(_, on)| *on != stream);
+                let is_missed = others.any(|(source, _)| !search.finds(source, self.before(node)));
                 if !is_missed && self.check_edges().is_ok() {
                     return Err(self.about(self.waited[wait], node, |waited, node| Kind::RedundantWait { waited, node }));
                 }
