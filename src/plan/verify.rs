@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::marks::Marks;
 use super::{EXACT_NODES_MAX, Point, Schedule, Step};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{NodeId, Shape};
@@ -266,19 +265,21 @@ fn recorders<P: AsRef<[Step]>>(programs: &[P]) -> HashMap<Point, NodeId> {
 /// A search backwards through what comes before.
 struct Search<'a> {
     past: &'a Past<'a>,
-    seen: Marks,
+    /// For each node the last search that came by.
+    seen: Vec<u64>,
+    searches: u64,
     found: Vec<NodeId>,
 }
 
 impl<'a> Search<'a> {
     fn new(past: &'a Past<'a>) -> Self {
-        Self { past, seen: Marks::new(past.spots.len()), found: Vec::new() }
+        Self { past, seen: vec![0; past.spots.len()], searches: 0, found: Vec::new() }
     }
 
     /// Returns true if `source`, or a later node of its stream, is or comes before one of `starts`.
     fn finds(&mut self, source: NodeId, starts: impl Iterator<Item = NodeId>) -> bool {
         let wanted = self.past.spots[source.index()];
-        self.seen.clear();
+        self.searches += 1;
         self.found.clear();
         self.found.extend(starts);
         while let Some(node) = self.found.pop() {
@@ -287,7 +288,8 @@ impl<'a> Search<'a> {
                 return true;
             }
             // What stands before the wanted node in an order that all programs keep does not come after it.
-            if spot.place > wanted.place && self.seen.insert(node) {
+            let is_new = std::mem::replace(&mut self.seen[node.index()], self.searches) != self.searches;
+            if is_new && spot.place > wanted.place {
                 self.found.extend(self.past.before(node));
             }
         }
