@@ -20,13 +20,18 @@ pub(super) fn stream_needs(shape: &Shape) -> Vec<bool> {
 pub(super) fn contributes(shape: &Shape, links: &Links, order: &[NodeId], needs: &[bool]) -> Vec<bool> {
     let mut contributes = needs.to_vec();
     let outputs = outputs_of(shape, links);
-    if outputs.iter().any(|&(node, _)| shape.memory_of(node) == Memory::Gpu) {
+    if output_needs(shape, &outputs) {
         outputs.iter().for_each(|(node, _)| contributes[node.index()] = true);
     }
     for node in order.iter().rev() {
         contributes[node.index()] |= links.out.of(*node).iter().any(|target| contributes[target.index()]);
     }
     contributes
+}
+
+/// Returns whether the graph's output needs a stream: whether it reads something in GPU memory.
+pub(super) fn output_needs(shape: &Shape, outputs: &[(NodeId, u32)]) -> bool {
+    outputs.iter().any(|&(node, _)| shape.memory_of(node) == Memory::Gpu)
 }
 
 /// Returns what the graph's output reads: the outputs declared, else output 0 of every sink.

@@ -1,11 +1,11 @@
 //! `PerOperator`: a stream for each run of dependent device work.
 
 use super::free_ids::FreeIds;
-use super::needs::outputs_of;
+use super::needs::{contributes, output_needs, outputs_of};
 use super::order::{Links, kahn_order};
 use super::{Assignment, Policy};
 use crate::error::Result;
-use crate::graph::{Backend, EdgeKind, Memory, NodeId, Shape};
+use crate::graph::{Backend, EdgeKind, NodeId, Shape};
 
 /// Gives independent `gpu` and `mixed` nodes streams of their own, and lets a consumer take over the stream of one of its
 /// producers. The queue algorithm of the early design of DALI's Executor 2.0.
@@ -34,7 +34,7 @@ impl Policy for PerOperator {
     fn assign(&self, shape: &Shape) -> Result<Assignment> {
         let links = Links::new(shape);
         let order = kahn_order(&links);
-        Ok(Queue::new(shape, &links).run(shape, &order))
+        Ok(Queue::new(shape, &links, &order).run(shape, &order))
     }
 }
 
@@ -56,26 +56,25 @@ struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    fn new(shape: &Shape, links: &'a Links) -> Self {
+    fn new(shape: &Shape, links: &'a Links, order: &[NodeId]) -> Self {
         let outputs = outputs_of(shape, links);
         let mut needs: Vec<bool> = shape.nodes().iter().map(|node| node.backend != Backend::Cpu).collect();
-        needs.push(outputs.iter().any(|&(node, _)| shape.memory_of(node) == Memory::Gpu));
+        let mut contributes = contributes(shape, links, order, &needs);
+        let output_needs = output_needs(shape, &outputs);
+        needs.push(output_needs);
+        contributes.push(output_needs);
         Self {
             links,
             pushes: Pushes::new(shape, &outputs),
             entries: vec![NONE; shape.edges().len()],
             pushed: vec![0; links.nodes()],
             free: FreeIds::default(),
-            contributes: needs.clone(),
+            contributes,
             needs,
         }
     }
 
     fn run(mut self, shape: &Shape, order: &[NodeId]) -> Assignment {
-        for node in order.iter().rev() {
-            let any = self.pushes.of(*node).iter().any(|push| self.contributes[push.target.index()]);
-            self.contributes[node.index()] |= any;
-        }
         let mut assignment = Assignment::none(shape);
         let is_root = |links: &Links, node: NodeId| links.into.of(node).is_empty();
         for &root in order.iter().filter(|&&node| is_root(self.links, node) && self.needs[node.index()]) {

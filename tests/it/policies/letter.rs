@@ -38,6 +38,15 @@ fn visit_order(shape: &Shape) -> Vec<usize> {
     order
 }
 
+/// Whether each node, or any downstream of it, needs a stream.
+fn contributes(order: &[usize], outs: &[Vec<usize>], needs: &[bool]) -> Vec<bool> {
+    let mut contributes = needs.to_vec();
+    for &node in order.iter().rev() {
+        contributes[node] = needs[node] || outs[node].iter().any(|&consumer| contributes[consumer]);
+    }
+    contributes
+}
+
 fn per_operator_by_the_letter(shape: &Shape) -> Vec<Option<u32>> {
     let (count, outs, mut order) = (shape.nodes().len(), consumers(shape), visit_order(shape));
     order.push(count);
@@ -45,10 +54,7 @@ fn per_operator_by_the_letter(shape: &Shape) -> Vec<Option<u32>> {
     order.iter().enumerate().for_each(|(place, &node)| index[node] = place);
     let mut needs: Vec<bool> = shape.nodes().iter().map(|node| node.backend != Backend::Cpu).collect();
     needs.push(shape.ids().any(|node| outs[node.index()].contains(&count) && needs[node.index()]));
-    let mut contributes = needs.clone();
-    for &node in order.iter().rev() {
-        contributes[node] = needs[node] || outs[node].iter().any(|&consumer| contributes[consumer]);
-    }
+    let contributes = contributes(&order, &outs, &needs);
     let mut free: BTreeSet<u32> = (0..(count + shape.edges().len() + shape.outputs().len() + 1) as u32).collect();
     let mut queue = BinaryHeap::new();
     for &root in order.iter().filter(|&&node| node < count && shape.edges().iter().all(|edge| edge.target.index() != node)) {
@@ -96,10 +102,7 @@ fn ready_set_by_the_letter(shape: &Shape) -> Vec<Option<u32>> {
         let reads = matches!(edge.kind, EdgeKind::Data { memory: Memory::Gpu, metadata: false, .. });
         needs[edge.target.index()] |= reads;
     }
-    let mut contributes = needs.clone();
-    for &node in order.iter().rev() {
-        contributes[node] = needs[node] || outs[node].iter().any(|&consumer| contributes[consumer]);
-    }
+    let contributes = contributes(&order, &outs, &needs);
     let mut uses: Vec<u32> = Vec::new();
     let (mut ready, mut streams) = (vec![BTreeMap::new(); count + 1], vec![None; count + 1]);
     for &node in &order {
