@@ -31,9 +31,10 @@ impl Drop for Counted {
     }
 }
 
-/// Runs a model; after each execution, once all of its threads have ended, no value may be alive.
-fn check_values(preemptions: usize, alive: &Alive, model: impl Fn() + Send + Sync + 'static) {
-    let alive = alive.clone();
+/// Runs a model of a plan whose values are counted; after each execution, once all of its threads have ended, none may be alive.
+fn check_values(preemptions: usize, plan: fn(&Alive) -> Plan, model: impl Fn(&Plan, &Alive) + Send + Sync + 'static) {
+    let alive = Alive::default();
+    let plan = plan(&alive);
     check_within(preemptions, move || {
         if cfg!(not(anabranch_loom)) {
             // The workers of the round before may be on their way out.
@@ -42,7 +43,7 @@ fn check_values(preemptions: usize, alive: &Alive, model: impl Fn() + Send + Syn
             }
         }
         assert_eq!(alive.0.load(Ordering::SeqCst), 0, "a value of the execution before is alive");
-        model();
+        model(&plan, &alive);
     });
 }
 
@@ -110,11 +111,9 @@ fn one_future(alive: &Alive) -> Plan {
 // pushes (a deadlock).
 #[test]
 fn a_run_that_a_worker_completes_ends() {
-    let alive = Alive::default();
-    let plan = one_task(&alive);
-    check_values(2, &alive, move || {
+    check_values(2, one_task, |plan, _| {
         let exec = workers(1);
-        block_on(exec.run(&plan, Inputs::new())).expect("nothing goes wrong");
+        block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
     });
 }
 
@@ -122,16 +121,13 @@ fn a_run_that_a_worker_completes_ends() {
 // (each: the values stay); a `close` that does not stop the pool (a deadlock).
 #[test]
 fn a_run_that_is_dropped_while_a_worker_runs_it_frees_its_values() {
-    let alive = Alive::default();
-    let plan = one_task(&alive);
-    let counted = alive.clone();
-    check_values(2, &alive, move || {
+    check_values(2, one_task, |plan, alive| {
         let exec = workers(1);
-        let mut run = exec.run(&plan, Inputs::new());
+        let mut run = exec.run(plan, Inputs::new());
         poll_once(&mut run);
         drop(run);
         // Nobody comes by later: the worker or the drop must do it.
-        while counted.0.load(Ordering::SeqCst) > 0 {
+        while alive.0.load(Ordering::SeqCst) > 0 {
             spin_loop();
         }
     });
@@ -140,11 +136,9 @@ fn a_run_that_is_dropped_while_a_worker_runs_it_frees_its_values() {
 // Seen to fail with a `land` that signals before the verdict is there.
 #[test]
 fn a_run_that_is_cancelled_while_a_worker_runs_it_ends() {
-    let alive = Alive::default();
-    let plan = one_task(&alive);
-    check_values(2, &alive, move || {
+    check_values(2, one_task, |plan, _| {
         let exec = workers(1);
-        let mut run = exec.run(&plan, Inputs::new());
+        let mut run = exec.run(plan, Inputs::new());
         if poll_once(&mut run) {
             return;
         }
@@ -180,11 +174,9 @@ fn a_run_that_never_started_and_is_dropped_while_it_is_cancelled_leaves_nothing(
 // Seen to fail with a run that is not announced to the pool before it is let in: the workers end, and it waits for ever.
 #[test]
 fn a_run_whose_executor_is_dropped_ends() {
-    let alive = Alive::default();
-    let plan = one_task(&alive);
-    check_values(2, &alive, move || {
+    check_values(2, one_task, |plan, _| {
         let exec = workers(1);
-        let run = exec.run(&plan, Inputs::new());
+        let run = exec.run(plan, Inputs::new());
         let dropping = spawn(move || drop(exec));
         if let Err(error) = block_on(run) {
             assert!(error.is_shut_down());
@@ -196,24 +188,20 @@ fn a_run_whose_executor_is_dropped_ends() {
 // Seen to fail with any of: no second `start` after the registration; an `end_flight` that rings nobody (a deadlock).
 #[test]
 fn a_run_that_waits_for_its_turn_gets_it() {
-    let alive = Alive::default();
-    let plan = one_task(&alive);
-    check_values(2, &alive, move || {
+    check_values(2, one_task, |plan, _| {
         let exec = workers(1);
-        let mut first = exec.run(&plan, Inputs::new());
+        let mut first = exec.run(plan, Inputs::new());
         poll_once(&mut first);
-        block_on(exec.run(&plan, Inputs::new())).expect("nothing goes wrong");
+        block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
     });
 }
 
 // Seen to fail with a poll that does not ask whether something was woken after it registered (a deadlock).
 #[test]
 fn an_async_node_that_is_woken_is_polled() {
-    let alive = Alive::default();
-    let plan = one_future(&alive);
-    check_values(3, &alive, move || {
+    check_values(3, one_future, |plan, _| {
         let (exec, source) = (Executor::inline(), Arc::new(Source::default()));
-        let run = exec.run(&plan, inputs! { "source" => source.clone() });
+        let run = exec.run(plan, inputs! { "source" => source.clone() });
         let firing = spawn(move || source.fire());
         block_on(run).expect("nothing goes wrong");
         join(firing);
@@ -223,12 +211,10 @@ fn an_async_node_that_is_woken_is_polled() {
 // Seen to fail as the one before.
 #[test]
 fn an_async_node_that_a_worker_hands_over_is_polled() {
-    let alive = Alive::default();
-    let plan = one_future(&alive);
-    check_values(2, &alive, move || {
+    check_values(2, one_future, |plan, _| {
         let (exec, source) = (workers(1), Arc::new(Source::default()));
         source.fire();
-        block_on(exec.run(&plan, inputs! { "source" => source })).expect("nothing goes wrong");
+        block_on(exec.run(plan, inputs! { "source" => source })).expect("nothing goes wrong");
     });
 }
 
@@ -236,11 +222,9 @@ fn an_async_node_that_a_worker_hands_over_is_polled() {
 // does not cancel (each: a deadlock).
 #[test]
 fn an_async_node_that_is_handed_over_during_a_shutdown_is_ended() {
-    let alive = Alive::default();
-    let plan = one_future(&alive);
-    check_values(2, &alive, move || {
+    check_values(2, one_future, |plan, _| {
         let exec = workers(1);
-        let run = exec.run(&plan, inputs! { "source" => Arc::new(Source::default()) });
+        let run = exec.run(plan, inputs! { "source" => Arc::new(Source::default()) });
         let dropping = spawn(move || drop(exec));
         let error = block_on(run).expect_err("its source never fires");
         assert!(error.is_shut_down());
@@ -251,11 +235,9 @@ fn an_async_node_that_is_handed_over_during_a_shutdown_is_ended() {
 // Seen to fail with any of: no look for a cancel after a hand-over; a `Run::drop` that does not cancel (the run stays in flight).
 #[test]
 fn an_async_node_that_is_handed_over_while_its_run_is_dropped_is_ended() {
-    let alive = Alive::default();
-    let plan = one_future(&alive);
-    check_values(2, &alive, move || {
+    check_values(2, one_future, |plan, _| {
         let exec = workers(1);
-        let mut run = exec.run(&plan, inputs! { "source" => Arc::new(Source::default()) });
+        let mut run = exec.run(plan, inputs! { "source" => Arc::new(Source::default()) });
         poll_once(&mut run);
         drop(run);
         while exec.in_flight() > 0 {
@@ -330,11 +312,9 @@ fn a_node_that_is_done_says_so_while_its_program_is_parked() {
 // Seen to fail with any of: no second `drive` after the registration; an ended node whose place is not stored (each: a deadlock).
 #[test]
 fn an_async_node_goes_on_after_a_poll_in_another_task_that_does_not_come_back() {
-    let alive = Alive::default();
-    let plan = one_future(&alive);
-    check_values(2, &alive, move || {
+    check_values(2, one_future, |plan, _| {
         let (exec, source) = (Executor::inline(), Arc::new(Source::default()));
-        let run = exec.run(&plan, inputs! { "source" => source.clone() });
+        let run = exec.run(plan, inputs! { "source" => source.clone() });
         let mut node = run.node("a");
         let other = spawn(move || poll_once(&mut node));
         let firing = spawn(move || source.fire());
@@ -347,11 +327,9 @@ fn an_async_node_goes_on_after_a_poll_in_another_task_that_does_not_come_back() 
 // Seen to fail with a `close` that does not cancel (a deadlock).
 #[test]
 fn an_inline_run_that_is_shut_down_while_it_is_polled_ends() {
-    let alive = Alive::default();
-    let plan = one_future(&alive);
-    check_values(3, &alive, move || {
+    check_values(3, one_future, |plan, _| {
         let exec = Executor::inline();
-        let run = exec.run(&plan, inputs! { "source" => Arc::new(Source::default()) });
+        let run = exec.run(plan, inputs! { "source" => Arc::new(Source::default()) });
         let dropping = spawn(move || drop(exec));
         let error = block_on(run).expect_err("its source never fires");
         assert!(error.is_shut_down());
@@ -362,16 +340,14 @@ fn an_inline_run_that_is_shut_down_while_it_is_polled_ends() {
 // Seen to fail with any of: a `leave_queue` that rings nobody; a `Run::drop` that does not cancel (each: a deadlock).
 #[test]
 fn a_queued_run_that_is_dropped_passes_its_turn_on() {
-    let alive = Alive::default();
-    let plan = one_task(&alive);
-    check_values(2, &alive, move || {
+    check_values(2, one_task, |plan, _| {
         let exec = workers(1);
-        let mut first = exec.run(&plan, Inputs::new());
+        let mut first = exec.run(plan, Inputs::new());
         poll_once(&mut first);
-        let mut second = exec.run(&plan, Inputs::new());
+        let mut second = exec.run(plan, Inputs::new());
         poll_once(&mut second);
         let dropping = spawn(move || drop(second));
-        block_on(exec.run(&plan, Inputs::new())).expect("nothing goes wrong");
+        block_on(exec.run(plan, Inputs::new())).expect("nothing goes wrong");
         join(dropping);
     });
 }
@@ -379,16 +355,13 @@ fn a_queued_run_that_is_dropped_passes_its_turn_on() {
 // Seen to fail with a `close` that does not stop the pool (a deadlock).
 #[test]
 fn a_shutdown_waits_for_runs_and_workers() {
-    let alive = Alive::default();
-    let plan = one_task(&alive);
-    let counted = alive.clone();
-    check_values(2, &alive, move || {
+    check_values(2, one_task, |plan, alive| {
         let exec = workers(1);
-        let mut run = exec.run(&plan, Inputs::new());
+        let mut run = exec.run(plan, Inputs::new());
         poll_once(&mut run);
         drop(run);
         block_on(exec.shutdown()).expect("this is not inside of a node");
-        assert_eq!(counted.0.load(Ordering::SeqCst), 0, "what a dropped run left is freed");
+        assert_eq!(alive.0.load(Ordering::SeqCst), 0, "what a dropped run left is freed");
         assert_eq!((exec.in_flight(), exec.in_limbo()), (0, 0));
     });
 }
@@ -396,11 +369,9 @@ fn a_shutdown_waits_for_runs_and_workers() {
 // Seen to fail with an `end_flight` that does not ring `idle` (a deadlock).
 #[test]
 fn an_executor_becomes_idle() {
-    let alive = Alive::default();
-    let plan = one_task(&alive);
-    check_values(2, &alive, move || {
+    check_values(2, one_task, |plan, _| {
         let exec = workers(1);
-        let mut run = exec.run(&plan, Inputs::new());
+        let mut run = exec.run(plan, Inputs::new());
         poll_once(&mut run);
         block_on(exec.idle()).expect("this is not inside of a node");
         assert_eq!(exec.in_flight(), 0);
@@ -448,11 +419,9 @@ fn two_workers_share_a_diamond() {
 // Seen to fail with any of: a last run that wakes nobody when it leaves (a deadlock); no fence in `Limbo::hold` (a value stays).
 #[test]
 fn two_workers_end_with_the_last_run() {
-    let alive = Alive::default();
-    let plan = one_task(&alive);
-    check_values(2, &alive, move || {
+    check_values(2, one_task, |plan, _| {
         let exec = workers(2);
-        let mut run = exec.run(&plan, Inputs::new());
+        let mut run = exec.run(plan, Inputs::new());
         poll_once(&mut run);
         drop(exec);
     });
