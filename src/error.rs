@@ -55,6 +55,8 @@ pub(crate) enum Kind {
     Limit { what: String, got: usize, limit: usize },
     #[error("the cost of node '{node}' is {cost_us} us: a cost is finite and not negative")]
     Cost { node: Arc<str>, cost_us: f64 },
+    #[error("node '{node}' names device {device} twice: name each of its devices once")]
+    DeviceTwice { node: Arc<str>, device: u32 },
     #[error("node '{node}' has no edge end {end}: the graph has {nodes} nodes")]
     UnknownNodeId { node: Arc<str>, end: u32, nodes: usize },
     #[error("policy '{policy}' {fault}")]
@@ -71,6 +73,8 @@ pub(crate) enum Kind {
     WaitsForever { node: Arc<str> },
     #[error("node '{node}' is run {count} times, not once")]
     RunCount { node: Arc<str>, count: u32 },
+    #[error("node '{node}' spans {devices} devices and is run by {count} streams: it needs one on each of its devices")]
+    DeviceCount { node: Arc<str>, count: usize, devices: usize },
     #[error("node '{reader}' reads the value of '{value}', which its stream has released before")]
     ReleasedEarly { value: Arc<str>, reader: Arc<str> },
 
@@ -190,6 +194,7 @@ impl Error {
                 | TakenShared { .. }
                 | Limit { .. }
                 | Cost { .. }
+                | DeviceTwice { .. }
                 | UnknownNodeId { .. }
                 | Policy { .. }
         )
@@ -205,6 +210,7 @@ impl Error {
                 | NoRecord { .. }
                 | WaitsForever { .. }
                 | RunCount { .. }
+                | DeviceCount { .. }
                 | ReleasedEarly { .. }
         )
     }
@@ -221,10 +227,12 @@ impl Error {
             | UnusedNode { node }
             | TakenAndRead { node, .. }
             | Cost { node, .. }
+            | DeviceTwice { node, .. }
             | RedundantWait { node, .. }
             | NoRecord { node, .. }
             | WaitsForever { node }
             | RunCount { node, .. }
+            | DeviceCount { node, .. }
             | WrongDevice { node, .. } => Some(node),
             NotOrdered { later, .. } => Some(later),
             ReleasedEarly { reader, .. } => Some(reader),

@@ -20,10 +20,10 @@ pub use exec::{
     TimelineSpan,
 };
 pub use graph::{
-    Backend, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut,
-    NodeShape, Own, PORTS_MAX, Param, Read, Shape, Source, Sources, Take, TaskFn, Value, take,
+    Backend, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId,
+    NodeMut, NodeShape, Own, PORTS_MAX, Param, Read, Shape, Source, Sources, Take, TaskFn, Value, take,
 };
 pub use plan::{
-    Assignment, PerBackend, PerOperator, Plan, Point, Policy, ReadySet, Schedule, Single, Step, StreamKind, topological_order,
-    verify,
+    Assignment, PerBackend, PerOperator, Plan, Point, Policy, Ranked, ReadySet, Schedule, Single, Step, StreamKind,
+    topological_order, verify,
 };

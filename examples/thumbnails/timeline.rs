@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use anabranch::{Schedule, StreamKind, TimelineSpan};
+use anabranch::{Schedule, TimelineSpan};
 
 /// What there is to draw. Times are in milliseconds since the first node started.
 pub(crate) struct Timeline {
@@ -62,7 +62,7 @@ impl Timeline {
         let names = schedule.order().iter().map(|node| schedule.shape().nodes()[node.index()].name.to_string());
         let nodes: Vec<Node> = names.map(|name| Node { is_awaited: awaited.contains(&&*name), name }).collect();
         let mut rows: Vec<Row> =
-            (0..schedule.streams()).map(|stream| Row { label: label(schedule, stream), ..Row::default() }).collect();
+            (0..schedule.streams()).map(|stream| Row { label: schedule.stream_name(stream), ..Row::default() }).collect();
         for (index, node) in schedule.order().iter().enumerate() {
             rows[schedule.stream_of(*node) as usize].nodes.push(index);
         }
@@ -99,14 +99,6 @@ impl Timeline {
         for (row, [computed, awaited]) in self.rows.iter_mut().zip(lanes) {
             (row.computed_lanes, row.awaited_lanes) = (computed, awaited);
         }
-    }
-}
-
-/// Returns the stream's name as the plan prints it.
-fn label(schedule: &Schedule, stream: u32) -> String {
-    match schedule.kind(stream) {
-        StreamKind::Device => format!("stream {}", schedule.label(stream)),
-        StreamKind::Host => format!("host {}", schedule.label(stream)),
     }
 }
 

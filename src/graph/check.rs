@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{NAME_BYTES_MAX, NODES_MAX, NodeId, Shape};
+use super::{DEVICE_MAX, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeShape, Shape};
 use crate::error::{Error, Kind, Result};
 
 /// Checks names, costs, edges, and that there is no cycle.
@@ -17,6 +17,7 @@ pub(crate) fn check(shape: &Shape) -> Result<()> {
         if !node.cost_us.is_finite() || node.cost_us < 0.0 {
             return Err(Kind::Cost { node: node.name.clone(), cost_us: node.cost_us }.into());
         }
+        check_devices(node)?;
     }
     check_edges(shape)?;
     check_acyclic(shape)
@@ -40,6 +41,20 @@ pub(super) fn check_name(name: &Arc<str>) -> Result<()> {
     let start: String = name.chars().take(24).collect();
     Err(Kind::Limit { what: format!("the length in bytes of the name '{start}...'"), got: name.len(), limit: NAME_BYTES_MAX }
         .into())
+}
+
+fn check_devices(node: &NodeShape) -> Result<()> {
+    let Some(devices) = node.devices.as_deref().filter(|devices| !devices.is_empty()) else { return Ok(()) };
+    let mut sorted = devices.to_vec();
+    sorted.sort_unstable();
+    if let Some(&device) = sorted.last().filter(|&&device| device > DEVICE_MAX) {
+        let what = format!("the ordinal of a device of node '{}'", node.name);
+        return Err(Kind::Limit { what, got: device as usize, limit: DEVICE_MAX as usize }.into());
+    }
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Kind::DeviceTwice { node: node.name.clone(), device: pair[0] }.into()),
+        None => Ok(()),
+    }
 }
 
 fn check_edges(shape: &Shape) -> Result<()> {

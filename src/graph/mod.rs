@@ -23,5 +23,7 @@ pub use source::{Each, FutureFn, KernelFn, Many, Own, Param, Read, Source, Sourc
 pub const NODES_MAX: usize = (1 << 24) - 1;
 /// The most inputs, and the most outputs, that one graph may have.
 pub const PORTS_MAX: usize = 4096;
+/// The largest ordinal of a device, and so one less than the most devices that one node may span.
+pub const DEVICE_MAX: u32 = 1023;
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;

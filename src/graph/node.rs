@@ -23,6 +23,16 @@ impl NodeMut<'_> {
         self.with(|shape| shape.command = Some(command))
     }
 
+    /// Sets the devices that the node spans, by ordinal: one for most nodes, several for a collective. The default is device 0;
+    /// none means wherever the plan begins.
+    ///
+    /// A node that spans several devices runs on a stream of each, and each of these waits for all that the node needs. The host
+    /// device runs it once.
+    pub fn devices(self, devices: impl Into<Arc<[u32]>>) -> Self {
+        let devices = devices.into();
+        self.with(|shape| shape.devices = Some(devices))
+    }
+
     /// Sets the expected duration in microseconds, for policies and simulations. The default is 1.
     pub fn cost_us(self, cost_us: f64) -> Self {
         self.with(|shape| shape.cost_us = cost_us)

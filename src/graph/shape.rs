@@ -62,6 +62,18 @@ pub struct Edge {
     pub kind: EdgeKind,
 }
 
+impl NodeShape {
+    /// Returns the kind of work: the command, or else the name.
+    pub fn command(&self) -> &Arc<str> {
+        self.command.as_ref().unwrap_or(&self.name)
+    }
+
+    /// Returns the ordinals of the devices that the node spans.
+    pub fn devices(&self) -> &[u32] {
+        self.devices.as_deref().unwrap_or(&[0])
+    }
+}
+
 impl Edge {
     pub(crate) fn is_data(&self) -> bool {
         matches!(self.kind, EdgeKind::Data { .. })
@@ -77,6 +89,8 @@ pub struct NodeShape {
     pub backend: Backend,
     /// The kind of work, for policies that keep equal commands together; `None` means the node's name.
     pub command: Option<Arc<str>>,
+    /// The devices that it spans, by ordinal, each once; `None` means device 0. Empty means wherever the plan begins.
+    pub devices: Option<Arc<[u32]>>,
     /// Its expected duration in microseconds.
     pub cost_us: f64,
 }
@@ -101,7 +115,7 @@ impl Shape {
     pub fn node(&mut self, name: impl Into<Arc<str>>, backend: Backend) -> NodeId {
         // Ids beyond u32 cannot exist: the check for NODES_MAX reports such a graph before an id is used.
         let id = NodeId(self.nodes.len() as u32);
-        self.nodes.push(NodeShape { name: name.into(), backend, command: None, cost_us: 1.0 });
+        self.nodes.push(NodeShape { name: name.into(), backend, command: None, devices: None, cost_us: 1.0 });
         id
     }
 

@@ -2,17 +2,15 @@
 //! in the graph, so a chain never holds up what could run.
 
 use std::cmp::Reverse;
+use std::ops::ControlFlow;
 
 use super::Assignment;
-use super::marks::Marks;
+use super::ancestors::Ancestors;
 use super::order::{Links, frontier_order, ranks};
 use crate::graph::NodeId;
 
 /// No chain.
 pub(super) const NONE: u32 = u32::MAX;
-
-/// How many nodes one search visits in a graph of more than [`super::EXACT_NODES_MAX`].
-const EFFORT_MAX: usize = 128;
 
 /// The chain of each node that has no stream, [`NONE`] for the others.
 pub(super) struct Chains {
@@ -29,11 +27,11 @@ pub(super) struct Chains {
 /// second node parked its program. What is laid is thereby closed downwards, so no edge that a chain follows is bypassed by a
 /// longer path. And unlike NNC there are no limits and no commands to gather: a parked host program costs about a hundred bytes.
 ///
-/// O(n + m), with searches of at most [`EFFORT_MAX`] nodes each; a search that gives up costs a chain too many, never an order
+/// O(n + m), with a bounded search each; a search that gives up costs a chain too many, never an order
 /// between nodes that have none. Up to [`super::EXACT_NODES_MAX`] nodes the searches are complete.
 pub(super) fn lay(links: &Links, order: &[NodeId], assignment: &Assignment) -> Chains {
     let mut chains = Chains { of: vec![NONE; links.nodes()], count: 0 };
-    if links.ids().all(|node| assignment.of(node).is_some()) {
+    if links.ids().all(|node| assignment.has(node)) {
         return chains;
     }
     let mut layer = Layer::new(links, order, assignment);
@@ -51,7 +49,7 @@ pub(super) fn lay(links: &Links, order: &[NodeId], assignment: &Assignment) -> C
 }
 
 fn bare_before(links: &Links, assignment: &Assignment) -> Vec<u32> {
-    let is_bare = |source: &&NodeId| assignment.of(**source).is_none();
+    let is_bare = |source: &&NodeId| !assignment.has(**source);
     links.ids().map(|node| links.into.of(node).iter().filter(is_bare).count() as u32).collect()
 }
 
@@ -64,9 +62,7 @@ struct Layer<'a> {
     /// The nodes that end a chain and are followed by something, so that the chain may go on behind them.
     is_tail: Vec<bool>,
     tails: usize,
-    seen: Marks,
-    found: Vec<NodeId>,
-    effort: usize,
+    ancestors: Ancestors,
 }
 
 impl<'a> Layer<'a> {
@@ -79,38 +75,27 @@ impl<'a> Layer<'a> {
             bare_before: bare_before(links, assignment),
             is_tail: vec![false; nodes],
             tails: 0,
-            seen: Marks::new(nodes),
-            found: Vec::new(),
-            effort: if nodes <= super::EXACT_NODES_MAX { usize::MAX } else { EFFORT_MAX },
+            ancestors: Ancestors::new(nodes),
         }
     }
 
     fn is_bare(&self, chains: &Chains, node: NodeId) -> bool {
-        chains.of[node.index()] == NONE && self.assignment.of(node).is_none()
+        chains.of[node.index()] == NONE && !self.assignment.has(node)
     }
 
-    /// Takes the first chain whose tail precedes `node`: a search backwards, nearest nodes first.
+    /// Takes the first chain whose tail precedes `node`.
     fn recycled(&mut self, chains: &Chains, node: NodeId) -> Option<u32> {
         if self.tails == 0 {
             return None;
         }
-        self.seen.clear();
-        self.found.clear();
-        self.found.push(node);
         let mut first: Option<NodeId> = None;
-        let mut next = 0;
-        while let Some(&reached) = self.found.get(next).filter(|_| next < self.effort) {
-            next += 1;
-            for &source in self.links.into.of(reached) {
-                if self.seen.insert(source) {
-                    self.found.push(source);
-                    let is_first = first.is_none_or(|first| chains.of[source.index()] < chains.of[first.index()]);
-                    if self.is_tail[source.index()] && is_first {
-                        first = Some(source);
-                    }
-                }
+        self.ancestors.search(self.links, node, |source| {
+            let is_first = first.is_none_or(|first| chains.of[source.index()] < chains.of[first.index()]);
+            if self.is_tail[source.index()] && is_first {
+                first = Some(source);
             }
-        }
+            ControlFlow::Continue(true)
+        });
         let tail = first?;
         self.is_tail[tail.index()] = false;
         self.tails -= 1;

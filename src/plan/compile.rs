@@ -61,8 +61,9 @@ impl Graph {
         self.check_values()?;
         let schedule = Schedule::new(shape, policy)?;
         let value_of = |node: NodeId| &self.values[self.works[node.index()].value as usize];
+        let on_host = schedule.on_first_streams();
         let code = Lowering {
-            schedule: &schedule,
+            schedule: on_host.as_ref().unwrap_or(&schedule),
             bodies: &self.bodies,
             works: &self.works,
             is_shared: &|node| value_of(node).sharer.is_some(),

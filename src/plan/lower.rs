@@ -338,6 +338,8 @@ impl Records {
         };
         for stream in 0..schedule.streams() {
             match schedule.steps(stream) {
+                // A stream that only has further parts of nodes: the host has nothing to do there.
+                [] => {}
                 [Step::Wait(_), Step::Wait(_), ..] => gated.push(stream),
                 [Step::Wait(point), ..] => started.push((self.of(*point), stream)),
                 _ => roots.push(stream),

@@ -10,6 +10,7 @@
 //!         (labels)               (host streams for the rest)       (transitive reduction)
 //! ```
 
+mod ancestors;
 mod chains;
 pub(crate) mod code;
 mod compile;
@@ -18,14 +19,17 @@ mod lower;
 mod marks;
 mod needs;
 mod order;
+mod parts;
 mod per_backend;
 mod per_operator;
 mod policy;
+mod ranked;
 mod ready_set;
 mod releases;
 mod schedule;
 mod single;
 mod stream_set;
+mod streams;
 mod table;
 mod verify;
 mod waits;
@@ -36,6 +40,7 @@ pub use order::topological_order;
 pub use per_backend::PerBackend;
 pub use per_operator::PerOperator;
 pub use policy::{Assignment, Policy};
+pub use ranked::Ranked;
 pub use ready_set::ReadySet;
 pub use schedule::{Point, Schedule, Step, StreamKind};
 pub use single::Single;

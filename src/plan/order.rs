@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::graph::{EdgeKind, NodeId, Shape};
+use crate::graph::{NodeId, Shape};
 
 /// Returns the nodes in an order in which each comes after all that it depends on: of all nodes that are ready, the one that
 /// stands first in the shape comes next. A shape that is in such an order already keeps it.
@@ -49,25 +49,32 @@ pub(super) struct Links {
 
 impl Links {
     pub(super) fn new(shape: &Shape) -> Self {
-        let (nodes, edges) = (shape.nodes().len(), shape.edges());
+        Self::of(shape.nodes().len(), shape.edges().iter().map(|edge| (edge.source, edge.target, edge.is_data())))
+    }
+
+    /// Returns the links of `nodes` nodes with these edges: source, target, and whether the edge carries data.
+    pub(super) fn of(
+        nodes: usize,
+        edges: impl ExactSizeIterator<Item = (NodeId, NodeId, bool)> + DoubleEndedIterator + Clone,
+    ) -> Self {
         let mut out = Rows { starts: vec![0; nodes + 1], items: vec![NodeId(0); edges.len()] };
         let mut into = Rows { starts: vec![0; nodes + 1], items: vec![NodeId(0); edges.len()] };
-        for edge in edges {
-            out.starts[edge.source.index()] += 1;
-            into.starts[edge.target.index()] += 1;
+        for (source, target, _) in edges.clone() {
+            out.starts[source.index()] += 1;
+            into.starts[target.index()] += 1;
         }
         ends_of_rows(&mut out.starts);
         ends_of_rows(&mut into.starts);
         let mut is_data = vec![false; edges.len()];
         // Backwards, so that each row is filled from its end and `starts` ends up at the starts: no second set of cursors.
-        for edge in edges.iter().rev() {
-            let place = &mut out.starts[edge.source.index()];
+        for (source, target, carries_data) in edges.rev() {
+            let place = &mut out.starts[source.index()];
             *place -= 1;
-            out.items[*place as usize] = edge.target;
-            is_data[*place as usize] = matches!(edge.kind, EdgeKind::Data { .. });
-            let place = &mut into.starts[edge.target.index()];
+            out.items[*place as usize] = target;
+            is_data[*place as usize] = carries_data;
+            let place = &mut into.starts[target.index()];
             *place -= 1;
-            into.items[*place as usize] = edge.source;
+            into.items[*place as usize] = source;
         }
         Self { out, into, is_data }
     }
@@ -83,7 +90,7 @@ impl Links {
     }
 
     /// Returns, for each node, the number of its in-edges.
-    fn in_degrees(&self) -> Vec<u32> {
+    pub(super) fn in_degrees(&self) -> Vec<u32> {
         self.into.starts.windows(2).map(|ends| ends[1] - ends[0]).collect()
     }
 }

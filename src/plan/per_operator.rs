@@ -83,7 +83,7 @@ impl<'a> Queue<'a> {
         for &node in order {
             let entries = self.links.into.range(node);
             let lowest = self.entries[entries.clone()].iter().copied().min().unwrap_or(NONE);
-            let held = if is_root(self.links, node) { assignment.of(node) } else { Some(lowest).filter(|&id| id != NONE) };
+            let held = if is_root(self.links, node) { assignment.of(node).next() } else { Some(lowest).filter(|&id| id != NONE) };
             self.visit(node, held);
             // The node's other entries are popped next, and only give their ids back.
             for &id in self.entries[entries].iter().filter(|&&id| id != lowest && id != NONE) {

@@ -1,10 +1,11 @@
 //! The one question that a policy answers, and the answer. Labels are the policy's own; a schedule numbers the streams that
 //! are really used, and keeps the labels for people.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Error, Kind, Result, panic_message};
-use crate::graph::{Backend, NodeId, Shape};
+use crate::graph::{Backend, Edge, NodeId, Shape};
 
 /// The largest label that a policy may give a stream.
 pub(super) const LABEL_MAX: u32 = 1 << 30;
@@ -63,34 +64,107 @@ pub trait Policy {
     }
 }
 
-/// A policy's answer: for each node the label of its stream, or none.
+/// A policy's answer: for each node the labels of its streams, or none.
+///
+/// A label that is given to nodes of several devices means a stream on each of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assignment {
     streams: Vec<Option<u32>>,
+    /// The further streams of nodes that have several.
+    more: BTreeMap<NodeId, Vec<u32>>,
+    order: Option<Vec<NodeId>>,
+    remark: Option<String>,
 }
 
 impl Assignment {
     /// Returns the assignment that gives no node of `shape` a stream.
     pub fn none(shape: &Shape) -> Self {
-        Self { streams: vec![None; shape.nodes().len()] }
+        Self { streams: vec![None; shape.nodes().len()], more: BTreeMap::new(), order: None, remark: None }
     }
 
-    /// Puts `node` on the stream with this label.
+    /// Puts `node` on the stream with this label; if it spans several devices, on that of each.
     ///
     /// # Panics
     /// If `node` is not a node of the assignment's shape.
     pub fn set(&mut self, node: NodeId, stream: u32) {
-        self.streams[node.index()] = Some(stream);
+        self.set_all(node, &[stream]);
     }
 
-    /// Returns the label of the node's stream.
+    /// Puts `node` on these streams, one for each of its devices, in their order.
     ///
     /// # Panics
     /// If `node` is not a node of the assignment's shape.
-    pub fn of(&self, node: NodeId) -> Option<u32> {
-        self.streams[node.index()]
+    pub fn set_all(&mut self, node: NodeId, streams: &[u32]) {
+        self.streams[node.index()] = streams.first().copied();
+        match streams {
+            [] | [_] => _ = self.more.remove(&node),
+            [_, more @ ..] => _ = self.more.insert(node, more.to_vec()),
+        }
+    }
+
+    /// Issues the nodes in this order, and not in that of [`topological_order`](super::topological_order). It must hold each node once,
+    /// after all that it depends on.
+    pub fn set_order(&mut self, order: Vec<NodeId>) {
+        self.order = Some(order);
+    }
+
+    /// Says something of how the answer was found, which the plan prints behind the policy's name.
+    pub fn set_remark(&mut self, remark: impl Into<String>) {
+        self.remark = Some(remark.into());
+    }
+
+    /// Returns the labels of the node's streams.
+    ///
+    /// # Panics
+    /// If `node` is not a node of the assignment's shape.
+    pub fn of(&self, node: NodeId) -> impl ExactSizeIterator<Item = u32> + '_ {
+        let first = self.streams[node.index()];
+        // Most graphs have no node with several: then there is nothing to look up.
+        let more = if self.more.is_empty() { None } else { self.more.get(&node) };
+        Labels { first, more: more.map_or(&[], Vec::as_slice) }
+    }
+
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        self.streams[node.index()].is_some()
+    }
+
+    /// Returns the label of the node's stream, if each node has one at most.
+    pub(super) fn singles(&self) -> Option<&[Option<u32>]> {
+        self.more.is_empty().then_some(&self.streams)
+    }
+
+    pub(super) fn take_order(&mut self) -> Option<Vec<NodeId>> {
+        self.order.take()
+    }
+
+    pub(super) fn take_remark(&mut self) -> Option<String> {
+        self.remark.take()
     }
 }
+
+struct Labels<'a> {
+    first: Option<u32>,
+    more: &'a [u32],
+}
+
+impl Iterator for Labels<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        self.first.take().or_else(|| {
+            let (first, rest) = self.more.split_first()?;
+            self.more = rest;
+            Some(*first)
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let len = self.more.len() + usize::from(self.first.is_some());
+        (len, Some(len))
+    }
+}
+
+impl ExactSizeIterator for Labels<'_> {}
 
 /// Asks the policy, and checks its name and its answer. Returns both.
 ///
@@ -117,12 +191,39 @@ fn fault_of(assignment: &Assignment, shape: &Shape) -> Option<String> {
     if given != nodes {
         return Some(format!("answered for {given} nodes, the graph has {nodes}: make the answer with Assignment::none(shape)"));
     }
-    shape.nodes().iter().zip(&assignment.streams).find_map(|(node, stream)| match (stream, node.backend) {
-        (None, Backend::Gpu) => Some(format!("left the gpu node '{}' without a stream: give it one", node.name)),
-        (None, Backend::Mixed) => Some(format!("left the mixed node '{}' without a stream: give it one", node.name)),
-        (Some(label), _) if *label > LABEL_MAX => {
-            Some(format!("put node '{}' on stream {label}: the largest label is {LABEL_MAX}", node.name))
+    let faults = shape.ids().zip(shape.nodes()).find_map(|(id, node)| {
+        let (name, devices, labels) = (&node.name, node.devices().len().max(1), assignment.of(id));
+        match (labels.len(), node.backend) {
+            (0, Backend::Gpu) => Some(format!("left the gpu node '{name}' without a stream: give it one")),
+            (0, Backend::Mixed) => Some(format!("left the mixed node '{name}' without a stream: give it one")),
+            (2.., _) if labels.len() != devices => Some(format!(
+                "put node '{name}' on {} streams, and it spans {devices} device{}: give it one stream, or one for each",
+                labels.len(),
+                if devices == 1 { "" } else { "s" }
+            )),
+            _ => assignment
+                .of(id)
+                .find(|&label| label > LABEL_MAX)
+                .map(|label| format!("put node '{name}' on stream {label}: the largest label is {LABEL_MAX}")),
         }
-        _ => None,
-    })
+    });
+    faults.or_else(|| order_fault(assignment.order.as_deref()?, shape))
+}
+
+fn order_fault(order: &[NodeId], shape: &Shape) -> Option<String> {
+    let mut places = vec![None; shape.nodes().len()];
+    for (place, node) in order.iter().enumerate() {
+        match places.get_mut(node.index()) {
+            Some(empty @ None) => *empty = Some(place),
+            Some(_) => return Some(format!("ordered node '{}' twice", shape.name(*node))),
+            None => return Some(format!("ordered a node of number {}, the graph has {}", node.index(), places.len())),
+        }
+    }
+    if let Some(node) = shape.ids().find(|node| places[node.index()].is_none()) {
+        return Some(format!("left node '{}' out of its order", shape.name(node)));
+    }
+    let is_late = |edge: &&Edge| places[edge.source.index()] > places[edge.target.index()];
+    let edge = shape.edges().iter().find(is_late)?;
+    let (source, target) = (shape.name(edge.source), shape.name(edge.target));
+    Some(format!("ordered node '{target}' before '{source}', which it depends on"))
 }

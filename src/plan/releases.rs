@@ -1,6 +1,7 @@
 //! Where values die: for each node, the last reader on every stream that reads it.
 
 use super::order::Links;
+use super::parts::Further;
 use crate::graph::{NodeId, Shape};
 
 /// The values that can go once a node has run, and how many streams must let go of each.
@@ -12,14 +13,22 @@ pub(super) struct Releases {
 }
 
 impl Releases {
-    /// Returns the nodes whose values the stream of `reader` no longer needs after it.
+    /// Returns the nodes whose values the stream of this part of a reader no longer needs after it.
     pub(super) fn after(&self, reader: NodeId) -> &[NodeId] {
         &self.values[self.starts[reader.index()] as usize..self.starts[reader.index() + 1] as usize]
     }
 }
 
-/// Finds the last data consumer of each node on every stream that has one, `places` being the issue order. O(n + m).
-pub(super) fn after_last_readers(shape: &Shape, links: &Links, places: &[u32], stream_of: &[u32], streams: usize) -> Releases {
+/// Finds the last data consumer of each node on every stream that has one, `places` being the issue order of the parts of nodes and
+/// `stream_of` their streams. O(n + m).
+pub(super) fn after_last_readers(
+    shape: &Shape,
+    links: &Links,
+    further: &Further,
+    places: &[u32],
+    stream_of: &[u32],
+    streams: usize,
+) -> Releases {
     let mut is_output = vec![false; links.nodes()];
     shape.outputs().iter().for_each(|&(node, _)| is_output[node.index()] = true);
     let mut counts = vec![0u32; links.nodes()];
@@ -29,7 +38,7 @@ pub(super) fn after_last_readers(shape: &Shape, links: &Links, places: &[u32], s
     for node in links.ids().filter(|node| !is_output[node.index()]) {
         let first = pairs.len();
         let readers = links.out.of(node).iter().zip(&links.is_data[links.out.range(node)]);
-        for (&reader, _) in readers.filter(|(_, is_data)| **is_data) {
+        for reader in readers.filter(|(_, is_data)| **is_data).flat_map(|(&reader, _)| further.parts(reader)) {
             let last = &mut last[stream_of[reader.index()] as usize];
             match pairs[first..].get_mut(last.wrapping_sub(first)) {
                 Some((later, _)) if places[later.index()] < places[reader.index()] => *later = reader,
@@ -42,11 +51,11 @@ pub(super) fn after_last_readers(shape: &Shape, links: &Links, places: &[u32], s
         }
         counts[node.index()] = (pairs.len() - first) as u32;
     }
-    by_reader(counts, &pairs)
+    by_reader(counts, &pairs, places.len())
 }
 
-fn by_reader(counts: Vec<u32>, pairs: &[(NodeId, NodeId)]) -> Releases {
-    let mut starts = vec![0u32; counts.len() + 1];
+fn by_reader(counts: Vec<u32>, pairs: &[(NodeId, NodeId)], parts: usize) -> Releases {
+    let mut starts = vec![0u32; parts + 1];
     for (reader, _) in pairs {
         starts[reader.index()] += 1;
     }

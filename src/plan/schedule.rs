@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::Policy;
 use super::order::{Links, Rows, kahn_order, places};
+use super::parts::{Further, Parts};
 use super::policy::ask;
 use super::releases::{Releases, after_last_readers};
+use super::streams::Streams;
 use super::waits::{Waits, fewest};
-use super::{Assignment, Policy, chains};
 use crate::error::{Kind, Result};
 use crate::graph::{NodeId, Shape, check};
 
@@ -39,8 +41,8 @@ pub enum Step {
 /// What carries out a stream's program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StreamKind {
-    /// A stream of the device, asked for by the policy.
-    Device,
+    /// A stream of the device with this ordinal, asked for by the policy.
+    Device(u32),
     /// A chain of host work.
     Host,
 }
@@ -51,7 +53,8 @@ pub enum StreamKind {
 /// after the source, on the same stream or through waits, and no wait can be left out (in graphs of more than 4,096 nodes a
 /// few may be redundant, because the search for them is bounded). Compiling is near-linear and does not recurse.
 ///
-/// Metadata-only edges are kept like all others.
+/// Metadata-only edges are kept like all others. A node that spans several devices is run by a stream of each: each of them waits for
+/// all that the node needs, and who reads the node on one device waits for that device's stream.
 ///
 /// # Examples
 /// ```
@@ -81,11 +84,10 @@ pub enum StreamKind {
 pub struct Schedule {
     shape: Arc<Shape>,
     policy: String,
+    remark: Option<String>,
     order: Vec<NodeId>,
     predecessors: Rows,
-    stream_of: Vec<u32>,
-    /// The policy's labels of the streams it used, in order.
-    labels: Vec<u32>,
+    streams: Streams,
     releases: Vec<u32>,
     /// Where each program starts in `steps`, and where the last one ends.
     starts: Vec<u32>,
@@ -112,27 +114,52 @@ impl Schedule {
         if shape.edges().len() > EDGES_MAX {
             return Err(Kind::Limit { what: "the number of edges".into(), got: shape.edges().len(), limit: EDGES_MAX }.into());
         }
-        let (policy, assignment) = ask(policy, &shape)?;
+        let (policy, mut assignment) = ask(policy, &shape)?;
+        let remark = assignment.take_remark();
         let links = Links::new(&shape);
-        let order = kahn_order(&links);
-        let (stream_of, labels, streams) = streams(&links, &order, assignment);
-        let waits = fewest(&links, &order, &stream_of, streams);
-        let releases = after_last_readers(&shape, &links, &places(&order), &stream_of, streams);
-        let predecessors = links.into;
-        let programs = Programs::new(&order, &stream_of, streams, &waits, &releases);
-        Ok(Self {
-            shape,
+        let order = assignment.take_order().unwrap_or_else(|| kahn_order(&links));
+        let streams = Streams::new(&shape, &links, &order, &assignment);
+        Ok(Self::build(shape, (policy, remark), links, order, streams))
+    }
+
+    fn build(
+        shape: Arc<Shape>,
+        (policy, remark): (String, Option<String>),
+        links: Links,
+        order: Vec<NodeId>,
+        streams: Streams,
+    ) -> Self {
+        let parts = Parts::new(&links, &order, &streams);
+        let (part_links, part_order, stream_of) =
+            parts.as_ref().map_or((&links, &order, &streams.of), |parts| (&parts.links, &parts.order, &parts.stream_of));
+        let further = parts.as_ref().map_or_else(Further::default, |parts| parts.further().clone());
+        let waits = fewest(part_links, part_order, stream_of, streams.count);
+        let releases = after_last_readers(&shape, &links, &further, &places(part_order), stream_of, streams.count);
+        let programs = Programs::new(part_order, stream_of, streams.count, &waits, &releases, &further);
+        Self {
             policy,
-            order,
-            predecessors,
-            stream_of,
-            labels,
+            remark,
             releases: releases.counts,
             starts: programs.starts,
             steps: programs.steps,
             records: programs.records,
             waits: waits.sources().len(),
-        })
+            predecessors: links.into,
+            streams,
+            order,
+            shape,
+        }
+    }
+
+    /// Returns the schedule in which each node is only on the first of its streams, if that is not this one: a host runs a node once,
+    /// wherever its work goes.
+    pub(super) fn on_first_streams(&self) -> Option<Self> {
+        if self.streams.more.is_empty() {
+            return None;
+        }
+        let streams = Streams { more: Vec::new(), ..self.streams.clone() };
+        let name = (self.policy.clone(), self.remark.clone());
+        Some(Self::build(self.shape.clone(), name, Links::new(&self.shape), self.order.clone(), streams))
     }
 
     /// Returns the shape that was compiled.
@@ -143,6 +170,11 @@ impl Schedule {
     /// Returns the name of the policy.
     pub fn policy(&self) -> &str {
         &self.policy
+    }
+
+    /// Returns what the policy says of how it came to its answer.
+    pub fn remark(&self) -> Option<&str> {
+        self.remark.as_deref()
     }
 
     /// Returns all nodes in an order in which one thread may issue them: every program keeps it, and the point of every wait is
@@ -158,19 +190,21 @@ impl Schedule {
 
     /// Returns what carries out the program of `stream`.
     pub fn kind(&self, stream: u32) -> StreamKind {
-        if (stream as usize) < self.labels.len() { StreamKind::Device } else { StreamKind::Host }
+        self.streams.devices.get(stream as usize).map_or(StreamKind::Host, |&device| StreamKind::Device(device))
     }
 
     /// Returns the policy's label of a device stream, or the number of a host stream among the host streams.
     pub fn label(&self, stream: u32) -> u32 {
-        let host = || stream - self.labels.len() as u32;
-        self.labels.get(stream as usize).copied().unwrap_or_else(host)
+        let host = || stream - self.streams.labels.len() as u32;
+        self.streams.labels.get(stream as usize).copied().unwrap_or_else(host)
     }
 
-    /// Returns the name of `stream`, as the plan's table and errors say it: `stream 0` for the policy's, `host 0` for host chains.
+    /// Returns the name of `stream`, as the plan's table and errors say it: `stream 0` for the policy's,
+    /// with its device if that is not device 0, `host 0` for host chains.
     pub fn stream_name(&self, stream: u32) -> String {
         match self.kind(stream) {
-            StreamKind::Device => format!("stream {}", self.label(stream)),
+            StreamKind::Device(0) => format!("stream {}", self.label(stream)),
+            StreamKind::Device(device) => format!("stream {} on device {device}", self.label(stream)),
             StreamKind::Host => format!("host {}", self.label(stream)),
         }
     }
@@ -183,12 +217,19 @@ impl Schedule {
         &self.steps[self.starts[stream as usize] as usize..self.starts[stream as usize + 1] as usize]
     }
 
-    /// Returns the stream that runs `node`.
+    /// Returns the stream that runs `node`, the first if there are several.
     ///
     /// # Panics
-    /// If the node is not of this schedule's shape; so do `predecessors` and `releases_of`.
+    /// If the node is not of this schedule's shape; so do `streams_of`, `predecessors` and `releases_of`.
     pub fn stream_of(&self, node: NodeId) -> u32 {
-        self.stream_of[node.index()]
+        self.streams.of[node.index()]
+    }
+
+    /// Returns the streams that run `node`: one, or one for each device that it spans.
+    pub fn streams_of(&self, node: NodeId) -> impl Iterator<Item = u32> + '_ {
+        let more = &self.streams.more;
+        let further = more[more.partition_point(|more| more.0 < node)..].iter().take_while(move |more| more.0 == node);
+        std::iter::once(self.stream_of(node)).chain(further.map(|more| more.1))
     }
 
     /// Returns the sources of all edges into `node`, in the order of the edges; a node with two edges to it comes twice.
@@ -225,27 +266,6 @@ impl fmt::Debug for Schedule {
     }
 }
 
-/// Gives every node the number of its stream: those of the policy by label, then a host chain for each of the others. Returns
-/// that, the labels, and the number of streams.
-fn streams(links: &Links, order: &[NodeId], assignment: Assignment) -> (Vec<u32>, Vec<u32>, usize) {
-    let chains = chains::lay(links, order, &assignment);
-    let mut labels: Vec<u32> = links.ids().filter_map(|node| assignment.of(node)).collect();
-    labels.sort_unstable();
-    labels.dedup();
-    let is_dense = labels.last().is_none_or(|&last| last as usize + 1 == labels.len());
-    let devices = labels.len() as u32;
-    let mut stream_of = chains.of;
-    for node in links.ids() {
-        let stream = &mut stream_of[node.index()];
-        *stream = match assignment.of(node) {
-            None => devices + *stream,
-            Some(label) if is_dense => label,
-            Some(label) => labels.binary_search(&label).expect("labels holds every label of the assignment") as u32,
-        };
-    }
-    (stream_of, labels, (devices + chains.count) as usize)
-}
-
 /// All programs, one behind the other.
 struct Programs {
     starts: Vec<u32>,
@@ -254,12 +274,12 @@ struct Programs {
 }
 
 impl Programs {
-    /// Writes each node's steps to its stream's program, in issue order: waits, run, record, releases. The record comes before
+    /// Writes the steps of each part of a node to its stream's program, in issue order: waits, run, record, releases. The record comes before
     /// the releases, so that freeing a large value keeps nobody waiting.
     ///
     /// A point is recorded right after its node, and a node is issued after all that it waits for, so the order needs no
     /// repair for waits to come after their records.
-    fn new(order: &[NodeId], stream_of: &[u32], streams: usize, waits: &Waits, releases: &Releases) -> Self {
+    fn new(order: &[NodeId], stream_of: &[u32], streams: usize, waits: &Waits, releases: &Releases, further: &Further) -> Self {
         let mut seqs = vec![0u32; order.len()];
         waits.sources().iter().for_each(|node| seqs[node.index()] = 1);
         let mut starts = vec![0u32; streams + 2];
@@ -283,7 +303,7 @@ impl Programs {
             for source in waits.of(place) {
                 write(Step::Wait(Point { stream: stream_of[source.index()], seq: seqs[source.index()] }));
             }
-            write(Step::Run(node));
+            write(Step::Run(further.node(node)));
             if seqs[node.index()] > 0 {
                 recorded[stream as usize] += 1;
                 seqs[node.index()] = recorded[stream as usize];

@@ -15,8 +15,9 @@ impl fmt::Display for Schedule {
         let count = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
         writeln!(
             f,
-            "policy {}: {}, {}, {}, {}",
+            "policy {}{}: {}, {}, {}, {}",
             self.policy(),
+            self.remark().map(|remark| format!(" ({remark})")).unwrap_or_default(),
             count(self.order().len(), "node"),
             count(self.streams() as usize, "stream"),
             count(self.records(), "record"),
@@ -58,7 +59,7 @@ fn step_text(schedule: &Schedule, step: Step) -> Option<String> {
 fn point_text(schedule: &Schedule, point: Point) -> String {
     let label = schedule.label(point.stream);
     match schedule.kind(point.stream) {
-        StreamKind::Device => format!("{label}@{}", point.seq),
+        StreamKind::Device(_) => format!("{label}@{}", point.seq),
         StreamKind::Host => format!("host {label}@{}", point.seq),
     }
 }

@@ -5,17 +5,19 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{EXACT_NODES_MAX, Point, Schedule, Step};
+use super::{EXACT_NODES_MAX, Point, Schedule, Step, StreamKind};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{NodeId, Shape};
 
 /// No node.
 const NONE: u32 = u32::MAX;
 
-/// Checks that programs are a correct plan of `shape`: each node is run once, no wait is for ever, every edge is ordered, values are
-/// released after they were read on that stream, and (up to 4,096 nodes) no wait could be left out.
+/// Checks that programs are a correct plan of `shape`: each node is run once (on device streams once for each device that it spans), no
+/// wait is for ever, every edge is ordered, values are released after they were read on that stream, and (up to 4,096 nodes) no wait
+/// could be left out.
 ///
-/// `programs` holds the steps of stream 0, 1, ... The check walks what happens before what, and needs no clock per stream: a search
+/// `programs` holds what stream 0, 1, ... is, and its steps. Who reads a node that spans several devices comes after its part on the
+/// reader's own stream, else after those on the same device, else after all of them. The check walks what happens before what, and needs no clock per stream: a search
 /// backwards for each edge that neither its stream nor a wait of its own orders. O(n + m) apart from those.
 ///
 /// # Errors
@@ -27,7 +29,7 @@ const NONE: u32 = u32::MAX;
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Backend, PerOperator, Shape, Step, verify};
+/// use anabranch::{Backend, PerOperator, Shape, Step, StreamKind, verify};
 ///
 /// let mut shape = Shape::new();
 /// let [a, b, c] = ["a", "b", "c"].map(|name| shape.node(name, Backend::Gpu));
@@ -36,14 +38,17 @@ const NONE: u32 = u32::MAX;
 /// let schedule = shape.schedule(&PerOperator)?;
 /// schedule.verify()?;
 ///
-/// let without_waits: Vec<Vec<Step>> = (0..schedule.streams())
-///     .map(|stream| schedule.steps(stream).iter().copied().filter(|step| !matches!(step, Step::Wait(_))).collect())
+/// let without_waits: Vec<(StreamKind, Vec<Step>)> = (0..schedule.streams())
+///     .map(|stream| {
+///         let steps = schedule.steps(stream).iter().copied().filter(|step| !matches!(step, Step::Wait(_)));
+///         (schedule.kind(stream), steps.collect())
+///     })
 ///     .collect();
 /// let error = verify(&shape, &without_waits).unwrap_err();
 /// assert_eq!(error.to_string(), "nothing orders node 'c' after 'a', which it depends on: its stream needs a wait");
 /// # Ok::<(), anabranch::Error>(())
 /// ```
-pub fn verify<P: AsRef<[Step]>>(shape: &Shape, programs: &[P]) -> Result<()> {
+pub fn verify<P: AsRef<[Step]>>(shape: &Shape, programs: &[(StreamKind, P)]) -> Result<()> {
     let past = Past::read(shape, programs)?;
     past.check_edges()?;
     past.check_releases(programs)?;
@@ -56,18 +61,21 @@ impl Schedule {
     /// # Errors
     /// As [`verify`]; for a schedule of this library that is a defect of the library.
     pub fn verify(&self) -> Result<()> {
-        let programs: Vec<&[Step]> = (0..self.streams()).map(|stream| self.steps(stream)).collect();
+        let programs: Vec<(StreamKind, &[Step])> =
+            (0..self.streams()).map(|stream| (self.kind(stream), self.steps(stream))).collect();
         verify(self.shape(), &programs)
     }
 }
 
-/// What the programs say of one node.
+/// What one program says of one node. A node that is run on several streams has as many: the first has the node's number, the
+/// others follow behind all nodes.
 #[derive(Clone, Copy)]
 struct Spot {
+    node: NodeId,
     stream: u32,
     /// Its place among the nodes of its stream.
     index: u32,
-    /// The node before it on its stream.
+    /// The spot before it on its stream.
     before: u32,
     /// Where its waits begin, and end.
     waits: (u32, u32),
@@ -75,11 +83,14 @@ struct Spot {
     place: u32,
 }
 
-/// What comes before each node.
+/// What comes before each spot.
 struct Past<'a> {
     shape: &'a Shape,
+    kinds: Vec<StreamKind>,
     spots: Vec<Spot>,
-    /// For each wait the node whose point it is for.
+    /// For each node that has several spots, those behind its first.
+    further: HashMap<NodeId, Vec<NodeId>>,
+    /// For each wait the spot whose point it is for.
     waited: Vec<NodeId>,
     /// The wait that is left out, to see whether it is missed.
     without: Cell<usize>,
@@ -89,53 +100,117 @@ struct Past<'a> {
 }
 
 impl<'a> Past<'a> {
-    fn read<P: AsRef<[Step]>>(shape: &'a Shape, programs: &[P]) -> Result<Self> {
-        let blank = Spot { stream: NONE, index: 0, before: NONE, waits: (0, 0), place: NONE };
+    fn read<P: AsRef<[Step]>>(shape: &'a Shape, programs: &[(StreamKind, P)]) -> Result<Self> {
+        let blank = |node| Spot { node, stream: NONE, index: 0, before: NONE, waits: (0, 0), place: NONE };
         let count = shape.nodes().len();
         let mut past = Self {
             shape,
-            spots: vec![blank; count],
+            kinds: programs.iter().map(|program| program.0).collect(),
+            spots: shape.ids().map(blank).collect(),
+            further: HashMap::new(),
             waited: Vec::new(),
             without: Cell::new(usize::MAX),
             order: Vec::with_capacity(count),
             sources: vec![Vec::new(); count],
         };
         shape.edges().iter().for_each(|edge| past.sources[edge.target.index()].push(edge.source));
-        let recorders = recorders(programs);
-        for (stream, program) in programs.iter().enumerate() {
-            past.read_program(stream as u32, program.as_ref(), &recorders)?;
+        let mut points = Vec::new();
+        let mut recorders = HashMap::new();
+        for (stream, (_, program)) in programs.iter().enumerate() {
+            past.read_program(stream as u32, program.as_ref(), &mut points, &mut recorders)?;
         }
-        if let Some(node) = shape.ids().find(|node| past.spots[node.index()].stream == NONE) {
-            return Err(Kind::RunCount { node: shape.name(node).clone(), count: 0 }.into());
+        for (wait, (point, before)) in points.into_iter().enumerate() {
+            let no_record = || Kind::NoRecord { node: past.name(before).clone(), stream: point.stream, seq: point.seq };
+            past.waited[wait] = recorders.get(&point).copied().ok_or_else(no_record)?;
         }
+        shape.ids().try_for_each(|node| past.check_count(node))?;
         past.put_in_order()?;
         Ok(past)
     }
 
-    fn read_program(&mut self, stream: u32, program: &[Step], recorders: &HashMap<Point, NodeId>) -> Result<()> {
-        let (mut index, mut before, mut first_wait) = (0, NONE, self.waited.len() as u32);
-        let mut points = Vec::new();
+    /// Reads the spots of one program. The points that it waits for come into `points` with who waits, those that it records into
+    /// `recorders`.
+    fn read_program(
+        &mut self,
+        stream: u32,
+        program: &[Step],
+        points: &mut Vec<(Point, NodeId)>,
+        recorders: &mut HashMap<Point, NodeId>,
+    ) -> Result<()> {
+        let (mut index, mut before, mut first_wait, mut waits) = (0, NONE, points.len(), Vec::new());
         for step in program {
             match *step {
-                Step::Wait(point) => points.push(point),
+                Step::Wait(point) => waits.push(point),
                 Step::Run(node) => {
-                    for point in points.drain(..) {
-                        let name = || self.shape.name(node).clone();
-                        let recorder = recorders.get(&point).copied();
-                        let no_record = || Kind::NoRecord { node: name(), stream: point.stream, seq: point.seq };
-                        self.waited.push(recorder.ok_or_else(no_record)?);
-                    }
-                    let waits = (first_wait, self.waited.len() as u32);
-                    let spot = Spot { stream, index, before, waits, place: NONE };
-                    if std::mem::replace(&mut self.spots[node.index()], spot).stream != NONE {
-                        return Err(Kind::RunCount { node: self.shape.name(node).clone(), count: 2 }.into());
-                    }
-                    (index, before, first_wait) = (index + 1, node.0, waits.1);
+                    let spot = self.new_spot(node);
+                    points.extend(waits.drain(..).map(|point| (point, spot)));
+                    self.waited.resize(points.len(), spot);
+                    let waits = (first_wait as u32, points.len() as u32);
+                    self.spots[spot.index()] = Spot { node, stream, index, before, waits, place: NONE };
+                    (index, before, first_wait) = (index + 1, spot.0, points.len());
                 }
-                Step::Record(_) | Step::Release(_) => {}
+                Step::Record(point) => _ = (before != NONE).then(|| recorders.insert(point, NodeId(before))),
+                Step::Release(_) => {}
             }
         }
         Ok(())
+    }
+
+    /// Returns the place for one more spot of `node`.
+    fn new_spot(&mut self, node: NodeId) -> NodeId {
+        if self.spots[node.index()].stream == NONE {
+            return node;
+        }
+        let spot = NodeId(self.spots.len() as u32);
+        self.spots.push(self.spots[node.index()]);
+        self.further.entry(node).or_default().push(spot);
+        spot
+    }
+
+    /// Returns the spots of `node`.
+    fn spots_of(&self, node: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
+        let further = if self.further.is_empty() { None } else { self.further.get(&node) };
+        std::iter::once(node).chain(further.into_iter().flatten().copied())
+    }
+
+    /// Checks that `node` is run as often as it should be: once, or on device streams once on each of its devices.
+    fn check_count(&self, node: NodeId) -> Result<()> {
+        let is_run = self.spots[node.index()].stream != NONE;
+        let got: Vec<StreamKind> =
+            self.spots_of(node).filter(|_| is_run).map(|spot| self.kinds[self.spots[spot.index()].stream as usize]).collect();
+        let devices = self.shape.nodes()[node.index()].devices();
+        let is_right = match got[..] {
+            [StreamKind::Host] => true,
+            [StreamKind::Device(_)] if devices.len() <= 1 => true,
+            _ => got.len() == devices.len() && devices.iter().all(|&device| got.contains(&StreamKind::Device(device))),
+        };
+        match is_right {
+            true => Ok(()),
+            false if devices.len() <= 1 || got.is_empty() => {
+                Err(Kind::RunCount { node: self.shape.name(node).clone(), count: got.len() as u32 }.into())
+            }
+            false => {
+                Err(Kind::DeviceCount { node: self.shape.name(node).clone(), count: got.len(), devices: devices.len() }.into())
+            }
+        }
+    }
+
+    fn name(&self, spot: NodeId) -> &Arc<str> {
+        self.shape.name(self.spots[spot.index()].node)
+    }
+
+    fn kind(&self, spot: NodeId) -> StreamKind {
+        self.kinds[self.spots[spot.index()].stream as usize]
+    }
+
+    /// Returns the spots of `source` that `reader` must come after.
+    fn seen_by(&self, reader: NodeId, source: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        let stream = self.spots[reader.index()].stream;
+        let is_own = move |spot: &NodeId| self.spots[spot.index()].stream == stream;
+        let is_near = move |spot: &NodeId| self.kind(*spot) == self.kind(reader);
+        let has_own = self.spots_of(source).any(|spot| is_own(&spot));
+        let has_near = self.spots_of(source).any(|spot| is_near(&spot));
+        self.spots_of(source).filter(move |spot| if has_own { is_own(spot) } else { !has_near || is_near(spot) })
     }
 
     fn waits_of(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
@@ -143,7 +218,7 @@ impl<'a> Past<'a> {
         (start as usize..end as usize).filter(|wait| *wait != self.without.get()).map(|wait| self.waited[wait])
     }
 
-    /// Returns what directly comes before a node: the one before it on its stream, and those that it waits for.
+    /// Returns what directly comes before a spot: the one before it on its stream, and those that it waits for.
     fn before(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let before = Some(self.spots[node.index()].before).filter(|&before| before != NONE).map(NodeId);
         before.into_iter().chain(self.waits_of(node))
@@ -151,10 +226,11 @@ impl<'a> Past<'a> {
 
     /// Finds an order that all programs keep; there is one unless they wait for each other in a circle.
     fn put_in_order(&mut self) -> Result<()> {
-        let mut missing: Vec<usize> = self.shape.ids().map(|node| self.before(node).count()).collect();
+        let all = || (0..self.spots.len() as u32).map(NodeId);
+        let mut missing: Vec<usize> = all().map(|spot| self.before(spot).count()).collect();
         let mut after: Vec<Vec<NodeId>> = vec![Vec::new(); missing.len()];
-        self.shape.ids().for_each(|node| self.before(node).for_each(|before| after[before.index()].push(node)));
-        let mut ready: Vec<NodeId> = self.shape.ids().filter(|node| missing[node.index()] == 0).collect();
+        all().for_each(|spot| self.before(spot).for_each(|before| after[before.index()].push(spot)));
+        let mut ready: Vec<NodeId> = all().filter(|spot| missing[spot.index()] == 0).collect();
         while let Some(node) = ready.pop() {
             self.spots[node.index()].place = self.order.len() as u32;
             self.order.push(node);
@@ -165,8 +241,8 @@ impl<'a> Past<'a> {
                 }
             }
         }
-        match self.shape.ids().find(|node| missing[node.index()] > 0) {
-            Some(node) => Err(Kind::WaitsForever { node: self.shape.name(node).clone() }.into()),
+        match missing.iter().position(|&missing| missing > 0) {
+            Some(spot) => Err(Kind::WaitsForever { node: self.name(NodeId(spot as u32)).clone() }.into()),
             None => Ok(()),
         }
     }
@@ -182,15 +258,17 @@ impl<'a> Past<'a> {
                 let known = known.entry((stream, other)).or_default();
                 *known = index.max(*known);
             }
-            for &source in &self.sources[target.index()] {
-                let spot = self.spots[source.index()];
-                let is_known = known.get(&(stream, spot.stream)).is_some_and(|&index| index >= spot.index);
-                let is_ordered = match spot.stream == stream {
-                    true => spot.index < self.spots[target.index()].index,
-                    false => is_known || search.finds(source, self.before(target)),
-                };
-                if !is_ordered {
-                    return Err(self.about(source, target, |earlier, later| Kind::NotOrdered { earlier, later }));
+            for &node in &self.sources[self.spots[target.index()].node.index()] {
+                for source in self.seen_by(target, node) {
+                    let spot = self.spots[source.index()];
+                    let is_known = known.get(&(stream, spot.stream)).is_some_and(|&index| index >= spot.index);
+                    let is_ordered = match spot.stream == stream {
+                        true => spot.index < self.spots[target.index()].index,
+                        false => is_known || search.finds(source, self.before(target)),
+                    };
+                    if !is_ordered {
+                        return Err(self.about(source, target, |earlier, later| Kind::NotOrdered { earlier, later }));
+                    }
                 }
             }
         }
@@ -206,8 +284,12 @@ impl<'a> Past<'a> {
                 self.without.set(wait);
                 // Those of the stream that is waited for come first: nearly always one of them misses the wait.
                 let waited = self.spots[self.waited[wait].index()].stream;
-                let sources = self.sources[node.index()].iter().map(|&source| (source, self.spots[source.index()].stream));
-                let (near, far) = (sources.clone().filter(|(_, on)| *on == waited), sources.filter(|(_, on)| *on != waited));
+                let sources = || {
+                    let nodes = self.sources[self.spots[node.index()].node.index()].iter();
+                    let spots = nodes.flat_map(|&source| self.seen_by(node, source));
+                    spots.map(|source| (source, self.spots[source.index()].stream))
+                };
+                let (near, far) = (sources().filter(|(_, on)| *on == waited), sources().filter(|(_, on)| *on != waited));
                 let mut others = near.chain(far).filter(|(_, on)| *on != stream);
                 let is_missed = others.any(|(source, _)| !search.finds(source, self.before(node)));
                 if !is_missed && self.check_edges().is_ok() {
@@ -219,10 +301,10 @@ impl<'a> Past<'a> {
     }
 
     /// Checks that no stream reads a value that it has released.
-    fn check_releases<P: AsRef<[Step]>>(&self, programs: &[P]) -> Result<()> {
+    fn check_releases<P: AsRef<[Step]>>(&self, programs: &[(StreamKind, P)]) -> Result<()> {
         // By stream and value: how many nodes the stream had run by the release.
         let mut released: HashMap<(u32, NodeId), u32> = HashMap::new();
-        for (stream, program) in programs.iter().enumerate() {
+        for (stream, (_, program)) in programs.iter().enumerate() {
             let mut index = 0;
             for step in program.as_ref() {
                 match *step {
@@ -233,33 +315,19 @@ impl<'a> Past<'a> {
             }
         }
         for edge in self.shape.edges().iter().filter(|edge| edge.is_data()) {
-            let reader = self.spots[edge.target.index()];
-            if released.get(&(reader.stream, edge.source)).is_some_and(|&index| index <= reader.index) {
-                return Err(self.about(edge.source, edge.target, |value, reader| Kind::ReleasedEarly { value, reader }));
+            for spot in self.spots_of(edge.target) {
+                let reader = self.spots[spot.index()];
+                if released.get(&(reader.stream, edge.source)).is_some_and(|&index| index <= reader.index) {
+                    return Err(self.about(edge.source, spot, |value, reader| Kind::ReleasedEarly { value, reader }));
+                }
             }
         }
         Ok(())
     }
 
     fn about(&self, one: NodeId, other: NodeId, kind: fn(Arc<str>, Arc<str>) -> Kind) -> Error {
-        kind(self.shape.name(one).clone(), self.shape.name(other).clone()).into()
+        kind(self.name(one).clone(), self.name(other).clone()).into()
     }
-}
-
-/// Returns the node after which each point is recorded.
-fn recorders<P: AsRef<[Step]>>(programs: &[P]) -> HashMap<Point, NodeId> {
-    let mut recorders = HashMap::new();
-    for program in programs {
-        let mut last = None;
-        for step in program.as_ref() {
-            match *step {
-                Step::Run(node) => last = Some(node),
-                Step::Record(point) => recorders.extend(last.map(|node| (point, node))),
-                Step::Wait(_) | Step::Release(_) => {}
-            }
-        }
-    }
-    recorders
 }
 
 /// A search backwards through what comes before.

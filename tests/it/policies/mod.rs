@@ -5,16 +5,17 @@
 
 mod before;
 mod letter;
+mod ranked;
 mod shapes;
 mod verifying;
 
 use std::collections::HashMap;
 
 use anabranch::{
-    Assignment, Backend, Edge, EdgeKind, Memory, NodeId, PerBackend, PerOperator, Policy, ReadySet, Result, Shape, Single,
+    Assignment, Backend, Edge, EdgeKind, Memory, NodeId, PerBackend, PerOperator, Policy, Ranked, ReadySet, Result, Shape, Single,
 };
 
-const POLICIES: [&dyn Policy; 4] = [&Single, &PerBackend, &PerOperator, &ReadySet];
+const POLICIES: [&dyn Policy; 6] = [&Single, &PerBackend, &PerOperator, &ReadySet, &Ranked::new(), &Ranked::new().max_streams(4)];
 
 /// Builds a shape from the JSON form of a graph.
 fn shape_of(graph: &serde_json::Value) -> Shape {
@@ -29,7 +30,12 @@ fn shape_of(graph: &serde_json::Value) -> Shape {
             Some("gpu") => Backend::Gpu,
             other => panic!("backend {other:?}"),
         };
-        ids.insert(name(&node["name"]), shape.node(name(&node["name"]), backend));
+        let id = shape.node(name(&node["name"]), backend);
+        ids.insert(name(&node["name"]), id);
+        let changed = &mut shape.nodes_mut()[id.index()];
+        changed.command = node["command"].as_str().map(Into::into);
+        let device = |device: &serde_json::Value| device.as_u64().expect("a device") as u32;
+        changed.devices = node["devices"].as_array().map(|devices| devices.iter().map(device).collect());
     }
     for node in nodes {
         for input in node["inputs"].as_array().into_iter().flatten() {
@@ -43,6 +49,9 @@ fn shape_of(graph: &serde_json::Value) -> Shape {
             let kind = EdgeKind::Data { output, memory, metadata: input["metadata"].as_bool().unwrap_or(false) };
             shape.edge(Edge { source, target: ids[&name(&node["name"])], kind });
         }
+    }
+    for edge in graph["edges"].as_array().into_iter().flatten() {
+        shape.order(ids[edge[0].as_str().expect("a source")], ids[edge[1].as_str().expect("a target")]);
     }
     for output in graph["outputs"].as_array().into_iter().flatten() {
         shape.output(ids[output["node"].as_str().expect("a node")], output["output"].as_u64().unwrap_or(0) as u32);
@@ -74,7 +83,7 @@ fn cases() -> Vec<Case> {
 
 fn streams(policy: &dyn Policy, shape: &Shape) -> Vec<Option<u32>> {
     let assignment = policy.assign(shape).expect("an assignment");
-    shape.ids().map(|node| assignment.of(node)).collect()
+    shape.ids().map(|node| assignment.of(node).next()).collect()
 }
 
 #[test]

@@ -23,7 +23,8 @@ impl Draw {
 }
 
 /// A shape of 1 to `nodes_max` nodes with all that a shape can have: nodes in any order, all backends, parallel edges, several
-/// outputs of a node, order-only and metadata-only edges, declared outputs or none.
+/// outputs of a node, order-only and metadata-only edges, declared outputs or none,
+/// several devices, commands, costs.
 pub(super) fn random_shape(seed: u64, nodes_max: usize) -> Shape {
     let mut draw = Draw(seed);
     let count = 1 + draw.below(nodes_max);
@@ -45,6 +46,15 @@ pub(super) fn random_shape(seed: u64, nodes_max: usize) -> Shape {
             };
             shape.edge(Edge { source, target, kind });
         }
+    }
+    if draw.one_in(3) {
+        let lists: [&[u32]; 6] = [&[0], &[1], &[0, 1], &[2, 0], &[], &[0, 1, 2]];
+        shape.nodes_mut().iter_mut().for_each(|node| node.devices = Some(lists[draw.below(6)].into()));
+    }
+    if draw.one_in(2) {
+        let commands = ["add", "mul", "sum"];
+        shape.nodes_mut().iter_mut().for_each(|node| node.command = Some(commands[draw.below(3)].into()));
+        shape.nodes_mut().iter_mut().for_each(|node| node.cost_us = draw.below(9) as f64);
     }
     if draw.one_in(2) {
         (0..1 + draw.below(4)).for_each(|output| shape.output(ids[draw.below(count)], output as u32 % 2));

@@ -1,21 +1,23 @@
 //! `verify`: finds nothing in what the library compiles, and everything in programs that were broken on purpose.
 
-use anabranch::{Backend, PerOperator, Point, Schedule, Shape, Step, verify};
+use anabranch::{Backend, PerOperator, Point, Schedule, Shape, Step, StreamKind, verify};
 
 use super::shapes::{for_many_shapes, random_shape};
 use super::{POLICIES, cases};
 
-fn programs(schedule: &Schedule) -> Vec<Vec<Step>> {
-    (0..schedule.streams()).map(|stream| schedule.steps(stream).to_vec()).collect()
+type Programs = Vec<(StreamKind, Vec<Step>)>;
+
+fn programs(schedule: &Schedule) -> Programs {
+    (0..schedule.streams()).map(|stream| (schedule.kind(stream), schedule.steps(stream).to_vec())).collect()
 }
 
 /// All places of programs that hold a step of a kind.
-fn places(programs: &[Vec<Step>], is_wanted: fn(&Step) -> bool) -> Vec<(usize, usize)> {
-    let steps = programs.iter().enumerate().flat_map(|(stream, program)| (0..program.len()).map(move |step| (stream, step)));
-    steps.filter(|&(stream, step)| is_wanted(&programs[stream][step])).collect()
+fn places(programs: &Programs, is_wanted: fn(&Step) -> bool) -> Vec<(usize, usize)> {
+    let steps = programs.iter().enumerate().flat_map(|(stream, program)| (0..program.1.len()).map(move |step| (stream, step)));
+    steps.filter(|&(stream, step)| is_wanted(&programs[stream].1[step])).collect()
 }
 
-fn fault(shape: &Shape, programs: &[Vec<Step>]) -> String {
+fn fault(shape: &Shape, programs: &Programs) -> String {
     let error = verify(shape, programs).expect_err("a fault");
     assert!(error.is_invalid_plan() && error.node().is_some(), "{error}");
     error.to_string()
@@ -45,7 +47,7 @@ fn a_wait_that_is_taken_out_is_missed() {
             let whole = programs(&shape.schedule(policy).expect("a schedule"));
             for (stream, step) in places(&whole, |step| matches!(step, Step::Wait(_))) {
                 let mut programs = whole.clone();
-                programs[stream].remove(step);
+                programs[stream].1.remove(step);
                 let text = fault(&shape, &programs);
                 assert!(text.starts_with("nothing orders node 'n"), "{text}, seed {seed}");
                 taken += 1;
@@ -62,11 +64,11 @@ fn a_wait_that_is_implied_is_redundant() {
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| shape.node(name, Backend::Gpu));
     [(a, b), (a, c), (b, d), (c, d)].into_iter().for_each(|(source, target)| shape.read(source, 0, target));
     let mut programs = programs(&shape.schedule(&PerOperator).expect("a schedule"));
-    let run = programs[1].iter().position(|step| *step == Step::Run(c)).expect("c is on stream 1");
-    let again = programs[0].iter().position(|step| *step == Step::Run(d)).expect("d is on stream 0");
-    let (first, second) = (programs[1][run + 1], programs[0][again - 1]);
+    let run = programs[1].1.iter().position(|step| *step == Step::Run(c)).expect("c is on stream 1");
+    let again = programs[0].1.iter().position(|step| *step == Step::Run(d)).expect("d is on stream 0");
+    let (first, second) = (programs[1].1[run + 1], programs[0].1[again - 1]);
     assert!(matches!((first, second), (Step::Record(_), Step::Wait(_))));
-    programs[0].insert(again, second);
+    programs[0].1.insert(again, second);
     assert!(fault(&shape, &programs).starts_with("the wait for 'c' before node 'd' can be left out"));
 }
 
@@ -75,32 +77,32 @@ fn broken_programs_are_named() {
     // Each was seen to pass without its check.
     let case = cases().pop().expect("the worked example comes last");
     let whole = programs(&case.shape.schedule(&PerOperator).expect("a schedule"));
-    let broken = |change: fn(&mut Vec<Vec<Step>>)| {
+    let broken = |change: fn(&mut Programs)| {
         let mut programs = whole.clone();
         change(&mut programs);
         fault(&case.shape, &programs)
     };
     assert_eq!(broken(|programs| _ = programs.pop()), "node 'F' waits for point 3@1, which no program records");
     assert_eq!(
-        broken(|programs| programs.iter_mut().for_each(|program| program.retain(|step| !matches!(step, Step::Record(_))))),
+        broken(|programs| programs.iter_mut().for_each(|program| program.1.retain(|step| !matches!(step, Step::Record(_))))),
         "node 'D' waits for point 2@1, which no program records"
     );
-    assert_eq!(broken(|programs| programs[1].clear()), "node 'I' waits for point 1@1, which no program records");
-    assert!(broken(|programs| programs[1].insert(0, Step::Wait(Point { stream: 2, seq: 1 }))).contains("can be left out"));
-    assert!(broken(|programs| programs[2].insert(0, Step::Wait(Point { stream: 2, seq: 1 }))).contains("in a circle"));
-    let run = |programs: &[Vec<Step>]| programs[1].iter().position(|step| matches!(step, Step::Run(_))).expect("it runs H");
+    assert_eq!(broken(|programs| programs[1].1.clear()), "node 'I' waits for point 1@1, which no program records");
+    assert!(broken(|programs| programs[1].1.insert(0, Step::Wait(Point { stream: 2, seq: 1 }))).contains("can be left out"));
+    assert!(broken(|programs| programs[2].1.insert(0, Step::Wait(Point { stream: 2, seq: 1 }))).contains("in a circle"));
+    let run = |programs: &Programs| programs[1].1.iter().position(|step| matches!(step, Step::Run(_))).expect("it runs H");
     let mut programs = whole.clone();
-    let step = programs[1][run(&programs)];
-    programs[1].push(step);
+    let step = programs[1].1[run(&programs)];
+    programs[1].1.push(step);
     assert_eq!(fault(&case.shape, &programs), "node 'H' is run 2 times, not once");
     let mut programs = whole.clone();
-    programs[1].clear();
-    programs[0].retain(|step| *step != Step::Wait(Point { stream: 1, seq: 1 }));
+    programs[1].1.clear();
+    programs[0].1.retain(|step| *step != Step::Wait(Point { stream: 1, seq: 1 }));
     assert_eq!(fault(&case.shape, &programs), "node 'H' is run 0 times, not once");
     let mut programs = whole.clone();
-    let release = programs[0].iter().position(|step| matches!(step, Step::Release(_))).expect("values are released");
-    let step = programs[0].remove(release);
-    let reader = programs[0][..release].iter().rposition(|step| matches!(step, Step::Run(_))).expect("a reader before it");
-    programs[0].insert(reader, step);
+    let release = programs[0].1.iter().position(|step| matches!(step, Step::Release(_))).expect("values are released");
+    let step = programs[0].1.remove(release);
+    let reader = programs[0].1[..release].iter().rposition(|step| matches!(step, Step::Run(_))).expect("a reader before it");
+    programs[0].1.insert(reader, step);
     assert!(fault(&case.shape, &programs).contains("which its stream has released before"));
 }

@@ -1,0 +1,319 @@
+//! `Ranked`: chains along the longest way to the end, gathered by command. NNC's static schedule, with a limit that balances.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use super::ancestors::Ancestors;
+use super::order::{Links, frontier_order, ranks};
+use super::streams::home_device;
+use super::{Assignment, Policy, needs};
+use crate::error::Result;
+use crate::graph::{NodeId, NodeShape, Shape};
+
+/// No stream.
+const NONE: u32 = u32::MAX;
+
+/// Lays a stream along the longest way to the end of the graph, and the next from the first node that is left. A stream is taken up
+/// again by nodes that come after its last one, first by those whose command it has run: a stream owns its execution context and
+/// workspace. From NNC's static schedule.
+///
+/// Two nodes share a stream only if one depends on the other, unless there is a limit: with [`Ranked::max_streams`] a node that
+/// finds no stream joins the one that is free first, by `cost_us`, and chains go on only to nodes whose inputs have their place,
+/// so that no stream is kept waiting for what others will do later. A graph that needs no more streams than the limit is not
+/// changed by it.
+///
+/// Nodes that span several devices get a stream on each. O(n + m), with a bounded search per node above 4,096 nodes, where a stream may
+/// be one too many; times the limit, where it is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ranked {
+    max_streams: Option<u32>,
+}
+
+impl Ranked {
+    /// Returns the policy without a limit.
+    pub const fn new() -> Self {
+        Self { max_streams: None }
+    }
+
+    /// Sets the most streams to use, on all devices together.
+    pub const fn max_streams(self, max_streams: u32) -> Self {
+        Self { max_streams: Some(max_streams) }
+    }
+}
+
+impl Policy for Ranked {
+    fn name(&self) -> &str {
+        "ranked"
+    }
+
+    fn assign(&self, shape: &Shape) -> Result<Assignment> {
+        let links = Links::new(shape);
+        let order = frontier_order(&links);
+        let needs = needs::stream_needs(shape);
+        let ground = Ground::new(shape, &links, &order, &needs);
+        let mut layer = Layer::new(&ground, u32::MAX);
+        layer.lay_all();
+        if let Some(max) = self.max_streams {
+            let devices = ground.device_count();
+            if (max as usize) < devices {
+                return Err(self.refuse(&format!("has at most {max} streams for {devices} devices: give it one for each")));
+            }
+            if layer.streams.len() > max as usize {
+                layer = Layer::new(&ground, max);
+                layer.lay_all();
+            }
+        }
+        let is_limited = layer.is_limited();
+        let mut assignment = layer.into_assignment();
+        if let Some(max) = self.max_streams.filter(|_| is_limited) {
+            assignment.set_remark(format!("at most {max} streams"));
+        }
+        assignment.set_order(order);
+        Ok(assignment)
+    }
+}
+
+/// What is known of the graph before any stream is laid.
+struct Ground<'a> {
+    shape: &'a Shape,
+    links: &'a Links,
+    order: &'a [NodeId],
+    needs: &'a [bool],
+    ranks: Vec<u32>,
+    /// Equal commands have equal numbers.
+    commands: Vec<u32>,
+    home: [u32; 1],
+}
+
+impl<'a> Ground<'a> {
+    fn new(shape: &'a Shape, links: &'a Links, order: &'a [NodeId], needs: &'a [bool]) -> Self {
+        let mut numbers: HashMap<&str, u32> = HashMap::new();
+        let mut number = |node: &'a NodeShape| {
+            let next = numbers.len() as u32;
+            *numbers.entry(node.command()).or_insert(next)
+        };
+        let commands = shape.nodes().iter().map(&mut number).collect();
+        let home = [home_device(shape, order, |node| needs[node.index()])];
+        Self { shape, links, order, needs, ranks: ranks(links, order), commands, home }
+    }
+
+    fn devices_of(&self, node: NodeId) -> &[u32] {
+        match self.shape.nodes()[node.index()].devices() {
+            [] => &self.home,
+            devices => devices,
+        }
+    }
+
+    fn device_count(&self) -> usize {
+        let nodes = self.shape.ids().filter(|node| self.needs[node.index()]);
+        nodes.flat_map(|node| self.devices_of(node)).collect::<HashSet<_>>().len()
+    }
+}
+
+struct Stream {
+    device: u32,
+    /// The last node laid.
+    tail: NodeId,
+    /// The summed cost of its nodes.
+    load_us: f64,
+    /// When its last node ends.
+    free_us: f64,
+}
+
+struct Layer<'a> {
+    ground: &'a Ground<'a>,
+    max_streams: u32,
+    streams: Vec<Stream>,
+    /// The commands that each stream has run.
+    has_run: HashSet<(u32, u32)>,
+    /// The stream of each node on its first device, and on the others it spans.
+    first: Vec<u32>,
+    further: HashMap<(NodeId, u32), u32>,
+    ancestors: Ancestors,
+    /// With a limit: for each node the edges from nodes that have no place yet, when it ends, and the devices without a stream.
+    missing: Vec<u32>,
+    ends_us: Vec<f64>,
+    devices_left: HashSet<u32>,
+}
+
+impl<'a> Layer<'a> {
+    fn new(ground: &'a Ground<'a>, max_streams: u32) -> Self {
+        let nodes = ground.links.nodes();
+        let is_limited = max_streams != u32::MAX;
+        let devices = ground.shape.ids().filter(|node| ground.needs[node.index()]).flat_map(|node| ground.devices_of(node));
+        Self {
+            ground,
+            max_streams,
+            streams: Vec::new(),
+            has_run: HashSet::new(),
+            first: vec![NONE; nodes],
+            further: HashMap::new(),
+            ancestors: Ancestors::new(nodes),
+            missing: if is_limited { ground.links.in_degrees() } else { Vec::new() },
+            ends_us: if is_limited { vec![0.0; nodes] } else { Vec::new() },
+            devices_left: if is_limited { devices.copied().collect() } else { HashSet::new() },
+        }
+    }
+
+    fn is_limited(&self) -> bool {
+        self.max_streams != u32::MAX
+    }
+
+    fn lay_all(&mut self) {
+        for &node in self.ground.order {
+            for &device in self.ground.devices_of(node) {
+                if self.ground.needs[node.index()] && self.stream_on(node, device).is_none() {
+                    let stream = self.find_stream(node, device);
+                    self.lay(node, device, stream);
+                }
+            }
+            if !self.ground.needs[node.index()] {
+                self.settle(node, 0.0);
+            }
+        }
+    }
+
+    /// Returns the stream of `node` on `device`, if it is laid there.
+    fn stream_on(&self, node: NodeId, device: u32) -> Option<u32> {
+        let stream = match self.ground.devices_of(node) {
+            [first, ..] if *first == device => self.first[node.index()],
+            _ => self.further.get(&(node, device)).copied().unwrap_or(NONE),
+        };
+        Some(stream).filter(|&stream| stream != NONE)
+    }
+
+    fn find_stream(&mut self, node: NodeId, device: u32) -> u32 {
+        if let Some(stream) = self.recycled(node, device) {
+            return stream;
+        }
+        let reserved = self.devices_left.len() - usize::from(self.devices_left.contains(&device));
+        if self.streams.len() + reserved < self.max_streams as usize {
+            self.devices_left.remove(&device);
+            self.streams.push(Stream { device, tail: node, load_us: 0.0, free_us: 0.0 });
+            return self.streams.len() as u32 - 1;
+        }
+        let ready_us = self.ready_us(node);
+        let streams = self.streams.iter().zip(0..).filter(|(stream, _)| stream.device == device);
+        let key = |stream: &Stream| (stream.free_us.max(ready_us), stream.load_us);
+        let free_first = streams.min_by(|(one, _), (other, _)| key(one).partial_cmp(&key(other)).expect("costs are finite"));
+        free_first.expect("each device has a stream, one is reserved for it").1
+    }
+
+    /// Returns the first stream of `device` whose tail precedes `node`, rather one that has run the node's command.
+    fn recycled(&mut self, node: NodeId, device: u32) -> Option<u32> {
+        let command = self.ground.commands[node.index()];
+        let mut best: Option<(bool, u32)> = None;
+        let mut ancestors = std::mem::replace(&mut self.ancestors, Ancestors::new(0));
+        ancestors.search(self.ground.links, node, |source| {
+            if let Some(stream) = self.stream_on(source, device).filter(|&stream| self.streams[stream as usize].tail == source) {
+                let found = (!self.has_run.contains(&(stream, command)), stream);
+                best = Some(best.map_or(found, |best| best.min(found)));
+            }
+            ControlFlow::Continue(true)
+        });
+        self.ancestors = ancestors;
+        best.map(|(_, stream)| stream)
+    }
+
+    /// Lays `stream` from `node` along the highest rank.
+    fn lay(&mut self, node: NodeId, device: u32, stream: u32) {
+        let mut tail = node;
+        self.put(tail, device, stream);
+        while let Some(next) = self.next_after(tail, device, stream) {
+            tail = next;
+            self.put(tail, device, stream);
+        }
+        self.streams[stream as usize].tail = tail;
+    }
+
+    fn put(&mut self, node: NodeId, device: u32, stream: u32) {
+        match self.ground.devices_of(node) {
+            [first, ..] if *first == device => self.first[node.index()] = stream,
+            _ => _ = self.further.insert((node, device), stream),
+        }
+        self.has_run.insert((stream, self.ground.commands[node.index()]));
+        if self.is_limited() {
+            let cost_us = self.ground.shape.nodes()[node.index()].cost_us;
+            let ready_us = self.ready_us(node);
+            let stream = &mut self.streams[stream as usize];
+            stream.free_us = stream.free_us.max(ready_us) + cost_us;
+            stream.load_us += cost_us;
+            let free_us = stream.free_us;
+            let is_whole = self.ground.devices_of(node).iter().all(|&device| self.stream_on(node, device).is_some());
+            match is_whole {
+                true => self.settle(node, free_us),
+                false => self.ends_us[node.index()] = self.ends_us[node.index()].max(free_us),
+            }
+        }
+    }
+
+    /// Notes when `node` ends, now that it has its place.
+    fn settle(&mut self, node: NodeId, end_us: f64) {
+        if self.is_limited() {
+            let on_host_us = self.ready_us(node) + self.ground.shape.nodes()[node.index()].cost_us;
+            self.ends_us[node.index()] = self.ends_us[node.index()].max(end_us).max(on_host_us);
+            self.ground.links.out.of(node).iter().for_each(|target| self.missing[target.index()] -= 1);
+        }
+    }
+
+    /// When all that `node` needs has ended.
+    fn ready_us(&self, node: NodeId) -> f64 {
+        self.ground.links.into.of(node).iter().map(|source| self.ends_us[source.index()]).fold(0.0, f64::max)
+    }
+
+    /// Returns the node that continues the chain behind `node`: of those that nothing else stands between, the one of the highest rank,
+    /// among equals one whose command the stream has run.
+    fn next_after(&mut self, node: NodeId, device: u32, stream: u32) -> Option<NodeId> {
+        let mut candidates: Vec<NodeId> = self.candidates(node, device).collect();
+        // Nothing can stand between a node and the highest in rank of all that follow it.
+        let highest = self.ground.links.out.of(node).iter().map(|target| self.ground.ranks[target.index()]).max();
+        while !candidates.is_empty() {
+            let key = |node: &NodeId| {
+                let has_run = self.has_run.contains(&(stream, self.ground.commands[node.index()]));
+                (std::cmp::Reverse(self.ground.ranks[node.index()]), !has_run)
+            };
+            // The first among equals.
+            let (place, &best) = candidates.iter().enumerate().min_by_key(|(_, node)| key(node))?;
+            if Some(self.ground.ranks[best.index()]) == highest || !self.is_bypassed(node, best) {
+                return Some(best);
+            }
+            candidates.remove(place);
+        }
+        None
+    }
+
+    fn candidates(&self, node: NodeId, device: u32) -> impl Iterator<Item = NodeId> + '_ {
+        let targets = self.ground.links.out.of(node).iter().copied();
+        targets.filter(move |&target| {
+            self.ground.needs[target.index()]
+                && self.ground.devices_of(target).contains(&device)
+                && self.stream_on(target, device).is_none()
+                && self.missing.get(target.index()).is_none_or(|&missing| missing == 0)
+        })
+    }
+
+    /// Whether another target of `source` precedes `target`: then the edge between them says nothing.
+    fn is_bypassed(&mut self, source: NodeId, target: NodeId) -> bool {
+        let (ground, mut is_bypassed) = (self.ground, false);
+        let targets: HashSet<NodeId> = ground.links.out.of(source).iter().copied().collect();
+        self.ancestors.search(ground.links, target, |between| match targets.contains(&between) {
+            true => {
+                is_bypassed = true;
+                ControlFlow::Break(())
+            }
+            // What follows the source has a lower rank.
+            false => ControlFlow::Continue(ground.ranks[between.index()] < ground.ranks[source.index()]),
+        });
+        is_bypassed
+    }
+
+    fn into_assignment(self) -> Assignment {
+        let mut assignment = Assignment::none(self.ground.shape);
+        for node in self.ground.shape.ids().filter(|node| self.ground.needs[node.index()]) {
+            let devices = self.ground.devices_of(node).iter();
+            let streams: Vec<u32> = devices.filter_map(|&device| self.stream_on(node, device)).collect();
+            assignment.set_all(node, &streams);
+        }
+        assignment
+    }
+}

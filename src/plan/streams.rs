@@ -1,0 +1,102 @@
+//! From a policy's labels to streams: which device each is on, and its number. Host chains for the nodes that got none.
+
+use super::order::Links;
+use super::{Assignment, chains};
+use crate::graph::{NodeId, Shape};
+
+/// The streams of a schedule: those of the policy by label, then the host's.
+#[derive(Clone)]
+pub(super) struct Streams {
+    /// The number of each node's stream, the first if it has several.
+    pub(super) of: Vec<u32>,
+    /// The further streams of nodes that have several, node after node.
+    pub(super) more: Vec<(NodeId, u32)>,
+    /// The policy's labels of the streams it used, in order.
+    pub(super) labels: Vec<u32>,
+    /// The device of each of these.
+    pub(super) devices: Vec<u32>,
+    /// How many there are, with the host's.
+    pub(super) count: usize,
+}
+
+impl Streams {
+    /// Numbers the streams, and lays host chains over the nodes without one. `order` is topological.
+    pub(super) fn new(shape: &Shape, links: &Links, order: &[NodeId], assignment: &Assignment) -> Self {
+        let chains = chains::lay(links, order, assignment);
+        let mut streams = match assignment.singles().filter(|_| shape.nodes().iter().all(|node| node.devices.is_none())) {
+            Some(labels) => Self::on_one_device(labels),
+            None => Self::on_devices(shape, order, assignment),
+        };
+        let devices = streams.labels.len() as u32;
+        for (stream, chain) in streams.of.iter_mut().zip(chains.of) {
+            if chain != chains::NONE {
+                *stream = devices + chain;
+            }
+        }
+        streams.count = (devices + chains.count) as usize;
+        streams
+    }
+
+    fn on_one_device(of: &[Option<u32>]) -> Self {
+        let mut labels: Vec<u32> = of.iter().copied().flatten().collect();
+        labels.sort_unstable();
+        labels.dedup();
+        let is_dense = labels.last().is_none_or(|&last| last as usize + 1 == labels.len());
+        let number = |label: u32| if is_dense { label } else { number_of(&labels, label) };
+        let of = of.iter().map(|label| label.map_or(chains::NONE, number)).collect();
+        Self { of, more: Vec::new(), devices: vec![0; labels.len()], labels, count: 0 }
+    }
+
+    /// A label on several devices is a stream on each: the first keeps it, the others get labels of their own behind all others.
+    fn on_devices(shape: &Shape, order: &[NodeId], assignment: &Assignment) -> Self {
+        let home = home_device(shape, order, |node| assignment.has(node));
+        let placed: Vec<(NodeId, u32, u32)> = shape.ids().flat_map(|node| places(shape, node, assignment, home)).collect();
+        let mut pairs: Vec<(u32, u32)> = placed.iter().map(|&(_, label, device)| (label, device)).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        let mut next = pairs.last().map_or(0, |pair| pair.0 + 1);
+        let mut streams: Vec<(u32, u32, u32)> = Vec::with_capacity(pairs.len());
+        for &(label, device) in &pairs {
+            let is_first = streams.last().is_none_or(|&(_, last, _)| last != label);
+            let own = if is_first { label } else { next };
+            next += u32::from(!is_first);
+            streams.push((own, label, device));
+        }
+        streams.sort_unstable();
+        let number: std::collections::HashMap<(u32, u32), u32> =
+            streams.iter().zip(0..).map(|(&(_, label, device), number)| ((label, device), number)).collect();
+        let (mut of, mut more) = (vec![chains::NONE; shape.nodes().len()], Vec::new());
+        for (node, label, device) in placed {
+            let number = number[&(label, device)];
+            match of[node.index()] {
+                chains::NONE => of[node.index()] = number,
+                _ => more.push((node, number)),
+            }
+        }
+        let labels = streams.iter().map(|stream| stream.0).collect();
+        Self { of, more, labels, devices: streams.iter().map(|stream| stream.2).collect(), count: 0 }
+    }
+}
+
+/// Returns the device of nodes that name none: that of the first node with a stream.
+pub(super) fn home_device(shape: &Shape, order: &[NodeId], has_stream: impl Fn(NodeId) -> bool) -> u32 {
+    let first = order.iter().copied().find(|&node| has_stream(node));
+    first.and_then(|node| shape.nodes()[node.index()].devices().first().copied()).unwrap_or(0)
+}
+
+/// Returns the labels of a node's streams with their devices.
+fn places(shape: &Shape, node: NodeId, assignment: &Assignment, home: u32) -> impl Iterator<Item = (NodeId, u32, u32)> {
+    let devices = match shape.nodes()[node.index()].devices() {
+        [] => vec![home],
+        devices => devices.to_vec(),
+    };
+    let mut labels: Vec<u32> = assignment.of(node).collect();
+    if let [label] = labels[..] {
+        labels.resize(devices.len(), label);
+    }
+    labels.into_iter().zip(devices).map(move |(label, device)| (node, label, device))
+}
+
+fn number_of(labels: &[u32], label: u32) -> u32 {
+    labels.binary_search(&label).expect("labels holds every label of the assignment") as u32
+}
