@@ -93,7 +93,7 @@ impl<'a> Ground<'a> {
             *numbers.entry(node.command()).or_insert(next)
         };
         let commands = shape.nodes().iter().map(&mut number).collect();
-        let home = [home_device(shape, order, |node| needs[node.index()])];
+        let home = [home_device(shape, links)];
         Self { shape, links, order, needs, ranks: ranks(links, order), commands, home }
     }
 

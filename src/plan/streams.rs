@@ -1,6 +1,9 @@
 //! From a policy's labels to streams: which device each is on, and its number. Host chains for the nodes that got none.
 
-use super::order::Links;
+use std::collections::HashMap;
+
+use super::needs::stream_needs;
+use super::order::{Links, frontier_order};
 use super::{Assignment, chains};
 use crate::graph::{NodeId, Shape};
 
@@ -25,7 +28,7 @@ impl Streams {
         let chains = chains::lay(links, order, assignment);
         let mut streams = match assignment.singles().filter(|_| shape.nodes().iter().all(|node| node.devices.is_none())) {
             Some(labels) => Self::on_one_device(labels),
-            None => Self::on_devices(shape, order, assignment),
+            None => Self::on_devices(shape, links, assignment),
         };
         let devices = streams.labels.len() as u32;
         for (stream, chain) in streams.of.iter_mut().zip(chains.of) {
@@ -48,8 +51,8 @@ impl Streams {
     }
 
     /// A label on several devices is a stream on each: the first keeps it, the others get labels of their own behind all others.
-    fn on_devices(shape: &Shape, order: &[NodeId], assignment: &Assignment) -> Self {
-        let home = home_device(shape, order, |node| assignment.has(node));
+    fn on_devices(shape: &Shape, links: &Links, assignment: &Assignment) -> Self {
+        let home = home_device(shape, links);
         let placed: Vec<(NodeId, u32, u32)> = shape.ids().flat_map(|node| places(shape, node, assignment, home)).collect();
         let mut pairs: Vec<(u32, u32)> = placed.iter().map(|&(_, label, device)| (label, device)).collect();
         pairs.sort_unstable();
@@ -63,7 +66,7 @@ impl Streams {
             streams.push((own, label, device));
         }
         streams.sort_unstable();
-        let number: std::collections::HashMap<(u32, u32), u32> =
+        let number: HashMap<(u32, u32), u32> =
             streams.iter().zip(0..).map(|(&(_, label, device), number)| ((label, device), number)).collect();
         let (mut of, mut more) = (vec![chains::NONE; shape.nodes().len()], Vec::new());
         for (node, label, device) in placed {
@@ -78,9 +81,14 @@ impl Streams {
     }
 }
 
-/// Returns the device of nodes that name none: that of the first node with a stream.
-pub(super) fn home_device(shape: &Shape, order: &[NodeId], has_stream: impl Fn(NodeId) -> bool) -> u32 {
-    let first = order.iter().copied().find(|&node| has_stream(node));
+/// Returns the device of nodes that name none: that of the first node, in frontier order, that needs a stream. NNC puts them on the device
+/// of its first stream, which is the same.
+pub(super) fn home_device(shape: &Shape, links: &Links) -> u32 {
+    if !shape.nodes().iter().any(|node| node.devices().is_empty()) {
+        return 0;
+    }
+    let needs = stream_needs(shape);
+    let first = frontier_order(links).into_iter().find(|node| needs[node.index()]);
     first.and_then(|node| shape.nodes()[node.index()].devices().first().copied()).unwrap_or(0)
 }
 

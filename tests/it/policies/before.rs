@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use anabranch::{EdgeKind, NodeId, Point, Policy, Ranked, ReadySet, Schedule, Shape, Step, StreamKind};
+use anabranch::{EdgeKind, MinStreams, NodeId, Point, Policy, Ranked, ReadySet, Schedule, Shape, Step, StreamKind};
 
 use super::POLICIES;
 use super::shapes::{for_many_shapes, random_shape};
@@ -228,7 +228,7 @@ fn streams_order_only_what_the_graph_orders() {
                 paths[node.index()][source.index() / 64] |= 1 << (source.index() % 64);
             }
         }
-        let promises = [ReadySet.name(), Ranked::new().name()].contains(&schedule.policy());
+        let promises = [ReadySet.name(), Ranked::new().name(), MinStreams.name()].contains(&schedule.policy());
         let keeps = promises && schedule.remark().is_none();
         for stream in (0..schedule.streams()).filter(|&stream| keeps || schedule.kind(stream) == StreamKind::Host) {
             let nodes =

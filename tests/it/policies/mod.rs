@@ -5,6 +5,7 @@
 
 mod before;
 mod letter;
+mod limits;
 mod ranked;
 mod shapes;
 mod verifying;
@@ -12,10 +13,20 @@ mod verifying;
 use std::collections::HashMap;
 
 use anabranch::{
-    Assignment, Backend, Edge, EdgeKind, Memory, NodeId, PerBackend, PerOperator, Policy, Ranked, ReadySet, Result, Shape, Single,
+    Assignment, Backend, CriticalPath, Edge, EdgeKind, Memory, MinStreams, NodeId, PerBackend, PerOperator, Policy, Ranked,
+    ReadySet, Result, Shape, Single,
 };
 
-const POLICIES: [&dyn Policy; 6] = [&Single, &PerBackend, &PerOperator, &ReadySet, &Ranked::new(), &Ranked::new().max_streams(4)];
+const POLICIES: [&dyn Policy; 8] = [
+    &Single,
+    &PerBackend,
+    &PerOperator,
+    &ReadySet,
+    &Ranked::new(),
+    &Ranked::new().max_streams(4),
+    &MinStreams,
+    &CriticalPath::new(3),
+];
 
 /// Builds a shape from the JSON form of a graph.
 fn shape_of(graph: &serde_json::Value) -> Shape {

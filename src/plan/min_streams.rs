@@ -1,0 +1,201 @@
+//! `MinStreams`: the fewest streams on which no two independent nodes meet.
+
+use super::order::{Links, kahn_order, ranks};
+use super::streams::home_device;
+use super::{Assignment, EXACT_NODES_MAX, Policy, Ranked, needs};
+use crate::error::Result;
+use crate::graph::{NodeId, Shape};
+
+/// No node.
+const NONE: u32 = u32::MAX;
+
+/// Covers the nodes that need a stream with as few chains as there are: as many as the most nodes of which none depends on another
+/// (Dilworth, "A decomposition theorem for partially ordered sets", 1950). On each device its own.
+///
+/// The cover is a maximum matching between nodes and those that come after them (Fulkerson, 1956); each node is first matched with
+/// the one of the highest rank. O(n³/64) at worst, so it is done for graphs of up to 4,096 nodes. Above that the
+/// chains are those of [`Ranked`], which may be more than needed, and the plan says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MinStreams;
+
+impl Policy for MinStreams {
+    fn name(&self) -> &str {
+        "min-streams"
+    }
+
+    fn assign(&self, shape: &Shape) -> Result<Assignment> {
+        if shape.nodes().len() > EXACT_NODES_MAX {
+            let mut assignment = Ranked::new().assign(shape)?;
+            assignment.set_remark(format!("greedy, above {EXACT_NODES_MAX} nodes"));
+            return Ok(assignment);
+        }
+        let links = Links::new(shape);
+        let order = kahn_order(&links);
+        let needs = needs::stream_needs(shape);
+        let home = home_device(shape, &links);
+        let devices_of = |node: NodeId| match shape.nodes()[node.index()].devices() {
+            [] => vec![home],
+            devices => devices.to_vec(),
+        };
+        let mut placed: Vec<(u32, NodeId)> =
+            order.iter().copied().flat_map(|node| devices_of(node).into_iter().map(move |device| (device, node))).collect();
+        placed.retain(|(_, node)| needs[node.index()]);
+        // Stable: the nodes of one device stay in issue order.
+        placed.sort_by_key(|&(device, _)| device);
+        let reach = Reach::new(&links, &order);
+        let mut streams: Vec<Vec<(u32, u32)>> = vec![Vec::new(); links.nodes()];
+        let mut next = 0;
+        for group in placed.chunk_by(|one, other| one.0 == other.0) {
+            let nodes: Vec<NodeId> = group.iter().map(|placed| placed.1).collect();
+            let cover = Cover::new(&reach, &nodes);
+            for (&node, chain) in nodes.iter().zip(cover.chains()) {
+                streams[node.index()].push((group[0].0, next + chain));
+            }
+            next += cover.len();
+        }
+        let mut assignment = Assignment::none(shape);
+        for node in shape.ids() {
+            let on = |device: u32| streams[node.index()].iter().find(|stream| stream.0 == device).map(|stream| stream.1);
+            assignment.set_all(node, &devices_of(node).into_iter().filter_map(on).collect::<Vec<u32>>());
+        }
+        Ok(assignment)
+    }
+}
+
+/// Which nodes come after which, as bits. A node's bit is its place by falling rank, so that the first bit of a set is its
+/// highest rank.
+struct Reach {
+    bit_of: Vec<u32>,
+    words: usize,
+    rows: Vec<u64>,
+}
+
+impl Reach {
+    fn new(links: &Links, order: &[NodeId]) -> Self {
+        let (nodes, ranks) = (links.nodes(), ranks(links, order));
+        let mut by_rank: Vec<NodeId> = order.to_vec();
+        by_rank.sort_by_key(|node| std::cmp::Reverse(ranks[node.index()]));
+        let mut bit_of = vec![0; nodes];
+        by_rank.iter().zip(0..).for_each(|(node, bit)| bit_of[node.index()] = bit);
+        let words = nodes.div_ceil(64);
+        let mut reach = Self { bit_of, words, rows: vec![0; words * nodes] };
+        for &node in order.iter().rev() {
+            for &target in links.out.of(node) {
+                for word in 0..words {
+                    reach.rows[node.index() * words + word] |= reach.rows[target.index() * words + word];
+                }
+                let bit = reach.bit_of[target.index()] as usize;
+                reach.rows[node.index() * words + bit / 64] |= 1 << (bit % 64);
+            }
+        }
+        reach
+    }
+
+    fn after(&self, node: NodeId) -> &[u64] {
+        &self.rows[node.index() * self.words..(node.index() + 1) * self.words]
+    }
+}
+
+/// A cover of some nodes with as few chains as there are.
+struct Cover<'a> {
+    reach: &'a Reach,
+    nodes: &'a [NodeId],
+    /// For each node, and each bit, what it is matched with: the next of its chain, and the one before.
+    next: Vec<u32>,
+    before: Vec<u32>,
+    /// The bits of these nodes that the search for one more match has not been at.
+    unseen: Vec<u64>,
+}
+
+impl<'a> Cover<'a> {
+    /// Covers `nodes`, which are in an order that each follows all it depends on.
+    fn new(reach: &'a Reach, nodes: &'a [NodeId]) -> Self {
+        let all = reach.bit_of.len();
+        let mut cover = Self { reach, nodes, next: vec![NONE; all], before: vec![NONE; all], unseen: Vec::new() };
+        let mut free = cover.bits();
+        for &node in nodes {
+            if let Some(bit) = first_common(reach.after(node), &free) {
+                free[bit as usize / 64] &= !(1 << (bit % 64));
+                cover.join(node, bit);
+            }
+        }
+        cover.unseen = cover.bits();
+        for &node in nodes {
+            if cover.next[node.index()] == NONE && cover.augment(node) {
+                cover.unseen = cover.bits();
+            }
+            // What a search in vain has been at leads nowhere until a match changes, so it stays out.
+        }
+        cover
+    }
+
+    fn bits(&self) -> Vec<u64> {
+        let mut bits = vec![0; self.reach.words];
+        for node in self.nodes {
+            let bit = self.reach.bit_of[node.index()] as usize;
+            bits[bit / 64] |= 1 << (bit % 64);
+        }
+        bits
+    }
+
+    fn join(&mut self, node: NodeId, bit: u32) {
+        self.next[node.index()] = bit;
+        self.before[bit as usize] = node.0;
+    }
+
+    /// Matches `node`, moving others to other matches. A search in depth with a stack of its own.
+    fn augment(&mut self, node: NodeId) -> bool {
+        let mut path: Vec<(NodeId, u32)> = Vec::new();
+        let mut node = node;
+        loop {
+            match first_common(self.reach.after(node), &self.unseen) {
+                Some(bit) => {
+                    self.unseen[bit as usize / 64] &= !(1 << (bit % 64));
+                    path.push((node, bit));
+                    match self.before[bit as usize] {
+                        NONE => break,
+                        other => node = NodeId(other),
+                    }
+                }
+                None => match path.pop() {
+                    Some((before, _)) => node = before,
+                    None => return false,
+                },
+            }
+        }
+        path.into_iter().for_each(|(node, bit)| self.join(node, bit));
+        true
+    }
+
+    /// Returns how many chains there are.
+    fn len(&self) -> u32 {
+        self.nodes.iter().filter(|node| self.is_first(**node)).count() as u32
+    }
+
+    fn is_first(&self, node: NodeId) -> bool {
+        self.before[self.reach.bit_of[node.index()] as usize] == NONE
+    }
+
+    /// Returns the chain of each node, in the order of the nodes; chains count in the order of their first nodes.
+    fn chains(&self) -> Vec<u32> {
+        let mut chain_of = vec![NONE; self.next.len()];
+        let mut count = 0;
+        for &node in self.nodes {
+            let before = self.before[self.reach.bit_of[node.index()] as usize];
+            chain_of[node.index()] = match before {
+                NONE => {
+                    count += 1;
+                    count - 1
+                }
+                before => chain_of[before as usize],
+            };
+        }
+        self.nodes.iter().map(|node| chain_of[node.index()]).collect()
+    }
+}
+
+/// Returns the first bit that both sets have.
+fn first_common(one: &[u64], other: &[u64]) -> Option<u32> {
+    let word = one.iter().zip(other).position(|(one, other)| one & other != 0)?;
+    Some(word as u32 * 64 + (one[word] & other[word]).trailing_zeros())
+}
