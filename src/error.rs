@@ -55,6 +55,9 @@ pub(crate) enum Kind {
     Limit { what: String, got: usize, limit: usize },
     #[error("the cost of node '{node}' is {cost_us} us: a cost is finite and not negative")]
     Cost { node: Arc<str>, cost_us: f64 },
+    #[cfg_attr(not(feature = "json"), allow(dead_code))]
+    #[error("{place}{fault}")]
+    Json { place: String, fault: String },
     #[error("node '{node}' names device {device} twice: name each of its devices once")]
     DeviceTwice { node: Arc<str>, device: u32 },
     #[error("node '{node}' has no edge end {end}: the graph has {nodes} nodes")]
@@ -195,6 +198,7 @@ impl Error {
                 | Limit { .. }
                 | Cost { .. }
                 | DeviceTwice { .. }
+                | Json { .. }
                 | UnknownNodeId { .. }
                 | Policy { .. }
         )

@@ -24,6 +24,6 @@ pub use graph::{
     NodeMut, NodeShape, Own, PORTS_MAX, Param, Read, Shape, Source, Sources, Take, TaskFn, Value, take,
 };
 pub use plan::{
-    Assignment, CriticalPath, MinStreams, PerBackend, PerOperator, Plan, Point, Policy, Ranked, ReadySet, Schedule, Single, Step,
-    StreamKind, topological_order, verify,
+    Assignment, CriticalPath, MinStreams, PerBackend, PerOperator, Plan, Point, Policy, Ranked, ReadySet, Schedule, Single, Span,
+    Step, StreamKind, makespan_us, svg, topological_order, verify,
 };

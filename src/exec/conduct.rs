@@ -355,6 +355,6 @@ impl RunInner {
         let (plan, code) = (self.plan(), &self.plan().code);
         let node = code.nodes[step as usize];
         let stream = code.streams[code.program_of(step) as usize];
-        (plan.schedule.shape().name(node).clone(), plan.schedule.stream_name(stream))
+        (plan.schedule.shape().name_of(node).clone(), plan.schedule.stream_name(stream))
     }
 }

@@ -160,7 +160,7 @@ impl RunInner {
         match self.plan().kernels.iter().find(|(id, ..)| *id != TypeId::of::<HostStream>()) {
             None => Ok(()),
             Some(&(_, wanted, node)) => {
-                let node = self.plan().schedule.shape().name(node).clone();
+                let node = self.plan().schedule.shape().name_of(node).clone();
                 Err(Kind::WrongDevice { node, wanted, device: "the host device" }.into())
             }
         }
@@ -368,7 +368,7 @@ impl RunInner {
             let before = schedule.predecessors(because).iter().find(|&&before| self.fate(before) != 0);
             because = *before.expect("a node is skipped because of a predecessor");
         }
-        let name = |node| schedule.shape().name(node).clone();
+        let name = |node| schedule.shape().name_of(node).clone();
         Error::with_source(Kind::Skipped { node: name(node), because: name(because) }, Box::new(self.fault_of(because)))
     }
 

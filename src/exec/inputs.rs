@@ -54,7 +54,7 @@ impl Inputs {
                 return Err(Kind::InputType { name, expected, given: type_name }.into());
             }
             if let (Given::Shared(..), Some(taker)) = (given, input.taker) {
-                let taker = plan.schedule.shape().name(taker).clone();
+                let taker = plan.schedule.shape().name_of(taker).clone();
                 return Err(Kind::InputShared { name: input.port.name.clone(), taker }.into());
             }
             if self.given.iter().filter(|(other, _)| other == name).count() > 1 {

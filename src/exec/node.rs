@@ -79,7 +79,7 @@ impl Drop for NodeFuture {
 impl std::fmt::Debug for NodeFuture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.node {
-            Ok(watched) => f.debug_tuple("NodeFuture").field(self.run.plan().schedule.shape().name(watched.node)).finish(),
+            Ok(watched) => f.debug_tuple("NodeFuture").field(self.run.plan().schedule.shape().name_of(watched.node)).finish(),
             Err(error) => f.debug_tuple("NodeFuture").field(error).finish(),
         }
     }

@@ -35,7 +35,7 @@ impl RunInner {
         let Some(observer) = &self.core.observer else { return };
         let (plan, code) = (self.plan(), &self.plan().code);
         let node = code.nodes[step as usize];
-        let name = plan.schedule.shape().name(node);
+        let name = plan.schedule.shape().name_of(node);
         let span = NodeSpan {
             run: std::ptr::from_ref(self).addr(),
             node: name,

@@ -296,7 +296,7 @@ impl Graph {
     /// Notes that `reader` uses `value`, and returns the key of its cell.
     pub(super) fn read_value<T: 'static>(&mut self, value: &Value<T>, reader: NodeId, how: Use, is_async: bool) -> Slot<T> {
         if !self.owns(value) {
-            let name = self.shape.name(reader).clone();
+            let name = self.shape.name_of(reader).clone();
             self.mistake(Kind::ForeignValue { name }.into());
             return Slot::dangling();
         }
@@ -323,7 +323,7 @@ impl Graph {
 
     pub(super) fn order_after<T: 'static>(&mut self, earlier: &Value<T>, later: NodeId) {
         if !self.owns(earlier) {
-            let name = self.shape.name(later).clone();
+            let name = self.shape.name_of(later).clone();
             return self.mistake(Kind::ForeignValue { name }.into());
         }
         // An input is there before the run starts: nothing to wait for.
@@ -335,7 +335,7 @@ impl Graph {
     /// Returns the name of what makes a value.
     pub(crate) fn maker_name(&self, maker: Maker) -> Arc<str> {
         match maker {
-            Maker::Node(node) => self.shape.name(node).clone(),
+            Maker::Node(node) => self.shape.name_of(node).clone(),
             Maker::Input(input) => self.inputs[input as usize].name.clone(),
         }
     }
@@ -402,13 +402,13 @@ impl Graph {
 
     fn taken_twice(&mut self, maker: Maker, first: Option<NodeId>, second: NodeId) {
         let first = first.expect("the value was taken before");
-        let [first, second] = [first, second].map(|node| self.shape.name(node).clone());
+        let [first, second] = [first, second].map(|node| self.shape.name_of(node).clone());
         self.mistake(Kind::TakenTwice { value: self.maker_name(maker), first, second }.into());
     }
 
     /// A reference that a body holds to what it was given by value would dangle.
     fn taken_and_read(&mut self, maker: Maker, node: NodeId) {
-        let node = self.shape.name(node).clone();
+        let node = self.shape.name_of(node).clone();
         self.mistake(Kind::TakenAndRead { value: self.maker_name(maker), node }.into());
     }
 

@@ -68,7 +68,7 @@ fn check_edges(shape: &Shape) -> Result<()> {
         }
     }
     match shape.edges().iter().find(|edge| edge.source == edge.target) {
-        Some(edge) => Err(Kind::SelfEdge { node: shape.name(edge.source).clone() }.into()),
+        Some(edge) => Err(Kind::SelfEdge { node: shape.name_of(edge.source).clone() }.into()),
         None => Ok(()),
     }
 }
@@ -128,5 +128,5 @@ fn one_cycle(shape: &Shape, missing: &[u32]) -> Error {
     }
     path.push(node);
     path.reverse();
-    Kind::Cycle { path: path.into_iter().map(|node| shape.name(NodeId(node)).clone()).collect() }.into()
+    Kind::Cycle { path: path.into_iter().map(|node| shape.name_of(NodeId(node)).clone()).collect() }.into()
 }

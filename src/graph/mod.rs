@@ -7,6 +7,8 @@ mod arity;
 mod body;
 mod builder;
 pub(super) mod check;
+#[cfg(feature = "json")]
+mod json;
 mod node;
 mod shape;
 mod source;

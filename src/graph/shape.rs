@@ -100,6 +100,7 @@ pub struct NodeShape {
 /// Node order and edge order matter: where a policy must choose between equals, the one that stands first wins.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Shape {
+    name: Option<Arc<str>>,
     nodes: Vec<NodeShape>,
     edges: Vec<Edge>,
     outputs: Vec<(NodeId, u32)>,
@@ -109,6 +110,16 @@ impl Shape {
     /// Returns an empty shape.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Gives the graph a name, for pictures.
+    pub fn set_name(&mut self, name: impl Into<Arc<str>>) {
+        self.name = Some(name.into());
+    }
+
+    /// Returns the graph's name, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// Adds a node and returns its id.
@@ -173,7 +184,7 @@ impl Shape {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
-    pub(crate) fn name(&self, node: NodeId) -> &Arc<str> {
+    pub(crate) fn name_of(&self, node: NodeId) -> &Arc<str> {
         &self.nodes[node.index()].name
     }
 

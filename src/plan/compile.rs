@@ -98,9 +98,9 @@ impl Graph {
             if let (Some(taker), Some(sharer)) = (value.taker, value.sharer) {
                 let sharer = match sharer {
                     Sharer::Output(output) => format!("the output '{}'", self.outputs[output as usize].name),
-                    Sharer::Async(node) => format!("the async node '{}'", self.shape().name(node)),
+                    Sharer::Async(node) => format!("the async node '{}'", self.shape().name_of(node)),
                 };
-                return Err(Kind::TakenShared { value: name(), taker: self.shape().name(taker).clone(), sharer }.into());
+                return Err(Kind::TakenShared { value: name(), taker: self.shape().name_of(taker).clone(), sharer }.into());
             }
         }
         Ok(())
@@ -191,7 +191,7 @@ impl PlanInner {
     /// Returns the node of this name; the names are put in order when the first one is asked for.
     pub(crate) fn node(&self, name: &str) -> Result<NodeId> {
         let shape = self.schedule.shape();
-        let by_name = self.by_name.get_or_init(|| shape.ids().map(|node| (shape.name(node).clone(), node)).collect());
+        let by_name = self.by_name.get_or_init(|| shape.ids().map(|node| (shape.name_of(node).clone(), node)).collect());
         by_name.get(name).copied().ok_or_else(|| self.unknown_node(name))
     }
 

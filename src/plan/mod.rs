@@ -15,7 +15,10 @@ mod chains;
 pub(crate) mod code;
 mod compile;
 mod critical_path;
+mod dot;
 mod free_ids;
+#[cfg(feature = "json")]
+mod json;
 mod lower;
 mod marks;
 mod min_streams;
@@ -28,10 +31,13 @@ mod policy;
 mod ranked;
 mod ready_set;
 mod releases;
+mod runs;
 mod schedule;
 mod single;
+mod spans;
 mod stream_set;
 mod streams;
+mod svg;
 mod table;
 mod verify;
 mod waits;
@@ -48,6 +54,8 @@ pub use ranked::Ranked;
 pub use ready_set::ReadySet;
 pub use schedule::{Point, Schedule, Step, StreamKind};
 pub use single::Single;
+pub use spans::{Span, makespan_us};
+pub use svg::svg;
 pub use verify::verify;
 
 /// Up to this many nodes every search of this room is exhaustive: host chains recycle exactly and no wait is redundant.

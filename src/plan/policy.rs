@@ -215,15 +215,15 @@ fn order_fault(order: &[NodeId], shape: &Shape) -> Option<String> {
     for (place, node) in order.iter().enumerate() {
         match places.get_mut(node.index()) {
             Some(empty @ None) => *empty = Some(place),
-            Some(_) => return Some(format!("ordered node '{}' twice", shape.name(*node))),
+            Some(_) => return Some(format!("ordered node '{}' twice", shape.name_of(*node))),
             None => return Some(format!("ordered a node of number {}, the graph has {}", node.index(), places.len())),
         }
     }
     if let Some(node) = shape.ids().find(|node| places[node.index()].is_none()) {
-        return Some(format!("left node '{}' out of its order", shape.name(node)));
+        return Some(format!("left node '{}' out of its order", shape.name_of(node)));
     }
     let is_late = |edge: &&Edge| places[edge.source.index()] > places[edge.target.index()];
     let edge = shape.edges().iter().find(is_late)?;
-    let (source, target) = (shape.name(edge.source), shape.name(edge.target));
+    let (source, target) = (shape.name_of(edge.source), shape.name_of(edge.target));
     Some(format!("ordered node '{target}' before '{source}', which it depends on"))
 }

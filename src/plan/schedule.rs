@@ -199,6 +199,12 @@ impl Schedule {
         self.streams.labels.get(stream as usize).copied().unwrap_or_else(host)
     }
 
+    /// Returns a number that no other stream of the schedule has: the label of a device stream; host streams count on behind the last label.
+    pub fn id(&self, stream: u32) -> u32 {
+        let behind = || self.streams.labels.last().map_or(0, |last| last + 1);
+        self.label(stream) + if self.kind(stream) == StreamKind::Host { behind() } else { 0 }
+    }
+
     /// Returns the name of `stream`, as the plan's table and errors say it: `stream 0` for the policy's,
     /// with its device if that is not device 0, `host 0` for host chains.
     pub fn stream_name(&self, stream: u32) -> String {

@@ -50,7 +50,7 @@ fn row(schedule: &Schedule, stream: u32, label_width: usize, f: &mut fmt::Format
 fn step_text(schedule: &Schedule, step: Step) -> Option<String> {
     match step {
         Step::Wait(point) => Some(format!("wait {}", point_text(schedule, point))),
-        Step::Run(node) => Some(format!("run {}", schedule.shape().name(node))),
+        Step::Run(node) => Some(format!("run {}", schedule.shape().name_of(node))),
         Step::Record(point) => Some(format!("record {}", point_text(schedule, point))),
         Step::Release(_) => None,
     }

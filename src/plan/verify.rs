@@ -187,16 +187,16 @@ impl<'a> Past<'a> {
         match is_right {
             true => Ok(()),
             false if devices.len() <= 1 || got.is_empty() => {
-                Err(Kind::RunCount { node: self.shape.name(node).clone(), count: got.len() as u32 }.into())
+                Err(Kind::RunCount { node: self.shape.name_of(node).clone(), count: got.len() as u32 }.into())
             }
             false => {
-                Err(Kind::DeviceCount { node: self.shape.name(node).clone(), count: got.len(), devices: devices.len() }.into())
+                Err(Kind::DeviceCount { node: self.shape.name_of(node).clone(), count: got.len(), devices: devices.len() }.into())
             }
         }
     }
 
     fn name(&self, spot: NodeId) -> &Arc<str> {
-        self.shape.name(self.spots[spot.index()].node)
+        self.shape.name_of(self.spots[spot.index()].node)
     }
 
     fn kind(&self, spot: NodeId) -> StreamKind {

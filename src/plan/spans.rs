@@ -1,0 +1,67 @@
+//! When nodes run: spans on the lanes of a schedule, from its costs, a simulation or a real run. And what takes the time.
+
+use super::Schedule;
+use super::runs::{Run, Runs};
+use crate::graph::NodeId;
+
+/// When one node ran on one stream. Times are in microseconds from the start.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Span {
+    /// The node.
+    pub node: NodeId,
+    /// The stream of the schedule.
+    pub stream: u32,
+    /// When it began.
+    pub start_us: f64,
+    /// When it was done.
+    pub end_us: f64,
+}
+
+impl Schedule {
+    /// Returns when each node runs if each takes its `cost_us` and nothing else costs time: streams hold up what stands behind in them,
+    /// and devices run any number of streams at once. In issue order; a node on several streams has a span on each.
+    pub fn spans(&self) -> Vec<Span> {
+        let runs = Runs::new(self);
+        let mut spans: Vec<Span> = Vec::with_capacity(runs.all.len());
+        for (index, &Run { node, stream }) in runs.all.iter().enumerate() {
+            let start_us = runs.before(index).map(|before| spans[before].end_us).fold(0.0, f64::max);
+            let end_us = start_us + self.shape().nodes()[node.index()].cost_us;
+            spans.push(Span { node, stream, start_us, end_us });
+        }
+        spans
+    }
+
+    /// Returns the cost of the dearest path through the graph, in microseconds: no schedule takes less.
+    pub fn critical_path_us(&self) -> f64 {
+        let mut ends_us = vec![0.0; self.order().len()];
+        let mut longest = 0.0;
+        for &node in self.order() {
+            let start_us = self.predecessors(node).iter().map(|source| ends_us[source.index()]).fold(0.0, f64::max);
+            ends_us[node.index()] = start_us + self.shape().nodes()[node.index()].cost_us;
+            longest = f64::max(longest, ends_us[node.index()]);
+        }
+        longest
+    }
+}
+
+/// Returns, in microseconds, when the last of these spans ends.
+pub fn makespan_us(spans: &[Span]) -> f64 {
+    spans.iter().map(|span| span.end_us).fold(0.0, f64::max)
+}
+
+/// What held up the end: for each run, by its place among the runs, whether it is one of the chain that did.
+///
+/// From the run that ended last it goes back to the one that ended last of those directly before it, and so on.
+pub(super) fn on_critical_path(runs: &Runs, spans: &[Option<Span>]) -> Vec<bool> {
+    let mut is_on = vec![false; runs.all.len()];
+    let end_us = |run: usize| spans[run].map_or(f64::NEG_INFINITY, |span| span.end_us);
+    let last = |runs: &mut dyn Iterator<Item = usize>| {
+        runs.max_by(|&one, &other| end_us(one).total_cmp(&end_us(other)).then(other.cmp(&one)))
+    };
+    let mut next = last(&mut (0..runs.all.len()));
+    while let Some(run) = next {
+        is_on[run] = true;
+        next = last(&mut runs.before(run));
+    }
+    is_on
+}

@@ -1,0 +1,297 @@
+//! Schedules as pictures: streams are lanes, nodes boxes in the colour of their backend, waits arrows; what held up the end has a red
+//! rim. The same picture for costs, simulations and real runs.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use super::dot::fill;
+use super::runs::{Run, Runs};
+use super::spans::{Span, makespan_us, on_critical_path};
+use super::{Schedule, StreamKind};
+use crate::graph::Backend;
+
+/// The width of a character of the boxes' font, in pixels.
+const CHAR: f64 = 6.3;
+/// Between these the time axis is as wide as the boxes want it, in pixels.
+const WIDTH_MIN: f64 = 720.0;
+const WIDTH_MAX: f64 = 2600.0;
+/// A box of the common length is as wide as this, if there is room.
+const BOX_WIDTH: f64 = 58.0;
+const HEADER: f64 = 64.0;
+const AXIS: f64 = 30.0;
+const GAP: f64 = 26.0;
+
+impl Schedule {
+    /// Draws the schedule with these spans as an SVG: those of [`Schedule::spans`], of a simulation, or of a real run.
+    pub fn to_svg(&self, spans: &[Span]) -> String {
+        svg(&[(self, spans)])
+    }
+}
+
+/// Draws schedules one below the other as one SVG, all to the same scale of time; see [`Schedule::to_svg`].
+pub fn svg(panels: &[(&Schedule, &[Span])]) -> String {
+    let panels: Vec<Panel<'_>> = panels.iter().map(|(schedule, spans)| Panel::new(schedule, spans)).collect();
+    let gutter = panels.iter().map(|panel| panel.gutter).fold(60.0, f64::max);
+    let makespan_us = panels.iter().map(|panel| panel.makespan_us).fold(0.0, f64::max);
+    let wanted = panels.iter().map(|panel| panel.width_wanted()).fold(0.0, f64::max);
+    let scale =
+        Scale { left: gutter, width: wanted.clamp(WIDTH_MIN, WIDTH_MAX), makespan_us: makespan_us.max(f64::MIN_POSITIVE) };
+    let width = gutter + scale.width + 24.0;
+    let height = panels.iter().map(|panel| panel.height() + GAP).sum::<f64>();
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+         font-family=\"Helvetica, Arial, sans-serif\" font-size=\"11\" fill=\"#263238\">\n\
+         <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"6\" markerHeight=\"6\" orient=\"auto\">\
+         <path d=\"M0 0.8 8 4 0 7.2z\" fill=\"#7a8794\"/></marker></defs>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+    );
+    let mut top = 0.0;
+    for panel in &panels {
+        panel.draw(&scale, top, &mut out);
+        top += panel.height() + GAP;
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// From microseconds to pixels.
+struct Scale {
+    left: f64,
+    width: f64,
+    makespan_us: f64,
+}
+
+impl Scale {
+    fn x(&self, us: f64) -> f64 {
+        self.left + us / self.makespan_us * self.width
+    }
+
+    /// Returns round distances for about ten ticks.
+    fn tick_us(&self) -> f64 {
+        let rough = self.makespan_us / (self.width / 110.0).clamp(2.0, 14.0);
+        let power = 10f64.powf(rough.log10().floor());
+        [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|&step| step >= rough).unwrap_or(10.0 * power)
+    }
+}
+
+struct Panel<'a> {
+    schedule: &'a Schedule,
+    runs: Runs,
+    /// By run.
+    spans: Vec<Option<Span>>,
+    is_critical: Vec<bool>,
+    makespan_us: f64,
+    lane: f64,
+    gutter: f64,
+}
+
+impl<'a> Panel<'a> {
+    fn new(schedule: &'a Schedule, spans: &[Span]) -> Self {
+        let runs = Runs::new(schedule);
+        let of: HashMap<Run, Span> = spans.iter().map(|span| (Run { node: span.node, stream: span.stream }, *span)).collect();
+        let spans: Vec<Option<Span>> = runs.all.iter().map(|run| of.get(run).copied()).collect();
+        let is_critical = on_critical_path(&runs, &spans);
+        let shown: Vec<Span> = spans.iter().copied().flatten().collect();
+        let names = (0..schedule.streams()).map(|stream| schedule.stream_name(stream).chars().count());
+        let gutter = names.max().unwrap_or(0) as f64 * CHAR + 26.0;
+        // Many lanes are drawn flatter.
+        let lane = (1400.0 / f64::from(schedule.streams().max(1))).clamp(9.0, 32.0);
+        Self { schedule, runs, makespan_us: makespan_us(&shown), spans, is_critical, lane, gutter }
+    }
+
+    fn height(&self) -> f64 {
+        HEADER + f64::from(self.schedule.streams()) * self.lane + AXIS
+    }
+
+    /// Returns how wide the time axis should be for the shorter boxes to be read.
+    fn width_wanted(&self) -> f64 {
+        let mut lengths: Vec<f64> =
+            self.spans.iter().flatten().map(|span| span.end_us - span.start_us).filter(|&us| us > 0.0).collect();
+        lengths.sort_by(f64::total_cmp);
+        lengths.get(lengths.len() / 4).map_or(0.0, |us| self.makespan_us / us * BOX_WIDTH)
+    }
+
+    fn draw(&self, scale: &Scale, top: f64, out: &mut String) {
+        self.draw_header(scale, top, out);
+        let lanes_top = top + HEADER;
+        self.draw_lanes(scale, lanes_top, out);
+        self.draw_axis(scale, lanes_top, out);
+        self.draw_waits(scale, lanes_top, out);
+        for run in 0..self.runs.all.len() {
+            self.draw_box(run, scale, lanes_top, out);
+        }
+    }
+
+    fn draw_header(&self, scale: &Scale, top: f64, out: &mut String) {
+        let schedule = self.schedule;
+        let title = schedule
+            .shape()
+            .name()
+            .map_or_else(|| schedule.policy().to_owned(), |name| format!("{name} · {}", schedule.policy()));
+        let remark = schedule.remark().map(|remark| format!(" ({remark})")).unwrap_or_default();
+        let work_us: f64 = self.spans.iter().flatten().map(|span| span.end_us - span.start_us).sum();
+        let used = 100.0 * work_us / (self.makespan_us * f64::from(schedule.streams())).max(f64::MIN_POSITIVE);
+        let _ = write!(
+            out,
+            "<text x=\"16\" y=\"{:.0}\" font-size=\"15\" font-weight=\"bold\">{}{}</text>\n\
+             <text x=\"16\" y=\"{:.0}\" fill=\"#60707c\">{} nodes, {} streams, {} waits · takes {}, critical path {} · streams {used:.0} % busy</text>\n",
+            top + 24.0,
+            escaped(&title),
+            escaped(&remark),
+            top + 42.0,
+            schedule.order().len(),
+            schedule.streams(),
+            schedule.waits(),
+            time(self.makespan_us),
+            time(schedule.critical_path_us()),
+        );
+        let right = scale.left + scale.width;
+        let key = [("cpu", Backend::Cpu), ("mixed", Backend::Mixed), ("gpu", Backend::Gpu)];
+        for ((name, backend), x) in key.into_iter().zip([-232.0, -184.0, -124.0]) {
+            let (x, y) = (right + x, top + 15.0);
+            let _ = write!(
+                out,
+                "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{:.0}\">{name}</text>\n",
+                fill(backend),
+                x + 15.0,
+                y + 9.5,
+            );
+        }
+        let (x, y) = (right - 80.0, top + 15.0);
+        let _ = write!(
+            out,
+            "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"none\" stroke=\"#c2351f\" stroke-width=\"2\"/>\
+             <text x=\"{:.0}\" y=\"{:.0}\">held up end</text>\n",
+            x + 15.0,
+            y + 9.5,
+        );
+    }
+
+    fn draw_lanes(&self, scale: &Scale, top: f64, out: &mut String) {
+        let step = (11.0 / self.lane).ceil() as u32;
+        for stream in 0..self.schedule.streams() {
+            let y = top + f64::from(stream) * self.lane;
+            let color = match (self.schedule.kind(stream), stream % 2) {
+                (StreamKind::Host, 0) => "#fbf8f1",
+                (StreamKind::Host, _) => "#f7f2e6",
+                (StreamKind::Device(_), 0) => "#f5f7f9",
+                (StreamKind::Device(_), _) => "#edf1f4",
+            };
+            let (x, width) = (scale.left, scale.width);
+            let _ = writeln!(
+                out,
+                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\" fill=\"{color}\"/>",
+                self.lane
+            );
+            if stream % step == 0 {
+                let name = escaped(&self.schedule.stream_name(stream));
+                let middle = y + self.lane / 2.0 + 4.0;
+                let _ = writeln!(out, "<text x=\"{:.1}\" y=\"{middle:.1}\" text-anchor=\"end\">{name}</text>", x - 8.0);
+            }
+        }
+    }
+
+    fn draw_axis(&self, scale: &Scale, top: f64, out: &mut String) {
+        let bottom = top + f64::from(self.schedule.streams()) * self.lane;
+        let tick_us = scale.tick_us();
+        let ticks = (scale.makespan_us / tick_us + 1e-9).floor() as u32;
+        for tick in 0..=ticks {
+            let us = f64::from(tick) * tick_us;
+            let x = scale.x(us);
+            let _ = write!(
+                out,
+                "<path d=\"M{x:.1} {top:.1}V{:.1}\" stroke=\"#ccd5db\" stroke-width=\"0.7\"/>\
+                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#60707c\">{}</text>\n",
+                bottom + 4.0,
+                bottom + 17.0,
+                time(us),
+            );
+        }
+    }
+
+    fn draw_waits(&self, scale: &Scale, top: f64, out: &mut String) {
+        for (target, waits) in self.runs.waits.iter().enumerate() {
+            for &source in waits {
+                let (Some(from), Some(to)) = (self.spans[source as usize], self.spans[target]) else { continue };
+                let (x1, x2) = (scale.x(from.end_us), scale.x(to.start_us));
+                let [y1, y2] = [from.stream, to.stream].map(|stream| top + (f64::from(stream) + 0.5) * self.lane);
+                let is_critical = self.is_critical[source as usize] && self.is_critical[target];
+                let style = if is_critical { "#c2351f\" stroke-width=\"1.6" } else { "#7a8794\" stroke-width=\"0.9" };
+                let bend = ((x2 - x1).abs() / 2.0).clamp(14.0, 60.0);
+                let _ = writeln!(
+                    out,
+                    "<path d=\"M{x1:.1} {y1:.1}C{:.1} {y1:.1} {:.1} {y2:.1} {x2:.1} {y2:.1}\" fill=\"none\" stroke=\"{style}\" \
+                     stroke-opacity=\"0.75\" marker-end=\"url(#tip)\"/>",
+                    x1 + bend,
+                    x2 - bend,
+                );
+            }
+        }
+    }
+
+    fn draw_box(&self, run: usize, scale: &Scale, top: f64, out: &mut String) {
+        let Some(span) = self.spans[run] else { return };
+        let node = &self.schedule.shape().nodes()[span.node.index()];
+        let pad = (self.lane * 0.12).min(4.0);
+        let (x, y) = (scale.x(span.start_us), top + f64::from(span.stream) * self.lane + pad);
+        let (width, height) = ((scale.x(span.end_us) - x - 1.0).max(1.5), self.lane - 2.0 * pad);
+        let rim = if self.is_critical[run] { "#c2351f\" stroke-width=\"2" } else { "#00000033\" stroke-width=\"0.8" };
+        let _ = write!(
+            out,
+            "<g><title>{} on {}: {} from {}</title><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+             rx=\"{:.1}\" fill=\"{}\" stroke=\"{rim}\"/>",
+            escaped(&node.name),
+            escaped(&self.schedule.stream_name(span.stream)),
+            time(span.end_us - span.start_us),
+            time(span.start_us),
+            (height / 5.0).min(4.0),
+            fill(node.backend),
+        );
+        let room = ((width - 6.0) / CHAR).floor().max(0.0) as usize;
+        if let Some(label) = fitted(&node.name, room).filter(|_| height >= 11.0) {
+            let (x, y) = (x + width / 2.0, y + height / 2.0 + 4.0);
+            let _ = write!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", escaped(&label));
+        }
+        out.push_str("</g>\n");
+    }
+}
+
+/// Returns the name, cut if it is longer than `room` characters; none if hardly anything would be left.
+fn fitted(name: &str, room: usize) -> Option<String> {
+    match (name.chars().count(), room) {
+        (length, room) if length <= room => Some(name.to_owned()),
+        (_, 0..3) => None,
+        (_, room) => Some(name.chars().take(room - 1).chain(['…']).collect()),
+    }
+}
+
+fn time(us: f64) -> String {
+    let digits = |value: f64| {
+        let text = format!("{value:.2}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    match us {
+        us if us < 1_000.0 => format!("{} µs", digits(us)),
+        us if us < 1_000_000.0 => format!("{} ms", digits(us / 1_000.0)),
+        us => format!("{} s", digits(us / 1_000_000.0)),
+    }
+}
+
+/// Text with what XML would read as its own escaped; control characters, which XML has no form for, become spaces.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            char if char.is_control() || char == '\u{fffe}' || char == '\u{ffff}' => out.push(' '),
+            char => out.push(char),
+        }
+    }
+    out
+}
