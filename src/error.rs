@@ -81,6 +81,9 @@ pub(crate) enum Kind {
     #[error("node '{reader}' reads the value of '{value}', which its stream has released before")]
     ReleasedEarly { value: Arc<str>, reader: Arc<str> },
 
+    #[error("{fault}")]
+    Simulation { fault: String },
+
     // A run that cannot start.
     #[error("the plan has no input named '{name}'; it has {}", list(.known))]
     UnknownInput { name: String, known: Vec<Arc<str>> },

@@ -6,6 +6,7 @@ mod error;
 mod exec;
 mod graph;
 mod plan;
+mod sim;
 mod sync;
 mod value;
 
@@ -14,6 +15,7 @@ mod value;
 mod loom_tests;
 
 pub use device::host::HostStream;
+pub use device::sim::Order;
 pub use error::{BoxError, Error, Result};
 pub use exec::{
     Canceller, Executor, ExecutorBuilder, Idle, Inputs, NodeFuture, NodeSpan, Observer, Outputs, Run, Shutdown, Timeline,
@@ -27,3 +29,4 @@ pub use plan::{
     Assignment, CriticalPath, MinStreams, PerBackend, PerOperator, Plan, Point, Policy, Ranked, ReadySet, Schedule, Single, Span,
     Step, StreamKind, makespan_us, svg, topological_order, verify,
 };
+pub use sim::{Ending, Explored, Faults, Race, SimEvent, SimLog, Simulation, Slots, Touch, TouchKind};

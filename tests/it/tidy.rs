@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Top to bottom: a room names only rooms above it.
-const ROOMS: [&str; 8] = ["error", "sync", "value", "graph", "plan", "device", "bridge", "exec"];
+const ROOMS: [&str; 9] = ["error", "sync", "value", "graph", "plan", "device", "sim", "bridge", "exec"];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 

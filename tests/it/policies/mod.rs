@@ -7,7 +7,7 @@ mod before;
 mod letter;
 mod limits;
 mod ranked;
-mod shapes;
+pub(crate) mod shapes;
 mod verifying;
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use anabranch::{
     ReadySet, Result, Shape, Single,
 };
 
-const POLICIES: [&dyn Policy; 8] = [
+pub(crate) const POLICIES: [&dyn Policy; 8] = [
     &Single,
     &PerBackend,
     &PerOperator,

@@ -25,7 +25,7 @@ impl Draw {
 /// A shape of 1 to `nodes_max` nodes with all that a shape can have: nodes in any order, all backends, parallel edges, several
 /// outputs of a node, order-only and metadata-only edges, declared outputs or none,
 /// several devices, commands, costs.
-pub(super) fn random_shape(seed: u64, nodes_max: usize) -> Shape {
+pub(crate) fn random_shape(seed: u64, nodes_max: usize) -> Shape {
     let mut draw = Draw(seed);
     let count = 1 + draw.below(nodes_max);
     let (fan_in, reach) = (1 + draw.below(4), 1 + draw.below(count));

@@ -1,0 +1,69 @@
+//! Who comes next, where several could.
+
+/// How the simulated device picks, where several nodes could take a free slot.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// The one that comes first in the schedule's order.
+    #[default]
+    InOrder,
+    /// Any, drawn from this seed. The same seed gives the same order on every machine.
+    Seeded(u64),
+    /// As a simulation before it chose: see [`SimLog::choices`](crate::SimLog::choices). Where the choices have run out, the first.
+    Replay(Vec<u32>),
+}
+
+/// Steele, Lea and Flood's SplitMix64 ("Fast splittable pseudorandom number generators", 2014).
+#[derive(Clone, Debug)]
+pub(crate) struct Draw(pub(crate) u64);
+
+impl Draw {
+    pub(crate) fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        word ^ (word >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.word()) * bound as u128) >> 64) as usize
+    }
+
+    /// Returns true with this probability.
+    pub(crate) fn is_hit(&mut self, probability: f64) -> bool {
+        // 53 bits: as many as a double holds exactly.
+        ((self.word() >> 11) as f64) < probability * (1u64 << 53) as f64
+    }
+}
+
+/// Makes choices and writes them down.
+pub(crate) struct Chooser {
+    order: Order,
+    draw: Draw,
+    /// Each choice that there was: which, of how many.
+    pub(crate) made: Vec<(u32, u32)>,
+}
+
+impl Chooser {
+    pub(crate) fn new(order: Order) -> Self {
+        let seed = if let Order::Seeded(seed) = order { seed } else { 0 };
+        Self { order, draw: Draw(seed), made: Vec::new() }
+    }
+
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.order == Order::InOrder
+    }
+
+    /// Returns one of `count`, of which there is at least one.
+    pub(crate) fn choose(&mut self, count: usize) -> usize {
+        if count == 1 {
+            return 0;
+        }
+        let choice = match &self.order {
+            Order::InOrder => 0,
+            Order::Seeded(_) => self.draw.below(count),
+            Order::Replay(choices) => choices.get(self.made.len()).map_or(0, |&choice| (choice as usize).min(count - 1)),
+        };
+        self.made.push((choice as u32, count as u32));
+        choice
+    }
+}

@@ -1,0 +1,42 @@
+//! Who knows of whose work: a vector clock for each stream, as points are recorded and waited for (Mattern, "Virtual time and global states
+//! of distributed systems", 1989). That two works happened one after the other is not enough: something must have made them.
+
+use std::collections::HashMap;
+
+/// The most numbers that the clocks of one simulation may hold.
+const NUMBERS_MAX: usize = 1 << 26;
+
+pub(super) struct Clocks {
+    /// For each stream how many works of each stream are known to have ended.
+    streams: Vec<Vec<u32>>,
+    points: HashMap<(u32, u32), Vec<u32>>,
+}
+
+impl Clocks {
+    /// Returns the clocks of these streams; none if they would be too large.
+    pub(super) fn new(streams: usize, records: usize) -> Option<Self> {
+        let numbers = streams.saturating_mul(streams.saturating_add(records));
+        (numbers <= NUMBERS_MAX).then(|| Self { streams: vec![vec![0; streams]; streams], points: HashMap::new() })
+    }
+
+    /// A work of the stream has ended.
+    pub(super) fn tick(&mut self, stream: u32) {
+        self.streams[stream as usize][stream as usize] += 1;
+    }
+
+    pub(super) fn record(&mut self, stream: u32, seq: u32) {
+        self.points.insert((stream, seq), self.streams[stream as usize].clone());
+    }
+
+    pub(super) fn pass(&mut self, stream: u32, point: (u32, u32)) {
+        let Some(known) = self.points.get(&point) else { return };
+        for (mine, &theirs) in self.streams[stream as usize].iter_mut().zip(known) {
+            *mine = theirs.max(*mine);
+        }
+    }
+
+    /// Whether `stream` knows that the work at `index` of `other` has ended.
+    pub(super) fn knows(&self, stream: u32, other: u32, index: u32) -> bool {
+        self.streams[stream as usize][other as usize] > index
+    }
+}

@@ -1,0 +1,42 @@
+//! All orders in which a schedule's nodes can run, one after the other.
+
+use super::{SimLog, Simulation};
+use crate::device::sim::Order;
+use crate::error::Result;
+
+/// What [`Simulation::explore`] has been through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Explored {
+    /// How many orders there were.
+    pub orders: u64,
+    /// Whether that is all of them; otherwise the bound was reached.
+    pub is_complete: bool,
+}
+
+impl Simulation {
+    /// Runs the simulation in every order that the programs allow, one node at a time, and shows each log to `check`; at most `orders_max` of
+    /// them. Whatever a real machine does is one of these orders.
+    ///
+    /// The number of orders grows very fast: a fan of 8 nodes with a join has 40,320.
+    ///
+    /// # Errors
+    /// As [`Simulation::run`], or what `check` returns; its log's [`choices`](SimLog::choices) replay that order.
+    pub fn explore(&self, orders_max: u64, mut check: impl FnMut(&SimLog) -> Result<()>) -> Result<Explored> {
+        let mut simulation = self.clone().one_at_a_time().hand_off_us(0.0);
+        let (mut choices, mut orders) = (Vec::new(), 0);
+        loop {
+            if orders == orders_max {
+                return Ok(Explored { orders, is_complete: false });
+            }
+            simulation = simulation.order(Order::Replay(choices));
+            let log = simulation.run()?;
+            orders += 1;
+            check(&log)?;
+            // The next order: the last choice that could still go another way does, and all behind it start again.
+            let last = log.choices.iter().rposition(|(choice, count)| choice + 1 < *count);
+            let Some(last) = last else { return Ok(Explored { orders, is_complete: true }) };
+            choices = log.choices[..=last].iter().map(|choice| choice.0).collect();
+            choices[last] += 1;
+        }
+    }
+}

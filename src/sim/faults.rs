@@ -1,0 +1,82 @@
+//! Faults on purpose: which nodes fail or take long, and when a device is lost. A node's fault follows from the seed and the node alone, and not
+//! from the order in which things happen.
+
+use crate::device::sim::Draw;
+use crate::graph::NodeId;
+
+/// What goes wrong in a simulation. Nothing, by default.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Backend, Faults, PerOperator, Shape, Simulation};
+///
+/// let mut shape = Shape::new();
+/// let [load, left, right] = ["load", "left", "right"].map(|name| shape.node(name, Backend::Gpu));
+/// shape.read(load, 0, left);
+/// shape.read(load, 0, right);
+/// let schedule = shape.schedule(&PerOperator)?;
+///
+/// let log = Simulation::new(&schedule).faults(Faults::new(7).fail_node(left)).run()?;
+/// assert_eq!(log.failed().collect::<Vec<_>>(), [left]);
+/// assert!(log.skipped().next().is_none());
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Faults {
+    seed: u64,
+    fail: f64,
+    fail_nodes: Vec<NodeId>,
+    stall: f64,
+    stall_factor: f64,
+    lost: Option<(u32, f64)>,
+}
+
+impl Faults {
+    /// Returns no faults, that are drawn from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
+    }
+
+    /// Lets each node fail with this probability.
+    pub fn fail(self, probability: f64) -> Self {
+        Self { fail: probability, ..self }
+    }
+
+    /// Lets this node fail.
+    pub fn fail_node(mut self, node: NodeId) -> Self {
+        self.fail_nodes.push(node);
+        self
+    }
+
+    /// Lets each node take `factor` times as long with this probability.
+    pub fn stall(self, probability: f64, factor: f64) -> Self {
+        Self { stall: probability, stall_factor: factor, ..self }
+    }
+
+    /// Loses a device at a time, in microseconds: what has not ended there by then fails.
+    pub fn lose_device(self, device: u32, at_us: f64) -> Self {
+        Self { lost: Some((device, at_us)), ..self }
+    }
+
+    pub(super) fn does_fail(&self, node: NodeId) -> bool {
+        self.fail_nodes.contains(&node) || (self.fail > 0.0 && self.draw(node).is_hit(self.fail))
+    }
+
+    pub(super) fn factor(&self, node: NodeId) -> f64 {
+        let mut draw = self.draw(node);
+        draw.word();
+        if self.stall > 0.0 && draw.is_hit(self.stall) { self.stall_factor } else { 1.0 }
+    }
+
+    /// When the device is lost, in microseconds.
+    pub(super) fn lost_us(&self, device: u32) -> Option<f64> {
+        self.lost.filter(|&(lost, _)| lost == device).map(|(_, at_us)| at_us)
+    }
+
+    /// A draw of the node's own.
+    fn draw(&self, node: NodeId) -> Draw {
+        let mut draw = Draw(self.seed ^ (node.index() as u64).wrapping_mul(0xD1B5_4A32_D192_ED03));
+        draw.word();
+        draw
+    }
+}

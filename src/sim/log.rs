@@ -1,0 +1,214 @@
+//! What happened in a simulation: events in the order of virtual time, who touched which value when, and races.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::graph::{NodeId, Shape};
+use crate::plan::{Span, StreamKind, makespan_us};
+
+/// How a node ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Ending {
+    /// It has made its value.
+    Done,
+    /// It failed, by an injected fault.
+    Failed,
+    /// It did not run, because one before it failed.
+    Skipped,
+    /// Its device was lost.
+    Lost,
+}
+
+/// One thing that happened.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum SimEvent {
+    /// A stream began with a node.
+    Start {
+        /// When, in microseconds.
+        at_us: f64,
+        /// The stream.
+        stream: u32,
+        /// The node.
+        node: NodeId,
+    },
+    /// A stream was done with a node.
+    End {
+        /// When, in microseconds.
+        at_us: f64,
+        /// The stream.
+        stream: u32,
+        /// The node.
+        node: NodeId,
+        /// How it ended.
+        ending: Ending,
+    },
+    /// A stream reached a point.
+    Record {
+        /// When, in microseconds.
+        at_us: f64,
+        /// The stream.
+        stream: u32,
+        /// Which of its points.
+        seq: u32,
+    },
+    /// A stream went on behind a point of another.
+    Pass {
+        /// When, in microseconds.
+        at_us: f64,
+        /// The stream.
+        stream: u32,
+        /// The stream and the number of the point.
+        point: (u32, u32),
+    },
+}
+
+/// A node touched a value.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Touch {
+    /// The node whose value it is.
+    pub value: NodeId,
+    /// The node that touched it.
+    pub by: NodeId,
+    /// How.
+    pub kind: TouchKind,
+    /// From when on, in microseconds.
+    pub start_us: f64,
+    /// Until when, in microseconds.
+    pub end_us: f64,
+}
+
+/// How a node touches a value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TouchKind {
+    /// It makes the value.
+    Write,
+    /// It reads the value.
+    Read,
+}
+
+/// A node that depends on another, and that nothing keeps from running before it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Race {
+    /// The node that should come first.
+    pub earlier: NodeId,
+    /// The node that depends on it.
+    pub later: NodeId,
+    /// Their names.
+    pub(super) names: (Arc<str>, Arc<str>),
+}
+
+impl fmt::Display for Race {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (earlier, later) = &self.names;
+        write!(f, "race: nothing orders '{later}' after '{earlier}': the edge '{earlier}' -> '{later}' needs a wait")
+    }
+}
+
+/// The log of one simulation; made by [`Simulation::run`](crate::Simulation::run).
+///
+/// Prints itself as text, a line for each event; equal simulations print equal bytes on every machine.
+#[derive(Clone, Debug)]
+pub struct SimLog {
+    pub(super) shape: Arc<Shape>,
+    pub(super) kinds: Vec<StreamKind>,
+    pub(super) events: Vec<SimEvent>,
+    pub(super) races: Option<Vec<Race>>,
+    pub(super) choices: Vec<(u32, u32)>,
+}
+
+impl SimLog {
+    /// Returns what happened, in the order of time.
+    pub fn events(&self) -> &[SimEvent] {
+        &self.events
+    }
+
+    /// Returns when each node ran, in the order in which they ended. Nodes that were skipped are left out.
+    pub fn spans(&self) -> Vec<Span> {
+        let mut started = vec![0.0; self.kinds.len()];
+        let mut spans = Vec::new();
+        for event in &self.events {
+            match *event {
+                SimEvent::Start { at_us, stream, .. } => started[stream as usize] = at_us,
+                SimEvent::End { at_us, stream, node, ending } if ending != Ending::Skipped => {
+                    spans.push(Span { node, stream, start_us: started[stream as usize], end_us: at_us });
+                }
+                _ => {}
+            }
+        }
+        spans
+    }
+
+    /// Returns when the last node ended, in microseconds.
+    pub fn makespan_us(&self) -> f64 {
+        makespan_us(&self.spans())
+    }
+
+    /// Returns who touched which value, and when: nodes write their own while they run, and read those of others.
+    pub fn touches(&self) -> Vec<Touch> {
+        let mut sources = vec![Vec::new(); self.shape.nodes().len()];
+        let reads = self.shape.edges().iter().filter(|edge| edge.is_data());
+        reads.for_each(|edge| sources[edge.target.index()].push(edge.source));
+        let touches_of = |span: Span| {
+            let Span { node: by, start_us, end_us, .. } = span;
+            let reads = sources[by.index()].iter().map(|&value| (value, TouchKind::Read)).collect::<Vec<_>>();
+            let touches = reads.into_iter().chain([(by, TouchKind::Write)]);
+            touches.map(move |(value, kind)| Touch { value, by, kind, start_us, end_us })
+        };
+        self.spans().into_iter().flat_map(touches_of).collect()
+    }
+
+    /// Returns the dependences that nothing keeps: an empty list for every schedule of this library.
+    ///
+    /// They are found by what streams know of each other, not by what happened to overlap, so one order is as good as any other. None at all for
+    /// a schedule so large (streams times records above 67 million) that this was not kept.
+    pub fn races(&self) -> Option<&[Race]> {
+        self.races.as_deref()
+    }
+
+    /// Returns the choices that were made where several nodes could go on, to [replay](crate::Order::Replay) them. None are made in order.
+    pub fn choices(&self) -> Vec<u32> {
+        self.choices.iter().map(|choice| choice.0).collect()
+    }
+
+    /// Returns the nodes that failed, by a fault or with their device.
+    pub fn failed(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.ended(|ending| matches!(ending, Ending::Failed | Ending::Lost))
+    }
+
+    /// Returns the nodes that did not run because one before them failed.
+    pub fn skipped(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.ended(|ending| ending == Ending::Skipped)
+    }
+
+    fn ended(&self, is_wanted: fn(Ending) -> bool) -> impl Iterator<Item = NodeId> + '_ {
+        self.events.iter().filter_map(move |event| match *event {
+            SimEvent::End { node, ending, .. } if is_wanted(ending) => Some(node),
+            _ => None,
+        })
+    }
+}
+
+impl fmt::Display for SimLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |node: NodeId| self.shape.name_of(node);
+        for event in &self.events {
+            match *event {
+                SimEvent::Start { at_us, stream, node } => writeln!(f, "{at_us:>12.3}  {stream:>4}  run {}", name(node))?,
+                SimEvent::End { at_us, stream, node, ending } => {
+                    let ending = match ending {
+                        Ending::Done => "done",
+                        Ending::Failed => "failed",
+                        Ending::Skipped => "skipped",
+                        Ending::Lost => "lost",
+                    };
+                    writeln!(f, "{at_us:>12.3}  {stream:>4}  {ending} {}", name(node))?;
+                }
+                SimEvent::Record { at_us, stream, seq } => writeln!(f, "{at_us:>12.3}  {stream:>4}  record {stream}@{seq}")?,
+                SimEvent::Pass { at_us, stream, point: (other, seq) } => {
+                    writeln!(f, "{at_us:>12.3}  {stream:>4}  wait {other}@{seq}")?
+                }
+            }
+        }
+        self.races.iter().flatten().try_for_each(|race| writeln!(f, "{race}"))
+    }
+}

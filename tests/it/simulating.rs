@@ -1,0 +1,274 @@
+//! The simulated device: times, slots, orders, races, faults.
+
+use anabranch::{
+    Backend, Ending, Faults, NodeId, Order, PerOperator, Point, Policy, Ranked, Schedule, Shape, SimEvent, Simulation, Single,
+    Slots, Step, StreamKind, TouchKind, makespan_us,
+};
+
+use crate::policies::POLICIES;
+use crate::policies::shapes::random_shape;
+
+/// Slots for everything at once.
+const ALL: Slots = Slots { compute: u32::MAX, copy_up: u32::MAX, copy_down: u32::MAX, cores: u32::MAX };
+
+/// One source, `width` nodes after it, and one node after those.
+fn fan(width: usize) -> Shape {
+    let mut shape = Shape::new();
+    let source = shape.node("source", Backend::Gpu);
+    let middle: Vec<NodeId> = (0..width).map(|node| shape.node(format!("m{node}"), Backend::Gpu)).collect();
+    let join = shape.node("join", Backend::Gpu);
+    middle.iter().for_each(|&node| shape.read(source, 0, node));
+    middle.iter().for_each(|&node| shape.read(node, 0, join));
+    shape
+}
+
+fn schedule(shape: &Shape, policy: &dyn Policy) -> Schedule {
+    shape.schedule(policy).expect("a schedule")
+}
+
+fn makespan(simulation: &Simulation) -> f64 {
+    simulation.run().expect("a log").makespan_us()
+}
+
+#[test]
+fn a_fan_of_eight_on_four_streams_takes_two_node_times() {
+    // Seen to fail with `Ranked` balancing by summed cost.
+    let mut shape = fan(8);
+    shape.nodes_mut()[0].cost_us = 10.0;
+    let simulation = Simulation::new(&schedule(&shape, &Ranked::new().max_streams(4)));
+    assert_eq!(makespan(&simulation), 10.0 + 2.0 + 1.0);
+}
+
+#[test]
+fn slots_are_the_limit() {
+    // Seen to fail with slots that are not given back, and with all engines in one.
+    let (fan, slots) = (schedule(&fan(8), &Ranked::new()), Slots::default());
+    let times = [1, 2, 3, 8].map(|compute| makespan(&Simulation::new(&fan).slots(Slots { compute, ..slots })));
+    assert_eq!(times, [10.0, 6.0, 5.0, 3.0]);
+    let mut shape = Shape::new();
+    for (name, backend, command) in [
+        ("up", Backend::Mixed, ""),
+        ("down", Backend::Gpu, "copy-down"),
+        ("task", Backend::Cpu, ""),
+        ("kernel", Backend::Gpu, ""),
+    ] {
+        for copy in 0..2 {
+            let node = shape.node(format!("{name} {copy}"), backend);
+            shape.nodes_mut()[node.index()].command = Some(command.into());
+        }
+    }
+    let alone = Slots { compute: 1, copy_up: 1, copy_down: 1, cores: 1 };
+    assert_eq!(makespan(&Simulation::new(&schedule(&shape, &Ranked::new())).slots(alone)), 2.0);
+}
+
+#[test]
+fn with_slots_for_all_the_costs_decide() {
+    // Seen to fail with hand-overs that cost something.
+    for seed in 0..300 {
+        let shape = random_shape(seed, 60);
+        for policy in POLICIES {
+            let schedule = schedule(&shape, policy);
+            let (spans, simulation) = (schedule.spans(), Simulation::new(&schedule).slots(ALL));
+            let mut simulated = simulation.run().expect("a log").spans();
+            assert_eq!(makespan_us(&spans), makespan_us(&simulated), "seed {seed}");
+            assert!(makespan_us(&spans) >= schedule.critical_path_us(), "seed {seed}");
+            for span in spans {
+                let place = simulated.iter().position(|other| *other == span).unwrap_or_else(|| panic!("{span:?}, seed {seed}"));
+                simulated.swap_remove(place);
+            }
+            assert!(simulated.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_hand_over_costs_what_it_costs() {
+    let schedule = schedule(&fan(2), &PerOperator);
+    assert_eq!(makespan(&Simulation::new(&schedule).hand_off_us(5.0)), 3.0 + 10.0);
+    let error = Simulation::new(&schedule).hand_off_us(-1.0).run().expect_err("a negative time");
+    assert_eq!(error.to_string(), "the hand-over takes -1 us: a time is finite and not negative");
+}
+
+#[test]
+fn plans_have_no_races_whatever_the_order() {
+    // Seen to fail with points that carry nothing.
+    for seed in 0..300 {
+        let shape = random_shape(seed, 60);
+        for policy in POLICIES {
+            let simulation = Simulation::new(&schedule(&shape, policy)).order(Order::Seeded(seed)).one_at_a_time();
+            assert_eq!(simulation.run().expect("a log").races(), Some(&[][..]), "seed {seed}, {}", policy.name());
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_is_taken_out_is_a_race() {
+    // Seen to fail with overlap in time taken for the only race.
+    let mut taken = 0;
+    for seed in 0..200 {
+        let shape = random_shape(seed, 40);
+        for policy in POLICIES {
+            let schedule = schedule(&shape, policy);
+            let whole: Vec<(StreamKind, Vec<Step>)> =
+                (0..schedule.streams()).map(|stream| (schedule.kind(stream), schedule.steps(stream).to_vec())).collect();
+            for (stream, (_, steps)) in whole.iter().enumerate() {
+                for wait in (0..steps.len()).filter(|&step| matches!(steps[step], Step::Wait(_))) {
+                    let mut programs = whole.clone();
+                    programs[stream].1.remove(wait);
+                    let log = Simulation::of_programs(shape.clone(), programs).run().expect("a log");
+                    let races = log.races().expect("clocks");
+                    let is_edge = |race: &anabranch::Race| {
+                        shape.edges().iter().any(|edge| (edge.source, edge.target) == (race.earlier, race.later))
+                    };
+                    assert!(!races.is_empty() && races.iter().all(is_edge), "seed {seed}, {}", policy.name());
+                    taken += 1;
+                }
+            }
+        }
+    }
+    assert!(taken > 1_000, "{taken} waits");
+}
+
+#[test]
+fn a_race_names_both_nodes_and_the_edge() {
+    let mut shape = Shape::new();
+    let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
+    shape.read(a, 0, b);
+    let programs = [a, b].map(|node| (StreamKind::Device(0), vec![Step::Run(node)])).to_vec();
+    let log = Simulation::of_programs(shape, programs).run().expect("a log");
+    let race = &log.races().expect("clocks")[0];
+    assert_eq!((race.earlier, race.later), (a, b));
+    assert_eq!(race.to_string(), "race: nothing orders 'b' after 'a': the edge 'a' -> 'b' needs a wait");
+}
+
+#[test]
+fn exploring_goes_through_every_order_once() {
+    // Seen to fail with only the last choice varied.
+    for (width, expected) in [(1, 1), (2, 2), (3, 6), (4, 24), (5, 120)] {
+        let simulation = Simulation::new(&schedule(&fan(width), &Ranked::new()));
+        let mut orders = std::collections::BTreeSet::new();
+        let explored = simulation.explore(1_000, |log| {
+            let started = |event: &SimEvent| if let SimEvent::Start { node, .. } = event { Some(node.index()) } else { None };
+            orders.insert(log.events().iter().filter_map(started).collect::<Vec<_>>());
+            Ok(())
+        });
+        let explored = explored.expect("logs");
+        assert_eq!((explored.orders, explored.is_complete, orders.len()), (expected, true, expected as usize));
+    }
+    let explored = Simulation::new(&schedule(&fan(8), &Ranked::new())).explore(100, |_| Ok(())).expect("logs");
+    assert_eq!((explored.orders, explored.is_complete), (100, false));
+}
+
+#[test]
+fn one_stream_has_one_order() {
+    let explored = Simulation::new(&schedule(&fan(6), &Single)).explore(10, |_| Ok(())).expect("logs");
+    assert_eq!((explored.orders, explored.is_complete), (1, true));
+}
+
+#[test]
+fn a_seed_gives_the_same_log_everywhere() {
+    // Seen to fail with another constant in the generator. The text and the sum were written down on one machine for all others.
+    let mut shape = fan(3);
+    shape.nodes_mut()[2].cost_us = 2.5;
+    let slots = Slots { compute: 2, ..Slots::default() };
+    let log = |shape: &Shape, seed| {
+        let simulation = Simulation::new(&schedule(shape, &PerOperator)).slots(slots).order(Order::Seeded(seed));
+        simulation.run().expect("a log").to_string()
+    };
+    let expected = include_str!("golden/simulation.txt");
+    assert_eq!(log(&shape, 7), expected);
+    // Fowler, Noll and Vo's hash over many logs.
+    let mut sum = 0xcbf2_9ce4_8422_2325u64;
+    for seed in 0..200 {
+        for byte in log(&random_shape(seed, 60), seed).bytes() {
+            sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    assert_eq!(format!("{sum:016x}"), "c8afbb5840523cce");
+}
+
+#[test]
+fn choices_replay_a_seed() {
+    // Seen to fail with choices that are not written down where there are two.
+    for seed in 0..200 {
+        let shape = random_shape(seed, 60);
+        let simulation =
+            Simulation::new(&schedule(&shape, &Ranked::new())).slots(Slots { compute: 2, copy_up: 1, copy_down: 1, cores: 2 });
+        let log = simulation.clone().order(Order::Seeded(seed)).run().expect("a log");
+        let again = simulation.order(Order::Replay(log.choices())).run().expect("a log");
+        assert_eq!(log.to_string(), again.to_string(), "seed {seed}");
+    }
+}
+
+#[test]
+fn seeds_give_different_orders() {
+    let simulation = Simulation::new(&schedule(&fan(8), &Ranked::new())).one_at_a_time();
+    let logs: std::collections::BTreeSet<String> =
+        (0..20).map(|seed| simulation.clone().order(Order::Seeded(seed)).run().expect("a log").to_string()).collect();
+    assert!(logs.len() > 15, "{} orders", logs.len());
+}
+
+#[test]
+fn who_touched_which_value_is_known() {
+    let mut shape = Shape::new();
+    let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
+    shape.read(a, 0, b);
+    let touches = Simulation::new(&schedule(&shape, &Single)).run().expect("a log").touches();
+    let found: Vec<_> = touches.iter().map(|touch| (touch.value, touch.by, touch.kind, touch.start_us, touch.end_us)).collect();
+    let expected = [(a, a, TouchKind::Write, 0.0, 1.0), (a, b, TouchKind::Read, 1.0, 2.0), (b, b, TouchKind::Write, 1.0, 2.0)];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_fault_stops_what_depends_on_it_and_nothing_else() {
+    // Seen to fail with dependants that run, and with all that comes later on the stream skipped.
+    for seed in 0..300 {
+        let shape = random_shape(seed, 40);
+        let log = Simulation::new(&schedule(&shape, &PerOperator)).faults(Faults::new(seed).fail(0.1)).run().expect("a log");
+        let mut is_bad = vec![false; shape.nodes().len()];
+        log.failed().for_each(|node| is_bad[node.index()] = true);
+        let mut skipped: Vec<NodeId> = Vec::new();
+        for node in anabranch::topological_order(&shape) {
+            if shape.edges().iter().any(|edge| edge.target == node && is_bad[edge.source.index()]) {
+                is_bad[node.index()] = true;
+                skipped.push(node);
+            }
+        }
+        let mut found: Vec<NodeId> = log.skipped().collect();
+        found.sort();
+        found.dedup();
+        skipped.sort();
+        assert_eq!(found, skipped, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_lost_device_ends_what_runs_on_it() {
+    let mut shape = fan(3);
+    shape.nodes_mut()[2].devices = Some([1].into());
+    let simulation = Simulation::new(&schedule(&shape, &Ranked::new())).faults(Faults::new(0).lose_device(1, 1.5));
+    let log = simulation.run().expect("a log");
+    let names = |nodes: Vec<NodeId>| nodes.iter().map(|node| shape.nodes()[node.index()].name.to_string()).collect::<Vec<_>>();
+    assert_eq!((names(log.failed().collect()), names(log.skipped().collect())), (vec!["m1".into()], vec!["join".into()]));
+    let lost = log.events().iter().find(|event| matches!(event, SimEvent::End { ending: Ending::Lost, .. }));
+    assert!(matches!(lost, Some(SimEvent::End { at_us: 1.5, .. })), "{log}");
+}
+
+#[test]
+fn a_stalled_node_takes_longer() {
+    let simulation = Simulation::new(&schedule(&fan(2), &Single));
+    assert_eq!(makespan(&simulation.clone().faults(Faults::new(1).stall(1.0, 10.0))), 40.0);
+    assert_eq!(makespan(&simulation.faults(Faults::new(1).stall(0.0, 10.0))), 4.0);
+}
+
+#[test]
+fn programs_that_wait_for_ever_are_named() {
+    let mut shape = Shape::new();
+    let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
+    let wait = |stream, seq| Step::Wait(Point { stream, seq });
+    let programs =
+        vec![(StreamKind::Device(0), vec![Step::Run(a)]), (StreamKind::Device(0), vec![wait(0, 0), wait(0, 1), Step::Run(b)])];
+    let error = Simulation::of_programs(shape, programs).run().expect_err("nobody records");
+    assert_eq!(error.to_string(), "the programs never come to node 'b': they wait for each other in a circle");
+    assert!(error.is_invalid_plan());
+}
