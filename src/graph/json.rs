@@ -6,7 +6,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Backend, DEVICE_MAX, Edge, EdgeKind, Memory, NODES_MAX, NodeId, Shape, check};
@@ -24,7 +25,7 @@ struct GraphForm {
     name: Option<String>,
     #[serde(deserialize_with = "nodes")]
     nodes: Vec<NodeForm>,
-    #[serde(default, deserialize_with = "items", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
     edges: Vec<(String, String)>,
     #[serde(default, deserialize_with = "items", skip_serializing_if = "Vec::is_empty")]
     outputs: Vec<OutputForm>,
@@ -37,7 +38,7 @@ struct NodeForm {
     backend: BackendForm,
     #[serde(default, deserialize_with = "items", skip_serializing_if = "Vec::is_empty")]
     inputs: Vec<InputForm>,
-    #[serde(default, deserialize_with = "items", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
     after: Vec<String>,
     #[serde(default, deserialize_with = "devices", skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<u32>>,
@@ -113,11 +114,38 @@ fn devices<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u32>>, D::Er
 }
 
 fn nodes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<NodeForm>, D::Error> {
-    bounded(from, NODES_MAX)
+    Ok(bounded::<D, Object<NodeForm>>(from, NODES_MAX)?.into_iter().map(|Object(form)| form).collect())
 }
 
 fn items<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(bounded::<D, Object<T>>(from, ITEMS_MAX)?.into_iter().map(|Object(form)| form).collect())
+}
+
+fn lists<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Vec<T>, D::Error> {
     bounded(from, ITEMS_MAX)
+}
+
+/// A form that is an object in the file. By itself serde would take a list of its fields in order, too.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(fields))
+            }
+        }
+
+        from.deserialize_map(Fields(PhantomData)).map(Self)
+    }
 }
 
 /// Reads a list that ends by `max` items, so that no file can ask for more memory than a graph of the largest size.
@@ -186,7 +214,7 @@ impl Shape {
     /// ```
     pub fn from_json(text: &str) -> Result<Self> {
         let mut reader = serde_json::Deserializer::from_str(text);
-        let form: GraphForm = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let Object::<GraphForm>(form) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
             let path = error.path().to_string();
             fault(if path == "." { "" } else { &path }, &error.into_inner().to_string())
         })?;

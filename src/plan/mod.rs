@@ -39,6 +39,8 @@ mod stream_set;
 mod streams;
 mod svg;
 mod table;
+#[cfg(feature = "json")]
+mod trace;
 mod verify;
 mod waits;
 

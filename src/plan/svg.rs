@@ -17,6 +17,9 @@ const WIDTH_MIN: f64 = 720.0;
 const WIDTH_MAX: f64 = 2600.0;
 /// A box of the common length is as wide as this, if there is room.
 const BOX_WIDTH: f64 = 58.0;
+/// What held up the end, and what did not.
+const RED: &str = "#c2351f";
+const GREY: &str = "#7a8794";
 const HEADER: f64 = 64.0;
 const AXIS: f64 = 30.0;
 const GAP: f64 = 26.0;
@@ -44,9 +47,10 @@ pub fn svg(panels: &[(&Schedule, &[Span])]) -> String {
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
          font-family=\"Helvetica, Arial, sans-serif\" font-size=\"11\" fill=\"#263238\">\n\
-         <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"6\" markerHeight=\"6\" orient=\"auto\">\
-         <path d=\"M0 0.8 8 4 0 7.2z\" fill=\"#7a8794\"/></marker></defs>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+         <defs>{}{}</defs>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+        marker("tip", GREY),
+        marker("hot", RED),
     );
     let mut top = 0.0;
     for panel in &panels {
@@ -55,6 +59,14 @@ pub fn svg(panels: &[(&Schedule, &[Span])]) -> String {
     }
     out.push_str("</svg>\n");
     out
+}
+
+/// Returns the head of an arrow.
+fn marker(id: &str, color: &str) -> String {
+    format!(
+        "<marker id=\"{id}\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" \
+         markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0.8 8 4 0 7.2z\" fill=\"{color}\"/></marker>"
+    )
 }
 
 /// From microseconds to pixels.
@@ -216,26 +228,34 @@ impl<'a> Panel<'a> {
         for (target, waits) in self.runs.waits.iter().enumerate() {
             for &source in waits {
                 let (Some(from), Some(to)) = (self.spans[source as usize], self.spans[target]) else { continue };
-                let (x1, x2) = (scale.x(from.end_us), scale.x(to.start_us));
+                // From the edge of one box to that of the other, so that both ends are seen wherever other boxes lie between.
+                let down = if to.stream > from.stream { 1.0 } else { -1.0 };
+                let edge = down * (self.lane / 2.0 - self.pad());
                 let [y1, y2] = [from.stream, to.stream].map(|stream| top + (f64::from(stream) + 0.5) * self.lane);
+                let (x1, y1, x2, y2) = (scale.x(from.end_us) - 5.0, y1 + edge, scale.x(to.start_us) + 4.0, y2 - edge);
                 let is_critical = self.is_critical[source as usize] && self.is_critical[target];
-                let style = if is_critical { "#c2351f\" stroke-width=\"1.6" } else { "#7a8794\" stroke-width=\"0.9" };
-                let bend = ((x2 - x1).abs() / 2.0).clamp(14.0, 60.0);
+                let (color, width, tip) = if is_critical { (RED, 1.6, "hot") } else { (GREY, 0.9, "tip") };
+                let bend = down * ((y2 - y1).abs() / 2.0).clamp(self.lane * 0.4, 60.0);
                 let _ = writeln!(
                     out,
-                    "<path d=\"M{x1:.1} {y1:.1}C{:.1} {y1:.1} {:.1} {y2:.1} {x2:.1} {y2:.1}\" fill=\"none\" stroke=\"{style}\" \
-                     stroke-opacity=\"0.75\" marker-end=\"url(#tip)\"/>",
-                    x1 + bend,
-                    x2 - bend,
+                    "<path d=\"M{x1:.1} {y1:.1}C{x1:.1} {:.1} {x2:.1} {:.1} {x2:.1} {y2:.1}\" fill=\"none\" stroke=\"{color}\" \
+                     stroke-width=\"{width}\" stroke-opacity=\"0.75\" marker-end=\"url(#{tip})\"/>",
+                    y1 + bend,
+                    y2 - bend,
                 );
             }
         }
     }
 
+    /// Returns how far a box stays from the edges of its lane.
+    fn pad(&self) -> f64 {
+        (self.lane * 0.14).min(5.0)
+    }
+
     fn draw_box(&self, run: usize, scale: &Scale, top: f64, out: &mut String) {
         let Some(span) = self.spans[run] else { return };
         let node = &self.schedule.shape().nodes()[span.node.index()];
-        let pad = (self.lane * 0.12).min(4.0);
+        let pad = self.pad();
         let (x, y) = (scale.x(span.start_us), top + f64::from(span.stream) * self.lane + pad);
         let (width, height) = ((scale.x(span.end_us) - x - 1.0).max(1.5), self.lane - 2.0 * pad);
         let rim = if self.is_critical[run] { "#c2351f\" stroke-width=\"2" } else { "#00000033\" stroke-width=\"0.8" };

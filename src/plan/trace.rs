@@ -1,0 +1,70 @@
+//! Spans as a trace that Perfetto and Chrome show: a thread for each stream, a slice for each node, a flow for each wait.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::runs::{Run, Runs};
+use super::{Schedule, Span};
+
+#[derive(Serialize)]
+struct TraceForm<'a> {
+    #[serde(rename = "displayTimeUnit")]
+    unit: &'static str,
+    #[serde(rename = "traceEvents")]
+    events: Vec<EventForm<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "ph")]
+enum EventForm<'a> {
+    #[serde(rename = "M")]
+    Thread { name: &'static str, pid: u32, tid: u32, args: NameForm },
+    #[serde(rename = "X")]
+    Slice { name: &'a str, cat: &'static str, ts: f64, dur: f64, pid: u32, tid: u32, args: NodeForm<'a> },
+    #[serde(rename = "s")]
+    FlowStart { name: &'static str, cat: &'static str, id: usize, ts: f64, pid: u32, tid: u32 },
+    #[serde(rename = "f")]
+    FlowEnd { name: &'static str, cat: &'static str, id: usize, ts: f64, pid: u32, tid: u32, bp: &'static str },
+}
+
+#[derive(Serialize)]
+struct NameForm {
+    name: String,
+}
+
+#[derive(Serialize)]
+struct NodeForm<'a> {
+    command: &'a str,
+}
+
+impl Schedule {
+    /// Writes spans of this schedule as JSON in Chrome's trace event format, which Perfetto (ui.perfetto.dev) reads too. Times are in
+    /// microseconds.
+    pub fn to_perfetto(&self, spans: &[Span]) -> String {
+        let runs = Runs::new(self);
+        let of: HashMap<Run, &Span> = spans.iter().map(|span| (Run { node: span.node, stream: span.stream }, span)).collect();
+        let mut events: Vec<EventForm<'_>> = Vec::new();
+        for stream in 0..self.streams() {
+            let args = NameForm { name: self.stream_name(stream) };
+            events.push(EventForm::Thread { name: "thread_name", pid: 0, tid: self.id(stream), args });
+        }
+        for span in spans {
+            let node = &self.shape().nodes()[span.node.index()];
+            let (ts, dur, tid, args) =
+                (span.start_us, span.end_us - span.start_us, self.id(span.stream), NodeForm { command: node.command() });
+            events.push(EventForm::Slice { name: &node.name, cat: "node", ts, dur, pid: 0, tid, args });
+        }
+        let waits =
+            runs.waits.iter().enumerate().flat_map(|(target, waits)| waits.iter().map(move |&source| (source as usize, target)));
+        for (id, (source, target)) in waits.enumerate() {
+            let (Some(from), Some(to)) = (of.get(&runs.all[source]), of.get(&runs.all[target])) else { continue };
+            let (from_tid, to_tid) = (self.id(from.stream), self.id(to.stream));
+            // A flow begins in the slice that ends there: a moment before its end.
+            let ts = from.end_us - (from.end_us - from.start_us) * 1e-3;
+            events.push(EventForm::FlowStart { name: "wait", cat: "wait", id, ts, pid: 0, tid: from_tid });
+            events.push(EventForm::FlowEnd { name: "wait", cat: "wait", id, ts: to.start_us, pid: 0, tid: to_tid, bp: "e" });
+        }
+        serde_json::to_string(&TraceForm { unit: "ms", events }).expect("the form has string keys only")
+    }
+}

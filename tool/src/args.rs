@@ -1,0 +1,210 @@
+//! What the tool can be asked.
+
+use std::path::PathBuf;
+
+use anabranch::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, Ranked, ReadySet, Single, Slots};
+use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+
+use crate::Failure;
+
+/// Plans, simulates, verifies and compares graphs of GPU and CPU work.
+///
+/// A graph is a JSON file: {"nodes": [{"name": "a", "backend": "gpu"}, {"name": "b", "backend": "gpu", "inputs": [{"node": "a"}]}]}.
+/// The file '-' is the standard input.
+#[derive(Parser)]
+#[command(
+    name = "anabranch",
+    version,
+    after_help = "Exit codes: 0 done, 1 the graph or the plan is not valid, 2 wrong usage.\n\nExamples:\n  \
+    anabranch plan graph.json --policy ranked --max-streams 4\n  \
+    anabranch plan graph.json --format svg -o plan.svg\n  \
+    anabranch simulate graph.json --policy per-operator --seed 7 --format perfetto -o trace.json\n  \
+    anabranch verify graph.json --plan plan.json\n  \
+    anabranch compare graph.json --format svg -o policies.svg"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Gives every node its stream, and prints the programs.
+    #[command(
+        after_help = "Examples:\n  anabranch plan graph.json\n  anabranch plan graph.json --policy min-streams --format dot | dot -Tpng > plan.png"
+    )]
+    Plan {
+        #[command(flatten)]
+        graph: GraphArgs,
+        /// How to print it.
+        #[arg(long, value_enum, default_value = "text")]
+        format: PlanFormat,
+        /// Writes to a file.
+        #[arg(short, long, value_name = "OUT")]
+        out: Option<PathBuf>,
+    },
+    /// Carries the programs out in virtual time, and prints what happens when.
+    #[command(
+        after_help = "Examples:\n  anabranch simulate graph.json --compute 4\n  anabranch simulate graph.json --seed 7 --format svg -o run.svg"
+    )]
+    Simulate {
+        #[command(flatten)]
+        graph: GraphArgs,
+        #[command(flatten)]
+        machine: MachineArgs,
+        /// Draws who comes next, where several nodes could, from this seed. Without it they come in the plan's order.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Runs every order that the programs allow, at most this many, and reports how many there are.
+        #[arg(long, value_name = "ORDERS", conflicts_with = "seed")]
+        explore: Option<u64>,
+        /// How to print it.
+        #[arg(long, value_enum, default_value = "text")]
+        format: SimulateFormat,
+        /// Writes to a file.
+        #[arg(short, long, value_name = "OUT")]
+        out: Option<PathBuf>,
+    },
+    /// Checks that a plan keeps every edge and that no wait could be left out: of a policy, of all, or from a file.
+    #[command(
+        after_help = "Examples:\n  anabranch verify graph.json\n  anabranch plan graph.json --format json -o plan.json && anabranch verify graph.json --plan plan.json"
+    )]
+    Verify {
+        /// The graph, as JSON.
+        file: PathBuf,
+        /// Checks the plan of this policy only.
+        #[arg(long, value_enum, conflicts_with = "plan")]
+        policy: Option<PolicyName>,
+        /// Checks a plan that `anabranch plan --format json` has printed.
+        #[arg(long, value_name = "PLAN")]
+        plan: Option<PathBuf>,
+    },
+    /// Plans the graph with every policy and simulates each: streams, waits, makespan, use of the streams.
+    #[command(after_help = "Example:\n  anabranch compare graph.json --max-streams 4 --hand-off-us 2")]
+    Compare {
+        /// The graph, as JSON.
+        file: PathBuf,
+        /// The most streams of `ranked`, and of `critical-path` on each device.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        max_streams: Option<u32>,
+        #[command(flatten)]
+        machine: MachineArgs,
+        /// How to print it.
+        #[arg(long, value_enum, default_value = "text")]
+        format: CompareFormat,
+        /// Writes to a file.
+        #[arg(short, long, value_name = "OUT")]
+        out: Option<PathBuf>,
+    },
+}
+
+#[derive(Group)]
+pub(crate) struct GraphArgs {
+    /// The graph, as JSON.
+    pub(crate) file: PathBuf,
+    /// Which stream each node goes to.
+    #[arg(long, value_enum, default_value = "ranked")]
+    policy: PolicyName,
+    /// The most streams of `ranked`, and of `critical-path` on each device (there 4 if not given).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_streams: Option<u32>,
+}
+
+impl GraphArgs {
+    pub(crate) fn policy(&self) -> Result<Box<dyn Policy>, Failure> {
+        if self.max_streams.is_some() && !matches!(self.policy, PolicyName::Ranked | PolicyName::CriticalPath) {
+            return Err(Failure::Usage(
+                "--max-streams is for --policy ranked and critical-path: the others take what they need".into(),
+            ));
+        }
+        Ok(self.policy.policy(self.max_streams))
+    }
+}
+
+#[derive(Group)]
+pub(crate) struct MachineArgs {
+    /// Kernels at once on each device.
+    #[arg(long, value_name = "N", default_value_t = Slots::default().compute, value_parser = clap::value_parser!(u32).range(1..))]
+    compute: u32,
+    /// Copies at once on each device, in each direction; `mixed` nodes copy up.
+    #[arg(long, value_name = "N", default_value_t = Slots::default().copy_up, value_parser = clap::value_parser!(u32).range(1..))]
+    copies: u32,
+    /// Tasks at once on the host.
+    #[arg(long, value_name = "N", default_value_t = Slots::default().cores, value_parser = clap::value_parser!(u32).range(1..))]
+    cores: u32,
+    /// How long a stream that waits takes to go on, in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 0.0)]
+    pub(crate) hand_off_us: f64,
+}
+
+impl MachineArgs {
+    pub(crate) fn slots(&self) -> Slots {
+        Slots { compute: self.compute, copy_up: self.copies, copy_down: self.copies, cores: self.cores }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyName {
+    /// One stream.
+    Single,
+    /// A stream for `mixed` nodes and one for all others.
+    PerBackend,
+    /// A stream handed on from producer to consumer (DALI's design).
+    PerOperator,
+    /// Streams that are free are handed on through any number of nodes (DALI's release).
+    ReadySet,
+    /// Streams along the longest way to the end, equal commands together (NNC).
+    Ranked,
+    /// As few streams as no two independent nodes share.
+    MinStreams,
+    /// Shortest makespan on a number of streams, by cost.
+    CriticalPath,
+}
+
+impl PolicyName {
+    pub(crate) fn policy(self, max_streams: Option<u32>) -> Box<dyn Policy> {
+        match self {
+            Self::Single => Box::new(Single),
+            Self::PerBackend => Box::new(PerBackend),
+            Self::PerOperator => Box::new(PerOperator),
+            Self::ReadySet => Box::new(ReadySet),
+            Self::Ranked => Box::new(max_streams.map_or(Ranked::new(), |max| Ranked::new().max_streams(max))),
+            Self::MinStreams => Box::new(MinStreams),
+            Self::CriticalPath => Box::new(CriticalPath::new(max_streams.unwrap_or(4))),
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum PlanFormat {
+    /// A table, a row for each stream.
+    Text,
+    /// The programs as JSON.
+    Json,
+    /// A graph for Graphviz.
+    Dot,
+    /// A picture: streams are lanes, nodes boxes as long as they cost.
+    Svg,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum SimulateFormat {
+    /// A line for each thing that happens.
+    Text,
+    /// Spans and races as JSON.
+    Json,
+    /// A picture: streams are lanes, nodes boxes as long as they took.
+    Svg,
+    /// A trace for ui.perfetto.dev or Chrome.
+    Perfetto,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum CompareFormat {
+    /// A table, a row for each policy.
+    Text,
+    /// The same as JSON.
+    Json,
+    /// One picture, a panel for each policy.
+    Svg,
+}

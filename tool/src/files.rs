@@ -1,0 +1,57 @@
+//! Files in and out.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::Path;
+
+use anabranch::Shape;
+
+use crate::Failure;
+
+/// The largest file that is read, in bytes.
+const BYTES_MAX: u64 = 4 << 30;
+
+/// Reads a graph; its error names the file and the place in it.
+pub(crate) fn graph(path: &Path) -> Result<Shape, Failure> {
+    let text = text(path)?;
+    let mut shape = Shape::from_json(&text).map_err(|error| Failure::Invalid(format!("{}: {error}", path.display())))?;
+    if shape.name().is_none()
+        && let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "-")
+    {
+        shape.set_name(stem);
+    }
+    Ok(shape)
+}
+
+/// Reads a file, or the standard input if it is named `-`.
+pub(crate) fn text(path: &Path) -> Result<String, Failure> {
+    let cannot = |error: &io::Error| match error.kind() {
+        ErrorKind::InvalidData => Failure::Invalid(format!("{}: is not UTF-8 text", path.display())),
+        _ => Failure::Usage(format!("{}: cannot read: {error}", path.display())),
+    };
+    let reader: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(path).map_err(|error| cannot(&error))?),
+    };
+    let mut text = String::new();
+    reader.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| cannot(&error))?;
+    match text.len() as u64 > BYTES_MAX {
+        true => Err(Failure::Invalid(format!("{}: is larger than {} GiB", path.display(), BYTES_MAX >> 30))),
+        false => Ok(text),
+    }
+}
+
+/// Writes to a file, or to the standard output.
+pub(crate) fn write(out: Option<&Path>, text: &str) -> Result<(), Failure> {
+    let written = match out {
+        Some(path) => {
+            std::fs::write(path, text).map_err(|error| Failure::Usage(format!("{}: cannot write: {error}", path.display())))
+        }
+        None => match io::stdout().lock().write_all(text.as_bytes()) {
+            // Who reads only the first lines has what it wanted.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            written => Ok(written?),
+        },
+    };
+    written
+}

@@ -1,0 +1,118 @@
+//! Plans as JSON, read back; and simulations written.
+
+use std::collections::HashMap;
+
+use anabranch::{NodeId, Point, Schedule, Shape, SimLog, Step, StreamKind};
+use serde::{Deserialize, Serialize};
+
+/// What is read of a plan: its streams and programs. The rest follows from them.
+#[derive(Deserialize)]
+pub(crate) struct PlanForm {
+    streams: Vec<StreamForm>,
+    programs: Vec<ProgramForm>,
+}
+
+#[derive(Deserialize)]
+struct StreamForm {
+    id: u32,
+    device: DeviceForm,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a device's ordinal or \"host\"")]
+enum DeviceForm {
+    Ordinal(u32),
+    Host(HostForm),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum HostForm {
+    Host,
+}
+
+#[derive(Deserialize)]
+struct ProgramForm {
+    stream: u32,
+    steps: Vec<StepForm>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StepForm {
+    Run(String),
+    Record(u32),
+    Wait { stream: u32, point: u32 },
+}
+
+impl PlanForm {
+    /// Returns the programs by number of stream.
+    pub(crate) fn programs(&self, shape: &Shape) -> Result<Vec<(StreamKind, Vec<Step>)>, String> {
+        let names: HashMap<&str, NodeId> = shape.ids().map(|node| (&*shape.nodes()[node.index()].name, node)).collect();
+        let mut numbers: HashMap<u32, u32> = HashMap::new();
+        let mut programs: Vec<(StreamKind, Vec<Step>)> = Vec::new();
+        for (index, stream) in self.streams.iter().enumerate() {
+            let kind = match stream.device {
+                DeviceForm::Ordinal(device) => StreamKind::Device(device),
+                DeviceForm::Host(HostForm::Host) => StreamKind::Host,
+            };
+            if numbers.insert(stream.id, index as u32).is_some() {
+                return Err(format!("streams[{index}].id: there is a stream {} already", stream.id));
+            }
+            programs.push((kind, Vec::new()));
+        }
+        let number = |id: u32, path: String| numbers.get(&id).copied().ok_or_else(|| format!("{path}: there is no stream {id}"));
+        for (index, program) in self.programs.iter().enumerate() {
+            let stream = number(program.stream, format!("programs[{index}].stream"))?;
+            for (place, step) in program.steps.iter().enumerate() {
+                let path = || format!("programs[{index}].steps[{place}]");
+                programs[stream as usize].1.push(match step {
+                    StepForm::Run(name) => {
+                        let node = names.get(&**name).copied();
+                        Step::Run(node.ok_or_else(|| format!("{}: the graph has no node '{name}'", path()))?)
+                    }
+                    StepForm::Record(seq) => Step::Record(Point { stream, seq: *seq }),
+                    StepForm::Wait { stream, point } => Step::Wait(Point { stream: number(*stream, path())?, seq: *point }),
+                });
+            }
+        }
+        Ok(programs)
+    }
+}
+
+#[derive(Serialize)]
+struct SimulationForm<'a> {
+    policy: &'a str,
+    seed: Option<u64>,
+    makespan_us: f64,
+    critical_path_us: f64,
+    spans: Vec<SpanForm<'a>>,
+    races: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct SpanForm<'a> {
+    node: &'a str,
+    stream: u32,
+    start_us: f64,
+    end_us: f64,
+}
+
+/// Writes a simulation as JSON.
+pub(crate) fn simulation(schedule: &Schedule, seed: Option<u64>, log: &SimLog) -> String {
+    let span = |span: anabranch::Span| SpanForm {
+        node: &schedule.shape().nodes()[span.node.index()].name,
+        stream: schedule.id(span.stream),
+        start_us: span.start_us,
+        end_us: span.end_us,
+    };
+    let form = SimulationForm {
+        policy: schedule.policy(),
+        seed,
+        makespan_us: log.makespan_us(),
+        critical_path_us: schedule.critical_path_us(),
+        spans: log.spans().into_iter().map(span).collect(),
+        races: log.races().unwrap_or_default().iter().map(ToString::to_string).collect(),
+    };
+    serde_json::to_string_pretty(&form).expect("the form has string keys only") + "\n"
+}

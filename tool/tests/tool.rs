@@ -1,0 +1,225 @@
+//! The tool as people meet it: what it prints, what it says to bad input, and its exit codes.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn tool(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(args)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
+        .output()
+        .unwrap()
+}
+
+fn printed(args: &[&str]) -> String {
+    let output = tool(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The exit code and the message of a call that fails.
+fn refused(args: &[&str]) -> (i32, String) {
+    let output = tool(args);
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// What `plan` says to a graph on its standard input.
+fn fault(graph: &[u8]) -> String {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["plan", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may have seen enough before it has read all.
+    let _ = child.stdin.take().unwrap().write_all(graph);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Compares with a golden file; with `BLESS` set, writes it.
+fn assert_golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "{name}: run the test with BLESS=1 if this is how it should be");
+}
+
+#[test]
+fn plans_print_as_they_did() {
+    for (graph, policy) in [("worked", "per-operator"), ("mixed", "ranked")] {
+        for format in ["text", "json", "dot", "svg"] {
+            let text = printed(&["plan", &format!("graphs/{graph}.json"), "--policy", policy, "--format", format]);
+            assert_golden(&format!("{graph}.{}", if format == "text" { "txt" } else { format }), &text);
+        }
+    }
+}
+
+#[test]
+fn simulations_print_as_they_did() {
+    let call = ["simulate", "graphs/worked.json", "--policy", "per-operator", "--seed", "7", "--compute", "2", "--format"];
+    for (format, name) in [("text", "seven.txt"), ("json", "seven.json"), ("perfetto", "seven.trace.json"), ("svg", "seven.svg")]
+    {
+        assert_golden(name, &printed(&[&call[..], &[format]].concat()));
+    }
+    let trace: serde_json::Value = serde_json::from_str(&printed(&[&call[..], &["perfetto"]].concat())).unwrap();
+    let slices = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
+    assert_eq!(slices.count(), 9);
+}
+
+#[test]
+fn comparisons_print_as_they_did() {
+    for (format, name) in [("text", "compare.txt"), ("json", "compare.json"), ("svg", "compare.svg")] {
+        assert_golden(name, &printed(&["compare", "graphs/worked.json", "--max-streams", "2", "--format", format]));
+    }
+}
+
+#[test]
+fn plans_that_were_printed_are_verified() {
+    let dir = std::env::temp_dir().join(format!("anabranch-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let plan = dir.join("plan.json");
+    let path = plan.to_str().unwrap();
+    printed(&["plan", "graphs/mixed.json", "--format", "json", "-o", path]);
+    let verify = ["verify", "graphs/mixed.json", "--plan", path];
+    assert_eq!(printed(&verify), format!("{path}: keeps every edge, and every wait is needed\n"));
+    let text = std::fs::read_to_string(&plan).unwrap();
+    let mut form: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let programs = form["programs"].as_array_mut().unwrap();
+    let steps = programs.iter_mut().map(|program| program["steps"].as_array_mut().unwrap());
+    steps.for_each(|steps| steps.retain(|step| step.get("wait").is_none()));
+    std::fs::write(&plan, form.to_string()).unwrap();
+    let (code, message) = refused(&verify);
+    assert!(code == 1 && message.contains("nothing orders node"), "{message}");
+    for (old, new, expected) in [
+        ("\"run\": \"loss\"", "\"run\": \"lost\"", "the graph has no node 'lost'"),
+        ("\"device\": \"host\"", "\"device\": \"moon\"", "streams[2].device: a device's ordinal or \"host\""),
+        ("\"record\": 1", "\"recorded\": 1", "unknown variant `recorded`"),
+        ("\"streams\": [\n    {\n      \"id\": 0", "\"streams\": [\n    {\n      \"id\": 9", "there is no stream 0"),
+    ] {
+        assert!(text.contains(old), "{old}");
+        std::fs::write(&plan, text.replacen(old, new, 1)).unwrap();
+        let (code, message) = refused(&verify);
+        assert!(code == 1 && message.contains(expected) && message.contains(path), "{message}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn every_policy_is_verified() {
+    let text = printed(&["verify", "graphs/mixed.json"]);
+    assert_eq!(text.lines().count(), 7);
+    assert!(text.lines().all(|line| line.contains("keeps every edge with")), "{text}");
+    assert_eq!(printed(&["verify", "graphs/mixed.json", "--policy", "single"]).lines().count(), 1);
+}
+
+#[test]
+fn all_orders_are_explored() {
+    let explore = |orders: &str| printed(&["simulate", "graphs/worked.json", "--explore", orders]);
+    assert_eq!(explore("10"), "10 orders, and there are more: every one ends\n");
+    assert!(explore("100000").contains("all orders"));
+}
+
+#[test]
+fn bad_graphs_are_named_by_place() {
+    // Each was seen to come with the path that it has here.
+    let node = |fields: &str| {
+        format!(r#"{{"nodes": [{{"name": "a", "backend": "gpu"}}, {{"name": "b", "backend": "gpu", {fields}}}]}}"#)
+    };
+    let cases = [
+        (node(r#""inputs": [{"node": "c"}]"#), "nodes[1].inputs[0].node: there is no node named 'c'"),
+        (node(r#""after": ["a", "x"]"#), "nodes[1].after[1]: there is no node named 'x'"),
+        (
+            node(r#""inputs": [{"node": "a", "memory": "disk"}]"#),
+            "nodes[1].inputs[0].memory: unknown variant `disk`, expected `cpu` or `gpu` at line 1",
+        ),
+        (
+            node(r#""inputs": [{"node": "a", "output": -1}]"#),
+            "nodes[1].inputs[0].output: invalid value: integer `-1`, expected u32",
+        ),
+        (node(r#""inputs": [{"node": "a", "output": 4294967296}]"#), "nodes[1].inputs[0].output: invalid value"),
+        (node(r#""cost_us": -0.5"#), "nodes[1].cost_us: a cost is finite and not negative"),
+        (node(r#""cost_us": 1e999"#), "nodes[1].cost_us: number out of range"),
+        (node(r#""devices": [1024]"#), "nodes[1].devices: device 1024 is out of range: the largest is 1023"),
+        (node(r#""devices": [1, 1]"#), "node 'b' names device 1 twice"),
+        (node(r#""colour": "red""#), "nodes[1].colour: unknown field `colour`, expected one of `name`, `backend`"),
+        (node(r#""backend": "cpu""#), "nodes[1]: duplicate field `backend` at line 1"),
+        (node(r#""after": ["b"]"#), "node 'b' has an edge to itself: remove it"),
+        (
+            r#"{"nodes": [{"name": "a", "backend": "gpu"}, {"name": "a", "backend": "cpu"}]}"#.into(),
+            "nodes[1].name: the name 'a' is that of nodes[0]",
+        ),
+        (r#"{"nodes": [{"name": "a"}]}"#.into(), "nodes[0]: missing field `backend` at line 1"),
+        (
+            r#"{"nodes": [{"name": "a", "backend": "gpu", "after": ["b"]}, {"name": "b", "backend": "gpu", "after": ["a"]}]}"#
+                .into(),
+            "the nodes 'a' -> 'b' -> 'a' wait for each other in a circle",
+        ),
+        (r#"{"nodes": [], "outputs": [{"node": "z"}]}"#.into(), "outputs[0].node: there is no node named 'z'"),
+        (r#"{"nodes": [], "edges": [["a"]]}"#.into(), "edges[0]: invalid length 1, expected a tuple of size 2"),
+        (r#"{"nodes": []} {}"#.into(), "trailing characters at line 1"),
+        (r#"{"nodes": ["#.into(), "nodes: EOF while parsing a list at line 1"),
+        (String::new(), "EOF while parsing a value at line 1 column 0"),
+        ("[]".into(), "invalid type: sequence, expected an object at line 1"),
+        (r#"{"nodes": [["a", "gpu"]]}"#.into(), "nodes[0]: invalid type: sequence, expected an object at line 1"),
+        (node(r#""inputs": [["a"]]"#), "nodes[1].inputs[0]: invalid type: sequence, expected an object at line 1"),
+    ];
+    for (graph, expected) in cases {
+        let message = fault(graph.as_bytes());
+        assert!(message.starts_with(&format!("error: -: {expected}")), "{graph}\n{message}");
+    }
+}
+
+#[test]
+fn limits_are_errors() {
+    // Seen to crash with a stack overflow where nesting has no bound, and to print all of a name that has no end.
+    let named = |name: &str| format!(r#"{{"nodes": [{{"name": "{name}", "backend": "gpu"}}]}}"#);
+    assert!(fault(named(&"n".repeat(257)).as_bytes()).contains("is 257, the limit is 256"));
+    assert_eq!(tool(&["plan", "graphs/worked.json"]).status.code(), Some(0));
+    for nested in ["[", "{\"nodes\":", "{\"a\":["] {
+        let message = fault(nested.repeat(1_000_000).as_bytes());
+        assert!(message.len() < 600, "{message}");
+    }
+    let deep = format!(r#"{{"nodes": [{{"name": "a", "backend": "gpu", "inputs": {}{}}}]}}"#, "[".repeat(100), "]".repeat(100));
+    assert!(fault(deep.as_bytes()).contains("nodes[0].inputs[0]"));
+    for garbage in [&b"x"[..], b"\xff", b"\"", b" ", b"{\"", b"1"] {
+        let message = fault(&garbage.repeat(100_000_000 / garbage.len()));
+        assert!(message.len() < 600, "{}", &message[..600]);
+    }
+    let devices: Vec<String> = (0..1_025).map(|device| (device % 1_024).to_string()).collect();
+    let many = format!(r#"{{"nodes": [{{"name": "a", "backend": "gpu", "devices": [{}]}}]}}"#, devices.join(","));
+    assert!(fault(many.as_bytes()).contains("nodes[0].devices: the list is longer than 1024"));
+}
+
+#[test]
+fn exit_codes_tell_who_is_at_fault() {
+    assert_eq!(refused(&["plan", "graphs/none.json"]).0, 2);
+    assert!(refused(&["plan", "graphs/none.json"]).1.starts_with("error: graphs/none.json: cannot read: No such file"));
+    assert_eq!(refused(&["plan", "graphs"]).0, 2);
+    assert_eq!(refused(&["plan"]).0, 2);
+    assert_eq!(refused(&["plan", "graphs/worked.json", "--policy", "best"]).0, 2);
+    assert_eq!(refused(&["plan", "graphs/worked.json", "--max-streams", "0"]).0, 2);
+    assert_eq!(refused(&["simulate", "graphs/worked.json", "--hand-off-us", "-1"]).0, 2);
+    let (code, message) = refused(&["plan", "graphs/worked.json", "--policy", "single", "--max-streams", "2"]);
+    assert_eq!(
+        (code, &message[..]),
+        (2, "error: --max-streams is for --policy ranked and critical-path: the others take what they need\n")
+    );
+    let (code, message) = refused(&["plan", "graphs/mixed.json", "--max-streams", "1"]);
+    assert!(code == 1 && message.contains("policy 'ranked' has at most 1 streams for 2 devices"), "{message}");
+    let (code, message) = refused(&["plan", "graphs/worked.json", "-o", "nowhere/plan.txt"]);
+    assert!(code == 2 && message.starts_with("error: nowhere/plan.txt: cannot write"), "{message}");
+}
+
+#[test]
+fn help_shows_examples() {
+    for command in [&[][..], &["plan"], &["simulate"], &["verify"], &["compare"]] {
+        let help = printed(&[command, &["--help"]].concat());
+        assert!(help.contains("Example"), "{help}");
+    }
+}
