@@ -53,7 +53,7 @@ pub(crate) enum Kind {
     TakenShared { value: Arc<str>, taker: Arc<str>, sharer: String },
     #[error("{what} is {got}, the limit is {limit}")]
     Limit { what: String, got: usize, limit: usize },
-    #[error("the cost of node '{node}' is {cost_us} us: a cost is finite and not negative")]
+    #[error("the cost of node '{node}' is {cost_us} us: a cost is from 0 to 10^12")]
     Cost { node: Arc<str>, cost_us: f64 },
     #[cfg_attr(not(feature = "json"), allow(dead_code))]
     #[error("{place}{fault}")]

@@ -22,8 +22,8 @@ pub use exec::{
     TimelineSpan,
 };
 pub use graph::{
-    Backend, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId,
-    NodeMut, NodeShape, Own, PORTS_MAX, Param, Read, Shape, Source, Sources, Take, TaskFn, Value, take,
+    Backend, COST_US_MAX, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX,
+    NodeId, NodeMut, NodeShape, Own, PORTS_MAX, Param, Read, Shape, Source, Sources, Take, TaskFn, Value, take,
 };
 pub use plan::{
     Assignment, CriticalPath, MinStreams, PerBackend, PerOperator, Plan, Point, Policy, Ranked, ReadySet, Schedule, Single, Span,

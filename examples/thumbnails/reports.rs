@@ -66,5 +66,5 @@ pub(crate) fn node_times(spans: &[TimelineSpan]) -> Vec<NodeTime> {
         *total_us += (span.end - span.start).as_secs_f64() * 1e6;
         *count += 1;
     }
-    times.into_iter().map(|(name, (total_us, count))| NodeTime { name: name.clone(), total_us, count }).collect()
+    times.into_iter().map(|(name, (total_us, count))| NodeTime { name: name.to_string(), total_us, count }).collect()
 }

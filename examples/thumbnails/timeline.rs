@@ -110,22 +110,15 @@ fn boxes(spans: &[TimelineSpan], nodes: &[Node]) -> (Vec<NodeBox>, usize) {
     let ms = |time: Duration| (time - origin).as_secs_f64() * 1e3;
     let index: HashMap<&str, usize> = nodes.iter().enumerate().map(|(index, node)| (&*node.name, index)).collect();
 
-    // A key says which runs overlap, and comes again when its run is over: a node that runs twice is another run's.
-    let mut open: HashMap<usize, (usize, Vec<usize>)> = HashMap::new();
-    let mut runs = 0;
+    let mut runs: HashMap<u64, usize> = HashMap::new();
     let mut boxes = Vec::with_capacity(sorted.len());
     for span in sorted {
         let Some(&node) = index.get(&*span.node) else { continue };
-        let (run, seen) = open.entry(span.run).or_default();
-        if seen.is_empty() || seen.contains(&node) {
-            (*run, runs) = (runs, runs + 1);
-            seen.clear();
-        }
-        seen.push(node);
-        let (run, row) = (*run, span.stream as usize);
+        let next = runs.len();
+        let (run, row) = (*runs.entry(span.run).or_insert(next), span.stream as usize);
         boxes.push(NodeBox { node, row, run, lane: 0, start_ms: ms(span.start), end_ms: ms(span.end), is_ok: span.is_ok });
     }
-    (boxes, runs)
+    (boxes, runs.len())
 }
 
 /// Gives each box the first lane of its row that is free.
@@ -143,7 +136,7 @@ fn assign_lanes(boxes: &mut [NodeBox], nodes: &[Node]) {
 
 #[cfg(test)]
 mod tests {
-    use anabranch::{Backend, PerOperator, Shape};
+    use anabranch::{Graph, HostStream, NodeId, PerOperator};
 
     use super::*;
 
@@ -160,8 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_comes_again_is_another_run() {
-        assert_eq!(timeline(&[(7, 0), (7, 20), (9, 20), (7, 60)]).runs, 4);
+    fn runs_are_told_apart_by_their_number() {
+        assert_eq!(timeline(&[(7, 0), (8, 20), (9, 20), (10, 60)]).runs, 4);
     }
 
     #[test]
@@ -172,18 +165,21 @@ mod tests {
         assert!((long.window.start + long.window.end - long.end_ms).abs() < 1e-6);
     }
 
-    /// Runs of two nodes, each given by its key and its start in milliseconds: 5 ms of reading, then 5 ms of work.
-    fn timeline(runs: &[(usize, u64)]) -> Timeline {
-        let mut shape = Shape::new();
-        let (read, work) = (shape.node("read", Backend::Cpu), shape.node("work", Backend::Gpu));
-        shape.read(read, 0, work);
-        let schedule = shape.schedule(&PerOperator).expect("two nodes and an edge");
-        let span = |run, node: &str, stream, start_ms| {
-            let start = Duration::from_millis(start_ms);
-            TimelineSpan { run, node: node.to_owned(), stream, start, end: start + Duration::from_millis(5), is_ok: true }
+    /// Runs of two nodes, each given by its number and its start in milliseconds: 5 ms of reading, then 5 ms of work.
+    fn timeline(runs: &[(u64, u64)]) -> Timeline {
+        let mut graph = Graph::new();
+        let read = graph.task("read", (), || 0u32);
+        let work = graph.kernel("work", &read, |_: &mut HostStream, read: &u32| *read);
+        graph.output("work", &work);
+        let plan = graph.compile(&PerOperator).expect("two nodes and an edge");
+        let shape = plan.schedule().shape();
+        let span = |run, id: NodeId, stream, start_ms| {
+            let (start, node) = (Duration::from_millis(start_ms), shape.nodes()[id.index()].name.clone());
+            TimelineSpan { run, plan: plan.clone(), id, node, stream, start, end: start + Duration::from_millis(5), is_ok: true }
         };
-        let spans: Vec<TimelineSpan> =
-            runs.iter().flat_map(|&(run, start)| [span(run, "read", 1, start), span(run, "work", 0, start + 5)]).collect();
-        Timeline::new(&spans, &schedule, &["read"])
+        let ids: Vec<NodeId> = shape.ids().collect();
+        let both = |&(run, start)| [span(run, ids[0], 1, start), span(run, ids[1], 0, start + 5)];
+        let spans: Vec<TimelineSpan> = runs.iter().flat_map(both).collect();
+        Timeline::new(&spans, plan.schedule(), &["read"])
     }
 }

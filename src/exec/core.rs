@@ -10,7 +10,7 @@ use super::state;
 use crate::bridge::{Lane, Limbo, shielded};
 use crate::device::host::{Barrier, Pool};
 use crate::error::{Kind, Result};
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
 pub(super) struct Core {
     /// None: nodes run inside the poll of whoever awaits the run.
@@ -18,6 +18,8 @@ pub(super) struct Core {
     pub(super) limbo: Limbo,
     pub(super) barrier: Barrier,
     pub(super) observer: Option<Arc<dyn Observer>>,
+    /// How many observed runs there were.
+    numbers: AtomicU64,
     pub(super) max_in_flight: usize,
     /// How many workers have ended.
     pub(super) exits: Arc<Lane>,
@@ -55,7 +57,23 @@ impl Core {
             last_turn: 0,
         };
         let (limbo, idle) = (Limbo::new(), Lane::new());
-        Self { pool, limbo, barrier, observer, max_in_flight, exits, idle, admission: Mutex::new(admission) }
+        Self {
+            pool,
+            limbo,
+            barrier,
+            observer,
+            numbers: AtomicU64::new(0),
+            max_in_flight,
+            exits,
+            idle,
+            admission: Mutex::new(admission),
+        }
+    }
+
+    /// Returns a number that no other run has.
+    pub(super) fn next_number(&self) -> u64 {
+        // ORDERING: Relaxed, the number is only unique.
+        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Lets the run in, and returns its place among those in flight; or queues it. `turn` is 0 at first, and then the run's place

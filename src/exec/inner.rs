@@ -27,6 +27,8 @@ pub(super) struct RunInner {
     /// Lets the last step keep the run alive while it says that it was the last.
     me: Weak<RunInner>,
     pub(super) plan: Plan,
+    /// What observers know the run by.
+    pub(super) number: u64,
     pub(super) core: Arc<Core>,
     pub(super) state: State,
     /// Reaches [`COMPLETE`] once; rung when an async node was woken.
@@ -85,9 +87,11 @@ pub(super) mod fate {
 impl RunInner {
     pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Arc<Self> {
         let observed = if core.observer.is_some() { state::OBSERVED } else { 0 };
+        let number = if observed == 0 { 0 } else { core.next_number() };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             plan: plan.clone(),
+            number,
             core: core.clone(),
             state: State::new(observed),
             lane: Arc::new(Lane::new()),

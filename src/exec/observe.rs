@@ -1,11 +1,14 @@
 //! Who wants to know when nodes ran. Off by default; an observed run reads the clock twice per node.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::inner::RunInner;
 use crate::bridge::shielded;
-use crate::error::Kind;
+use crate::error::{Kind, Result};
+use crate::graph::NodeId;
+use crate::plan::{CriticalPath, Plan, Span, StreamKind};
 
 /// Is told of every node that ran, by the thread that ran it. An observer that panics fails the run.
 pub trait Observer: Send + Sync + 'static {
@@ -16,10 +19,14 @@ pub trait Observer: Send + Sync + 'static {
 /// When and where one node ran.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeSpan<'a> {
-    /// Tells runs of one executor apart: equal for the nodes of one run, different for runs that overlap.
-    pub run: usize,
+    /// The number of the run: different for all runs of one executor.
+    pub run: u64,
+    /// The plan of the run.
+    pub plan: &'a Plan,
+    /// The node, in the plan's shape.
+    pub id: NodeId,
     /// The node's name.
-    pub node: &'a str,
+    pub node: &'a Arc<str>,
     /// The stream of the plan that it ran on.
     pub stream: u32,
     /// When its body was called, or an async node first polled.
@@ -37,7 +44,9 @@ impl RunInner {
         let node = code.nodes[step as usize];
         let name = plan.schedule.shape().name_of(node);
         let span = NodeSpan {
-            run: std::ptr::from_ref(self).addr(),
+            run: self.number,
+            plan: &self.plan,
+            id: node,
             node: name,
             stream: code.streams[code.program_of(step) as usize],
             started,
@@ -71,12 +80,16 @@ pub struct Timeline {
 }
 
 /// One node of a [`Timeline`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct TimelineSpan {
     /// See [`NodeSpan::run`].
-    pub run: usize,
+    pub run: u64,
+    /// The plan of the run.
+    pub plan: Plan,
+    /// The node, in the plan's shape.
+    pub id: NodeId,
     /// The node's name.
-    pub node: String,
+    pub node: Arc<str>,
     /// The stream of the plan that it ran on.
     pub stream: u32,
     /// When it started, since the timeline was made.
@@ -97,13 +110,83 @@ impl Timeline {
     pub fn spans(&self) -> Vec<TimelineSpan> {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// Returns the runs of a plan, in the order in which they began: for each the spans of its nodes, from its beginning on, as
+    /// [`Schedule::to_svg`](crate::Schedule::to_svg) draws them.
+    pub fn runs(&self, plan: &Plan) -> Vec<Vec<Span>> {
+        let mut runs: BTreeMap<u64, Vec<TimelineSpan>> = BTreeMap::new();
+        let spans = self.spans().into_iter().filter(|span| span.plan.is_same(plan));
+        spans.for_each(|span| runs.entry(span.run).or_default().push(span));
+        let mut runs: Vec<(Duration, Vec<TimelineSpan>)> =
+            runs.into_values().map(|spans| (spans.iter().map(|span| span.start).min().unwrap_or_default(), spans)).collect();
+        runs.sort_by_key(|run| run.0);
+        let us = |time: Duration| time.as_secs_f64() * 1e6;
+        let span = |begin: Duration, span: &TimelineSpan| {
+            let (start_us, end_us) = (us(span.start - begin), us(span.end - begin));
+            Span { node: span.id, stream: span.stream, start_us, end_us }
+        };
+        runs.iter().map(|(begin, spans)| spans.iter().map(|each| span(*begin, each)).collect()).collect()
+    }
+
+    /// Returns, for each node of a plan, the median of how long it took, in microseconds; none for nodes that have not succeeded yet.
+    pub fn costs_us(&self, plan: &Plan) -> Vec<Option<f64>> {
+        let mut took: Vec<Vec<Duration>> = vec![Vec::new(); plan.schedule().shape().nodes().len()];
+        let spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let spans = spans.iter().filter(|span| span.is_ok && span.plan.is_same(plan));
+        spans.for_each(|span| took[span.id.index()].push(span.end - span.start));
+        let median = |took: &mut Vec<Duration>| {
+            took.sort_unstable();
+            took.get(took.len() / 2).map(|time| time.as_secs_f64() * 1e6)
+        };
+        took.iter_mut().map(median).collect()
+    }
+}
+
+impl Plan {
+    /// Compiles the plan's graph again with what its nodes really took: [`CriticalPath`] with as many streams on each device as this plan
+    /// has on the one with the most. Nodes that the timeline does not know keep their `cost_us`.
+    ///
+    /// # Errors
+    /// As [`Graph::compile`](crate::Graph::compile), whose checks this plan has passed.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    /// use anabranch::{Executor, Graph, Inputs, PerOperator, Timeline};
+    ///
+    /// let mut g = Graph::new();
+    /// let a = g.task("a", (), || 1);
+    /// g.output("a", &a);
+    /// let plan = g.compile(&PerOperator)?;
+    /// let timeline = Arc::new(Timeline::new(100_000));
+    /// let exec = Executor::builder().observer(timeline.clone()).build()?;
+    /// futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
+    ///
+    /// let picture = plan.schedule().to_svg(&timeline.runs(&plan)[0]);
+    /// let better = plan.recompile_with(&timeline)?;
+    /// # assert!(picture.starts_with("<svg") && better.schedule().policy() == "critical-path");
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn recompile_with(&self, timeline: &Timeline) -> Result<Plan> {
+        let schedule = self.schedule();
+        let mut streams: BTreeMap<u32, u32> = BTreeMap::new();
+        for stream in 0..schedule.streams() {
+            if let StreamKind::Device(device) = schedule.kind(stream) {
+                *streams.entry(device).or_default() += 1;
+            }
+        }
+        let most = streams.into_values().max().unwrap_or(1);
+        self.inner().recompile(&timeline.costs_us(self), &CriticalPath::new(most))
+    }
 }
 
 impl Observer for Timeline {
     fn node(&self, span: &NodeSpan<'_>) {
         let kept = TimelineSpan {
             run: span.run,
-            node: span.node.to_owned(),
+            plan: span.plan.clone(),
+            id: span.id,
+            node: span.node.clone(),
             stream: span.stream,
             start: span.started.saturating_duration_since(self.origin),
             end: span.ended.saturating_duration_since(self.origin),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{DEVICE_MAX, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeShape, Shape};
+use super::{COST_US_MAX, DEVICE_MAX, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeShape, Shape};
 use crate::error::{Error, Kind, Result};
 
 /// Checks names, costs, edges, and that there is no cycle.
@@ -14,7 +14,7 @@ pub(crate) fn check(shape: &Shape) -> Result<()> {
     }
     check_names(shape)?;
     for node in nodes {
-        if !node.cost_us.is_finite() || node.cost_us < 0.0 {
+        if !(0.0..=COST_US_MAX).contains(&node.cost_us) {
             return Err(Kind::Cost { node: node.name.clone(), cost_us: node.cost_us }.into());
         }
         check_devices(node)?;

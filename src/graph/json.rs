@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Backend, DEVICE_MAX, Edge, EdgeKind, Memory, NODES_MAX, NodeId, Shape, check};
+use super::{Backend, COST_US_MAX, DEVICE_MAX, Edge, EdgeKind, Memory, NODES_MAX, NodeId, Shape, check};
 use crate::error::{Kind, Result};
 
 /// The most items that a list in the file may have: edges, inputs, outputs.
@@ -101,8 +101,8 @@ fn is_false(flag: &bool) -> bool {
 
 fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     let cost = f64::deserialize(from)?;
-    let is_right = cost.is_finite() && cost >= 0.0;
-    if is_right { Ok(cost) } else { Err(D::Error::custom("a cost is finite and not negative")) }
+    let is_right = (0.0..=COST_US_MAX).contains(&cost);
+    if is_right { Ok(cost) } else { Err(D::Error::custom(format!("a cost of {cost} us: a cost is from 0 to 10^12"))) }
 }
 
 fn devices<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u32>>, D::Error> {

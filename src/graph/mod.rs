@@ -15,7 +15,7 @@ mod source;
 
 pub(crate) use body::Body;
 pub use builder::Graph;
-pub(crate) use builder::{InputPort, Maker, NodeWork, OutputPort, Sharer};
+pub(crate) use builder::{InputPort, Maker, OutputPort, Sharer};
 pub(crate) use check::check;
 pub use node::NodeMut;
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
@@ -27,5 +27,7 @@ pub const NODES_MAX: usize = (1 << 24) - 1;
 pub const PORTS_MAX: usize = 4096;
 /// The largest ordinal of a device, and so one less than the most devices that one node may span.
 pub const DEVICE_MAX: u32 = 1023;
+/// The largest cost of one node in microseconds, eleven days: sums of costs stay numbers.
+pub const COST_US_MAX: f64 = 1e12;
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;

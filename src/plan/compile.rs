@@ -6,11 +6,11 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
-use super::lower::Lowering;
+use super::lower::{Facts, Lowering};
 use super::{Policy, Schedule};
 use crate::error::{Error, Kind, Result};
-use crate::graph::{Graph, InputPort, Maker, NodeId, OutputPort, Shape, Sharer, check};
-use crate::value::Layout;
+use crate::graph::{Body, Graph, InputPort, Maker, NodeId, OutputPort, Shape, Sharer, check};
+use crate::value::{Arena, Layout};
 
 /// The most memory that the values of one run may take in place; what is behind a `Vec` or a `Box` does not count.
 const FRAME_BYTES_MAX: usize = 1 << 31;
@@ -25,6 +25,7 @@ pub struct Plan(Arc<PlanInner>);
 pub(crate) struct PlanInner {
     pub(crate) schedule: Schedule,
     pub(crate) code: Code,
+    facts: Vec<Facts>,
     pub(crate) layout: Layout,
     pub(crate) inputs: Vec<PlanInput>,
     pub(crate) outputs: Vec<OutputPort>,
@@ -34,6 +35,7 @@ pub(crate) struct PlanInner {
 }
 
 /// An input, and what becomes of it.
+#[derive(Clone)]
 pub(crate) struct PlanInput {
     pub(crate) port: InputPort,
     pub(crate) is_shared: bool,
@@ -60,23 +62,15 @@ impl Graph {
         check(&shape)?;
         self.check_values()?;
         let schedule = Schedule::new(shape, policy)?;
-        let value_of = |node: NodeId| &self.values[self.works[node.index()].value as usize];
-        let on_host = schedule.on_first_streams();
-        let code = Lowering {
-            schedule: on_host.as_ref().unwrap_or(&schedule),
-            bodies: &self.bodies,
-            works: &self.works,
-            is_shared: &|node| value_of(node).sharer.is_some(),
-            is_taken: &|node| value_of(node).taker.is_some(),
-            is_in_place: &self.nodes_in_place(),
-        }
-        .lower();
+        let facts = self.facts();
+        let code = lower(&schedule, &self.bodies, &facts);
         let inputs = self.inputs.iter().map(|port| {
             let value = &self.values[port.value as usize];
             PlanInput { port: port.clone(), is_shared: value.sharer.is_some(), taker: value.taker }
         });
         Ok(Plan(Arc::new(PlanInner {
             code,
+            facts,
             layout: self.layout,
             inputs: inputs.collect(),
             outputs: self.outputs.clone(),
@@ -142,17 +136,24 @@ impl Graph {
         orders
     }
 
-    /// For each node: is its value, and is every value that it reads, sure to be in place? An input may be given as an `Arc`.
-    fn nodes_in_place(&self) -> Vec<bool> {
-        let is_shared = |node: NodeId| self.values[self.works[node.index()].value as usize].sharer.is_some();
-        let mut in_place: Vec<bool> = self.shape().ids().map(|node| !is_shared(node)).collect();
+    fn facts(&self) -> Vec<Facts> {
+        let mut facts: Vec<Facts> = self
+            .works
+            .iter()
+            .map(|work| {
+                let value = &self.values[work.value as usize];
+                let is_shared = value.sharer.is_some();
+                Facts { is_async: work.is_async, is_shared, is_taken: value.taker.is_some(), is_in_place: !is_shared }
+            })
+            .collect();
         for edge in self.shape().edges() {
-            if edge.is_data() && is_shared(edge.source) {
-                in_place[edge.target.index()] = false;
+            if edge.is_data() && facts[edge.source.index()].is_shared {
+                facts[edge.target.index()].is_in_place = false;
             }
         }
-        self.inputs.iter().flat_map(|port| &port.readers).for_each(|reader| in_place[reader.index()] = false);
-        in_place
+        // An input may be given as an `Arc`.
+        self.inputs.iter().flat_map(|port| &port.readers).for_each(|reader| facts[reader.index()].is_in_place = false);
+        facts
     }
 
     fn kernel_types(&self) -> Vec<(TypeId, &'static str, NodeId)> {
@@ -174,6 +175,11 @@ impl Plan {
         &self.0.schedule
     }
 
+    /// Returns whether both are the same plan: clones of one are.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Checks the programs with [`verify`](crate::verify), which shares no code with the compiler.
     ///
     /// # Errors
@@ -187,7 +193,32 @@ impl Plan {
     }
 }
 
+/// Turns a schedule into code. A host runs a node on one stream, whatever devices it spans.
+fn lower(schedule: &Schedule, bodies: &Arena<dyn Body>, facts: &[Facts]) -> Code {
+    let on_host = schedule.on_first_streams();
+    Lowering { schedule: on_host.as_ref().unwrap_or(schedule), bodies, facts }.lower()
+}
+
 impl PlanInner {
+    /// Compiles the same graph again, with other costs and another policy.
+    pub(crate) fn recompile(&self, costs_us: &[Option<f64>], policy: &dyn Policy) -> Result<Plan> {
+        let mut shape = Shape::clone(self.schedule.shape());
+        for (node, cost_us) in shape.nodes_mut().iter_mut().zip(costs_us) {
+            node.cost_us = cost_us.unwrap_or(node.cost_us);
+        }
+        let schedule = Schedule::new(Arc::new(shape), policy)?;
+        Ok(Plan(Arc::new(Self {
+            code: lower(&schedule, &self.code.bodies, &self.facts),
+            facts: self.facts.clone(),
+            layout: self.layout,
+            inputs: self.inputs.clone(),
+            outputs: self.outputs.clone(),
+            kernels: self.kernels.clone(),
+            by_name: OnceLock::new(),
+            schedule,
+        })))
+    }
+
     /// Returns the node of this name; the names are put in order when the first one is asked for.
     pub(crate) fn node(&self, name: &str) -> Result<NodeId> {
         let shape = self.schedule.shape();

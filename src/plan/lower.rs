@@ -2,23 +2,29 @@
 
 use super::code::{Code, Gate, HostStep, Target, flag};
 use super::{Point, Schedule, Step};
-use crate::graph::{Body, NodeId, NodeWork};
+use crate::graph::{Body, NodeId};
 use crate::value::{Access, Arena};
 
 /// The most that arrive at one gate; with more it becomes a tree.
 const FAN_IN: usize = 32;
 
-/// What the lowering must know of each node besides the schedule.
+/// What the lowering must know besides the schedule, node by node.
 pub(super) struct Lowering<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) bodies: &'a Arena<dyn Body>,
-    pub(super) works: &'a [NodeWork],
-    /// Whether the value of a node is stored as an `Arc`.
-    pub(super) is_shared: &'a dyn Fn(NodeId) -> bool,
-    /// Whether a reader moves the value of a node out.
-    pub(super) is_taken: &'a dyn Fn(NodeId) -> bool,
-    /// Whether each node, and all that it reads, has its value in place.
-    pub(super) is_in_place: &'a [bool],
+    pub(super) facts: &'a [Facts],
+}
+
+/// What a graph says of a node and its value.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts {
+    pub(super) is_async: bool,
+    /// The value is stored as an `Arc`.
+    pub(super) is_shared: bool,
+    /// A reader moves the value out.
+    pub(super) is_taken: bool,
+    /// The value, and all that the node reads, is in place.
+    pub(super) is_in_place: bool,
 }
 
 /// One `Run` step of the schedule with what stands around it.
@@ -38,21 +44,21 @@ impl Lowering<'_> {
         let records = Records::new(self.schedule);
         let programs = records.number_programs(self.schedule);
         let mut code = Code {
-            steps: Vec::with_capacity(self.works.len()),
+            steps: Vec::with_capacity(self.facts.len()),
             bodies: self.bodies.clone(),
-            nodes: Vec::with_capacity(self.works.len()),
+            nodes: Vec::with_capacity(self.facts.len()),
             starts: Vec::with_capacity(programs.streams.len() + 1),
             streams: programs.streams,
             roots: programs.roots,
             targets: Vec::new(),
             gates: Vec::new(),
-            step_of: vec![NONE; self.works.len()],
+            step_of: vec![NONE; self.facts.len()],
             asyncs: Vec::new(),
             drops: Vec::new(),
         };
         // What each record leads to: gates are known only once all waits were seen, so this comes in two passes.
         let mut led_to = LedTo::new(records.count());
-        let mut gate_before = vec![NONE; self.works.len()];
+        let mut gate_before = vec![NONE; self.facts.len()];
         for program in 0..code.programs() {
             self.add_gates(program, &records, &mut code, &mut led_to, &mut gate_before);
         }
@@ -89,11 +95,11 @@ impl Lowering<'_> {
 
     /// Makes the gates of values that are released by several streams. Returns what one release of each node does.
     fn add_release_gates(&self, code: &mut Code) -> Vec<Option<Target>> {
-        (0..self.works.len() as u32)
+        (0..self.facts.len() as u32)
             .map(|index| {
                 let node = NodeId(index);
                 let releases = self.schedule.releases_of(node);
-                if releases == 0 || !self.must_drop(node) || (self.is_taken)(node) {
+                if releases == 0 || !self.must_drop(node) || self.facts[node.index()].is_taken {
                     return None;
                 }
                 // A node stands here for its step, which is not known yet; `settle_releases` puts that in.
@@ -169,7 +175,7 @@ impl Lowering<'_> {
 
     fn add_step(&self, stop: &Stop, targets: u32, code: &mut Code) {
         let index = code.steps.len() as u32;
-        let work = &self.works[stop.node.index()];
+        let is_async = self.facts[stop.node.index()].is_async;
         let mut flags = 0;
         let mut set = |is_set: bool, flag: u8| flags |= if is_set { flag } else { 0 };
         let len = code.targets.len() as u32 - targets;
@@ -184,9 +190,9 @@ impl Lowering<'_> {
         };
         set(targets_len > 0, flag::TARGETS);
         set(stop.is_last, flag::LAST);
-        set(work.is_async, flag::ASYNC);
+        set(is_async, flag::ASYNC);
         code.step_of[stop.node.index()] = index;
-        if work.is_async {
+        if is_async {
             code.asyncs.push(index);
         }
         if self.must_drop(stop.node) {
@@ -209,7 +215,8 @@ impl Lowering<'_> {
     }
 
     fn access(&self, node: NodeId) -> Access {
-        match (self.is_in_place[node.index()], (self.is_shared)(node)) {
+        let Facts { is_in_place, is_shared, .. } = self.facts[node.index()];
+        match (is_in_place, is_shared) {
             (true, _) => Access::InPlace,
             (false, false) => Access::Tagged,
             (false, true) => Access::Share,
@@ -217,7 +224,7 @@ impl Lowering<'_> {
     }
 
     fn must_drop(&self, node: NodeId) -> bool {
-        (self.is_shared)(node) || self.bodies.get(node.index()).needs_release()
+        self.facts[node.index()].is_shared || self.bodies.get(node.index()).needs_release()
     }
 }
 

@@ -143,7 +143,7 @@ fn bad_graphs_are_named_by_place() {
             "nodes[1].inputs[0].output: invalid value: integer `-1`, expected u32",
         ),
         (node(r#""inputs": [{"node": "a", "output": 4294967296}]"#), "nodes[1].inputs[0].output: invalid value"),
-        (node(r#""cost_us": -0.5"#), "nodes[1].cost_us: a cost is finite and not negative"),
+        (node(r#""cost_us": -0.5"#), "nodes[1].cost_us: a cost of -0.5 us: a cost is from 0 to 10^12"),
         (node(r#""cost_us": 1e999"#), "nodes[1].cost_us: number out of range"),
         (node(r#""devices": [1024]"#), "nodes[1].devices: device 1024 is out of range: the largest is 1023"),
         (node(r#""devices": [1, 1]"#), "node 'b' names device 1 twice"),
