@@ -62,6 +62,8 @@ pub(crate) enum Kind {
     DeviceTwice { node: Arc<str>, device: u32 },
     #[error("node '{node}' has no edge end {end}: the graph has {nodes} nodes")]
     UnknownNodeId { node: Arc<str>, end: u32, nodes: usize },
+    #[error("no path leads {}: name nodes of which one comes after the other", between(.from, .to))]
+    EmptySection { from: Vec<String>, to: Vec<String> },
     #[error("policy '{policy}' {fault}")]
     Policy { policy: String, fault: String },
 
@@ -95,7 +97,7 @@ pub(crate) enum Kind {
     InputType { name: Arc<str>, expected: &'static str, given: &'static str },
     #[error("input '{name}' is taken by value by node '{taker}': give it by value, not as an Arc")]
     InputShared { name: Arc<str>, taker: Arc<str> },
-    #[error("the plan has no node named '{name}'{}", hint(.near))]
+    #[error("there is no node named '{name}'{}", hint(.near))]
     UnknownNode { name: String, near: Option<Arc<str>> },
     #[error(
         "node '{node}' is a kernel for {wanted}, but this executor's device is {device}: run the plan on an executor with that device"
@@ -202,6 +204,7 @@ impl Error {
                 | Cost { .. }
                 | DeviceTwice { .. }
                 | Json { .. }
+                | EmptySection { .. }
                 | UnknownNodeId { .. }
                 | Policy { .. }
         )
@@ -320,6 +323,12 @@ fn list(names: &[Arc<str>]) -> String {
         [] => "none".into(),
         _ => names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", "),
     }
+}
+
+/// `from 'a' or 'b' to 'c'`.
+fn between(from: &[String], to: &[String]) -> String {
+    let names = |names: &[String]| names.iter().take(8).map(|name| format!("'{name}'")).collect::<Vec<_>>().join(" or ");
+    format!("from {} to {}", names(from), names(to))
 }
 
 fn hint(near: &Option<Arc<str>>) -> String {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use super::core::Core;
 use super::inside::{Inside, is_inside};
 use super::observe::Observer;
-use super::{Inputs, Run};
+use super::{Inputs, Run, SerialStream};
 use crate::bridge::{Lane, WaiterKey};
 use crate::device::host::{Around, Barrier, Pool, SLOTS_MAX};
 use crate::error::{Error, Kind, Result};
@@ -78,6 +78,11 @@ impl Executor {
     /// Gives the inputs back, with an error for which [`Error::is_busy`] or [`Error::is_shut_down`] is true.
     pub fn try_run(&self, plan: &Plan, inputs: Inputs) -> Result<Run, (Error, Inputs)> {
         Run::reserved(&self.owner.core, plan, inputs)
+    }
+
+    /// Returns a new stream for whole runs, which go one after the other on it.
+    pub fn stream(&self) -> SerialStream {
+        SerialStream::new(&self.owner.core)
     }
 
     /// Waits until no run is in flight. Runs that nobody polls stay in flight.

@@ -8,6 +8,7 @@ use super::asyncs::Driver;
 use super::conduct;
 use super::core::Core;
 use super::countdown::Countdown;
+use super::serial::Turn;
 use super::state::{self, State};
 use super::{Inputs, Outputs};
 use crate::bridge::{Lane, Wakeset, shielded};
@@ -48,9 +49,10 @@ pub(super) struct RunInner {
 
 /// What a run holds until it starts.
 pub(super) enum Start {
-    /// `turn` is its place in the queue; `place` its place among those in flight, if it has one already.
+    /// `serial` is its place on a stream of runs; `turn` in the queue; `place` its place among those in flight, if it has one already.
     Waiting {
         inputs: Inputs,
+        serial: Option<Turn>,
         turn: u64,
         place: Option<u32>,
     },
@@ -95,7 +97,7 @@ impl RunInner {
             core: core.clone(),
             state: State::new(observed),
             lane: Arc::new(Lane::new()),
-            start: Mutex::new(Start::Waiting { inputs, turn: 0, place: None }),
+            start: Mutex::new(Start::Waiting { inputs, serial: None, turn: 0, place: None }),
             live: OnceLock::new(),
             driver: Mutex::new(Driver::default()),
             progress: Progress::new(),
@@ -121,7 +123,10 @@ impl RunInner {
     /// Starts the run if it has not started and there is room; otherwise queues it.
     pub(super) fn start(self: &Arc<Self>) -> Poll<()> {
         let mut start = lock(&self.start);
-        let Start::Waiting { inputs, turn, place } = &mut *start else { return Poll::Ready(()) };
+        let Start::Waiting { inputs, serial, turn, place } = &mut *start else { return Poll::Ready(()) };
+        if serial.as_mut().is_some_and(|serial| serial.poll().is_pending()) {
+            return Poll::Pending;
+        }
         let admitted = match (self.check(inputs), *place) {
             (Ok(()), Some(place)) => Poll::Ready(Ok(place)),
             (Ok(()), None) => self.core.admit(self, turn),
@@ -157,6 +162,12 @@ impl RunInner {
         drop(start);
         self.refuse(error.clone());
         Err((error, inputs))
+    }
+
+    /// Gives the run a place on a stream of runs.
+    pub(super) fn line_up(&self, turn: Turn) {
+        let Start::Waiting { serial, .. } = &mut *lock(&self.start) else { unreachable!("nobody else knows of this run yet") };
+        *serial = Some(turn);
     }
 
     fn check(&self, inputs: &Inputs) -> Result<()> {
@@ -238,7 +249,7 @@ impl RunInner {
             let mut start = lock(&self.start);
             matches!(*start, Start::Waiting { .. }).then(|| std::mem::replace(&mut *start, Start::Started))
         };
-        let Some(Start::Waiting { inputs, turn, place }) = waiting else { return self.drive_cancelled() };
+        let Some(Start::Waiting { inputs, turn, place, .. }) = waiting else { return self.drive_cancelled() };
         self.core.leave_queue(turn);
         place.into_iter().for_each(|place| self.core.give_back(place));
         self.refuse(cancelled(bits | state::CANCELLED));
@@ -291,13 +302,13 @@ impl RunInner {
         let plan = self.plan();
         // SAFETY: the run is complete: nobody else touches its cells any more.
         let cells = || unsafe { live.frame.cells(Access::Tagged) };
-        let values = plan.outputs.iter().map(|port| Some((port.share)(cells(), port.offset))).collect();
+        let values = plan.outputs.iter().map(|port| Some((port.transfer.share)(cells(), port.offset))).collect();
         for &(node, _) in plan.schedule.shape().outputs() {
             let body = plan.code.bodies.get(node.index());
             let _ = shielded(|| body.release(cells()));
         }
         for input in plan.inputs.iter().filter(|input| input.is_shared) {
-            let _ = shielded(|| (input.port.clear)(cells(), input.port.offset));
+            let _ = shielded(|| (input.port.transfer.clear)(cells(), input.port.offset));
         }
         Ok(Outputs { values, plan: self.plan.clone() })
     }
@@ -431,7 +442,7 @@ impl Drop for RunInner {
         // SAFETY: the run is being dropped: nobody else touches its cells.
         let cells = || unsafe { live.frame.cells(Access::Tagged) };
         for input in &plan.inputs {
-            let _ = shielded(|| (input.port.clear)(cells(), input.port.offset));
+            let _ = shielded(|| (input.port.transfer.clear)(cells(), input.port.offset));
         }
         // After a clean run, what was not released are the outputs.
         let is_clean = matches!(self.verdict.get(), Some(Ok(())));

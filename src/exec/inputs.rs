@@ -74,8 +74,8 @@ impl Inputs {
             // SAFETY: the run has not started: nobody else touches the frame. The offset is that of the input's slot.
             let cells = unsafe { frame.cells(if input.is_shared { Access::Share } else { Access::Tagged }) };
             match given {
-                Given::Owned(value, _) => (input.port.fill)(cells, input.port.offset, value),
-                Given::Shared(value, _) => (input.port.fill_shared)(cells, input.port.offset, value),
+                Given::Owned(value, _) => (input.port.transfer.fill)(cells, input.port.offset, value),
+                Given::Shared(value, _) => (input.port.transfer.fill_shared)(cells, input.port.offset, value),
             }
         }
     }

@@ -22,6 +22,7 @@ mod node;
 mod observe;
 mod outputs;
 mod run;
+mod serial;
 pub(crate) mod state;
 
 pub use executor::{Executor, ExecutorBuilder, Idle, Shutdown};
@@ -30,3 +31,4 @@ pub use node::NodeFuture;
 pub use observe::{NodeSpan, Observer, Timeline, TimelineSpan};
 pub use outputs::Outputs;
 pub use run::{Canceller, Run};
+pub use serial::SerialStream;

@@ -9,9 +9,10 @@ use std::task::{Context, Poll};
 use super::asyncs::Drive;
 use super::core::Core;
 use super::inner::{COMPLETE, RunInner};
+use super::serial::Turn;
 use super::state;
 use super::{Inputs, NodeFuture, Outputs};
-use crate::bridge::{WaiterKey, shielded};
+use crate::bridge::{Lane, WaiterKey, shielded};
 use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
 
@@ -39,6 +40,13 @@ pub struct Run {
 impl Run {
     pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Self {
         Self { inner: RunInner::new(core, plan, inputs), key: WaiterKey::default(), is_spent: false }
+    }
+
+    /// As `new`, with a place on a stream of runs, which `join` gives to the run's lane.
+    pub(super) fn in_turn(core: &Arc<Core>, plan: &Plan, inputs: Inputs, join: impl FnOnce(&Arc<Lane>) -> Turn) -> Self {
+        let run = Self::new(core, plan, inputs);
+        run.inner.line_up(join(&run.inner.lane));
+        run
     }
 
     /// Takes a place among the runs in flight at once, or gives the inputs back.

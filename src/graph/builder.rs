@@ -29,8 +29,8 @@ use crate::value::{Arena, Cells, Layout, Slot};
 /// ```
 pub struct Graph {
     /// Its address tells this graph's values from another's.
-    token: Arc<u8>,
-    shape: Arc<Shape>,
+    pub(super) token: Arc<u8>,
+    pub(super) shape: Arc<Shape>,
     pub(crate) layout: Layout,
     /// By node.
     pub(crate) bodies: Arena<dyn Body>,
@@ -50,18 +50,19 @@ pub(crate) struct NodeWork {
 
 /// What is known of one value while the graph is built.
 pub(crate) struct ValueInfo {
-    type_id: TypeId,
-    type_name: &'static str,
-    offset: u32,
+    pub(super) type_id: TypeId,
+    pub(super) type_name: &'static str,
+    pub(super) offset: u32,
+    pub(super) transfer: &'static Transfer,
     pub(crate) maker: Maker,
     pub(crate) is_read: bool,
-    last_reader: Option<NodeId>,
+    pub(super) last_reader: Option<NodeId>,
     pub(crate) taker: Option<NodeId>,
     /// Why the value is an `Arc`, if it is.
     pub(crate) sharer: Option<Sharer>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Maker {
     Input(u32),
     Node(NodeId),
@@ -82,18 +83,40 @@ pub(crate) struct InputPort {
     pub(crate) value: u32,
     pub(crate) offset: u32,
     pub(crate) readers: Vec<NodeId>,
-    pub(crate) fill: fn(Cells<'_>, u32, Box<dyn Any>),
-    pub(crate) fill_shared: fn(Cells<'_>, u32, Arc<dyn Any + Send + Sync>),
-    pub(crate) clear: fn(Cells<'_>, u32),
+    pub(crate) transfer: &'static Transfer,
 }
 
 /// A named output: how a finished run's value gets out of its cell.
 #[derive(Clone)]
 pub(crate) struct OutputPort {
     pub(crate) name: Arc<str>,
+    pub(super) value: u32,
     pub(crate) type_name: &'static str,
     pub(crate) offset: u32,
+    pub(crate) transfer: &'static Transfer,
+}
+
+/// How values of one type get into a run and out of it: functions of a run's cells and the offset of the value's.
+pub(crate) struct Transfer {
+    pub(crate) fill: fn(Cells<'_>, u32, Box<dyn Any>),
+    pub(crate) fill_shared: fn(Cells<'_>, u32, Arc<dyn Any + Send + Sync>),
+    pub(crate) clear: fn(Cells<'_>, u32),
     pub(crate) share: fn(Cells<'_>, u32) -> Arc<dyn Any + Send + Sync>,
+}
+
+impl Transfer {
+    fn of<T: Send + Sync + 'static>() -> &'static Self {
+        const {
+            &Self {
+                fill: |cells, offset, given| cells.put(Slot::<T>::at(offset), *given.downcast().expect("checked by its TypeId")),
+                fill_shared: |cells, offset, given| {
+                    cells.put_shared(Slot::<T>::at(offset), given.downcast::<T>().expect("checked by its TypeId"))
+                },
+                clear: |cells, offset| cells.clear(Slot::<T>::at(offset)),
+                share: |cells, offset| -> Arc<dyn Any + Send + Sync> { cells.share::<T>(Slot::at(offset)) },
+            }
+        }
+    }
 }
 
 impl Default for Graph {
@@ -137,11 +160,7 @@ impl Graph {
             value: value.index,
             offset: slot.offset(),
             readers: Vec::new(),
-            fill: |cells, offset, given| cells.put(Slot::<T>::at(offset), *given.downcast().expect("checked by its TypeId")),
-            fill_shared: |cells, offset, given| {
-                cells.put_shared(Slot::<T>::at(offset), given.downcast::<T>().expect("checked by its TypeId"))
-            },
-            clear: |cells, offset| cells.clear(Slot::<T>::at(offset)),
+            transfer: Transfer::of::<T>(),
         });
         value
     }
@@ -252,9 +271,10 @@ impl Graph {
         }
         self.outputs.push(OutputPort {
             name,
+            value: value.index,
             type_name: type_name::<T>(),
             offset,
-            share: |cells, offset| -> Arc<dyn Any + Send + Sync> { cells.share::<T>(Slot::at(offset)) },
+            transfer: Transfer::of::<T>(),
         });
     }
 
@@ -367,19 +387,26 @@ impl Graph {
         self.finish(node, out, Kernel::<S, _, _, Q, K> { params, work, out, kind: PhantomData }, false)
     }
 
-    fn finish<T: 'static, B: Body + 'static>(&mut self, node: NodeId, out: Slot<T>, body: B, is_async: bool) -> Value<T> {
+    fn finish<T: Send + Sync + 'static, B: Body + 'static>(
+        &mut self,
+        node: NodeId,
+        out: Slot<T>,
+        body: B,
+        is_async: bool,
+    ) -> Value<T> {
         let value = self.value(out, Maker::Node(node));
         self.bodies.push(body, |body| body);
         self.works.push(NodeWork { value: value.index, is_async });
         value
     }
 
-    fn value<T: 'static>(&mut self, slot: Slot<T>, maker: Maker) -> Value<T> {
+    fn value<T: Send + Sync + 'static>(&mut self, slot: Slot<T>, maker: Maker) -> Value<T> {
         let index = self.values.len() as u32;
         self.values.push(ValueInfo {
             type_id: TypeId::of::<T>(),
             type_name: type_name::<T>(),
             offset: slot.offset(),
+            transfer: Transfer::of::<T>(),
             maker,
             // A unit carries nothing that could be forgotten.
             is_read: TypeId::of::<T>() == TypeId::of::<()>(),

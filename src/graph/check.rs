@@ -130,3 +130,17 @@ fn one_cycle(shape: &Shape, missing: &[u32]) -> Error {
     path.reverse();
     Kind::Cycle { path: path.into_iter().map(|node| shape.name_of(NodeId(node)).clone()).collect() }.into()
 }
+
+/// Returns the error of a name that no node has, with one that is like it.
+pub(crate) fn unknown_node(shape: &Shape, name: &str) -> Error {
+    let names = shape.nodes().iter().map(|node| &node.name);
+    let near = names.take(10_000).filter(|known| is_near(known, name)).min_by_key(|known| known.len().abs_diff(name.len()));
+    Kind::UnknownNode { name: name.chars().take(64).collect(), near: near.cloned() }.into()
+}
+
+/// A cheap notion of "did you mean": the same letters but for case, or one contains the other.
+fn is_near(known: &str, name: &str) -> bool {
+    let (known, name) = (known.to_lowercase(), name.to_lowercase());
+    let is_alike = 2 * known.len().min(name.len()) >= known.len().max(name.len());
+    is_alike && (known.contains(&name) || name.contains(&known))
+}

@@ -10,13 +10,14 @@ pub(super) mod check;
 #[cfg(feature = "json")]
 mod json;
 mod node;
+mod section;
 mod shape;
 mod source;
 
 pub(crate) use body::Body;
 pub use builder::Graph;
 pub(crate) use builder::{InputPort, Maker, OutputPort, Sharer};
-pub(crate) use check::check;
+pub(crate) use check::{check, unknown_node};
 pub use node::NodeMut;
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
 pub use source::{Each, FutureFn, KernelFn, Many, Own, Param, Read, Source, Sources, Take, TaskFn, Value, take};

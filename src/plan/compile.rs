@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use super::code::Code;
 use super::lower::{Facts, Lowering};
 use super::{Policy, Schedule};
-use crate::error::{Error, Kind, Result};
-use crate::graph::{Body, Graph, InputPort, Maker, NodeId, OutputPort, Shape, Sharer, check};
+use crate::error::{Kind, Result};
+use crate::graph::{Body, Graph, InputPort, Maker, NodeId, OutputPort, Shape, Sharer, check, unknown_node};
 use crate::value::{Arena, Layout};
 
 /// The most memory that the values of one run may take in place; what is behind a `Vec` or a `Box` does not count.
@@ -223,21 +223,8 @@ impl PlanInner {
     pub(crate) fn node(&self, name: &str) -> Result<NodeId> {
         let shape = self.schedule.shape();
         let by_name = self.by_name.get_or_init(|| shape.ids().map(|node| (shape.name_of(node).clone(), node)).collect());
-        by_name.get(name).copied().ok_or_else(|| self.unknown_node(name))
+        by_name.get(name).copied().ok_or_else(|| unknown_node(shape, name))
     }
-
-    fn unknown_node(&self, name: &str) -> Error {
-        let names = self.schedule.shape().nodes().iter().map(|node| &node.name);
-        let near = names.take(10_000).filter(|known| is_near(known, name)).min_by_key(|known| known.len().abs_diff(name.len()));
-        Kind::UnknownNode { name: name.chars().take(64).collect(), near: near.cloned() }.into()
-    }
-}
-
-/// A cheap notion of "did you mean": the same letters but for case, or one contains the other.
-fn is_near(known: &str, name: &str) -> bool {
-    let (known, name) = (known.to_lowercase(), name.to_lowercase());
-    let is_alike = 2 * known.len().min(name.len()) >= known.len().max(name.len());
-    is_alike && (known.contains(&name) || name.contains(&known))
 }
 
 impl fmt::Display for Plan {

@@ -43,6 +43,11 @@ impl<T: ?Sized> Arena<T> {
         (0..self.len()).map(|index| self.get(index))
     }
 
+    /// Returns some of the items, in this order.
+    pub(crate) fn pick(&self, indices: impl Iterator<Item = usize>) -> Self {
+        Self { items: indices.map(|index| self.items[index]).collect(), chunks: self.chunks.clone() }
+    }
+
     /// Adds an item; `erase` forgets its type.
     pub(crate) fn push<B: Send + Sync + 'static>(&mut self, item: B, erase: fn(&B) -> &T) {
         let layout = Layout::new::<B>();

@@ -21,6 +21,8 @@ pub(crate) mod policies;
 mod random;
 mod reserving;
 mod runtimes;
+mod sections;
+mod serial;
 mod simulating;
 mod sizes;
 mod smoke;

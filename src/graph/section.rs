@@ -1,0 +1,216 @@
+//! Sections: a graph of its own made of the nodes from some to others. What it reads from outside becomes inputs, named after the nodes
+//! that would have made it.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::builder::{Graph, InputPort, Maker, NodeWork, OutputPort, Sharer, ValueInfo};
+use super::{Edge, NodeId, Shape, unknown_node};
+use crate::error::{Kind, Result};
+
+impl Shape {
+    /// Returns the shape of the nodes on the paths from any of `from` to any of `to`, these included; no `from` means from every source, no
+    /// `to` to every sink. Nodes and edges keep their order, the outputs of these nodes stay outputs.
+    ///
+    /// # Errors
+    /// If there is no node of one of these names, or no path.
+    pub fn section(&self, from: &[&str], to: &[&str]) -> Result<Shape> {
+        Ok(self.cut(&self.between(from, to)?).0)
+    }
+
+    /// Returns, for each node, whether it is on a path from one of `from` to one of `to`.
+    fn between(&self, from: &[&str], to: &[&str]) -> Result<Vec<bool>> {
+        let ids: HashMap<&str, NodeId> = self.ids().map(|node| (&**self.name_of(node), node)).collect();
+        let find = |name: &&str| ids.get(name).copied().ok_or_else(|| unknown_node(self, name));
+        let ends = |names: &[&str]| names.iter().map(find).collect::<Result<Vec<NodeId>>>();
+        let after = reached(self, &ends(from)?, |edge| (edge.source, edge.target));
+        let before = reached(self, &ends(to)?, |edge| (edge.target, edge.source));
+        let is_in: Vec<bool> = after.into_iter().zip(before).map(|(after, before)| after && before).collect();
+        if is_in.contains(&true) {
+            return Ok(is_in);
+        }
+        let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+        Err(Kind::EmptySection { from: owned(from), to: owned(to) }.into())
+    }
+
+    /// Returns the shape of the nodes that are in, and for each node its id there.
+    fn cut(&self, is_in: &[bool]) -> (Shape, Vec<Option<NodeId>>) {
+        let mut shape = Shape::new();
+        self.name().into_iter().for_each(|name| shape.set_name(name));
+        let mut new: Vec<Option<NodeId>> = vec![None; is_in.len()];
+        for node in self.ids().filter(|node| is_in[node.index()]) {
+            let old = &self.nodes()[node.index()];
+            let id = shape.node(old.name.clone(), old.backend);
+            shape.nodes_mut()[id.index()].clone_from(old);
+            new[node.index()] = Some(id);
+        }
+        for edge in self.edges() {
+            if let (Some(source), Some(target)) = (new[edge.source.index()], new[edge.target.index()]) {
+                shape.edge(Edge { source, target, ..*edge });
+            }
+        }
+        self.outputs()
+            .iter()
+            .for_each(|&(node, output)| new[node.index()].into_iter().for_each(|node| shape.output(node, output)));
+        (shape, new)
+    }
+}
+
+/// Returns, for each node, whether it is one of `starts` or behind one, in the direction that `ends` gives; all are, if there are none.
+fn reached(shape: &Shape, starts: &[NodeId], ends: fn(&Edge) -> (NodeId, NodeId)) -> Vec<bool> {
+    let count = shape.nodes().len();
+    if starts.is_empty() {
+        return vec![true; count];
+    }
+    let mut next: Vec<Vec<NodeId>> = vec![Vec::new(); count];
+    shape.edges().iter().map(ends).for_each(|(from, to)| next[from.index()].push(to));
+    let (mut is_reached, mut found) = (vec![false; count], starts.to_vec());
+    while let Some(node) = found.pop() {
+        if !std::mem::replace(&mut is_reached[node.index()], true) {
+            found.extend(&next[node.index()]);
+        }
+    }
+    is_reached
+}
+
+impl Graph {
+    /// Returns the graph of the nodes on the paths from any of `from` to any of `to`, these included; no `from` means from the beginning,
+    /// no `to` to the end. Both graphs can be compiled, and run, side by side.
+    ///
+    /// What these nodes read from others becomes an input with the name of the node that makes it. The values of `to` become outputs with
+    /// their nodes' names, beside the outputs that these nodes have already.
+    ///
+    /// # Errors
+    /// If there is no node of one of these names, or no path; or the first mistake made while building.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Executor, Graph, Single, inputs};
+    ///
+    /// let mut g = Graph::new();
+    /// let text = g.input::<String>("text");
+    /// let words = g.task("words", &text, |t: &String| t.split(' ').count());
+    /// let square = g.task("square", &words, |n: &usize| n * n);
+    /// g.output("square", &square);
+    ///
+    /// let second_half = g.section(&["square"], &[])?.compile(&Single)?;
+    /// let mut outputs = futures::executor::block_on(Executor::inline().run(&second_half, inputs! { "words" => 5usize }))?;
+    /// assert_eq!(*outputs.take::<usize>("square")?, 25);
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn section(&self, from: &[&str], to: &[&str]) -> Result<Graph> {
+        if let Some(mistake) = &self.mistake {
+            return Err(mistake.clone());
+        }
+        let is_in = self.shape.between(from, to)?;
+        let (mut shape, new) = self.shape.cut(&is_in);
+        shape.settle_memory();
+        let old: Vec<NodeId> = self.shape.ids().filter(|node| is_in[node.index()]).collect();
+        let mut section = Graph { layout: self.layout, shape: Arc::new(shape), ..Graph::new() };
+        section.bodies = self.bodies.pick(old.iter().map(|node| node.index()));
+        let mut cut = Cut { graph: self, section: &mut section, new: &new, values: HashMap::new() };
+        old.iter().for_each(|&node| cut.take_node(node));
+        cut.take_reads();
+        cut.take_outputs(to);
+        Ok(section)
+    }
+}
+
+/// A section while it is cut out.
+struct Cut<'a> {
+    graph: &'a Graph,
+    section: &'a mut Graph,
+    new: &'a [Option<NodeId>],
+    /// Which value of the section each value of the graph is.
+    values: HashMap<u32, u32>,
+}
+
+impl Cut<'_> {
+    /// Returns the section's value for one of the graph; one that is made outside becomes an input.
+    fn value(&mut self, value: u32) -> u32 {
+        if let Some(&known) = self.values.get(&value) {
+            return known;
+        }
+        let info = &self.graph.values[value as usize];
+        let inside = |node: NodeId| self.new[node.index()];
+        let index = self.section.values.len() as u32;
+        let maker = match info.maker {
+            Maker::Node(node) if inside(node).is_some() => Maker::Node(inside(node).expect("just seen")),
+            maker => {
+                let input = self.section.inputs.len() as u32;
+                self.section.inputs.push(InputPort {
+                    name: self.graph.maker_name(maker),
+                    type_id: info.type_id,
+                    type_name: info.type_name,
+                    value: index,
+                    offset: info.offset,
+                    readers: Vec::new(),
+                    transfer: info.transfer,
+                });
+                Maker::Input(input)
+            }
+        };
+        let taker = info.taker.and_then(inside);
+        self.section.values.push(ValueInfo { maker, taker, is_read: true, last_reader: None, sharer: None, ..*info });
+        self.values.insert(value, index);
+        index
+    }
+
+    fn take_node(&mut self, node: NodeId) {
+        let work = self.graph.works[node.index()];
+        let value = self.value(work.value);
+        self.section.works.push(NodeWork { value, ..work });
+    }
+
+    /// Makes inputs of what is read from outside, and notes which values async nodes share.
+    fn take_reads(&mut self) {
+        let graph = self.graph;
+        let reads = graph.shape.edges().iter().filter(|edge| edge.is_data());
+        let of_nodes = reads.map(|edge| (graph.works[edge.source.index()].value, edge.target));
+        let of_inputs = graph.inputs.iter().flat_map(|port| port.readers.iter().map(|&reader| (port.value, reader)));
+        for (value, reader) in of_nodes.chain(of_inputs) {
+            let Some(reader) = self.new[reader.index()] else { continue };
+            let value = self.value(value);
+            let info = &mut self.section.values[value as usize];
+            if self.section.works[reader.index()].is_async {
+                info.sharer.get_or_insert(Sharer::Async(reader));
+            }
+            if let Maker::Input(input) = info.maker {
+                self.section.inputs[input as usize].readers.push(reader);
+            }
+        }
+    }
+
+    /// Keeps the outputs of these nodes, and adds the values of `to`.
+    fn take_outputs(&mut self, to: &[&str]) {
+        let graph = self.graph;
+        let is_made_by = |value: &ValueInfo, node: NodeId| value.maker == Maker::Node(node);
+        for port in &graph.outputs {
+            if let Some(&value) = self.values.get(&port.value) {
+                self.add_output(port.name.clone(), value, false);
+            }
+        }
+        for &name in to {
+            let node = graph.shape.ids().find(|&node| &**graph.shape.name_of(node) == name);
+            let Some(node) = node.and_then(|node| self.new[node.index()]) else { continue };
+            let value = self.section.values.iter().position(|value| is_made_by(value, node)).expect("a node has a value");
+            let has_name = self.section.outputs.iter().any(|port| &*port.name == name);
+            let is_unit = self.section.values[value].type_id == TypeId::of::<()>();
+            if !has_name && !is_unit {
+                self.add_output(name.into(), value as u32, true);
+            }
+        }
+    }
+
+    fn add_output(&mut self, name: Arc<str>, value: u32, is_new: bool) {
+        let output = self.section.outputs.len() as u32;
+        let info = &mut self.section.values[value as usize];
+        info.sharer.get_or_insert(Sharer::Output(output));
+        let (type_name, offset, transfer, maker) = (info.type_name, info.offset, info.transfer, info.maker);
+        self.section.outputs.push(OutputPort { name, value, type_name, offset, transfer });
+        if let (Maker::Node(node), true) = (maker, is_new) {
+            Arc::make_mut(&mut self.section.shape).output(node, 0);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Sections of graphs: which nodes are in, what becomes inputs and outputs, and that they run beside the whole.
+
+use std::sync::Arc;
+
+use anabranch::{Backend, Executor, Graph, Inputs, NodeId, PerOperator, Ranked, Shape, Single, inputs, take, verify};
+
+use crate::policies::shapes::random_shape;
+use crate::support::block_on;
+
+/// text -> words -> { square, half } -> sum; `text` is an input, `sum` the output.
+fn graph() -> Graph {
+    let mut g = Graph::new();
+    let text = g.input::<String>("text");
+    let words = g.task("words", &text, |t: &String| t.split(' ').count());
+    let square = g.task("square", &words, |n: &usize| n * n);
+    let half = g.future("half", &words, async |n: Arc<usize>| Ok(*n / 2));
+    let sum = g.task("sum", (take(&square), &half), |a: usize, b: &usize| a + b);
+    g.output("sum", &sum);
+    g
+}
+
+fn names(shape: &Shape) -> Vec<&str> {
+    shape.nodes().iter().map(|node| &*node.name).collect()
+}
+
+#[test]
+fn a_section_has_the_nodes_between_its_ends() {
+    // Seen to fail with all nodes behind the first ends, and with all before the last ends.
+    let graph = graph();
+    let section = |from: &[&str], to: &[&str]| names(graph.section(from, to).unwrap().shape()).join(" ");
+    assert_eq!(section(&[], &[]), "words square half sum");
+    assert_eq!(section(&["square"], &[]), "square sum");
+    assert_eq!(section(&[], &["square", "half"]), "words square half");
+    assert_eq!(section(&["words"], &["half"]), "words half");
+    assert_eq!(section(&["half"], &["half"]), "half");
+}
+
+#[test]
+fn what_comes_from_outside_is_an_input() {
+    let section = graph().section(&["square"], &[]).unwrap().compile(&Ranked::new()).unwrap();
+    for exec in [Executor::inline(), Executor::host().unwrap()] {
+        let given = inputs! { "words" => 4usize, "half" => 2usize };
+        assert_eq!(*block_on(exec.run(&section, given)).unwrap().take::<usize>("sum").unwrap(), 18);
+        let missing = block_on(exec.run(&section, inputs! { "words" => 4usize })).unwrap_err();
+        assert_eq!(missing.to_string(), "input 'half' was not given: add it to inputs! { \"half\" => ... }");
+    }
+}
+
+#[test]
+fn the_values_of_the_last_nodes_are_outputs() {
+    let section = graph().section(&[], &["square", "half"]).unwrap().compile(&Single).unwrap();
+    let mut outputs = block_on(Executor::inline().run(&section, inputs! { "text" => String::from("a b c d") })).unwrap();
+    assert_eq!((*outputs.take::<usize>("square").unwrap(), *outputs.take::<usize>("half").unwrap()), (16, 2));
+    assert!(outputs.take::<usize>("sum").unwrap_err().to_string().contains("the plan has no output named 'sum'"));
+}
+
+#[test]
+fn plans_of_one_graph_run_side_by_side() {
+    let graph = graph();
+    let whole = graph.compile(&Single).unwrap();
+    let (front, back) = (graph.section(&[], &["words"]).unwrap(), graph.section(&["square", "half"], &[]).unwrap());
+    let (front, back) = (front.compile(&PerOperator).unwrap(), back.compile(&PerOperator).unwrap());
+    let exec = Executor::builder().workers(2).build().unwrap();
+    block_on(async {
+        for _ in 0..50 {
+            let text = || String::from("a b c d e f");
+            let (all, words) =
+                futures::join!(exec.run(&whole, inputs! { "text" => text() }), exec.run(&front, inputs! { "text" => text() }));
+            let words: Arc<usize> = words.unwrap().take("words").unwrap();
+            let mut sum = exec.run(&back, Inputs::new().with_arc("words", words)).await.unwrap();
+            assert_eq!(sum.take::<usize>("sum").unwrap(), all.unwrap().take::<usize>("sum").unwrap());
+        }
+    });
+}
+
+#[test]
+fn a_value_that_is_taken_in_the_section_is_given_by_value() {
+    let section = graph().section(&["sum"], &[]).unwrap().compile(&Single).unwrap();
+    let exec = Executor::inline();
+    let mut outputs = block_on(exec.run(&section, inputs! { "square" => 9usize, "half" => 1usize })).unwrap();
+    assert_eq!(*outputs.take::<usize>("sum").unwrap(), 10);
+    let error = graph().section(&[], &["sum", "square"]).unwrap().compile(&Single).unwrap_err();
+    assert!(error.to_string().starts_with("'sum' takes 'square' by value, but the output 'square' shares it"), "{error}");
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let error = |from: &[&str], to: &[&str]| graph().section(from, to).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(error(&["Words"], &[]), "there is no node named 'Words'; did you mean 'words'?");
+    assert_eq!(
+        error(&["sum"], &["square", "half"]),
+        "no path leads from 'sum' to 'square' or 'half': name nodes of which one comes after the other"
+    );
+    let mut broken = Graph::new();
+    broken.task("same", (), || {});
+    broken.task("same", (), || {});
+    assert!(broken.section(&[], &[]).and_then(|section| section.compile(&Single)).unwrap_err().to_string().contains("same"));
+}
+
+#[test]
+fn sections_of_shapes_keep_paths_and_edges() {
+    // Seen to fail with all nodes behind the first ends.
+    for seed in 0..300 {
+        let shape = random_shape(seed, 40);
+        let ids: Vec<NodeId> = shape.ids().collect();
+        let name = |place: usize| &*shape.nodes()[ids[place % ids.len()].index()].name;
+        let ends = [name(seed as usize * 7), name(seed as usize * 13 + 5)];
+        let Ok(section) = shape.section(&ends[..1], &ends[1..]) else { continue };
+        assert!(names(&section).contains(&ends[0]) && names(&section).contains(&ends[1]), "seed {seed}");
+        let is_in = |node: NodeId| names(&section).contains(&&*shape.nodes()[node.index()].name);
+        let inner = shape.edges().iter().filter(|edge| is_in(edge.source) && is_in(edge.target)).count();
+        assert_eq!(section.edges().len(), inner, "seed {seed}");
+        section.schedule(&PerOperator).unwrap().verify().unwrap();
+    }
+    let mut shape = Shape::new();
+    let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
+    shape.read(a, 0, b);
+    let alone = shape.section(&["b"], &[]).unwrap();
+    assert_eq!((names(&alone), alone.edges().len()), (vec!["b"], 0));
+    assert!(verify::<Vec<anabranch::Step>>(&alone, &[]).is_err());
+}
+
+#[test]
+fn a_section_of_units_needs_nothing_given() {
+    let mut g = Graph::new();
+    let first = g.task("first", (), || {});
+    let second = g.task("second", (), || {});
+    g.order(&first, &second);
+    let section = g.section(&["second"], &["second"]).unwrap().compile(&Single).unwrap();
+    block_on(Executor::inline().run(&section, Inputs::new())).unwrap();
+}

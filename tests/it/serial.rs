@@ -1,0 +1,133 @@
+//! Streams of whole runs: one after the other, whatever becomes of those before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anabranch::{Executor, Graph, Inputs, Plan, inputs};
+use futures::channel::oneshot;
+use futures::future::join_all;
+
+use crate::support::{Alarm, block_on, executors, plan, poll_once, poll_with};
+
+/// A plan that notes how many of its runs are under way at once, and at most were.
+fn counting() -> (Plan, Arc<AtomicUsize>) {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut g = Graph::new();
+    let (n, m) = (now.clone(), most.clone());
+    let begin = g.task("begin", (), move || _ = m.fetch_max(n.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst));
+    let pause = g.future("pause", &begin, async |_| {
+        smol::future::yield_now().await;
+        Ok(())
+    });
+    g.task("end", &pause, move |_: &()| _ = now.fetch_sub(1, Ordering::SeqCst));
+    (plan(&g), most)
+}
+
+#[test]
+fn runs_on_a_stream_go_one_after_the_other() {
+    // Seen to fail with `exec.run`.
+    for exec in executors() {
+        let (plan, most) = counting();
+        let stream = exec.stream();
+        let runs = block_on(join_all((0..50).map(|_| stream.run(&plan, Inputs::new()))));
+        assert!(runs.into_iter().all(|run| run.is_ok()));
+        assert_eq!(most.load(Ordering::SeqCst), 1);
+    }
+}
+
+/// A plan whose run waits for what is sent to it.
+fn waiting() -> Plan {
+    let mut g = Graph::new();
+    let receiver = g.input::<std::sync::Mutex<Option<oneshot::Receiver<u32>>>>("receiver");
+    let word = g.future("wait", &receiver, |receiver: Arc<std::sync::Mutex<Option<oneshot::Receiver<u32>>>>| {
+        let receiver = receiver.lock().unwrap().take().unwrap();
+        async move { Ok(receiver.await?) }
+    });
+    g.output("word", &word);
+    plan(&g)
+}
+
+fn letter() -> (oneshot::Sender<u32>, Inputs) {
+    let (sender, receiver) = oneshot::channel();
+    (sender, inputs! { "receiver" => std::sync::Mutex::new(Some(receiver)) })
+}
+
+#[test]
+fn a_run_is_woken_when_its_turn_comes() {
+    // Seen to fail without the ring of the run before.
+    for exec in executors() {
+        let (stream, plan) = (exec.stream(), waiting());
+        let ((first_sender, first), (second_sender, second)) = (letter(), letter());
+        let (mut first, mut second) = (stream.run(&plan, first), stream.run(&plan, second));
+        let (alarm, waker) = Alarm::new();
+        second_sender.send(2).unwrap();
+        assert!(poll_with(&mut second, &waker).is_pending() && poll_once(&mut first).is_pending());
+        assert_eq!(exec.in_flight(), 1);
+        // It may have been woken for nothing, and then looks again.
+        assert!(poll_with(&mut second, &waker).is_pending());
+        let before = alarm.rings();
+        first_sender.send(1).unwrap();
+        assert_eq!(*block_on(&mut first).unwrap().take::<u32>("word").unwrap(), 1);
+        assert!(alarm.rings() > before);
+        assert_eq!(*block_on(second).unwrap().take::<u32>("word").unwrap(), 2);
+    }
+}
+
+#[test]
+fn a_run_that_is_dropped_lets_no_later_one_overtake() {
+    // Seen to fail with only the run directly before awaited.
+    for exec in executors() {
+        let (stream, plan) = (exec.stream(), waiting());
+        let ((sender, first), (_, second), (last_sender, third)) = (letter(), letter(), letter());
+        let (mut first, mut second, mut third) = (stream.run(&plan, first), stream.run(&plan, second), stream.run(&plan, third));
+        assert!(poll_once(&mut third).is_pending() && poll_once(&mut second).is_pending() && poll_once(&mut first).is_pending());
+        drop(second);
+        last_sender.send(3).unwrap();
+        assert!(poll_once(&mut third).is_pending());
+        assert_eq!(exec.in_flight(), 1);
+        sender.send(1).unwrap();
+        block_on(first).unwrap();
+        assert_eq!(*block_on(third).unwrap().take::<u32>("word").unwrap(), 3);
+    }
+}
+
+#[test]
+fn runs_that_fail_or_are_cancelled_end_their_turn() {
+    let mut g = Graph::new();
+    g.try_task("fail", (), || Err::<(), _>("no".into()));
+    let failing = plan(&g);
+    for exec in executors() {
+        let (stream, plan) = (exec.stream(), waiting());
+        let ((_sender, first), (sender, third)) = (letter(), letter());
+        let (first, second, third) = (stream.run(&plan, first), stream.run(&failing, Inputs::new()), stream.run(&plan, third));
+        first.cancel();
+        sender.send(3).unwrap();
+        let (first, second, third) = block_on(async { futures::join!(first, second, third) });
+        assert!(first.unwrap_err().is_cancelled());
+        assert_eq!(second.unwrap_err().node(), Some("fail"));
+        assert!(third.is_ok());
+    }
+}
+
+#[test]
+fn what_is_not_on_the_stream_is_not_held_up() {
+    let exec = Executor::inline();
+    let (one, other, plan) = (exec.stream(), exec.stream(), waiting());
+    let ((_first_sender, first), (second_sender, second)) = (letter(), letter());
+    let (mut first, second) = (one.run(&plan, first), other.run(&plan, second));
+    assert!(poll_once(&mut first).is_pending());
+    second_sender.send(2).unwrap();
+    block_on(second).unwrap();
+}
+
+#[test]
+fn a_stream_of_an_executor_that_is_gone_ends_its_runs() {
+    let exec = Executor::inline();
+    let (stream, plan) = (exec.stream(), waiting());
+    let ((_sender, first), (_, second)) = (letter(), letter());
+    let (mut first, second) = (stream.run(&plan, first), stream.run(&plan, second));
+    assert!(poll_once(&mut first).is_pending());
+    drop(exec);
+    let (first, second) = block_on(async { futures::join!(first, second) });
+    assert!(first.unwrap_err().is_shut_down() && second.unwrap_err().is_shut_down());
+}
