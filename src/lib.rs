@@ -19,7 +19,7 @@ pub use device::sim::Order;
 pub use error::{BoxError, Error, Result};
 pub use exec::{
     Canceller, Executor, ExecutorBuilder, Idle, Inputs, NodeFuture, NodeSpan, Observer, Outputs, Run, SerialStream, Shutdown,
-    Timeline, TimelineSpan,
+    Timeline, TimelineSpan, explore,
 };
 pub use graph::{
     Backend, COST_US_MAX, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX,

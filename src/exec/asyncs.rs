@@ -116,6 +116,9 @@ impl RunInner {
         if self.core.pool.is_some() || driver.tickets.is_empty() {
             return false;
         }
+        if let Some(rehearsal) = &self.core.rehearsal {
+            return self.run_rehearsed(rehearsal, driver);
+        }
         let mut queue = Alone::for_a_slice(&mut driver.tickets, &self.progress);
         while !queue.is_spent()
             && let Some(ticket) = queue.next_ticket()
@@ -134,7 +137,8 @@ impl RunInner {
     fn poll_node(&self, driver: &mut Driver, live: &Live, wakes: &Arc<Wakeset>, index: u32) {
         let at = self.plan().code.asyncs[index as usize];
         let body = self.plan().code.body(at);
-        let since = match driver.nodes[index as usize] {
+        let known = driver.nodes[index as usize];
+        let since = match known {
             // A waker that outlived its future.
             AsyncNode::Done => return,
             AsyncNode::New => (self.state.glance() & state::OBSERVED != 0).then(Instant::now),
@@ -143,6 +147,10 @@ impl RunInner {
         driver.nodes[index as usize] = AsyncNode::Polled { since };
         if self.state.is_cancelled() {
             return self.abort_node(driver, live, index);
+        }
+        if let (AsyncNode::New, Some(error)) = (known, self.injected(self.plan().code.nodes[at as usize])) {
+            self.set_fate(self.plan().code.nodes[at as usize], fate::FAILED, Some(self.failed(at, error)));
+            return self.end_node(driver, live, index);
         }
         let waker = wakes.waker(index);
         // SAFETY: the node's program is parked at it, and the driver's lock makes this the only poll.

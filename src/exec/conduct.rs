@@ -205,6 +205,9 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     }
 
     fn call_observed(&mut self, step: &HostStep) {
+        if let Some(error) = self.run.injected(self.node()) {
+            return self.fail(error);
+        }
         let started = std::time::Instant::now();
         let called = catch_unwind(AssertUnwindSafe(|| self.call(step)));
         self.run.observe(self.step, started, matches!(called, Ok(Ok(()))));

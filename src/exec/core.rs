@@ -6,6 +6,7 @@ use std::task::Poll;
 
 use super::inner::RunInner;
 use super::observe::Observer;
+use super::rehearse::Rehearsal;
 use super::state;
 use crate::bridge::{Lane, Limbo, shielded};
 use crate::device::host::{Barrier, Pool};
@@ -18,6 +19,8 @@ pub(super) struct Core {
     pub(super) limbo: Limbo,
     pub(super) barrier: Barrier,
     pub(super) observer: Option<Arc<dyn Observer>>,
+    /// Runs are simulated. Then there is no pool.
+    pub(super) rehearsal: Option<Rehearsal>,
     /// How many observed runs there were.
     numbers: AtomicU64,
     pub(super) max_in_flight: usize,
@@ -45,6 +48,7 @@ impl Core {
         pool: Option<Arc<Pool>>,
         barrier: Barrier,
         observer: Option<Arc<dyn Observer>>,
+        rehearsal: Option<Rehearsal>,
         max_in_flight: usize,
         exits: Arc<Lane>,
     ) -> Self {
@@ -62,6 +66,7 @@ impl Core {
             limbo,
             barrier,
             observer,
+            rehearsal,
             numbers: AtomicU64::new(0),
             max_in_flight,
             exits,

@@ -10,11 +10,14 @@ use std::task::{Context, Poll};
 use super::core::Core;
 use super::inside::{Inside, is_inside};
 use super::observe::Observer;
+use super::rehearse::Rehearsal;
 use super::{Inputs, Run, SerialStream};
 use crate::bridge::{Lane, WaiterKey};
 use crate::device::host::{Around, Barrier, Pool, SLOTS_MAX};
+use crate::device::sim::Order;
 use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
+use crate::sim::Faults;
 
 /// Runs plans on a device. Cheap to clone; all clones are one executor.
 ///
@@ -41,6 +44,7 @@ pub struct ExecutorBuilder {
     workers: Option<usize>,
     max_in_flight: usize,
     observer: Option<Arc<dyn Observer>>,
+    simulated: Option<(Order, Faults)>,
 }
 
 impl Executor {
@@ -59,7 +63,7 @@ impl Executor {
 
     /// Returns the settings of an executor on the host device, to change them.
     pub fn builder() -> ExecutorBuilder {
-        ExecutorBuilder { workers: None, max_in_flight: 1024, observer: None }
+        ExecutorBuilder { workers: None, max_in_flight: 1024, observer: None, simulated: None }
     }
 
     /// Makes a run of `plan`. Nothing happens until the run is polled. The run does not keep the executor: when that is dropped
@@ -112,6 +116,10 @@ impl Executor {
         Shutdown { core: core.clone(), key: WaiterKey::default(), idle: self.idle() }
     }
 
+    pub(super) fn core(&self) -> &Core {
+        &self.owner.core
+    }
+
     /// Returns the number of runs in flight.
     pub fn in_flight(&self) -> usize {
         self.owner.core.in_flight()
@@ -154,12 +162,26 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Makes it an executor on the simulated device, which runs one node at a time in this order, and lets nodes fail as the faults say:
+    /// see [`Executor::sim`]. It has no workers. Stalls and
+    /// lost devices mean nothing here: real nodes take no virtual time.
+    pub fn simulated(mut self, order: Order, faults: Faults) -> Self {
+        self.simulated = Some((order, faults));
+        self
+    }
+
     /// Returns the executor.
     ///
     /// # Errors
     /// If a setting is out of range, or the operating system refuses to start the threads.
     pub fn build(self) -> Result<Executor> {
         let workers = match self.workers {
+            Some(workers @ 1..) if self.simulated.is_some() => {
+                return Err(
+                    Kind::Setting { what: "the number of workers of a simulated executor", must: "0", got: workers }.into()
+                );
+            }
+            _ if self.simulated.is_some() => 0,
             Some(workers) => workers,
             None => std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(WORKERS_MAX),
         };
@@ -175,7 +197,8 @@ impl ExecutorBuilder {
             0 => None,
             _ => Some(Pool::start(workers, self.max_in_flight, barrier, around_workers(exits.clone()))?),
         };
-        let core = Arc::new(Core::new(pool, barrier, self.observer, self.max_in_flight, exits));
+        let rehearsal = self.simulated.map(|(order, faults)| Rehearsal::new(order, faults));
+        let core = Arc::new(Core::new(pool, barrier, self.observer, rehearsal, self.max_in_flight, exits));
         Ok(Executor { owner: Arc::new(Owner { core }) })
     }
 }

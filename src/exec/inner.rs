@@ -88,7 +88,7 @@ pub(super) mod fate {
 
 impl RunInner {
     pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Arc<Self> {
-        let observed = if core.observer.is_some() { state::OBSERVED } else { 0 };
+        let observed = if core.observer.is_some() || core.rehearsal.is_some() { state::OBSERVED } else { 0 };
         let number = if observed == 0 { 0 } else { core.next_number() };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),

@@ -1,7 +1,7 @@
 //! All orders in which a schedule's nodes can run, one after the other.
 
 use super::{SimLog, Simulation};
-use crate::device::sim::Order;
+use crate::device::sim::{Order, next_order};
 use crate::error::Result;
 
 /// What [`Simulation::explore`] has been through.
@@ -32,11 +32,10 @@ impl Simulation {
             let log = simulation.run()?;
             orders += 1;
             check(&log)?;
-            // The next order: the last choice that could still go another way does, and all behind it start again.
-            let last = log.choices.iter().rposition(|(choice, count)| choice + 1 < *count);
-            let Some(last) = last else { return Ok(Explored { orders, is_complete: true }) };
-            choices = log.choices[..=last].iter().map(|choice| choice.0).collect();
-            choices[last] += 1;
+            match next_order(&log.choices) {
+                Some(next) => choices = next,
+                None => return Ok(Explored { orders, is_complete: true }),
+            }
         }
     }
 }

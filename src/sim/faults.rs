@@ -58,7 +58,7 @@ impl Faults {
         Self { lost: Some((device, at_us)), ..self }
     }
 
-    pub(super) fn does_fail(&self, node: NodeId) -> bool {
+    pub(crate) fn does_fail(&self, node: NodeId) -> bool {
         self.fail_nodes.contains(&node) || (self.fail > 0.0 && self.draw(node).is_hit(self.fail))
     }
 

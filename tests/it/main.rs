@@ -19,6 +19,7 @@ mod misuse;
 mod observing;
 pub(crate) mod policies;
 mod random;
+mod rehearsing;
 mod reserving;
 mod runtimes;
 mod sections;

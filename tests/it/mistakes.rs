@@ -280,9 +280,9 @@ fn an_unknown_node_comes_with_a_suggestion() {
     one(&mut g, "Resize");
     let run = exec.run(&plan(&g), Inputs::new());
     let near = block_on(run.node("resize")).unwrap_err();
-    assert_eq!(near.to_string(), "the plan has no node named 'resize'; did you mean 'Resize'?");
+    assert_eq!(near.to_string(), "there is no node named 'resize'; did you mean 'Resize'?");
     let far = block_on(run.node("blur")).unwrap_err();
-    assert_eq!(far.to_string(), "the plan has no node named 'blur'");
+    assert_eq!(far.to_string(), "there is no node named 'blur'");
     assert!(block_on(run).is_ok());
 }
 

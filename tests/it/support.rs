@@ -14,9 +14,9 @@ use futures::future::{Either, select};
 /// How long a test waits for what must happen before it says that it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the executors that everything must work on: inline, one worker, two, and more than there are cores.
+/// Returns the executors that everything must work on: inline, one worker, two, more than there are cores, simulated.
 pub(crate) fn executors() -> Vec<Executor> {
-    [0, 1, 2, 8].into_iter().map(executor).collect()
+    [0, 1, 2, 8].into_iter().map(executor).chain([Executor::sim(7)]).collect()
 }
 
 pub(crate) fn executor(workers: usize) -> Executor {

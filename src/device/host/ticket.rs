@@ -35,6 +35,11 @@ impl Ticket {
         (first, (count > 1).then(|| Ticket::new(self.slot(), first + 1, count - 1)))
     }
 
+    /// Splits into tickets for one program each.
+    pub(crate) fn singles(self) -> impl Iterator<Item = Ticket> {
+        (0..self.count()).map(move |place| Self::new(self.slot(), self.first() + place, 1))
+    }
+
     /// Splits into two halves, for a thief and its victim; a ticket for one program stays whole.
     pub(crate) fn halve(self) -> (Ticket, Option<Ticket>) {
         let count = self.count();

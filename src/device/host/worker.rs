@@ -155,6 +155,8 @@ enum Turn<'a> {
     Pool(&'a Pool),
     /// When the time slice of a poll is over.
     Slice(Slice),
+    /// After every step: who comes next is chosen elsewhere.
+    Step,
 }
 
 /// A time slice, measured rarely: every so many steps, as many as took a small part of the slice before.
@@ -228,6 +230,11 @@ impl<'a> Alone<'a> {
         Self { tickets, progress, fuel: 2, turn: Turn::Slice(slice), gives_way: false }
     }
 
+    /// Returns the queue of one step.
+    pub(crate) fn for_a_step(tickets: &'a mut Tickets, progress: &'a Progress) -> Self {
+        Self { tickets, progress, fuel: 1, turn: Turn::Step, gives_way: false }
+    }
+
     fn for_a_pool(tickets: &'a mut Tickets, pool: &'a Pool) -> Self {
         Self { tickets, progress: &pool.progress[0].0, fuel: FUEL, turn: Turn::Pool(pool), gives_way: false }
     }
@@ -241,6 +248,7 @@ impl<'a> Alone<'a> {
                 0 => (1, false),
                 steps => (steps, true),
             },
+            Turn::Step => (1, false),
         };
         (self.fuel, self.gives_way) = (fuel, !is_ours);
         is_ours

@@ -8,4 +8,4 @@ mod order;
 
 pub(crate) use machine::{Machine, Op, Player, Work};
 pub use order::Order;
-pub(crate) use order::{Chooser, Draw};
+pub(crate) use order::{Chooser, Draw, next_order};

@@ -35,6 +35,15 @@ impl Draw {
     }
 }
 
+/// Returns the choices of the order that comes after the one in which these were made: the last that could still go another way does, and
+/// all behind it start again. None if that was the last order.
+pub(crate) fn next_order(made: &[(u32, u32)]) -> Option<Vec<u32>> {
+    let last = made.iter().rposition(|(choice, count)| choice + 1 < *count)?;
+    let mut choices: Vec<u32> = made[..=last].iter().map(|choice| choice.0).collect();
+    choices[last] += 1;
+    Some(choices)
+}
+
 /// Makes choices and writes them down.
 pub(crate) struct Chooser {
     order: Order,

@@ -1,0 +1,141 @@
+//! Real runs on the simulated device: one node at a time, in an order of your choice, with faults on purpose. For tests of graphs with
+//! their closures; [`Simulation`](crate::Simulation) carries out plans without.
+
+use std::fmt;
+
+use super::Executor;
+use super::asyncs::Driver;
+use super::conduct;
+use super::inner::RunInner;
+use crate::device::host::{Alone, Ticket};
+use crate::device::sim::{Chooser, Order, next_order};
+use crate::error::{BoxError, Result};
+use crate::graph::NodeId;
+use crate::sim::{Explored, Faults};
+use crate::sync::{Mutex, lock};
+
+/// How many nodes one poll runs before it lets other tasks run.
+const STEPS_MAX: usize = 256;
+
+/// What makes an executor a simulated one.
+pub(super) struct Rehearsal {
+    chooser: Mutex<Chooser>,
+    faults: Faults,
+}
+
+impl Rehearsal {
+    pub(super) fn new(order: Order, faults: Faults) -> Self {
+        Self { chooser: Mutex::new(Chooser::new(order)), faults }
+    }
+}
+
+/// What an injected fault says.
+#[derive(Debug)]
+struct Injected;
+
+impl fmt::Display for Injected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a fault was injected")
+    }
+}
+
+impl std::error::Error for Injected {}
+
+impl RunInner {
+    /// Runs nodes of a simulated run, each chosen among those that could run. Returns true if some are left.
+    pub(super) fn run_rehearsed(&self, rehearsal: &Rehearsal, driver: &mut Driver) -> bool {
+        for _ in 0..STEPS_MAX {
+            if driver.tickets.is_empty() {
+                return false;
+            }
+            // One ticket for each program, in an order that follows from the run alone.
+            let mut singles: Vec<Ticket> = driver.tickets.drain(..).flat_map(Ticket::singles).collect();
+            let chosen = singles.swap_remove(lock(&rehearsal.chooser).choose(singles.len()));
+            driver.tickets.extend(singles);
+            let mut queue = Alone::for_a_step(&mut driver.tickets, &self.progress);
+            // SAFETY: the ticket was made for this run.
+            unsafe { conduct::resume_alone(std::ptr::from_ref(self).cast(), chosen, &mut queue) };
+        }
+        !driver.tickets.is_empty()
+    }
+
+    /// Returns the fault that is to be injected at a node.
+    pub(super) fn injected(&self, node: NodeId) -> Option<BoxError> {
+        let rehearsal = self.core.rehearsal.as_ref()?;
+        rehearsal.faults.does_fail(node).then(|| Injected.into())
+    }
+}
+
+impl Executor {
+    /// Returns an executor on the simulated device: no thread, one node at a time, each drawn from `seed` among those that could run. The
+    /// same seed gives the same order on every machine, if async nodes do not bring in time or I/O.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Executor, Graph, Inputs, PerOperator};
+    ///
+    /// let mut g = Graph::new();
+    /// let (left, right) = (g.task("left", (), || 20), g.task("right", (), || 22));
+    /// let sum = g.task("sum", (&left, &right), |a: &i32, b: &i32| a + b);
+    /// g.output("sum", &sum);
+    /// let plan = g.compile(&PerOperator)?;
+    /// for seed in 0..100 {
+    ///     let mut outputs = futures::executor::block_on(Executor::sim(seed).run(&plan, Inputs::new()))?;
+    ///     assert_eq!(*outputs.take::<i32>("sum")?, 42, "seed {seed}");
+    /// }
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn sim(seed: u64) -> Self {
+        Self::builder().simulated(Order::Seeded(seed), Faults::default()).build().expect("a simulated executor starts no threads")
+    }
+
+    /// Returns the choices that a simulated executor has made, to [replay](Order::Replay) them; none for other executors.
+    pub fn choices(&self) -> Vec<u32> {
+        self.choices_made().into_iter().map(|choice| choice.0).collect()
+    }
+
+    fn choices_made(&self) -> Vec<(u32, u32)> {
+        self.core().rehearsal.as_ref().map_or_else(Vec::new, |rehearsal| lock(&rehearsal.chooser).made.clone())
+    }
+}
+
+/// Calls `test` with a simulated executor for every order in which its nodes can run, one after the other; at most `orders_max` times.
+/// Whatever threads do to the nodes of a graph is one of these orders.
+///
+/// `test` must do the same every time but for what the executor chooses: runs that are awaited one by one, no time, no I/O.
+///
+/// # Errors
+/// What `test` returns. [`Executor::choices`] of its executor replay that order.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Executor, Graph, Inputs, PerOperator, explore};
+///
+/// let mut g = Graph::new();
+/// let (left, right) = (g.task("left", (), || 20), g.task("right", (), || 22));
+/// let sum = g.task("sum", (&left, &right), |a: &i32, b: &i32| a + b);
+/// g.output("sum", &sum);
+/// let plan = g.compile(&PerOperator)?;
+/// let explored = explore(1_000, |exec| {
+///     let mut outputs = futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
+///     assert_eq!(*outputs.take::<i32>("sum")?, 42);
+///     Ok(())
+/// })?;
+/// assert!(explored.is_complete && explored.orders == 2);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+pub fn explore(orders_max: u64, mut test: impl FnMut(&Executor) -> Result<()>) -> Result<Explored> {
+    let (mut order, mut orders) = (Order::Replay(Vec::new()), 0);
+    loop {
+        if orders == orders_max {
+            return Ok(Explored { orders, is_complete: false });
+        }
+        let exec = Executor::builder().simulated(order, Faults::default()).build()?;
+        test(&exec)?;
+        orders += 1;
+        match next_order(&exec.choices_made()) {
+            Some(choices) => order = Order::Replay(choices),
+            None => return Ok(Explored { orders, is_complete: true }),
+        }
+    }
+}
