@@ -4,6 +4,9 @@
 //! the median of some rounds. Bytes are those that compiling allocates beyond the graph: at its peak, and what the plan keeps;
 //! counted by a global allocator, so the figures of time include that (a few percent).
 //!
+//! Then every policy on the same shapes with all nodes on the GPU: `Shape::schedule`, the policy and the waits. A size is left out where
+//! the size before says that it would take longer than half a minute.
+//!
 //! ```text
 //! cargo bench --bench compile                 all sizes
 //! cargo bench --bench compile -- --quick      10⁶ nodes only: the size that the budget is about
@@ -27,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use anabranch::{Graph, PerOperator, Value};
+use anabranch::{Backend, CriticalPath, Graph, MinStreams, PerBackend, PerOperator, Policy, Ranked, ReadySet, Single, Value};
 use clap::Parser;
 
 use crate::machine::Machine;
@@ -75,7 +78,8 @@ fn main() {
             table.push(row(&shape, &measure(&shape, args.rounds)));
         }
     }
-    let report = format!("{}\n\n{}", machine.text(), table.markdown());
+    let policies = policies_table(sizes, args.rounds);
+    let report = format!("{}\n\n{}\n\n{}", machine.text(), table.markdown(), policies.markdown());
     println!("{report}");
     if let Some(path) = args.write
         && let Err(error) = markers::write_between(&path, "bench:compile", &report)
@@ -83,6 +87,69 @@ fn main() {
         eprintln!("{error}");
         std::process::exit(2);
     }
+}
+
+/// All policies on all shapes: milliseconds by size, and bytes per node of the largest.
+fn policies_table(sizes: &[usize], rounds: usize) -> Table {
+    let head = ["shape", "policy"].map(String::from).into_iter();
+    let head = head
+        .chain(sizes.iter().map(|size| format!("{size} nodes, ms")))
+        .chain(["streams", "waits", "peak B/node"].map(String::from));
+    let mut table = Table::new(head);
+    let policies: [&dyn Policy; 7] =
+        [&Single, &PerBackend, &PerOperator, &ReadySet, &Ranked::new(), &MinStreams, &CriticalPath::new(8)];
+    for form in Form::ALL {
+        for policy in policies {
+            let (mut cells, mut last): (Vec<String>, Option<Figures>) = (vec![form.to_string(), policy.name().to_owned()], None);
+            for &size in sizes {
+                // Quadratic at worst: then the next size takes a hundred times as long.
+                if last.as_ref().is_some_and(|last| last.seconds > 5.0) {
+                    cells.push("–".to_owned());
+                    continue;
+                }
+                let shape = form.shape(size);
+                let figures = measure_policy(&gpu_shape(&shape), policy, rounds);
+                cells.push(format!("{:.1}", figures.seconds * 1e3));
+                last = Some(figures);
+            }
+            let last = last.expect("there is a size");
+            cells.extend([last.streams.to_string(), last.waits.to_string(), format!("{:.0}", last.peak_per_node)]);
+            table.push(cells);
+        }
+    }
+    table
+}
+
+fn measure_policy(shape: &anabranch::Shape, policy: &dyn Policy, rounds: usize) -> Figures {
+    let mut figures: Vec<Figures> = (0..rounds.max(1))
+        .map(|_| {
+            let before = COUNTER.reset_peak();
+            let start = Instant::now();
+            let schedule = shape.schedule(policy).expect("shapes are valid graphs");
+            let seconds = start.elapsed().as_secs_f64();
+            let per_node = |bytes: usize| bytes.saturating_sub(before) as f64 / shape.nodes().len() as f64;
+            Figures {
+                seconds,
+                peak_per_node: per_node(COUNTER.peak.load(Ordering::Relaxed)),
+                kept_per_node: per_node(COUNTER.now.load(Ordering::Relaxed)),
+                streams: schedule.streams(),
+                waits: schedule.waits(),
+            }
+        })
+        .collect();
+    figures.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    figures.swap_remove(figures.len() / 2)
+}
+
+fn gpu_shape(shape: &Shape) -> anabranch::Shape {
+    let mut gpu = anabranch::Shape::new();
+    let mut ids = Vec::with_capacity(shape.len());
+    for node in shape.nodes() {
+        let id = gpu.node(node.to_string(), Backend::Gpu);
+        shape.preds(node).iter().for_each(|&pred| gpu.read(ids[pred as usize], 0, id));
+        ids.push(id);
+    }
+    gpu
 }
 
 fn measure(shape: &Shape, rounds: usize) -> Figures {

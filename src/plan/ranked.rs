@@ -80,19 +80,14 @@ struct Ground<'a> {
     order: &'a [NodeId],
     needs: &'a [bool],
     ranks: Vec<u32>,
-    /// Equal commands have equal numbers.
-    commands: Vec<u32>,
+    /// The number of each node's command, if others have it too.
+    commands: Vec<Option<u32>>,
     home: [u32; 1],
 }
 
 impl<'a> Ground<'a> {
     fn new(shape: &'a Shape, links: &'a Links, order: &'a [NodeId], needs: &'a [bool]) -> Self {
-        let mut numbers: HashMap<&str, u32> = HashMap::new();
-        let mut number = |node: &'a NodeShape| {
-            let next = numbers.len() as u32;
-            *numbers.entry(node.command()).or_insert(next)
-        };
-        let commands = shape.nodes().iter().map(&mut number).collect();
+        let commands = shared_commands(shape);
         let home = [home_device(shape, links)];
         Self { shape, links, order, needs, ranks: ranks(links, order), commands, home }
     }
@@ -110,6 +105,21 @@ impl<'a> Ground<'a> {
     }
 }
 
+/// Returns, for each node, the number of its command; none where no other node has it, for then it is never looked for.
+fn shared_commands(shape: &Shape) -> Vec<Option<u32>> {
+    // Names differ, so without a command there is nothing to share.
+    if shape.nodes().iter().all(|node| node.command.is_none()) {
+        return vec![None; shape.nodes().len()];
+    }
+    let mut numbers: HashMap<&str, (u32, bool)> = HashMap::new();
+    for node in shape.nodes() {
+        let next = numbers.len() as u32;
+        numbers.entry(node.command()).and_modify(|known| known.1 = true).or_insert((next, false));
+    }
+    let shared = |node: &NodeShape| Some(numbers[&**node.command()]).filter(|known| known.1).map(|known| known.0);
+    shape.nodes().iter().map(shared).collect()
+}
+
 struct Stream {
     device: u32,
     /// The last node laid.
@@ -125,7 +135,7 @@ struct Layer<'a> {
     max_streams: u32,
     streams: Vec<Stream>,
     /// The commands that each stream has run.
-    has_run: HashSet<(u32, u32)>,
+    commands_run: HashSet<(u32, u32)>,
     /// The stream of each node on its first device, and on the others it spans.
     first: Vec<u32>,
     further: HashMap<(NodeId, u32), u32>,
@@ -145,7 +155,7 @@ impl<'a> Layer<'a> {
             ground,
             max_streams,
             streams: Vec::new(),
-            has_run: HashSet::new(),
+            commands_run: HashSet::new(),
             first: vec![NONE; nodes],
             further: HashMap::new(),
             ancestors: Ancestors::new(nodes),
@@ -182,6 +192,11 @@ impl<'a> Layer<'a> {
         Some(stream).filter(|&stream| stream != NONE)
     }
 
+    /// Returns whether the stream has run the node's command.
+    fn has_run(&self, stream: u32, node: NodeId) -> bool {
+        self.ground.commands[node.index()].is_some_and(|command| self.commands_run.contains(&(stream, command)))
+    }
+
     fn find_stream(&mut self, node: NodeId, device: u32) -> u32 {
         if let Some(stream) = self.recycled(node, device) {
             return stream;
@@ -201,12 +216,11 @@ impl<'a> Layer<'a> {
 
     /// Returns the first stream of `device` whose tail precedes `node`, rather one that has run the node's command.
     fn recycled(&mut self, node: NodeId, device: u32) -> Option<u32> {
-        let command = self.ground.commands[node.index()];
         let mut best: Option<(bool, u32)> = None;
         let mut ancestors = std::mem::replace(&mut self.ancestors, Ancestors::new(0));
         ancestors.search(self.ground.links, node, |source| {
             if let Some(stream) = self.stream_on(source, device).filter(|&stream| self.streams[stream as usize].tail == source) {
-                let found = (!self.has_run.contains(&(stream, command)), stream);
+                let found = (!self.has_run(stream, node), stream);
                 best = Some(best.map_or(found, |best| best.min(found)));
             }
             ControlFlow::Continue(true)
@@ -231,7 +245,9 @@ impl<'a> Layer<'a> {
             [first, ..] if *first == device => self.first[node.index()] = stream,
             _ => _ = self.further.insert((node, device), stream),
         }
-        self.has_run.insert((stream, self.ground.commands[node.index()]));
+        if let Some(command) = self.ground.commands[node.index()] {
+            self.commands_run.insert((stream, command));
+        }
         if self.is_limited() {
             let cost_us = self.ground.shape.nodes()[node.index()].cost_us;
             let ready_us = self.ready_us(node);
@@ -268,10 +284,7 @@ impl<'a> Layer<'a> {
         // Nothing can stand between a node and the highest in rank of all that follow it.
         let highest = self.ground.links.out.of(node).iter().map(|target| self.ground.ranks[target.index()]).max();
         while !candidates.is_empty() {
-            let key = |node: &NodeId| {
-                let has_run = self.has_run.contains(&(stream, self.ground.commands[node.index()]));
-                (std::cmp::Reverse(self.ground.ranks[node.index()]), !has_run)
-            };
+            let key = |node: &NodeId| (std::cmp::Reverse(self.ground.ranks[node.index()]), !self.has_run(stream, *node));
             // The first among equals.
             let (place, &best) = candidates.iter().enumerate().min_by_key(|(_, node)| key(node))?;
             if Some(self.ground.ranks[best.index()]) == highest || !self.is_bypassed(node, best) {

@@ -1,8 +1,15 @@
 //! Sets of streams that share what they have in common: a union costs what its sides differ in, and what is no longer good leaves all
 //! sets at once. Big-endian Patricia trees (Okasaki and Gill, "Fast mergeable integer maps", 1998).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+
+/// How often each stream was used, and how many entries were looked at to find out.
+#[derive(Default)]
+pub(super) struct Uses {
+    pub(super) counts: Vec<u32>,
+    pub(super) steps: Cell<u64>,
+}
 
 /// Streams, each with the number of its uses when it was put in. An entry is current while its stream has no more uses than that.
 #[derive(Clone, Default)]
@@ -32,9 +39,10 @@ impl StreamSet {
     }
 
     /// Returns the tree, unless it is a stale entry: that leaves the set.
-    fn fresh(&self, uses: &[u32]) -> Option<Rc<Tree>> {
+    fn fresh(&self, uses: &Uses) -> Option<Rc<Tree>> {
         let tree = self.tree()?;
-        if tree.bit == 0 && tree.uses != uses[tree.prefix as usize] {
+        uses.steps.set(uses.steps.get() + 1);
+        if tree.bit == 0 && tree.uses != uses.counts[tree.prefix as usize] {
             *self.0.borrow_mut() = None;
             return None;
         }
@@ -43,7 +51,7 @@ impl StreamSet {
 
     /// Returns the lowest stream whose entry is current, `uses` being the uses so far. What is found to be stale on the way leaves
     /// this set, and all that share it.
-    pub(super) fn first(&self, uses: &[u32]) -> Option<u32> {
+    pub(super) fn first(&self, uses: &Uses) -> Option<u32> {
         let tree = self.fresh(uses)?;
         let found = match tree.bit {
             0 => Some(tree.prefix),
@@ -56,7 +64,7 @@ impl StreamSet {
     }
 
     /// Returns the entries of either set, without those that it finds to be stale on its way.
-    pub(super) fn union(&self, other: &Self, uses: &[u32]) -> Self {
+    pub(super) fn union(&self, other: &Self, uses: &Uses) -> Self {
         let (Some(a), Some(b)) = (self.fresh(uses), other.fresh(uses)) else {
             return if self.0.borrow().is_some() { self.clone() } else { other.clone() };
         };
