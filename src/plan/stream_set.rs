@@ -145,21 +145,21 @@ mod tests {
         };
         for _ in 0..200 {
             let streams = 1 + draw(40) as usize;
-            let mut uses = vec![0_u32; streams];
+            let mut uses = Uses { counts: vec![0_u32; streams], ..Uses::default() };
             let mut sets: Vec<(StreamSet, BTreeMap<u32, u32>)> = vec![Default::default(); 4];
             for _ in 0..200 {
                 let (stream, to, other) = (draw(streams as u64) as u32, draw(4) as usize, draw(4) as usize);
                 if draw(3) == 0 {
-                    uses[stream as usize] += 1;
+                    uses.counts[stream as usize] += 1;
                 }
-                let entry = (stream, uses[stream as usize]);
+                let entry = (stream, uses.counts[stream as usize]);
                 let (set, map) = sets[other].clone();
                 sets[to].0 = sets[to].0.union(&set, &uses).union(&StreamSet::of(entry.0, entry.1), &uses);
                 for (stream, used) in map.into_iter().chain([entry]) {
                     let known = sets[to].1.entry(stream).or_default();
                     *known = used.max(*known);
                 }
-                let is_current = |(stream, used): (&u32, &u32)| Some(*stream).filter(|_| uses[*stream as usize] == *used);
+                let is_current = |(stream, used): (&u32, &u32)| Some(*stream).filter(|_| uses.counts[*stream as usize] == *used);
                 let checked = &sets[draw(4) as usize];
                 assert_eq!(checked.0.first(&uses), checked.1.iter().find_map(is_current));
             }
