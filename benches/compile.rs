@@ -1,6 +1,6 @@
 //! Question: what does compiling a graph cost, in time and in memory, from 10³ to 10⁶ nodes?
 //!
-//! Method: five shapes of graph with empty tasks and the default use of the builder; `Graph::compile` with `PerOperator` is timed,
+//! Method: five shapes of graph with empty tasks and the default use of the builder; `Graph::compile` with the default policy, `Ranked`, is timed,
 //! the median of some rounds. Bytes are those that compiling allocates beyond the graph: at its peak, and what the plan keeps;
 //! counted by a global allocator, so the figures of time include that (a few percent).
 //!
@@ -162,7 +162,7 @@ fn measure(shape: &Shape, rounds: usize) -> Figures {
 fn compile(graph: &Graph, nodes: usize) -> Figures {
     let before = COUNTER.reset_peak();
     let start = Instant::now();
-    let plan = graph.compile(&PerOperator).expect("shapes are valid graphs");
+    let plan = graph.compile(&Ranked::new()).expect("shapes are valid graphs");
     let seconds = start.elapsed().as_secs_f64();
     let per_node = |bytes: usize| bytes.saturating_sub(before) as f64 / nodes as f64;
     Figures {

@@ -2,7 +2,7 @@
 //! memory model lets a load return, and once more on plain threads with every `cargo test`.
 //!
 //! ```sh
-//! RUSTFLAGS="--cfg anabranch_loom" cargo test --profile loom --lib loom_tests
+//! RUSTFLAGS="--cfg anabranch_loom" cargo test -p anabranch --profile loom --lib loom_tests
 //! ```
 //!
 //! Lives here: models, one file per protocol, and the [`harness`] that they share. Never here: tests of what the library does;

@@ -43,12 +43,12 @@ pub fn svg(panels: &[(&Schedule, &[Span])]) -> String {
     let height = panels.iter().map(|panel| panel.height() + GAP).sum::<f64>();
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
          font-family=\"Helvetica, Arial, sans-serif\" font-size=\"11\" fill=\"#263238\">\n\
          <defs>{}{}</defs>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>",
         marker("tip", GREY),
         marker("hot", RED),
     );
@@ -146,10 +146,10 @@ impl<'a> Panel<'a> {
         let remark = schedule.remark().map(|remark| format!(" ({remark})")).unwrap_or_default();
         let work_us: f64 = self.spans.iter().flatten().map(|span| span.end_us - span.start_us).sum();
         let used = 100.0 * work_us / (self.makespan_us * f64::from(schedule.streams())).max(f64::MIN_POSITIVE);
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<text x=\"16\" y=\"{:.0}\" font-size=\"15\" font-weight=\"bold\">{}{}</text>\n\
-             <text x=\"16\" y=\"{:.0}\" fill=\"#60707c\">{} nodes, {} streams, {} waits · takes {}, critical path {} · streams {used:.0} % busy</text>\n",
+             <text x=\"16\" y=\"{:.0}\" fill=\"#60707c\">{} nodes, {} streams, {} waits · takes {}, critical path {} · streams {used:.0} % busy</text>",
             top + 24.0,
             escaped(&title),
             escaped(&remark),
@@ -164,19 +164,19 @@ impl<'a> Panel<'a> {
         let key = [("cpu", Backend::Cpu), ("mixed", Backend::Mixed), ("gpu", Backend::Gpu)];
         for ((name, backend), x) in key.into_iter().zip([-232.0, -184.0, -124.0]) {
             let (x, y) = (right + x, top + 15.0);
-            let _ = write!(
+            let _ = writeln!(
                 out,
-                "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{:.0}\">{name}</text>\n",
+                "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{:.0}\">{name}</text>",
                 fill(backend),
                 x + 15.0,
                 y + 9.5,
             );
         }
         let (x, y) = (right - 80.0, top + 15.0);
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"none\" stroke=\"#c2351f\" stroke-width=\"2\"/>\
-             <text x=\"{:.0}\" y=\"{:.0}\">held up end</text>\n",
+             <text x=\"{:.0}\" y=\"{:.0}\">held up end</text>",
             x + 15.0,
             y + 9.5,
         );
@@ -213,10 +213,10 @@ impl<'a> Panel<'a> {
         for tick in 0..=ticks {
             let us = f64::from(tick) * tick_us;
             let x = scale.x(us);
-            let _ = write!(
+            let _ = writeln!(
                 out,
                 "<path d=\"M{x:.1} {top:.1}V{:.1}\" stroke=\"#ccd5db\" stroke-width=\"0.7\"/>\
-                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#60707c\">{}</text>\n",
+                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#60707c\">{}</text>",
                 bottom + 4.0,
                 bottom + 17.0,
                 time(us),

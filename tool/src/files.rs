@@ -43,7 +43,7 @@ pub(crate) fn text(path: &Path) -> Result<String, Failure> {
 
 /// Writes to a file, or to the standard output.
 pub(crate) fn write(out: Option<&Path>, text: &str) -> Result<(), Failure> {
-    let written = match out {
+    match out {
         Some(path) => {
             std::fs::write(path, text).map_err(|error| Failure::Usage(format!("{}: cannot write: {error}", path.display())))
         }
@@ -52,6 +52,5 @@ pub(crate) fn write(out: Option<&Path>, text: &str) -> Result<(), Failure> {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             written => Ok(written?),
         },
-    };
-    written
+    }
 }
