@@ -284,10 +284,8 @@ fn stops<'a>(steps: &'a [Step], records: &'a Records) -> impl Iterator<Item = St
 struct Records {
     /// The number of the first record of each stream, and of all.
     starts: Vec<u32>,
-    /// The place in the issue order of each record's node.
-    places: Vec<u32>,
-    /// The place in the issue order of each node.
-    place_of: Vec<u32>,
+    /// The node of each record.
+    nodes: Vec<NodeId>,
 }
 
 /// The programs in the order in which hosts number them.
@@ -300,23 +298,19 @@ struct Numbering {
 
 impl Records {
     fn new(schedule: &Schedule) -> Self {
-        let mut place_of = vec![0; schedule.order().len()];
-        for (place, node) in schedule.order().iter().enumerate() {
-            place_of[node.index()] = place as u32;
-        }
-        let (mut starts, mut places) = (vec![0], Vec::with_capacity(schedule.records()));
+        let (mut starts, mut nodes) = (vec![0], Vec::with_capacity(schedule.records()));
         for stream in 0..schedule.streams() {
-            let mut place = 0;
+            let mut last = NodeId(0);
             for step in schedule.steps(stream) {
                 match step {
-                    Step::Run(node) => place = place_of[node.index()],
-                    Step::Record(_) => places.push(place),
+                    Step::Run(node) => last = *node,
+                    Step::Record(_) => nodes.push(last),
                     _ => {}
                 }
             }
-            starts.push(places.len() as u32);
+            starts.push(nodes.len() as u32);
         }
-        Self { starts, places, place_of }
+        Self { starts, nodes }
     }
 
     fn count(&self) -> usize {
@@ -335,13 +329,12 @@ impl Records {
     }
 
     /// Roots first; then those that a single record starts, record after record, so that one ticket names all of them; then
-    /// those behind a gate. Each in issue order, because what is close in the graph runs close in time, and then lies close in
-    /// memory too: in the order of streams a random graph of 10⁶ nodes took six times as long.
+    /// those behind a gate. Each in the order of their first nodes in the graph, because what was made together runs close in time, and lies
+    /// close in memory too: in the order of streams a random graph of 10⁶ nodes took six times as long.
     fn number_programs(&self, schedule: &Schedule) -> Numbering {
         let (mut roots, mut started, mut gated) = (Vec::new(), Vec::new(), Vec::new());
-        let place = |stream: &u32| {
-            let nodes = schedule.steps(*stream).iter();
-            nodes.filter_map(|step| if let Step::Run(node) = step { Some(self.place_of[node.index()]) } else { None }).next()
+        let first = |stream: &u32| {
+            schedule.steps(*stream).iter().find_map(|step| if let Step::Run(node) = step { Some(*node) } else { None })
         };
         for stream in 0..schedule.streams() {
             match schedule.steps(stream) {
@@ -352,9 +345,9 @@ impl Records {
                 _ => roots.push(stream),
             }
         }
-        roots.sort_by_cached_key(place);
-        gated.sort_by_cached_key(place);
-        started.sort_by_cached_key(|&(record, stream)| (self.places[record as usize], stream));
+        roots.sort_by_cached_key(first);
+        gated.sort_by_cached_key(first);
+        started.sort_by_cached_key(|&(record, stream)| (self.nodes[record as usize], stream));
         let count = roots.len() as u32;
         let started_by = started.iter().map(|&(record, _)| record).collect();
         let streams = roots.into_iter().chain(started.into_iter().map(|(_, stream)| stream)).chain(gated).collect();

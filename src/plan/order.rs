@@ -84,6 +84,11 @@ impl Links {
         self.out.starts.len() - 1
     }
 
+    /// Returns the number of edges.
+    pub(super) fn edges(&self) -> usize {
+        self.is_data.len()
+    }
+
     /// Returns all nodes, in the order of the input.
     pub(super) fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
         (0..self.nodes() as u32).map(NodeId)
@@ -122,15 +127,6 @@ pub(super) fn kahn_order(links: &Links) -> Vec<NodeId> {
         }
     }
     order
-}
-
-/// Returns the place of each node in `order`.
-pub(super) fn places(order: &[NodeId]) -> Vec<u32> {
-    let mut places = vec![0; order.len()];
-    for (place, node) in order.iter().enumerate() {
-        places[node.index()] = place as u32;
-    }
-    places
 }
 
 /// Frontier order, the visit order of NNC's static schedule: layers from the sources, in which a lone successor that has

@@ -4,78 +4,80 @@
 //! Each part waits for all that the node needs. A reader sees the part on its own stream; else the parts on its stream's
 //! device; else all of them: no order is left to what the node itself may do across its devices.
 
-use std::ops::Range;
-
 use super::order::Links;
 use super::streams::Streams;
 use crate::graph::NodeId;
 
-/// The parts of all nodes. The first part of a node has the node's number, further ones follow behind all nodes.
+/// The parts of all nodes, numbered in issue order, those of one node together: so that whoever walks them walks through memory.
 pub(super) struct Parts {
     pub(super) links: Links,
-    /// In issue order, the parts of one node together.
-    pub(super) order: Vec<NodeId>,
     /// The stream of each part.
     pub(super) stream_of: Vec<u32>,
-    further: Further,
+    numbers: Numbers,
 }
 
-/// The parts of nodes behind their first.
+/// Which parts are whose.
 #[derive(Clone, Default)]
-pub(super) struct Further {
-    nodes: usize,
-    /// The node of each, in the order of the nodes.
-    of: Vec<NodeId>,
+pub(super) struct Numbers {
+    /// The node of each part; empty if nodes are their own parts.
+    nodes: Vec<NodeId>,
+    /// The first part of each node.
+    first: Vec<u32>,
 }
 
-impl Further {
+impl Numbers {
     /// Returns the parts of `node`.
-    pub(super) fn parts(&self, node: NodeId) -> impl Iterator<Item = NodeId> + Clone + use<> {
-        let range = if self.of.is_empty() { 0..0 } else { self.range(node) };
-        std::iter::once(node).chain(range.map(|index| NodeId(index as u32)))
+    pub(super) fn parts(&self, node: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
+        let first = self.first.get(node.index()).copied().unwrap_or(node.0);
+        let is_its = move |part: &u32| self.nodes.get(*part as usize) == Some(&node);
+        std::iter::once(first).chain((first + 1..).take_while(is_its)).map(NodeId)
     }
 
     /// Returns the node of a part.
     pub(super) fn node(&self, part: NodeId) -> NodeId {
-        if self.of.is_empty() || part.index() < self.nodes { part } else { self.of[part.index() - self.nodes] }
-    }
-
-    fn range(&self, node: NodeId) -> Range<usize> {
-        let (start, end) = (self.of.partition_point(|&of| of < node), self.of.partition_point(|&of| of <= node));
-        self.nodes + start..self.nodes + end
+        self.nodes.get(part.index()).copied().unwrap_or(part)
     }
 }
 
 impl Parts {
-    /// Takes the nodes apart; if each is on one stream, they are their own parts.
+    /// Takes the nodes apart; if each is on one stream, and they are issued as they stand, they are their own parts.
     pub(super) fn new(links: &Links, order: &[NodeId], streams: &Streams) -> Option<Self> {
-        if streams.more.is_empty() {
+        if streams.more.is_empty() && order.is_sorted() {
             return None;
         }
-        let further = Further { nodes: order.len(), of: streams.more.iter().map(|more| more.0).collect() };
-        let stream_of: Vec<u32> = streams.of.iter().copied().chain(streams.more.iter().map(|more| more.1)).collect();
-        let device = |part: NodeId| streams.devices.get(stream_of[part.index()] as usize);
-        let mut edges = Vec::new();
-        for target in links.ids() {
-            for part in further.parts(target) {
-                for &source in links.into.of(target) {
-                    let sources = further.parts(source);
-                    let is_own = |source: &NodeId| stream_of[source.index()] == stream_of[part.index()];
-                    let is_near = |source: &NodeId| device(*source) == device(part);
-                    match (sources.clone().find(is_own), sources.clone().any(|source| is_near(&source))) {
-                        (Some(own), _) => edges.push((own, part)),
-                        (None, true) => edges.extend(sources.filter(is_near).map(|source| (source, part))),
-                        (None, false) => edges.extend(sources.map(|source| (source, part))),
-                    }
-                }
-            }
+        let count = order.len() + streams.more.len();
+        let (mut numbers, mut stream_of) =
+            (Numbers { nodes: Vec::with_capacity(count), first: vec![0; order.len()] }, Vec::with_capacity(count));
+        for &node in order {
+            numbers.first[node.index()] = numbers.nodes.len() as u32;
+            stream_of.extend(streams.all_of(node));
+            numbers.nodes.resize(stream_of.len(), node);
         }
-        let links = Links::of(stream_of.len(), edges.iter().map(|&(source, target)| (source, target, true)));
-        let order = order.iter().flat_map(|&node| further.parts(node)).collect();
-        Some(Self { links, order, stream_of, further })
+        let edges = edges(links, streams, &numbers, &stream_of);
+        let links = Links::of(count, edges.iter().map(|&(source, target)| (source, target, true)));
+        Some(Self { links, stream_of, numbers })
     }
 
-    pub(super) fn further(&self) -> &Further {
-        &self.further
+    pub(super) fn numbers(&self) -> &Numbers {
+        &self.numbers
     }
+}
+
+/// Returns who must come after whom, by targets in order.
+fn edges(links: &Links, streams: &Streams, numbers: &Numbers, stream_of: &[u32]) -> Vec<(NodeId, NodeId)> {
+    let device = |part: NodeId| streams.devices.get(stream_of[part.index()] as usize);
+    let mut edges = Vec::with_capacity(links.edges());
+    for (part, &node) in (0..).map(NodeId).zip(&numbers.nodes) {
+        for &source in links.into.of(node) {
+            let sources = numbers.parts(source);
+            let is_own = |source: &NodeId| stream_of[source.index()] == stream_of[part.index()];
+            let is_near = |source: &NodeId| device(*source) == device(part);
+            match (sources.clone().find(is_own), sources.clone().any(|source| is_near(&source))) {
+                (Some(own), _) => edges.push((own, part)),
+                (None, true) => edges.extend(sources.filter(is_near).map(|source| (source, part))),
+                (None, false) => edges.extend(sources.map(|source| (source, part))),
+            }
+        }
+    }
+    edges
 }

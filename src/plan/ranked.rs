@@ -50,6 +50,10 @@ impl Policy for Ranked {
         let links = Links::new(shape);
         let order = frontier_order(&links);
         let needs = needs::stream_needs(shape);
+        if !needs.contains(&true) {
+            // Nothing to place, and no reason to issue the graph in another order than its own.
+            return Ok(Assignment::none(shape));
+        }
         let ground = Ground::new(shape, &links, &order, &needs);
         let mut layer = Layer::new(&ground, u32::MAX);
         layer.lay_all();
@@ -140,6 +144,8 @@ struct Layer<'a> {
     first: Vec<u32>,
     further: HashMap<(NodeId, u32), u32>,
     ancestors: Ancestors,
+    /// Whether a node may be the last of a stream: most that a search meets are not.
+    is_tail: Vec<bool>,
     /// With a limit: for each node the edges from nodes that have no place yet, when it ends, and the devices without a stream.
     missing: Vec<u32>,
     ends_us: Vec<f64>,
@@ -159,6 +165,7 @@ impl<'a> Layer<'a> {
             first: vec![NONE; nodes],
             further: HashMap::new(),
             ancestors: Ancestors::new(nodes),
+            is_tail: vec![false; nodes],
             missing: if is_limited { ground.links.in_degrees() } else { Vec::new() },
             ends_us: if is_limited { vec![0.0; nodes] } else { Vec::new() },
             devices_left: if is_limited { devices.copied().collect() } else { HashSet::new() },
@@ -219,7 +226,10 @@ impl<'a> Layer<'a> {
         let mut best: Option<(bool, u32)> = None;
         let mut ancestors = std::mem::replace(&mut self.ancestors, Ancestors::new(0));
         ancestors.search(self.ground.links, node, |source| {
-            if let Some(stream) = self.stream_on(source, device).filter(|&stream| self.streams[stream as usize].tail == source) {
+            let is_last = |&stream: &u32| self.streams[stream as usize].tail == source;
+            if self.is_tail[source.index()]
+                && let Some(stream) = self.stream_on(source, device).filter(is_last)
+            {
                 let found = (!self.has_run(stream, node), stream);
                 best = Some(best.map_or(found, |best| best.min(found)));
             }
@@ -231,6 +241,9 @@ impl<'a> Layer<'a> {
 
     /// Lays `stream` from `node` along the highest rank.
     fn lay(&mut self, node: NodeId, device: u32, stream: u32) {
+        let before = self.streams[stream as usize].tail;
+        // One that spans several devices may still be the last of another stream.
+        self.is_tail[before.index()] &= self.ground.devices_of(before).len() > 1;
         let mut tail = node;
         self.put(tail, device, stream);
         while let Some(next) = self.next_after(tail, device, stream) {
@@ -238,6 +251,7 @@ impl<'a> Layer<'a> {
             self.put(tail, device, stream);
         }
         self.streams[stream as usize].tail = tail;
+        self.is_tail[tail.index()] = true;
     }
 
     fn put(&mut self, node: NodeId, device: u32, stream: u32) {

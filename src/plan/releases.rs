@@ -1,7 +1,7 @@
 //! Where values die: for each node, the last reader on every stream that reads it.
 
 use super::order::Links;
-use super::parts::Further;
+use super::parts::Numbers;
 use crate::graph::{NodeId, Shape};
 
 /// The values that can go once a node has run, and how many streams must let go of each.
@@ -19,16 +19,9 @@ impl Releases {
     }
 }
 
-/// Finds the last data consumer of each node on every stream that has one, `places` being the issue order of the parts of nodes and
-/// `stream_of` their streams. O(n + m).
-pub(super) fn after_last_readers(
-    shape: &Shape,
-    links: &Links,
-    further: &Further,
-    places: &[u32],
-    stream_of: &[u32],
-    streams: usize,
-) -> Releases {
+/// Finds the last data consumer of each node on every stream that has one; `stream_of` names the streams of the nodes' parts, which
+/// are numbered in issue order. O(n + m).
+pub(super) fn after_last_readers(shape: &Shape, links: &Links, numbers: &Numbers, stream_of: &[u32], streams: usize) -> Releases {
     let mut is_output = vec![false; links.nodes()];
     shape.outputs().iter().for_each(|&(node, _)| is_output[node.index()] = true);
     let mut counts = vec![0u32; links.nodes()];
@@ -38,10 +31,10 @@ pub(super) fn after_last_readers(
     for node in links.ids().filter(|node| !is_output[node.index()]) {
         let first = pairs.len();
         let readers = links.out.of(node).iter().zip(&links.is_data[links.out.range(node)]);
-        for reader in readers.filter(|(_, is_data)| **is_data).flat_map(|(&reader, _)| further.parts(reader)) {
+        for reader in readers.filter(|(_, is_data)| **is_data).flat_map(|(&reader, _)| numbers.parts(reader)) {
             let last = &mut last[stream_of[reader.index()] as usize];
             match pairs[first..].get_mut(last.wrapping_sub(first)) {
-                Some((later, _)) if places[later.index()] < places[reader.index()] => *later = reader,
+                Some((later, _)) if *later < reader => *later = reader,
                 Some(_) => {}
                 None => {
                     *last = pairs.len();
@@ -51,7 +44,7 @@ pub(super) fn after_last_readers(
         }
         counts[node.index()] = (pairs.len() - first) as u32;
     }
-    by_reader(counts, &pairs, places.len())
+    by_reader(counts, &pairs, stream_of.len())
 }
 
 fn by_reader(counts: Vec<u32>, pairs: &[(NodeId, NodeId)], parts: usize) -> Releases {

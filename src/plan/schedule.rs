@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Policy;
-use super::order::{Links, Rows, kahn_order, places};
-use super::parts::{Further, Parts};
+use super::order::{Links, Rows, kahn_order};
+use super::parts::{Numbers, Parts};
 use super::policy::ask;
 use super::releases::{Releases, after_last_readers};
 use super::streams::Streams;
@@ -130,12 +130,11 @@ impl Schedule {
         streams: Streams,
     ) -> Self {
         let parts = Parts::new(&links, &order, &streams);
-        let (part_links, part_order, stream_of) =
-            parts.as_ref().map_or((&links, &order, &streams.of), |parts| (&parts.links, &parts.order, &parts.stream_of));
-        let further = parts.as_ref().map_or_else(Further::default, |parts| parts.further().clone());
-        let waits = fewest(part_links, part_order, stream_of, streams.count);
-        let releases = after_last_readers(&shape, &links, &further, &places(part_order), stream_of, streams.count);
-        let programs = Programs::new(part_order, stream_of, streams.count, &waits, &releases, &further);
+        let (part_links, stream_of) = parts.as_ref().map_or((&links, &streams.of), |parts| (&parts.links, &parts.stream_of));
+        let numbers = parts.as_ref().map_or_else(Numbers::default, |parts| parts.numbers().clone());
+        let waits = fewest(part_links, stream_of, streams.count);
+        let releases = after_last_readers(&shape, &links, &numbers, stream_of, streams.count);
+        let programs = Programs::new(stream_of, streams.count, &waits, &releases, &numbers);
         Self {
             policy,
             remark,
@@ -233,9 +232,7 @@ impl Schedule {
 
     /// Returns the streams that run `node`: one, or one for each device that it spans.
     pub fn streams_of(&self, node: NodeId) -> impl Iterator<Item = u32> + '_ {
-        let more = &self.streams.more;
-        let further = more[more.partition_point(|more| more.0 < node)..].iter().take_while(move |more| more.0 == node);
-        std::iter::once(self.stream_of(node)).chain(further.map(|more| more.1))
+        self.streams.all_of(node)
     }
 
     /// Returns the sources of all edges into `node`, in the order of the edges; a node with two edges to it comes twice.
@@ -285,12 +282,13 @@ impl Programs {
     ///
     /// A point is recorded right after its node, and a node is issued after all that it waits for, so the order needs no
     /// repair for waits to come after their records.
-    fn new(order: &[NodeId], stream_of: &[u32], streams: usize, waits: &Waits, releases: &Releases, further: &Further) -> Self {
-        let mut seqs = vec![0u32; order.len()];
+    fn new(stream_of: &[u32], streams: usize, waits: &Waits, releases: &Releases, numbers: &Numbers) -> Self {
+        let parts = || (0..stream_of.len() as u32).map(NodeId);
+        let mut seqs = vec![0u32; stream_of.len()];
         waits.sources().iter().for_each(|node| seqs[node.index()] = 1);
         let mut starts = vec![0u32; streams + 2];
-        for (place, &node) in order.iter().enumerate() {
-            let count = waits.of(place).len() as u32 + 1 + seqs[node.index()] + releases.after(node).len() as u32;
+        for node in parts() {
+            let count = waits.of(node).len() as u32 + 1 + seqs[node.index()] + releases.after(node).len() as u32;
             starts[stream_of[node.index()] as usize + 2] += count;
         }
         for stream in 2..starts.len() {
@@ -298,7 +296,7 @@ impl Programs {
         }
         let mut steps = vec![Step::Run(NodeId(0)); starts[streams + 1] as usize];
         let mut recorded = vec![0u32; streams];
-        for (place, &node) in order.iter().enumerate() {
+        for node in parts() {
             let stream = stream_of[node.index()];
             // `starts` is shifted by one program, so that it is right once each start has moved to the program's end.
             let next = &mut starts[stream as usize + 1];
@@ -306,10 +304,10 @@ impl Programs {
                 steps[*next as usize] = step;
                 *next += 1;
             };
-            for source in waits.of(place) {
+            for source in waits.of(node) {
                 write(Step::Wait(Point { stream: stream_of[source.index()], seq: seqs[source.index()] }));
             }
-            write(Step::Run(further.node(node)));
+            write(Step::Run(numbers.node(node)));
             if seqs[node.index()] > 0 {
                 recorded[stream as usize] += 1;
                 seqs[node.index()] = recorded[stream as usize];

@@ -40,6 +40,13 @@ impl Streams {
         streams
     }
 
+    /// Returns all streams of `node`.
+    pub(super) fn all_of(&self, node: NodeId) -> impl Iterator<Item = u32> + '_ {
+        let start = if self.more.is_empty() { 0 } else { self.more.partition_point(|more| more.0 < node) };
+        let more = self.more[start..].iter().take_while(move |more| more.0 == node);
+        std::iter::once(self.of[node.index()]).chain(more.map(|more| more.1))
+    }
+
     fn on_one_device(of: &[Option<u32>]) -> Self {
         let mut labels: Vec<u32> = of.iter().copied().flatten().collect();
         labels.sort_unstable();

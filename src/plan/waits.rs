@@ -11,16 +11,16 @@ const EFFORT_MAX: usize = 128;
 /// No node.
 const NONE: u32 = u32::MAX;
 
-/// For each node, by its place in the issue order, the nodes that its stream must wait for.
+/// For each node the nodes that its stream must wait for.
 pub(super) struct Waits {
     starts: Vec<u32>,
     sources: Vec<NodeId>,
 }
 
 impl Waits {
-    /// Returns whose points the stream waits for before it runs the node at `place`.
-    pub(super) fn of(&self, place: usize) -> &[NodeId] {
-        &self.sources[self.starts[place] as usize..self.starts[place + 1] as usize]
+    /// Returns whose points the stream of `node` waits for before it runs it.
+    pub(super) fn of(&self, node: NodeId) -> &[NodeId] {
+        &self.sources[self.starts[node.index()] as usize..self.starts[node.index() + 1] as usize]
     }
 
     /// Returns all nodes that are waited for, once for each wait.
@@ -29,7 +29,8 @@ impl Waits {
     }
 }
 
-/// Finds the waits of a schedule that issues `order` over streams, `stream_of` naming each node's.
+/// Finds the waits of a schedule that issues nodes by number over streams, `stream_of` naming each node's. Here and below a node may be
+/// a part of one, see [`super::parts`].
 ///
 /// A wait u → v is redundant exactly if a longer path leads from u to v, over edges and over the order of the streams: the waits
 /// are what a transitive reduction leaves, and that is unique (Aho, Garey and Ullman, "The transitive reduction of a
@@ -51,11 +52,11 @@ impl Waits {
 ///
 /// O(n + m) apart from the searches; they are complete up to [`super::EXACT_NODES_MAX`] nodes and visit at most [`EFFORT_MAX`]
 /// nodes per target above, where a redundant wait may stay. A missing one cannot be: every edge starts as a candidate.
-pub(super) fn fewest(links: &Links, order: &[NodeId], stream_of: &[u32], streams: usize) -> Waits {
-    let mut waits = Waits { starts: Vec::with_capacity(order.len() + 1), sources: Vec::new() };
+pub(super) fn fewest(links: &Links, stream_of: &[u32], streams: usize) -> Waits {
+    let mut waits = Waits { starts: Vec::with_capacity(links.nodes() + 1), sources: Vec::new() };
     waits.starts.push(0);
-    let mut reduction = Reduction::new(links, order, stream_of, streams);
-    for &target in order {
+    let mut reduction = Reduction::new(links, stream_of, streams);
+    for target in links.ids() {
         reduction.enter(target);
         reduction.collect(target);
         if !reduction.candidates.is_empty() {
@@ -71,8 +72,6 @@ pub(super) fn fewest(links: &Links, order: &[NodeId], stream_of: &[u32], streams
 #[derive(Clone, Copy)]
 struct Spot {
     stream: u32,
-    /// Its place in the issue order.
-    place: u32,
     /// The longest path to it, over edges and over the streams' order.
     level: u32,
     /// The node before it on its stream.
@@ -97,12 +96,9 @@ struct Reduction<'a> {
 }
 
 impl<'a> Reduction<'a> {
-    fn new(links: &'a Links, order: &[NodeId], stream_of: &[u32], streams: usize) -> Self {
-        let blank = Spot { stream: 0, place: 0, level: 0, before: NONE, turn: NONE };
-        let mut spots = vec![blank; links.nodes()];
-        for (place, node) in order.iter().enumerate() {
-            spots[node.index()] = Spot { stream: stream_of[node.index()], place: place as u32, ..blank };
-        }
+    fn new(links: &'a Links, stream_of: &[u32], streams: usize) -> Self {
+        let spot = |&stream: &u32| Spot { stream, level: 0, before: NONE, turn: NONE };
+        let spots = stream_of.iter().map(spot).collect();
         Self {
             links,
             spots,
@@ -138,8 +134,8 @@ impl<'a> Reduction<'a> {
             if *wanted == NONE {
                 *wanted = source.0;
                 self.candidates.push(source);
-            } else if self.spots[*wanted as usize].place < spot.place {
-                *wanted = source.0;
+            } else {
+                *wanted = source.0.max(*wanted);
             }
         }
         for candidate in &mut self.candidates {
@@ -160,10 +156,10 @@ impl<'a> Reduction<'a> {
         while let Some(node) = self.met.pop().filter(|_| visited < self.effort) {
             visited += 1;
             let spot = self.spots[node.index()];
-            for &source in waits.of(spot.place as usize) {
-                let Spot { stream, place, .. } = self.spots[source.index()];
+            for &source in waits.of(node) {
+                let Spot { stream, .. } = self.spots[source.index()];
                 let wanted = &mut self.wanted[stream as usize];
-                if *wanted != NONE && self.spots[*wanted as usize].place <= place {
+                if *wanted != NONE && *wanted <= source.0 {
                     *wanted = NONE;
                     left -= 1;
                     match left {
@@ -183,18 +179,19 @@ impl<'a> Reduction<'a> {
     /// come before that.
     fn meet(&mut self, node: u32, floor: Floor) {
         let Some(&Spot { turn, .. }) = self.spots.get(node as usize) else { return };
-        let Some(&Spot { level, place, .. }) = self.spots.get(turn as usize) else { return };
-        if level > floor.level && place > floor.place && self.seen.insert(NodeId(turn)) {
+        let Some(&Spot { level, .. }) = self.spots.get(turn as usize) else { return };
+        if level > floor.level && turn > floor.node && self.seen.insert(NodeId(turn)) {
             self.met.push(NodeId(turn));
         }
     }
 
-    /// Returns the lowest level and the earliest place of the candidates that are still wanted.
+    /// Returns the lowest level and the first node of the candidates that are still wanted.
     fn floor(&self) -> Floor {
-        let spots = self.candidates.iter().map(|node| self.spots[node.index()]);
-        let wanted = spots.filter(|spot| self.wanted[spot.stream as usize] != NONE);
-        let lower = |floor: Floor, spot: Spot| Floor { level: floor.level.min(spot.level), place: floor.place.min(spot.place) };
-        wanted.fold(Floor { level: NONE, place: NONE }, lower)
+        let spots = self.candidates.iter().map(|node| (node.0, self.spots[node.index()]));
+        let wanted = spots.filter(|(_, spot)| self.wanted[spot.stream as usize] != NONE);
+        let lower =
+            |floor: Floor, (node, spot): (u32, Spot)| Floor { level: floor.level.min(spot.level), node: floor.node.min(node) };
+        wanted.fold(Floor { level: NONE, node: NONE }, lower)
     }
 
     /// Writes down the candidates that are still wanted. Leaves `wanted` empty.
@@ -212,9 +209,9 @@ impl<'a> Reduction<'a> {
     }
 }
 
-/// No candidate lies below this level or before this place of the issue order.
+/// No candidate lies below this level or comes before this node.
 #[derive(Clone, Copy)]
 struct Floor {
     level: u32,
-    place: u32,
+    node: u32,
 }
