@@ -76,6 +76,8 @@ pub(crate) enum Kind {
     NoRecord { node: Arc<str>, stream: u32, seq: u32 },
     #[error("the programs never come to node '{node}': they wait for each other in a circle")]
     WaitsForever { node: Arc<str> },
+    #[error("the program of stream {stream} {fault}")]
+    Program { stream: u32, fault: String },
     #[error("node '{node}' is run {count} times, not once")]
     RunCount { node: Arc<str>, count: u32 },
     #[error("node '{node}' spans {devices} devices and is run by {count} streams: it needs one on each of its devices")]
@@ -85,6 +87,8 @@ pub(crate) enum Kind {
 
     #[error("{fault}")]
     Simulation { fault: String },
+    #[error("the test failed in order number {order}: replay it with Order::Replay(vec!{choices:?})")]
+    Order { order: u64, choices: Vec<u32> },
 
     // A run that cannot start.
     #[error("the plan has no input named '{name}'; it has {}", list(.known))]
@@ -221,6 +225,7 @@ impl Error {
                 | WaitsForever { .. }
                 | RunCount { .. }
                 | DeviceCount { .. }
+                | Program { .. }
                 | ReleasedEarly { .. }
         )
     }

@@ -191,6 +191,9 @@ impl ExecutorBuilder {
         if !(1..=SLOTS_MAX).contains(&self.max_in_flight) {
             return Err(Kind::Setting { what: "max_in_flight", must: "from 1 to 65536", got: self.max_in_flight }.into());
         }
+        if let Some(fault) = self.simulated.as_ref().and_then(|(_, faults)| faults.fault()) {
+            return Err(Kind::Simulation { fault }.into());
+        }
         let exits = Arc::new(Lane::new());
         let barrier = Barrier::new();
         let pool = match workers {

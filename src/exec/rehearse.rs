@@ -9,7 +9,7 @@ use super::conduct;
 use super::inner::RunInner;
 use crate::device::host::{Alone, Ticket};
 use crate::device::sim::{Chooser, Order, next_order};
-use crate::error::{BoxError, Result};
+use crate::error::{BoxError, Error, Kind, Result};
 use crate::graph::NodeId;
 use crate::sim::{Explored, Faults};
 use crate::sync::{Mutex, lock};
@@ -89,7 +89,8 @@ impl Executor {
         Self::builder().simulated(Order::Seeded(seed), Faults::default()).build().expect("a simulated executor starts no threads")
     }
 
-    /// Returns the choices that a simulated executor has made, to [replay](Order::Replay) them; none for other executors.
+    /// Returns the choices that a simulated executor has made, to replay them: `Executor::builder().simulated(Order::Replay(choices),
+    /// Faults::default())`. None for other executors.
     pub fn choices(&self) -> Vec<u32> {
         self.choices_made().into_iter().map(|choice| choice.0).collect()
     }
@@ -99,13 +100,34 @@ impl Executor {
     }
 }
 
+/// Says which order it was, should a test panic.
+struct Failing<'a> {
+    exec: &'a Executor,
+    order: u64,
+}
+
+impl Failing<'_> {
+    fn kind(&self) -> Kind {
+        Kind::Order { order: self.order, choices: self.exec.choices() }
+    }
+}
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", Error::from(self.kind()));
+        }
+    }
+}
+
 /// Calls `test` with a simulated executor for every order in which its nodes can run, one after the other; at most `orders_max` times.
 /// Whatever threads do to the nodes of a graph is one of these orders.
 ///
 /// `test` must do the same every time but for what the executor chooses: runs that are awaited one by one, no time, no I/O.
 ///
 /// # Errors
-/// What `test` returns. [`Executor::choices`] of its executor replay that order.
+/// What `test` returns is the source of an error that says which choices led there; if it panics, they are printed. To replay them:
+/// `Executor::builder().simulated(Order::Replay(vec![1, 0]), Faults::default()).build()?`.
 ///
 /// # Examples
 /// ```
@@ -131,7 +153,9 @@ pub fn explore(orders_max: u64, mut test: impl FnMut(&Executor) -> Result<()>) -
             return Ok(Explored { orders, is_complete: false });
         }
         let exec = Executor::builder().simulated(order, Faults::default()).build()?;
-        test(&exec)?;
+        let failing = Failing { exec: &exec, order: orders };
+        test(&exec).map_err(|error| Error::with_source(failing.kind(), Box::new(error)))?;
+        drop(failing);
         orders += 1;
         match next_order(&exec.choices_made()) {
             Some(choices) => order = Order::Replay(choices),

@@ -76,9 +76,20 @@ struct Runs {
     first: u64,
 }
 
+impl Runs {
+    fn forget_ended(&mut self) {
+        // A lane that is dropped here has no waiters: it was signalled.
+        while self.lanes.front().is_some_and(|lane| lane.has_reached(COMPLETE)) {
+            self.lanes.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
 impl Queue {
     fn join(self: &Arc<Self>, lane: &Arc<Lane>) -> Turn {
         let mut runs = lock(&self.runs);
+        runs.forget_ended();
         runs.lanes.push_back(lane.clone());
         let number = runs.first + runs.lanes.len() as u64 - 1;
         Turn { queue: self.clone(), number, lane: lane.clone(), awaited: None }
@@ -113,10 +124,7 @@ impl Turn {
     /// Returns the lane of the nearest run before this one that has not ended.
     fn before(&self) -> Option<Arc<Lane>> {
         let mut runs = lock(&self.queue.runs);
-        while runs.lanes.front().is_some_and(|lane| lane.has_reached(COMPLETE)) {
-            runs.lanes.pop_front();
-            runs.first += 1;
-        }
+        runs.forget_ended();
         let place = self.number.checked_sub(runs.first)?;
         runs.lanes.range(..place as usize).rev().find(|lane| !lane.has_reached(COMPLETE)).cloned()
     }

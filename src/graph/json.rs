@@ -102,7 +102,7 @@ fn is_false(flag: &bool) -> bool {
 fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     let cost = f64::deserialize(from)?;
     let is_right = (0.0..=COST_US_MAX).contains(&cost);
-    if is_right { Ok(cost) } else { Err(D::Error::custom(format!("a cost of {cost} us: a cost is from 0 to 10^12"))) }
+    if is_right { Ok(cost) } else { Err(D::Error::custom(format!("a cost of {cost:?} us: a cost is from 0 to 10^12"))) }
 }
 
 fn devices<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u32>>, D::Error> {
@@ -216,7 +216,7 @@ impl Shape {
         let mut reader = serde_json::Deserializer::from_str(text);
         let Object::<GraphForm>(form) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
             let path = error.path().to_string();
-            fault(if path == "." { "" } else { &path }, &error.into_inner().to_string())
+            fault(if path == "." || path == "?" { "" } else { &path }, &error.into_inner().to_string())
         })?;
         reader.end().map_err(|error| fault("", &error.to_string()))?;
         let shape = form.shape()?;
@@ -245,7 +245,9 @@ impl Shape {
                 cost_us: node.cost_us,
             })
             .collect();
-        for edge in self.edges() {
+        // Order-only edges that nothing of the nodes' own comes after can stand at the end, where they keep their order.
+        let own = self.edges().iter().rposition(Edge::is_data).map_or(0, |last| last + 1);
+        for edge in &self.edges()[..own] {
             let target = &mut nodes[edge.target.index()];
             match edge.kind {
                 EdgeKind::Order => target.after.push(name(edge.source)),
@@ -256,8 +258,9 @@ impl Shape {
                 }
             }
         }
+        let edges = self.edges()[own..].iter().map(|edge| (name(edge.source), name(edge.target))).collect();
         let outputs = self.outputs().iter().map(|&(node, output)| OutputForm { node: name(node), output }).collect();
-        let form = GraphForm { name: self.name().map(str::to_owned), nodes, edges: Vec::new(), outputs };
+        let form = GraphForm { name: self.name().map(str::to_owned), nodes, edges, outputs };
         serde_json::to_string_pretty(&form).expect("the form has string keys only")
     }
 }
@@ -270,6 +273,9 @@ impl GraphForm {
         }
         let mut ids: HashMap<&str, NodeId> = HashMap::with_capacity(self.nodes.len());
         for (index, node) in self.nodes.iter().enumerate() {
+            if node.name.is_empty() {
+                return Err(fault(&format!("nodes[{index}].name"), "a node needs a name"));
+            }
             let id = shape.node(node.name.as_str(), node.backend.into());
             if let Some(first) = ids.insert(&node.name, id) {
                 return Err(fault(

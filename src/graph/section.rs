@@ -82,7 +82,8 @@ impl Graph {
     /// their nodes' names, beside the outputs that these nodes have already.
     ///
     /// # Errors
-    /// If there is no node of one of these names, or no path; or the first mistake made while building.
+    /// If there is no node of one of these names, or no path; or the first mistake made while building. An input or an output that would
+    /// have the name of another is a mistake of the section, which comes out of its `compile`.
     ///
     /// # Examples
     /// ```
@@ -138,9 +139,13 @@ impl Cut<'_> {
         let maker = match info.maker {
             Maker::Node(node) if inside(node).is_some() => Maker::Node(inside(node).expect("just seen")),
             maker => {
-                let input = self.section.inputs.len() as u32;
+                let (input, name) = (self.section.inputs.len() as u32, self.graph.maker_name(maker));
+                if self.section.inputs.iter().any(|port| port.name == name) {
+                    let duplicate = Kind::DuplicatePort { what: "input", name: name.clone() };
+                    self.section.mistake.get_or_insert(duplicate.into());
+                }
                 self.section.inputs.push(InputPort {
-                    name: self.graph.maker_name(maker),
+                    name,
                     type_id: info.type_id,
                     type_name: info.type_name,
                     value: index,
@@ -187,7 +192,9 @@ impl Cut<'_> {
         let graph = self.graph;
         let is_made_by = |value: &ValueInfo, node: NodeId| value.maker == Maker::Node(node);
         for port in &graph.outputs {
-            if let Some(&value) = self.values.get(&port.value) {
+            let value = self.values.get(&port.value).copied();
+            let is_inside = |value: &u32| matches!(self.section.values[*value as usize].maker, Maker::Node(_));
+            if let Some(value) = value.filter(is_inside) {
                 self.add_output(port.name.clone(), value, false);
             }
         }
@@ -195,10 +202,15 @@ impl Cut<'_> {
             let node = graph.shape.ids().find(|&node| &**graph.shape.name_of(node) == name);
             let Some(node) = node.and_then(|node| self.new[node.index()]) else { continue };
             let value = self.section.values.iter().position(|value| is_made_by(value, node)).expect("a node has a value");
-            let has_name = self.section.outputs.iter().any(|port| &*port.name == name);
             let is_unit = self.section.values[value].type_id == TypeId::of::<()>();
-            if !has_name && !is_unit {
-                self.add_output(name.into(), value as u32, true);
+            match self.section.outputs.iter().find(|port| &*port.name == name) {
+                None if is_unit => {}
+                None => self.add_output(name.into(), value as u32, true),
+                Some(port) if port.value as usize == value => {}
+                Some(_) => {
+                    let duplicate = Kind::DuplicatePort { what: "output", name: name.into() };
+                    self.section.mistake.get_or_insert(duplicate.into());
+                }
             }
         }
     }

@@ -63,7 +63,7 @@ impl Graph {
         self.check_values()?;
         let schedule = Schedule::new(shape, policy)?;
         let facts = self.facts();
-        let code = lower(&schedule, &self.bodies, &facts);
+        let code = lower(&schedule, &self.bodies, &facts)?;
         let inputs = self.inputs.iter().map(|port| {
             let value = &self.values[port.value as usize];
             PlanInput { port: port.clone(), is_shared: value.sharer.is_some(), taker: value.taker }
@@ -194,9 +194,9 @@ impl Plan {
 }
 
 /// Turns a schedule into code. A host runs a node on one stream, whatever devices it spans.
-fn lower(schedule: &Schedule, bodies: &Arena<dyn Body>, facts: &[Facts]) -> Code {
-    let on_host = schedule.on_first_streams();
-    Lowering { schedule: on_host.as_ref().unwrap_or(schedule), bodies, facts }.lower()
+fn lower(schedule: &Schedule, bodies: &Arena<dyn Body>, facts: &[Facts]) -> Result<Code> {
+    let on_host = schedule.on_first_streams()?;
+    Ok(Lowering { schedule: on_host.as_ref().unwrap_or(schedule), bodies, facts }.lower())
 }
 
 impl PlanInner {
@@ -208,7 +208,7 @@ impl PlanInner {
         }
         let schedule = Schedule::new(Arc::new(shape), policy)?;
         Ok(Plan(Arc::new(Self {
-            code: lower(&schedule, &self.code.bodies, &self.facts),
+            code: lower(&schedule, &self.code.bodies, &self.facts)?,
             facts: self.facts.clone(),
             layout: self.layout,
             inputs: self.inputs.clone(),

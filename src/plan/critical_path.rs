@@ -1,7 +1,7 @@
 //! `CriticalPath`: the shortest makespan that a greedy list gives, on as many streams as you say.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use super::order::{Links, kahn_order};
 use super::streams::home_device;
@@ -10,11 +10,11 @@ use crate::error::Result;
 use crate::graph::{NodeId, Shape};
 
 /// Takes the node with the longest way to the end by `cost_us`, of those whose inputs have their place, and puts it on the stream
-/// where it ends first, counting what it costs to hand over from another stream. List scheduling (Graham, "Bounds on multiprocessing
+/// where it ends first, counting what a hand-off from another stream costs. List scheduling (Graham, "Bounds on multiprocessing
 /// timing anomalies", 1969) by bottom level, as in HEFT (Topcuoglu, Hariri and Wu, 2002) without its gaps.
 ///
 /// For devices where the number of streams is given and the makespan matters. It is as good as the costs are: measure them, and use
-/// [`Plan::recompile_with`](super::Plan::recompile_with). O((n + m) log n) and n times the number of streams.
+/// [`Plan::recompile_with`](super::Plan::recompile_with). O((n + m) log n), whatever the number of streams.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CriticalPath {
     streams: u32,
@@ -22,7 +22,7 @@ pub struct CriticalPath {
 }
 
 impl CriticalPath {
-    /// Returns the policy for at most `streams` streams on each device; a hand-over costs 5 µs.
+    /// Returns the policy for at most `streams` streams on each device; a hand-off costs 5 µs.
     pub const fn new(streams: u32) -> Self {
         Self { streams, hand_off_us: 5.0 }
     }
@@ -43,7 +43,7 @@ impl Policy for CriticalPath {
             return Err(self.refuse("has no streams: give it at least one"));
         }
         if !(self.hand_off_us.is_finite() && self.hand_off_us >= 0.0) {
-            return Err(self.refuse(&format!("hands over in {} us: a cost is finite and not negative", self.hand_off_us)));
+            return Err(self.refuse(&format!("has a hand-off of {} us: a cost is finite and not negative", self.hand_off_us)));
         }
         let links = Links::new(shape);
         let order = kahn_order(&links);
@@ -65,7 +65,7 @@ impl Policy for CriticalPath {
             }
         }
         assignment.set_order(issued);
-        assignment.set_remark(format!("at most {} streams, {} us to hand over", self.streams, self.hand_off_us));
+        assignment.set_remark(format!("at most {} streams, {} us per hand-off", self.streams, self.hand_off_us));
         Ok(assignment)
     }
 }
@@ -98,6 +98,27 @@ impl PartialOrd for Ready {
     }
 }
 
+/// When a stream is free; the first is free first.
+#[derive(PartialEq)]
+struct Free {
+    free_us: f64,
+    stream: u32,
+}
+
+impl Eq for Free {}
+
+impl Ord for Free {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.free_us.total_cmp(&other.free_us).then(self.stream.cmp(&other.stream))
+    }
+}
+
+impl PartialOrd for Free {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 /// The list as far as it goes.
 struct List<'a> {
     policy: &'a CriticalPath,
@@ -105,9 +126,10 @@ struct List<'a> {
     links: &'a Links,
     needs: Vec<bool>,
     home: u32,
-    /// The labels of each device's streams, and by label when the stream is free.
-    streams: HashMap<u32, Vec<u32>>,
+    /// The streams of each device, the one that is free first in front; by label when the stream is free, and its device.
+    streams: HashMap<u32, BTreeSet<Free>>,
     free_us: Vec<f64>,
+    device_of: Vec<u32>,
     ends_us: Vec<f64>,
     /// The streams of each node; none for nodes of the host.
     placed: Vec<Vec<u32>>,
@@ -118,7 +140,18 @@ impl<'a> List<'a> {
         let needs = needs::stream_needs(shape);
         let home = home_device(shape, links);
         let (ends_us, placed) = (vec![0.0; links.nodes()], vec![Vec::new(); links.nodes()]);
-        Self { policy, shape, links, needs, home, streams: HashMap::new(), free_us: Vec::new(), ends_us, placed }
+        Self {
+            policy,
+            shape,
+            links,
+            needs,
+            home,
+            streams: HashMap::new(),
+            free_us: Vec::new(),
+            device_of: Vec::new(),
+            ends_us,
+            placed,
+        }
     }
 
     /// Puts `node` where it ends first. Returns its streams.
@@ -133,26 +166,34 @@ impl<'a> List<'a> {
         let streams: Vec<u32> = devices.iter().map(|&device| self.stream_for(node, device)).collect();
         let starts = streams.iter().map(|&stream| self.start_us(node, Some(stream)));
         let start_us = starts.reduce(f64::max).unwrap_or_else(|| self.start_us(node, None));
-        streams.iter().for_each(|&stream| self.free_us[stream as usize] = start_us + cost_us);
+        for (&stream, device) in streams.iter().zip(devices) {
+            let before = std::mem::replace(&mut self.free_us[stream as usize], start_us + cost_us);
+            let of_device = self.streams.entry(*device).or_default();
+            of_device.remove(&Free { free_us: before, stream });
+            of_device.insert(Free { free_us: start_us + cost_us, stream });
+        }
         self.ends_us[node.index()] = start_us + cost_us;
         self.placed[node.index()].clone_from(&streams);
         streams
     }
 
-    /// Returns the stream of `device` on which `node` starts first; among equals one that has an input of it, then the first.
+    /// Returns the stream of `device` on which `node` starts first; among equals that of the input that comes last, then the one that
+    /// has been free for the longest.
     fn stream_for(&mut self, node: NodeId, device: u32) -> u32 {
         let opened = self.streams.entry(device).or_default();
         // One more than are in use, for a node that is better off there.
-        if opened.len() < self.policy.streams as usize && opened.last().is_none_or(|&last| self.free_us[last as usize] > 0.0) {
-            opened.push(self.free_us.len() as u32);
+        if opened.len() < self.policy.streams as usize && opened.first().is_none_or(|first| first.free_us > 0.0) {
+            opened.insert(Free { free_us: 0.0, stream: self.free_us.len() as u32 });
             self.free_us.push(0.0);
+            self.device_of.push(device);
         }
-        let has_input = |stream: u32| self.links.into.of(node).iter().any(|source| self.placed[source.index()].contains(&stream));
-        let key = |stream: u32| (self.start_us(node, Some(stream)), !has_input(stream));
-        let streams = self.streams[&device].iter().copied();
-        streams
-            .min_by(|&one, &other| key(one).partial_cmp(&key(other)).expect("costs are finite"))
-            .expect("a device has a stream")
+        let first_free = opened.first().expect("a device has a stream").stream;
+        // On all streams but one the input that comes last must be handed off, so they differ only in when they are free.
+        let end_us = |source: &&NodeId| self.ends_us[source.index()];
+        let last = self.links.into.of(node).iter().rev().max_by(|one, other| end_us(one).total_cmp(&end_us(other)));
+        let placed = last.into_iter().flat_map(|last| &self.placed[last.index()]);
+        let near = placed.copied().find(|&stream| self.device_of[stream as usize] == device);
+        near.filter(|&near| self.start_us(node, Some(near)) <= self.start_us(node, Some(first_free))).unwrap_or(first_free)
     }
 
     /// When `node` could start on `stream`, or on the host.

@@ -8,7 +8,7 @@ use crate::graph::Backend;
 
 impl Schedule {
     /// Writes the schedule as a DOT graph, for Graphviz: a cluster for each stream with its nodes in order, waits in red. Edges of the
-    /// graph that the streams keep by themselves are not drawn.
+    /// graph that these two keep are not drawn.
     pub fn to_dot(&self) -> String {
         let runs = Runs::new(self);
         let mut by_stream = vec![Vec::new(); self.streams() as usize];

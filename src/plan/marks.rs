@@ -26,4 +26,9 @@ impl Marks {
     pub(super) fn insert(&mut self, node: NodeId) -> bool {
         std::mem::replace(&mut self.stamps[node.index()], self.current) != self.current
     }
+
+    /// Returns whether the node is in the set.
+    pub(super) fn contains(&self, node: NodeId) -> bool {
+        self.stamps[node.index()] == self.current
+    }
 }

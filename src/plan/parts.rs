@@ -6,7 +6,11 @@
 
 use super::order::Links;
 use super::streams::Streams;
+use crate::error::{Kind, Result};
 use crate::graph::NodeId;
+
+/// The most edges between parts, in a graph that has fewer between its nodes.
+const PART_EDGES_MAX: usize = 1 << 24;
 
 /// The parts of all nodes, numbered in issue order, those of one node together: so that whoever walks them walks through memory.
 pub(super) struct Parts {
@@ -41,9 +45,12 @@ impl Numbers {
 
 impl Parts {
     /// Takes the nodes apart; if each is on one stream, and they are issued as they stand, they are their own parts.
-    pub(super) fn new(links: &Links, order: &[NodeId], streams: &Streams) -> Option<Self> {
+    ///
+    /// # Errors
+    /// If there are too many edges between parts: up to the product of what a node and its reader span.
+    pub(super) fn new(links: &Links, order: &[NodeId], streams: &Streams) -> Result<Option<Self>> {
         if streams.more.is_empty() && order.is_sorted() {
-            return None;
+            return Ok(None);
         }
         let count = order.len() + streams.more.len();
         let (mut numbers, mut stream_of) =
@@ -53,9 +60,9 @@ impl Parts {
             stream_of.extend(streams.all_of(node));
             numbers.nodes.resize(stream_of.len(), node);
         }
-        let edges = edges(links, streams, &numbers, &stream_of);
+        let edges = edges(links, streams, &numbers, &stream_of)?;
         let links = Links::of(count, edges.iter().map(|&(source, target)| (source, target, true)));
-        Some(Self { links, stream_of, numbers })
+        Ok(Some(Self { links, stream_of, numbers }))
     }
 
     pub(super) fn numbers(&self) -> &Numbers {
@@ -64,8 +71,10 @@ impl Parts {
 }
 
 /// Returns who must come after whom, by targets in order.
-fn edges(links: &Links, streams: &Streams, numbers: &Numbers, stream_of: &[u32]) -> Vec<(NodeId, NodeId)> {
+fn edges(links: &Links, streams: &Streams, numbers: &Numbers, stream_of: &[u32]) -> Result<Vec<(NodeId, NodeId)>> {
     let device = |part: NodeId| streams.devices.get(stream_of[part.index()] as usize);
+    // Without nodes on several devices there are as many as before.
+    let edges_max = links.edges().max(PART_EDGES_MAX);
     let mut edges = Vec::with_capacity(links.edges());
     for (part, &node) in (0..).map(NodeId).zip(&numbers.nodes) {
         for &source in links.into.of(node) {
@@ -78,6 +87,10 @@ fn edges(links: &Links, streams: &Streams, numbers: &Numbers, stream_of: &[u32])
                 (None, false) => edges.extend(sources.map(|source| (source, part))),
             }
         }
+        if edges.len() > edges_max {
+            let what = "the number of edges between the streams of nodes that span several devices".into();
+            return Err(Kind::Limit { what, got: edges.len(), limit: edges_max }.into());
+        }
     }
-    edges
+    Ok(edges)
 }

@@ -4,11 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use super::ancestors::Ancestors;
+use super::marks::Marks;
 use super::order::{Links, frontier_order, ranks};
 use super::streams::home_device;
-use super::{Assignment, Policy, needs};
+use super::{Assignment, EXACT_NODES_MAX, Policy, needs};
 use crate::error::Result;
 use crate::graph::{NodeId, NodeShape, Shape};
+
+/// How many nodes are tried to continue a chain in a graph of more than [`EXACT_NODES_MAX`].
+const TRIES_MAX: usize = 16;
 
 /// No stream.
 const NONE: u32 = u32::MAX;
@@ -18,7 +22,7 @@ const NONE: u32 = u32::MAX;
 /// workspace. From NNC's static schedule.
 ///
 /// Two nodes share a stream only if one depends on the other, unless there is a limit: with [`Ranked::max_streams`] a node that
-/// finds no stream joins the one that is free first, by `cost_us`, and chains go on only to nodes whose inputs have their place,
+/// finds no stream joins the one that is free first, by `cost_us` (NNC's rule would be the least loaded), and chains go on only to nodes whose inputs have their place,
 /// so that no stream is kept waiting for what others will do later. A graph that needs no more streams than the limit is not
 /// changed by it.
 ///
@@ -50,6 +54,9 @@ impl Policy for Ranked {
         let links = Links::new(shape);
         let order = frontier_order(&links);
         let needs = needs::stream_needs(shape);
+        if self.max_streams == Some(0) {
+            return Err(self.refuse("has no streams: give it at least one"));
+        }
         if !needs.contains(&true) {
             // Nothing to place, and no reason to issue the graph in another order than its own.
             return Ok(Assignment::none(shape));
@@ -144,6 +151,8 @@ struct Layer<'a> {
     first: Vec<u32>,
     further: HashMap<(NodeId, u32), u32>,
     ancestors: Ancestors,
+    /// The nodes that follow the one whose chain goes on.
+    is_target: Marks,
     /// Whether a node may be the last of a stream: most that a search meets are not.
     is_tail: Vec<bool>,
     /// With a limit: for each node the edges from nodes that have no place yet, when it ends, and the devices without a stream.
@@ -165,6 +174,7 @@ impl<'a> Layer<'a> {
             first: vec![NONE; nodes],
             further: HashMap::new(),
             ancestors: Ancestors::new(nodes),
+            is_target: Marks::new(nodes),
             is_tail: vec![false; nodes],
             missing: if is_limited { ground.links.in_degrees() } else { Vec::new() },
             ends_us: if is_limited { vec![0.0; nodes] } else { Vec::new() },
@@ -295,18 +305,18 @@ impl<'a> Layer<'a> {
     /// among equals one whose command the stream has run.
     fn next_after(&mut self, node: NodeId, device: u32, stream: u32) -> Option<NodeId> {
         let mut candidates: Vec<NodeId> = self.candidates(node, device).collect();
+        // Stable: the first among equals stays the first.
+        candidates.sort_by_cached_key(|next| (std::cmp::Reverse(self.ground.ranks[next.index()]), !self.has_run(stream, *next)));
         // Nothing can stand between a node and the highest in rank of all that follow it.
         let highest = self.ground.links.out.of(node).iter().map(|target| self.ground.ranks[target.index()]).max();
-        while !candidates.is_empty() {
-            let key = |node: &NodeId| (std::cmp::Reverse(self.ground.ranks[node.index()]), !self.has_run(stream, *node));
-            // The first among equals.
-            let (place, &best) = candidates.iter().enumerate().min_by_key(|(_, node)| key(node))?;
-            if Some(self.ground.ranks[best.index()]) == highest || !self.is_bypassed(node, best) {
-                return Some(best);
-            }
-            candidates.remove(place);
+        let is_highest = |next: &NodeId| Some(self.ground.ranks[next.index()]) == highest;
+        if candidates.first().is_some_and(is_highest) {
+            return candidates.first().copied();
         }
-        None
+        let tries = if self.ground.links.nodes() <= EXACT_NODES_MAX { usize::MAX } else { TRIES_MAX };
+        self.is_target.clear();
+        self.ground.links.out.of(node).iter().for_each(|&target| _ = self.is_target.insert(target));
+        candidates.into_iter().take(tries).find(|&next| !self.is_bypassed(node, next))
     }
 
     fn candidates(&self, node: NodeId, device: u32) -> impl Iterator<Item = NodeId> + '_ {
@@ -319,11 +329,10 @@ impl<'a> Layer<'a> {
         })
     }
 
-    /// Whether another target of `source` precedes `target`: then the edge between them says nothing.
+    /// Whether another target of `source`, all of which are in `is_target`, precedes `target`: then the edge between them says nothing.
     fn is_bypassed(&mut self, source: NodeId, target: NodeId) -> bool {
-        let (ground, mut is_bypassed) = (self.ground, false);
-        let targets: HashSet<NodeId> = ground.links.out.of(source).iter().copied().collect();
-        self.ancestors.search(ground.links, target, |between| match targets.contains(&between) {
+        let (ground, is_target, mut is_bypassed) = (self.ground, &self.is_target, false);
+        self.ancestors.search(ground.links, target, |between| match is_target.contains(between) {
             true => {
                 is_bypassed = true;
                 ControlFlow::Break(())

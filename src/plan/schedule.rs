@@ -3,18 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Policy;
 use super::order::{Links, Rows, kahn_order};
 use super::parts::{Numbers, Parts};
 use super::policy::ask;
 use super::releases::{Releases, after_last_readers};
 use super::streams::Streams;
 use super::waits::{Waits, fewest};
+use super::{EXACT_NODES_MAX, Policy};
 use crate::error::{Kind, Result};
 use crate::graph::{NodeId, Shape, check};
 
 /// The most edges one graph may have.
-const EDGES_MAX: usize = 1 << 30;
+pub(super) const EDGES_MAX: usize = 1 << 30;
 
 /// A place on a stream's timeline. Point 0 of every stream is always reached; records count from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -119,7 +119,7 @@ impl Schedule {
         let links = Links::new(&shape);
         let order = assignment.take_order().unwrap_or_else(|| kahn_order(&links));
         let streams = Streams::new(&shape, &links, &order, &assignment);
-        Ok(Self::build(shape, (policy, remark), links, order, streams))
+        Self::build(shape, (policy, remark), links, order, streams)
     }
 
     fn build(
@@ -128,14 +128,14 @@ impl Schedule {
         links: Links,
         order: Vec<NodeId>,
         streams: Streams,
-    ) -> Self {
-        let parts = Parts::new(&links, &order, &streams);
+    ) -> Result<Self> {
+        let parts = Parts::new(&links, &order, &streams)?;
         let (part_links, stream_of) = parts.as_ref().map_or((&links, &streams.of), |parts| (&parts.links, &parts.stream_of));
         let numbers = parts.as_ref().map_or_else(Numbers::default, |parts| parts.numbers().clone());
-        let waits = fewest(part_links, stream_of, streams.count);
+        let waits = fewest(part_links, stream_of, streams.count, order.len() <= EXACT_NODES_MAX);
         let releases = after_last_readers(&shape, &links, &numbers, stream_of, streams.count);
         let programs = Programs::new(stream_of, streams.count, &waits, &releases, &numbers);
-        Self {
+        Ok(Self {
             policy,
             remark,
             releases: releases.counts,
@@ -147,18 +147,18 @@ impl Schedule {
             streams,
             order,
             shape,
-        }
+        })
     }
 
     /// Returns the schedule in which each node is only on the first of its streams, if that is not this one: a host runs a node once,
     /// wherever its work goes.
-    pub(super) fn on_first_streams(&self) -> Option<Self> {
+    pub(super) fn on_first_streams(&self) -> Result<Option<Self>> {
         if self.streams.more.is_empty() {
-            return None;
+            return Ok(None);
         }
         let streams = Streams { more: Vec::new(), ..self.streams.clone() };
         let name = (self.policy.clone(), self.remark.clone());
-        Some(Self::build(self.shape.clone(), name, Links::new(&self.shape), self.order.clone(), streams))
+        Self::build(self.shape.clone(), name, Links::new(&self.shape), self.order.clone(), streams).map(Some)
     }
 
     /// Returns the shape that was compiled.

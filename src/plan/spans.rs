@@ -1,7 +1,7 @@
 //! When nodes run: spans on the lanes of a schedule, from its costs, a simulation or a real run. And what takes the time.
 
-use super::Schedule;
 use super::runs::{Run, Runs};
+use super::{Schedule, StreamKind};
 use crate::graph::NodeId;
 
 /// When one node ran on one stream. Times are in microseconds from the start.
@@ -33,14 +33,30 @@ impl Schedule {
 
     /// Returns the cost of the dearest path through the graph, in microseconds: no schedule takes less.
     pub fn critical_path_us(&self) -> f64 {
+        self.dearest_path_us(|node| self.shape().nodes()[node.index()].cost_us)
+    }
+
+    pub(super) fn dearest_path_us(&self, cost_us: impl Fn(NodeId) -> f64) -> f64 {
         let mut ends_us = vec![0.0; self.order().len()];
         let mut longest = 0.0;
         for &node in self.order() {
             let start_us = self.predecessors(node).iter().map(|source| ends_us[source.index()]).fold(0.0, f64::max);
-            ends_us[node.index()] = start_us + self.shape().nodes()[node.index()].cost_us;
+            ends_us[node.index()] = start_us + cost_us(node);
             longest = f64::max(longest, ends_us[node.index()]);
         }
         longest
+    }
+
+    /// Returns how much of the time until the last of these spans ends the policy's streams were busy, from 0 to 1; those of the host, if
+    /// there are no others.
+    pub fn utilisation(&self, spans: &[Span]) -> f64 {
+        let is_device = |stream: u32| self.kind(stream) != StreamKind::Host;
+        let has_device = (0..self.streams()).any(is_device);
+        let streams = (0..self.streams()).filter(|&stream| is_device(stream) == has_device).count();
+        let busy_us: f64 =
+            spans.iter().filter(|span| is_device(span.stream) == has_device).map(|span| span.end_us - span.start_us).sum();
+        let room_us = makespan_us(spans) * streams as f64;
+        if room_us > 0.0 { busy_us / room_us } else { 0.0 }
     }
 }
 

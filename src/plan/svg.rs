@@ -7,22 +7,24 @@ use std::fmt::Write;
 use super::dot::fill;
 use super::runs::{Run, Runs};
 use super::spans::{Span, makespan_us, on_critical_path};
+use super::table::count;
 use super::{Schedule, StreamKind};
-use crate::graph::Backend;
+use crate::graph::{Backend, NodeId};
 
 /// The width of a character of the boxes' font, in pixels.
 const CHAR: f64 = 6.3;
 /// Between these the time axis is as wide as the boxes want it, in pixels.
 const WIDTH_MIN: f64 = 720.0;
 const WIDTH_MAX: f64 = 2600.0;
-/// A box of the common length is as wide as this, if there is room.
-const BOX_WIDTH: f64 = 58.0;
+/// A box of the common length is as wide as the common name wants it, between these, if there is room.
+const BOX_MIN: f64 = 50.0;
+const BOX_MAX: f64 = 110.0;
 /// What held up the end, and what did not.
 const RED: &str = "#c2351f";
 const GREY: &str = "#7a8794";
 const HEADER: f64 = 64.0;
 const AXIS: f64 = 30.0;
-const GAP: f64 = 26.0;
+const GAP: f64 = 12.0;
 
 impl Schedule {
     /// Draws the schedule with these spans as an SVG: those of [`Schedule::spans`], of a simulation, or of a real run.
@@ -123,7 +125,11 @@ impl<'a> Panel<'a> {
         let mut lengths: Vec<f64> =
             self.spans.iter().flatten().map(|span| span.end_us - span.start_us).filter(|&us| us > 0.0).collect();
         lengths.sort_by(f64::total_cmp);
-        lengths.get(lengths.len() / 4).map_or(0.0, |us| self.makespan_us / us * BOX_WIDTH)
+        let mut names: Vec<usize> = self.schedule.shape().nodes().iter().map(|node| node.name.chars().count()).collect();
+        names.sort_unstable();
+        let name = names.get(names.len() * 3 / 4).copied().unwrap_or(0) as f64;
+        let width = (name * CHAR + 10.0).clamp(BOX_MIN, BOX_MAX);
+        lengths.get(lengths.len() / 4).map_or(0.0, |us| self.makespan_us / us * width)
     }
 
     fn draw(&self, scale: &Scale, top: f64, out: &mut String) {
@@ -144,25 +150,31 @@ impl<'a> Panel<'a> {
             .name()
             .map_or_else(|| schedule.policy().to_owned(), |name| format!("{name} · {}", schedule.policy()));
         let remark = schedule.remark().map(|remark| format!(" ({remark})")).unwrap_or_default();
-        let work_us: f64 = self.spans.iter().flatten().map(|span| span.end_us - span.start_us).sum();
-        let used = 100.0 * work_us / (self.makespan_us * f64::from(schedule.streams())).max(f64::MIN_POSITIVE);
+        let shown: Vec<Span> = self.spans.iter().copied().flatten().collect();
+        let used = 100.0 * schedule.utilisation(&shown);
+        let mut took_us: HashMap<NodeId, f64> = HashMap::new();
+        shown.iter().for_each(|span| {
+            let took = took_us.entry(span.node).or_default();
+            *took = took.max(span.end_us - span.start_us);
+        });
+        let critical_us = schedule.dearest_path_us(|node| took_us.get(&node).copied().unwrap_or(0.0));
         let _ = writeln!(
             out,
             "<text x=\"16\" y=\"{:.0}\" font-size=\"15\" font-weight=\"bold\">{}{}</text>\n\
-             <text x=\"16\" y=\"{:.0}\" fill=\"#60707c\">{} nodes, {} streams, {} waits · takes {}, critical path {} · streams {used:.0} % busy</text>",
+             <text x=\"16\" y=\"{:.0}\" fill=\"#60707c\">{}, {}, {} · takes {}, critical path {} · {used:.0} % busy</text>",
             top + 24.0,
             escaped(&title),
             escaped(&remark),
             top + 42.0,
-            schedule.order().len(),
-            schedule.streams(),
-            schedule.waits(),
+            count(schedule.order().len(), "node"),
+            schedule.streams_text(),
+            count(schedule.waits(), "wait"),
             time(self.makespan_us),
-            time(schedule.critical_path_us()),
+            time(critical_us),
         );
         let right = scale.left + scale.width;
         let key = [("cpu", Backend::Cpu), ("mixed", Backend::Mixed), ("gpu", Backend::Gpu)];
-        for ((name, backend), x) in key.into_iter().zip([-232.0, -184.0, -124.0]) {
+        for ((name, backend), x) in key.into_iter().zip([-240.0, -192.0, -132.0]) {
             let (x, y) = (right + x, top + 15.0);
             let _ = writeln!(
                 out,
@@ -172,11 +184,11 @@ impl<'a> Panel<'a> {
                 y + 9.5,
             );
         }
-        let (x, y) = (right - 80.0, top + 15.0);
+        let (x, y) = (right - 86.0, top + 15.0);
         let _ = writeln!(
             out,
             "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"none\" stroke=\"#c2351f\" stroke-width=\"2\"/>\
-             <text x=\"{:.0}\" y=\"{:.0}\">held up end</text>",
+             <text x=\"{:.0}\" y=\"{:.0}\">critical path</text>",
             x + 15.0,
             y + 9.5,
         );

@@ -1,5 +1,6 @@
 //! A schedule as text: one row for each stream, wrapped at a fixed width. Releases are left out, they follow from the rest.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::schedule::{Point, Schedule, Step, StreamKind};
@@ -12,20 +13,36 @@ const WIDTH: usize = 110;
 /// A point prints as `stream@record`. Linear in the number of steps.
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
         writeln!(
             f,
             "policy {}{}: {}, {}, {}, {}",
             self.policy(),
             self.remark().map(|remark| format!(" ({remark})")).unwrap_or_default(),
             count(self.order().len(), "node"),
-            count(self.streams() as usize, "stream"),
+            self.streams_text(),
             count(self.records(), "record"),
             count(self.waits(), "wait")
         )?;
         let label_width = (0..self.streams()).map(|stream| self.stream_name(stream).len()).max().unwrap_or(0);
         (0..self.streams()).try_for_each(|stream| row(self, stream, label_width, f))
     }
+}
+
+impl Schedule {
+    /// How many streams there are: the policy's, and the host's if there are any.
+    pub(super) fn streams_text(&self) -> String {
+        let host = (0..self.streams()).filter(|&stream| self.kind(stream) == StreamKind::Host).count();
+        match self.streams() as usize - host {
+            0 if host > 0 => count(host, "host stream"),
+            device if host > 0 => format!("{} and {}", count(device, "stream"), count(host, "host stream")),
+            device => count(device, "stream"),
+        }
+    }
+}
+
+/// A number of things.
+pub(super) fn count(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn row(schedule: &Schedule, stream: u32, label_width: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,7 +67,7 @@ fn row(schedule: &Schedule, stream: u32, label_width: usize, f: &mut fmt::Format
 fn step_text(schedule: &Schedule, step: Step) -> Option<String> {
     match step {
         Step::Wait(point) => Some(format!("wait {}", point_text(schedule, point))),
-        Step::Run(node) => Some(format!("run {}", schedule.shape().name_of(node))),
+        Step::Run(node) => Some(format!("run {}", printable(schedule.shape().name_of(node)))),
         Step::Record(point) => Some(format!("record {}", point_text(schedule, point))),
         Step::Release(_) => None,
     }
@@ -61,5 +78,13 @@ fn point_text(schedule: &Schedule, point: Point) -> String {
     match schedule.kind(point.stream) {
         StreamKind::Device(_) => format!("{label}@{}", point.seq),
         StreamKind::Host => format!("host {label}@{}", point.seq),
+    }
+}
+
+/// A name on one line: control characters become spaces.
+fn printable(name: &str) -> Cow<'_, str> {
+    match name.chars().any(char::is_control) {
+        true => name.chars().map(|char| if char.is_control() { ' ' } else { char }).collect::<String>().into(),
+        false => name.into(),
     }
 }

@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 /// wait is for ever, every edge is ordered, values are released after they were read on that stream, and (up to 4,096 nodes) no wait
 /// could be left out.
 ///
-/// `programs` holds what stream 0, 1, ... is, and its steps. Who reads a node that spans several devices comes after its part on the
+/// `programs` holds what stream 0, 1, ... is, and its steps. The points of a stream are recorded behind its nodes, counting from 1. Who reads a node that spans several devices comes after its part on the
 /// reader's own stream, else after those on the same device, else after all of them. The check walks what happens before what, and needs no clock per stream: a search
 /// backwards for each edge that neither its stream nor a wait of its own orders. O(n + m) apart from those.
 ///
@@ -138,9 +138,12 @@ impl<'a> Past<'a> {
         recorders: &mut HashMap<Point, NodeId>,
     ) -> Result<()> {
         let (mut index, mut before, mut first_wait, mut waits) = (0, NONE, points.len(), Vec::new());
+        let mut next = Point { stream, seq: 1 };
+        let fault = |fault: String| Err(Kind::Program { stream, fault }.into());
         for step in program {
             match *step {
-                Step::Wait(point) => waits.push(point),
+                // Point 0 is always reached.
+                Step::Wait(point) => waits.extend(Some(point).filter(|point| point.seq > 0)),
                 Step::Run(node) => {
                     let spot = self.new_spot(node);
                     points.extend(waits.drain(..).map(|point| (point, spot)));
@@ -149,11 +152,25 @@ impl<'a> Past<'a> {
                     self.spots[spot.index()] = Spot { node, stream, index, before, waits, place: NONE };
                     (index, before, first_wait) = (index + 1, spot.0, points.len());
                 }
-                Step::Record(point) => _ = (before != NONE).then(|| recorders.insert(point, NodeId(before))),
+                Step::Record(Point { stream: other, seq }) if (other, seq) != (stream, next.seq) => {
+                    return fault(format!("records point {other}@{seq} where its next one is {stream}@{}", next.seq));
+                }
+                Step::Record(Point { seq, .. }) if before == NONE || !waits.is_empty() => {
+                    return fault(format!("records point {stream}@{seq} where no node has just run: record points behind nodes"));
+                }
+                Step::Record(point) => {
+                    recorders.insert(point, NodeId(before));
+                    next.seq += 1;
+                }
                 Step::Release(_) => {}
             }
         }
-        Ok(())
+        match waits.first() {
+            Some(point) => {
+                fault(format!("ends with a wait for point {}@{}, and runs nothing behind it", point.stream, point.seq))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Returns the place for one more spot of `node`.

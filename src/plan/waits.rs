@@ -5,7 +5,7 @@ use super::marks::Marks;
 use super::order::Links;
 use crate::graph::NodeId;
 
-/// How many nodes the search for one target visits in a graph of more than [`super::EXACT_NODES_MAX`].
+/// How many nodes the search for one target visits if it need not be exact.
 const EFFORT_MAX: usize = 128;
 
 /// No node.
@@ -50,12 +50,12 @@ impl Waits {
 /// place of the candidates left, levels counting the streams' order too. Published schedulers keep clock vectors
 /// instead, which costs nodes × streams.
 ///
-/// O(n + m) apart from the searches; they are complete up to [`super::EXACT_NODES_MAX`] nodes and visit at most [`EFFORT_MAX`]
-/// nodes per target above, where a redundant wait may stay. A missing one cannot be: every edge starts as a candidate.
-pub(super) fn fewest(links: &Links, stream_of: &[u32], streams: usize) -> Waits {
+/// O(n + m) apart from the searches; they are complete if `is_exact`, and else visit at most [`EFFORT_MAX`]
+/// nodes per target, where a redundant wait may stay. A missing one cannot be: every edge starts as a candidate.
+pub(super) fn fewest(links: &Links, stream_of: &[u32], streams: usize, is_exact: bool) -> Waits {
     let mut waits = Waits { starts: Vec::with_capacity(links.nodes() + 1), sources: Vec::new() };
     waits.starts.push(0);
-    let mut reduction = Reduction::new(links, stream_of, streams);
+    let mut reduction = Reduction::new(links, stream_of, streams, is_exact);
     for target in links.ids() {
         reduction.enter(target);
         reduction.collect(target);
@@ -96,7 +96,7 @@ struct Reduction<'a> {
 }
 
 impl<'a> Reduction<'a> {
-    fn new(links: &'a Links, stream_of: &[u32], streams: usize) -> Self {
+    fn new(links: &'a Links, stream_of: &[u32], streams: usize, is_exact: bool) -> Self {
         let spot = |&stream: &u32| Spot { stream, level: 0, before: NONE, turn: NONE };
         let spots = stream_of.iter().map(spot).collect();
         Self {
@@ -107,7 +107,7 @@ impl<'a> Reduction<'a> {
             candidates: Vec::new(),
             seen: Marks::new(links.nodes()),
             met: Vec::new(),
-            effort: if links.nodes() <= super::EXACT_NODES_MAX { usize::MAX } else { EFFORT_MAX },
+            effort: if is_exact { usize::MAX } else { EFFORT_MAX },
         }
     }
 

@@ -2,7 +2,7 @@
 //! from the order in which things happen.
 
 use crate::device::sim::Draw;
-use crate::graph::NodeId;
+use crate::graph::{COST_US_MAX, NodeId};
 
 /// What goes wrong in a simulation. Nothing, by default.
 ///
@@ -56,6 +56,17 @@ impl Faults {
     /// Loses a device at a time, in microseconds: what has not ended there by then fails.
     pub fn lose_device(self, device: u32, at_us: f64) -> Self {
         Self { lost: Some((device, at_us)), ..self }
+    }
+
+    /// Says what is out of range, if something is.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let is_probability = |value: f64| (0.0..=1.0).contains(&value);
+        if let Some(probability) = [self.fail, self.stall].into_iter().find(|&value| !is_probability(value)) {
+            return Some(format!("a fault has the probability {probability:?}: it is from 0 to 1"));
+        }
+        let times = [self.stall_factor, self.lost.map_or(0.0, |lost| lost.1)];
+        let time = times.into_iter().find(|time| !(0.0..=COST_US_MAX).contains(time))?;
+        Some(format!("a fault has the factor or time {time:?}: it is from 0 to 10^12"))
     }
 
     pub(crate) fn does_fail(&self, node: NodeId) -> bool {

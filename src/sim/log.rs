@@ -19,6 +19,17 @@ pub enum Ending {
     Lost,
 }
 
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Lost => "lost",
+        })
+    }
+}
+
 /// One thing that happened.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum SimEvent {
@@ -110,6 +121,8 @@ impl fmt::Display for Race {
 #[derive(Clone, Debug)]
 pub struct SimLog {
     pub(super) shape: Arc<Shape>,
+    /// What streams are called, and what their points.
+    pub(super) names: Vec<(String, String)>,
     pub(super) kinds: Vec<StreamKind>,
     pub(super) events: Vec<SimEvent>,
     pub(super) races: Option<Vec<Race>>,
@@ -180,6 +193,11 @@ impl SimLog {
         self.ended(|ending| ending == Ending::Skipped)
     }
 
+    /// A name on one line.
+    fn name(&self, node: NodeId) -> String {
+        self.shape.name_of(node).replace(char::is_control, " ")
+    }
+
     fn ended(&self, is_wanted: fn(Ending) -> bool) -> impl Iterator<Item = NodeId> + '_ {
         self.events.iter().filter_map(move |event| match *event {
             SimEvent::End { node, ending, .. } if is_wanted(ending) => Some(node),
@@ -190,24 +208,20 @@ impl SimLog {
 
 impl fmt::Display for SimLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |node: NodeId| self.shape.name_of(node);
+        let width = self.names.iter().map(|names| names.0.len()).max().unwrap_or(0);
         for event in &self.events {
-            match *event {
-                SimEvent::Start { at_us, stream, node } => writeln!(f, "{at_us:>12.3}  {stream:>4}  run {}", name(node))?,
-                SimEvent::End { at_us, stream, node, ending } => {
-                    let ending = match ending {
-                        Ending::Done => "done",
-                        Ending::Failed => "failed",
-                        Ending::Skipped => "skipped",
-                        Ending::Lost => "lost",
-                    };
-                    writeln!(f, "{at_us:>12.3}  {stream:>4}  {ending} {}", name(node))?;
+            let (at_us, stream, text) = match *event {
+                SimEvent::Start { at_us, stream, node } => (at_us, stream, format!("run {}", self.name(node))),
+                SimEvent::End { at_us, stream, node, ending } => (at_us, stream, format!("{ending} {}", self.name(node))),
+                SimEvent::Record { at_us, stream, seq } => {
+                    (at_us, stream, format!("record {}@{seq}", self.names[stream as usize].1))
                 }
-                SimEvent::Record { at_us, stream, seq } => writeln!(f, "{at_us:>12.3}  {stream:>4}  record {stream}@{seq}")?,
                 SimEvent::Pass { at_us, stream, point: (other, seq) } => {
-                    writeln!(f, "{at_us:>12.3}  {stream:>4}  wait {other}@{seq}")?
+                    let point = self.names.get(other as usize).map_or("?", |names| &names.1);
+                    (at_us, stream, format!("wait {point}@{seq}"))
                 }
-            }
+            };
+            writeln!(f, "{at_us:>12.3} us  {:width$}  {text}", self.names[stream as usize].0)?;
         }
         self.races.iter().flatten().try_for_each(|race| writeln!(f, "{race}"))
     }

@@ -54,6 +54,8 @@ impl Default for Slots {
 pub struct Simulation {
     shape: Arc<Shape>,
     programs: Vec<(StreamKind, Vec<Step>)>,
+    /// What the log calls the streams, and what it calls their points.
+    names: Vec<(String, String)>,
     /// The place of each node if nobody chooses.
     places: Vec<u32>,
     slots: Slots,
@@ -64,20 +66,26 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Returns the simulation of a schedule: in order, with the default slots, no time for hand-overs, no faults.
+    /// Returns the simulation of a schedule: in order, with the default slots, no time for hand-offs, no faults.
     pub fn new(schedule: &Schedule) -> Self {
         let programs = (0..schedule.streams()).map(|stream| (schedule.kind(stream), schedule.steps(stream).to_vec())).collect();
         let mut places = vec![0; schedule.order().len()];
         schedule.order().iter().zip(0..).for_each(|(node, place)| places[node.index()] = place);
-        Self { places, ..Self::of_programs(schedule.shape().clone(), programs) }
+        let point_name = |stream| match schedule.kind(stream) {
+            StreamKind::Device(_) => schedule.label(stream).to_string(),
+            StreamKind::Host => schedule.stream_name(stream),
+        };
+        let names = (0..schedule.streams()).map(|stream| (schedule.stream_name(stream), point_name(stream))).collect();
+        Self { places, names, ..Self::of_programs(schedule.shape().clone(), programs) }
     }
 
     /// Returns the simulation of programs that may be no correct plan of `shape`, as [`verify`](crate::verify) takes them.
     pub fn of_programs(shape: impl Into<Arc<Shape>>, programs: Vec<(StreamKind, Vec<Step>)>) -> Self {
         let shape = shape.into();
         let places = (0..shape.nodes().len() as u32).collect();
+        let names = (0..programs.len()).map(|stream| (format!("stream {stream}"), stream.to_string())).collect();
         let (slots, order, faults) = (Slots::default(), Order::default(), Faults::default());
-        Self { shape, programs, places, slots, hand_off_us: 0.0, order, faults, is_one_at_a_time: false }
+        Self { shape, programs, names, places, slots, hand_off_us: 0.0, order, faults, is_one_at_a_time: false }
     }
 
     /// Sets how much the machine does at once. An engine without slots counts as having one.
@@ -109,10 +117,13 @@ impl Simulation {
     ///
     /// # Errors
     /// If a stream waits for ever: for a point that nobody records, or in a circle. The error names the node that it never comes to. And
-    /// if the hand-over time is negative or not finite.
+    /// if the time of a hand-off or a fault is out of range.
     pub fn run(&self) -> Result<SimLog> {
         if !(self.hand_off_us.is_finite() && self.hand_off_us >= 0.0) {
-            let fault = format!("the hand-over takes {} us: a time is finite and not negative", self.hand_off_us);
+            let fault = format!("the hand-off takes {} us: a time is finite and not negative", self.hand_off_us);
+            return Err(Kind::Simulation { fault }.into());
+        }
+        if let Some(fault) = self.faults.fault().or_else(|| self.unknown_node()) {
             return Err(Kind::Simulation { fault }.into());
         }
         let setup = Setup::new(self);
@@ -122,12 +133,21 @@ impl Simulation {
         let (chooser, stuck) = machine.run(&mut stage);
         if let Some(stream) = stuck {
             let started = stage.counts[stream as usize] as usize;
-            let node = self.runs(stream).nth(started).unwrap_or(NodeId(0));
-            return Err(Kind::WaitsForever { node: self.shape.name_of(node).clone() }.into());
+            return Err(match self.runs(stream).nth(started) {
+                Some(node) => Kind::WaitsForever { node: self.shape.name_of(node).clone() }.into(),
+                None => Kind::Program { stream, fault: "ends with a wait for a point that nothing records".into() }.into(),
+            });
         }
         let races = stage.clocks.is_some().then_some(stage.races);
         let kinds = self.programs.iter().map(|program| program.0).collect();
-        Ok(SimLog { shape: self.shape.clone(), kinds, events: stage.events, races, choices: chooser.made })
+        let names = self.names.clone();
+        Ok(SimLog { shape: self.shape.clone(), names, kinds, events: stage.events, races, choices: chooser.made })
+    }
+
+    fn unknown_node(&self) -> Option<String> {
+        let nodes = self.shape.nodes().len();
+        let unknown = (0..self.programs.len() as u32).flat_map(|stream| self.runs(stream)).find(|node| node.index() >= nodes)?;
+        Some(format!("a program runs node number {}, the graph has {nodes}", unknown.index()))
     }
 
     /// Returns the nodes that a stream runs, in order.

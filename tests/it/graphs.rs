@@ -222,7 +222,7 @@ fn a_plan_prints_its_programs() {
     let join = g.future("join", (&left, &right), async |l: Arc<u64>, r: Arc<u64>| Ok(*l + *r));
     g.output("join", &join);
     let expected = "\
-policy per-backend: 4 nodes, 2 streams, 1 record, 1 wait
+policy per-backend: 4 nodes, 1 stream and 1 host stream, 1 record, 1 wait
 stream 0   wait host 0@1 · run left · run right · run join
 host 0     run load · record host 0@1
 ";

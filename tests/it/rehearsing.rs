@@ -119,3 +119,22 @@ fn a_simulated_executor_has_no_workers() {
     let error = Executor::builder().workers(2).simulated(Order::InOrder, Faults::default()).build().map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "the number of workers of a simulated executor must be 0, not 2");
 }
+
+#[test]
+fn a_failing_order_says_how_to_come_back_to_it() {
+    // Seen to fail with the error as it is.
+    let fan = fan(3);
+    let mut seen = 0;
+    let failing = |exec: &Executor| {
+        let order = order_of(exec, &fan);
+        seen += 1;
+        if order == [2, 0, 1] { block_on(exec.run(&fan.0, Inputs::new().with("none", 1))).map(|_| ()) } else { Ok(()) }
+    };
+    let error = explore(100, failing).unwrap_err();
+    let text = error.to_string();
+    let choices: Vec<u32> = text.split(['[', ']']).nth(1).unwrap().split(", ").map(|choice| choice.parse().unwrap()).collect();
+    assert_eq!(text, format!("the test failed in order number {}: replay it with Order::Replay(vec!{choices:?})", seen - 1));
+    let again = Executor::builder().simulated(Order::Replay(choices), Faults::default()).build().unwrap();
+    assert_eq!(order_of(&again, &fan), [2, 0, 1]);
+    assert!(format!("{error:#}").contains("the plan has no input named 'none'"), "{error:#}");
+}

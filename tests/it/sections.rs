@@ -129,3 +129,36 @@ fn a_section_of_units_needs_nothing_given() {
     let section = g.section(&["second"], &["second"]).unwrap().compile(&Single).unwrap();
     block_on(Executor::inline().run(&section, Inputs::new())).unwrap();
 }
+
+#[test]
+fn names_that_would_mean_two_things_are_mistakes() {
+    // Seen to panic in a node, and to give the value of another node.
+    let mut g = Graph::new();
+    let x = g.input::<u32>("n");
+    let n = g.task("n", &x, |x: &u32| x + 1);
+    let z = g.task("z", (&x, &n), |x: &u32, n: &u32| x + n);
+    g.output("z", &z);
+    let error = g.section(&["z"], &[]).unwrap().compile(&Single).unwrap_err();
+    assert!(error.to_string().contains("input") && error.to_string().contains("'n'"), "{error}");
+    let mut g = Graph::new();
+    let a = g.task("a", (), || 1);
+    let b = g.task("b", &a, |a: &i32| a + 1);
+    g.output("b", &a);
+    g.output("c", &b);
+    let error = g.section(&[], &["b"]).unwrap().compile(&Single).unwrap_err();
+    assert!(error.to_string().contains("output") && error.to_string().contains("'b'"), "{error}");
+}
+
+#[test]
+fn what_is_made_outside_is_no_output() {
+    // Seen to fail with outputs that hand an input through.
+    let mut g = Graph::new();
+    let a = g.task("a", (), || 1);
+    let b = g.task("b", &a, |a: &i32| a + 1);
+    g.output("a_out", &a);
+    g.output("b_out", &b);
+    let section = g.section(&["b"], &[]).unwrap().compile(&Single).unwrap();
+    let mut outputs = block_on(Executor::inline().run(&section, inputs! { "a" => 5 })).unwrap();
+    assert_eq!(*outputs.take::<i32>("b_out").unwrap(), 6);
+    assert!(outputs.take::<i32>("a_out").is_err());
+}

@@ -131,3 +131,11 @@ fn a_stream_of_an_executor_that_is_gone_ends_its_runs() {
     let (first, second) = block_on(async { futures::join!(first, second) });
     assert!(first.unwrap_err().is_shut_down() && second.unwrap_err().is_shut_down());
 }
+
+#[test]
+fn runs_that_are_dropped_leave_nothing_behind() {
+    // Seen to fail with ended runs that only the next poll forgets.
+    let (stream, plan) = (Executor::inline().stream(), counting().0);
+    (0..1_000).for_each(|_| drop(stream.run(&plan, Inputs::new())));
+    assert_eq!(format!("{stream:?}"), "SerialStream { queued: 1 }");
+}

@@ -1,6 +1,6 @@
 //! What the tool can be asked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anabranch::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, Ranked, ReadySet, Single, Slots};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
@@ -9,8 +9,18 @@ use crate::Failure;
 
 /// Plans, simulates, verifies and compares graphs of GPU and CPU work.
 ///
-/// A graph is a JSON file: {"nodes": [{"name": "a", "backend": "gpu"}, {"name": "b", "backend": "gpu", "inputs": [{"node": "a"}]}]}.
-/// The file '-' is the standard input.
+/// A graph is a JSON file; '-' is the standard input. Of a node, `name` and `backend` (cpu, mixed, gpu) must be given:
+///
+///   {"name": "example",
+///    "nodes": [
+///      {"name": "a", "backend": "gpu"},
+///      {"name": "b", "backend": "cpu", "inputs": [{"node": "a", "output": 0, "memory": "gpu", "metadata": false}]},
+///      {"name": "c", "backend": "gpu", "devices": [0, 1], "command": "allreduce", "cost_us": 12.5,
+///       "inputs": [{"node": "b"}], "after": ["a"]}],
+///    "edges": [["a", "b"]],
+///    "outputs": [{"node": "c", "output": 0}]}
+///
+/// `after` and `edges` are order-only; `cost_us` is 1 if not given; docs/graph-json.md has every key.
 #[derive(Parser)]
 #[command(
     name = "anabranch",
@@ -36,9 +46,9 @@ pub(crate) enum Command {
     Plan {
         #[command(flatten)]
         graph: GraphArgs,
-        /// How to print it.
-        #[arg(long, value_enum, default_value = "text")]
-        format: PlanFormat,
+        /// How to print it; text, or what the ending of OUT says.
+        #[arg(long, value_enum)]
+        format: Option<PlanFormat>,
         /// Writes to a file.
         #[arg(short, long, value_name = "OUT")]
         out: Option<PathBuf>,
@@ -55,12 +65,12 @@ pub(crate) enum Command {
         /// Draws who comes next, where several nodes could, from this seed. Without it they come in the plan's order.
         #[arg(long)]
         seed: Option<u64>,
-        /// Runs every order that the programs allow, at most this many, and reports how many there are.
-        #[arg(long, value_name = "ORDERS", conflicts_with = "seed")]
+        /// Runs every order that the programs allow, at most this many, looks for races, and reports how many there are.
+        #[arg(long, value_name = "ORDERS", conflicts_with_all = ["seed", "format"], value_parser = clap::value_parser!(u64).range(1..))]
         explore: Option<u64>,
-        /// How to print it.
-        #[arg(long, value_enum, default_value = "text")]
-        format: SimulateFormat,
+        /// How to print it; text, or what the ending of OUT says.
+        #[arg(long, value_enum)]
+        format: Option<SimulateFormat>,
         /// Writes to a file.
         #[arg(short, long, value_name = "OUT")]
         out: Option<PathBuf>,
@@ -75,7 +85,7 @@ pub(crate) enum Command {
         /// Checks the plan of this policy only.
         #[arg(long, value_enum, conflicts_with = "plan")]
         policy: Option<PolicyName>,
-        /// Checks a plan that `anabranch plan --format json` has printed.
+        /// Checks a plan that `anabranch plan --format json` has printed: its streams and programs, the rest is not read.
         #[arg(long, value_name = "PLAN")]
         plan: Option<PathBuf>,
     },
@@ -89,9 +99,9 @@ pub(crate) enum Command {
         max_streams: Option<u32>,
         #[command(flatten)]
         machine: MachineArgs,
-        /// How to print it.
-        #[arg(long, value_enum, default_value = "text")]
-        format: CompareFormat,
+        /// How to print it; text, or what the ending of OUT says.
+        #[arg(long, value_enum)]
+        format: Option<CompareFormat>,
         /// Writes to a file.
         #[arg(short, long, value_name = "OUT")]
         out: Option<PathBuf>,
@@ -111,13 +121,14 @@ pub(crate) struct GraphArgs {
 }
 
 impl GraphArgs {
-    pub(crate) fn policy(&self) -> Result<Box<dyn Policy>, Failure> {
+    /// Returns the policy; `hand_off_us` is what a hand-off will cost, if that is known.
+    pub(crate) fn policy(&self, hand_off_us: Option<f64>) -> Result<Box<dyn Policy>, Failure> {
         if self.max_streams.is_some() && !matches!(self.policy, PolicyName::Ranked | PolicyName::CriticalPath) {
             return Err(Failure::Usage(
                 "--max-streams is for --policy ranked and critical-path: the others take what they need".into(),
             ));
         }
-        Ok(self.policy.policy(self.max_streams))
+        Ok(self.policy.policy(self.max_streams, hand_off_us))
     }
 }
 
@@ -132,7 +143,7 @@ pub(crate) struct MachineArgs {
     /// Tasks at once on the host.
     #[arg(long, value_name = "N", default_value_t = Slots::default().cores, value_parser = clap::value_parser!(u32).range(1..))]
     cores: u32,
-    /// How long a stream that waits takes to go on, in microseconds.
+    /// How long a stream that waits takes to go on, in microseconds; `critical-path` plans with it.
     #[arg(long, value_name = "US", default_value_t = 0.0)]
     pub(crate) hand_off_us: f64,
 }
@@ -162,7 +173,7 @@ pub(crate) enum PolicyName {
 }
 
 impl PolicyName {
-    pub(crate) fn policy(self, max_streams: Option<u32>) -> Box<dyn Policy> {
+    pub(crate) fn policy(self, max_streams: Option<u32>, hand_off_us: Option<f64>) -> Box<dyn Policy> {
         match self {
             Self::Single => Box::new(Single),
             Self::PerBackend => Box::new(PerBackend),
@@ -170,9 +181,18 @@ impl PolicyName {
             Self::ReadySet => Box::new(ReadySet),
             Self::Ranked => Box::new(max_streams.map_or(Ranked::new(), |max| Ranked::new().max_streams(max))),
             Self::MinStreams => Box::new(MinStreams),
-            Self::CriticalPath => Box::new(CriticalPath::new(max_streams.unwrap_or(4))),
+            Self::CriticalPath => {
+                let policy = CriticalPath::new(max_streams.unwrap_or(4));
+                Box::new(hand_off_us.map_or(policy, |us| policy.hand_off_us(us)))
+            }
         }
     }
+}
+
+/// Returns the format that was asked for: by name, else by the ending of the file.
+pub(crate) fn format_of<F: ValueEnum>(format: Option<F>, out: Option<&Path>, text: F) -> F {
+    let ending = || F::from_str(out?.extension()?.to_str()?, true).ok();
+    format.or_else(ending).unwrap_or(text)
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -5,16 +5,16 @@ use std::path::Path;
 use anabranch::{Order, Policy, Schedule, Shape, Simulation, verify};
 use clap::ValueEnum;
 
-use crate::args::{Args, Command, MachineArgs, PlanFormat, PolicyName, SimulateFormat};
+use crate::args::{Args, Command, CompareFormat, MachineArgs, PlanFormat, PolicyName, SimulateFormat, format_of};
 use crate::form::PlanForm;
 use crate::{Failure, compare, files, form};
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Plan { graph, format, out } => {
-            let policy = graph.policy()?;
+            let policy = graph.policy(None)?;
             let schedule = schedule(&graph.file, &files::graph(&graph.file)?, &*policy)?;
-            let text = match format {
+            let text = match format_of(*format, out.as_deref(), PlanFormat::Text) {
                 PlanFormat::Text => schedule.to_string(),
                 PlanFormat::Json => schedule.to_json() + "\n",
                 PlanFormat::Dot => schedule.to_dot(),
@@ -23,25 +23,26 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             files::write(out.as_deref(), &text)
         }
         Command::Simulate { graph, machine, seed, explore, format, out } => {
-            let policy = graph.policy()?;
+            let policy = graph.policy(Some(machine.hand_off_us))?;
             let schedule = schedule(&graph.file, &files::graph(&graph.file)?, &*policy)?;
+            let format = format_of(*format, out.as_deref(), SimulateFormat::Text);
             let simulation = simulation(&schedule, machine);
             let text = match explore {
                 Some(orders_max) => explored(&simulation, *orders_max)?,
-                None => simulated(&schedule, simulation, *seed, *format)?,
+                None => simulated(&schedule, simulation, *seed, format)?,
             };
             files::write(out.as_deref(), &text)
         }
         Command::Verify { file, policy, plan } => verify_plans(file, *policy, plan.as_deref()),
         Command::Compare { file, max_streams, machine, format, out } => {
             let shape = files::graph(file)?;
-            let text = compare::text(file, &shape, *max_streams, machine, *format)?;
+            let text = compare::text(&shape, *max_streams, machine, format_of(*format, out.as_deref(), CompareFormat::Text))?;
             files::write(out.as_deref(), &text)
         }
     }
 }
 
-pub(crate) fn schedule(file: &Path, shape: &Shape, policy: &dyn Policy) -> Result<Schedule, Failure> {
+fn schedule(file: &Path, shape: &Shape, policy: &dyn Policy) -> Result<Schedule, Failure> {
     shape.schedule(policy).map_err(|error| Failure::Invalid(format!("{}: {error}", file.display())))
 }
 
@@ -55,7 +56,8 @@ fn simulated(schedule: &Schedule, simulation: Simulation, seed: Option<u64>, for
     Ok(match format {
         SimulateFormat::Text => {
             let (makespan, critical) = (log.makespan_us(), schedule.critical_path_us());
-            format!("{log}makespan {makespan:.3} us, critical path {critical:.3} us, policy {}\n", schedule.policy())
+            let unseen = if log.races().is_none() { ", too large to look for races" } else { "" };
+            format!("{log}makespan {makespan:.3} us, critical path {critical:.3} us, policy {}{unseen}\n", schedule.policy())
         }
         SimulateFormat::Json => form::simulation(schedule, seed, &log),
         SimulateFormat::Svg => schedule.to_svg(&log.spans()),
@@ -64,18 +66,36 @@ fn simulated(schedule: &Schedule, simulation: Simulation, seed: Option<u64>, for
 }
 
 fn explored(simulation: &Simulation, orders_max: u64) -> Result<String, Failure> {
-    let explored = simulation.explore(orders_max, |_| Ok(())).map_err(|error| Failure::Usage(error.to_string()))?;
-    let all = if explored.is_complete { "all orders" } else { "orders, and there are more" };
-    Ok(format!("{} {all}: every one ends\n", explored.orders))
+    let mut races = Vec::new();
+    let explored = simulation.explore(orders_max, |log| {
+        if races.is_empty() {
+            races.extend(log.races().unwrap_or_default().iter().map(ToString::to_string));
+        }
+        Ok(())
+    });
+    let explored = explored.map_err(|error| Failure::Usage(error.to_string()))?;
+    if let Some(race) = races.first() {
+        return Err(Failure::Invalid(race.clone()));
+    }
+    let orders = explored.orders;
+    Ok(match explored.is_complete {
+        true => format!("{orders} orders, and no others: each ends, without a race\n"),
+        false => format!("{orders} orders tried, and there are more: each of these ends, without a race\n"),
+    })
 }
 
 fn verify_plans(file: &Path, policy: Option<PolicyName>, plan: Option<&Path>) -> Result<(), Failure> {
+    if plan.is_some_and(|plan| plan == file && plan.as_os_str() == "-") {
+        return Err(Failure::Usage("the graph and the plan cannot both come from the standard input".into()));
+    }
     let shape = files::graph(file)?;
     if let Some(plan) = plan {
         let invalid = |fault: &dyn std::fmt::Display| Failure::Invalid(format!("{}: {fault}", plan.display()));
         let text = files::text(plan)?;
         let mut reader = serde_json::Deserializer::from_str(&text);
-        let form: PlanForm = serde_path_to_error::deserialize(&mut reader).map_err(|error| invalid(&error))?;
+        let form: PlanForm = serde_path_to_error::deserialize(&mut reader)
+            .map_err(|error| invalid(&format_args!("{error}: is it what `anabranch plan --format json` prints?")))?;
+        reader.end().map_err(|error| invalid(&error))?;
         let programs = form.programs(&shape).map_err(|fault| invalid(&fault))?;
         verify(&shape, &programs).map_err(|error| invalid(&error))?;
         return files::write(None, &format!("{}: keeps every edge, and every wait is needed\n", plan.display()));
@@ -83,10 +103,15 @@ fn verify_plans(file: &Path, policy: Option<PolicyName>, plan: Option<&Path>) ->
     let policies = PolicyName::value_variants().iter().filter(|name| policy.is_none_or(|policy| policy == **name));
     let mut text = String::new();
     for name in policies {
-        let schedule = schedule(file, &shape, &*name.policy(None))?;
+        let schedule = schedule(file, &shape, &*name.policy(None, None))?;
         let invalid = |error| Failure::Invalid(format!("{}: policy {}: {error}", file.display(), schedule.policy()));
         schedule.verify().map_err(invalid)?;
-        text += &format!("{}: keeps every edge with {} waits\n", schedule.policy(), schedule.waits());
+        let waits = match schedule.waits() {
+            0 => "without a wait".to_owned(),
+            1 => "with one wait, which is needed".to_owned(),
+            waits => format!("with {waits} waits, and every one is needed"),
+        };
+        text += &format!("{}: keeps every edge {waits}\n", schedule.policy());
     }
     files::write(None, &text)
 }

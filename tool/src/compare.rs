@@ -1,7 +1,6 @@
 //! All policies on one graph.
 
 use std::fmt::Write;
-use std::path::Path;
 
 use anabranch::{Schedule, Shape, Span, StreamKind, makespan_us, svg};
 use clap::ValueEnum;
@@ -9,7 +8,7 @@ use serde::Serialize;
 
 use crate::Failure;
 use crate::args::{CompareFormat, MachineArgs, PolicyName};
-use crate::commands::{schedule, simulation};
+use crate::commands::simulation;
 
 #[derive(Serialize)]
 struct Row<'a> {
@@ -25,21 +24,24 @@ struct Row<'a> {
 }
 
 pub(crate) fn text(
-    file: &Path,
     shape: &Shape,
     max_streams: Option<u32>,
     machine: &MachineArgs,
     format: CompareFormat,
 ) -> Result<String, Failure> {
-    let mut simulated: Vec<(Schedule, Vec<Span>)> = Vec::new();
+    let (mut simulated, mut refused): (Vec<(Schedule, Vec<Span>)>, Vec<String>) = (Vec::new(), Vec::new());
     for name in PolicyName::value_variants() {
-        let schedule = schedule(file, shape, &*name.policy(max_streams))?;
-        let log = simulation(&schedule, machine).run().map_err(|error| Failure::Usage(error.to_string()))?;
-        simulated.push((schedule, log.spans()));
+        match shape.schedule(&*name.policy(max_streams, Some(machine.hand_off_us))) {
+            Ok(schedule) => {
+                let log = simulation(&schedule, machine).run().map_err(|error| Failure::Usage(error.to_string()))?;
+                simulated.push((schedule, log.spans()));
+            }
+            Err(error) => refused.push(error.to_string()),
+        }
     }
     let rows: Vec<Row<'_>> = simulated.iter().map(|(schedule, spans)| row(schedule, spans)).collect();
     Ok(match format {
-        CompareFormat::Text => table(&rows),
+        CompareFormat::Text => table(&rows) + &refused.iter().map(|error| format!("{error}\n")).collect::<String>(),
         CompareFormat::Json => serde_json::to_string_pretty(&rows).expect("rows have string keys only") + "\n",
         CompareFormat::Svg => {
             let panels: Vec<(&Schedule, &[Span])> = simulated.iter().map(|(schedule, spans)| (schedule, &spans[..])).collect();
@@ -49,19 +51,15 @@ pub(crate) fn text(
 }
 
 fn row<'a>(schedule: &'a Schedule, spans: &[Span]) -> Row<'a> {
-    let is_device = |stream: u32| schedule.kind(stream) != StreamKind::Host;
-    let streams = (0..schedule.streams()).filter(|&stream| is_device(stream)).count();
-    let busy_us: f64 = spans.iter().filter(|span| is_device(span.stream)).map(|span| span.end_us - span.start_us).sum();
-    let makespan_us = makespan_us(spans);
-    let room_us = makespan_us * streams as f64;
+    let is_device = |stream: &u32| schedule.kind(*stream) != StreamKind::Host;
     Row {
         policy: schedule.policy(),
         remark: schedule.remark(),
-        streams,
+        streams: (0..schedule.streams()).filter(is_device).count(),
         waits: schedule.waits(),
-        makespan_us,
+        makespan_us: makespan_us(spans),
         critical_path_us: schedule.critical_path_us(),
-        utilisation: if room_us > 0.0 { busy_us / room_us } else { 0.0 },
+        utilisation: schedule.utilisation(spans),
     }
 }
 

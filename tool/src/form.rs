@@ -87,7 +87,8 @@ struct SimulationForm<'a> {
     makespan_us: f64,
     critical_path_us: f64,
     spans: Vec<SpanForm<'a>>,
-    races: Vec<String>,
+    /// None if they were not looked for.
+    races: Option<Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -112,7 +113,7 @@ pub(crate) fn simulation(schedule: &Schedule, seed: Option<u64>, log: &SimLog) -
         makespan_us: log.makespan_us(),
         critical_path_us: schedule.critical_path_us(),
         spans: log.spans().into_iter().map(span).collect(),
-        races: log.races().unwrap_or_default().iter().map(ToString::to_string).collect(),
+        races: log.races().map(|races| races.iter().map(ToString::to_string).collect()),
     };
     serde_json::to_string_pretty(&form).expect("the form has string keys only") + "\n"
 }

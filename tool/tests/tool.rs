@@ -121,8 +121,10 @@ fn every_policy_is_verified() {
 #[test]
 fn all_orders_are_explored() {
     let explore = |orders: &str| printed(&["simulate", "graphs/worked.json", "--explore", orders]);
-    assert_eq!(explore("10"), "10 orders, and there are more: every one ends\n");
-    assert!(explore("100000").contains("all orders"));
+    assert_eq!(explore("10"), "10 orders tried, and there are more: each of these ends, without a race\n");
+    assert!(explore("100000").contains(" orders, and no others: each ends, without a race"));
+    assert_eq!(refused(&["simulate", "graphs/worked.json", "--explore", "0"]).0, 2);
+    assert_eq!(refused(&["simulate", "graphs/worked.json", "--explore", "5", "--format", "svg"]).0, 2);
 }
 
 #[test]
@@ -164,6 +166,8 @@ fn bad_graphs_are_named_by_place() {
         (r#"{"nodes": [], "edges": [["a"]]}"#.into(), "edges[0]: invalid length 1, expected a tuple of size 2"),
         (r#"{"nodes": []} {}"#.into(), "trailing characters at line 1"),
         (r#"{"nodes": ["#.into(), "nodes: EOF while parsing a list at line 1"),
+        ("{".into(), "EOF while parsing an object at line 1"),
+        (r#"{"nodes": [{"name": "", "backend": "gpu"}]}"#.into(), "nodes[0].name: a node needs a name"),
         (String::new(), "EOF while parsing a value at line 1 column 0"),
         ("[]".into(), "invalid type: sequence, expected an object at line 1"),
         (r#"{"nodes": [["a", "gpu"]]}"#.into(), "nodes[0]: invalid type: sequence, expected an object at line 1"),
@@ -222,4 +226,30 @@ fn help_shows_examples() {
         let help = printed(&[command, &["--help"]].concat());
         assert!(help.contains("Example"), "{help}");
     }
+}
+
+#[test]
+fn the_ending_of_the_file_says_the_format() {
+    let dir = std::env::temp_dir().join(format!("anabranch-endings-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    for (ending, start) in [("svg", "<svg"), ("json", "{"), ("dot", "digraph"), ("txt", "policy")] {
+        let path = dir.join(format!("plan.{ending}"));
+        printed(&["plan", "graphs/worked.json", "-o", path.to_str().unwrap()]);
+        assert!(std::fs::read_to_string(path).unwrap().starts_with(start), "{ending}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn what_one_policy_refuses_is_said_beside_the_others() {
+    let text = printed(&["compare", "graphs/mixed.json", "--max-streams", "1"]);
+    assert!(text.ends_with("policy 'ranked' has at most 1 streams for 2 devices: give it one for each\n"), "{text}");
+    assert!(text.contains("\nsingle "), "{text}");
+}
+
+#[test]
+fn plans_and_graphs_are_not_taken_for_each_other() {
+    let (code, message) = refused(&["verify", "graphs/mixed.json", "--plan", "graphs/mixed.json"]);
+    assert!(code == 1 && message.ends_with(": is it what `anabranch plan --format json` prints?\n"), "{message}");
+    assert_eq!(refused(&["verify", "-", "--plan", "-"]).0, 2);
 }

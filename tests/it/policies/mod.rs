@@ -157,7 +157,7 @@ fn host_chains_follow_the_highest_rank_and_are_recycled() {
     // yet. g needs c only, and continues the chain that c ended.
     let shape = cpu_shape(&["a", "d", "b", "c", "e", "g"], &[(0, 1), (0, 2), (2, 3), (3, 4), (1, 4), (3, 5)]);
     let expected = "\
-policy single: 6 nodes, 2 streams, 2 records, 2 waits
+policy single: 6 nodes, 2 host streams, 2 records, 2 waits
 host 0   run a · record host 0@1 · run b · run c · record host 0@2 · run g
 host 1   wait host 0@1 · run d · wait host 0@2 · run e
 ";
@@ -171,7 +171,7 @@ fn long_rows_wrap_under_their_first_step() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let edges: Vec<(usize, usize)> = (1..15).map(|node| (node - 1, node)).collect();
     let expected = "\
-policy per-backend: 15 nodes, 1 stream, 0 records, 0 waits
+policy per-backend: 15 nodes, 1 host stream, 0 records, 0 waits
 host 0   run node number 0 · run node number 1 · run node number 2 · run node number 3 · run node number 4
          run node number 5 · run node number 6 · run node number 7 · run node number 8 · run node number 9
          run node number 10 · run node number 11 · run node number 12 · run node number 13

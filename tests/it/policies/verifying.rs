@@ -106,3 +106,67 @@ fn broken_programs_are_named() {
     programs[0].1.insert(reader, step);
     assert!(fault(&case.shape, &programs).contains("which its stream has released before"));
 }
+
+/// Three nodes on two streams: a and b, and c, which reads b.
+fn three(first: impl IntoIterator<Item = Step>, second: impl IntoIterator<Item = Step>) -> (Shape, Programs) {
+    let mut shape = Shape::new();
+    let ids = ["a", "b", "c"].map(|name| shape.node(name, Backend::Gpu));
+    shape.read(ids[1], 0, ids[2]);
+    (shape, vec![(StreamKind::Device(0), first.into_iter().collect()), (StreamKind::Device(0), second.into_iter().collect())])
+}
+
+#[test]
+fn points_that_mean_two_things_are_refused() {
+    // Each was seen to pass, with a race or a stream that hangs.
+    let (shape, _) = three([], []);
+    let [a, b, c] = [0, 1, 2].map(|node| Step::Run(shape.ids().nth(node).expect("a node")));
+    let (record, wait) = (|stream, seq| Step::Record(Point { stream, seq }), |stream, seq| Step::Wait(Point { stream, seq }));
+    let fault = |(shape, programs): (Shape, Programs)| fault_of(&shape, &programs);
+    let twice = three([a, record(0, 1), b, record(0, 1)], [wait(0, 1), c]);
+    assert_eq!(fault(twice), "the program of stream 0 records point 0@1 where its next one is 0@2");
+    let foreign = three([a, b, record(5, 1)], [wait(5, 1), c]);
+    assert_eq!(fault(foreign), "the program of stream 0 records point 5@1 where its next one is 0@1");
+    let early = three([record(0, 1), a, b], [wait(0, 1), c]);
+    assert_eq!(fault(early), "the program of stream 0 records point 0@1 where no node has just run: record points behind nodes");
+    let behind = three([a, b, record(0, 1)], [wait(0, 1), c, wait(0, 7)]);
+    assert_eq!(fault(behind), "the program of stream 1 ends with a wait for point 0@7, and runs nothing behind it");
+    let (shape, programs) = three([a, b, record(0, 1)], [wait(0, 0), wait(0, 1), c]);
+    verify(&shape, &programs).expect("point 0 is always reached");
+}
+
+fn fault_of(shape: &Shape, programs: &Programs) -> String {
+    let error = verify(shape, programs).expect_err("a fault");
+    assert!(error.is_invalid_plan(), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn plans_over_many_devices_have_no_wait_too_many() {
+    // More parts than the nodes that searches are exact for. Seen to fail with searches that are bounded by parts.
+    let (count, devices) = (2_000, [0, 1, 2]);
+    let mut shape = Shape::new();
+    let mut word = 1u32;
+    for node in 0..count {
+        let id = shape.node(format!("n{node}"), Backend::Gpu);
+        shape.nodes_mut()[node].devices = Some(devices.into());
+        for _ in 0..3.min(node) {
+            word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let source = shape.ids().nth(node - 1 - (word >> 8) as usize % node.min(50)).expect("a node before");
+            shape.read(source, 0, id);
+        }
+    }
+    shape.schedule(&anabranch::Ranked::new()).expect("a schedule").verify().expect("no wait too many");
+}
+
+#[test]
+fn edges_between_devices_have_a_limit() {
+    let mut shape = Shape::new();
+    let halves: [Vec<u32>; 2] = [(0..512).collect(), (512..1_024).collect()];
+    let ids: Vec<_> = (0..100).map(|node| shape.node(format!("n{node}"), Backend::Gpu)).collect();
+    for (node, half) in shape.nodes_mut().iter_mut().zip(halves.iter().cycle()) {
+        node.devices = Some(half[..].into());
+    }
+    ids.windows(2).for_each(|pair| shape.read(pair[0], 0, pair[1]));
+    let error = shape.schedule(&anabranch::Ranked::new()).expect_err("too many").to_string();
+    assert!(error.starts_with("the number of edges between the streams of nodes that span several devices is"), "{error}");
+}
