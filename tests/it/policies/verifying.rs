@@ -146,12 +146,15 @@ fn plans_over_many_devices_have_no_wait_too_many() {
     let (count, devices) = (2_000, [0, 1, 2]);
     let mut shape = Shape::new();
     let mut word = 1u32;
+    let mut draw = |bound: usize| {
+        word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (word >> 8) as usize % bound
+    };
     for node in 0..count {
         let id = shape.node(format!("n{node}"), Backend::Gpu);
         shape.nodes_mut()[node].devices = Some(devices.into());
-        for _ in 0..3.min(node) {
-            word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let source = shape.ids().nth(node - 1 - (word >> 8) as usize % node.min(50)).expect("a node before");
+        for _ in 0..if node > 0 { draw(4) } else { 0 } {
+            let source = shape.ids().nth(node - 1 - draw(node.min(50))).expect("a node before");
             shape.read(source, 0, id);
         }
     }
