@@ -6,7 +6,7 @@ use super::order::Links;
 use crate::graph::NodeId;
 
 /// How many nodes the search for one target visits if it need not be exact.
-const EFFORT_MAX: usize = 128;
+const EFFORT_MAX: usize = 32;
 
 /// No node.
 const NONE: u32 = u32::MAX;
