@@ -188,6 +188,11 @@ impl Shape {
         &self.nodes[node.index()].name
     }
 
+    /// Whether the target of an edge waits only until the source has been submitted: it reads the shape and type of device work.
+    pub(crate) fn is_submission(&self, edge: &Edge) -> bool {
+        matches!(edge.kind, EdgeKind::Data { metadata: true, .. }) && self.memory_of(edge.source) == Memory::Gpu
+    }
+
     /// Whether every edge is read where its source leaves it.
     pub(crate) fn is_memory_settled(&self) -> bool {
         self.edges.iter().all(|edge| match edge.kind {

@@ -53,7 +53,8 @@ pub enum StreamKind {
 /// after the source, on the same stream or through waits, and no wait can be left out (in graphs of more than 4,096 nodes a
 /// few may be redundant, because the search for them is bounded). Compiling is near-linear and does not recurse.
 ///
-/// Metadata-only edges are kept like all others. A node that spans several devices is run by a stream of each: each of them waits for
+/// A node that reads only the shape and type of what a `gpu` or `mixed` node makes does not wait for it: it stands behind it in the order
+/// in which nodes are issued. Metadata-only edges from `cpu` nodes are kept like all others. A node that spans several devices is run by a stream of each: each of them waits for
 /// all that the node needs, and who reads the node on one device waits for that device's stream.
 ///
 /// # Examples
@@ -129,8 +130,10 @@ impl Schedule {
         order: Vec<NodeId>,
         streams: Streams,
     ) -> Result<Self> {
-        let parts = Parts::new(&links, &order, &streams)?;
-        let (part_links, stream_of) = parts.as_ref().map_or((&links, &streams.of), |parts| (&parts.links, &parts.stream_of));
+        let waiting = waiting_links(&shape);
+        let waiting = waiting.as_ref().unwrap_or(&links);
+        let parts = Parts::new(waiting, &order, &streams)?;
+        let (part_links, stream_of) = parts.as_ref().map_or((waiting, &streams.of), |parts| (&parts.links, &parts.stream_of));
         let numbers = parts.as_ref().map_or_else(Numbers::default, |parts| parts.numbers().clone());
         let waits = fewest(part_links, stream_of, streams.count, order.len() <= EXACT_NODES_MAX);
         let releases = after_last_readers(&shape, &links, &numbers, stream_of, streams.count);
@@ -267,6 +270,16 @@ impl fmt::Debug for Schedule {
             .field("waits", &self.waits)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the edges whose targets wait for the end of their sources, if those are not all.
+pub(super) fn waiting_links(shape: &Shape) -> Option<Links> {
+    if !shape.edges().iter().any(|edge| shape.is_submission(edge)) {
+        return None;
+    }
+    let waiting = shape.edges().iter().filter(|edge| !shape.is_submission(edge));
+    let edges: Vec<_> = waiting.map(|edge| (edge.source, edge.target, edge.is_data())).collect();
+    Some(Links::of(shape.nodes().len(), edges.into_iter()))
 }
 
 /// All programs, one behind the other.

@@ -1,6 +1,7 @@
 //! When nodes run: spans on the lanes of a schedule, from its costs, a simulation or a real run. And what takes the time.
 
 use super::runs::{Run, Runs};
+use super::schedule::waiting_links;
 use super::{Schedule, StreamKind};
 use crate::graph::NodeId;
 
@@ -37,10 +38,12 @@ impl Schedule {
     }
 
     pub(super) fn dearest_path_us(&self, cost_us: impl Fn(NodeId) -> f64) -> f64 {
+        let waiting = waiting_links(self.shape());
+        let sources = |node| waiting.as_ref().map_or_else(|| self.predecessors(node), |links| links.into.of(node));
         let mut ends_us = vec![0.0; self.order().len()];
         let mut longest = 0.0;
         for &node in self.order() {
-            let start_us = self.predecessors(node).iter().map(|source| ends_us[source.index()]).fold(0.0, f64::max);
+            let start_us = sources(node).iter().map(|source| ends_us[source.index()]).fold(0.0, f64::max);
             ends_us[node.index()] = start_us + cost_us(node);
             longest = f64::max(longest, ends_us[node.index()]);
         }

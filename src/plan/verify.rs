@@ -17,7 +17,8 @@ const NONE: u32 = u32::MAX;
 /// could be left out.
 ///
 /// `programs` holds what stream 0, 1, ... is, and its steps. The points of a stream are recorded behind its nodes, counting from 1. Who reads a node that spans several devices comes after its part on the
-/// reader's own stream, else after those on the same device, else after all of them. The check walks what happens before what, and needs no clock per stream: a search
+/// reader's own stream, else after those on the same device, else after all of them. Who reads only the shape and type of what a `gpu` or `mixed`
+/// node makes does not wait for it. The check walks what happens before what, and needs no clock per stream: a search
 /// backwards for each edge that neither its stream nor a wait of its own orders. O(n + m) apart from those.
 ///
 /// # Errors
@@ -95,7 +96,7 @@ struct Past<'a> {
     /// The wait that is left out, to see whether it is missed.
     without: Cell<usize>,
     order: Vec<NodeId>,
-    /// For each node the sources of its edges.
+    /// For each node the sources of the edges that it waits for.
     sources: Vec<Vec<NodeId>>,
 }
 
@@ -113,7 +114,8 @@ impl<'a> Past<'a> {
             order: Vec::with_capacity(count),
             sources: vec![Vec::new(); count],
         };
-        shape.edges().iter().for_each(|edge| past.sources[edge.target.index()].push(edge.source));
+        let waiting = shape.edges().iter().filter(|edge| !shape.is_submission(edge));
+        waiting.for_each(|edge| past.sources[edge.target.index()].push(edge.source));
         let mut points = Vec::new();
         let mut recorders = HashMap::new();
         for (stream, (_, program)) in programs.iter().enumerate() {

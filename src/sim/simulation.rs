@@ -249,7 +249,8 @@ fn slots_of(slots: Slots, engine: EngineKind) -> u32 {
 struct Stage<'a> {
     simulation: &'a Simulation,
     setup: &'a Setup,
-    sources: Vec<Vec<NodeId>>,
+    /// For each node what it waits for.
+    waits_for: Vec<Vec<NodeId>>,
     clocks: Option<Clocks>,
     races: Vec<Race>,
     events: Vec<SimEvent>,
@@ -263,12 +264,13 @@ struct Stage<'a> {
 impl<'a> Stage<'a> {
     fn new(simulation: &'a Simulation, setup: &'a Setup) -> Self {
         let nodes = simulation.shape.nodes().len();
-        let mut sources = vec![Vec::new(); nodes];
-        simulation.shape.edges().iter().for_each(|edge| sources[edge.target.index()].push(edge.source));
+        let mut waits_for = vec![Vec::new(); nodes];
+        let waiting = simulation.shape.edges().iter().filter(|edge| !simulation.shape.is_submission(edge));
+        waiting.for_each(|edge| waits_for[edge.target.index()].push(edge.source));
         Self {
             simulation,
             setup,
-            sources,
+            waits_for,
             clocks: Clocks::new(setup.programs.len(), setup.records),
             races: Vec::new(),
             events: Vec::new(),
@@ -278,10 +280,10 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Looks whether the stream knows of all that the node depends on.
+    /// Looks whether the stream knows of all that the node waits for.
     fn check_races(&mut self, stream: u32, node: NodeId) {
         let Some(clocks) = &self.clocks else { return };
-        for &source in &self.sources[node.index()] {
+        for &source in &self.waits_for[node.index()] {
             let runs = self.setup.runs[source.index()].iter();
             let kind = |stream: u32| self.simulation.programs[stream as usize].0;
             let own = runs.clone().any(|run| run.0 == stream);
@@ -300,7 +302,7 @@ impl<'a> Stage<'a> {
 
     /// Returns how a node will end that begins now, and how long that takes.
     fn fate(&self, stream: u32, node: NodeId, now_us: f64) -> (Ending, f64) {
-        if self.sources[node.index()].iter().any(|source| self.is_bad[source.index()]) {
+        if self.waits_for[node.index()].iter().any(|source| self.is_bad[source.index()]) {
             return (Ending::Skipped, 0.0);
         }
         let faults = &self.simulation.faults;

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use anabranch::{EdgeKind, MinStreams, NodeId, Point, Policy, Ranked, ReadySet, Schedule, Shape, Step, StreamKind};
+use anabranch::{
+    Backend, Edge, EdgeKind, MinStreams, NodeId, Point, Policy, Ranked, ReadySet, Schedule, Shape, Step, StreamKind,
+};
 
 use super::POLICIES;
 use super::shapes::{for_many_shapes, random_shape};
@@ -71,7 +73,12 @@ impl Before {
         let mut runs_of = vec![Vec::new(); shape.nodes().len()];
         self.runs.iter().enumerate().for_each(|(run, (_, node))| runs_of[node.index()].push(run));
         let mut wanted = vec![Vec::new(); self.runs.len()];
-        for edge in shape.edges() {
+        // The shape and type of device work can be read as soon as it was submitted.
+        let is_submission = |edge: &&Edge| {
+            let is_device = shape.nodes()[edge.source.index()].backend != Backend::Cpu;
+            is_device && matches!(edge.kind, EdgeKind::Data { metadata: true, .. })
+        };
+        for edge in shape.edges().iter().filter(|edge| !is_submission(edge)) {
             for &target in &runs_of[edge.target.index()] {
                 let stream = self.runs[target].0;
                 let sources = &runs_of[edge.source.index()];

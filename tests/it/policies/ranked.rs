@@ -1,6 +1,6 @@
 //! `Ranked`: the published cases, nodes on several devices, and the limit.
 
-use anabranch::{Backend, NodeId, Policy, Ranked, Schedule, Shape, StreamKind};
+use anabranch::{Backend, Edge, EdgeKind, Memory, NodeId, Policy, Ranked, Schedule, Shape, StreamKind};
 
 use super::shape_of;
 
@@ -157,4 +157,25 @@ fn policies_are_told_of_streams_and_orders_that_cannot_be() {
     );
     assert_eq!(text(&|answer| answer.set_order(order(&[0, 1]))), "policy 'fixed' left node 'join' out of its order");
     assert_eq!(text(&|answer| answer.set_order(order(&[0, 1, 1, 2]))), "policy 'fixed' ordered node 'm0' twice");
+}
+
+#[test]
+fn who_reads_only_a_shape_waits_for_no_device_work() {
+    // Seen to fail with all edges waited for.
+    let mut shape = Shape::new();
+    let (upload, size) = (shape.node("upload", Backend::Mixed), shape.node("size", Backend::Cpu));
+    let (length, text) = (shape.node("length", Backend::Cpu), shape.node("text", Backend::Cpu));
+    let metadata = |source, target, memory| Edge { source, target, kind: EdgeKind::Data { output: 0, memory, metadata: true } };
+    shape.edge(metadata(upload, size, Memory::Gpu));
+    shape.edge(metadata(text, length, Memory::Cpu));
+    let schedule = shape.schedule(&Ranked::new()).expect("a schedule");
+    let expected = "\
+policy ranked: 4 nodes, 1 stream and 2 host streams, 0 records, 0 waits
+stream 0   run upload
+host 0     run size
+host 1     run text · run length
+";
+    assert_eq!(schedule.to_string(), expected);
+    assert!(schedule.order().iter().position(|&node| node == upload) < schedule.order().iter().position(|&node| node == size));
+    schedule.verify().expect("a correct plan");
 }
