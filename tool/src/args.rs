@@ -65,8 +65,11 @@ pub(crate) enum Command {
         /// Draws who comes next, where several nodes could, from this seed. Without it they come in the plan's order.
         #[arg(long)]
         seed: Option<u64>,
+        /// Makes the choices of a simulation before, as its last line printed them: 0,2,1.
+        #[arg(long, value_delimiter = ',', value_name = "CHOICES", conflicts_with = "seed")]
+        replay: Option<Vec<u32>>,
         /// Runs every order that the programs allow, at most this many, looks for races, and reports how many there are.
-        #[arg(long, value_name = "ORDERS", conflicts_with_all = ["seed", "format"], value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, value_name = "ORDERS", conflicts_with_all = ["seed", "replay", "format"], value_parser = clap::value_parser!(u64).range(1..))]
         explore: Option<u64>,
         /// How to print it; text, or what the ending of OUT says.
         #[arg(long, value_enum)]

@@ -22,14 +22,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             };
             files::write(out.as_deref(), &text)
         }
-        Command::Simulate { graph, machine, seed, explore, format, out } => {
+        Command::Simulate { graph, machine, seed, replay, explore, format, out } => {
             let policy = graph.policy(Some(machine.hand_off_us))?;
             let schedule = schedule(&graph.file, &files::graph(&graph.file)?, &*policy)?;
             let format = format_of(*format, out.as_deref(), SimulateFormat::Text);
-            let simulation = simulation(&schedule, machine);
+            let order = match (seed, replay) {
+                (Some(seed), _) => Order::Seeded(*seed),
+                (None, Some(choices)) => Order::Replay(choices.clone()),
+                (None, None) => Order::InOrder,
+            };
+            let simulation = simulation(&schedule, machine).order(order);
             let text = match explore {
                 Some(orders_max) => explored(&simulation, *orders_max)?,
-                None => simulated(&schedule, simulation, *seed, format)?,
+                None => simulated(&schedule, &simulation, *seed, format)?,
             };
             files::write(out.as_deref(), &text)
         }
@@ -50,14 +55,18 @@ pub(crate) fn simulation(schedule: &Schedule, machine: &MachineArgs) -> Simulati
     Simulation::new(schedule).slots(machine.slots()).hand_off_us(machine.hand_off_us)
 }
 
-fn simulated(schedule: &Schedule, simulation: Simulation, seed: Option<u64>, format: SimulateFormat) -> Result<String, Failure> {
-    let log =
-        simulation.order(seed.map_or(Order::InOrder, Order::Seeded)).run().map_err(|error| Failure::Usage(error.to_string()))?;
+fn simulated(schedule: &Schedule, simulation: &Simulation, seed: Option<u64>, format: SimulateFormat) -> Result<String, Failure> {
+    let log = simulation.run().map_err(|error| Failure::Usage(error.to_string()))?;
     Ok(match format {
         SimulateFormat::Text => {
             let (makespan, critical) = (log.makespan_us(), schedule.critical_path_us());
+            let choices: Vec<String> = log.choices().iter().map(ToString::to_string).collect();
+            let choices = if choices.is_empty() { String::new() } else { format!("choices {}\n", choices.join(",")) };
             let unseen = if log.races().is_none() { ", too large to look for races" } else { "" };
-            format!("{log}makespan {makespan:.3} us, critical path {critical:.3} us, policy {}{unseen}\n", schedule.policy())
+            format!(
+                "{log}makespan {makespan:.3} us, critical path {critical:.3} us, policy {}{unseen}\n{choices}",
+                schedule.policy()
+            )
         }
         SimulateFormat::Json => form::simulation(schedule, seed, &log),
         SimulateFormat::Svg => schedule.to_svg(&log.spans()),

@@ -87,6 +87,8 @@ struct SimulationForm<'a> {
     makespan_us: f64,
     critical_path_us: f64,
     spans: Vec<SpanForm<'a>>,
+    /// What was chosen where several nodes could go on, to be replayed.
+    choices: Vec<u32>,
     /// None if they were not looked for.
     races: Option<Vec<String>>,
 }
@@ -113,6 +115,7 @@ pub(crate) fn simulation(schedule: &Schedule, seed: Option<u64>, log: &SimLog) -
         makespan_us: log.makespan_us(),
         critical_path_us: schedule.critical_path_us(),
         spans: log.spans().into_iter().map(span).collect(),
+        choices: log.choices(),
         races: log.races().map(|races| races.iter().map(ToString::to_string).collect()),
     };
     serde_json::to_string_pretty(&form).expect("the form has string keys only") + "\n"

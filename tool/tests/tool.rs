@@ -73,6 +73,16 @@ fn simulations_print_as_they_did() {
 }
 
 #[test]
+fn a_simulation_is_replayed_from_what_it_printed() {
+    // Seen to fail with the choices left out.
+    let call = ["simulate", "graphs/worked.json", "--policy", "ready-set", "--compute", "1"];
+    let seeded = printed(&[&call[..], &["--seed", "11"]].concat());
+    let choices = seeded.lines().last().and_then(|line| line.strip_prefix("choices ")).unwrap();
+    assert_eq!(printed(&[&call[..], &["--replay", choices]].concat()), seeded);
+    assert_ne!(printed(&call), seeded);
+}
+
+#[test]
 fn comparisons_print_as_they_did() {
     for (format, name) in [("text", "compare.txt"), ("json", "compare.json"), ("svg", "compare.svg")] {
         assert_golden(name, &printed(&["compare", "graphs/worked.json", "--max-streams", "2", "--format", format]));
