@@ -4,7 +4,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use super::order::{Links, kahn_order};
-use super::streams::home_device;
+use super::streams::Devices;
 use super::{Assignment, Policy, needs};
 use crate::error::Result;
 use crate::graph::{NodeId, Shape};
@@ -125,7 +125,7 @@ struct List<'a> {
     shape: &'a Shape,
     links: &'a Links,
     needs: Vec<bool>,
-    home: u32,
+    devices: Devices<'a>,
     /// The streams of each device, the one that is free first in front; by label when the stream is free, and its device.
     streams: HashMap<u32, BTreeSet<Free>>,
     free_us: Vec<f64>,
@@ -138,14 +138,14 @@ struct List<'a> {
 impl<'a> List<'a> {
     fn new(policy: &'a CriticalPath, shape: &'a Shape, links: &'a Links) -> Self {
         let needs = needs::stream_needs(shape);
-        let home = home_device(shape, links);
+        let devices = Devices::new(shape, links);
         let (ends_us, placed) = (vec![0.0; links.nodes()], vec![Vec::new(); links.nodes()]);
         Self {
             policy,
             shape,
             links,
             needs,
-            home,
+            devices,
             streams: HashMap::new(),
             free_us: Vec::new(),
             device_of: Vec::new(),
@@ -157,16 +157,11 @@ impl<'a> List<'a> {
     /// Puts `node` where it ends first. Returns its streams.
     fn place(&mut self, node: NodeId) -> Vec<u32> {
         let cost_us = self.shape.nodes()[node.index()].cost_us;
-        let home = [self.home];
-        let devices: &[u32] = match (self.needs[node.index()], self.shape.nodes()[node.index()].devices()) {
-            (false, _) => &[],
-            (true, []) => &home,
-            (true, devices) => devices,
-        };
+        let devices = if self.needs[node.index()] { self.devices.of(node).to_vec() } else { Vec::new() };
         let streams: Vec<u32> = devices.iter().map(|&device| self.stream_for(node, device)).collect();
         let starts = streams.iter().map(|&stream| self.start_us(node, Some(stream)));
         let start_us = starts.reduce(f64::max).unwrap_or_else(|| self.start_us(node, None));
-        for (&stream, device) in streams.iter().zip(devices) {
+        for (&stream, device) in streams.iter().zip(&devices) {
             let before = std::mem::replace(&mut self.free_us[stream as usize], start_us + cost_us);
             let of_device = self.streams.entry(*device).or_default();
             of_device.remove(&Free { free_us: before, stream });

@@ -1,7 +1,7 @@
 //! `MinStreams`: the fewest streams on which no two independent nodes meet.
 
 use super::order::{Links, kahn_order, ranks};
-use super::streams::home_device;
+use super::streams::Devices;
 use super::{Assignment, EXACT_NODES_MAX, Policy, Ranked, needs};
 use crate::error::Result;
 use crate::graph::{NodeId, Shape};
@@ -32,13 +32,9 @@ impl Policy for MinStreams {
         let links = Links::new(shape);
         let order = kahn_order(&links);
         let needs = needs::stream_needs(shape);
-        let home = home_device(shape, &links);
-        let devices_of = |node: NodeId| match shape.nodes()[node.index()].devices() {
-            [] => vec![home],
-            devices => devices.to_vec(),
-        };
+        let devices = Devices::new(shape, &links);
         let mut placed: Vec<(u32, NodeId)> =
-            order.iter().copied().flat_map(|node| devices_of(node).into_iter().map(move |device| (device, node))).collect();
+            order.iter().copied().flat_map(|node| devices.of(node).iter().map(move |&device| (device, node))).collect();
         placed.retain(|(_, node)| needs[node.index()]);
         // Stable: the nodes of one device stay in issue order.
         placed.sort_by_key(|&(device, _)| device);
@@ -56,7 +52,7 @@ impl Policy for MinStreams {
         let mut assignment = Assignment::none(shape);
         for node in shape.ids() {
             let on = |device: u32| streams[node.index()].iter().find(|stream| stream.0 == device).map(|stream| stream.1);
-            assignment.set_all(node, &devices_of(node).into_iter().filter_map(on).collect::<Vec<u32>>());
+            assignment.set_all(node, &devices.of(node).iter().copied().filter_map(on).collect::<Vec<u32>>());
         }
         Ok(assignment)
     }

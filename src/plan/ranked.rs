@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::ancestors::Ancestors;
 use super::marks::Marks;
 use super::order::{Links, frontier_order, ranks};
-use super::streams::home_device;
+use super::streams::Devices;
 use super::{Assignment, EXACT_NODES_MAX, Policy, needs};
 use crate::error::Result;
 use crate::graph::{NodeId, NodeShape, Shape};
@@ -93,21 +93,17 @@ struct Ground<'a> {
     ranks: Vec<u32>,
     /// The number of each node's command, if others have it too.
     commands: Vec<Option<u32>>,
-    home: [u32; 1],
+    devices: Devices<'a>,
 }
 
 impl<'a> Ground<'a> {
     fn new(shape: &'a Shape, links: &'a Links, order: &'a [NodeId], needs: &'a [bool]) -> Self {
         let commands = shared_commands(shape);
-        let home = [home_device(shape, links)];
-        Self { shape, links, order, needs, ranks: ranks(links, order), commands, home }
+        Self { shape, links, order, needs, ranks: ranks(links, order), commands, devices: Devices::new(shape, links) }
     }
 
     fn devices_of(&self, node: NodeId) -> &[u32] {
-        match self.shape.nodes()[node.index()].devices() {
-            [] => &self.home,
-            devices => devices,
-        }
+        self.devices.of(node)
     }
 
     fn device_count(&self) -> usize {

@@ -59,8 +59,8 @@ impl Streams {
 
     /// A label on several devices is a stream on each: the first keeps it, the others get labels of their own behind all others.
     fn on_devices(shape: &Shape, links: &Links, assignment: &Assignment) -> Self {
-        let home = home_device(shape, links);
-        let placed: Vec<(NodeId, u32, u32)> = shape.ids().flat_map(|node| places(shape, node, assignment, home)).collect();
+        let devices = Devices::new(shape, links);
+        let placed: Vec<(NodeId, u32, u32)> = shape.ids().flat_map(|node| places(node, assignment, &devices)).collect();
         let mut pairs: Vec<(u32, u32)> = placed.iter().map(|&(_, label, device)| (label, device)).collect();
         pairs.sort_unstable();
         pairs.dedup();
@@ -88,28 +88,43 @@ impl Streams {
     }
 }
 
-/// Returns the device of nodes that name none: that of the first node, in frontier order, that needs a stream. NNC puts them on the device
-/// of its first stream, which is the same.
-pub(super) fn home_device(shape: &Shape, links: &Links) -> u32 {
-    if !shape.nodes().iter().any(|node| node.devices().is_empty()) {
-        return 0;
+/// The devices of nodes: those that they span; of nodes that name none, that of the first node, in frontier order, that needs a stream.
+/// NNC puts these on the device of its first stream, which is the same.
+pub(super) struct Devices<'a> {
+    shape: &'a Shape,
+    home: [u32; 1],
+}
+
+impl<'a> Devices<'a> {
+    pub(super) fn new(shape: &'a Shape, links: &Links) -> Self {
+        if !shape.nodes().iter().any(|node| node.devices().is_empty()) {
+            return Self { shape, home: [0] };
+        }
+        let needs = stream_needs(shape);
+        let first = frontier_order(links).into_iter().find(|node| needs[node.index()]);
+        let home = first.and_then(|node| shape.nodes()[node.index()].devices().first().copied());
+        Self { shape, home: [home.unwrap_or(0)] }
     }
-    let needs = stream_needs(shape);
-    let first = frontier_order(links).into_iter().find(|node| needs[node.index()]);
-    first.and_then(|node| shape.nodes()[node.index()].devices().first().copied()).unwrap_or(0)
+
+    pub(super) fn of(&self, node: NodeId) -> &[u32] {
+        match self.shape.nodes()[node.index()].devices() {
+            [] => &self.home,
+            devices => devices,
+        }
+    }
 }
 
 /// Returns the labels of a node's streams with their devices.
-fn places(shape: &Shape, node: NodeId, assignment: &Assignment, home: u32) -> impl Iterator<Item = (NodeId, u32, u32)> {
-    let devices = match shape.nodes()[node.index()].devices() {
-        [] => vec![home],
-        devices => devices.to_vec(),
-    };
-    let mut labels: Vec<u32> = assignment.of(node).collect();
+fn places<'a>(
+    node: NodeId,
+    assignment: &Assignment,
+    devices: &'a Devices<'_>,
+) -> impl Iterator<Item = (NodeId, u32, u32)> + use<'a> {
+    let (mut labels, devices): (Vec<u32>, &[u32]) = (assignment.of(node).collect(), devices.of(node));
     if let [label] = labels[..] {
         labels.resize(devices.len(), label);
     }
-    labels.into_iter().zip(devices).map(move |(label, device)| (node, label, device))
+    labels.into_iter().zip(devices).map(move |(label, &device)| (node, label, device))
 }
 
 fn number_of(labels: &[u32], label: u32) -> u32 {
