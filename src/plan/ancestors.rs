@@ -8,7 +8,7 @@ use super::marks::Marks;
 use super::order::Links;
 use crate::graph::NodeId;
 
-/// How many nodes one search meets in a graph of more than [`EXACT_NODES_MAX`].
+/// How many edges one search follows in a graph of more than [`EXACT_NODES_MAX`].
 const EFFORT_MAX: usize = 64;
 
 /// What a search is told of a node that it has met: to stop, or whether to go on behind the node.

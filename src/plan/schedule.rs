@@ -14,7 +14,7 @@ use crate::error::{Kind, Result};
 use crate::graph::{NodeId, Shape, check};
 
 /// The most edges one graph may have.
-pub(super) const EDGES_MAX: usize = 1 << 30;
+const EDGES_MAX: usize = 1 << 30;
 
 /// A place on a stream's timeline. Point 0 of every stream is always reached; records count from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -53,9 +53,11 @@ pub enum StreamKind {
 /// after the source, on the same stream or through waits, and no wait can be left out (in graphs of more than 4,096 nodes a
 /// few may be redundant, because the search for them is bounded). Compiling is near-linear and does not recurse.
 ///
-/// A node that reads only the shape and type of what a `gpu` or `mixed` node makes does not wait for it: it stands behind it in the order
-/// in which nodes are issued. Metadata-only edges from `cpu` nodes are kept like all others. A node that spans several devices is run by a stream of each: each of them waits for
-/// all that the node needs, and who reads the node on one device waits for that device's stream.
+/// A node that reads only the shape and type of what a `gpu` or `mixed` node makes does not wait for it: it stands behind it in the
+/// order in which nodes are issued. Metadata-only edges from `cpu` nodes are kept like all others.
+///
+/// A node that spans several devices is run by a stream of each: each of them waits for all that the node needs, and who reads the
+/// node on one device waits for that device's stream.
 ///
 /// # Examples
 /// ```

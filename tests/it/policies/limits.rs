@@ -113,7 +113,7 @@ fn critical_path_refuses_what_cannot_be() {
 
 #[test]
 fn critical_path_takes_any_number_of_streams() {
-    // A hundred thousand streams for as many nodes. Seen to take hours with a look at every stream for every node.
+    // A hundred thousand streams for as many nodes. With a look at every stream for every node 20,000 took 7.5 s, optimised.
     let schedule = gpu_shape(100_000, []).schedule(&CriticalPath::new(u32::MAX)).expect("a schedule");
     assert_eq!(schedule.streams(), 100_000);
 }
