@@ -7,7 +7,7 @@ use super::order::{Links, kahn_order};
 use super::streams::Devices;
 use super::{Assignment, Policy, needs};
 use crate::error::Result;
-use crate::graph::{NodeId, Shape};
+use crate::graph::{COST_US_MAX, NodeId, Shape};
 
 /// Takes the node with the longest way to the end by `cost_us`, of those whose inputs have their place, and puts it on the stream
 /// where it ends first, counting what a hand-off from another stream costs. List scheduling (Graham, "Bounds on multiprocessing
@@ -42,8 +42,8 @@ impl Policy for CriticalPath {
         if self.streams == 0 {
             return Err(self.refuse("has no streams: give it at least one"));
         }
-        if !(self.hand_off_us.is_finite() && self.hand_off_us >= 0.0) {
-            return Err(self.refuse(&format!("has a hand-off of {} us: a cost is finite and not negative", self.hand_off_us)));
+        if !(0.0..=COST_US_MAX).contains(&self.hand_off_us) {
+            return Err(self.refuse(&format!("has a hand-off of {:?} us: a cost is from 0 to 10^12", self.hand_off_us)));
         }
         let links = Links::new(shape);
         let order = kahn_order(&links);

@@ -15,7 +15,7 @@ use crate::graph::{NodeId, Shape};
 ///
 /// O((n + m) log n) as long as the producers of a node know of mostly the same free streams: their sets share what they have in
 /// common. On a wavefront they do not, and the cost of a node grows with its width. Where this takes more than 130 million looks at entries, about
-/// two seconds (a wavefront of half a million nodes), the streams are those of [`Ranked`], and the plan says so.
+/// two seconds (a wavefront of 400,000 nodes), the streams are those of [`Ranked`], and the plan says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadySet;
 

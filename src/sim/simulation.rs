@@ -8,7 +8,7 @@ use super::faults::Faults;
 use super::log::{Ending, Race, SimEvent, SimLog};
 use crate::device::sim::{Chooser, Machine, Op, Order, Player, Work};
 use crate::error::{Kind, Result};
-use crate::graph::{Backend, NodeId, NodeShape, Shape};
+use crate::graph::{Backend, COST_US_MAX, NodeId, NodeShape, Shape};
 use crate::plan::{Schedule, Step, StreamKind};
 
 /// How many things a simulated machine does at once. Each device has engines of its own; the cores are the host's.
@@ -119,8 +119,8 @@ impl Simulation {
     /// If a stream waits for ever: for a point that nobody records, or in a circle. The error names the node that it never comes to. And
     /// if the time of a hand-off or a fault is out of range.
     pub fn run(&self) -> Result<SimLog> {
-        if !(self.hand_off_us.is_finite() && self.hand_off_us >= 0.0) {
-            let fault = format!("the hand-off takes {} us: a time is finite and not negative", self.hand_off_us);
+        if !(0.0..=COST_US_MAX).contains(&self.hand_off_us) {
+            let fault = format!("the hand-off takes {:?} us: a time is from 0 to 10^12", self.hand_off_us);
             return Err(Kind::Simulation { fault }.into());
         }
         if let Some(fault) = self.faults.fault().or_else(|| self.unknown_node()) {

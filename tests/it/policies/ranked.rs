@@ -3,6 +3,7 @@
 use anabranch::{Backend, Edge, EdgeKind, Memory, NodeId, Policy, Ranked, Schedule, Shape, StreamKind};
 
 use super::shape_of;
+use super::shapes::fan;
 
 #[test]
 fn ranked_gives_the_published_assignments() {
@@ -27,17 +28,6 @@ fn ranked_gives_the_published_assignments() {
 
 fn number(value: &serde_json::Value) -> u32 {
     value.as_u64().expect("a number") as u32
-}
-
-/// One source, `width` nodes after it, and one node after those.
-fn fan(width: usize) -> Shape {
-    let mut shape = Shape::new();
-    let source = shape.node("source", Backend::Gpu);
-    let middle: Vec<NodeId> = (0..width).map(|node| shape.node(format!("m{node}"), Backend::Gpu)).collect();
-    let join = shape.node("join", Backend::Gpu);
-    middle.iter().for_each(|&node| shape.read(source, 0, node));
-    middle.iter().for_each(|&node| shape.read(node, 0, join));
-    shape
 }
 
 /// How many nodes the fullest stream runs between the ends of a fan.

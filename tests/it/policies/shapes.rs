@@ -62,6 +62,17 @@ pub(crate) fn random_shape(seed: u64, nodes_max: usize) -> Shape {
     shape
 }
 
+/// One source, `width` nodes after it, and one node after those.
+pub(crate) fn fan(width: usize) -> Shape {
+    let mut shape = Shape::new();
+    let source = shape.node("source", Backend::Gpu);
+    let middle: Vec<NodeId> = (0..width).map(|node| shape.node(format!("m{node}"), Backend::Gpu)).collect();
+    let join = shape.node("join", Backend::Gpu);
+    middle.iter().for_each(|&node| shape.read(source, 0, node));
+    middle.iter().for_each(|&node| shape.read(node, 0, join));
+    shape
+}
+
 /// Small shapes in number, some larger, a few as large as searches are exact for, with all policies.
 pub(super) fn for_many_shapes(mut check: impl FnMut(&Shape, &Schedule, &str)) {
     let groups: [(Range<u64>, usize); 3] = [(0..400, 40), (400..460, 300), (460..466, 2_000)];
