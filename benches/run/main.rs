@@ -9,8 +9,10 @@
 //! ```text
 //! cargo bench --bench run -- --quick             10⁴ nodes only: the sizes that the budgets are about
 //! cargo bench --bench run -- --write             everything, and the report into docs/performance.md
+//! cargo bench --bench run -- --growth --write    growth alone, with workers kept busy
 //! ```
 
+mod growth;
 mod job;
 mod once;
 mod ours;
@@ -46,8 +48,9 @@ const WORK_PER_ROUND_NS: u64 = 150_000_000;
 const RUNS_MIN: usize = 3;
 const RUNS_MAX: usize = 20_000;
 
-/// Where `--write` puts the report.
+/// Where `--write` puts the report, and that on growth.
 const MARKERS: &str = "bench:run";
+const GROWTH_MARKERS: &str = "bench:growth";
 
 /// Measures the cost of a node, beside other schedulers.
 #[derive(Parser)]
@@ -68,7 +71,10 @@ struct Args {
     peers: Vec<String>,
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Writes the report between the `bench:run` markers of a file.
+    /// Only how the cost of a node of ours grows with the graph, workers kept busy.
+    #[arg(long, conflicts_with_all = ["quick", "peers"])]
+    growth: bool,
+    /// Writes the report between the `bench:run` or `bench:growth` markers of a file.
     #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
     write: Option<PathBuf>,
     /// Passed by cargo.
@@ -81,30 +87,36 @@ fn main() {
     if args.quick {
         args.sizes = vec![BUDGET_SIZE];
     }
+    let markers = if args.growth { GROWTH_MARKERS } else { MARKERS };
     if let Some(path) = &args.write {
         // Now, not after minutes of measuring.
-        markers::outside(path, MARKERS).map(drop).unwrap_or_else(|error| refuse(error));
+        markers::outside(path, markers).map(drop).unwrap_or_else(|error| refuse(error));
     }
+    let text = if args.growth { growth::report(&args) } else { report(&args) };
+    println!("{text}");
+    if let Some(path) = &args.write {
+        markers::write_between(path, markers, &text).unwrap_or_else(|error| refuse(error));
+    }
+}
+
+/// Measures all peers.
+fn report(args: &Args) -> String {
     let mut peers = peers::all();
     peers.retain(|peer| args.peers.is_empty() || args.peers.iter().any(|name| name == peer.name()));
     peers.iter().filter_map(|peer| peer.missing()).for_each(|hint| eprintln!("{hint}"));
 
     let mut report = Report::new(&peers, args.rounds);
     // What a run costs once, as a chain of one node shows it.
-    let one_node = measure_size(&args, 1, &[Form::Chain], &mut peers, &mut report.quiet);
+    let one_node = measure_size(args, 1, &[Form::Chain], &mut peers, &mut report.quiet);
     report.rows.extend(one_node);
     for &size in &args.sizes {
-        let rows = measure_size(&args, size, &args.shapes, &mut peers, &mut report.quiet);
+        let rows = measure_size(args, size, &args.shapes, &mut peers, &mut report.quiet);
         report.rows.extend(rows);
     }
     if peers.iter().any(|peer| peer.name() == ours::NAME) {
         report.once = Some((once::one_node_ns(), once::drop_in_flight_us()));
     }
-    let text = report.text();
-    println!("{text}");
-    if let Some(path) = &args.write {
-        markers::write_between(path, MARKERS, &text).unwrap_or_else(|error| refuse(error));
-    }
+    report.text()
 }
 
 fn refuse(error: String) -> ! {

@@ -8,7 +8,7 @@ use anabranch::{Each, Executor, Graph, Inputs, PerOperator, Value};
 use futures::executor::block_on;
 
 use crate::job::{spin, time_runs};
-use crate::peers::{Load, Payload, Peer, Workers};
+use crate::peers::{Load, Payload, Peer};
 use crate::shapes::Shape;
 
 /// Name of our column.
@@ -31,11 +31,7 @@ impl Peer for Ours {
     }
 
     fn run(&mut self, shape: &Shape, load: &Load) -> Option<f64> {
-        let workers = match load.workers {
-            Workers::Inline => 0,
-            Workers::Threads(threads) => threads,
-        };
-        let exec = Executor::builder().workers(workers).build().expect("an executor starts");
+        let exec = Executor::builder().workers(load.workers.threads()).build().expect("an executor starts");
         if load.is_checked {
             count(shape, &exec);
         }

@@ -79,6 +79,16 @@ pub(crate) enum Workers {
     Threads(usize),
 }
 
+impl Workers {
+    /// Returns the number of threads beside the one that waits.
+    pub(crate) fn threads(self) -> usize {
+        match self {
+            Self::Inline => 0,
+            Self::Threads(count) => count,
+        }
+    }
+}
+
 impl FromStr for Workers {
     type Err = String;
 

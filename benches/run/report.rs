@@ -7,8 +7,8 @@ mod machine;
 pub(crate) mod markers;
 mod table;
 
-use self::machine::Machine;
-use self::table::Table;
+pub(crate) use self::machine::Machine;
+pub(crate) use self::table::Table;
 use crate::peers::{self, Payload, Peer, Workers};
 use crate::quiet::Quiet;
 use crate::shapes::{Form, SEED, Shape};
@@ -17,7 +17,6 @@ use crate::{BUDGET_SIZE, WORK_NS, ours};
 /// The budgets of DESIGN.md, section 6.
 const VALUES_TO_EMPTY_MAX: f64 = 1.5;
 const SHARE_OF_IDEAL_MIN: f64 = 0.9;
-const GROWTH_MAX: f64 = 2.0;
 const ONE_NODE_NS_MAX: f64 = 300.0;
 const DROP_US_MAX: f64 = 50.0;
 fn ratio_max(form: Form) -> f64 {
@@ -100,7 +99,6 @@ impl Report {
             ("Empty nodes, ns per node", self.empty()),
             ("A `u64` along every edge, ns per node", self.values()),
             ("5 µs of work in every node, ns per node", self.work()),
-            ("Growth: cost per node, largest over smallest of all sizes", self.growth()),
         ] {
             if !table.is_empty() {
                 parts.push(format!("**{title}**\n\n{}", table.markdown()));
@@ -121,7 +119,7 @@ impl Report {
         format!(
             "Method: each graph built once, run many times; the time of a run divided by its nodes; the median over the runs of a \
              round, then the median of {} interleaved rounds (smallest–largest); a ratio is the median of the rounds' ratios. `inline` runs on the thread that waits, as oneTBB \
-             with 1 worker does, which is what it is compared with. Growth compares whole runs, and beside them a further node: what the runs of one size take longer than those of the size before, by the nodes that they have more. `Assorted closures` are empty nodes with as many different closures as the values take. Random graphs: SplitMix64, seed {SEED:#x}. \
+             with 1 worker does, which is what it is compared with. `Assorted closures` are empty nodes with as many different closures as the values take. Random graphs: SplitMix64, seed {SEED:#x}. \
              Every peer was checked to run each node once per run, and to pass the values.",
             self.rounds
         )
@@ -176,33 +174,6 @@ impl Report {
         table
     }
 
-    fn growth(&self) -> Table {
-        let mut table = Table::new(["shape", "workers", "ours", "budget", "ours, a further node", "oneTBB, a further node"]);
-        let mut seen = Vec::new();
-        for row in self.rows(Payload::Empty) {
-            let key = (row.form, row.case.workers);
-            if seen.contains(&key) {
-                continue;
-            }
-            seen.push(key);
-            let [tbb, ours] = [self.by_size(row, |row| self.tbb(row)), self.by_size(row, |row| self.ours(row))];
-            if ours.len() > 2 {
-                let whole = largest_over_smallest(ours.iter().map(|&(_, node_ns)| node_ns));
-                let (tbb, ours) = (growth(&tbb), growth(&ours));
-                let verdicts = [show(whole), at_most(whole, GROWTH_MAX), show(ours), show(tbb)];
-                table.push([row.form.to_string(), row.case.workers.to_string()].into_iter().chain(verdicts));
-            }
-        }
-        table
-    }
-
-    /// Returns the node counts that `row`'s graph was run with, and a peer's median for each.
-    fn by_size<'a>(&'a self, row: &Row, figures: impl Fn(&'a Row) -> Option<&'a [f64]>) -> Vec<(usize, f64)> {
-        let is_same = |other: &&Row| other.form == row.form && Case { size: other.case.size, ..row.case } == other.case;
-        let sizes = self.rows(Payload::Empty).filter(is_same);
-        sizes.filter_map(|row| Some((row.nodes, median(figures(row)?)))).collect()
-    }
-
     fn table(&self, verdicts: &[&str]) -> Table {
         let first = ["shape", "nodes", "workers"];
         Table::new(first.iter().chain(&self.names).chain(verdicts).copied())
@@ -251,25 +222,11 @@ fn ratio(above: Option<&[f64]>, below: Option<&[f64]>) -> Option<f64> {
     Some(median(&ratios))
 }
 
-/// Returns by how much the cost of a further node differs: of those by which one size is larger than the one before, so that
-/// what a run costs once is not in it.
-fn growth(sizes: &[(usize, f64)]) -> Option<f64> {
-    let run_ns = |&(nodes, node_ns): &(usize, f64)| nodes as f64 * node_ns;
-    let further = |pair: &[(usize, f64)]| (run_ns(&pair[1]) - run_ns(&pair[0])) / (pair[1].0 - pair[0].0) as f64;
-    largest_over_smallest(sizes.windows(2).map(further))
-}
-
-fn largest_over_smallest(costs: impl Iterator<Item = f64>) -> Option<f64> {
-    let costs: Vec<f64> = costs.collect();
-    let [least, most] = [f64::min, f64::max].map(|pick| costs.iter().copied().reduce(pick));
-    Some(most? / least?)
-}
-
-fn show(ratio: Option<f64>) -> String {
+pub(crate) fn show(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "–".into(), |ratio| format!("{ratio:.3}"))
 }
 
-fn at_most(ratio: Option<f64>, limit: f64) -> String {
+pub(crate) fn at_most(ratio: Option<f64>, limit: f64) -> String {
     format!("≤ {limit:.1}{}", verdict(ratio.map(|ratio| ratio <= limit)))
 }
 
@@ -285,7 +242,7 @@ fn verdict(is_met: Option<bool>) -> &'static str {
     }
 }
 
-fn spread(figures: &[f64]) -> String {
+pub(crate) fn spread(figures: &[f64]) -> String {
     if figures.is_empty() {
         return "–".into();
     }

@@ -41,6 +41,11 @@ impl Form {
 
     /// Builds the graph of this form with about `size` nodes: a wavefront rounds to the nearest square.
     pub(crate) fn shape(self, size: usize) -> Shape {
+        self.seeded_shape(size, SEED)
+    }
+
+    /// As `shape`; each seed gives another random graph.
+    pub(crate) fn seeded_shape(self, size: usize, seed: u64) -> Shape {
         assert!(size >= 3 || self == Self::Chain, "the smallest fan has 3 nodes");
         match self {
             Self::Chain => Shape::new(self, size, |node, preds| preds.extend(node.checked_sub(1))),
@@ -50,7 +55,7 @@ impl Form {
                 Shape::new(self, side * side, |node, preds| wavefront(side, node, preds))
             }
             Self::Random => {
-                let mut draw = SplitMix64(SEED);
+                let mut draw = SplitMix64(seed);
                 Shape::new(self, size, |node, preds| random(&mut draw, node, preds))
             }
             Self::Tree => Shape::new(self, size, |node, preds| preds.extend(node.checked_sub(1).map(|above| above / 2))),
