@@ -27,6 +27,7 @@ struct Inner {
 
 /// What went wrong. Private, so that kinds can be added; the predicates of [`Error`] are the public view.
 #[derive(Debug, thiserror::Error)]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(crate) enum Kind {
     // A graph that cannot be compiled.
     #[error("two nodes are named '{name}': node names are unique in a graph, rename one")]
@@ -103,10 +104,6 @@ pub(crate) enum Kind {
     InputShared { name: Arc<str>, taker: Arc<str> },
     #[error("there is no node named '{name}'{}", hint(.near))]
     UnknownNode { name: String, near: Option<Arc<str>> },
-    #[error(
-        "node '{node}' is a kernel for {wanted}, but this executor's device is {device}: run the plan on an executor with that device"
-    )]
-    WrongDevice { node: Arc<str>, wanted: &'static str, device: &'static str },
     #[error("the executor already has {max} runs in flight: await some of them, or raise max_in_flight")]
     Busy { max: usize },
     #[error("the executor was shut down or dropped: keep it until its runs have ended")]
@@ -129,6 +126,34 @@ pub(crate) enum Kind {
     Observer { node: Arc<str>, message: String },
     #[error("the run was cancelled")]
     Cancelled,
+
+    // What a kernel cannot do.
+    #[error("{device} has no {bytes} bytes of memory left: use smaller buffers, or fewer runs at once")]
+    OutOfMemory { bytes: usize, device: String },
+    #[error("{what} has {got} elements, not {wanted}")]
+    BufferLength { what: &'static str, got: usize, wanted: usize },
+    #[error("a buffer of {buffer} is used on a stream of {stream}: download it there and upload it here, in nodes of their own")]
+    ForeignBuffer { buffer: String, stream: String },
+    #[error("no CUDA driver: {why}. Install NVIDIA's driver, or use an executor on the host device")]
+    NoDriver { why: String },
+    #[error("the CUDA driver is too old: it has no {symbol}. Update it to one for CUDA 12 or later")]
+    OldDriver { symbol: String },
+    #[error("there is no CUDA device {ordinal}: this machine has {count}")]
+    NoDevice { ordinal: u32, count: u32 },
+    #[error("CUDA device {ordinal} has no {lacks}, which this library needs")]
+    OldDevice { ordinal: u32, lacks: &'static str },
+    #[error("the plan uses device {device}, and the executor has {count}: give it more, or set the node's devices")]
+    NoSuchDevice { device: u32, count: usize },
+    #[error("the CUDA driver answered {name} ({code})")]
+    Driver { code: u32, name: Arc<str> },
+    #[error("{device} was lost: {name} ({code}). Make a new executor in a new process")]
+    DeviceLost { device: String, code: u32, name: Arc<str> },
+    #[error("kernel '{kernel}' cannot be loaded")]
+    KernelCode { kernel: Arc<str> },
+    #[error("{why}")]
+    Compiler { why: String },
+    #[error("kernel '{kernel}' has no twin, so a host cannot run it: give it one with Kernel::twin, or use a CUDA device")]
+    NoTwin { kernel: Arc<str> },
 
     // Outputs.
     #[error("the plan has no output named '{name}'; it has {}", list(.known))]
@@ -176,6 +201,22 @@ impl Error {
     /// Returns true if the executor had no room for another run.
     pub fn is_busy(&self) -> bool {
         matches!(*self.0.kind, Kind::Busy { .. })
+    }
+
+    /// Returns true if a device had not enough memory. Also true for the error of a run whose node failed because of that.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(*self.0.kind, Kind::OutOfMemory { .. }) || self.cause().is_some_and(Error::is_out_of_memory)
+    }
+
+    /// Returns true if a device was lost: a fault of one of its kernels ended all work on it. Also true for the error of a node that failed
+    /// because of that.
+    pub fn is_device_lost(&self) -> bool {
+        matches!(*self.0.kind, Kind::DeviceLost { .. }) || self.cause().is_some_and(Error::is_device_lost)
+    }
+
+    /// The error of this library that this one comes from.
+    fn cause(&self) -> Option<&Error> {
+        self.0.source.as_ref()?.downcast_ref()
     }
 
     /// Returns true if a node's body panicked.
@@ -247,8 +288,7 @@ impl Error {
             | NoRecord { node, .. }
             | WaitsForever { node }
             | RunCount { node, .. }
-            | DeviceCount { node, .. }
-            | WrongDevice { node, .. } => Some(node),
+            | DeviceCount { node, .. } => Some(node),
             NotOrdered { later, .. } => Some(later),
             ReleasedEarly { reader, .. } => Some(reader),
             DuplicateName { name } | ForeignValue { name } => Some(name),

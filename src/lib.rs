@@ -14,16 +14,20 @@ mod value;
 #[path = "../loom-tests/mod.rs"]
 mod loom_tests;
 
+#[cfg(feature = "cuda")]
+pub use bridge::Pace;
 pub use device::host::HostStream;
 pub use device::sim::Order;
+pub use device::{Buffer, DeviceStream, Element, HostBuffer, In, Kernel, KernelParam, Launch, Out, Params};
 pub use error::{BoxError, Error, Result};
 pub use exec::{
     Canceller, Executor, ExecutorBuilder, Idle, Inputs, NodeFuture, NodeSpan, Observer, Outputs, Run, SerialStream, Shutdown,
     Timeline, TimelineSpan, explore,
 };
 pub use graph::{
-    Backend, COST_US_MAX, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX,
-    NodeId, NodeMut, NodeShape, Own, PORTS_MAX, Param, Read, Shape, Source, Sources, Take, TaskFn, Value, take,
+    Backend, COST_US_MAX, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, KernelStream, Many, Memory,
+    NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape, Own, PORTS_MAX, Param, Read, Shape, Source, Sources, Take, TaskFn,
+    Value, take,
 };
 pub use plan::{
     Assignment, CriticalPath, MinStreams, PerBackend, PerOperator, Plan, Point, Policy, Ranked, ReadySet, Schedule, Single, Span,

@@ -92,6 +92,18 @@ impl Lane {
         Poll::Pending
     }
 
+    /// Returns true if someone waits.
+    pub(crate) fn is_awaited(&self) -> bool {
+        if !self.is_awaited.load(Ordering::Relaxed) {
+            return false;
+        }
+        // Who is forgotten leaves the flag up.
+        let waiters = lock(&self.waiters);
+        let is_awaited = !waiters.wakers.is_empty();
+        self.is_awaited.store(is_awaited, Ordering::Relaxed);
+        is_awaited
+    }
+
     /// Takes a waiter out, if it is still there.
     pub(crate) fn forget(&self, key: &mut WaiterKey) {
         if let Some(place) = key.0.take() {

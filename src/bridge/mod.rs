@@ -2,14 +2,20 @@
 //! for the protocol, its race, and why no wake is lost.
 //!
 //! Lives here: [`Lane`] (a stream's progress and those who wait for it), [`Limbo`] (memory of dropped runs),
-//! [`Wakeset`] (which of a run's futures were woken). Never here: graphs, plans, what a run is.
+//! [`Wakeset`] (which of a run's futures were woken), [`Reactor`] (who watches lanes that devices move). Never here: graphs, plans, what a run is.
 
 mod lane;
 mod limbo;
+mod reactor;
+mod remote;
 mod wakeset;
 
 pub(crate) use lane::{Lane, WaiterKey};
 pub(crate) use limbo::Limbo;
+#[cfg_attr(not(feature = "cuda"), allow(unreachable_pub))]
+pub use reactor::Pace;
+pub(crate) use reactor::Reactor;
+pub(crate) use remote::RemoteLane;
 pub(crate) use wakeset::Wakeset;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,6 +1,18 @@
 //! THE MACHINES: what streams run on. Knows no graph, no plan and no run: it is given programs, and resumes them.
 //!
-//! Lives here: [`host`], the device that is always there, and [`sim`], the one in virtual time. Never here: which node goes where, or what a program's steps mean.
+//! Lives here: [`host`], the device that is always there, and [`sim`], the one in virtual time; what kernels see of any device: streams, buffers,
+//! kernels. Never here: which node goes where, or what a program's steps mean.
 
+mod buffer;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
 pub(crate) mod host;
+mod kernel;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+pub(crate) mod queue;
 pub(crate) mod sim;
+mod stream;
+
+pub use buffer::{Buffer, Element, HostBuffer};
+pub use kernel::{In, Kernel, KernelParam, Launch, Out, Params};
+pub use stream::DeviceStream;

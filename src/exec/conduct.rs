@@ -10,14 +10,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::inner::{Live, RunInner, fate};
+use super::queues::Berth;
 use super::state;
 use crate::bridge::shielded;
 use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket};
+use crate::device::queue::{Event, Job};
 use crate::error::{BoxError, Error, Kind, panic_message};
 use crate::graph::NodeId;
-use crate::plan::code::{Code, HostStep, Target, flag};
+use crate::plan::code::{Code, HostStep, QueuedStep, Target, flag};
 use crate::sync::Ordering;
-use crate::value::{Access, Outcome};
+use crate::value::Outcome;
 
 /// [`resume`] for one of several workers.
 ///
@@ -58,6 +60,7 @@ unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q
         program,
         step: 0,
         is_body_done: false,
+        submitted: None,
         queues: PhantomData,
     };
     conductor.go_to(program);
@@ -81,6 +84,8 @@ struct Conductor<'r, 'q, Q> {
     step: u32,
     /// Whether the body of the step that the program resumes at is done.
     is_body_done: bool,
+    /// Where the work of the step was submitted to, and as which point.
+    submitted: Option<(Berth, u64)>,
     queues: PhantomData<&'q ()>,
 }
 
@@ -172,7 +177,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             return false;
         }
         if attention & state::WATCHED != 0 {
-            self.run.signal_watchers(self.program, self.step - self.code.starts[self.program as usize]);
+            self.signal_watchers(self.step);
         }
         if attention & state::CANCELLED != 0 {
             self.run.set_fate(self.node(), fate::CANCELLED, None);
@@ -181,6 +186,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         } else if step.flags & flag::ASYNC != 0 {
             self.hand_over();
             return true;
+        } else if step.flags & flag::QUEUED != 0 && attention & state::QUEUES != 0 {
+            self.submit(step);
         } else if attention & state::OBSERVED != 0 {
             self.call_observed(step);
         } else if let Err(error) = self.call(step) {
@@ -236,11 +243,14 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     #[inline(always)]
     fn lead_on(&mut self, step: &HostStep) -> Next {
         let mut held = None;
-        if step.flags & (flag::LAST | flag::TARGETS) != 0 {
+        if step.flags & (flag::LAST | flag::TARGETS | flag::QUEUED) != 0 {
             if step.flags & flag::LAST != 0 {
                 return self.end_program(step);
             }
             self.follow_all(step, &mut held);
+            if step.flags & flag::QUEUED != 0 {
+                self.follow_queued(*self.code.queued(self.step), &mut held);
+            }
         } else if step.flags & flag::ARRIVE != 0 && self.arrives_last(step.targets) {
             held = self.follow(self.code.gates[step.targets as usize].then);
         }
@@ -259,6 +269,11 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         let mut held = None;
         if step.flags & flag::ARRIVE != 0 {
             held = self.follow(Target::Arrive(step.targets));
+        } else if step.flags & flag::QUEUED != 0 {
+            // A copy: if nothing waits for its end, the run may be gone after what waits for its submission.
+            let queued = *self.code.queued(self.step);
+            self.follow_all(step, &mut held);
+            self.follow_queued(queued, &mut held);
         } else {
             self.follow_all(step, &mut held);
         }
@@ -290,7 +305,10 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
                 Target::Start { first, count } => return Some(Ticket::new(self.slot, first, count)),
                 Target::Arrive(gate) if self.arrives_last(gate) => target = self.code.gates[gate as usize].then,
                 Target::Arrive(_) => return None,
-                Target::Release(step) => return self.release(step),
+                Target::Release(step) => {
+                    self.run.release(step);
+                    return None;
+                }
                 Target::End => {
                     RunInner::finish(self.run.me());
                     return None;
@@ -326,20 +344,99 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         // ORDERING: the cheap side of `RunInner::watch`.
         self.barrier.light();
         if self.run.state.glance() & state::WATCHED != 0 {
-            self.run.signal_watchers(self.program, (place >> 1) - self.code.starts[self.program as usize]);
+            self.signal_watchers(place >> 1);
         }
     }
 
-    /// Drops the value of the node at `step`.
-    fn release(&self, step: u32) -> Option<Ticket> {
-        let body = self.code.body(step);
-        // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of several releases.
-        let cells = unsafe { self.live.frame.cells(Access::Tagged) };
-        if let Err(message) = shielded(|| body.release(cells)) {
-            let message = format!("dropping its value: {message}");
-            self.run.add_fault(self.code.nodes[step as usize], self.run.panicked(step, message));
+    /// Tells those who await nodes of this program that it has come to `step`. Of a queued node its device will tell.
+    fn signal_watchers(&self, step: u32) {
+        let start = self.code.starts[self.program as usize];
+        let has_queues = self.run.state.glance() & state::QUEUES != 0;
+        if !has_queues || step == start || self.code.steps[step as usize - 1].flags & flag::QUEUED == 0 {
+            self.run.signal_watchers(self.program, step - start);
         }
-        None
+    }
+
+    /// Submits the step's work to its device.
+    #[cold]
+    #[inline(never)]
+    fn submit(&mut self, step: &HostStep) {
+        let (run, live, code) = (self.run, self.live, self.code);
+        let queued = code.queued(self.step);
+        let berth = match run.queues().berth(run, live, code.streams[self.program as usize]) {
+            Ok(berth) => berth,
+            Err(error) => return self.fail(error.into()),
+        };
+        let started = std::time::Instant::now();
+        let (first, count) = queued.waits;
+        // ORDERING: Relaxed, here and below: the gate before this step comes after the record.
+        let event = |&slot: &u32| live.events[slot as usize].load(Ordering::Relaxed) as usize;
+        let waits = &code.queue_waits[first as usize..(first + count) as usize];
+        let is_marked = queued.reached.1 > 0 || run.state.glance() & state::WATCHED != 0;
+        let mut called = Ok(Ok(()));
+        let submitted = run.queues().device(berth).submit(
+            berth.lane,
+            &mut Job {
+                // A node that failed recorded nothing.
+                waits: &mut waits.iter().map(event).filter(|&event| event != 0).map(Event),
+                is_recorded: queued.event.is_some(),
+                is_marked,
+                body: &mut |stream| {
+                    // SAFETY: as in `call`.
+                    let cells = unsafe { live.frame.cells(step.access) };
+                    // SAFETY: as in `call`.
+                    called = catch_unwind(AssertUnwindSafe(|| unsafe { step.call.run(cells, stream) }));
+                },
+            },
+        );
+        if run.state.glance() & state::OBSERVED != 0 {
+            run.observe(self.step, started, submitted.is_ok() && matches!(called, Ok(Ok(()))));
+        }
+        match called {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.fail(error),
+            Err(panic) => run.set_fate(self.node(), fate::FAILED, Some(run.panicked(self.step, panic_message(panic)))),
+        }
+        match submitted {
+            Ok(submitted) => {
+                if let (Some(slot), Some(event)) = (queued.event, submitted.event) {
+                    live.events[slot as usize].store(event.0 as u64, Ordering::Relaxed);
+                }
+                self.submitted = is_marked.then_some((berth, submitted.point));
+            }
+            Err(error) if run.fate(self.node()) == 0 => self.fail(error.into()),
+            Err(_) => {}
+        }
+    }
+
+    /// Does what the end of a step leads to whose body enqueues: now on a host, and when its device comes to it elsewhere. The run may be gone
+    /// afterwards, if it was the program's last.
+    #[cold]
+    #[inline(never)]
+    fn follow_queued(&mut self, queued: QueuedStep, held: &mut Option<Ticket>) {
+        let submitted = self.submitted.take();
+        let is_awaited = queued.reached.1 > 0;
+        if !is_awaited && submitted.is_none() {
+            return;
+        }
+        let run = self.run;
+        if run.core.queues.is_none() {
+            let targets = self.code.reached_targets(&queued);
+            return targets.iter().for_each(|&target| self.hold(held, target));
+        }
+        // Skipped: but what was enqueued before it must be over, too.
+        let marked = || {
+            let berth = run.queues().berth(run, self.live, self.code.streams[self.program as usize]).ok()?;
+            Some((berth, run.queues().device(berth).mark(berth.lane).ok()?))
+        };
+        match submitted.or_else(marked) {
+            Some((berth, point)) => run.await_device(queued.step, berth, point),
+            // The device is lost, or there is none.
+            None => {
+                let targets = self.code.reached_targets(&queued);
+                targets.iter().for_each(|&target| self.hold(held, target));
+            }
+        }
     }
 }
 

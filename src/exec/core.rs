@@ -6,6 +6,7 @@ use std::task::Poll;
 
 use super::inner::RunInner;
 use super::observe::Observer;
+use super::queues::Queues;
 use super::rehearse::Rehearsal;
 use super::state;
 use crate::bridge::{Lane, Limbo, shielded};
@@ -19,6 +20,8 @@ pub(super) struct Core {
     pub(super) limbo: Limbo,
     pub(super) barrier: Barrier,
     pub(super) observer: Option<Arc<dyn Observer>>,
+    /// Devices that queue work. Then there is a pool.
+    pub(super) queues: Option<Arc<Queues>>,
     /// Runs are simulated. Then there is no pool.
     pub(super) rehearsal: Option<Rehearsal>,
     /// How many observed runs there were.
@@ -49,6 +52,7 @@ impl Core {
         barrier: Barrier,
         observer: Option<Arc<dyn Observer>>,
         rehearsal: Option<Rehearsal>,
+        queues: Option<Arc<Queues>>,
         max_in_flight: usize,
         exits: Arc<Lane>,
     ) -> Self {
@@ -66,6 +70,7 @@ impl Core {
             limbo,
             barrier,
             observer,
+            queues,
             rehearsal,
             numbers: AtomicU64::new(0),
             max_in_flight,

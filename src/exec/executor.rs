@@ -10,10 +10,12 @@ use std::task::{Context, Poll};
 use super::core::Core;
 use super::inside::{Inside, is_inside};
 use super::observe::Observer;
+use super::queues::Queues;
 use super::rehearse::Rehearsal;
 use super::{Inputs, Run, SerialStream};
-use crate::bridge::{Lane, WaiterKey};
+use crate::bridge::{Lane, Pace, WaiterKey};
 use crate::device::host::{Around, Barrier, Pool, SLOTS_MAX};
+use crate::device::queue::QueueDevice;
 use crate::device::sim::Order;
 use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
@@ -45,6 +47,8 @@ pub struct ExecutorBuilder {
     max_in_flight: usize,
     observer: Option<Arc<dyn Observer>>,
     simulated: Option<(Order, Faults)>,
+    devices: Vec<Arc<dyn QueueDevice>>,
+    pace: Pace,
 }
 
 impl Executor {
@@ -61,9 +65,26 @@ impl Executor {
         Self::builder().workers(0).build().expect("an inline executor starts no threads")
     }
 
+    /// Returns an executor on the CUDA device with this ordinal. Kernels for a [`DeviceStream`](crate::DeviceStream) run there, all else on the
+    /// host, with a worker thread per core.
+    ///
+    /// # Errors
+    /// If there is no CUDA driver or it is too old, no such device, or the operating system refuses to start the threads.
+    #[cfg(feature = "cuda")]
+    pub fn cuda(ordinal: u32) -> Result<Self> {
+        Self::builder().cuda(&[ordinal])?.build()
+    }
+
     /// Returns the settings of an executor on the host device, to change them.
     pub fn builder() -> ExecutorBuilder {
-        ExecutorBuilder { workers: None, max_in_flight: 1024, observer: None, simulated: None }
+        ExecutorBuilder {
+            workers: None,
+            max_in_flight: 1024,
+            observer: None,
+            simulated: None,
+            devices: Vec::new(),
+            pace: Pace::default(),
+        }
     }
 
     /// Makes a run of `plan`. Nothing happens until the run is polled. The run does not keep the executor: when that is dropped
@@ -170,6 +191,25 @@ impl ExecutorBuilder {
         self
     }
 
+    /// Adds CUDA devices, by ordinal. Nodes on device 0 of a plan go to the first of them, and so on.
+    ///
+    /// # Errors
+    /// If there is no CUDA driver or it is too old, or no such device.
+    #[cfg(feature = "cuda")]
+    pub fn cuda(mut self, ordinals: &[u32]) -> Result<Self> {
+        for &ordinal in ordinals {
+            self.devices.push(Arc::new(crate::device::cuda::Gpu::open(ordinal)?));
+        }
+        Ok(self)
+    }
+
+    /// Sets how the executor waits for its CUDA devices: for the shortest latency, or with little of a core. The default is between them.
+    #[cfg(feature = "cuda")]
+    pub fn pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
+    }
+
     /// Returns the executor.
     ///
     /// # Errors
@@ -194,14 +234,24 @@ impl ExecutorBuilder {
         if let Some(fault) = self.simulated.as_ref().and_then(|(_, faults)| faults.fault()) {
             return Err(Kind::Simulation { fault }.into());
         }
+        let has_queues = !self.devices.is_empty();
+        if has_queues && workers == 0 {
+            return Err(Kind::Setting {
+                what: "the number of workers of an executor with CUDA devices",
+                must: "1 or more",
+                got: 0,
+            }
+            .into());
+        }
         let exits = Arc::new(Lane::new());
         let barrier = Barrier::new();
         let pool = match workers {
             0 => None,
-            _ => Some(Pool::start(workers, self.max_in_flight, barrier, around_workers(exits.clone()))?),
+            _ => Some(Pool::start(workers, self.max_in_flight, barrier, around_workers(exits.clone()), has_queues)?),
         };
+        let queues = if has_queues { Some(Arc::new(Queues::start(self.devices, self.pace)?)) } else { None };
         let rehearsal = self.simulated.map(|(order, faults)| Rehearsal::new(order, faults));
-        let core = Arc::new(Core::new(pool, barrier, self.observer, rehearsal, self.max_in_flight, exits));
+        let core = Arc::new(Core::new(pool, barrier, self.observer, rehearsal, queues, self.max_in_flight, exits));
         Ok(Executor { owner: Arc::new(Owner { core }) })
     }
 }

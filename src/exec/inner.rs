@@ -1,6 +1,5 @@
 //! One run's own data: what its programs, its futures and its canceller share.
 
-use std::any::TypeId;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
@@ -12,11 +11,12 @@ use super::serial::Turn;
 use super::state::{self, State};
 use super::{Inputs, Outputs};
 use crate::bridge::{Lane, Wakeset, shielded};
-use crate::device::host::{Entry, HostStream, Progress, Ticket};
+use crate::device::host::{Entry, Progress, Ticket};
 use crate::error::{Error, Kind, Result};
 use crate::graph::NodeId;
+use crate::plan::code::flag;
 use crate::plan::{Plan, PlanInner};
-use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, lock};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, lock};
 use crate::value::{Access, Cells, Frame};
 
 /// The point of a run's own lane that says: complete.
@@ -72,11 +72,13 @@ pub(super) struct Live {
     pub(super) gates: Box<[Countdown]>,
     /// Where each program goes on: twice its step, plus one when the step's body is done.
     pub(super) places: Box<[AtomicU32]>,
+    /// The events that streams of a device wait for; 0 until recorded.
+    pub(super) events: Box<[AtomicU64]>,
     pub(super) wakes: Option<Arc<Wakeset>>,
     /// The run's entry in the pool; 0 for inline runs.
     pub(super) slot: u16,
     /// The run's place among those in flight.
-    flight: u32,
+    pub(super) flight: u32,
 }
 
 /// What became of a node.
@@ -88,6 +90,7 @@ pub(super) mod fate {
 
 impl RunInner {
     pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Arc<Self> {
+        let queues = if core.queues.is_some() { state::QUEUES } else { 0 };
         let observed = if core.observer.is_some() || core.rehearsal.is_some() { state::OBSERVED } else { 0 };
         let number = if observed == 0 { 0 } else { core.next_number() };
         Arc::new_cyclic(|me| Self {
@@ -95,7 +98,7 @@ impl RunInner {
             plan: plan.clone(),
             number,
             core: core.clone(),
-            state: State::new(observed),
+            state: State::new(observed | queues),
             lane: Arc::new(Lane::new()),
             start: Mutex::new(Start::Waiting { inputs, serial: None, turn: 0, place: None }),
             live: OnceLock::new(),
@@ -171,14 +174,7 @@ impl RunInner {
     }
 
     fn check(&self, inputs: &Inputs) -> Result<()> {
-        inputs.check(self.plan())?;
-        match self.plan().kernels.iter().find(|(id, ..)| *id != TypeId::of::<HostStream>()) {
-            None => Ok(()),
-            Some(&(_, wanted, node)) => {
-                let node = self.plan().schedule.shape().name_of(node).clone();
-                Err(Kind::WrongDevice { node, wanted, device: "the host device" }.into())
-            }
-        }
+        inputs.check(self.plan())
     }
 
     fn take_off(self: &Arc<Self>, inputs: Inputs, flight: u32) {
@@ -223,6 +219,11 @@ impl RunInner {
                 frame,
                 gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
                 places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
+                events: if self.core.queues.is_some() {
+                    (0..code.events).map(|_| AtomicU64::new(0)).collect()
+                } else {
+                    Box::default()
+                },
                 wakes: (!code.asyncs.is_empty()).then(|| Wakeset::new(code.asyncs.len(), self.lane.clone())),
                 slot: if self.core.pool.is_some() { slot_of(flight) } else { 0 },
                 flight,
@@ -268,6 +269,7 @@ impl RunInner {
     fn land(&self, bits: u32) {
         let _ = self.verdict.set(self.judge(bits));
         if let Some(live) = self.live.get() {
+            self.free_events(live);
             if let Some(pool) = &self.core.pool {
                 // SAFETY: every program has ended, so no ticket exists, and none will.
                 unsafe { pool.leave(live.slot) };
@@ -276,6 +278,9 @@ impl RunInner {
         }
         self.signal_all();
         self.core.limbo.collect();
+        if let Some(queues) = &self.core.queues {
+            queues.collect();
+        }
     }
 
     fn judge(&self, bits: u32) -> Result<()> {
@@ -414,7 +419,13 @@ impl RunInner {
         // ORDERING: Acquire pairs with the Release of the store when the program parked.
         let parked = live.places[program as usize].load(Ordering::Acquire);
         let done = (parked >> 1) + (parked & 1);
-        lane.signal(u64::from(running.max(done) - start));
+        let done = running.max(done) - start;
+        // Not further than to this node: of those behind it, a device may be at some still.
+        let own = code.step_of[node.index()] - start + 1;
+        let is_queued = self.core.queues.is_some() && code.steps[(start + own - 1) as usize].flags & flag::QUEUED != 0;
+        if done >= own && !is_queued {
+            lane.signal(u64::from(own));
+        }
     }
 
     /// Called by the program itself: its first `done` steps are done.

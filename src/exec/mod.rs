@@ -21,6 +21,7 @@ mod inside;
 mod node;
 mod observe;
 mod outputs;
+mod queues;
 mod rehearse;
 mod run;
 mod serial;

@@ -1,12 +1,12 @@
 //! What a node does, with its types erased: reads its cells, calls the closure, writes its cell. Who calls it, and when, is
 //! the executor's business; a body never waits.
 
-use std::any::{Any, TypeId, type_name};
+use std::any::Any;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::task::{Context, Poll};
 
-use super::source::{FutureFn, KernelFn, TaskFn};
+use super::source::{FutureFn, KernelFn, KernelStream, TaskFn};
 use crate::error::BoxError;
 use crate::value::{Call, Cells, Outcome, Slot, TypedBody};
 
@@ -29,9 +29,9 @@ pub(crate) trait Body: Send + Sync {
     /// Whether dropping the value does anything when it is stored in place.
     fn needs_release(&self) -> bool;
 
-    /// The stream type that a kernel is written for.
-    fn stream_type(&self) -> Option<(TypeId, &'static str)> {
-        None
+    /// Whether the body may only enqueue work, on a device that has queues: then the node's end comes later.
+    fn is_queued(&self) -> bool {
+        false
     }
 }
 
@@ -99,17 +99,17 @@ pub(super) struct Kernel<S, P, F, R, K: Finish<R>> {
     pub(super) kind: PhantomData<fn(S, R) -> K>,
 }
 
-impl<S: 'static, P: Send + Sync, F: KernelFn<S, P, R>, R, K: Finish<R>> TypedBody for Kernel<S, P, F, R, K> {
+impl<S: KernelStream, P: Send + Sync, F: KernelFn<S, P, R>, R, K: Finish<R>> TypedBody for Kernel<S, P, F, R, K> {
     #[inline(always)]
     fn run(&self, cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
-        let stream = stream.downcast_mut::<S>().expect("a run is refused when a kernel's stream type is not its device's");
-        let value = K::finish(self.work.call(stream, &self.params, cells))?;
+        let returned = S::with(stream, |stream| self.work.call(stream, &self.params, cells));
+        let value = K::finish(returned.expect("every device gives streams that its kernels can use"))?;
         cells.put(self.out, value);
         Ok(())
     }
 }
 
-impl<S: 'static, P: Send + Sync, F: KernelFn<S, P, R>, R, K: Finish<R>> Body for Kernel<S, P, F, R, K> {
+impl<S: KernelStream, P: Send + Sync, F: KernelFn<S, P, R>, R, K: Finish<R>> Body for Kernel<S, P, F, R, K> {
     fn call(&self, is_in_place: bool) -> Call {
         Call::of(self, is_in_place)
     }
@@ -122,8 +122,8 @@ impl<S: 'static, P: Send + Sync, F: KernelFn<S, P, R>, R, K: Finish<R>> Body for
         std::mem::needs_drop::<K::Value>()
     }
 
-    fn stream_type(&self) -> Option<(TypeId, &'static str)> {
-        Some((TypeId::of::<S>(), type_name::<S>()))
+    fn is_queued(&self) -> bool {
+        S::IS_QUEUE
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::body::{Async, Body, Fallible, Finish, Infallible, Kernel, Task};
 use super::check::check_name;
-use super::source::{Binder, FutureFn, KernelFn, Sources, TaskFn, Use, Value};
+use super::source::{Binder, FutureFn, KernelFn, KernelStream, Sources, TaskFn, Use, Value};
 use super::{Backend, NodeId, NodeMut, PORTS_MAX, Shape};
 use crate::error::{BoxError, Error, Kind};
 use crate::value::{Arena, Cells, Layout, Slot};
@@ -228,7 +228,7 @@ impl Graph {
     pub fn kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
     where
         I: Sources,
-        S: 'static,
+        S: KernelStream,
         R: Send + Sync + 'static,
         F: KernelFn<S, I::Params, R>,
     {
@@ -242,7 +242,7 @@ impl Graph {
     pub fn try_kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
     where
         I: Sources,
-        S: 'static,
+        S: KernelStream,
         R: Send + Sync + 'static,
         F: KernelFn<S, I::Params, Result<R, BoxError>>,
     {
@@ -376,7 +376,7 @@ impl Graph {
     fn add_kernel<I, S, Q, F, K>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<K::Value>
     where
         I: Sources,
-        S: 'static,
+        S: KernelStream,
         Q: 'static,
         F: KernelFn<S, I::Params, Q>,
         K: Finish<Q>,

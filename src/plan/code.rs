@@ -24,6 +24,8 @@ pub(crate) mod flag {
     pub(crate) const GATE: u8 = 4;
     /// The node is async: it is polled by who awaits the run.
     pub(crate) const ASYNC: u8 = 8;
+    /// On a device with queues the body only enqueues, and the node ends later: see [`QueuedStep`](super::QueuedStep).
+    pub(crate) const QUEUED: u8 = 32;
 }
 
 /// One node in its program. Half a cache line.
@@ -49,6 +51,18 @@ pub(crate) enum Target {
     Release(u32),
     /// The run is complete.
     End,
+}
+
+/// What a step has besides, if its body enqueues work: its targets are what can go on once that is enqueued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueuedStep {
+    pub(crate) step: u32,
+    /// Where the events that its stream waits for before it begin in `queue_waits`, and how many there are.
+    pub(crate) waits: (u32, u32),
+    /// The event to record after it, if another stream waits for one.
+    pub(crate) event: Option<u32>,
+    /// Where what can go on once it is done begins in `targets`, and how much that is.
+    pub(crate) reached: (u32, u32),
 }
 
 /// A countdown: how many must arrive, and what happens then.
@@ -78,6 +92,12 @@ pub(crate) struct Code {
     pub(crate) step_of: Vec<u32>,
     /// The steps of async nodes, ascending.
     pub(crate) asyncs: Vec<u32>,
+    /// The steps whose bodies enqueue, ascending.
+    pub(crate) queued: Vec<QueuedStep>,
+    /// The events that queued steps wait for.
+    pub(crate) queue_waits: Vec<u32>,
+    /// How many events a run has.
+    pub(crate) events: u32,
     /// The steps whose value must be dropped by someone.
     pub(crate) drops: Vec<u32>,
 }
@@ -99,6 +119,17 @@ impl Code {
 
     pub(crate) fn targets_of(&self, step: &HostStep) -> &[Target] {
         &self.targets[step.targets as usize..(step.targets + step.targets_len) as usize]
+    }
+
+    /// Returns what a step has whose body enqueues.
+    pub(crate) fn queued(&self, step: u32) -> &QueuedStep {
+        let found = self.queued.binary_search_by_key(&step, |queued| queued.step);
+        &self.queued[found.expect("the step is queued")]
+    }
+
+    /// Returns what can go on once the work of a queued step is done.
+    pub(crate) fn reached_targets(&self, queued: &QueuedStep) -> &[Target] {
+        &self.targets[queued.reached.0 as usize..(queued.reached.0 + queued.reached.1) as usize]
     }
 
     /// Returns the position of an async node's step among the async nodes.

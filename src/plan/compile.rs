@@ -1,6 +1,5 @@
 //! From a graph to a plan: the checks that need values, then the schedule, then the code that hosts run.
 
-use std::any::TypeId;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -29,8 +28,6 @@ pub(crate) struct PlanInner {
     pub(crate) layout: Layout,
     pub(crate) inputs: Vec<PlanInput>,
     pub(crate) outputs: Vec<OutputPort>,
-    /// The stream types that kernels are written for, and the first kernel of each.
-    pub(crate) kernels: Vec<(TypeId, &'static str, NodeId)>,
     by_name: OnceLock<HashMap<Arc<str>, NodeId>>,
 }
 
@@ -74,7 +71,6 @@ impl Graph {
             layout: self.layout,
             inputs: inputs.collect(),
             outputs: self.outputs.clone(),
-            kernels: self.kernel_types(),
             by_name: OnceLock::new(),
             schedule,
         })))
@@ -140,10 +136,12 @@ impl Graph {
         let mut facts: Vec<Facts> = self
             .works
             .iter()
-            .map(|work| {
+            .zip(self.bodies.iter())
+            .map(|(work, body)| {
                 let value = &self.values[work.value as usize];
                 let is_shared = value.sharer.is_some();
-                Facts { is_async: work.is_async, is_shared, is_taken: value.taker.is_some(), is_in_place: !is_shared }
+                let is_queued = body.is_queued();
+                Facts { is_async: work.is_async, is_queued, is_shared, is_taken: value.taker.is_some(), is_in_place: !is_shared }
             })
             .collect();
         for edge in self.shape().edges() {
@@ -154,18 +152,6 @@ impl Graph {
         // An input may be given as an `Arc`.
         self.inputs.iter().flat_map(|port| &port.readers).for_each(|reader| facts[reader.index()].is_in_place = false);
         facts
-    }
-
-    fn kernel_types(&self) -> Vec<(TypeId, &'static str, NodeId)> {
-        let mut kernels: Vec<(TypeId, &'static str, NodeId)> = Vec::new();
-        for (index, body) in self.bodies.iter().enumerate() {
-            if let Some((id, name)) = body.stream_type()
-                && !kernels.iter().any(|kernel| kernel.0 == id)
-            {
-                kernels.push((id, name, NodeId(index as u32)));
-            }
-        }
-        kernels
     }
 }
 
@@ -213,7 +199,6 @@ impl PlanInner {
             layout: self.layout,
             inputs: self.inputs.clone(),
             outputs: self.outputs.clone(),
-            kernels: self.kernels.clone(),
             by_name: OnceLock::new(),
             schedule,
         })))

@@ -1,6 +1,7 @@
 //! From a schedule to the code that hosts run. Linear in steps.
 
-use super::code::{Code, Gate, HostStep, Target, flag};
+use super::code::{Code, Gate, HostStep, QueuedStep, Target, flag};
+use super::queued::Causes;
 use super::{Point, Schedule, Step};
 use crate::graph::{Body, NodeId};
 use crate::value::{Access, Arena};
@@ -19,6 +20,8 @@ pub(super) struct Lowering<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Facts {
     pub(super) is_async: bool,
+    /// The body may only enqueue the work.
+    pub(super) is_queued: bool,
     /// The value is stored as an `Arc`.
     pub(super) is_shared: bool,
     /// A reader moves the value out.
@@ -37,12 +40,13 @@ struct Stop {
     is_last: bool,
 }
 
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 impl Lowering<'_> {
     pub(super) fn lower(&self) -> Code {
         let records = Records::new(self.schedule);
-        let programs = records.number_programs(self.schedule);
+        let mut causes = Causes::new(self.facts, &records);
+        let programs = records.number_programs(self.schedule, &causes);
         let mut code = Code {
             steps: Vec::with_capacity(self.facts.len()),
             bodies: self.bodies.clone(),
@@ -54,14 +58,18 @@ impl Lowering<'_> {
             gates: Vec::new(),
             step_of: vec![NONE; self.facts.len()],
             asyncs: Vec::new(),
+            queued: Vec::new(),
+            queue_waits: Vec::new(),
+            events: 0,
             drops: Vec::new(),
         };
         // What each record leads to: gates are known only once all waits were seen, so this comes in two passes.
-        let mut led_to = LedTo::new(records.count());
+        let mut led_to = LedTo::new(causes.count());
         let mut gate_before = vec![NONE; self.facts.len()];
         for program in 0..code.programs() {
-            self.add_gates(program, &records, &mut code, &mut led_to, &mut gate_before);
+            self.add_gates(program, &records, &mut causes, &mut code, &mut led_to, &mut gate_before);
         }
+        code.events = causes.events();
         led_to.start_programs(&programs.started_by, programs.roots);
         let led_to = led_to.sorted();
         let release_gates = self.add_release_gates(&mut code);
@@ -69,7 +77,7 @@ impl Lowering<'_> {
         for program in 0..code.programs() {
             code.starts.push(code.steps.len() as u32);
             let end = ends[program as usize];
-            self.add_steps(program, &records, &led_to, &gate_before, &release_gates, end, &mut code);
+            self.add_steps(program, &records, &mut causes, &led_to, &gate_before, &release_gates, end, &mut code);
         }
         code.starts.push(code.steps.len() as u32);
         self.settle_releases(&mut code);
@@ -77,15 +85,29 @@ impl Lowering<'_> {
     }
 
     /// Makes the gates before this program's nodes, and notes which records arrive at them.
-    fn add_gates(&self, program: u32, records: &Records, code: &mut Code, led_to: &mut LedTo, gate_before: &mut [u32]) {
+    fn add_gates(
+        &self,
+        program: u32,
+        records: &Records,
+        causes: &mut Causes<'_>,
+        code: &mut Code,
+        led_to: &mut LedTo,
+        gate_before: &mut [u32],
+    ) {
         let steps = self.schedule.steps(code.streams[program as usize]);
+        let mut previous = None;
         for stop in stops(steps, records) {
             let waits = &steps[stop.waits.0 as usize..stop.waits.1 as usize];
             let own = u32::from(!stop.is_first);
-            if waits.len() as u32 + own < 2 {
+            // The stream's order makes a queued node wait for the one before it, but not a host node.
+            let is_behind = |&before: &NodeId| causes.is_queued(before) && !causes.is_queued(stop.node);
+            let behind = previous.replace(stop.node).filter(is_behind).map(|before| causes.behind(before));
+            let arrivals = waits.iter().map(|step| causes.of(records.of_wait(step), stop.node));
+            let arrivals: Vec<u32> = arrivals.chain(behind).collect();
+            waits.iter().for_each(|step| _ = causes.wait(records.of_wait(step), stop.node));
+            if arrivals.len() as u32 + own < 2 {
                 continue;
             }
-            let arrivals: Vec<u32> = waits.iter().map(|step| records.of_wait(step)).collect();
             let then = Target::Start { first: program, count: 1 };
             let gate =
                 add_tree(&mut code.gates, arrivals.len(), own, then, |at, gate| led_to.push(arrivals[at], Target::Arrive(gate)));
@@ -138,6 +160,7 @@ impl Lowering<'_> {
         &self,
         program: u32,
         records: &Records,
+        causes: &mut Causes<'_>,
         led_to: &LedToSorted,
         gate_before: &[u32],
         release_gates: &[Option<Target>],
@@ -145,7 +168,7 @@ impl Lowering<'_> {
         code: &mut Code,
     ) {
         let steps = self.schedule.steps(code.streams[program as usize]);
-        let mut previous: Option<usize> = None;
+        let (mut previous, records_of): (Option<usize>, _) = (None, records);
         for stop in stops(steps, records) {
             let index = code.steps.len();
             let gate = gate_before[stop.node.index()];
@@ -155,7 +178,7 @@ impl Lowering<'_> {
             }
             previous = Some(index);
             let targets = code.targets.len() as u32;
-            let records = led_to.of(stop.record);
+            let records = led_to.of(causes.submitted(stop.record));
             let releases = steps[stop.releases.0 as usize..stop.releases.1 as usize].iter().filter_map(|step| match step {
                 Step::Release(node) => release_gates[node.index()],
                 _ => None,
@@ -164,24 +187,52 @@ impl Lowering<'_> {
                 // Whatever follows a program's last target may find the run gone, so the releases come first.
                 code.targets.extend(releases);
                 code.targets.extend(records);
-                code.targets.extend(if stop.record == NONE { end } else { None });
             } else {
                 code.targets.extend(records);
                 code.targets.extend(releases);
             }
-            self.add_step(&stop, targets, code);
+            let end = if stop.is_last && stop.record == NONE { end } else { None };
+            let submitted = code.targets.len() as u32;
+            if self.facts[stop.node.index()].is_queued {
+                code.targets.extend(led_to.of(causes.reached(stop.record)));
+                code.targets.extend(led_to.of(causes.behind(stop.node)));
+                code.targets.extend(end);
+                let reached = (submitted, code.targets.len() as u32 - submitted);
+                self.add_queued(&stop, &steps[stop.waits.0 as usize..stop.waits.1 as usize], reached, records_of, causes, code);
+                self.add_step(&stop, targets, submitted - targets, code);
+            } else {
+                code.targets.extend(end);
+                let len = code.targets.len() as u32 - targets;
+                self.add_step(&stop, targets, len, code);
+            }
         }
     }
 
-    fn add_step(&self, stop: &Stop, targets: u32, code: &mut Code) {
+    /// Adds what a step has besides whose body enqueues.
+    fn add_queued(
+        &self,
+        stop: &Stop,
+        waits: &[Step],
+        reached: (u32, u32),
+        records: &Records,
+        causes: &mut Causes<'_>,
+        code: &mut Code,
+    ) {
+        let first = code.queue_waits.len() as u32;
+        code.queue_waits.extend(waits.iter().filter_map(|step| causes.wait(records.of_wait(step), stop.node)));
+        let waits = (first, code.queue_waits.len() as u32 - first);
+        let step = code.steps.len() as u32;
+        code.queued.push(QueuedStep { step, waits, event: causes.event(stop.record), reached });
+    }
+
+    fn add_step(&self, stop: &Stop, targets: u32, len: u32, code: &mut Code) {
         let index = code.steps.len() as u32;
-        let is_async = self.facts[stop.node.index()].is_async;
+        let Facts { is_async, is_queued, .. } = self.facts[stop.node.index()];
         let mut flags = 0;
         let mut set = |is_set: bool, flag: u8| flags |= if is_set { flag } else { 0 };
-        let len = code.targets.len() as u32 - targets;
         // The most common list is one arrival: it stands in the step itself.
         let (targets, targets_len) = match code.targets[targets as usize..] {
-            [Target::Arrive(gate)] => {
+            [Target::Arrive(gate)] if !is_queued => {
                 code.targets.truncate(targets as usize);
                 set(true, flag::ARRIVE);
                 (gate, 0)
@@ -191,6 +242,7 @@ impl Lowering<'_> {
         set(targets_len > 0, flag::TARGETS);
         set(stop.is_last, flag::LAST);
         set(is_async, flag::ASYNC);
+        set(is_queued, flag::QUEUED);
         code.step_of[stop.node.index()] = index;
         if is_async {
             code.asyncs.push(index);
@@ -281,7 +333,7 @@ fn stops<'a>(steps: &'a [Step], records: &'a Records) -> impl Iterator<Item = St
 }
 
 /// Numbers all records: stream after stream.
-struct Records {
+pub(super) struct Records {
     /// The number of the first record of each stream, and of all.
     starts: Vec<u32>,
     /// The node of each record.
@@ -313,7 +365,12 @@ impl Records {
         Self { starts, nodes }
     }
 
-    fn count(&self) -> usize {
+    /// Returns the node of a record.
+    pub(super) fn node(&self, record: u32) -> NodeId {
+        self.nodes[record as usize]
+    }
+
+    pub(super) fn count(&self) -> usize {
         self.starts[self.starts.len() - 1] as usize
     }
 
@@ -331,7 +388,7 @@ impl Records {
     /// Roots first; then those that a single record starts, record after record, so that one ticket names all of them; then
     /// those behind a gate. Each in the order of their first nodes in the graph, because what was made together runs close in time, and lies
     /// close in memory too: in the order of streams a random graph of 10⁶ nodes took six times as long.
-    fn number_programs(&self, schedule: &Schedule) -> Numbering {
+    fn number_programs(&self, schedule: &Schedule, causes: &Causes<'_>) -> Numbering {
         let (mut roots, mut started, mut gated) = (Vec::new(), Vec::new(), Vec::new());
         let first = |stream: &u32| {
             schedule.steps(*stream).iter().find_map(|step| if let Step::Run(node) = step { Some(*node) } else { None })
@@ -341,42 +398,46 @@ impl Records {
                 // A stream that only has further parts of nodes: the host has nothing to do there.
                 [] => {}
                 [Step::Wait(_), Step::Wait(_), ..] => gated.push(stream),
-                [Step::Wait(point), ..] => started.push((self.of(*point), stream)),
+                [Step::Wait(point), Step::Run(node), ..] => {
+                    let record = self.of(*point);
+                    started.push((self.node(record), causes.of(record, *node), stream));
+                }
+                [Step::Wait(_), ..] => unreachable!("a node follows its waits"),
                 _ => roots.push(stream),
             }
         }
         roots.sort_by_cached_key(first);
         gated.sort_by_cached_key(first);
-        started.sort_by_cached_key(|&(record, stream)| (self.nodes[record as usize], stream));
+        started.sort_unstable();
         let count = roots.len() as u32;
-        let started_by = started.iter().map(|&(record, _)| record).collect();
-        let streams = roots.into_iter().chain(started.into_iter().map(|(_, stream)| stream)).chain(gated).collect();
+        let started_by = started.iter().map(|&(_, cause, _)| cause).collect();
+        let streams = roots.into_iter().chain(started.into_iter().map(|(.., stream)| stream)).chain(gated).collect();
         Numbering { streams, roots: count, started_by }
     }
 }
 
-/// What the records lead to, as pairs while it is gathered.
+/// What the causes lead to, as pairs while it is gathered.
 struct LedTo {
     pairs: Vec<(u32, Target)>,
-    records: usize,
+    causes: usize,
 }
 
-/// What the records lead to, record after record.
+/// What the causes lead to, cause after cause.
 struct LedToSorted {
     starts: Vec<u32>,
     targets: Vec<Target>,
 }
 
 impl LedTo {
-    fn new(records: usize) -> Self {
-        Self { pairs: Vec::with_capacity(records), records }
+    fn new(causes: usize) -> Self {
+        Self { pairs: Vec::with_capacity(causes), causes }
     }
 
-    fn push(&mut self, record: u32, target: Target) {
-        self.pairs.push((record, target));
+    fn push(&mut self, cause: u32, target: Target) {
+        self.pairs.push((cause, target));
     }
 
-    /// Adds, for each run of programs with the same record, one target that starts them all.
+    /// Adds, for each run of programs with the same cause, one target that starts them all.
     fn start_programs(&mut self, started_by: &[u32], roots: u32) {
         let mut first = roots;
         for group in started_by.chunk_by(|a, b| a == b) {
@@ -386,27 +447,27 @@ impl LedTo {
         }
     }
 
-    /// A counting sort; keeps the order within each record.
+    /// A counting sort; keeps the order within each cause.
     fn sorted(self) -> LedToSorted {
-        let mut starts = vec![0u32; self.records + 1];
-        self.pairs.iter().for_each(|&(record, _)| starts[record as usize + 1] += 1);
-        for record in 0..self.records {
-            starts[record + 1] += starts[record];
+        let mut starts = vec![0u32; self.causes + 1];
+        self.pairs.iter().for_each(|&(cause, _)| starts[cause as usize + 1] += 1);
+        for cause in 0..self.causes {
+            starts[cause + 1] += starts[cause];
         }
         let mut next = starts.clone();
         let mut targets = vec![Target::End; self.pairs.len()];
-        for (record, target) in self.pairs {
-            targets[next[record as usize] as usize] = target;
-            next[record as usize] += 1;
+        for (cause, target) in self.pairs {
+            targets[next[cause as usize] as usize] = target;
+            next[cause as usize] += 1;
         }
         LedToSorted { starts, targets }
     }
 }
 
 impl LedToSorted {
-    fn of(&self, record: u32) -> impl Iterator<Item = Target> + '_ {
+    fn of(&self, cause: u32) -> impl Iterator<Item = Target> + '_ {
         let range =
-            if record == NONE { 0..0 } else { self.starts[record as usize] as usize..self.starts[record as usize + 1] as usize };
+            if cause == NONE { 0..0 } else { self.starts[cause as usize] as usize..self.starts[cause as usize + 1] as usize };
         self.targets[range].iter().copied()
     }
 }

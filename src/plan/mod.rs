@@ -28,6 +28,7 @@ mod parts;
 mod per_backend;
 mod per_operator;
 mod policy;
+mod queued;
 mod ranked;
 mod ready_set;
 mod releases;

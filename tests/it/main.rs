@@ -14,6 +14,7 @@ mod cancelling;
 mod endings;
 mod failures;
 mod graphs;
+mod kernels;
 mod mistakes;
 mod misuse;
 mod observing;

@@ -287,18 +287,6 @@ fn an_unknown_node_comes_with_a_suggestion() {
 }
 
 #[test]
-fn a_kernel_for_another_device_is_refused() {
-    struct Lathe;
-    let mut g = Graph::new();
-    g.kernel("turn", (), |_: &mut Lathe| ());
-    assert_eq!(
-        refusal(&g, Inputs::new),
-        "node 'turn' is a kernel for it::mistakes::a_kernel_for_another_device_is_refused::Lathe, but this executor's device is \
-         the host device: run the plan on an executor with that device"
-    );
-}
-
-#[test]
 fn settings_have_a_range() {
     let text = |built: anabranch::Result<Executor>| built.unwrap_err().to_string();
     let workers = Executor::builder().workers(257).build();

@@ -37,6 +37,8 @@ pub(crate) struct Pool {
     pub(super) sleep: Sleep,
     /// Wraps each worker's life.
     pub(super) around: Around,
+    /// Whether others than workers count gates down, too.
+    has_outsiders: bool,
 }
 
 const STOPPING: u64 = 1;
@@ -54,8 +56,14 @@ unsafe impl Sync for Slot {}
 unsafe impl Send for Slot {}
 
 impl Pool {
-    /// Starts `workers` threads. `around` wraps the life of each.
-    pub(crate) fn start(workers: usize, slots: usize, barrier: Barrier, around: Around) -> Result<Arc<Self>> {
+    /// Starts `workers` threads. `around` wraps the life of each; `has_outsiders` says that other threads follow their targets, too.
+    pub(crate) fn start(
+        workers: usize,
+        slots: usize,
+        barrier: Barrier,
+        around: Around,
+        has_outsiders: bool,
+    ) -> Result<Arc<Self>> {
         let pool = Arc::new(Self {
             slots: (0..slots.min(SLOTS_MAX)).map(|_| Slot(UnsafeCell::new(None))).collect(),
             runs: AtomicU64::new(0),
@@ -65,6 +73,7 @@ impl Pool {
             progress: (0..workers).map(|_| Line(Progress::new())).collect(),
             sleep: Sleep::new(workers, barrier),
             around,
+            has_outsiders,
         });
         for worker in 0..workers {
             let shared = pool.clone();
@@ -75,6 +84,11 @@ impl Pool {
             }
         }
         Ok(pool)
+    }
+
+    /// Whether one thread does everything, so that what it counts needs no atomics.
+    pub(super) fn is_alone(&self) -> bool {
+        self.workers() == 1 && !self.has_outsiders
     }
 
     pub(crate) fn workers(&self) -> usize {

@@ -18,7 +18,7 @@ const PAUSE: u32 = 24;
 /// The life of worker number `worker`.
 pub(super) fn work(pool: Arc<Pool>, worker: usize) {
     pool.sleep.register(worker);
-    (pool.around)(&mut || if pool.workers() == 1 { work_alone(&pool) } else { Shared::new(&pool, worker).work() });
+    (pool.around)(&mut || if pool.is_alone() { work_alone(&pool) } else { Shared::new(&pool, worker).work() });
 }
 
 /// A worker's queue when there are several workers.

@@ -1,0 +1,148 @@
+//! Memory that kernels work on, typed: on the device, and on the host where copies from the device arrive.
+
+use std::fmt;
+use std::ops::Deref;
+
+use super::queue::{HostMemory, Memory};
+
+/// A number that buffers can hold.
+///
+/// # Safety
+/// The type has no padding, and any bytes are a value of it.
+pub unsafe trait Element: Copy + Send + Sync + fmt::Debug + 'static {}
+
+macro_rules! elements {
+    ($($number:ty),*) => { $(
+        // SAFETY: a primitive number.
+        unsafe impl Element for $number {}
+    )* };
+}
+
+elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+
+/// Memory on the device that runs the graph: `len` elements of `T`, in a row.
+///
+/// Made by a kernel, through [`DeviceStream`](crate::DeviceStream), and passed along the graph's edges; a host node can pass it on but not look inside.
+/// When it is dropped, the memory is free once the work that uses it is done.
+pub struct Buffer<T> {
+    store: Store<T>,
+    len: usize,
+}
+
+enum Store<T> {
+    Host(Box<[T]>),
+    Device(Box<dyn Memory>),
+}
+
+/// Where a buffer's elements are.
+pub(super) enum Place<'a, H> {
+    Host(H),
+    Device(&'a dyn Memory),
+}
+
+impl<T: Element> Buffer<T> {
+    /// Returns a buffer on the host, or None if there is not that much memory. Its bytes are `0xCD`, so that nobody comes to rely on zeros.
+    pub(super) fn on_host(len: usize) -> Option<Self> {
+        let mut elements: Vec<T> = Vec::new();
+        elements.try_reserve_exact(len).ok()?;
+        // SAFETY: the vector has room for `len` elements.
+        unsafe { elements.as_mut_ptr().write_bytes(0xCD, len) };
+        // SAFETY: all of them were written just now, and any bytes are an element.
+        unsafe { elements.set_len(len) };
+        Some(Self { store: Store::Host(elements.into_boxed_slice()), len })
+    }
+
+    pub(super) fn on_device(memory: Box<dyn Memory>, len: usize) -> Self {
+        Self { store: Store::Device(memory), len }
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns true if there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the size in bytes.
+    pub fn size_bytes(&self) -> usize {
+        self.len * size_of::<T>()
+    }
+
+    pub(super) fn place(&self) -> Place<'_, &[T]> {
+        match &self.store {
+            Store::Host(elements) => Place::Host(elements),
+            Store::Device(memory) => Place::Device(&**memory),
+        }
+    }
+
+    pub(super) fn place_mut(&mut self) -> Place<'_, &mut [T]> {
+        match &mut self.store {
+            Store::Host(elements) => Place::Host(elements),
+            Store::Device(memory) => Place::Device(&**memory),
+        }
+    }
+
+    pub(super) fn device_name(&self) -> String {
+        match &self.store {
+            Store::Host(_) => "the host device".into(),
+            Store::Device(memory) => memory.device_name(),
+        }
+    }
+}
+
+impl<T: Element> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("len", &self.len).field("device", &self.device_name()).finish()
+    }
+}
+
+/// Elements in the host's memory, copied there from a device; reads like a slice.
+///
+/// # Panics
+/// When it is read inside of the kernel that asked for the copy: the copy is only queued there. Read it in a later node.
+pub struct HostBuffer<T> {
+    store: HostStore<T>,
+}
+
+enum HostStore<T> {
+    Copy(Box<[T]>),
+    Written { memory: Box<dyn HostMemory>, len: usize },
+}
+
+impl<T: Element> HostBuffer<T> {
+    pub(super) fn copy_of(elements: &[T]) -> Self {
+        Self { store: HostStore::Copy(elements.into()) }
+    }
+
+    pub(super) fn of(memory: Box<dyn HostMemory>, len: usize) -> Self {
+        Self { store: HostStore::Written { memory, len } }
+    }
+}
+
+impl<T: Element> Deref for HostBuffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match &self.store {
+            HostStore::Copy(elements) => elements,
+            HostStore::Written { memory, len } => {
+                assert!(
+                    memory.is_written(),
+                    "a HostBuffer is read inside of the kernel that downloads it: read it in a later node"
+                );
+                // SAFETY: the memory has room for `len` elements, aligned for any of them; the copy that wrote them is done, and nobody
+                // writes there again while `memory` lives.
+                unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), *len) }
+            }
+        }
+    }
+}
+
+impl<T: Element> fmt::Debug for HostBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostBuffer").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,140 @@
+//! The driver's functions, looked up one by one, so that an old driver that lacks some is an error that names them, and codes are plain numbers:
+//! a code that the bindings do not know would be undefined behaviour there.
+
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
+use std::sync::{Arc, OnceLock};
+
+use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
+
+use crate::device::queue::Fault;
+use crate::error::{Error, Kind, Result};
+
+/// What the driver answers: 0, or what is wrong.
+type Code = u32;
+
+pub(super) const SUCCESS: Code = 0;
+pub(super) const OUT_OF_MEMORY: Code = 2;
+pub(super) const NOT_READY: Code = 600;
+
+/// Codes after which nothing runs in a context any more.
+const FATAL: [Code; 13] = [226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911];
+
+macro_rules! driver {
+    ($($(#[$doc:meta])* $name:ident = $symbol:literal: fn($($arg:ty),*);)*) => {
+        /// The functions in use.
+        pub(super) struct Driver {
+            $($(#[$doc])* pub(super) $name: unsafe extern "C" fn($($arg),*) -> Code,)*
+        }
+
+        impl Driver {
+            fn load() -> Result<Self> {
+                Ok(Self { $($name: symbol($symbol)?,)* })
+            }
+        }
+    };
+}
+
+driver! {
+    init = "cuInit": fn(c_uint);
+    device_count = "cuDeviceGetCount": fn(*mut c_int);
+    device_attribute = "cuDeviceGetAttribute": fn(*mut c_int, c_int, c_int);
+    error_name = "cuGetErrorName": fn(Code, *mut *const c_char);
+    set_context = "cuCtxSetCurrent": fn(CUcontext);
+    event_create = "cuEventCreate": fn(*mut CUevent, c_uint);
+    event_destroy = "cuEventDestroy_v2": fn(CUevent);
+    event_record = "cuEventRecord": fn(CUevent, CUstream);
+    event_query = "cuEventQuery": fn(CUevent);
+    stream_query = "cuStreamQuery": fn(CUstream);
+    stream_wait = "cuStreamWaitEvent": fn(CUstream, CUevent, c_uint);
+    write_64 = "cuStreamWriteValue64_v2": fn(CUstream, CUdeviceptr, u64, c_uint);
+    alloc = "cuMemAllocAsync": fn(*mut CUdeviceptr, usize, CUstream);
+    free = "cuMemFreeAsync": fn(CUdeviceptr, CUstream);
+    host_alloc = "cuMemHostAlloc": fn(*mut *mut c_void, usize, c_uint);
+    host_free = "cuMemFreeHost": fn(*mut c_void);
+    host_address = "cuMemHostGetDevicePointer_v2": fn(*mut CUdeviceptr, *mut c_void, c_uint);
+    copy_up = "cuMemcpyHtoDAsync_v2": fn(CUdeviceptr, *const c_void, usize, CUstream);
+    copy_down = "cuMemcpyDtoHAsync_v2": fn(*mut c_void, CUdeviceptr, usize, CUstream);
+    copy = "cuMemcpyDtoDAsync_v2": fn(CUdeviceptr, CUdeviceptr, usize, CUstream);
+    fill_8 = "cuMemsetD8Async": fn(CUdeviceptr, c_uchar, usize, CUstream);
+    fill_16 = "cuMemsetD16Async": fn(CUdeviceptr, c_ushort, usize, CUstream);
+    fill_32 = "cuMemsetD32Async": fn(CUdeviceptr, c_uint, usize, CUstream);
+    module_load = "cuModuleLoadData": fn(*mut CUmodule, *const c_void);
+    module_unload = "cuModuleUnload": fn(CUmodule);
+    module_function = "cuModuleGetFunction": fn(*mut CUfunction, CUmodule, *const c_char);
+    /// Function, grid, block, shared memory, stream, arguments, extra.
+    launch = "cuLaunchKernel": fn(CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void);
+}
+
+/// Looks a function up.
+fn symbol<F: Copy>(name: &str) -> Result<F> {
+    let missing =
+        |cause: Box<dyn std::error::Error + Send + Sync>| Error::with_source(Kind::OldDriver { symbol: name.to_owned() }, cause);
+    // SAFETY: the library is there: `Driver::get` looked.
+    let library = unsafe { sys::culib() };
+    // SAFETY: `F` is the function's type, from the bindings, with the code as the number that it is.
+    let found = unsafe { library.get::<F>(name.as_bytes()) };
+    found.map(|found| *found).map_err(|cause| missing(cause.into()))
+}
+
+impl Driver {
+    /// Returns the driver, loaded and started on first use.
+    ///
+    /// # Errors
+    /// If there is none, it lacks a function, or it does not start.
+    pub(super) fn get() -> Result<&'static Self> {
+        static DRIVER: OnceLock<Driver> = OnceLock::new();
+        if let Some(driver) = DRIVER.get() {
+            return Ok(driver);
+        }
+        // SAFETY: it loads a library of a well-known name, as every program that uses CUDA does.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(Kind::NoDriver { why: "libcuda was not found".into() }.into());
+        }
+        let driver = Self::load()?;
+        // SAFETY: as documented: no flags.
+        let started = unsafe { (driver.init)(0) };
+        if started != SUCCESS {
+            return Err(Kind::NoDriver { why: driver.fault(started).name.to_string() }.into());
+        }
+        Ok(DRIVER.get_or_init(|| driver))
+    }
+
+    /// Returns the number of GPUs.
+    pub(super) fn devices(&self) -> Result<u32> {
+        let mut count = 0;
+        // SAFETY: it writes one number.
+        self.check(unsafe { (self.device_count)(&mut count) })?;
+        Ok(count.max(0) as u32)
+    }
+
+    /// Returns a device's attribute, 0 if the driver does not know it.
+    pub(super) fn attribute(&self, device: u32, attribute: sys::CUdevice_attribute) -> i32 {
+        let mut value = 0;
+        // SAFETY: it writes one number.
+        let code = unsafe { (self.device_attribute)(&mut value, attribute as c_int, device as c_int) };
+        if code == SUCCESS { value } else { 0 }
+    }
+
+    /// Turns a code into an error that says which.
+    pub(super) fn check(&self, code: Code) -> Result<()> {
+        if code == SUCCESS { Ok(()) } else { Err(self.error(code)) }
+    }
+
+    pub(super) fn error(&self, code: Code) -> Error {
+        let Fault { code, name, .. } = self.fault(code);
+        Kind::Driver { code, name }.into()
+    }
+
+    pub(super) fn fault(&self, code: Code) -> Fault {
+        let mut name = std::ptr::null();
+        // SAFETY: it writes one pointer.
+        let known = unsafe { (self.error_name)(code, &mut name) };
+        let name: Arc<str> = if known == SUCCESS && !name.is_null() {
+            // SAFETY: a static string, by the driver's documentation.
+            unsafe { CStr::from_ptr(name) }.to_string_lossy().into()
+        } else {
+            "a code that this driver does not name".into()
+        };
+        Fault { code, name, is_fatal: FATAL.contains(&code) }
+    }
+}

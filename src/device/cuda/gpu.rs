@@ -1,0 +1,302 @@
+//! One GPU: its streams, its memory, and the path on which one thread at a time submits work.
+
+use std::sync::{Arc, OnceLock};
+
+use cudarc::driver::sys::{CUdevice_attribute, CUevent, CUfunction};
+use cudarc::driver::{CudaContext, DriverError};
+
+use super::driver::{Driver, SUCCESS};
+use super::events::Events;
+use super::lane::{CudaLane, Signal};
+use super::memory::{Dropped, HostBlock, HostPool, Memories, Use};
+use super::modules::Modules;
+use super::submission::Submission;
+use crate::device::DeviceStream;
+use crate::device::kernel::Code;
+use crate::device::queue::{Event, Fault, Job, QueueDevice, Submitted, Timeline};
+use crate::error::{Error, Kind, Result};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+
+/// Streams of a device. More would only be more to watch: the hardware runs kernels of few streams at once.
+const LANES: usize = 8;
+
+/// A GPU that takes work.
+pub(crate) struct Gpu {
+    device: Arc<Device>,
+    /// One for each lane; who has the lock submits.
+    path: Mutex<Vec<DeviceStream>>,
+}
+
+/// What a GPU's memory needs to be freed, and so keeps alive.
+pub(super) struct Device {
+    pub(super) driver: &'static Driver,
+    ordinal: u32,
+    arch: String,
+    pub(super) lanes: Box<[Arc<CudaLane>]>,
+    /// For each lane the last point that was given out, and the last of which the host will hear.
+    points: Box<[Points]>,
+    events: Mutex<Events>,
+    modules: Mutex<Modules>,
+    host_pool: Mutex<HostPool>,
+    limbo: Mutex<Vec<Dropped>>,
+    /// Memory that a lost device may still touch.
+    quarantined: AtomicU64,
+    lost: OnceLock<Fault>,
+    /// Last, because all others are of it.
+    context: Arc<CudaContext>,
+}
+
+#[derive(Default)]
+struct Points {
+    issued: AtomicU64,
+    marked: AtomicU64,
+}
+
+impl Gpu {
+    /// Opens the GPU with this ordinal.
+    ///
+    /// # Errors
+    /// If there is no driver or it is too old, no such GPU, or it does not answer.
+    pub(crate) fn open(ordinal: u32) -> Result<Self> {
+        let driver = Driver::get()?;
+        let count = driver.devices()?;
+        if ordinal >= count {
+            return Err(Kind::NoDevice { ordinal, count }.into());
+        }
+        let device = Arc::new(Device::open(driver, ordinal)?);
+        let streams = (0..LANES as u32).map(|lane| DeviceStream::queue(Box::new(Submission::new(device.clone(), lane))));
+        Ok(Self { path: Mutex::new(streams.collect()), device })
+    }
+}
+
+impl QueueDevice for Gpu {
+    fn timelines(&self) -> Vec<Arc<dyn Timeline>> {
+        self.device.lanes.iter().map(|lane| lane.clone() as Arc<dyn Timeline>).collect()
+    }
+
+    fn submit(&self, lane: u32, job: &mut Job<'_>) -> Result<Submitted> {
+        let device = &*self.device;
+        let mut path = lock(&self.path);
+        device.make_current()?;
+        device.collect();
+        let point = device.points[lane as usize].issued.fetch_add(1, Ordering::Relaxed) + 1;
+        let stream = device.lanes[lane as usize].stream.cu_stream();
+        for event in &mut job.waits {
+            // SAFETY: the stream is of this context; the event was recorded before this node could be submitted.
+            device.check(unsafe { (device.driver.stream_wait)(stream, event.0 as CUevent, 0) })?;
+        }
+        (job.body)(&mut path[lane as usize]);
+        let event = if job.is_recorded { Some(device.record(lane)?) } else { None };
+        if job.is_marked {
+            device.mark(lane)?;
+        }
+        Ok(Submitted { point, event })
+    }
+
+    fn mark(&self, lane: u32) -> Result<u64> {
+        let _path = lock(&self.path);
+        self.device.make_current()?;
+        self.device.mark(lane)?;
+        Ok(self.device.issued(lane))
+    }
+
+    fn free_events(&self, events: &mut dyn Iterator<Item = Event>) {
+        let mut all = lock(&self.device.events);
+        events.for_each(|event| all.give_back(event.0 as CUevent));
+    }
+
+    fn collect(&self) -> Option<Use> {
+        if lock(&self.device.limbo).is_empty() {
+            return None;
+        }
+        let _path = lock(&self.path);
+        if self.device.make_current().is_err() {
+            self.device.quarantine();
+            return None;
+        }
+        self.device.collect()
+    }
+
+    fn lose(&self, fault: &Fault) -> Error {
+        let _ = self.device.lost.set(fault.clone());
+        self.device.lost_error(fault)
+    }
+}
+
+impl Device {
+    fn open(driver: &'static Driver, ordinal: u32) -> Result<Self> {
+        let failed = |cause: DriverError| driver.error(cause.0 as u32);
+        let context = CudaContext::new(ordinal as usize).map_err(failed)?;
+        // SAFETY: the plan orders all use of a buffer; no slice of cudarc's is shared between streams.
+        unsafe { context.disable_event_tracking() };
+        use CUdevice_attribute::{
+            CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS as WORDS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED as POOLS,
+        };
+        let of = |attribute| driver.attribute(ordinal, attribute);
+        if of(POOLS) == 0 {
+            return Err(Kind::OldDevice { ordinal, lacks: "stream-ordered memory" }.into());
+        }
+        let signal = if of(WORDS) > 0 { Signal::Word64 } else { Signal::Event };
+        let lanes: Result<Vec<Arc<CudaLane>>> = (0..LANES)
+            .map(|_| {
+                let stream = context.new_stream().map_err(failed)?;
+                Ok(Arc::new(CudaLane::new(driver, stream, signal)?))
+            })
+            .collect();
+        Ok(Self {
+            driver,
+            ordinal,
+            arch: format!("compute_{}{}", of(MAJOR), of(MINOR)),
+            lanes: lanes?.into(),
+            points: (0..LANES).map(|_| Points::default()).collect(),
+            events: Mutex::default(),
+            modules: Mutex::default(),
+            host_pool: Mutex::new(HostPool::new()),
+            limbo: Mutex::default(),
+            quarantined: AtomicU64::new(0),
+            lost: OnceLock::new(),
+            context,
+        })
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("CUDA device {}", self.ordinal)
+    }
+
+    fn lost_error(&self, fault: &Fault) -> Error {
+        Kind::DeviceLost { device: self.name(), code: fault.code, name: fault.name.clone() }.into()
+    }
+
+    /// Turns the driver's answer into an error; a fatal one loses the device.
+    pub(super) fn check(&self, code: u32) -> Result<()> {
+        if code == SUCCESS {
+            return Ok(());
+        }
+        let fault = self.driver.fault(code);
+        if fault.is_fatal {
+            let _ = self.lost.set(fault.clone());
+            return Err(self.lost_error(&fault));
+        }
+        Err(self.driver.error(code))
+    }
+
+    /// Makes the device's context that of this thread, unless the device is lost.
+    fn make_current(&self) -> Result<()> {
+        if let Some(fault) = self.lost.get() {
+            return Err(self.lost_error(fault));
+        }
+        // SAFETY: the context lives as long as this.
+        self.check(unsafe { (self.driver.set_context)(self.context.cu_ctx()) })
+    }
+
+    /// Returns the point of what is being submitted, or was last.
+    pub(super) fn issued(&self, lane: u32) -> u64 {
+        // ORDERING: Relaxed, here and below: written by who has the path.
+        self.points[lane as usize].issued.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_reached(&self, (lane, n): Use) -> bool {
+        self.lanes[lane as usize].reached() >= n
+    }
+
+    /// Records an event behind all that is queued.
+    fn record(&self, lane: u32) -> Result<Event> {
+        let mut events = lock(&self.events);
+        let event = events.take(self.driver)?;
+        // SAFETY: both are of this context.
+        let recorded = unsafe { (self.driver.event_record)(event, self.lanes[lane as usize].stream.cu_stream()) };
+        self.check(recorded).inspect_err(|_| events.give_back(event))?;
+        Ok(Event(event.addr()))
+    }
+
+    fn mark(&self, lane: u32) -> Result<()> {
+        let (points, issued) = (&self.points[lane as usize], self.issued(lane));
+        if points.marked.load(Ordering::Relaxed) < issued {
+            let lane = &self.lanes[lane as usize];
+            let passed = lane.passed_marks();
+            let mut events = lock(&self.events);
+            passed.into_iter().for_each(|event| events.give_back(event));
+            lane.mark(issued, || events.take(self.driver))?;
+            points.marked.store(issued, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    pub(super) fn function(&self, code: &Arc<Code>) -> Result<CUfunction> {
+        lock(&self.modules).function(self.driver, code, &self.arch)
+    }
+
+    pub(super) fn take_host(&self, bytes: usize) -> Result<HostBlock> {
+        lock(&self.host_pool).take(self.driver, bytes)
+    }
+
+    /// Keeps dropped memory until nothing works on it. Asks nothing of the driver.
+    pub(super) fn keep(&self, dropped: Dropped) {
+        lock(&self.limbo).push(dropped);
+    }
+
+    /// Frees what it can. Returns a point to wait for, if something is left.
+    fn collect(&self) -> Option<Use> {
+        let limbo = std::mem::take(&mut *lock(&self.limbo));
+        let (mut left, mut awaited) = (Vec::new(), None);
+        for dropped in limbo {
+            match self.still_used(&dropped) {
+                Some(used) => {
+                    // So that the point will be heard of.
+                    if self.mark(used.0).is_ok() {
+                        awaited = Some(used);
+                    }
+                    left.push(dropped);
+                }
+                None => self.free(dropped),
+            }
+        }
+        if !left.is_empty() {
+            lock(&self.limbo).extend(left);
+        }
+        awaited
+    }
+
+    /// Returns a use that must pass first. Memory of the device is freed in the order of the stream that made it, so its own uses need not.
+    fn still_used(&self, dropped: &Dropped) -> Option<Use> {
+        let own = usize::from(matches!(dropped.what, Memories::Device(_)));
+        dropped.uses.iter().skip(own).copied().find(|&used| !self.has_reached(used))
+    }
+
+    fn free(&self, dropped: Dropped) {
+        match dropped.what {
+            Memories::Device(address) => {
+                let stream = self.lanes[dropped.uses[0].0 as usize].stream.cu_stream();
+                // SAFETY: all use on other streams is over, and on this one it comes before. An error is the device's, not this memory's.
+                let code = unsafe { (self.driver.free)(address, stream) };
+                let _ = self.check(code);
+            }
+            Memories::Host(block) => {
+                let surplus = lock(&self.host_pool).give_back(block);
+                surplus.into_iter().for_each(|block| block.free(self.driver));
+            }
+        }
+    }
+
+    /// Counts the memory that a lost device may still touch, and never uses it again.
+    fn quarantine(&self) {
+        let dropped = std::mem::take(&mut *lock(&self.limbo));
+        self.quarantined.fetch_add(dropped.len() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if self.make_current().is_err() {
+            return self.quarantine();
+        }
+        for lane in &self.lanes {
+            let _ = lane.stream.synchronize();
+        }
+        self.collect();
+        lock(&self.host_pool).drain().for_each(|block| block.free(self.driver));
+        lock(&self.modules).unload(self.driver);
+        lock(&self.events).destroy(self.driver);
+    }
+}

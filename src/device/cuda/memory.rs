@@ -1,0 +1,160 @@
+//! Memory of a GPU, and of the host where the GPU reaches it. A block knows which work uses it last on each stream; dropped, it goes to the
+//! device's limbo, and nothing is asked of the driver until someone submits or a point passes.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUdeviceptr;
+use smallvec::SmallVec;
+
+use super::driver::Driver;
+use super::gpu::Device;
+use crate::device::queue::{HostMemory, Memory};
+use crate::error::Result;
+use crate::sync::{Mutex, lock};
+
+/// A point on a stream, by the stream's lane.
+pub(super) type Use = (u32, u64);
+
+/// Memory of a GPU.
+pub(crate) struct Block {
+    pub(super) device: Arc<Device>,
+    pub(super) address: CUdeviceptr,
+    pub(super) bytes: usize,
+    /// The last use on each lane, that of the allocation first.
+    uses: Mutex<SmallVec<[Use; 2]>>,
+}
+
+impl Block {
+    pub(super) fn new(device: Arc<Device>, address: CUdeviceptr, bytes: usize, made: Use) -> Self {
+        Self { device, address, bytes, uses: Mutex::new(SmallVec::from_slice(&[made])) }
+    }
+
+    /// Notes that what is queued as `used` works on the block.
+    pub(super) fn touch(&self, used: Use) {
+        let mut uses = lock(&self.uses);
+        match uses.iter_mut().find(|earlier| earlier.0 == used.0) {
+            Some(earlier) => earlier.1 = used.1,
+            None => uses.push(used),
+        }
+    }
+}
+
+impl Memory for Block {
+    fn device_name(&self) -> String {
+        self.device.name()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let uses = std::mem::take(&mut *lock(&self.uses));
+        self.device.keep(Dropped { what: Memories::Device(self.address), uses });
+    }
+}
+
+/// Memory that was dropped, until nothing that is queued works on it.
+pub(super) struct Dropped {
+    pub(super) what: Memories,
+    pub(super) uses: SmallVec<[Use; 2]>,
+}
+
+pub(super) enum Memories {
+    Device(CUdeviceptr),
+    Host(HostBlock),
+}
+
+/// Memory of the host that the device copies from and to, of a power of two bytes.
+pub(super) struct HostBlock {
+    pub(super) start: NonNull<u8>,
+    class: u32,
+}
+
+// SAFETY: it is plain memory, which one owner at a time uses.
+unsafe impl Send for HostBlock {}
+// SAFETY: as above.
+unsafe impl Sync for HostBlock {}
+
+/// The smallest block is a page.
+const CLASS_MIN: u32 = 12;
+const CLASSES: usize = 64;
+/// How many free blocks of a class are kept.
+const KEPT: usize = 16;
+/// Every context may use it.
+const PORTABLE: u32 = 1;
+
+/// Free blocks of the host's memory, by the power of two.
+pub(super) struct HostPool {
+    free: [Vec<HostBlock>; CLASSES],
+}
+
+impl HostPool {
+    pub(super) fn new() -> Self {
+        Self { free: std::array::from_fn(|_| Vec::new()) }
+    }
+
+    /// Returns a block of at least `bytes`.
+    pub(super) fn take(&mut self, driver: &Driver, bytes: usize) -> Result<HostBlock> {
+        let class = bytes.next_power_of_two().trailing_zeros().max(CLASS_MIN);
+        if let Some(block) = self.free[class as usize].pop() {
+            return Ok(block);
+        }
+        let mut start: *mut c_void = std::ptr::null_mut();
+        // SAFETY: it writes one pointer; the context is current.
+        driver.check(unsafe { (driver.host_alloc)(&mut start, 1 << class, PORTABLE) })?;
+        let start = NonNull::new(start.cast()).expect("a successful allocation is not null");
+        Ok(HostBlock { start, class })
+    }
+
+    /// Takes a block back that nobody uses. Returns it if there are enough.
+    pub(super) fn give_back(&mut self, block: HostBlock) -> Option<HostBlock> {
+        let free = &mut self.free[block.class as usize];
+        if free.len() == KEPT {
+            return Some(block);
+        }
+        free.push(block);
+        None
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = HostBlock> + '_ {
+        self.free.iter_mut().flat_map(|free| free.drain(..))
+    }
+}
+
+impl HostBlock {
+    pub(super) fn free(self, driver: &Driver) {
+        // SAFETY: nobody uses it.
+        unsafe { (driver.host_free)(self.start.as_ptr().cast()) };
+    }
+}
+
+/// What a device copies to: elements in the host's memory.
+pub(super) struct Landing {
+    pub(super) device: Arc<Device>,
+    /// None once it is dropped.
+    pub(super) block: Option<HostBlock>,
+    pub(super) written: Use,
+}
+
+impl HostMemory for Landing {
+    fn is_written(&self) -> bool {
+        self.device.has_reached(self.written)
+    }
+
+    fn as_ptr(&self) -> *const u8 {
+        self.block.as_ref().expect("it is not dropped yet").start.as_ptr()
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        let block = self.block.take().expect("it is dropped once");
+        self.device.keep(Dropped { what: Memories::Host(block), uses: SmallVec::from_slice(&[self.written]) });
+    }
+}

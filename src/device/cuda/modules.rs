@@ -1,0 +1,84 @@
+//! Kernels' code on one GPU: compiled when it is first launched, and kept.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUfunction, CUmodule};
+use cudarc::nvrtc;
+
+use super::driver::Driver;
+use crate::device::kernel::{Code, Text};
+use crate::error::{Error, Kind, Result};
+
+/// The modules of a device.
+#[derive(Default)]
+pub(super) struct Modules {
+    /// By the address of the code, which is kept so that it stays that code's.
+    loaded: HashMap<usize, Loaded>,
+}
+
+struct Loaded {
+    _code: Arc<Code>,
+    module: CUmodule,
+    function: CUfunction,
+}
+
+// SAFETY: the driver's handles may be used by any thread.
+unsafe impl Send for Modules {}
+
+impl Modules {
+    /// Returns the function of a kernel. `arch` is the device's, as in `compute_80`.
+    pub(super) fn function(&mut self, driver: &Driver, code: &Arc<Code>, arch: &str) -> Result<CUfunction> {
+        let key = Arc::as_ptr(code).addr();
+        if let Some(loaded) = self.loaded.get(&key) {
+            return Ok(loaded.function);
+        }
+        let loaded = load(driver, code, arch)?;
+        let function = loaded.function;
+        self.loaded.insert(key, loaded);
+        Ok(function)
+    }
+
+    pub(super) fn unload(&mut self, driver: &Driver) {
+        for loaded in self.loaded.drain() {
+            // SAFETY: nothing of it is queued any more.
+            unsafe { (driver.module_unload)(loaded.1.module) };
+        }
+    }
+}
+
+fn load(driver: &Driver, code: &Arc<Code>, arch: &str) -> Result<Loaded> {
+    let failed = |cause: Error| Error::with_source(Kind::KernelCode { kernel: code.name.clone() }, Box::new(cause));
+    let ptx = match &code.text {
+        Text::Ptx(ptx) => ptx.to_string(),
+        Text::CudaC(source) => compile(source, arch).map_err(|why| failed(Kind::Compiler { why }.into()))?,
+    };
+    let nul = |_| failed(Kind::Compiler { why: "its name or its code contains a NUL".into() }.into());
+    let (ptx, name) = (CString::new(ptx).map_err(nul)?, CString::new(&*code.name).map_err(nul)?);
+    let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: it writes one handle; the text ends with a NUL.
+    driver.check(unsafe { (driver.module_load)(&mut module, ptx.as_ptr().cast()) }).map_err(failed)?;
+    // SAFETY: as above; the module was loaded just now.
+    let found = driver.check(unsafe { (driver.module_function)(&mut function, module, name.as_ptr()) });
+    if let Err(cause) = found {
+        // SAFETY: nobody else has it.
+        unsafe { (driver.module_unload)(module) };
+        return Err(failed(cause));
+    }
+    Ok(Loaded { _code: code.clone(), module, function })
+}
+
+/// Compiles CUDA C to PTX. Returns what NVRTC says if it cannot.
+fn compile(source: &str, arch: &str) -> Result<String, String> {
+    // SAFETY: it loads a library of a well-known name.
+    if !unsafe { nvrtc::sys::is_culib_present() } {
+        return Err("NVRTC was not found: install the CUDA toolkit's libnvrtc, or give the kernel as PTX".into());
+    }
+    let options = nvrtc::CompileOptions { options: vec![format!("--gpu-architecture={arch}")], ..Default::default() };
+    match nvrtc::compile_ptx_with_opts(source, options) {
+        Ok(ptx) => Ok(ptx.to_src()),
+        Err(nvrtc::CompileError::CompileError { log, .. }) => Err(log.to_string_lossy().into_owned()),
+        Err(other) => Err(other.to_string()),
+    }
+}

@@ -1,0 +1,142 @@
+//! What kernels do through their stream, on a GPU: every call enqueues on one CUDA stream.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::CudaStream;
+use smallvec::SmallVec;
+
+use super::driver::OUT_OF_MEMORY;
+use super::gpu::Device;
+use super::lane::CudaLane;
+use super::memory::{Block, Dropped, Landing, Memories, Use};
+use crate::device::kernel::{Code, Launch};
+use crate::device::queue::{Arg, HostMemory, Memory, Queue};
+use crate::error::{Error, Kind, Result};
+
+/// A lane of a GPU that takes work. Only who has the device's submission path uses it.
+pub(super) struct Submission {
+    device: Arc<Device>,
+    lane: u32,
+}
+
+impl Submission {
+    pub(super) fn new(device: Arc<Device>, lane: u32) -> Self {
+        Self { device, lane }
+    }
+
+    fn lane(&self) -> &CudaLane {
+        &self.device.lanes[self.lane as usize]
+    }
+
+    /// The point of the node that is being submitted.
+    fn now(&self) -> Use {
+        (self.lane, self.device.issued(self.lane))
+    }
+
+    /// Returns the block of this device that stands behind some memory, noting that it is used.
+    fn used<'a>(&self, memory: &'a dyn Memory) -> Result<&'a Block> {
+        match memory.as_any().downcast_ref::<Block>() {
+            Some(block) if Arc::ptr_eq(&block.device, &self.device) => {
+                block.touch(self.now());
+                Ok(block)
+            }
+            _ => Err(self.foreign(memory.device_name())),
+        }
+    }
+
+    fn foreign(&self, buffer: String) -> Error {
+        Kind::ForeignBuffer { buffer, stream: self.device.name() }.into()
+    }
+
+    pub(super) fn stream(&self) -> &Arc<CudaStream> {
+        &self.lane().stream
+    }
+}
+
+impl Queue for Submission {
+    fn device_name(&self) -> String {
+        self.device.name()
+    }
+
+    fn alloc(&mut self, bytes: usize) -> Result<Box<dyn Memory>> {
+        let (driver, mut address) = (self.device.driver, 0);
+        // SAFETY: it writes one address. An empty buffer has an address too.
+        let code = unsafe { (driver.alloc)(&mut address, bytes.max(1), self.stream().cu_stream()) };
+        if code == OUT_OF_MEMORY {
+            return Err(Kind::OutOfMemory { bytes, device: self.device.name() }.into());
+        }
+        self.device.check(code)?;
+        Ok(Box::new(Block::new(self.device.clone(), address, bytes, self.now())))
+    }
+
+    fn upload(&mut self, from: &[u8], to: &dyn Memory) -> Result<()> {
+        let (driver, to) = (self.device.driver, self.used(to)?);
+        let staged = self.device.take_host(from.len())?;
+        // SAFETY: the block is ours, has room for the bytes, and is not part of what they are read from.
+        unsafe { staged.start.copy_from_nonoverlapping(std::ptr::NonNull::from(from).cast(), from.len()) };
+        // SAFETY: both blocks have the bytes, and are kept until the copy is done.
+        let code = unsafe { (driver.copy_up)(to.address, staged.start.as_ptr().cast(), from.len(), self.stream().cu_stream()) };
+        self.device.keep(Dropped { what: Memories::Host(staged), uses: SmallVec::from_slice(&[self.now()]) });
+        self.device.check(code)
+    }
+
+    fn download(&mut self, from: &dyn Memory) -> Result<Box<dyn HostMemory>> {
+        let (driver, from) = (self.device.driver, self.used(from)?);
+        let block = self.device.take_host(from.bytes)?;
+        let to = block.start.as_ptr().cast();
+        let landing = Landing { device: self.device.clone(), block: Some(block), written: self.now() };
+        // SAFETY: both blocks have the bytes, and are kept until the copy is done.
+        self.device.check(unsafe { (driver.copy_down)(to, from.address, from.bytes, self.stream().cu_stream()) })?;
+        Ok(Box::new(landing))
+    }
+
+    fn copy(&mut self, from: &dyn Memory, to: &dyn Memory) -> Result<()> {
+        let (from, to) = (self.used(from)?, self.used(to)?);
+        // SAFETY: both blocks have the bytes: the lengths were compared.
+        self.device.check(unsafe { (self.device.driver.copy)(to.address, from.address, from.bytes, self.stream().cu_stream()) })
+    }
+
+    fn fill(&mut self, pattern: &[u8], to: &dyn Memory) -> Result<()> {
+        let (driver, to, stream) = (self.device.driver, self.used(to)?, self.stream().cu_stream());
+        let count = to.bytes / pattern.len();
+        if count == 0 {
+            return Ok(());
+        }
+        let code = match *pattern {
+            // SAFETY: the block has `count` such patterns.
+            [byte] => unsafe { (driver.fill_8)(to.address, byte, count, stream) },
+            // SAFETY: as above.
+            [a, b] => unsafe { (driver.fill_16)(to.address, u16::from_ne_bytes([a, b]), count, stream) },
+            // SAFETY: as above.
+            [a, b, c, d] => unsafe { (driver.fill_32)(to.address, u32::from_ne_bytes([a, b, c, d]), count, stream) },
+            _ => {
+                let bytes: Vec<u8> = pattern.iter().copied().cycle().take(to.bytes).collect();
+                return self.upload(&bytes, to);
+            }
+        };
+        self.device.check(code)
+    }
+
+    fn launch(&mut self, code: &Arc<Code>, launch: &Launch, args: &[Arg<'_>]) -> Result<()> {
+        let function = self.device.function(code)?;
+        let mut words: SmallVec<[u64; 8]> = SmallVec::new();
+        for arg in args {
+            words.push(match arg {
+                Arg::Number(bytes) => u64::from_ne_bytes(*bytes),
+                Arg::Memory(arg) => {
+                    let memory = arg.0.ok_or_else(|| self.foreign("the host device".into()))?;
+                    self.used(memory)?.address
+                }
+            });
+        }
+        let mut pointers: SmallVec<[*mut c_void; 8]> = words.iter_mut().map(|word| std::ptr::from_mut(word).cast()).collect();
+        let ([x, y, z], [i, j, k]) = (launch.grid, launch.block);
+        let (driver, stream) = (self.device.driver, self.stream().cu_stream());
+        // SAFETY: each pointer is to a word with a parameter of the type that the kernel was declared with; the driver copies them. What the
+        // code does with its buffers is the promise of who wrote it.
+        self.device.check(unsafe {
+            (driver.launch)(function, x, y, z, i, j, k, launch.shared_bytes, stream, pointers.as_mut_ptr(), std::ptr::null_mut())
+        })
+    }
+}

@@ -1,0 +1,228 @@
+//! Kernels: code for a GPU, and its twin for a host. The parameters' types tie both to the arguments of a launch.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::buffer::{Buffer, Element, Place};
+use super::queue::{Arg, Memory, MemoryArg};
+use crate::error::{Error, Kind, Result};
+
+/// How many threads a launch has: a grid of blocks, and the threads of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Bytes of shared memory that a block gets beside what the code declares.
+    pub shared_bytes: u32,
+}
+
+/// Threads of a block in a launch by length.
+const BLOCK: u32 = 256;
+
+impl Launch {
+    /// Returns a launch of one thread or more for each of `len` elements, in blocks of 256.
+    pub fn for_len(len: usize) -> Self {
+        let blocks = len.div_ceil(BLOCK as usize).clamp(1, i32::MAX as usize);
+        Self { grid: [blocks as u32, 1, 1], block: [BLOCK, 1, 1], shared_bytes: 0 }
+    }
+}
+
+/// A kernel with the parameters `P`, a tuple of [`In`], [`Out`] and numbers: code for a GPU, and a twin that does the same on a host.
+///
+/// Cheap to clone. Code is compiled when it is first launched on a device.
+pub struct Kernel<P: Params> {
+    code: Arc<Code>,
+    twin: Option<Arc<Twin<P>>>,
+}
+
+type Twin<P> = dyn Fn(&Launch, <P as Params>::Host<'_>) + Send + Sync;
+
+/// The code of a kernel.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+pub(crate) struct Code {
+    pub(crate) name: Arc<str>,
+    pub(crate) text: Text,
+}
+
+/// What the code is written in.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+pub(crate) enum Text {
+    CudaC(Arc<str>),
+    Ptx(Arc<str>),
+}
+
+impl<P: Params> Kernel<P> {
+    /// Returns a kernel written in CUDA C, compiled on first use by NVRTC: the function `name`, which must be `extern "C"`.
+    pub fn cuda_c(name: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
+        Self { code: Arc::new(Code { name: name.into(), text: Text::CudaC(source.into()) }), twin: None }
+    }
+
+    /// Returns a kernel given as PTX: the entry `name`.
+    pub fn ptx(name: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
+        Self { code: Arc::new(Code { name: name.into(), text: Text::Ptx(source.into()) }), twin: None }
+    }
+
+    /// Sets what a host does in the kernel's place. It is called once for a whole launch.
+    pub fn twin(mut self, twin: impl Fn(&Launch, P::Host<'_>) + Send + Sync + 'static) -> Self {
+        self.twin = Some(Arc::new(twin));
+        self
+    }
+
+    /// Returns the name of the function.
+    pub fn name(&self) -> &str {
+        &self.code.name
+    }
+
+    pub(super) fn code(&self) -> &Arc<Code> {
+        &self.code
+    }
+
+    pub(super) fn run_twin(&self, launch: &Launch, args: P::Args<'_>) -> Result<()> {
+        let twin = self.twin.as_ref().ok_or_else(|| Kind::NoTwin { kernel: self.code.name.clone() })?;
+        twin(launch, P::host(args)?);
+        Ok(())
+    }
+}
+
+impl<P: Params> Clone for Kernel<P> {
+    fn clone(&self) -> Self {
+        Self { code: self.code.clone(), twin: self.twin.clone() }
+    }
+}
+
+impl<P: Params> fmt::Debug for Kernel<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel").field("name", &self.name()).field("has_twin", &self.twin.is_some()).finish()
+    }
+}
+
+/// A parameter that is a buffer which the kernel reads: `&Buffer<T>`, and `&[T]` for the twin.
+pub struct In<T>(PhantomData<T>);
+
+/// A parameter that is a buffer which the kernel writes, or reads and writes: `&mut Buffer<T>`, and `&mut [T]` for the twin.
+pub struct Out<T>(PhantomData<T>);
+
+/// One parameter of a kernel: [`In`], [`Out`], or a number.
+pub trait KernelParam: 'static {
+    /// What a launch is given.
+    type Arg<'a>;
+    /// What the twin gets.
+    type Host<'a>;
+
+    #[doc(hidden)]
+    fn host<'a>(arg: Self::Arg<'a>) -> Result<Self::Host<'a>>;
+    #[doc(hidden)]
+    fn device<'a>(arg: Self::Arg<'a>) -> Arg<'a>;
+}
+
+impl<T: Element> KernelParam for In<T> {
+    type Arg<'a> = &'a Buffer<T>;
+    type Host<'a> = &'a [T];
+
+    fn host<'a>(arg: Self::Arg<'a>) -> Result<Self::Host<'a>> {
+        match arg.place() {
+            Place::Host(elements) => Ok(elements),
+            Place::Device(memory) => Err(foreign(memory)),
+        }
+    }
+
+    fn device<'a>(arg: Self::Arg<'a>) -> Arg<'a> {
+        Arg::Memory(MemoryArg(memory_of(arg)))
+    }
+}
+
+impl<T: Element> KernelParam for Out<T> {
+    type Arg<'a> = &'a mut Buffer<T>;
+    type Host<'a> = &'a mut [T];
+
+    fn host<'a>(arg: Self::Arg<'a>) -> Result<Self::Host<'a>> {
+        match arg.place_mut() {
+            Place::Host(elements) => Ok(elements),
+            Place::Device(memory) => Err(foreign(memory)),
+        }
+    }
+
+    fn device<'a>(arg: Self::Arg<'a>) -> Arg<'a> {
+        Arg::Memory(MemoryArg(memory_of(arg)))
+    }
+}
+
+fn memory_of<T: Element>(buffer: &Buffer<T>) -> Option<&dyn Memory> {
+    match buffer.place() {
+        Place::Host(_) => None,
+        Place::Device(memory) => Some(memory),
+    }
+}
+
+fn foreign(memory: &dyn Memory) -> Error {
+    Kind::ForeignBuffer { buffer: memory.device_name(), stream: "the host device".into() }.into()
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => { $(
+        impl KernelParam for $number {
+            type Arg<'a> = $number;
+            type Host<'a> = $number;
+
+            fn host<'a>(arg: Self::Arg<'a>) -> Result<Self::Host<'a>> {
+                Ok(arg)
+            }
+
+            fn device<'a>(arg: Self::Arg<'a>) -> Arg<'a> {
+                let mut bytes = [0; 8];
+                bytes[..size_of::<$number>()].copy_from_slice(&arg.to_ne_bytes());
+                Arg::Number(bytes)
+            }
+        }
+    )* };
+}
+
+numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+
+/// All parameters of a kernel: a tuple of up to eight.
+pub trait Params: 'static {
+    /// What a launch is given.
+    type Args<'a>;
+    /// What the twin gets.
+    type Host<'a>;
+
+    #[doc(hidden)]
+    fn host<'a>(args: Self::Args<'a>) -> Result<Self::Host<'a>>;
+    #[doc(hidden)]
+    fn device<'a>(args: Self::Args<'a>) -> SmallVec<[Arg<'a>; 8]>;
+}
+
+macro_rules! params {
+    ($($P:ident $p:ident),*) => {
+        impl<$($P: KernelParam),*> Params for ($($P,)*) {
+            type Args<'a> = ($($P::Arg<'a>,)*);
+            type Host<'a> = ($($P::Host<'a>,)*);
+
+            fn host<'a>(args: Self::Args<'a>) -> Result<Self::Host<'a>> {
+                let ($($p,)*) = args;
+                Ok(($($P::host($p)?,)*))
+            }
+
+            fn device<'a>(args: Self::Args<'a>) -> SmallVec<[Arg<'a>; 8]> {
+                let ($($p,)*) = args;
+                smallvec![$($P::device($p)),*]
+            }
+        }
+    };
+}
+
+params!(A a);
+params!(A a, B b);
+params!(A a, B b, C c);
+params!(A a, B b, C c, D d);
+params!(A a, B b, C c, D d, E e);
+params!(A a, B b, C c, D d, E e, G g);
+params!(A a, B b, C c, D d, E e, G g, H h);
+params!(A a, B b, C c, D d, E e, G g, H h, I i);

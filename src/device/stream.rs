@@ -1,0 +1,186 @@
+//! A stream of whatever device runs the graph. What a kernel does through it is right on all of them: launches and copies are queued on a
+//! GPU, and done at once by a host.
+
+use std::any::Any;
+use std::fmt;
+
+use super::buffer::{Buffer, Element, HostBuffer, Place};
+use super::host::HostStream;
+use super::kernel::{Kernel, Launch, Params};
+use super::queue::Queue;
+use crate::error::{Error, Kind, Result};
+use crate::graph::KernelStream;
+
+/// A stream of the device that runs the graph, given to a kernel node.
+///
+/// Work goes in the stream's order. On a GPU it is queued: the kernel returns before it is done, and so do the nodes of the same device that read
+/// its buffers; nodes of the host start when it is done. On the host device, and the simulated one, work is done at once.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, In, Kernel, Launch, Out, PerOperator, inputs};
+///
+/// const SOURCE: &str = r#"extern "C" __global__ void twice(const float* x, float* y, unsigned n) {
+///     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+///     if (i < n) y[i] = 2.0f * x[i];
+/// }"#;
+/// let twice = Kernel::<(In<f32>, Out<f32>, u32)>::cuda_c("twice", SOURCE)
+///     .twin(|_, (x, y, n)| (0..n as usize).for_each(|i| y[i] = 2.0 * x[i]));
+///
+/// let mut g = Graph::new();
+/// let x = g.input::<Vec<f32>>("x");
+/// let y = g.try_kernel("double", &x, move |s: &mut DeviceStream, x: &Vec<f32>| {
+///     let x = s.upload(x)?;
+///     let mut y = s.alloc::<f32>(x.len())?;
+///     s.launch(&twice, Launch::for_len(x.len()), (&x, &mut y, x.len() as u32))?;
+///     Ok(y)
+/// });
+/// let y = g.try_kernel("fetch", &y, |s: &mut DeviceStream, y: &Buffer<f32>| Ok(s.download(y)?));
+/// let sum = g.task("sum", &y, |y: &HostBuffer<f32>| y.iter().sum::<f32>());
+/// g.output("sum", &sum);
+///
+/// let exec = Executor::inline(); // or Executor::cuda(0)?
+/// let run = exec.run(&g.compile(&PerOperator)?, inputs! { "x" => vec![1.0_f32, 2.0, 3.0] });
+/// assert_eq!(*futures::executor::block_on(run)?.take::<f32>("sum")?, 12.0);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+pub struct DeviceStream(Inner);
+
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+enum Inner {
+    Host,
+    Queue(Box<dyn Queue>),
+}
+
+impl DeviceStream {
+    #[cfg(feature = "cuda")]
+    pub(super) fn queue(queue: Box<dyn Queue>) -> Self {
+        Self(Inner::Queue(queue))
+    }
+
+    /// Returns whether work is done at once, by the host.
+    pub fn is_host(&self) -> bool {
+        matches!(self.0, Inner::Host)
+    }
+
+    /// Allocates a buffer of `len` elements on the device, in the stream's order. Its contents are not specified.
+    ///
+    /// # Errors
+    /// If the device has not that much memory; the error says how much was asked for.
+    pub fn alloc<T: Element>(&mut self, len: usize) -> Result<Buffer<T>> {
+        let bytes = size_of::<T>().checked_mul(len).filter(|&bytes| bytes <= isize::MAX as usize);
+        let bytes = bytes.ok_or(Kind::OutOfMemory { bytes: usize::MAX, device: self.device_name() })?;
+        match &mut self.0 {
+            Inner::Host => Buffer::on_host(len).ok_or_else(|| Kind::OutOfMemory { bytes, device: self.device_name() }.into()),
+            Inner::Queue(queue) => Ok(Buffer::on_device(queue.alloc(bytes)?, len)),
+        }
+    }
+
+    /// Copies `elements` into a new buffer on the device. They are copied before this returns, and may change afterwards.
+    ///
+    /// # Errors
+    /// As [`DeviceStream::alloc`].
+    pub fn upload<T: Element>(&mut self, elements: &[T]) -> Result<Buffer<T>> {
+        let mut buffer = self.alloc(elements.len())?;
+        match (&mut self.0, buffer.place_mut()) {
+            (Inner::Queue(queue), Place::Device(memory)) => queue.upload(bytes_of(elements), memory)?,
+            (_, Place::Host(to)) => to.copy_from_slice(elements),
+            (Inner::Host, Place::Device(_)) => return Err(self.foreign(&buffer)),
+        }
+        Ok(buffer)
+    }
+
+    /// Copies a buffer into the host's memory. Nodes that read it start when the copy is done.
+    ///
+    /// # Errors
+    /// As [`DeviceStream::alloc`], of the host's memory that the device can reach; or the buffer is of another device.
+    pub fn download<T: Element>(&mut self, buffer: &Buffer<T>) -> Result<HostBuffer<T>> {
+        match (&mut self.0, buffer.place()) {
+            (Inner::Host, Place::Host(elements)) => Ok(HostBuffer::copy_of(elements)),
+            (Inner::Queue(queue), Place::Device(memory)) => Ok(HostBuffer::of(queue.download(memory)?, buffer.len())),
+            _ => Err(self.foreign(buffer)),
+        }
+    }
+
+    /// Copies `from` into `to`, which must be of the same length.
+    ///
+    /// # Errors
+    /// If the lengths differ, or a buffer is of another device.
+    pub fn copy<T: Element>(&mut self, from: &Buffer<T>, to: &mut Buffer<T>) -> Result<()> {
+        if from.len() != to.len() {
+            return Err(Kind::BufferLength { what: "the target of a copy", got: to.len(), wanted: from.len() }.into());
+        }
+        match (&mut self.0, from.place(), to.place_mut()) {
+            (Inner::Host, Place::Host(from), Place::Host(to)) => to.copy_from_slice(from),
+            (Inner::Queue(queue), Place::Device(from), Place::Device(to)) => queue.copy(from, to)?,
+            (Inner::Host, Place::Host(_), _) | (Inner::Queue(_), Place::Device(_), _) => return Err(self.foreign(to)),
+            _ => return Err(self.foreign(from)),
+        }
+        Ok(())
+    }
+
+    /// Sets every element to `value`.
+    ///
+    /// # Errors
+    /// If the buffer is of another device.
+    pub fn fill<T: Element>(&mut self, buffer: &mut Buffer<T>, value: T) -> Result<()> {
+        match (&mut self.0, buffer.place_mut()) {
+            (Inner::Host, Place::Host(elements)) => elements.fill(value),
+            (Inner::Queue(queue), Place::Device(memory)) => queue.fill(bytes_of(&[value]), memory)?,
+            _ => return Err(self.foreign(buffer)),
+        }
+        Ok(())
+    }
+
+    /// Launches a kernel: on a GPU its CUDA code, on a host its twin.
+    ///
+    /// # Errors
+    /// If the kernel has no code for this device, its code does not compile, or a buffer is of another device.
+    pub fn launch<P: Params>(&mut self, kernel: &Kernel<P>, launch: Launch, args: P::Args<'_>) -> Result<()> {
+        match &mut self.0 {
+            Inner::Host => kernel.run_twin(&launch, args),
+            Inner::Queue(queue) => queue.launch(kernel.code(), &launch, &P::device(args)),
+        }
+    }
+
+    fn foreign<T: Element>(&self, buffer: &Buffer<T>) -> Error {
+        Kind::ForeignBuffer { buffer: buffer.device_name(), stream: self.device_name() }.into()
+    }
+
+    fn device_name(&self) -> String {
+        match &self.0 {
+            Inner::Host => "the host device".into(),
+            Inner::Queue(queue) => queue.device_name(),
+        }
+    }
+}
+
+fn bytes_of<T: Element>(elements: &[T]) -> &[u8] {
+    // SAFETY: elements are plain numbers, without padding: any of their bytes may be read.
+    unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
+}
+
+impl KernelStream for DeviceStream {
+    const IS_QUEUE: bool = true;
+
+    fn with<R>(given: &mut dyn Any, body: impl FnOnce(&mut Self) -> R) -> Option<R> {
+        if given.is::<HostStream>() {
+            return Some(body(&mut Self(Inner::Host)));
+        }
+        given.downcast_mut::<Self>().map(body)
+    }
+}
+
+impl KernelStream for HostStream {
+    const IS_QUEUE: bool = false;
+
+    fn with<R>(given: &mut dyn Any, body: impl FnOnce(&mut Self) -> R) -> Option<R> {
+        given.downcast_mut::<Self>().map(body)
+    }
+}
+
+impl fmt::Debug for DeviceStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DeviceStream").field(&self.device_name()).finish()
+    }
+}

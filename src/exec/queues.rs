@@ -1,0 +1,208 @@
+//! Devices that queue work: how a step is submitted to one, and what happens when the device comes to its end.
+//!
+//! ```text
+//! submit(step) ──▶ waits · body · record · mark ──▶ programs that only need it submitted go on
+//!                                            └────▶ the reactor hears of the point ──▶ `Completion` wakes ──▶ what needs it reached goes on
+//! ```
+//! A completion keeps its run alive, and counts down the same gates as workers do.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::inner::{Live, RunInner, fate};
+use super::state;
+use crate::bridge::{Pace, Reactor, RemoteLane, WaiterKey, shielded};
+use crate::device::host::Ticket;
+use crate::device::queue::{Event, Fault, QueueDevice};
+use crate::error::{Error, Kind, Result};
+use crate::plan::StreamKind;
+use crate::plan::code::Target;
+use crate::sync::{AtomicBool, Ordering};
+use crate::value::Access;
+
+/// The devices of an executor that queue work, and the thread that watches them.
+pub(super) struct Queues {
+    devices: Vec<Queued>,
+    reactor: Reactor,
+}
+
+/// One of them.
+struct Queued {
+    device: Arc<dyn QueueDevice>,
+    /// Its first lane among all of the reactor's.
+    first: usize,
+    lanes: u32,
+}
+
+/// A lane of a device, as a run uses it.
+#[derive(Clone, Copy)]
+pub(super) struct Berth {
+    device: usize,
+    pub(super) lane: u32,
+}
+
+impl Queues {
+    pub(super) fn start(devices: Vec<Arc<dyn QueueDevice>>, pace: Pace) -> Result<Self> {
+        let (mut lanes, mut queued) = (Vec::new(), Vec::new());
+        for (number, device) in devices.into_iter().enumerate() {
+            let first = lanes.len();
+            lanes.extend(device.timelines().into_iter().map(|timeline| Arc::new(RemoteLane::new(timeline, number as u32))));
+            queued.push(Queued { device, first, lanes: (lanes.len() - first) as u32 });
+        }
+        let reactor = Reactor::start(lanes, pace).map_err(|cause| Error::with_source(Kind::Thread, Box::new(cause)))?;
+        Ok(Self { devices: queued, reactor })
+    }
+
+    /// Returns where a run's stream goes.
+    ///
+    /// # Errors
+    /// If the executor has no such device.
+    pub(super) fn berth(&self, run: &RunInner, live: &Live, stream: u32) -> Result<Berth> {
+        let schedule = &run.plan().schedule;
+        let device = match schedule.kind(stream) {
+            StreamKind::Device(device) => device,
+            StreamKind::Host => 0,
+        };
+        let Some(queued) = self.devices.get(device as usize) else {
+            return Err(Kind::NoSuchDevice { device, count: self.devices.len() }.into());
+        };
+        // Runs in flight begin at different lanes, so that they meet late.
+        Ok(Berth { device: device as usize, lane: schedule.label(stream).wrapping_add(live.flight) % queued.lanes })
+    }
+
+    pub(super) fn device(&self, berth: Berth) -> &dyn QueueDevice {
+        &*self.devices[berth.device].device
+    }
+
+    /// Frees what was dropped, now or when its last use is over.
+    pub(super) fn collect(self: &Arc<Self>) {
+        for (number, queued) in self.devices.iter().enumerate() {
+            if let Some((lane, point)) = queued.device.collect() {
+                let waker = Waker::from(Arc::new(Collection(self.clone())));
+                let berth = Berth { device: number, lane };
+                if self.poll(berth, point, &waker).is_ready() {
+                    queued.device.collect();
+                }
+            }
+        }
+    }
+
+    /// Lets a waker be woken once a point has passed, or the device is lost; unless that has happened already.
+    fn poll(&self, berth: Berth, point: u64, waker: &Waker) -> Poll<()> {
+        let lane = self.devices[berth.device].first + berth.lane as usize;
+        self.reactor.poll(lane, point, &mut WaiterKey::default(), &mut Context::from_waker(waker)).map(drop)
+    }
+
+    fn outcome(&self, berth: Berth, point: u64) -> Result<(), Fault> {
+        self.reactor.outcome(self.devices[berth.device].first + berth.lane as usize, point)
+    }
+}
+
+/// Frees a device's dropped memory when woken.
+struct Collection(Arc<Queues>);
+
+impl Wake for Collection {
+    fn wake(self: Arc<Self>) {
+        self.0.collect();
+    }
+}
+
+/// A step of a run that a device is at.
+struct Completion {
+    run: Arc<RunInner>,
+    step: u32,
+    berth: Berth,
+    point: u64,
+    is_over: AtomicBool,
+}
+
+impl Wake for Completion {
+    fn wake(self: Arc<Self>) {
+        // Who registers may find that the point has passed while the reactor is on its way to wake.
+        if !self.is_over.swap(true, Ordering::AcqRel) {
+            let outcome = self.run.queues().outcome(self.berth, self.point);
+            self.run.end_step(self.step, outcome.map_err(|fault| self.run.queues().device(self.berth).lose(&fault)));
+        }
+        // The last owner drops what bodies and errors hold: foreign code.
+        let _ = shielded(|| drop(self));
+    }
+}
+
+impl RunInner {
+    pub(super) fn queues(&self) -> &Arc<Queues> {
+        self.core.queues.as_ref().expect("a run is queued only by an executor with such a device")
+    }
+
+    /// Ends a step when its device has come to a point. The run may be over and gone when this returns.
+    pub(super) fn await_device(&self, step: u32, berth: Berth, point: u64) {
+        let completion = Arc::new(Completion { run: self.me(), step, berth, point, is_over: AtomicBool::new(false) });
+        let queues = self.queues().clone();
+        if queues.poll(berth, point, &Waker::from(completion.clone())).is_ready() {
+            completion.wake();
+        }
+    }
+
+    /// A step whose work was enqueued is done, or its device is lost. Whoever calls this keeps the run alive.
+    fn end_step(&self, step: u32, outcome: Result<()>) {
+        let code = &self.plan().code;
+        let node = code.nodes[step as usize];
+        if let Err(error) = outcome
+            && self.fate(node) == 0
+        {
+            self.set_fate(node, fate::FAILED, Some(error));
+        }
+        if self.state.glance() & state::WATCHED != 0 {
+            let program = code.program_of(step);
+            self.signal_watchers(program, step + 1 - code.starts[program as usize]);
+        }
+        for &target in code.reached_targets(code.queued(step)) {
+            self.follow(target);
+        }
+    }
+
+    /// Follows a target from outside of the workers.
+    fn follow(&self, mut target: Target) {
+        let live = self.live.get().expect("a step of it was submitted");
+        let pool = self.core.pool.as_ref().expect("an executor with devices has workers");
+        loop {
+            match target {
+                Target::Start { first, count } => return pool.submit(Ticket::new(live.slot, first, count)),
+                Target::Arrive(gate) if live.gates[gate as usize].arrive::<true>() => {
+                    target = self.plan().code.gates[gate as usize].then;
+                }
+                Target::Arrive(_) => return,
+                Target::Release(step) => return self.release(step),
+                Target::End => return Self::finish(self.me()),
+            }
+        }
+    }
+
+    /// Drops the value of the node at `step`, whose last reader is done.
+    pub(super) fn release(&self, step: u32) {
+        let (code, live) = (&self.plan().code, self.live.get().expect("a node of it is done"));
+        let body = code.body(step);
+        // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of several releases.
+        let cells = unsafe { live.frame.cells(Access::Tagged) };
+        if let Err(message) = shielded(|| body.release(cells)) {
+            let message = format!("dropping its value: {message}");
+            self.add_fault(code.nodes[step as usize], self.panicked(step, message));
+        }
+    }
+
+    /// Gives the run's events back.
+    pub(super) fn free_events(&self, live: &Live) {
+        let Some(queues) = &self.core.queues else { return };
+        let code = &self.plan().code;
+        for queued in &code.queued {
+            let Some(slot) = queued.event else { continue };
+            // ORDERING: Relaxed, here and where it is stored: gates order it.
+            let handle = live.events[slot as usize].load(Ordering::Relaxed);
+            let stream = code.streams[code.program_of(queued.step) as usize];
+            if handle != 0
+                && let Ok(berth) = queues.berth(self, live, stream)
+            {
+                queues.device(berth).free_events(&mut std::iter::once(Event(handle as usize)));
+            }
+        }
+    }
+}
