@@ -15,6 +15,7 @@ mod hand_over;
 mod harness;
 mod lane;
 mod limbo;
+mod reactor;
 mod runs;
 mod sleep;
 mod state;

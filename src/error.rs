@@ -116,10 +116,10 @@ pub(crate) enum Kind {
     Thread,
 
     // A run that ended badly.
-    #[error("node '{node}' failed on {stream} of the host device")]
-    Failed { node: Arc<str>, stream: String },
-    #[error("node '{node}' panicked on {stream} of the host device: {message}")]
-    Panicked { node: Arc<str>, stream: String, message: String },
+    #[error("node '{node}' failed on {stream} of {device}")]
+    Failed { node: Arc<str>, stream: String, device: String },
+    #[error("node '{node}' panicked on {stream} of {device}: {message}")]
+    Panicked { node: Arc<str>, stream: String, device: String, message: String },
     #[error("node '{node}' did not run, because '{because}' before it failed")]
     Skipped { node: Arc<str>, because: Arc<str> },
     #[error("the observer panicked at node '{node}': {message}")]
@@ -269,6 +269,12 @@ impl Error {
                 | Program { .. }
                 | ReleasedEarly { .. }
         )
+    }
+
+    /// The driver's code, if this is its answer.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    pub(crate) fn driver_code(&self) -> Option<u32> {
+        if let Kind::Driver { code, .. } = &*self.0.kind { Some(*code) } else { None }
     }
 
     /// Returns the node that the error is about, where it is about one.

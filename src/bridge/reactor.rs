@@ -84,8 +84,9 @@ impl Drop for Reactor {
 impl Shared {
     /// Called after a waiter was registered, and a fence.
     fn unpark(&self) {
-        // ORDERING: Relaxed: the fence after the registration orders this load; the swap lets one of many callers pay for the unpark.
-        if self.is_parked.load(Ordering::Relaxed) && self.is_parked.swap(false, Ordering::Relaxed) {
+        // ORDERING: Relaxed: the fence after the registration orders this load. The swap lets one of many callers pay for the unpark; its
+        // Acquire pairs with the Release in `park` and brings the thread's handle along.
+        if self.is_parked.load(Ordering::Relaxed) && self.is_parked.swap(false, Ordering::AcqRel) {
             self.thread.get().expect("it was set before the first park").unpark();
         }
     }
@@ -128,7 +129,8 @@ impl Shared {
 
     /// Sleeps until someone waits. Returns false when nobody ever will.
     fn park(&self) -> bool {
-        self.is_parked.store(true, Ordering::Relaxed);
+        // ORDERING: Release: see `unpark`. A swap, because loom does not see that a store comes after the swap of a late unpark.
+        self.is_parked.swap(true, Ordering::AcqRel);
         // ORDERING: pairs with the fence after a registration (`Lane::poll`), and the one in `drop`.
         fence(Ordering::SeqCst);
         if self.lanes.iter().any(|lane| lane.is_awaited()) {
@@ -138,9 +140,10 @@ impl Shared {
         if self.is_over.load(Ordering::Acquire) {
             return false;
         }
-        // A park may return for no reason; then the lanes are looked at once more.
-        park();
-        self.is_parked.store(false, Ordering::Relaxed);
+        // What counts is that someone took the flag down: a park may also return for no reason.
+        while self.is_parked.load(Ordering::Acquire) {
+            park();
+        }
         true
     }
 }

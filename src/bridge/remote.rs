@@ -29,21 +29,20 @@ impl RemoteLane {
             return Poll::Ready(Ok(()));
         }
         // After the waiter is registered: who set a fault before rang for nobody, who sets it later rings for this one.
-        match self.fault.get() {
-            Some(fault) => {
-                self.lane.forget(key);
-                Poll::Ready(Err(fault.clone()))
-            }
-            None => Poll::Pending,
+        if self.fault.get().is_none() {
+            return Poll::Pending;
         }
+        self.lane.forget(key);
+        Poll::Ready(self.outcome(n))
     }
 
-    /// Returns how the wait for point `n` ended, for who was woken.
+    /// Returns how the wait for point `n` ended, for who was woken. What was reached before the device was lost was signalled before the fault
+    /// was set, so the point is looked for after it.
     pub(crate) fn outcome(&self, n: u64) -> Result<(), Fault> {
-        if self.lane.has_reached(n) {
-            return Ok(());
+        match self.fault.get() {
+            Some(fault) if !self.lane.has_reached(n) => Err(fault.clone()),
+            _ => Ok(()),
         }
-        self.fault.get().map_or(Ok(()), |fault| Err(fault.clone()))
     }
 
     pub(super) fn is_awaited(&self) -> bool {

@@ -52,6 +52,7 @@ pub struct MemoryArg<'a>(pub(super) Option<&'a dyn Memory>);
 
 /// A device that queues work, as an executor uses it. Its streams are numbered lanes.
 pub(crate) trait QueueDevice: Send + Sync + 'static {
+    fn name(&self) -> String;
     /// How far each lane is.
     fn timelines(&self) -> Vec<Arc<dyn Timeline>>;
     /// Submits a node to a lane.
@@ -59,6 +60,8 @@ pub(crate) trait QueueDevice: Send + Sync + 'static {
     /// # Errors
     /// If the device is lost, or refuses a wait or a record. What the body says is the body's.
     fn submit(&self, lane: u32, job: &mut Job<'_>) -> Result<Submitted>;
+    /// Returns a point that must pass before more is submitted to a lane, if there is too much on it.
+    fn backlog(&self, lane: u32) -> Option<u64>;
     /// Lets the host hear of the end of all that was submitted to a lane. Returns its point.
     fn mark(&self, lane: u32) -> Result<u64>;
     /// Takes back events that nobody will wait for any more.

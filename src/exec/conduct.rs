@@ -187,6 +187,9 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             self.hand_over();
             return true;
         } else if step.flags & flag::QUEUED != 0 && attention & state::QUEUES != 0 {
+            if self.is_held_up() {
+                return true;
+            }
             self.submit(step);
         } else if attention & state::OBSERVED != 0 {
             self.call_observed(step);
@@ -357,6 +360,16 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         }
     }
 
+    /// Parks the program if there is too much on its lane. It goes on when the device has done some of that.
+    fn is_held_up(&mut self) -> bool {
+        let run = self.run;
+        let Ok(berth) = run.queues().berth(run, self.live, self.code.streams[self.program as usize]) else { return false };
+        let Some(point) = run.queues().device(berth).backlog(berth.lane) else { return false };
+        self.store_place(self.step << 1);
+        run.resume_after(self.program, berth, point);
+        true
+    }
+
     /// Submits the step's work to its device.
     #[cold]
     #[inline(never)]
@@ -442,19 +455,25 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
 
 impl RunInner {
     pub(super) fn failed(&self, step: u32, source: BoxError) -> Error {
-        let (node, stream) = self.describe(step);
-        Error::with_source(Kind::Failed { node, stream }, source)
+        // Whoever submits next hears of it: it need not be the work that did it.
+        if let Some(lost) = source.downcast_ref::<Error>().filter(|cause| cause.is_device_lost()) {
+            return lost.clone();
+        }
+        let (node, stream, device) = self.describe(step);
+        Error::with_source(Kind::Failed { node, stream, device }, source)
     }
 
     pub(super) fn panicked(&self, step: u32, message: String) -> Error {
-        let (node, stream) = self.describe(step);
-        Kind::Panicked { node, stream, message }.into()
+        let (node, stream, device) = self.describe(step);
+        Kind::Panicked { node, stream, device, message }.into()
     }
 
-    fn describe(&self, step: u32) -> (Arc<str>, String) {
+    /// Returns what errors say of a step: its node, stream and device.
+    fn describe(&self, step: u32) -> (Arc<str>, String, String) {
         let (plan, code) = (self.plan(), &self.plan().code);
         let node = code.nodes[step as usize];
         let stream = code.streams[code.program_of(step) as usize];
-        (plan.schedule.shape().name_of(node).clone(), plan.schedule.stream_name(stream))
+        let device = self.device_of(step).unwrap_or_else(|| "the host device".into());
+        (plan.schedule.shape().name_of(node).clone(), plan.schedule.stream_name(stream), device)
     }
 }

@@ -4,22 +4,14 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use super::core::Core;
-use super::inside::{Inside, is_inside};
-use super::observe::Observer;
-use super::queues::Queues;
-use super::rehearse::Rehearsal;
-use super::{Inputs, Run, SerialStream};
-use crate::bridge::{Lane, Pace, WaiterKey};
-use crate::device::host::{Around, Barrier, Pool, SLOTS_MAX};
-use crate::device::queue::QueueDevice;
-use crate::device::sim::Order;
+use super::inside::is_inside;
+use super::{ExecutorBuilder, Inputs, Run, SerialStream};
+use crate::bridge::WaiterKey;
 use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
-use crate::sim::Faults;
 
 /// Runs plans on a device. Cheap to clone; all clones are one executor.
 ///
@@ -35,20 +27,16 @@ struct Owner {
     core: Arc<Core>,
 }
 
+impl Executor {
+    pub(super) fn of(core: Core) -> Self {
+        Self { owner: Arc::new(Owner { core: Arc::new(core) }) }
+    }
+}
+
 impl Drop for Owner {
     fn drop(&mut self) {
         self.core.close();
     }
-}
-
-/// Settings for an [`Executor`]; made by [`Executor::builder`].
-pub struct ExecutorBuilder {
-    workers: Option<usize>,
-    max_in_flight: usize,
-    observer: Option<Arc<dyn Observer>>,
-    simulated: Option<(Order, Faults)>,
-    devices: Vec<Arc<dyn QueueDevice>>,
-    pace: Pace,
 }
 
 impl Executor {
@@ -72,19 +60,12 @@ impl Executor {
     /// If there is no CUDA driver or it is too old, no such device, or the operating system refuses to start the threads.
     #[cfg(feature = "cuda")]
     pub fn cuda(ordinal: u32) -> Result<Self> {
-        Self::builder().cuda(&[ordinal])?.build()
+        Self::builder().cuda(&[ordinal]).build()
     }
 
     /// Returns the settings of an executor on the host device, to change them.
     pub fn builder() -> ExecutorBuilder {
-        ExecutorBuilder {
-            workers: None,
-            max_in_flight: 1024,
-            observer: None,
-            simulated: None,
-            devices: Vec::new(),
-            pace: Pace::default(),
-        }
+        ExecutorBuilder::new()
     }
 
     /// Makes a run of `plan`. Nothing happens until the run is polled. The run does not keep the executor: when that is dropped
@@ -160,124 +141,6 @@ impl Executor {
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Executor").field("workers", &self.workers()).field("in_flight", &self.in_flight()).finish()
-    }
-}
-
-impl ExecutorBuilder {
-    /// Sets the number of worker threads, up to 256. 0 means none: nodes run inside the poll of whoever awaits the run.
-    pub fn workers(mut self, workers: usize) -> Self {
-        self.workers = Some(workers);
-        self
-    }
-
-    /// Sets how many runs may be in flight, from 1 to 65,536; further runs wait for their turn. The default is 1,024. A run that
-    /// is awaited inside of a node counts as well: with a bound below the depth of such nesting they wait for each other.
-    pub fn max_in_flight(mut self, runs: usize) -> Self {
-        self.max_in_flight = runs;
-        self
-    }
-
-    /// Sets who is told of every node that ran. Costs two clock readings per node.
-    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observer = Some(observer);
-        self
-    }
-
-    /// Makes it an executor on the simulated device, which runs one node at a time in this order, and lets nodes fail as the faults say:
-    /// see [`Executor::sim`]. It has no workers. Stalls and
-    /// lost devices mean nothing here: real nodes take no virtual time.
-    pub fn simulated(mut self, order: Order, faults: Faults) -> Self {
-        self.simulated = Some((order, faults));
-        self
-    }
-
-    /// Adds CUDA devices, by ordinal. Nodes on device 0 of a plan go to the first of them, and so on.
-    ///
-    /// # Errors
-    /// If there is no CUDA driver or it is too old, or no such device.
-    #[cfg(feature = "cuda")]
-    pub fn cuda(mut self, ordinals: &[u32]) -> Result<Self> {
-        for &ordinal in ordinals {
-            self.devices.push(Arc::new(crate::device::cuda::Gpu::open(ordinal)?));
-        }
-        Ok(self)
-    }
-
-    /// Sets how the executor waits for its CUDA devices: for the shortest latency, or with little of a core. The default is between them.
-    #[cfg(feature = "cuda")]
-    pub fn pace(mut self, pace: Pace) -> Self {
-        self.pace = pace;
-        self
-    }
-
-    /// Returns the executor.
-    ///
-    /// # Errors
-    /// If a setting is out of range, or the operating system refuses to start the threads.
-    pub fn build(self) -> Result<Executor> {
-        let workers = match self.workers {
-            Some(workers @ 1..) if self.simulated.is_some() => {
-                return Err(
-                    Kind::Setting { what: "the number of workers of a simulated executor", must: "0", got: workers }.into()
-                );
-            }
-            _ if self.simulated.is_some() => 0,
-            Some(workers) => workers,
-            None => std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(WORKERS_MAX),
-        };
-        if workers > WORKERS_MAX {
-            return Err(Kind::Setting { what: "the number of workers", must: "from 0 to 256", got: workers }.into());
-        }
-        if !(1..=SLOTS_MAX).contains(&self.max_in_flight) {
-            return Err(Kind::Setting { what: "max_in_flight", must: "from 1 to 65536", got: self.max_in_flight }.into());
-        }
-        if let Some(fault) = self.simulated.as_ref().and_then(|(_, faults)| faults.fault()) {
-            return Err(Kind::Simulation { fault }.into());
-        }
-        let has_queues = !self.devices.is_empty();
-        if has_queues && workers == 0 {
-            return Err(Kind::Setting {
-                what: "the number of workers of an executor with CUDA devices",
-                must: "1 or more",
-                got: 0,
-            }
-            .into());
-        }
-        let exits = Arc::new(Lane::new());
-        let barrier = Barrier::new();
-        let pool = match workers {
-            0 => None,
-            _ => Some(Pool::start(workers, self.max_in_flight, barrier, around_workers(exits.clone()), has_queues)?),
-        };
-        let queues = if has_queues { Some(Arc::new(Queues::start(self.devices, self.pace)?)) } else { None };
-        let rehearsal = self.simulated.map(|(order, faults)| Rehearsal::new(order, faults));
-        let core = Arc::new(Core::new(pool, barrier, self.observer, rehearsal, queues, self.max_in_flight, exits));
-        Ok(Executor { owner: Arc::new(Owner { core }) })
-    }
-}
-
-const WORKERS_MAX: usize = 256;
-
-/// What each worker's life is wrapped in: it is inside of this executor's nodes, and counted when it ends, however it ends.
-fn around_workers(exits: Arc<Lane>) -> Around {
-    let ended = Arc::new(AtomicU64::new(0));
-    Box::new(move |life| {
-        let _counted = Counted { exits: exits.clone(), ended: ended.clone() };
-        let _inside = Inside::enter(&exits);
-        life();
-    })
-}
-
-/// A living worker.
-struct Counted {
-    exits: Arc<Lane>,
-    ended: Arc<AtomicU64>,
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        // ORDERING: AcqRel, so that the last one's signal comes after all that the others did.
-        self.exits.signal(self.ended.fetch_add(1, Ordering::AcqRel) + 1);
     }
 }
 

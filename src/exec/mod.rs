@@ -11,6 +11,7 @@
 //! ```
 
 mod asyncs;
+mod builder;
 mod conduct;
 mod core;
 pub(crate) mod countdown;
@@ -27,7 +28,8 @@ mod run;
 mod serial;
 pub(crate) mod state;
 
-pub use executor::{Executor, ExecutorBuilder, Idle, Shutdown};
+pub use builder::ExecutorBuilder;
+pub use executor::{Executor, Idle, Shutdown};
 pub use inputs::Inputs;
 pub use node::NodeFuture;
 pub use observe::{NodeSpan, Observer, Timeline, TimelineSpan};

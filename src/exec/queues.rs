@@ -16,7 +16,7 @@ use crate::device::host::Ticket;
 use crate::device::queue::{Event, Fault, QueueDevice};
 use crate::error::{Error, Kind, Result};
 use crate::plan::StreamKind;
-use crate::plan::code::Target;
+use crate::plan::code::{Target, flag};
 use crate::sync::{AtomicBool, Ordering};
 use crate::value::Access;
 
@@ -128,9 +128,33 @@ impl Wake for Completion {
     }
 }
 
+/// A program that goes on when there is room on its lane.
+struct Resumption {
+    run: Arc<RunInner>,
+    program: u32,
+    is_over: AtomicBool,
+}
+
+impl Wake for Resumption {
+    fn wake(self: Arc<Self>) {
+        if !self.is_over.swap(true, Ordering::AcqRel) {
+            self.run.follow(Target::Start { first: self.program, count: 1 });
+        }
+        let _ = shielded(|| drop(self));
+    }
+}
+
 impl RunInner {
     pub(super) fn queues(&self) -> &Arc<Queues> {
         self.core.queues.as_ref().expect("a run is queued only by an executor with such a device")
+    }
+
+    /// Returns the name of the device that a step is queued on, if it is.
+    pub(super) fn device_of(&self, step: u32) -> Option<String> {
+        let (code, queues, live) = (&self.plan().code, self.core.queues.as_ref()?, self.live.get()?);
+        let is_queued = code.steps[step as usize].flags & flag::QUEUED != 0;
+        let berth = queues.berth(self, live, code.streams[code.program_of(step) as usize]);
+        is_queued.then(|| berth.ok().map(|berth| queues.device(berth).name())).flatten()
     }
 
     /// Ends a step when its device has come to a point. The run may be over and gone when this returns.
@@ -139,6 +163,15 @@ impl RunInner {
         let queues = self.queues().clone();
         if queues.poll(berth, point, &Waker::from(completion.clone())).is_ready() {
             completion.wake();
+        }
+    }
+
+    /// Lets a parked program go on once a point has passed.
+    pub(super) fn resume_after(&self, program: u32, berth: Berth, point: u64) {
+        let resumption = Arc::new(Resumption { run: self.me(), program, is_over: AtomicBool::new(false) });
+        let queues = self.queues().clone();
+        if queues.poll(berth, point, &Waker::from(resumption.clone())).is_ready() {
+            resumption.wake();
         }
     }
 

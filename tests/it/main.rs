@@ -11,6 +11,8 @@
 )]
 mod bounds;
 mod cancelling;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod endings;
 mod failures;
 mod graphs;

@@ -1,7 +1,7 @@
 //! The driver's functions, looked up one by one, so that an old driver that lacks some is an error that names them, and codes are plain numbers:
 //! a code that the bindings do not know would be undefined behaviour there.
 
-use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
@@ -47,6 +47,8 @@ driver! {
     stream_query = "cuStreamQuery": fn(CUstream);
     stream_wait = "cuStreamWaitEvent": fn(CUstream, CUevent, c_uint);
     write_64 = "cuStreamWriteValue64_v2": fn(CUstream, CUdeviceptr, u64, c_uint);
+    write_32 = "cuStreamWriteValue32_v2": fn(CUstream, CUdeviceptr, u32, c_uint);
+    host_function = "cuLaunchHostFunc": fn(CUstream, unsafe extern "C" fn(*mut c_void), *mut c_void);
     alloc = "cuMemAllocAsync": fn(*mut CUdeviceptr, usize, CUstream);
     free = "cuMemFreeAsync": fn(CUdeviceptr, CUstream);
     host_alloc = "cuMemHostAlloc": fn(*mut *mut c_void, usize, c_uint);
@@ -56,7 +58,6 @@ driver! {
     copy_down = "cuMemcpyDtoHAsync_v2": fn(*mut c_void, CUdeviceptr, usize, CUstream);
     copy = "cuMemcpyDtoDAsync_v2": fn(CUdeviceptr, CUdeviceptr, usize, CUstream);
     fill_8 = "cuMemsetD8Async": fn(CUdeviceptr, c_uchar, usize, CUstream);
-    fill_16 = "cuMemsetD16Async": fn(CUdeviceptr, c_ushort, usize, CUstream);
     fill_32 = "cuMemsetD32Async": fn(CUdeviceptr, c_uint, usize, CUstream);
     module_load = "cuModuleLoadData": fn(*mut CUmodule, *const c_void);
     module_unload = "cuModuleUnload": fn(CUmodule);

@@ -1,21 +1,40 @@
 //! One GPU: its streams, its memory, and the path on which one thread at a time submits work.
 
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{CUdevice_attribute, CUevent, CUfunction};
 use cudarc::driver::{CudaContext, DriverError};
 
+use super::Completion;
 use super::driver::{Driver, SUCCESS};
 use super::events::Events;
 use super::lane::{CudaLane, Signal};
 use super::memory::{Dropped, HostBlock, HostPool, Memories, Use};
 use super::modules::Modules;
+use super::remains::Remains;
 use super::submission::Submission;
 use crate::device::DeviceStream;
 use crate::device::kernel::Code;
 use crate::device::queue::{Event, Fault, Job, QueueDevice, Submitted, Timeline};
 use crate::error::{Error, Kind, Result};
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock, spawn};
+
+/// How many nodes may be on a lane that are not known to be done: a driver blocks the thread that enqueues more than it has room for.
+const BACKLOG_MAX: u64 = 512;
+/// Of how many nodes the host hears at least of one.
+const MARKED_EVERY: u64 = 64;
+
+/// How many dropped blocks may wait without the host's hearing of their points, while work is submitted.
+const LIMBO_QUIET_MAX: usize = 64;
+
+/// Of which points the host is to hear so that memory can be freed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heed {
+    All,
+    /// Each mark costs a call.
+    IfMuch,
+}
 
 /// Streams of a device. More would only be more to watch: the hardware runs kernels of few streams at once.
 const LANES: usize = 8;
@@ -31,10 +50,11 @@ pub(crate) struct Gpu {
 pub(super) struct Device {
     pub(super) driver: &'static Driver,
     ordinal: u32,
-    arch: String,
+    /// As the compiler takes it, as in `compute_80`.
+    pub(super) arch: String,
     pub(super) lanes: Box<[Arc<CudaLane>]>,
-    /// For each lane the last point that was given out, and the last of which the host will hear.
-    points: Box<[Points]>,
+    /// For each lane the last point that was given out.
+    issued: Box<[AtomicU64]>,
     events: Mutex<Events>,
     modules: Mutex<Modules>,
     host_pool: Mutex<HostPool>,
@@ -46,30 +66,28 @@ pub(super) struct Device {
     context: Arc<CudaContext>,
 }
 
-#[derive(Default)]
-struct Points {
-    issued: AtomicU64,
-    marked: AtomicU64,
-}
-
 impl Gpu {
     /// Opens the GPU with this ordinal.
     ///
     /// # Errors
     /// If there is no driver or it is too old, no such GPU, or it does not answer.
-    pub(crate) fn open(ordinal: u32) -> Result<Self> {
+    pub(crate) fn open(ordinal: u32, completion: Option<Completion>) -> Result<Self> {
         let driver = Driver::get()?;
         let count = driver.devices()?;
         if ordinal >= count {
             return Err(Kind::NoDevice { ordinal, count }.into());
         }
-        let device = Arc::new(Device::open(driver, ordinal)?);
+        let device = Arc::new(Device::open(driver, ordinal, completion)?);
         let streams = (0..LANES as u32).map(|lane| DeviceStream::queue(Box::new(Submission::new(device.clone(), lane))));
         Ok(Self { path: Mutex::new(streams.collect()), device })
     }
 }
 
 impl QueueDevice for Gpu {
+    fn name(&self) -> String {
+        self.device.name()
+    }
+
     fn timelines(&self) -> Vec<Arc<dyn Timeline>> {
         self.device.lanes.iter().map(|lane| lane.clone() as Arc<dyn Timeline>).collect()
     }
@@ -78,8 +96,8 @@ impl QueueDevice for Gpu {
         let device = &*self.device;
         let mut path = lock(&self.path);
         device.make_current()?;
-        device.collect();
-        let point = device.points[lane as usize].issued.fetch_add(1, Ordering::Relaxed) + 1;
+        device.collect(Heed::IfMuch);
+        let point = device.issued[lane as usize].fetch_add(1, Ordering::Relaxed) + 1;
         let stream = device.lanes[lane as usize].stream.cu_stream();
         for event in &mut job.waits {
             // SAFETY: the stream is of this context; the event was recorded before this node could be submitted.
@@ -87,10 +105,16 @@ impl QueueDevice for Gpu {
         }
         (job.body)(&mut path[lane as usize]);
         let event = if job.is_recorded { Some(device.record(lane)?) } else { None };
-        if job.is_marked {
+        if job.is_marked || point.is_multiple_of(MARKED_EVERY) {
             device.mark(lane)?;
         }
         Ok(Submitted { point, event })
+    }
+
+    fn backlog(&self, lane: u32) -> Option<u64> {
+        let issued = self.device.issued(lane);
+        let point = issued.checked_sub(BACKLOG_MAX - MARKED_EVERY)?;
+        (issued >= BACKLOG_MAX && !self.device.has_reached((lane, issued - BACKLOG_MAX + 1))).then_some(point)
     }
 
     fn mark(&self, lane: u32) -> Result<u64> {
@@ -114,7 +138,7 @@ impl QueueDevice for Gpu {
             self.device.quarantine();
             return None;
         }
-        self.device.collect()
+        self.device.collect(Heed::All)
     }
 
     fn lose(&self, fault: &Fault) -> Error {
@@ -123,21 +147,33 @@ impl QueueDevice for Gpu {
     }
 }
 
+/// Returns how a device tells the host of points, as was asked for or as it can.
+fn signal(completion: Option<Completion>, has_words: bool, has_half_words: bool) -> Signal {
+    match completion {
+        Some(Completion::Event) => Signal::Event,
+        Some(Completion::HostFunction) => Signal::HostFunction,
+        Some(Completion::Lane) | None if has_words => Signal::Word64,
+        Some(Completion::Lane) | None if has_half_words => Signal::Word32,
+        Some(Completion::Lane) | None => Signal::Event,
+    }
+}
+
 impl Device {
-    fn open(driver: &'static Driver, ordinal: u32) -> Result<Self> {
+    fn open(driver: &'static Driver, ordinal: u32, completion: Option<Completion>) -> Result<Self> {
         let failed = |cause: DriverError| driver.error(cause.0 as u32);
         let context = CudaContext::new(ordinal as usize).map_err(failed)?;
         // SAFETY: the plan orders all use of a buffer; no slice of cudarc's is shared between streams.
         unsafe { context.disable_event_tracking() };
         use CUdevice_attribute::{
-            CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS as WORDS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
+            CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS as WORDS,
+            CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1 as HALF_WORDS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED as POOLS,
         };
         let of = |attribute| driver.attribute(ordinal, attribute);
         if of(POOLS) == 0 {
             return Err(Kind::OldDevice { ordinal, lacks: "stream-ordered memory" }.into());
         }
-        let signal = if of(WORDS) > 0 { Signal::Word64 } else { Signal::Event };
+        let signal = signal(completion, of(WORDS) > 0, of(HALF_WORDS) > 0);
         let lanes: Result<Vec<Arc<CudaLane>>> = (0..LANES)
             .map(|_| {
                 let stream = context.new_stream().map_err(failed)?;
@@ -149,7 +185,7 @@ impl Device {
             ordinal,
             arch: format!("compute_{}{}", of(MAJOR), of(MINOR)),
             lanes: lanes?.into(),
-            points: (0..LANES).map(|_| Points::default()).collect(),
+            issued: (0..LANES).map(|_| AtomicU64::new(0)).collect(),
             events: Mutex::default(),
             modules: Mutex::default(),
             host_pool: Mutex::new(HostPool::new()),
@@ -181,6 +217,14 @@ impl Device {
         Err(self.driver.error(code))
     }
 
+    /// Looks at an error of the driver's: a fatal one loses the device.
+    fn seen<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| match error.driver_code().map(|code| self.check(code)) {
+            Some(Err(seen)) => seen,
+            _ => error,
+        })
+    }
+
     /// Makes the device's context that of this thread, unless the device is lost.
     fn make_current(&self) -> Result<()> {
         if let Some(fault) = self.lost.get() {
@@ -193,7 +237,7 @@ impl Device {
     /// Returns the point of what is being submitted, or was last.
     pub(super) fn issued(&self, lane: u32) -> u64 {
         // ORDERING: Relaxed, here and below: written by who has the path.
-        self.points[lane as usize].issued.load(Ordering::Relaxed)
+        self.issued[lane as usize].load(Ordering::Relaxed)
     }
 
     pub(super) fn has_reached(&self, (lane, n): Use) -> bool {
@@ -203,7 +247,7 @@ impl Device {
     /// Records an event behind all that is queued.
     fn record(&self, lane: u32) -> Result<Event> {
         let mut events = lock(&self.events);
-        let event = events.take(self.driver)?;
+        let event = self.seen(events.take(self.driver))?;
         // SAFETY: both are of this context.
         let recorded = unsafe { (self.driver.event_record)(event, self.lanes[lane as usize].stream.cu_stream()) };
         self.check(recorded).inspect_err(|_| events.give_back(event))?;
@@ -211,24 +255,16 @@ impl Device {
     }
 
     fn mark(&self, lane: u32) -> Result<()> {
-        let (points, issued) = (&self.points[lane as usize], self.issued(lane));
-        if points.marked.load(Ordering::Relaxed) < issued {
-            let lane = &self.lanes[lane as usize];
-            let passed = lane.passed_marks();
-            let mut events = lock(&self.events);
-            passed.into_iter().for_each(|event| events.give_back(event));
-            lane.mark(issued, || events.take(self.driver))?;
-            points.marked.store(issued, Ordering::Relaxed);
-        }
-        Ok(())
+        let marked = self.lanes[lane as usize].mark(self.issued(lane), &mut lock(&self.events));
+        self.seen(marked)
     }
 
     pub(super) fn function(&self, code: &Arc<Code>) -> Result<CUfunction> {
-        lock(&self.modules).function(self.driver, code, &self.arch)
+        lock(&self.modules).function(self, code)
     }
 
     pub(super) fn take_host(&self, bytes: usize) -> Result<HostBlock> {
-        lock(&self.host_pool).take(self.driver, bytes)
+        self.seen(lock(&self.host_pool).take(self.driver, bytes))
     }
 
     /// Keeps dropped memory until nothing works on it. Asks nothing of the driver.
@@ -236,15 +272,16 @@ impl Device {
         lock(&self.limbo).push(dropped);
     }
 
-    /// Frees what it can. Returns a point to wait for, if something is left.
-    fn collect(&self) -> Option<Use> {
+    /// Frees what it can. Returns a point to wait for, if something is left that the host is to hear of.
+    fn collect(&self, heed: Heed) -> Option<Use> {
         let limbo = std::mem::take(&mut *lock(&self.limbo));
+        let is_heard = heed == Heed::All || limbo.len() > LIMBO_QUIET_MAX;
         let (mut left, mut awaited) = (Vec::new(), None);
         for dropped in limbo {
             match self.still_used(&dropped) {
                 Some(used) => {
                     // So that the point will be heard of.
-                    if self.mark(used.0).is_ok() {
+                    if is_heard && self.mark(used.0).is_ok() {
                         awaited = Some(used);
                     }
                     left.push(dropped);
@@ -288,15 +325,18 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if self.make_current().is_err() {
-            return self.quarantine();
-        }
-        for lane in &self.lanes {
-            let _ = lane.stream.synchronize();
-        }
-        self.collect();
-        lock(&self.host_pool).drain().for_each(|block| block.free(self.driver));
-        lock(&self.modules).unload(self.driver);
-        lock(&self.events).destroy(self.driver);
+        let take = |lanes: &mut Box<[Arc<CudaLane>]>| std::mem::take(lanes);
+        let remains = Remains {
+            driver: self.driver,
+            lanes: take(&mut self.lanes),
+            limbo: std::mem::take(&mut *lock(&self.limbo)),
+            host_pool: std::mem::replace(&mut *lock(&self.host_pool), HostPool::new()),
+            modules: std::mem::take(&mut *lock(&self.modules)),
+            events: std::mem::take(&mut *lock(&self.events)),
+            context: self.context.clone(),
+        };
+        // The end of a device waits for its streams, and this may be anybody's drop. Without a thread for it the driver keeps all.
+        let remains = ManuallyDrop::new(remains);
+        let _ = spawn("anabranch-cuda-end".into(), move || ManuallyDrop::into_inner(remains).end());
     }
 }

@@ -1,50 +1,60 @@
-//! A stream of a GPU, and the word in the host's memory that says how far it is.
+//! A stream of a GPU, and what says how far it is: a word in the host's memory, or events.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::CudaStream;
 use cudarc::driver::sys::{CUdeviceptr, CUevent};
 
 use super::driver::{Driver, NOT_READY, SUCCESS};
+use super::events::Events;
 use crate::device::queue::{Fault, Timeline};
 use crate::error::Result;
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
 /// Memory that the device reaches, and its writes are seen at once.
 const PORTABLE_AND_MAPPED: u32 = 3;
 /// Each word on a line of its own, because the reactor reads one while the device writes another.
 const WORD_BYTES: usize = 128;
 
-/// A stream, and what the host can know of it without asking the driver.
+/// A stream, and what the host can know of it.
 pub(super) struct CudaLane {
     pub(super) driver: &'static Driver,
     pub(super) stream: Arc<CudaStream>,
+    signal: Signal,
     word: NonNull<AtomicU64>,
     /// The word as the device knows it.
     address: CUdeviceptr,
-    pub(super) signal: Signal,
-    /// The event that was recorded last for the host, where it is told by events.
-    marks: std::sync::Mutex<std::collections::VecDeque<(u64, CUevent)>>,
+    /// The last point that the host is to hear of.
+    marked: AtomicU64,
+    /// A point that has passed whatever the word says: what events, and the driver when asked, have told.
+    known: AtomicU64,
+    /// Points that the word will not tell of, in order, with the events that do.
+    marks: Mutex<VecDeque<(u64, CUevent)>>,
 }
 
 /// How the host learns that a point has passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Signal {
-    /// The device writes the point's number, of 64 bits, into the lane's word.
+    /// The device writes the point's number into the lane's word.
     Word64,
+    /// It writes the lower half.
+    Word32,
     /// An event is recorded, and asked for.
     Event,
+    /// The driver calls a function of the host's, which stores the number.
+    HostFunction,
 }
 
-// SAFETY: the word is an atomic, the driver's handles may be used by any thread, and events are behind a lock.
+// SAFETY: the word is an atomic, the driver's handles may be used by any thread, and marks are behind a lock.
 unsafe impl Send for CudaLane {}
 // SAFETY: as above.
 unsafe impl Sync for CudaLane {}
 
 impl CudaLane {
-    /// Makes a stream. The context is current.
+    /// Makes a lane of a stream whose context is current.
     pub(super) fn new(driver: &'static Driver, stream: Arc<CudaStream>, signal: Signal) -> Result<Self> {
         let mut memory: *mut c_void = std::ptr::null_mut();
         // SAFETY: it writes one pointer.
@@ -55,34 +65,64 @@ impl CudaLane {
         let word = NonNull::new(memory.cast::<AtomicU64>()).expect("a successful allocation is not null");
         // SAFETY: the memory is new, large enough, and aligned to a page.
         unsafe { word.write(AtomicU64::new(0)) };
-        let lane = Self { driver, stream, word, address, signal, marks: Default::default() };
+        let (marked, known, marks) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::default());
+        let lane = Self { driver, stream, signal, word, address, marked, known, marks };
         driver.check(mapped)?;
         Ok(lane)
     }
 
-    /// Lets the host know when all that is queued now is done, as point `n`. Points grow.
-    pub(super) fn mark(&self, n: u64, event: impl FnOnce() -> Result<CUevent>) -> Result<()> {
+    /// Lets the host hear when all that is queued now is done, as point `n`. Points grow. Only who has the device's path calls this.
+    pub(super) fn mark(&self, n: u64, events: &mut Events) -> Result<()> {
+        // ORDERING: Relaxed, as the store below: who has the path writes it, and `check` may see an older one.
+        if self.marked.load(Ordering::Relaxed) >= n {
+            return Ok(());
+        }
+        let (driver, stream) = (self.driver, self.stream.cu_stream());
         match self.signal {
-            Signal::Word64 => {
-                // SAFETY: the word lives as long as the stream.
-                self.driver.check(unsafe { (self.driver.write_64)(self.stream.cu_stream(), self.address, n, 0) })
-            }
+            // SAFETY: the word lives as long as the stream.
+            Signal::Word64 => driver.check(unsafe { (driver.write_64)(stream, self.address, n, 0) })?,
+            // SAFETY: as above.
+            Signal::Word32 => driver.check(unsafe { (driver.write_32)(stream, self.address, n as u32, 0) })?,
             Signal::Event => {
-                let event = event()?;
+                self.passed_marks().for_each(|event| events.give_back(event));
+                let event = events.take(driver)?;
                 // SAFETY: both are of this context.
-                let recorded = self.driver.check(unsafe { (self.driver.event_record)(event, self.stream.cu_stream()) });
-                crate::sync::lock(&self.marks).push_back((n, event));
-                recorded
+                let recorded = driver.check(unsafe { (driver.event_record)(event, stream) });
+                recorded.inspect_err(|_| events.give_back(event))?;
+                lock(&self.marks).push_back((n, event));
+            }
+            Signal::HostFunction => {
+                lock(&self.marks).push_back((n, std::ptr::null_mut()));
+                let this = std::ptr::from_ref(self).cast_mut().cast();
+                // SAFETY: the lane lives until its stream has come to its end.
+                let asked = driver.check(unsafe { (driver.host_function)(stream, store_next, this) });
+                asked.inspect_err(|_| _ = lock(&self.marks).pop_back())?;
             }
         }
+        self.marked.store(n, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Takes the events of marks that have passed.
-    pub(super) fn passed_marks(&self) -> Vec<CUevent> {
-        let reached = self.word().load(Ordering::Acquire);
-        let mut marks = crate::sync::lock(&self.marks);
-        let passed = marks.iter().take_while(|mark| mark.0 <= reached).count();
-        marks.drain(..passed).map(|mark| mark.1).collect()
+    fn passed_marks(&self) -> std::vec::IntoIter<CUevent> {
+        let known = self.known.load(Ordering::Acquire);
+        let mut marks = lock(&self.marks);
+        let passed = marks.iter().take_while(|mark| mark.0 <= known).count();
+        marks.drain(..passed).map(|mark| mark.1).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Asks for the events of marks, in order.
+    fn ask_events(&self) {
+        let marks = lock(&self.marks);
+        // ORDERING: Relaxed: the lock is held by all who store it here.
+        let known = self.known.load(Ordering::Relaxed);
+        for &(n, event) in marks.iter().skip_while(|mark| mark.0 <= known) {
+            // SAFETY: a recorded event of this context. What is wrong with it is for the watchdog to find.
+            if unsafe { (self.driver.event_query)(event) } != SUCCESS {
+                break;
+            }
+            self.known.fetch_max(n, Ordering::Release);
+        }
     }
 
     fn word(&self) -> &AtomicU64 {
@@ -91,28 +131,45 @@ impl CudaLane {
     }
 }
 
+/// What the driver calls when a stream comes to a mark.
+unsafe extern "C" fn store_next(lane: *mut c_void) {
+    // SAFETY: `mark` gave it; the lane lives until its stream has come to its end.
+    let lane = unsafe { &*lane.cast::<CudaLane>() };
+    if let Some((n, _)) = lock(&lane.marks).pop_front() {
+        lane.known.fetch_max(n, Ordering::Release);
+    }
+}
+
 impl Timeline for CudaLane {
     fn reached(&self) -> u64 {
         if self.signal == Signal::Event {
-            let marks = crate::sync::lock(&self.marks);
-            // Those that the word has not yet been told of. Errors are for the watchdog.
-            let known = self.word().load(Ordering::Relaxed);
-            for &(n, event) in marks.iter().skip_while(|mark| mark.0 <= known) {
-                // SAFETY: a recorded event of this context.
-                if unsafe { (self.driver.event_query)(event) } != SUCCESS {
-                    break;
-                }
-                self.word().store(n, Ordering::Release);
-            }
+            self.ask_events();
         }
         // ORDERING: Acquire: what the device wrote before the word, the driver made visible with it.
-        self.word().load(Ordering::Acquire)
+        let (word, known) = (self.word().load(Ordering::Acquire), self.known.load(Ordering::Acquire));
+        match self.signal {
+            Signal::Word64 => word.max(known),
+            Signal::Word32 => {
+                // Ahead of what is known by less than half of the numbers, or behind it.
+                let ahead = (word as u32).wrapping_sub(known as u32) as i32;
+                let reached = known + ahead.max(0) as u64;
+                self.known.fetch_max(reached, Ordering::AcqRel).max(reached)
+            }
+            Signal::Event | Signal::HostFunction => known,
+        }
     }
 
     fn check(&self) -> std::result::Result<(), Fault> {
+        // Before the question: what is marked later may not be done yet.
+        let marked = self.marked.load(Ordering::Acquire);
         // SAFETY: a stream of this context.
         match unsafe { (self.driver.stream_query)(self.stream.cu_stream()) } {
-            SUCCESS | NOT_READY => Ok(()),
+            // Whatever became of a host function that was never called, or of an event that nobody asked for.
+            SUCCESS => {
+                self.known.fetch_max(marked, Ordering::AcqRel);
+                Ok(())
+            }
+            NOT_READY => Ok(()),
             code => Err(self.driver.fault(code)),
         }
     }
@@ -120,11 +177,13 @@ impl Timeline for CudaLane {
 
 impl Drop for CudaLane {
     fn drop(&mut self) {
-        for (_, event) in crate::sync::lock(&self.marks).drain(..) {
+        // SAFETY: the stream keeps its context. Memory and events are freed in it, and this may be any thread.
+        unsafe { (self.driver.set_context)(self.stream.context().cu_ctx()) };
+        for (_, event) in lock(&self.marks).drain(..).filter(|mark| !mark.1.is_null()) {
             // SAFETY: nobody else has it. The driver keeps what it still needs.
             unsafe { (self.driver.event_destroy)(event) };
         }
-        // SAFETY: the lane's device waits for its streams before it lets go of lanes, unless it is lost: then it forgets them.
+        // SAFETY: who drops a device's lanes has waited for its streams, unless the device is lost: then nothing is written any more.
         unsafe { (self.driver.host_free)(self.word.as_ptr().cast()) };
     }
 }

@@ -10,6 +10,19 @@ mod gpu;
 mod lane;
 mod memory;
 mod modules;
+mod remains;
 mod submission;
 
 pub(crate) use gpu::Gpu;
+
+/// How a CUDA device tells the host that work is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Completion {
+    /// The device writes a number into the host's memory: no call of the driver to look at it. The default where the device can do so;
+    /// elsewhere this is [`Completion::Event`].
+    Lane,
+    /// An event is recorded, and the driver is asked for it.
+    Event,
+    /// The driver calls a function of the host's. It stalls the stream meanwhile, and is slower than both others.
+    HostFunction,
+}

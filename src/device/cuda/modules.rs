@@ -8,6 +8,7 @@ use cudarc::driver::sys::{CUfunction, CUmodule};
 use cudarc::nvrtc;
 
 use super::driver::Driver;
+use super::gpu::Device;
 use crate::device::kernel::{Code, Text};
 use crate::error::{Error, Kind, Result};
 
@@ -28,13 +29,13 @@ struct Loaded {
 unsafe impl Send for Modules {}
 
 impl Modules {
-    /// Returns the function of a kernel. `arch` is the device's, as in `compute_80`.
-    pub(super) fn function(&mut self, driver: &Driver, code: &Arc<Code>, arch: &str) -> Result<CUfunction> {
+    /// Returns the function of a kernel.
+    pub(super) fn function(&mut self, device: &Device, code: &Arc<Code>) -> Result<CUfunction> {
         let key = Arc::as_ptr(code).addr();
         if let Some(loaded) = self.loaded.get(&key) {
             return Ok(loaded.function);
         }
-        let loaded = load(driver, code, arch)?;
+        let loaded = load(device, code)?;
         let function = loaded.function;
         self.loaded.insert(key, loaded);
         Ok(function)
@@ -48,19 +49,23 @@ impl Modules {
     }
 }
 
-fn load(driver: &Driver, code: &Arc<Code>, arch: &str) -> Result<Loaded> {
-    let failed = |cause: Error| Error::with_source(Kind::KernelCode { kernel: code.name.clone() }, Box::new(cause));
+fn load(device: &Device, code: &Arc<Code>) -> Result<Loaded> {
+    let driver = device.driver;
+    let failed = |cause: Error| match cause.is_device_lost() {
+        true => cause,
+        false => Error::with_source(Kind::KernelCode { kernel: code.name.clone() }, Box::new(cause)),
+    };
     let ptx = match &code.text {
         Text::Ptx(ptx) => ptx.to_string(),
-        Text::CudaC(source) => compile(source, arch).map_err(|why| failed(Kind::Compiler { why }.into()))?,
+        Text::CudaC(source) => compile(source, &device.arch).map_err(|why| failed(Kind::Compiler { why }.into()))?,
     };
     let nul = |_| failed(Kind::Compiler { why: "its name or its code contains a NUL".into() }.into());
     let (ptx, name) = (CString::new(ptx).map_err(nul)?, CString::new(&*code.name).map_err(nul)?);
     let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: it writes one handle; the text ends with a NUL.
-    driver.check(unsafe { (driver.module_load)(&mut module, ptx.as_ptr().cast()) }).map_err(failed)?;
+    device.check(unsafe { (driver.module_load)(&mut module, ptx.as_ptr().cast()) }).map_err(failed)?;
     // SAFETY: as above; the module was loaded just now.
-    let found = driver.check(unsafe { (driver.module_function)(&mut function, module, name.as_ptr()) });
+    let found = device.check(unsafe { (driver.module_function)(&mut function, module, name.as_ptr()) });
     if let Err(cause) = found {
         // SAFETY: nobody else has it.
         unsafe { (driver.module_unload)(module) };

@@ -107,8 +107,6 @@ impl Queue for Submission {
             // SAFETY: the block has `count` such patterns.
             [byte] => unsafe { (driver.fill_8)(to.address, byte, count, stream) },
             // SAFETY: as above.
-            [a, b] => unsafe { (driver.fill_16)(to.address, u16::from_ne_bytes([a, b]), count, stream) },
-            // SAFETY: as above.
             [a, b, c, d] => unsafe { (driver.fill_32)(to.address, u32::from_ne_bytes([a, b, c, d]), count, stream) },
             _ => {
                 let bytes: Vec<u8> = pattern.iter().copied().cycle().take(to.bytes).collect();

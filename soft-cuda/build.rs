@@ -1,0 +1,8 @@
+//! Names the driver `libcuda.so`, so that whoever opens that name later finds the one the client has loaded by its path.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so");
+    }
+}

@@ -1,0 +1,214 @@
+//! The control of one device: its faults, its switches, and what it has found and counted.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::time::Duration;
+
+use crate::code::Code;
+use crate::wire::{Control, Counters, HostFunctions, List, Setting, Text, ViolationKind, Which};
+
+/// Something that was done wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// What kind of wrong.
+    pub kind: ViolationKind,
+    /// The operations concerned, each with its kernel or kind, its stream and its number.
+    pub text: String,
+}
+
+/// The control of one device. Faults are counted from when they are planned: the first operation, call or allocation after that
+/// is number 1. They are used up by happening.
+#[derive(Clone, Copy)]
+pub struct Device {
+    control: &'static Control,
+    ordinal: u32,
+}
+
+impl Device {
+    pub(super) fn new(control: &'static Control, ordinal: u32) -> Self {
+        Self { control, ordinal }
+    }
+
+    /// Returns the number of the device, as `CudaContext::new` takes it.
+    pub fn ordinal(&self) -> usize {
+        self.ordinal as usize
+    }
+
+    /// Has the `nth` call from now of a driver function return the code and do nothing.
+    ///
+    /// # Panics
+    /// If the driver has no function of that name.
+    pub fn fail_call(&self, name: &str, nth: u64, code: Code) {
+        fail_call(self.control, self.ordinal, name, nth, code);
+    }
+
+    /// Has the `nth` operation from now fail when its stream gets there. If the code is fatal the context answers nothing else
+    /// from then on and no operation is executed any more; else the next query or synchronisation of the stream returns it, once.
+    pub fn fail_operation(&self, which: Which, nth: u64, code: Code) {
+        self.set(Setting::FailOperation, which as u64, nth, u64::from(code.0));
+    }
+
+    /// Has the `nth` operation from now begin that much later.
+    pub fn delay_operation(&self, which: Which, nth: u64, delay: Duration) {
+        self.set(Setting::DelayOperation, which as u64, nth, micros(delay));
+    }
+
+    /// Has every operation begin that much later.
+    pub fn delay_every_operation(&self, delay: Duration) {
+        self.set(Setting::DelayEveryOperation, micros(delay), 0, 0);
+    }
+
+    /// Has the stream stop at the `nth` operation from now, until [`release_stall`](Self::release_stall) or the end of the context.
+    pub fn stall_operation(&self, which: Which, nth: u64) {
+        self.set(Setting::StallOperation, which as u64, nth, 0);
+    }
+
+    /// Lets every stream go on that stands still, and every one whose operation to stop at was issued already.
+    pub fn release_stall(&self) {
+        self.set(Setting::ReleaseStall, 0, 0, 0);
+    }
+
+    /// Has the `nth` allocation from now fail, of device or pinned memory.
+    pub fn fail_allocation(&self, nth: u64) {
+        self.set(Setting::FailAllocation, nth, 0, 0);
+    }
+
+    /// Sets how much device memory can be allocated at once.
+    pub fn memory_limit(&self, bytes: u64) {
+        self.set(Setting::MemoryLimit, bytes, 0, 0);
+    }
+
+    /// Sets what becomes of the host functions that are reached from now on.
+    pub fn host_functions(&self, mode: HostFunctions) {
+        let (mode, time_us) = match mode {
+            HostFunctions::Called => (0, 0),
+            HostFunctions::Dropped => (1, 0),
+            HostFunctions::LateUs(time_us) => (2, time_us),
+            HostFunctions::Serialised => (3, 0),
+        };
+        self.set(Setting::HostFunctions, mode, time_us, 0);
+    }
+
+    /// Sets what the device says to an attribute, by its number in `CUdevice_attribute`. Saying 0 to 115 (memory pools), 92 (stream
+    /// memory operations) or 122 (those of 64 bits) makes their functions refuse too.
+    pub fn attribute(&self, attribute: u32, value: i32) {
+        self.set(Setting::Attribute, u64::from(attribute), value as u32 as u64, 0);
+    }
+
+    /// Has the driver say that there is no such device.
+    pub fn absent(&self, is_absent: bool) {
+        self.set(Setting::Absent, u64::from(is_absent), 0, 0);
+    }
+
+    /// Switches the check of order off or on. Do it before the first stream is made.
+    pub fn track_races(&self, is_tracked: bool) {
+        self.set(Setting::TrackRaces, u64::from(is_tracked), 0, 0);
+    }
+
+    /// Sets whether the host is taken to have seen every value that a stream has written, as by default, or only those that
+    /// [`host_saw`](Self::host_saw) names. The latter finds more, because what is found no longer depends on how fast streams are.
+    /// Host functions that were called tell the host in either case.
+    pub fn words_inform_host(&self, do_they: bool) {
+        self.set(Setting::WordsInformHost, u64::from(do_they), 0, 0);
+    }
+
+    /// Says that the host has read the word at the address, where streams write values.
+    pub fn host_saw(&self, word: *const c_void) {
+        self.set(Setting::HostSaw, word as u64, 0, 0);
+    }
+
+    /// Says that the host reads pinned memory now.
+    pub fn host_reads(&self, start: *const c_void, bytes: usize) {
+        self.set(Setting::HostReads, start as u64, bytes as u64, 0);
+    }
+
+    /// Says that the host writes pinned memory now.
+    pub fn host_writes(&self, start: *const c_void, bytes: usize) {
+        self.set(Setting::HostWrites, start as u64, bytes as u64, 0);
+    }
+
+    /// Forgets every planned fault, attribute and limit, and lets go what stands still.
+    pub fn clear_faults(&self) {
+        self.set(Setting::ClearFaults, 0, 0, 0);
+    }
+
+    /// Forgets the faults, violations, log and counts, and puts the switches back. What is live stays.
+    pub fn reset(&self) {
+        self.set(Setting::Reset, 0, 0, 0);
+    }
+
+    /// Returns what the device holds and has done.
+    pub fn counters(&self) -> Counters {
+        let mut counters = Counters::default();
+        // SAFETY: there is room for them.
+        unsafe { (self.control.counters)(self.ordinal, &mut counters) };
+        counters
+    }
+
+    /// Returns the functions that were called, each with how often.
+    pub fn calls(&self) -> Vec<(String, u64)> {
+        calls(self.control, self.ordinal)
+    }
+
+    /// Returns how often a function was called.
+    pub fn calls_of(&self, name: &str) -> u64 {
+        self.calls().into_iter().find(|(known, _)| known == name).map_or(0, |(_, count)| count)
+    }
+
+    /// Returns what was found wrong, in that order. Up to a thousand are kept.
+    pub fn violations(&self) -> Vec<Violation> {
+        let lines = lines(self.control, self.ordinal, List::Violations);
+        let kind = |number: u64| ViolationKind::ALL.into_iter().find(|&kind| kind as u64 == number);
+        lines.into_iter().filter_map(|(number, text)| Some(Violation { kind: kind(number)?, text })).collect()
+    }
+
+    /// Has calls logged from now on, or no longer.
+    pub fn keep_log(&self, is_kept: bool) {
+        self.set(Setting::KeepLog, u64::from(is_kept), 0, 0);
+    }
+
+    /// Returns the calls in the order in which they returned, each as `name stream=2 detail -> code`, where the stream, the detail
+    /// and a code other than 0 are left out if there is none.
+    pub fn log(&self) -> Vec<String> {
+        lines(self.control, self.ordinal, List::Log).into_iter().map(|(_, line)| line).collect()
+    }
+
+    fn set(&self, setting: Setting, first: u64, second: u64, third: u64) {
+        (self.control.set)(self.ordinal, setting, first, second, third);
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").field("ordinal", &self.ordinal).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn fail_call(control: &Control, ordinal: u32, name: &str, nth: u64, code: Code) {
+    // SAFETY: the name lives for the call.
+    let is_known = unsafe { (control.fail_call)(ordinal, Text::of(name), nth, code.0) };
+    assert!(is_known, "the soft driver has no function `{name}`");
+}
+
+pub(super) fn calls(control: &Control, ordinal: u32) -> Vec<(String, u64)> {
+    lines(control, ordinal, List::Calls).into_iter().map(|(count, name)| (name, count)).collect()
+}
+
+fn lines(control: &Control, ordinal: u32, list: List) -> Vec<(u64, String)> {
+    let mut lines: Vec<(u64, String)> = Vec::new();
+    // SAFETY: `take` is made for a vector of lines, which lives for the call.
+    unsafe { (control.list)(ordinal, list, take, (&raw mut lines).cast()) };
+    lines
+}
+
+unsafe extern "C" fn take(into: *mut c_void, number: u64, text: Text) {
+    // SAFETY: `lines` passes a vector that nobody else uses meanwhile.
+    let lines = unsafe { &mut *into.cast::<Vec<(u64, String)>>() };
+    // SAFETY: the driver passes text that lives for the call.
+    let text = unsafe { text.as_str() };
+    lines.push((number, text.to_owned()));
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

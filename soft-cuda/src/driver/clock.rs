@@ -1,0 +1,139 @@
+//! Vector clocks: who is known to come after whom.
+//!
+//! Every stream, every node of an executable graph and the host have a component of their own, numbered over the whole process, so
+//! that clocks of different devices can be joined.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::lock;
+
+/// For each component, up to which tick everything has happened before.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clock {
+    /// Ordered by component.
+    ticks: Vec<(u32, u64)>,
+}
+
+/// Returns a component that nobody else has.
+pub(crate) fn new_component() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // ORDERING: Relaxed: only the numbers' being different matters.
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Clock {
+    /// Returns true if tick `tick` of the component has happened before.
+    pub(crate) fn covers(&self, component: u32, tick: u64) -> bool {
+        match self.place(component) {
+            Ok(at) => self.ticks[at].1 >= tick,
+            Err(_) => tick == 0,
+        }
+    }
+
+    /// Moves a component on by one and returns its new tick.
+    pub(crate) fn advance(&mut self, component: u32) -> u64 {
+        match self.place(component) {
+            Ok(at) => {
+                self.ticks[at].1 += 1;
+                self.ticks[at].1
+            }
+            Err(at) => {
+                self.ticks.insert(at, (component, 1));
+                1
+            }
+        }
+    }
+
+    /// Makes everything that happened before `other` happen before this too.
+    pub(crate) fn join(&mut self, other: &Clock) {
+        for &(component, tick) in &other.ticks {
+            match self.place(component) {
+                Ok(at) => self.ticks[at].1 = self.ticks[at].1.max(tick),
+                Err(at) => self.ticks.insert(at, (component, tick)),
+            }
+        }
+    }
+
+    fn place(&self, component: u32) -> Result<usize, usize> {
+        self.ticks.binary_search_by_key(&component, |&(number, _)| number)
+    }
+}
+
+/// What the host has seen. All its threads count as one, so what one thread has seen the others are taken to know.
+pub(crate) struct HostClock {
+    component: u32,
+    /// Changes with the clock and never stands for two different ones, whichever the host clock.
+    version: AtomicU64,
+    clock: Mutex<Clock>,
+}
+
+impl HostClock {
+    pub(crate) fn new() -> Self {
+        Self::from_clock(Clock::default())
+    }
+
+    pub(crate) fn from_clock(clock: Clock) -> Self {
+        Self { component: new_component(), version: AtomicU64::new(new_version()), clock: Mutex::new(clock) }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        // ORDERING: Acquire pairs with the Release in `join`: who sees the version finds at least that clock behind the lock.
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The host has seen what the clock says.
+    pub(crate) fn join(&self, seen: &Clock) {
+        let mut clock = lock(&self.clock);
+        clock.join(seen);
+        // ORDERING: Release: see `version`.
+        self.version.store(new_version(), Ordering::Release);
+    }
+
+    /// Does something on the host: returns its component, its tick and all it comes after.
+    pub(crate) fn act(&self) -> (u32, u64, Clock) {
+        let mut clock = lock(&self.clock);
+        let tick = clock.advance(self.component);
+        // ORDERING: Release: see `version`.
+        self.version.store(new_version(), Ordering::Release);
+        (self.component, tick, clock.clone())
+    }
+
+    pub(crate) fn snapshot(&self) -> Clock {
+        lock(&self.clock).clone()
+    }
+
+    /// Adds what the host has seen to a clock that has it up to version `seen`.
+    pub(crate) fn tell(&self, clock: &mut Clock, seen: &mut u64) {
+        let version = self.version();
+        if *seen != version {
+            clock.join(&lock(&self.clock));
+            *seen = version;
+        }
+    }
+}
+
+fn new_version() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // ORDERING: Relaxed: only the numbers' being different matters.
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A clock that is kept for later, or none where order is not tracked.
+pub(crate) type Kept = Option<Arc<Clock>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_joined_clock_covers_what_either_covered() {
+        let (mut left, mut right) = (Clock::default(), Clock::default());
+        left.advance(3);
+        right.advance(1);
+        right.advance(1);
+        left.join(&right);
+        assert!(left.covers(3, 1) && left.covers(1, 2));
+        assert!(!left.covers(1, 3) && !left.covers(2, 1));
+    }
+}

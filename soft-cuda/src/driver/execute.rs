@@ -1,0 +1,168 @@
+//! Does on a stream's thread what was issued, with no lock held.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::callback::HostCall;
+use super::clock::Kept;
+use super::command::{Command, Copy, Fill, WriteValue};
+use super::fault::Fault;
+use super::issue::Operation;
+use super::lock;
+use super::queue::Work;
+use super::stall::delay;
+use super::stream::Stream;
+use crate::code::{Code, Outcome};
+use crate::wire::{HostFunctions, ViolationKind};
+
+/// Executes one piece of work. After a fatal error nothing is: the streams run dry.
+pub(crate) fn execute(stream: &Stream, work: Work) {
+    match work {
+        Work::Operation(operation) => run(stream, &operation),
+        Work::Graph(operations) => operations.iter().for_each(|operation| run(stream, operation)),
+        Work::Wait(other, position) => wait(stream, &other, position),
+    }
+}
+
+fn wait(stream: &Stream, other: &Stream, position: u64) {
+    let context = &stream.device.context;
+    // A context that is being torn down waits for what can still come, and what stands still does not come.
+    let is_pointless = || context.is_over() || context.is_let_go() && other.device.faults.stalls.is_any();
+    if !other.progress.wait_for(position, is_pointless) {
+        context.abandon();
+    }
+}
+
+fn run(stream: &Stream, operation: &Operation) {
+    let device = stream.device;
+    if operation.fault.is_any() && !suffer(stream, operation.fault) || device.context.is_over() {
+        return;
+    }
+    match perform(stream, &operation.command, &operation.informs) {
+        Ok(()) => {
+            // ORDERING: Relaxed: a statistic, published with the position.
+            device.numbers.executed.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(code) => fail(stream, code),
+    }
+}
+
+fn fail(stream: &Stream, code: Code) {
+    if code.is_fatal() {
+        stream.device.context.fail(code);
+    } else {
+        stream.fail_once(code);
+    }
+}
+
+/// Lets the fault happen and returns true if the operation is to be done all the same.
+fn suffer(stream: &Stream, fault: Fault) -> bool {
+    let context = &stream.device.context;
+    if context.is_over() {
+        return false;
+    }
+    if let Some(ticket) = fault.stall {
+        let is_pointless = || context.is_over() || context.is_let_go();
+        if !stream.device.faults.stalls.wait(ticket, is_pointless) {
+            context.abandon();
+            return false;
+        }
+    }
+    if let Some(time) = fault.delay {
+        delay(time, || context.is_over() || context.is_let_go());
+    }
+    if let Some(code) = fault.code {
+        fail(stream, code);
+        return false;
+    }
+    true
+}
+
+fn perform(stream: &Stream, command: &Command, informs: &Kept) -> Outcome {
+    match command {
+        Command::Nothing => {}
+        Command::Kernel(launch) => launch.kernel.run(launch.grid, launch.block, launch.shared_bytes, &launch.arguments)?,
+        Command::Copy(copy) => move_bytes(copy),
+        Command::Fill(fill) => fill_bytes(fill),
+        Command::WriteValue(write) => {
+            inform(stream, write.into, informs);
+            write_value(write);
+        }
+        Command::Call(call) => call_host(stream, *call, informs),
+        Command::Allocate(allocation) => allocation.poison_fresh(),
+        Command::Free(allocation) => {
+            if !allocation.poison_freed() {
+                let text = format!("somebody wrote behind an allocation of {} bytes", allocation.len());
+                stream.device.violations.add(ViolationKind::Overrun, text);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tells the host's clock what seeing the effect will tell the host: before the effect, so that no call made on seeing it is too
+/// early.
+fn inform(stream: &Stream, word: usize, informs: &Kept) {
+    let Some(clock) = informs else { return };
+    if stream.device.switches.words_inform_host.load(Ordering::Relaxed) {
+        stream.device.host().join(clock);
+    } else {
+        lock(&stream.device.words).insert(word, clock.clone());
+    }
+}
+
+fn move_bytes(copy: &Copy) {
+    let (from, into) = (copy.from.address() as *const u8, copy.into.address() as *mut u8);
+    // SAFETY: at the issue both ends were found to lie within allocations, which the operation keeps mapped, or are the caller's,
+    // who vouches for them as on a device. Other streams that work there at the same time were reported as racing.
+    unsafe { std::ptr::copy(from, into, copy.len) };
+}
+
+fn fill_bytes(fill: &Fill) {
+    let bytes = fill.value.to_le_bytes();
+    let into = fill.into as *mut u8;
+    if fill.width == 1 {
+        // SAFETY: as in `move_bytes`.
+        unsafe { into.write_bytes(bytes[0], fill.count) };
+        return;
+    }
+    for at in 0..fill.count {
+        // SAFETY: within the range that was checked, as in `move_bytes`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), into.wrapping_add(at * fill.width), fill.width) };
+    }
+}
+
+fn write_value(write: &WriteValue) {
+    // ORDERING: Release: who reads the value sees all that the stream did before it.
+    if write.is_64_bit {
+        // SAFETY: eight bytes that were checked as in `move_bytes`, aligned as the call demanded.
+        let word = unsafe { AtomicU64::from_ptr(write.into as *mut u64) };
+        word.store(write.value, Ordering::Release);
+    } else {
+        // SAFETY: four bytes that were checked as in `move_bytes`, aligned as the call demanded.
+        let word = unsafe { AtomicU32::from_ptr(write.into as *mut u32) };
+        word.store(write.value as u32, Ordering::Release);
+    }
+}
+
+fn call_host(stream: &Stream, call: HostCall, informs: &Kept) {
+    let device = stream.device;
+    match device.faults.host_functions() {
+        HostFunctions::Called => {}
+        HostFunctions::Dropped => return,
+        HostFunctions::LateUs(time_us) => {
+            let context = &device.context;
+            delay(Duration::from_micros(time_us), || context.is_over() || context.is_let_go());
+            if context.is_over() {
+                return;
+            }
+        }
+        HostFunctions::Serialised => {
+            // A function may wake a thread, and its next call comes after all that this stream has done.
+            informs.iter().for_each(|clock| device.host().join(clock));
+            return device.serial_caller.call(call);
+        }
+    }
+    informs.iter().for_each(|clock| device.host().join(clock));
+    call.call();
+}

@@ -1,0 +1,119 @@
+//! The fault plan of one device: what goes wrong, and at which operation or allocation, counted from when it was said.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::lock;
+use super::stall::Stalls;
+use crate::code::Code;
+use crate::wire::{HostFunctions, Which};
+
+/// What goes wrong with one operation.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Fault {
+    pub(crate) code: Option<Code>,
+    pub(crate) delay: Option<Duration>,
+    /// The ticket of the stall.
+    pub(crate) stall: Option<u64>,
+}
+
+impl Fault {
+    pub(crate) fn is_any(&self) -> bool {
+        self.code.is_some() || self.delay.is_some() || self.stall.is_some()
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Effect {
+    Fail(Code),
+    Delay(Duration),
+    Stall,
+}
+
+struct Rule {
+    which: Which,
+    left: u64,
+    effect: Effect,
+}
+
+#[derive(Default)]
+struct Plan {
+    rules: Vec<Rule>,
+    delay_every: Option<Duration>,
+    host_functions: Option<HostFunctions>,
+}
+
+#[derive(Default)]
+pub(crate) struct Faults {
+    /// Spares operations the lock where nothing is planned.
+    is_planned: AtomicBool,
+    plan: Mutex<Plan>,
+    /// Allocations until one fails; 0 when none is to.
+    allocations_left: AtomicU64,
+    pub(crate) stalls: Stalls,
+}
+
+impl Faults {
+    pub(crate) fn add(&self, which: Which, nth: u64, effect: Effect) {
+        lock(&self.plan).rules.push(Rule { which, left: nth.max(1), effect });
+        // ORDERING: Relaxed here and below: a plan holds for calls ordered after it, and those see it.
+        self.is_planned.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn delay_every(&self, delay: Duration) {
+        lock(&self.plan).delay_every = (!delay.is_zero()).then_some(delay);
+        self.is_planned.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_host_functions(&self, mode: HostFunctions) {
+        lock(&self.plan).host_functions = Some(mode);
+    }
+
+    pub(crate) fn host_functions(&self) -> HostFunctions {
+        lock(&self.plan).host_functions.unwrap_or(HostFunctions::Called)
+    }
+
+    pub(crate) fn fail_allocation(&self, nth: u64) {
+        self.allocations_left.store(nth, Ordering::Relaxed);
+    }
+
+    /// Counts an allocation and returns true if it is to fail.
+    pub(crate) fn fails_allocation(&self) -> bool {
+        let count = |left: u64| left.checked_sub(1);
+        self.allocations_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) == Ok(1)
+    }
+
+    /// Counts an operation and returns what is to go wrong with it.
+    pub(crate) fn for_operation(&self, kind: Which) -> Fault {
+        let mut fault = Fault::default();
+        if !self.is_planned.load(Ordering::Relaxed) {
+            return fault;
+        }
+        let mut plan = lock(&self.plan);
+        fault.delay = plan.delay_every;
+        plan.rules.retain_mut(|rule| {
+            if rule.which != Which::Any && rule.which != kind {
+                return true;
+            }
+            rule.left -= 1;
+            if rule.left > 0 {
+                return true;
+            }
+            match rule.effect {
+                Effect::Fail(code) => fault.code = Some(code),
+                Effect::Delay(delay) => fault.delay = Some(delay),
+                Effect::Stall => fault.stall = Some(self.stalls.issue()),
+            }
+            false
+        });
+        fault
+    }
+
+    /// Nothing more goes wrong; stalls in force stay until they are released.
+    pub(crate) fn clear(&self) {
+        *lock(&self.plan) = Plan::default();
+        self.is_planned.store(false, Ordering::Relaxed);
+        self.allocations_left.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,37 @@
+//! What the host itself does to memory of the driver's, and what it gets to know.
+
+use super::device::Device;
+use super::history::{Access, Moment};
+use super::violation::{Label, Name};
+use super::{lock, memory};
+use crate::wire::ViolationKind;
+
+/// The host has read the word: it knows what came before the value that was written there last.
+pub(crate) fn saw(device: &Device, word: usize) {
+    let clock = lock(&device.words).get(&word).cloned();
+    if let Some(clock) = clock {
+        device.host().join(&clock);
+    }
+}
+
+/// The host touches memory at once, after all that it has seen and nothing else. Returns what the access is called.
+pub(crate) fn touches(device: &Device, address: usize, len: usize, is_write: bool, name: &'static str) -> Label {
+    let (component, tick, clock) = device.host().act();
+    let label = Label { name: Name::Other(name), device: device.ordinal, stream: None, operation: 0 };
+    let Some(allocation) = memory::find(device, address) else {
+        device.violations.add(ViolationKind::OutOfBounds, format!("{label} at {address:#x}, which is in no allocation"));
+        return label;
+    };
+    let mut history = lock(&allocation.history);
+    if let Some(freed_by) = history.freed_by() {
+        device.violations.add(ViolationKind::UseAfterFree, format!("{label} of memory freed by {freed_by}"));
+    } else if device.tracks_races() {
+        let moment = Moment { component, tick, clock: &clock, label: &label };
+        let access = Access { range: address..address.saturating_add(len), is_write };
+        if let Some((kind, text)) = history.touch(access, &moment, || device.host().snapshot()) {
+            device.violations.add(kind, text);
+        }
+    }
+    drop(history);
+    label
+}

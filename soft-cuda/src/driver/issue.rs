@@ -1,0 +1,105 @@
+//! Turns a command into an operation: numbers it, deals out its fault, looks up its memory and checks its order.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::allocation::Allocation;
+use super::clock::{Clock, Kept};
+use super::command::{Command, Touch};
+use super::device::{self, Device};
+use super::fault::Fault;
+use super::history::{Access, Moment};
+use super::violation::Label;
+use super::{lock, memory};
+use crate::code::Code;
+use crate::wire::ViolationKind;
+
+/// A command that will be executed, or fail, at its place.
+pub(crate) struct Operation {
+    pub(crate) command: Command,
+    pub(crate) fault: Fault,
+    /// What the host knows once it sees the operation's effect.
+    pub(crate) informs: Kept,
+    /// Keeps the memory mapped that the operation touches.
+    _kept: Vec<Arc<Allocation>>,
+}
+
+/// Who issues an operation: a stream, or a node of a graph on a stream.
+pub(crate) struct Issuer<'a> {
+    pub(crate) device: &'static Device,
+    pub(crate) stream: u32,
+    pub(crate) component: u32,
+    /// All that comes before; moved on by the operation.
+    pub(crate) clock: &'a mut Clock,
+}
+
+impl Issuer<'_> {
+    pub(crate) fn issue(&mut self, command: Command) -> Operation {
+        let device = self.device;
+        // ORDERING: Relaxed: only the numbers' being different matters.
+        let number = device.numbers.issued.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut fault = device.faults.for_operation(command.which());
+        let tracks = device.tracks_races();
+        let tick = if tracks { self.clock.advance(self.component) } else { 0 };
+        let label = Label { name: command.name(), device: device.ordinal, stream: Some(self.stream), operation: number };
+        let mut kept = Vec::new();
+        command.for_each_touch(|touch| match self.check(&touch, tick, &label) {
+            Ok(allocation) => kept.extend(allocation),
+            Err((kind, text)) => {
+                device.violations.add(kind, text);
+                fault.code.get_or_insert(Code::ILLEGAL_ADDRESS);
+            }
+        });
+        if let Command::Free(allocation) = &command {
+            lock(&allocation.history).free(label);
+        }
+        let informs = (tracks && command.informs_host()).then(|| Arc::new(self.clock.clone()));
+        Operation { command, fault, informs, _kept: kept }
+    }
+
+    /// Looks up what is touched and whether it may be; a race is reported here, because it fails nothing.
+    fn check(&mut self, touch: &Touch, tick: u64, label: &Label) -> Result<Option<Arc<Allocation>>, (ViolationKind, String)> {
+        if touch.len == Some(0) {
+            return Ok(None);
+        }
+        let Some(allocation) = memory::find(self.device, touch.address) else {
+            if touch.may_be_foreign || self.is_behind_allocation(touch) {
+                return Ok(None);
+            }
+            let text = format!("{label} accesses {:#x}, which is in no allocation", touch.address);
+            return Err((ViolationKind::OutOfBounds, text));
+        };
+        let whole = allocation.range();
+        let range = match touch.len {
+            None => whole.clone(),
+            Some(len) => touch.address..touch.address.saturating_add(len),
+        };
+        if range.end > whole.end {
+            let text = format!("{label} goes {} bytes beyond an allocation of {}", range.end - whole.end, allocation.len());
+            return Err((ViolationKind::OutOfBounds, text));
+        }
+        if allocation.device.ordinal != self.device.ordinal {
+            device::link(self.device, allocation.device);
+            self.clock.join(&self.device.host().snapshot());
+        }
+        let mut history = lock(&allocation.history);
+        if let Some(freed_by) = history.freed_by() {
+            return Err((ViolationKind::UseAfterFree, format!("{label} accesses memory freed by {freed_by}")));
+        }
+        if self.device.tracks_races() {
+            let moment = Moment { component: self.component, tick, clock: self.clock, label };
+            let access = Access { range, is_write: touch.is_write };
+            if let Some((kind, text)) = history.touch(access, &moment, || self.device.host().snapshot()) {
+                self.device.violations.add(kind, text);
+            }
+        }
+        drop(history);
+        Ok(Some(allocation))
+    }
+
+    /// Returns true for a kernel's pointer to the end of an allocation: an empty piece of it, which the kernel will not touch.
+    fn is_behind_allocation(&self, touch: &Touch) -> bool {
+        let is_end = |allocation: Arc<Allocation>| allocation.range().end == touch.address;
+        touch.len.is_none() && memory::find(self.device, touch.address - 1).is_some_and(is_end)
+    }
+}

@@ -1,0 +1,112 @@
+//! What a stream has still to do, and the thread that does it.
+//!
+//! The thread is made at the first piece of work. It sleeps when there is none, and only then is it signalled; it takes all that
+//! has gathered at once, so a caller that issues fast meets it seldom.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use super::execute::execute;
+use super::issue::Operation;
+use super::lock;
+use super::stream::Stream;
+use crate::code::{Code, Outcome};
+
+/// One position of a stream.
+pub(crate) enum Work {
+    Operation(Operation),
+    /// The nodes of a graph, in an order that its edges allow.
+    Graph(Vec<Operation>),
+    /// Until the other stream has passed the position.
+    Wait(Arc<Stream>, u64),
+}
+
+#[derive(Default)]
+struct State {
+    work: VecDeque<Work>,
+    is_asleep: bool,
+    is_closing: bool,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+impl Queue {
+    /// Adds work at the end.
+    pub(crate) fn push(&self, stream: &Arc<Stream>, work: Work) -> Outcome {
+        let mut state = lock(&self.state);
+        if state.thread.is_none() {
+            state.thread = Some(start(stream.clone())?);
+        }
+        state.work.push_back(work);
+        if std::mem::take(&mut state.is_asleep) {
+            drop(state);
+            self.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Has the thread end once it has done what there is.
+    pub(crate) fn close(&self) {
+        lock(&self.state).is_closing = true;
+        self.wake.notify_one();
+    }
+
+    /// Waits for the thread to end.
+    pub(crate) fn join(&self) {
+        let thread = lock(&self.state).thread.take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        lock(&self.state).thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for work and takes all of it; none when the stream is closed and done.
+    fn take(&self, work: &mut VecDeque<Work>) {
+        let mut state = lock(&self.state);
+        while state.work.is_empty() && !state.is_closing {
+            state.is_asleep = true;
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.is_asleep = false;
+        std::mem::swap(work, &mut state.work);
+    }
+}
+
+fn start(stream: Arc<Stream>) -> Outcome<JoinHandle<()>> {
+    let threads = &stream.device.numbers.threads;
+    // ORDERING: Relaxed: a statistic.
+    threads.fetch_add(1, Ordering::Relaxed);
+    let name = format!("soft-cuda {}.{}", stream.device.ordinal, stream.number);
+    let builder = std::thread::Builder::new().name(name);
+    builder.spawn(move || run(&stream)).map_err(|_| {
+        threads.fetch_sub(1, Ordering::Relaxed);
+        Code::UNKNOWN
+    })
+}
+
+fn run(stream: &Stream) {
+    let mut work = VecDeque::new();
+    let mut position = 0;
+    loop {
+        stream.queue.take(&mut work);
+        if work.is_empty() {
+            break;
+        }
+        for piece in work.drain(..) {
+            execute(stream, piece);
+            position += 1;
+            stream.progress.complete(position);
+        }
+    }
+    stream.device.numbers.threads.fetch_sub(1, Ordering::Relaxed);
+}

@@ -1,0 +1,182 @@
+//! A stream: a queue, how far it has come, and the clock of what comes before its next operation.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::capture::Member;
+use super::clock::{Clock, Kept, new_component};
+use super::command::Command;
+use super::device::Device;
+use super::issue::Issuer;
+use super::lock;
+use super::progress::Progress;
+use super::queue::{Queue, Work};
+use crate::code::{Code, Outcome};
+
+/// A stream of one device.
+pub(crate) struct Stream {
+    pub(crate) device: &'static Device,
+    /// As reports and logs name it; 0 is the default stream.
+    pub(crate) number: u32,
+    pub(crate) component: u32,
+    pub(crate) queue: Queue,
+    pub(crate) progress: Progress,
+    /// Held while a call issues something, so positions, clocks and the queue agree.
+    pub(crate) issuing: Mutex<Issuing>,
+    /// A code that is no longer than one query or synchronisation away, or 0.
+    pending: AtomicU32,
+}
+
+/// What the next operation comes after.
+#[derive(Default)]
+pub(crate) struct Issuing {
+    /// How many pieces of work were issued.
+    pub(crate) position: u64,
+    pub(crate) clock: Clock,
+    /// Up to which version of the host's clock this one has it.
+    pub(crate) host_seen: u64,
+    pub(crate) capture: Option<Member>,
+}
+
+impl Stream {
+    pub(crate) fn new(device: &'static Device, number: u32) -> Self {
+        Self {
+            device,
+            number,
+            component: new_component(),
+            queue: Queue::default(),
+            progress: Progress::default(),
+            issuing: Mutex::default(),
+            pending: AtomicU32::new(0),
+        }
+    }
+
+    /// Issues a command, or adds it to the graph that is being captured. Returns the position to wait for.
+    pub(crate) fn submit(self: &Arc<Self>, command: Command) -> Outcome<u64> {
+        let mut issuing = lock(&self.issuing);
+        if let Some(member) = issuing.capturing() {
+            member.add(command)?;
+            return Ok(0);
+        }
+        self.see_host(&mut issuing);
+        let mut issuer =
+            Issuer { device: self.device, stream: self.number, component: self.component, clock: &mut issuing.clock };
+        let operation = issuer.issue(command);
+        self.push(&mut issuing, Work::Operation(operation))
+    }
+
+    /// Adds work behind all that was issued, and returns its position.
+    pub(crate) fn push(self: &Arc<Self>, issuing: &mut Issuing, work: Work) -> Outcome<u64> {
+        self.queue.push(self, work)?;
+        issuing.position += 1;
+        Ok(issuing.position)
+    }
+
+    /// What is issued next comes after all that the host has seen.
+    pub(crate) fn see_host(&self, issuing: &mut Issuing) {
+        if self.device.tracks_races() {
+            self.device.host().tell(&mut issuing.clock, &mut issuing.host_seen);
+        }
+    }
+
+    /// Everything issued next comes after that position of the other stream.
+    pub(crate) fn wait_for(self: &Arc<Self>, issuing: &mut Issuing, other: &Arc<Stream>, position: u64, clock: &Kept) -> Outcome {
+        if let Some(clock) = clock {
+            issuing.clock.join(clock);
+        }
+        if Arc::ptr_eq(self, other) || other.progress.has_passed(position) {
+            return Ok(());
+        }
+        self.push(issuing, Work::Wait(other.clone(), position)).map(drop)
+    }
+
+    /// Returns the position of all that was issued and the clock of it.
+    pub(crate) fn mark(&self) -> Outcome<(u64, Kept)> {
+        let mut issuing = lock(&self.issuing);
+        if let Some(member) = issuing.capturing() {
+            member.invalidate();
+            return Err(Code::CAPTURE_UNSUPPORTED);
+        }
+        Ok((issuing.position, self.kept_clock(&mut issuing)))
+    }
+
+    pub(crate) fn kept_clock(&self, issuing: &mut Issuing) -> Kept {
+        self.device.tracks_races().then(|| {
+            self.see_host(issuing);
+            Arc::new(issuing.clock.clone())
+        })
+    }
+
+    pub(crate) fn query(&self) -> Outcome {
+        let (position, clock) = self.mark()?;
+        let has_passed = self.progress.has_passed(position);
+        self.device.context.check()?;
+        self.take_pending()?;
+        if has_passed { self.host_sees(&clock) } else { Err(Code::NOT_READY) }
+    }
+
+    pub(crate) fn synchronize(&self) -> Outcome {
+        let (position, clock) = self.mark()?;
+        self.block_until(position)?;
+        self.take_pending()?;
+        self.host_sees(&clock)
+    }
+
+    /// Blocks until the position has passed.
+    pub(crate) fn block_until(&self, position: u64) -> Outcome {
+        let context = &self.device.context;
+        let has_passed = self.progress.wait_for(position, || context.is_over());
+        context.check()?;
+        if has_passed { Ok(()) } else { Err(Code::CONTEXT_IS_DESTROYED) }
+    }
+
+    /// Blocks until the stream has ended what was issued, whatever has become of it: nobody writes to the caller's memory any more.
+    pub(crate) fn see_through(&self) -> Outcome {
+        let (position, clock) = self.mark()?;
+        self.progress.wait_for(position, || false);
+        self.device.context.check()?;
+        self.host_sees(&clock)
+    }
+
+    pub(crate) fn host_sees(&self, clock: &Kept) -> Outcome {
+        if let Some(clock) = clock {
+            self.device.host().join(clock);
+        }
+        Ok(())
+    }
+
+    /// An operation has failed with a code that passes.
+    pub(crate) fn fail_once(&self, code: Code) {
+        // ORDERING: Relaxed: `Progress::complete` publishes it.
+        self.pending.store(code.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_pending(&self) -> Outcome {
+        match self.pending.swap(0, Ordering::Relaxed) {
+            0 => Ok(()),
+            code => Err(Code(code)),
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.queue.close();
+    }
+
+    pub(crate) fn join(&self) {
+        self.queue.join();
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.queue.has_ended()
+    }
+}
+
+impl Issuing {
+    /// Returns the capture that the stream is part of, if there is one.
+    pub(crate) fn capturing(&mut self) -> Option<&mut Member> {
+        if self.capture.as_ref().is_some_and(Member::has_ended) {
+            self.capture = None;
+        }
+        self.capture.as_mut()
+    }
+}

@@ -1,0 +1,46 @@
+//! What is left of a GPU that nobody uses any more: given back to the driver, on a thread of its own, once its streams have come to their ends.
+
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
+
+use super::driver::{Driver, SUCCESS};
+use super::events::Events;
+use super::lane::CudaLane;
+use super::memory::{Dropped, HostPool, Memories};
+use super::modules::Modules;
+
+pub(super) struct Remains {
+    pub(super) driver: &'static Driver,
+    pub(super) lanes: Box<[Arc<CudaLane>]>,
+    pub(super) limbo: Vec<Dropped>,
+    pub(super) host_pool: HostPool,
+    pub(super) modules: Modules,
+    pub(super) events: Events,
+    /// Last, because all others are of it.
+    pub(super) context: Arc<CudaContext>,
+}
+
+impl Remains {
+    pub(super) fn end(mut self) {
+        let driver = self.driver;
+        // SAFETY: it is kept here.
+        unsafe { (driver.set_context)(self.context.cu_ctx()) };
+        // An error is of a lost device, which writes nothing any more.
+        let _ = self.lanes.iter().try_for_each(|lane| lane.stream.synchronize());
+        for dropped in self.limbo.drain(..) {
+            match dropped.what {
+                Memories::Host(block) => block.free(driver),
+                Memories::Device(address) => {
+                    let stream = self.lanes[dropped.uses[0].0 as usize].stream.cu_stream();
+                    // SAFETY: all use of it is over.
+                    let code = unsafe { (driver.free)(address, stream) };
+                    debug_assert!(code == SUCCESS || !driver.fault(code).name.is_empty());
+                }
+            }
+        }
+        self.host_pool.drain().for_each(|block| block.free(driver));
+        self.modules.unload(driver);
+        self.events.destroy(driver);
+    }
+}

@@ -1,0 +1,174 @@
+//! Settings of executors.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Executor;
+use super::core::Core;
+use super::inside::Inside;
+use super::observe::Observer;
+use super::queues::Queues;
+use super::rehearse::Rehearsal;
+use crate::bridge::{Lane, Pace};
+#[cfg(feature = "cuda")]
+use crate::device::cuda::{Completion, Gpu};
+use crate::device::host::{Around, Barrier, Pool, SLOTS_MAX};
+use crate::device::queue::QueueDevice;
+use crate::device::sim::Order;
+use crate::error::{Kind, Result};
+use crate::sim::Faults;
+
+/// Settings for an [`Executor`]; made by [`Executor::builder`].
+pub struct ExecutorBuilder {
+    workers: Option<usize>,
+    max_in_flight: usize,
+    observer: Option<Arc<dyn Observer>>,
+    simulated: Option<(Order, Faults)>,
+    #[cfg(feature = "cuda")]
+    ordinals: Vec<u32>,
+    #[cfg(feature = "cuda")]
+    completion: Option<Completion>,
+    pace: Pace,
+}
+
+impl ExecutorBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            workers: None,
+            max_in_flight: 1024,
+            observer: None,
+            simulated: None,
+            #[cfg(feature = "cuda")]
+            ordinals: Vec::new(),
+            #[cfg(feature = "cuda")]
+            completion: None,
+            pace: Pace::default(),
+        }
+    }
+
+    /// Sets the number of worker threads, up to 256. 0 means none: nodes run inside the poll of whoever awaits the run.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Sets how many runs may be in flight, from 1 to 65,536; further runs wait for their turn. The default is 1,024. A run that
+    /// is awaited inside of a node counts as well: with a bound below the depth of such nesting they wait for each other.
+    pub fn max_in_flight(mut self, runs: usize) -> Self {
+        self.max_in_flight = runs;
+        self
+    }
+
+    /// Sets who is told of every node that ran. Costs two clock readings per node.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// Makes it an executor on the simulated device, which runs one node at a time in this order, and lets nodes fail as the faults say:
+    /// see [`Executor::sim`]. It has no workers. Stalls and
+    /// lost devices mean nothing here: real nodes take no virtual time.
+    pub fn simulated(mut self, order: Order, faults: Faults) -> Self {
+        self.simulated = Some((order, faults));
+        self
+    }
+
+    /// Adds CUDA devices, by ordinal. Nodes on device 0 of a plan go to the first of them, and so on.
+    #[cfg(feature = "cuda")]
+    pub fn cuda(mut self, ordinals: &[u32]) -> Self {
+        self.ordinals.extend(ordinals);
+        self
+    }
+
+    /// Sets how CUDA devices tell the host that work is done. The default is [`Completion::Lane`].
+    #[cfg(feature = "cuda")]
+    pub fn completion(mut self, completion: Completion) -> Self {
+        self.completion = Some(completion);
+        self
+    }
+
+    /// Sets how the executor waits for its CUDA devices: for the shortest latency, or with little of a core. The default is between them.
+    #[cfg(feature = "cuda")]
+    pub fn pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// Returns the executor.
+    ///
+    /// # Errors
+    /// If a setting is out of range, the operating system refuses to start the threads, or a CUDA device cannot be opened: there is no driver, it
+    /// is too old, or it has no such device.
+    pub fn build(self) -> Result<Executor> {
+        let workers = match self.workers {
+            Some(workers @ 1..) if self.simulated.is_some() => {
+                return Err(
+                    Kind::Setting { what: "the number of workers of a simulated executor", must: "0", got: workers }.into()
+                );
+            }
+            _ if self.simulated.is_some() => 0,
+            Some(workers) => workers,
+            None => std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(WORKERS_MAX),
+        };
+        if workers > WORKERS_MAX {
+            return Err(Kind::Setting { what: "the number of workers", must: "from 0 to 256", got: workers }.into());
+        }
+        if !(1..=SLOTS_MAX).contains(&self.max_in_flight) {
+            return Err(Kind::Setting { what: "max_in_flight", must: "from 1 to 65536", got: self.max_in_flight }.into());
+        }
+        if let Some(fault) = self.simulated.as_ref().and_then(|(_, faults)| faults.fault()) {
+            return Err(Kind::Simulation { fault }.into());
+        }
+        let devices = self.open_devices()?;
+        let has_queues = !devices.is_empty();
+        if has_queues && workers == 0 {
+            let what = "the number of workers of an executor with CUDA devices";
+            return Err(Kind::Setting { what, must: "1 or more", got: 0 }.into());
+        }
+        let exits = Arc::new(Lane::new());
+        let barrier = Barrier::new();
+        let pool = match workers {
+            0 => None,
+            _ => Some(Pool::start(workers, self.max_in_flight, barrier, around_workers(exits.clone()), has_queues)?),
+        };
+        let queues = if has_queues { Some(Arc::new(Queues::start(devices, self.pace)?)) } else { None };
+        let rehearsal = self.simulated.map(|(order, faults)| Rehearsal::new(order, faults));
+        Ok(Executor::of(Core::new(pool, barrier, self.observer, rehearsal, queues, self.max_in_flight, exits)))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn open_devices(&self) -> Result<Vec<Arc<dyn QueueDevice>>> {
+        let open = |&ordinal: &u32| -> Result<Arc<dyn QueueDevice>> { Ok(Arc::new(Gpu::open(ordinal, self.completion)?)) };
+        self.ordinals.iter().map(open).collect()
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn open_devices(&self) -> Result<Vec<Arc<dyn QueueDevice>>> {
+        Ok(Vec::new())
+    }
+}
+
+const WORKERS_MAX: usize = 256;
+
+/// What each worker's life is wrapped in: it is inside of this executor's nodes, and counted when it ends, however it ends.
+fn around_workers(exits: Arc<Lane>) -> Around {
+    let ended = Arc::new(AtomicU64::new(0));
+    Box::new(move |life| {
+        let _counted = Counted { exits: exits.clone(), ended: ended.clone() };
+        let _inside = Inside::enter(&exits);
+        life();
+    })
+}
+
+/// A living worker.
+struct Counted {
+    exits: Arc<Lane>,
+    ended: Arc<AtomicU64>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // ORDERING: AcqRel, so that the last one's signal comes after all that the others did.
+        self.exits.signal(self.ended.fetch_add(1, Ordering::AcqRel) + 1);
+    }
+}

@@ -1,0 +1,176 @@
+//! What happens when the driver or the device fails: an error, no hang, and the next run is right.
+
+use std::time::{Duration, Instant};
+
+use anabranch::{Buffer, DeviceStream, Error, Executor, Graph, HostBuffer, Plan, Run, inputs};
+use anabranch_soft_cuda::{Code, Which};
+use futures::future::join;
+
+use super::{Gpu, adding, download, upload};
+use crate::support::{block_on, plan, value_of};
+
+/// Thirty nodes on several streams: doubles `x` as often as it takes, on two ways, and adds them.
+fn thirty() -> Plan {
+    let mut g = Graph::new();
+    let x = g.input::<Vec<f32>>("x");
+    let up = g.try_kernel("up", &x, upload);
+    let ways = ["left", "right"]
+        .map(|way| (0..13).fold(up, |last, turn| g.try_kernel(format!("{way} {turn}"), (&last, &last), adding())));
+    let sum = g.try_kernel("sum", (&ways[0], &ways[1]), adding());
+    let down = g.try_kernel("down", &sum, download);
+    let out = g.task("out", &down, |x: &HostBuffer<f32>| x[0]);
+    g.output("out", &out);
+    plan(&g)
+}
+
+const RIGHT: f32 = (2 << 13) as f32;
+
+fn run(exec: &Executor, plan: &Plan) -> Run {
+    exec.run(plan, inputs! { "x" => vec![1.0_f32; 100] })
+}
+
+#[test]
+fn a_fatal_error_at_any_operation_ends_every_run_on_the_device_and_blames_nobody() {
+    let plan = thirty();
+    let mut slowest = Duration::ZERO;
+    for operation in 1..=80 {
+        let gpu = Gpu::new();
+        let exec = gpu.executor(2);
+        gpu.device.fail_operation(Which::Any, operation, Code::ILLEGAL_ADDRESS);
+        let started = Instant::now();
+        let (one, other) = block_on(join(run(&exec, &plan), run(&exec, &plan)));
+        slowest = slowest.max(started.elapsed());
+        for outputs in [one, other] {
+            match outputs {
+                Ok(mut outputs) => assert_eq!(*outputs.take::<f32>("out").unwrap(), RIGHT),
+                Err(error) => {
+                    assert!(error.is_device_lost(), "operation {operation}: {error:?}");
+                    assert_eq!(error.node(), None, "operation {operation}: {error:?}");
+                }
+            }
+        }
+        let is_lost = |error: &Error| error.is_device_lost();
+        let after = block_on(run(&exec, &plan));
+        assert!(operation > 60 || after.as_ref().is_err_and(is_lost), "operation {operation}: {after:?}");
+        drop(exec);
+    }
+    println!("the slowest pair of runs ended after {slowest:?}");
+}
+
+#[test]
+fn out_of_memory_at_any_allocation_fails_its_run_and_nothing_else() {
+    let (gpu, plan) = (Gpu::new(), thirty());
+    let exec = gpu.executor(1);
+    let mut failed = 0;
+    for allocation in 1..=40 {
+        gpu.device.fail_allocation(allocation);
+        match block_on(run(&exec, &plan)) {
+            Ok(mut outputs) => assert_eq!(*outputs.take::<f32>("out").unwrap(), RIGHT),
+            Err(error) => {
+                assert!(error.is_out_of_memory(), "allocation {allocation}: {error:?}");
+                failed += 1;
+            }
+        }
+        gpu.device.clear_faults();
+        assert_eq!(*value_of::<f32>(block_on(run(&exec, &plan)), "out"), RIGHT, "after allocation {allocation}");
+    }
+    assert!(failed > 25, "{failed} runs failed");
+    drop(exec);
+    gpu.is_clean();
+}
+
+#[test]
+fn out_of_memory_says_how_much_was_asked_for() {
+    let gpu = Gpu::new();
+    gpu.device.memory_limit(1000);
+    let mut g = Graph::new();
+    let big = g.try_kernel("big", (), |s: &mut DeviceStream| Ok(s.alloc::<f32>(251)?));
+    let small = g.try_kernel("small", (), |s: &mut DeviceStream| Ok(s.alloc::<f32>(250)?));
+    let len = g.task("len", (&big, &small), |big: &Buffer<f32>, small: &Buffer<f32>| big.len() + small.len());
+    g.output("len", &len);
+    let error = block_on(gpu.executor(1).run(&plan(&g), anabranch::Inputs::new())).unwrap_err();
+    assert_eq!(error.node(), Some("big"));
+    let said = format!("CUDA device {} has no 1004 bytes of memory left", gpu.device.ordinal());
+    assert!(format!("{error:#}").contains(&said), "{error:#}");
+    gpu.is_clean();
+}
+
+#[test]
+fn a_call_that_the_driver_refuses_fails_its_run_only() {
+    let (gpu, plan) = (Gpu::new(), thirty());
+    let exec = gpu.executor(1);
+    let calls = [
+        "cuLaunchKernel",
+        "cuEventRecord",
+        "cuStreamWaitEvent",
+        "cuStreamWriteValue64_v2",
+        "cuMemcpyHtoDAsync_v2",
+        "cuMemFreeAsync",
+    ];
+    for call in calls {
+        for nth in [1, 2, 5] {
+            gpu.device.fail_call(call, nth, Code::INVALID_VALUE);
+            match block_on(run(&exec, &plan)) {
+                Ok(mut outputs) => assert_eq!(*outputs.take::<f32>("out").unwrap(), RIGHT, "{call} {nth}"),
+                Err(error) => assert!(!error.is_device_lost() && !error.is_cancelled(), "{call} {nth}: {error:?}"),
+            }
+            gpu.device.clear_faults();
+            assert_eq!(*value_of::<f32>(block_on(run(&exec, &plan)), "out"), RIGHT, "after {call} {nth}");
+        }
+    }
+}
+
+#[test]
+fn dropping_a_run_does_not_wait_for_a_device_that_stands_still() {
+    let (gpu, plan) = (Gpu::new(), thirty());
+    let exec = gpu.executor(1);
+    let mut quickest = Duration::MAX;
+    for _ in 0..5 {
+        gpu.device.stall_operation(Which::Kernel, 3);
+        let mut run = run(&exec, &plan);
+        assert!(crate::support::poll_once(&mut run).is_pending());
+        crate::support::until(|| gpu.device.counters().issued > gpu.device.counters().executed + 5);
+        let started = Instant::now();
+        drop(run);
+        quickest = quickest.min(started.elapsed());
+        assert_eq!(exec.in_limbo(), 1, "its memory is kept");
+        // Also where the stream has not come that far yet.
+        gpu.device.clear_faults();
+        crate::support::until(|| exec.in_limbo() == 0);
+    }
+    assert!(quickest < Duration::from_millis(1), "{quickest:?}");
+    assert_eq!(*value_of::<f32>(block_on(run(&exec, &plan)), "out"), RIGHT);
+    drop(exec);
+    gpu.is_clean();
+}
+
+#[test]
+fn a_cancelled_run_ends_when_what_was_submitted_is_over() {
+    let (gpu, plan) = (Gpu::new(), thirty());
+    let exec = gpu.executor(2);
+    for kernel in 1..20 {
+        let launches = || gpu.device.calls_of("cuLaunchKernel");
+        let before = launches();
+        gpu.device.stall_operation(Which::Kernel, kernel);
+        let mut run = run(&exec, &plan);
+        assert!(crate::support::poll_once(&mut run).is_pending());
+        crate::support::until(|| launches() >= before + kernel);
+        run.cancel();
+        (0..100).for_each(|_| assert!(crate::support::poll_once(&mut run).is_pending(), "a kernel of it stands still"));
+        gpu.device.clear_faults();
+        assert!(block_on(run).unwrap_err().is_cancelled());
+        assert_eq!(*value_of::<f32>(block_on(self::run(&exec, &plan)), "out"), RIGHT);
+    }
+    drop(exec);
+    gpu.is_clean();
+}
+
+#[test]
+fn there_is_no_such_device() {
+    let gpu = Gpu::new();
+    let none = Executor::cuda(1000).unwrap_err();
+    assert_eq!(none.to_string(), "there is no CUDA device 1000: this machine has 64");
+    let settings = Executor::builder().workers(0).cuda(&[gpu.device.ordinal() as u32]).build().unwrap_err();
+    assert_eq!(settings.to_string(), "the number of workers of an executor with CUDA devices must be 1 or more, not 0");
+    gpu.is_clean();
+}

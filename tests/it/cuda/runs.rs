@@ -1,0 +1,238 @@
+//! What runs give on a GPU: what they give on the host, bit for bit.
+
+use anabranch::{
+    Buffer, Completion, CriticalPath, DeviceStream, Executor, Graph, HostBuffer, Inputs, MinStreams, PerBackend, PerOperator,
+    Plan, Policy, Ranked, ReadySet, Single, Value, inputs,
+};
+
+use anabranch_soft_cuda::{HostFunctions, Which};
+
+use super::{Gpu, adding, download, upload};
+use crate::support::{Dice, block_on, plan, poll_once, until, value_of};
+
+#[test]
+fn a_sum_comes_back() {
+    let gpu = Gpu::new();
+    let mut g = Graph::new();
+    let (a, b) = (g.input::<Vec<f32>>("a"), g.input::<Vec<f32>>("b"));
+    let (a, b) = (g.try_kernel("up a", &a, upload), g.try_kernel("up b", &b, upload));
+    let sum = g.try_kernel("add", (&a, &b), adding());
+    let down = g.try_kernel("down", &sum, download);
+    let out = g.task("out", &down, |x: &HostBuffer<f32>| x.to_vec());
+    g.output("out", &out);
+    let plan = plan(&g);
+    for workers in [1, 2] {
+        let exec = gpu.executor(workers);
+        for _ in 0..20 {
+            let outputs = block_on(exec.run(&plan, inputs! { "a" => vec![1.0_f32, 2.0], "b" => vec![3.0_f32, 5.0] }));
+            assert_eq!(*value_of::<Vec<f32>>(outputs, "out"), [4.0, 7.0]);
+        }
+    }
+    gpu.is_clean();
+}
+
+#[test]
+fn host_nodes_between_kernels_wait_for_the_device_and_the_device_for_them() {
+    let gpu = Gpu::new();
+    let mut g = Graph::new();
+    let mut value = g.input::<Vec<f32>>("x");
+    for turn in 0..5 {
+        let up = g.try_kernel(format!("up {turn}"), &value, upload);
+        let sum = g.try_kernel(format!("add {turn}"), (&up, &up), adding());
+        let down = g.try_kernel(format!("down {turn}"), &sum, download);
+        value = g.task(format!("one more {turn}"), &down, |x: &HostBuffer<f32>| x.iter().map(|x| x + 1.0).collect::<Vec<f32>>());
+    }
+    let slow = g.future("later", &value, async |x: std::sync::Arc<Vec<f32>>| Ok(x[0]));
+    g.output("x", &slow);
+    let plan = plan(&g);
+    let exec = gpu.executor(1);
+    assert_eq!(*value_of::<f32>(block_on(exec.run(&plan, inputs! { "x" => vec![1.0_f32; 1000] })), "x"), 63.0);
+    drop(exec);
+    gpu.is_clean();
+}
+
+/// A random graph of sums: some of buffers on the device, some of vectors on the host, with the ways between.
+fn random(seed: u64, nodes: usize) -> Graph {
+    let (mut g, mut dice) = (Graph::new(), Dice::new(seed));
+    let x = g.input::<Vec<f32>>("x");
+    let mut hosts: Vec<Value<Vec<f32>>> = vec![x];
+    let mut devices: Vec<Value<Buffer<f32>>> = vec![g.try_kernel("first", &x, upload)];
+    let mut unread: Vec<Value<Buffer<f32>>> = Vec::new();
+    for node in 0..nodes {
+        let name = node.to_string();
+        let pick = |dice: &mut Dice, len: usize| len - 1 - dice.below(len.min(6));
+        let (a, b) = (devices[pick(&mut dice, devices.len())], devices[pick(&mut dice, devices.len())]);
+        match dice.below(10) {
+            0 => devices.push(g.try_kernel(name, &hosts[pick(&mut dice, hosts.len())], upload)),
+            1 => {
+                let down = g.try_kernel(format!("down {name}"), &a, download);
+                let halves = |x: &HostBuffer<f32>| x.iter().map(|x| x * 0.5).collect::<Vec<f32>>();
+                let half = g.task(name, &down, halves);
+                let command = ["odd", "even"][node % 2];
+                g.node(&half).command(command);
+                hosts.push(half);
+            }
+            _ => devices.push(g.try_kernel(name, (&a, &b), adding())),
+        }
+        unread.extend(devices.last());
+    }
+    let total = g.try_kernel("total", &unread[..], |s: &mut DeviceStream, all: anabranch::Each<'_, Buffer<f32>>| {
+        let add = super::add();
+        let mut sum = s.alloc::<f32>(all.iter().next().map_or(0, |x| x.len()))?;
+        s.fill(&mut sum, 0.0)?;
+        for x in all.iter() {
+            let mut next = s.alloc::<f32>(x.len())?;
+            s.launch(&add, anabranch::Launch::for_len(x.len()), (&sum, x, &mut next, x.len() as u32))?;
+            sum = next;
+        }
+        Ok(sum)
+    });
+    let down = g.try_kernel("down", &total, download);
+    let last = g.task("last", (&down, &hosts[..]), |x: &HostBuffer<f32>, hosts: anabranch::Each<'_, Vec<f32>>| {
+        let bits = |x: &f32| x.to_bits();
+        let mut all: Vec<u32> = x.iter().map(bits).collect();
+        hosts.iter().for_each(|host| all.extend(host.iter().map(bits)));
+        all
+    });
+    g.output("bits", &last);
+    g
+}
+
+fn bits(exec: &Executor, plan: &Plan) -> Vec<u32> {
+    value_of::<Vec<u32>>(block_on(exec.run(plan, inputs! { "x" => vec![0.1_f32, 0.7, 3.3] })), "bits").to_vec()
+}
+
+#[test]
+fn random_graphs_give_bit_for_bit_what_the_host_gives() {
+    let policies: [&dyn Policy; 8] = [
+        &Single,
+        &PerBackend,
+        &PerOperator,
+        &ReadySet,
+        &Ranked::new(),
+        &Ranked::new().max_streams(3),
+        &MinStreams,
+        &CriticalPath::new(4),
+    ];
+    let gpu = Gpu::new();
+    let (host, one, two) = (Executor::inline(), gpu.executor(1), gpu.executor(2));
+    for seed in 0..if cfg!(debug_assertions) { 30 } else { 300 } {
+        let graph = random(seed, 40);
+        let expected = bits(&host, &graph.compile(&Single).unwrap());
+        for policy in policies {
+            let plan = graph.compile(policy).unwrap();
+            assert_eq!(bits(&one, &plan), expected, "seed {seed}, {}", policy.name());
+            assert_eq!(bits(&two, &plan), expected, "seed {seed}, {}, two workers", policy.name());
+        }
+    }
+    assert_eq!(gpu.device.violations(), []);
+    drop((one, two));
+    gpu.is_clean();
+}
+
+/// What makes an executor hear of its device in one way.
+type Way = fn(&Gpu) -> Executor;
+
+const WAYS: [(&str, Way); 5] = [
+    ("cuStreamWriteValue64_v2", |gpu| gpu.executor_by(Completion::Lane)),
+    ("cuStreamWriteValue32_v2", |gpu| {
+        gpu.device.attribute(WORDS_64, 0);
+        gpu.executor_by(Completion::Lane)
+    }),
+    ("cuEventQuery", |gpu| {
+        gpu.device.attribute(WORDS_64, 0);
+        gpu.device.attribute(WORDS, 0);
+        gpu.executor_by(Completion::Lane)
+    }),
+    ("cuEventQuery", |gpu| gpu.executor_by(Completion::Event)),
+    ("cuLaunchHostFunc", |gpu| gpu.executor_by(Completion::HostFunction)),
+];
+
+/// Attributes of devices: whether a stream can write words, and words of 64 bits.
+const WORDS: u32 = 92;
+const WORDS_64: u32 = 122;
+
+#[test]
+fn every_way_to_hear_of_a_device_gives_the_same() {
+    let graph = random(7, 60);
+    let plan = graph.compile(&Ranked::new()).unwrap();
+    let expected = bits(&Executor::inline(), &plan);
+    for (number, (call, way)) in WAYS.into_iter().enumerate() {
+        let gpu = Gpu::new();
+        let exec = way(&gpu);
+        (0..20).for_each(|_| assert_eq!(bits(&exec, &plan), expected, "way {number}"));
+        assert!(gpu.device.calls_of(call) > 20, "way {number}: {:?}", gpu.device.calls());
+        drop(exec);
+        gpu.is_clean();
+    }
+}
+
+#[test]
+fn a_host_function_that_is_never_called_keeps_nobody_waiting() {
+    let gpu = Gpu::new();
+    gpu.device.host_functions(HostFunctions::Dropped);
+    let plan = plan(&random(1, 20));
+    let exec = gpu.executor_by(Completion::HostFunction);
+    assert_eq!(bits(&exec, &plan), bits(&Executor::inline(), &plan));
+    drop(exec);
+    gpu.is_clean();
+}
+
+#[test]
+fn runs_side_by_side_do_not_disturb_each_other() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(2);
+    let plans: Vec<Plan> = (0..8).map(|seed| plan(&random(seed, 30))).collect();
+    let expected: Vec<_> = plans.iter().map(|plan| bits(&Executor::inline(), plan)).collect();
+    let runs = plans.iter().cycle().take(64).map(|plan| exec.run(plan, inputs! { "x" => vec![0.1_f32, 0.7, 3.3] }));
+    let all = block_on(futures::future::join_all(runs));
+    for (outputs, expected) in all.into_iter().zip(expected.iter().cycle()) {
+        assert_eq!(*value_of::<Vec<u32>>(outputs, "bits"), *expected);
+    }
+    drop(exec);
+    gpu.is_clean();
+}
+
+#[test]
+fn a_node_that_is_awaited_is_done_when_its_device_is() {
+    let gpu = Gpu::new();
+    let mut g = Graph::new();
+    let x = g.input::<Vec<f32>>("x");
+    let up = g.try_kernel("up", &x, upload);
+    let sum = g.try_kernel("sum", (&up, &up), adding());
+    let more = g.try_kernel("more", (&sum, &sum), adding());
+    let down = g.try_kernel("down", &more, download);
+    g.output("down", &down);
+    let exec = gpu.executor(1);
+    let run = exec.run(&plan(&g), inputs! { "x" => vec![1.0_f32] });
+    gpu.device.stall_operation(Which::Kernel, 1);
+    let [mut sum, mut down] = ["sum", "down"].map(|node| run.node(node));
+    assert!(poll_once(&mut sum).is_pending());
+    // All of it is submitted.
+    until(|| gpu.device.calls_of("cuMemcpyDtoHAsync_v2") == 1);
+    // A future that is made late, too.
+    let up = run.node("up");
+    for node in [&mut sum, &mut down] {
+        (0..100).for_each(|_| assert!(poll_once(node).is_pending()));
+    }
+    let mut more = run.node("more");
+    assert!(poll_once(&mut more).is_pending());
+    gpu.device.release_stall();
+    [sum, down, more, up].into_iter().for_each(|node| block_on(node).unwrap());
+    assert_eq!(value_of::<HostBuffer<f32>>(block_on(run), "down")[..], [4.0]);
+    drop(exec);
+    gpu.is_clean();
+}
+
+#[test]
+fn a_plan_for_more_devices_than_there_are_says_so() {
+    let gpu = Gpu::new();
+    let mut g = Graph::new();
+    let far = g.try_kernel("far", (), |s: &mut DeviceStream| Ok(s.alloc::<f32>(1)?));
+    g.node(&far).devices([3]);
+    g.output("far", &far);
+    let error = block_on(gpu.executor(1).run(&plan(&g), Inputs::new())).unwrap_err();
+    assert_eq!(error.node(), Some("far"));
+    assert!(format!("{error:#}").contains("the plan uses device 3, and the executor has 1"), "{error:#}");
+    gpu.is_clean();
+}
