@@ -17,7 +17,7 @@ mod loom_tests;
 #[cfg(feature = "cuda")]
 pub use bridge::Pace;
 #[cfg(feature = "cuda")]
-pub use device::cuda::Completion;
+pub use device::cuda::{Completion, RawStream};
 pub use device::host::HostStream;
 pub use device::sim::Order;
 pub use device::{Buffer, DeviceStream, Element, HostBuffer, In, Kernel, KernelParam, Launch, Out, Params};

@@ -9,12 +9,15 @@ use crate::error::{Error, Result};
 
 /// A stream that queues work. Whatever is asked of it is done later, in order; errors here are of the asking.
 pub(crate) trait Queue: Send + 'static {
+    fn as_any_mut(&mut self) -> &mut dyn Any;
     fn device_name(&self) -> String;
     fn alloc(&mut self, bytes: usize) -> Result<Box<dyn Memory>>;
     /// Copies from the host; `from` is read before this returns.
     fn upload(&mut self, from: &[u8], to: &dyn Memory) -> Result<()>;
     /// Copies to the host.
     fn download(&mut self, from: &dyn Memory) -> Result<Box<dyn HostMemory>>;
+    /// Copies from any device into new memory of this one.
+    fn fetch(&mut self, from: &dyn Memory) -> Result<Box<dyn Memory>>;
     fn copy(&mut self, from: &dyn Memory, to: &dyn Memory) -> Result<()>;
     /// Fills with a pattern of 1, 2 or 4 bytes.
     fn fill(&mut self, pattern: &[u8], to: &dyn Memory) -> Result<()>;

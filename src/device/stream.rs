@@ -58,6 +58,14 @@ impl DeviceStream {
         Self(Inner::Queue(queue))
     }
 
+    #[cfg(feature = "cuda")]
+    pub(super) fn as_queue_mut(&mut self) -> Option<&mut dyn Queue> {
+        match &mut self.0 {
+            Inner::Host => None,
+            Inner::Queue(queue) => Some(&mut **queue),
+        }
+    }
+
     /// Returns whether work is done at once, by the host.
     pub fn is_host(&self) -> bool {
         matches!(self.0, Inner::Host)
@@ -98,6 +106,18 @@ impl DeviceStream {
         match (&mut self.0, buffer.place()) {
             (Inner::Host, Place::Host(elements)) => Ok(HostBuffer::copy_of(elements)),
             (Inner::Queue(queue), Place::Device(memory)) => Ok(HostBuffer::of(queue.download(memory)?, buffer.len())),
+            _ => Err(self.foreign(buffer)),
+        }
+    }
+
+    /// Copies a buffer of any device, this one's too, into a new buffer on this one.
+    ///
+    /// # Errors
+    /// As [`DeviceStream::alloc`]; or one of the two is on the host: upload or download it there.
+    pub fn fetch<T: Element>(&mut self, buffer: &Buffer<T>) -> Result<Buffer<T>> {
+        match (&mut self.0, buffer.place()) {
+            (Inner::Host, Place::Host(elements)) => self.upload(elements),
+            (Inner::Queue(queue), Place::Device(memory)) => Ok(Buffer::on_device(queue.fetch(memory)?, buffer.len())),
             _ => Err(self.foreign(buffer)),
         }
     }

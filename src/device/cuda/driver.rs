@@ -57,6 +57,7 @@ driver! {
     copy_up = "cuMemcpyHtoDAsync_v2": fn(CUdeviceptr, *const c_void, usize, CUstream);
     copy_down = "cuMemcpyDtoHAsync_v2": fn(*mut c_void, CUdeviceptr, usize, CUstream);
     copy = "cuMemcpyDtoDAsync_v2": fn(CUdeviceptr, CUdeviceptr, usize, CUstream);
+    copy_peer = "cuMemcpyPeerAsync": fn(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
     fill_8 = "cuMemsetD8Async": fn(CUdeviceptr, c_uchar, usize, CUstream);
     fill_32 = "cuMemsetD32Async": fn(CUdeviceptr, c_uint, usize, CUstream);
     module_load = "cuModuleLoadData": fn(*mut CUmodule, *const c_void);

@@ -63,7 +63,7 @@ pub(super) struct Device {
     quarantined: AtomicU64,
     lost: OnceLock<Fault>,
     /// Last, because all others are of it.
-    context: Arc<CudaContext>,
+    pub(super) context: Arc<CudaContext>,
 }
 
 impl Gpu {
@@ -254,7 +254,7 @@ impl Device {
         Ok(Event(event.addr()))
     }
 
-    fn mark(&self, lane: u32) -> Result<()> {
+    pub(super) fn mark(&self, lane: u32) -> Result<()> {
         let marked = self.lanes[lane as usize].mark(self.issued(lane), &mut lock(&self.events));
         self.seen(marked)
     }
@@ -278,6 +278,10 @@ impl Device {
         let is_heard = heed == Heed::All || limbo.len() > LIMBO_QUIET_MAX;
         let (mut left, mut awaited) = (Vec::new(), None);
         for dropped in limbo {
+            if !dropped.is_left() {
+                left.push(dropped);
+                continue;
+            }
             match self.still_used(&dropped) {
                 Some(used) => {
                     // So that the point will be heard of.

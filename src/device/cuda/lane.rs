@@ -131,6 +131,13 @@ impl CudaLane {
     }
 }
 
+/// Returns the point whose lower half a device wrote: one near to what was known, because a lane never has 2³¹ points that nobody heard of.
+fn widen(known: u64, low: u32) -> u64 {
+    let ahead = low.wrapping_sub(known as u32) as i32;
+    // Behind, it was known already.
+    known + ahead.max(0) as u64
+}
+
 /// What the driver calls when a stream comes to a mark.
 unsafe extern "C" fn store_next(lane: *mut c_void) {
     // SAFETY: `mark` gave it; the lane lives until its stream has come to its end.
@@ -150,9 +157,7 @@ impl Timeline for CudaLane {
         match self.signal {
             Signal::Word64 => word.max(known),
             Signal::Word32 => {
-                // Ahead of what is known by less than half of the numbers, or behind it.
-                let ahead = (word as u32).wrapping_sub(known as u32) as i32;
-                let reached = known + ahead.max(0) as u64;
+                let reached = widen(known, word as u32);
                 self.known.fetch_max(reached, Ordering::AcqRel).max(reached)
             }
             Signal::Event | Signal::HostFunction => known,
@@ -185,5 +190,21 @@ impl Drop for CudaLane {
         }
         // SAFETY: who drops a device's lanes has waited for its streams, unless the device is lost: then nothing is written any more.
         unsafe { (self.driver.host_free)(self.word.as_ptr().cast()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::widen;
+
+    // Seen to fail with a plain maximum.
+    #[test]
+    fn half_a_number_is_the_nearest_that_is_not_behind() {
+        assert_eq!(widen(0, 0), 0);
+        assert_eq!(widen(5, 7), 7);
+        assert_eq!(widen(7, 5), 7, "an older look");
+        assert_eq!(widen(u64::from(u32::MAX), 0), 1 << 32);
+        assert_eq!(widen((1 << 32) - 2, 3), (1 << 32) + 3);
+        assert_eq!(widen((7 << 32) + 3, u32::MAX), (7 << 32) + 3, "an older look");
     }
 }

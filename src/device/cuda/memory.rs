@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 
 use super::driver::Driver;
 use super::gpu::Device;
-use crate::device::queue::{HostMemory, Memory};
+use super::lane::CudaLane;
+use crate::device::queue::{HostMemory, Memory, Timeline};
 use crate::error::Result;
 use crate::sync::{Mutex, lock};
 
@@ -25,11 +26,13 @@ pub(crate) struct Block {
     pub(super) bytes: usize,
     /// The last use on each lane, that of the allocation first.
     uses: Mutex<SmallVec<[Use; 2]>>,
+    /// Uses by other devices.
+    visits: Mutex<Vec<Visit>>,
 }
 
 impl Block {
     pub(super) fn new(device: Arc<Device>, address: CUdeviceptr, bytes: usize, made: Use) -> Self {
-        Self { device, address, bytes, uses: Mutex::new(SmallVec::from_slice(&[made])) }
+        Self { device, address, bytes, uses: Mutex::new(SmallVec::from_slice(&[made])), visits: Mutex::default() }
     }
 
     /// Notes that what is queued as `used` works on the block.
@@ -39,6 +42,19 @@ impl Block {
             Some(earlier) => earlier.1 = used.1,
             None => uses.push(used),
         }
+    }
+}
+
+/// A point on a lane of another device, of which the host will hear.
+pub(super) struct Visit {
+    pub(super) lane: Arc<CudaLane>,
+    pub(super) point: u64,
+}
+
+impl Block {
+    /// Notes that another device works on the block.
+    pub(super) fn visit(&self, visit: Visit) {
+        lock(&self.visits).push(visit);
     }
 }
 
@@ -54,8 +70,8 @@ impl Memory for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let uses = std::mem::take(&mut *lock(&self.uses));
-        self.device.keep(Dropped { what: Memories::Device(self.address), uses });
+        let (uses, visits) = (std::mem::take(&mut *lock(&self.uses)), std::mem::take(&mut *lock(&self.visits)));
+        self.device.keep(Dropped { what: Memories::Device(self.address), uses, visits });
     }
 }
 
@@ -63,6 +79,19 @@ impl Drop for Block {
 pub(super) struct Dropped {
     pub(super) what: Memories,
     pub(super) uses: SmallVec<[Use; 2]>,
+    pub(super) visits: Vec<Visit>,
+}
+
+impl Dropped {
+    /// Returns memory of the host that is used once.
+    pub(super) fn host(block: HostBlock, used: Use) -> Self {
+        Self { what: Memories::Host(block), uses: SmallVec::from_slice(&[used]), visits: Vec::new() }
+    }
+
+    /// Whether no other device works on it.
+    pub(super) fn is_left(&self) -> bool {
+        self.visits.iter().all(|visit| visit.lane.reached() >= visit.point)
+    }
 }
 
 pub(super) enum Memories {
@@ -155,6 +184,6 @@ impl HostMemory for Landing {
 impl Drop for Landing {
     fn drop(&mut self) {
         let block = self.block.take().expect("it is dropped once");
-        self.device.keep(Dropped { what: Memories::Host(block), uses: SmallVec::from_slice(&[self.written]) });
+        self.device.keep(Dropped::host(block, self.written));
     }
 }

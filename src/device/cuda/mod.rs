@@ -10,10 +10,12 @@ mod gpu;
 mod lane;
 mod memory;
 mod modules;
+mod raw;
 mod remains;
 mod submission;
 
 pub(crate) use gpu::Gpu;
+pub use raw::RawStream;
 
 /// How a CUDA device tells the host that work is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

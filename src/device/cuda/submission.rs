@@ -1,5 +1,6 @@
 //! What kernels do through their stream, on a GPU: every call enqueues on one CUDA stream.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 use super::driver::OUT_OF_MEMORY;
 use super::gpu::Device;
 use super::lane::CudaLane;
-use super::memory::{Block, Dropped, Landing, Memories, Use};
+use super::memory::{Block, Dropped, Landing, Use, Visit};
 use crate::device::kernel::{Code, Launch};
 use crate::device::queue::{Arg, HostMemory, Memory, Queue};
 use crate::error::{Error, Kind, Result};
@@ -35,7 +36,7 @@ impl Submission {
     }
 
     /// Returns the block of this device that stands behind some memory, noting that it is used.
-    fn used<'a>(&self, memory: &'a dyn Memory) -> Result<&'a Block> {
+    pub(super) fn used<'a>(&self, memory: &'a dyn Memory) -> Result<&'a Block> {
         match memory.as_any().downcast_ref::<Block>() {
             Some(block) if Arc::ptr_eq(&block.device, &self.device) => {
                 block.touch(self.now());
@@ -55,6 +56,10 @@ impl Submission {
 }
 
 impl Queue for Submission {
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
     fn device_name(&self) -> String {
         self.device.name()
     }
@@ -77,7 +82,7 @@ impl Queue for Submission {
         unsafe { staged.start.copy_from_nonoverlapping(std::ptr::NonNull::from(from).cast(), from.len()) };
         // SAFETY: both blocks have the bytes, and are kept until the copy is done.
         let code = unsafe { (driver.copy_up)(to.address, staged.start.as_ptr().cast(), from.len(), self.stream().cu_stream()) };
-        self.device.keep(Dropped { what: Memories::Host(staged), uses: SmallVec::from_slice(&[self.now()]) });
+        self.device.keep(Dropped::host(staged, self.now()));
         self.device.check(code)
     }
 
@@ -89,6 +94,25 @@ impl Queue for Submission {
         // SAFETY: both blocks have the bytes, and are kept until the copy is done.
         self.device.check(unsafe { (driver.copy_down)(to, from.address, from.bytes, self.stream().cu_stream()) })?;
         Ok(Box::new(landing))
+    }
+
+    fn fetch(&mut self, from: &dyn Memory) -> Result<Box<dyn Memory>> {
+        let Some(from) = from.as_any().downcast_ref::<Block>() else { return Err(self.foreign(from.device_name())) };
+        let to = self.alloc(from.bytes)?;
+        if Arc::ptr_eq(&from.device, &self.device) {
+            self.copy(from, &*to)?;
+            return Ok(to);
+        }
+        let (driver, stream) = (self.device.driver, self.stream().cu_stream());
+        let address = self.used(&*to)?.address;
+        let contexts = [&self.device, &from.device].map(|device| device.context.cu_ctx());
+        // SAFETY: both blocks have the bytes; the other device keeps its own until the visit is over.
+        let copied = unsafe { (driver.copy_peer)(address, contexts[0], from.address, contexts[1], from.bytes, stream) };
+        let (lane, point) = self.now();
+        from.visit(Visit { lane: self.device.lanes[lane as usize].clone(), point });
+        self.device.check(copied)?;
+        self.device.mark(lane)?;
+        Ok(to)
     }
 
     fn copy(&mut self, from: &dyn Memory, to: &dyn Memory) -> Result<()> {

@@ -1,5 +1,7 @@
 //! The CUDA device over the software driver: every test has a GPU of its own, made of threads.
 
+mod devices;
+mod drivers;
 mod faults;
 mod order;
 mod runs;

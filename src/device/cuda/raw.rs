@@ -1,0 +1,77 @@
+//! The CUDA stream behind a kernel's stream, for cuBLAS and other libraries that enqueue on one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::CudaStream;
+
+use super::submission::Submission;
+use crate::device::buffer::Place;
+use crate::device::{Buffer, DeviceStream, Element};
+use crate::error::{Kind, Result};
+
+/// The CUDA stream of a kernel node, as libraries take it; made by [`DeviceStream::raw`].
+///
+/// What is enqueued on it belongs to the node: whatever reads the node waits for it. Say of every buffer that it is read or written, before the
+/// work that does so is enqueued: that keeps its memory until the work is done. Only this stream is ordered with the rest of the graph; what is enqueued
+/// on others is not.
+pub struct RawStream<'a> {
+    submission: &'a mut Submission,
+}
+
+impl DeviceStream {
+    /// Returns the CUDA stream behind this one, or None on a host.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use anabranch::{Buffer, DeviceStream, Graph};
+    ///
+    /// # fn sgemm(stream: &std::sync::Arc<cudarc::driver::CudaStream>, x: u64, y: u64) {}
+    /// let mut g = Graph::new();
+    /// let x = g.try_kernel("x", (), |s: &mut DeviceStream| Ok(s.upload(&[0.0_f32; 64])?));
+    /// let y = g.try_kernel("square", &x, |s: &mut DeviceStream, x: &Buffer<f32>| {
+    ///     let mut y = s.alloc::<f32>(x.len())?;
+    ///     let mut raw = s.raw().ok_or("square runs on CUDA devices only")?;
+    ///     let (x, y_address) = (raw.read(x)?, raw.write(&mut y)?);
+    ///     sgemm(raw.stream(), x, y_address);
+    ///     Ok(y)
+    /// });
+    /// # g.output("y", &y);
+    /// ```
+    pub fn raw(&mut self) -> Option<RawStream<'_>> {
+        let submission = self.as_queue_mut()?.as_any_mut().downcast_mut()?;
+        Some(RawStream { submission })
+    }
+}
+
+impl RawStream<'_> {
+    /// Returns the stream. Its context is current.
+    pub fn stream(&self) -> &Arc<CudaStream> {
+        self.submission.stream()
+    }
+
+    /// Notes that the node reads a buffer, and returns its address on the device.
+    ///
+    /// # Errors
+    /// If the buffer is of another device.
+    pub fn read<T: Element>(&mut self, buffer: &Buffer<T>) -> Result<u64> {
+        match buffer.place() {
+            Place::Device(memory) => Ok(self.submission.used(memory)?.address),
+            Place::Host(_) => Err(Kind::ForeignBuffer { buffer: buffer.device_name(), stream: "a CUDA device".into() }.into()),
+        }
+    }
+
+    /// Notes that the node writes a buffer, and returns its address on the device.
+    ///
+    /// # Errors
+    /// As [`RawStream::read`].
+    pub fn write<T: Element>(&mut self, buffer: &mut Buffer<T>) -> Result<u64> {
+        self.read(buffer)
+    }
+}
+
+impl fmt::Debug for RawStream<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawStream").finish_non_exhaustive()
+    }
+}

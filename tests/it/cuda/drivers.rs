@@ -1,0 +1,74 @@
+//! What is said where there is no driver, or one that will not do. A driver is loaded once per process, so each test has a process of its own.
+
+use std::process::Command;
+
+use anabranch::Executor;
+use anabranch_soft_cuda::{Client, Code};
+
+/// Set in the process that a test has for itself.
+const CHILD: &str = "ANABRANCH_TEST_CHILD";
+
+/// Runs `body` in a process that runs nothing but the test `name`.
+fn alone(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return body();
+    }
+    let program = std::env::current_exe().unwrap();
+    let child =
+        Command::new(program).args(["--exact", &format!("cuda::drivers::{name}"), "--nocapture"]).env(CHILD, "1").output();
+    let child = child.unwrap();
+    let said = [child.stdout, child.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+    assert!(child.status.success() && said.contains("1 passed"), "{said}");
+}
+
+fn refusal() -> String {
+    Executor::cuda(0).unwrap_err().to_string()
+}
+
+#[test]
+fn a_machine_without_a_driver_is_told_so() {
+    alone("a_machine_without_a_driver_is_told_so", || match Executor::cuda(0) {
+        Ok(_) => println!("skipped: this machine has a CUDA driver"),
+        Err(error) => {
+            let said = error.to_string();
+            assert!(said.starts_with("no CUDA driver: ") || said.starts_with("there is no CUDA device 0"), "{said}");
+        }
+    });
+}
+
+#[test]
+fn a_driver_that_lacks_a_function_is_too_old() {
+    alone("a_driver_that_lacks_a_function_is_too_old", || {
+        let path = Client::path_beside_this_test().unwrap();
+        let old = Client::without_symbols(path, &["cuMemAllocAsync"]).unwrap();
+        Client::load(&old).unwrap();
+        std::fs::remove_file(old).unwrap();
+        assert_eq!(refusal(), "the CUDA driver is too old: it has no cuMemAllocAsync. Update it to one for CUDA 12 or later");
+    });
+}
+
+#[test]
+fn a_driver_without_devices_says_so() {
+    alone("a_driver_without_devices_says_so", || {
+        Client::beside_this_test().unwrap().no_device(true);
+        let none = "no CUDA driver: CUDA_ERROR_NO_DEVICE. Install NVIDIA's driver, or use an executor on the host device";
+        assert_eq!(refusal(), none);
+    });
+}
+
+#[test]
+fn a_code_that_nobody_knows_is_an_error_like_others() {
+    alone("a_code_that_nobody_knows_is_an_error_like_others", || {
+        let client = Client::beside_this_test().unwrap();
+        client.device(0).fail_call("cuMemHostAlloc", 1, Code(7_777));
+        assert_eq!(refusal(), "the CUDA driver answered a code that this driver does not name (7777)");
+    });
+}
+
+#[test]
+fn a_device_without_stream_ordered_memory_is_refused() {
+    alone("a_device_without_stream_ordered_memory_is_refused", || {
+        Client::beside_this_test().unwrap().device(0).attribute(115, 0);
+        assert_eq!(refusal(), "CUDA device 0 has no stream-ordered memory, which this library needs");
+    });
+}
