@@ -67,7 +67,7 @@ fn device(stream: &Arc<Stream>, act: impl FnOnce(&Stream) + Send + 'static) -> J
 fn a_point_wakes_who_waits_whether_the_reactor_was_parked_or_not() {
     check_within(2, || {
         let stream = Stream::new();
-        let reactor = reactor(&[stream.clone()]);
+        let reactor = reactor(std::slice::from_ref(&stream));
         let device = device(&stream, |stream| stream.work(1));
         assert!(wait(&reactor, 0, 1));
         assert_eq!(stream.work.get(), 1, "what came before the point is visible");
@@ -82,7 +82,7 @@ fn a_point_wakes_who_waits_whether_the_reactor_was_parked_or_not() {
 fn the_loss_of_a_device_ends_every_wait_now_and_later() {
     check_within(2, || {
         let stream = Stream::new();
-        let reactor = reactor(&[stream.clone()]);
+        let reactor = reactor(std::slice::from_ref(&stream));
         let device = device(&stream, |stream| stream.is_lost.store(true, Ordering::Release));
         assert!(!wait(&reactor, 0, 1));
         assert!(!wait(&reactor, 0, 2));

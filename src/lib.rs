@@ -19,6 +19,7 @@ pub use bridge::Pace;
 #[cfg(feature = "cuda")]
 pub use device::cuda::{Completion, RawStream};
 pub use device::host::HostStream;
+pub use device::kernels;
 pub use device::sim::Order;
 pub use device::{Buffer, DeviceStream, Element, HostBuffer, In, Kernel, KernelParam, Launch, Out, Params};
 pub use error::{BoxError, Error, Result};

@@ -59,7 +59,8 @@ pub(crate) enum Text {
 }
 
 impl<P: Params> Kernel<P> {
-    /// Returns a kernel written in CUDA C, compiled on first use by NVRTC: the function `name`, which must be `extern "C"`.
+    /// Returns a kernel written in CUDA C, compiled on first use by NVRTC: the function `name`, which must be `extern "C"`. NVRTC fuses multiplications and
+    /// additions, so the last bits may differ from a twin's.
     pub fn cuda_c(name: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
         Self { code: Arc::new(Code { name: name.into(), text: Text::CudaC(source.into()) }), twin: None }
     }

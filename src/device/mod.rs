@@ -8,6 +8,7 @@ mod buffer;
 pub(crate) mod cuda;
 pub(crate) mod host;
 mod kernel;
+pub mod kernels;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(crate) mod queue;
 pub(crate) mod sim;

@@ -81,6 +81,8 @@ pub(crate) struct Event(pub(crate) usize);
 
 /// What is to be submitted as one node.
 pub(crate) struct Job<'a> {
+    /// Whether this thread may have done other things since it last submitted to the device.
+    pub(crate) is_fresh: bool,
     /// What the stream waits for first; may be of other devices.
     pub(crate) waits: &'a mut dyn Iterator<Item = Event>,
     /// Whether another stream will wait for this.

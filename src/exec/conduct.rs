@@ -60,6 +60,8 @@ unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q
         program,
         step: 0,
         is_body_done: false,
+        berth: None,
+        is_fresh: true,
         submitted: None,
         queues: PhantomData,
     };
@@ -84,6 +86,10 @@ struct Conductor<'r, 'q, Q> {
     step: u32,
     /// Whether the body of the step that the program resumes at is done.
     is_body_done: bool,
+    /// Where the program's queued steps go, once one of them was asked about.
+    berth: Option<Berth>,
+    /// Whether this thread has run anything since the program's last submission that may have meddled with its CUDA context.
+    is_fresh: bool,
     /// Where the work of the step was submitted to, and as which point.
     submitted: Option<(Berth, u64)>,
     queues: PhantomData<&'q ()>,
@@ -99,6 +105,7 @@ enum Next {
 impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     fn go_to(&mut self, program: u32) {
         self.program = program;
+        (self.berth, self.is_fresh) = (None, true);
         self.stream = HostStream::new(self.code.streams[program as usize]);
         // ORDERING: Relaxed: the ticket, or the countdown that led here, brought the place along.
         let place = self.live.places[program as usize].load(Ordering::Relaxed);
@@ -176,6 +183,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         if std::mem::take(&mut self.is_body_done) {
             return false;
         }
+        self.is_fresh |= step.flags & flag::QUEUED == 0;
         if attention & state::WATCHED != 0 {
             self.signal_watchers(self.step);
         }
@@ -360,10 +368,20 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         }
     }
 
+    /// Returns where the program's queued steps go.
+    fn berth(&mut self) -> Result<Berth, Error> {
+        if let Some(berth) = self.berth {
+            return Ok(berth);
+        }
+        let berth = self.run.queues().berth(self.run, self.live, self.code.streams[self.program as usize])?;
+        self.berth = Some(berth);
+        Ok(berth)
+    }
+
     /// Parks the program if there is too much on its lane. It goes on when the device has done some of that.
     fn is_held_up(&mut self) -> bool {
         let run = self.run;
-        let Ok(berth) = run.queues().berth(run, self.live, self.code.streams[self.program as usize]) else { return false };
+        let Ok(berth) = self.berth() else { return false };
         let Some(point) = run.queues().device(berth).backlog(berth.lane) else { return false };
         self.store_place(self.step << 1);
         run.resume_after(self.program, berth, point);
@@ -376,11 +394,12 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     fn submit(&mut self, step: &HostStep) {
         let (run, live, code) = (self.run, self.live, self.code);
         let queued = code.queued(self.step);
-        let berth = match run.queues().berth(run, live, code.streams[self.program as usize]) {
+        let berth = match self.berth() {
             Ok(berth) => berth,
             Err(error) => return self.fail(error.into()),
         };
-        let started = std::time::Instant::now();
+        let is_observed = run.state.glance() & state::OBSERVED != 0;
+        let started = is_observed.then(std::time::Instant::now);
         let (first, count) = queued.waits;
         // ORDERING: Relaxed, here and below: the gate before this step comes after the record.
         let event = |&slot: &u32| live.events[slot as usize].load(Ordering::Relaxed) as usize;
@@ -390,6 +409,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         let submitted = run.queues().device(berth).submit(
             berth.lane,
             &mut Job {
+                is_fresh: std::mem::take(&mut self.is_fresh),
                 // A node that failed recorded nothing.
                 waits: &mut waits.iter().map(event).filter(|&event| event != 0).map(Event),
                 is_recorded: queued.event.is_some(),
@@ -402,7 +422,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
                 },
             },
         );
-        if run.state.glance() & state::OBSERVED != 0 {
+        if let Some(started) = started {
             run.observe(self.step, started, submitted.is_ok() && matches!(called, Ok(Ok(()))));
         }
         match called {
@@ -438,11 +458,11 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             return targets.iter().for_each(|&target| self.hold(held, target));
         }
         // Skipped: but what was enqueued before it must be over, too.
-        let marked = || {
-            let berth = run.queues().berth(run, self.live, self.code.streams[self.program as usize]).ok()?;
+        let mut marked = || {
+            let berth = self.berth().ok()?;
             Some((berth, run.queues().device(berth).mark(berth.lane).ok()?))
         };
-        match submitted.or_else(marked) {
+        match submitted.or_else(&mut marked) {
             Some((berth, point)) => run.await_device(queued.step, berth, point),
             // The device is lost, or there is none.
             None => {

@@ -94,6 +94,8 @@ pub(crate) struct Code {
     pub(crate) asyncs: Vec<u32>,
     /// The steps whose bodies enqueue, ascending.
     pub(crate) queued: Vec<QueuedStep>,
+    /// Where each step stands in `queued`; empty if none does.
+    pub(crate) queued_of: Vec<u32>,
     /// The events that queued steps wait for.
     pub(crate) queue_waits: Vec<u32>,
     /// How many events a run has.
@@ -123,8 +125,7 @@ impl Code {
 
     /// Returns what a step has whose body enqueues.
     pub(crate) fn queued(&self, step: u32) -> &QueuedStep {
-        let found = self.queued.binary_search_by_key(&step, |queued| queued.step);
-        &self.queued[found.expect("the step is queued")]
+        &self.queued[self.queued_of[step as usize] as usize]
     }
 
     /// Returns what can go on once the work of a queued step is done.

@@ -59,6 +59,7 @@ impl Lowering<'_> {
             step_of: vec![NONE; self.facts.len()],
             asyncs: Vec::new(),
             queued: Vec::new(),
+            queued_of: Vec::new(),
             queue_waits: Vec::new(),
             events: 0,
             drops: Vec::new(),
@@ -222,6 +223,8 @@ impl Lowering<'_> {
         code.queue_waits.extend(waits.iter().filter_map(|step| causes.wait(records.of_wait(step), stop.node)));
         let waits = (first, code.queue_waits.len() as u32 - first);
         let step = code.steps.len() as u32;
+        code.queued_of.resize(self.facts.len(), NONE);
+        code.queued_of[step as usize] = code.queued.len() as u32;
         code.queued.push(QueuedStep { step, waits, event: causes.event(stop.record), reached });
     }
 

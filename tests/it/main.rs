@@ -7,9 +7,11 @@
     clippy::unit_arg,
     clippy::redundant_closure,
     clippy::borrowed_box,
+    clippy::ptr_arg,
     clippy::async_yields_async
 )]
 mod bounds;
+mod builtin;
 mod cancelling;
 #[cfg(feature = "cuda")]
 mod cuda;

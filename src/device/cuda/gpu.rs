@@ -18,7 +18,7 @@ use crate::device::DeviceStream;
 use crate::device::kernel::Code;
 use crate::device::queue::{Event, Fault, Job, QueueDevice, Submitted, Timeline};
 use crate::error::{Error, Kind, Result};
-use crate::sync::{AtomicU64, Mutex, Ordering, lock, spawn};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, spawn};
 
 /// How many nodes may be on a lane that are not known to be done: a driver blocks the thread that enqueues more than it has room for.
 const BACKLOG_MAX: u64 = 512;
@@ -59,6 +59,10 @@ pub(super) struct Device {
     modules: Mutex<Modules>,
     host_pool: Mutex<HostPool>,
     limbo: Mutex<Vec<Dropped>>,
+    /// The length of `limbo`, so that a look at nothing takes no lock.
+    limbo_len: AtomicU64,
+    /// Whether the kernel that is being submitted got the CUDA stream itself, and so may leave another context behind.
+    pub(super) is_lent: AtomicBool,
     /// Memory that a lost device may still touch.
     quarantined: AtomicU64,
     lost: OnceLock<Fault>,
@@ -95,7 +99,11 @@ impl QueueDevice for Gpu {
     fn submit(&self, lane: u32, job: &mut Job<'_>) -> Result<Submitted> {
         let device = &*self.device;
         let mut path = lock(&self.path);
-        device.make_current()?;
+        if job.is_fresh {
+            device.make_current()?
+        } else {
+            device.alive()?
+        }
         device.collect(Heed::IfMuch);
         let point = device.issued[lane as usize].fetch_add(1, Ordering::Relaxed) + 1;
         let stream = device.lanes[lane as usize].stream.cu_stream();
@@ -104,6 +112,10 @@ impl QueueDevice for Gpu {
             device.check(unsafe { (device.driver.stream_wait)(stream, event.0 as CUevent, 0) })?;
         }
         (job.body)(&mut path[lane as usize]);
+        // ORDERING: Relaxed: only who has the path touches it.
+        if device.is_lent.swap(false, Ordering::Relaxed) {
+            device.make_current()?;
+        }
         let event = if job.is_recorded { Some(device.record(lane)?) } else { None };
         if job.is_marked || point.is_multiple_of(MARKED_EVERY) {
             device.mark(lane)?;
@@ -190,6 +202,8 @@ impl Device {
             modules: Mutex::default(),
             host_pool: Mutex::new(HostPool::new()),
             limbo: Mutex::default(),
+            limbo_len: AtomicU64::new(0),
+            is_lent: AtomicBool::new(false),
             quarantined: AtomicU64::new(0),
             lost: OnceLock::new(),
             context,
@@ -198,6 +212,11 @@ impl Device {
 
     pub(super) fn name(&self) -> String {
         format!("CUDA device {}", self.ordinal)
+    }
+
+    /// Returns an error once the device is lost.
+    fn alive(&self) -> Result<()> {
+        self.lost.get().map_or(Ok(()), |fault| Err(self.lost_error(fault)))
     }
 
     fn lost_error(&self, fault: &Fault) -> Error {
@@ -227,9 +246,7 @@ impl Device {
 
     /// Makes the device's context that of this thread, unless the device is lost.
     fn make_current(&self) -> Result<()> {
-        if let Some(fault) = self.lost.get() {
-            return Err(self.lost_error(fault));
-        }
+        self.alive()?;
         // SAFETY: the context lives as long as this.
         self.check(unsafe { (self.driver.set_context)(self.context.cu_ctx()) })
     }
@@ -269,12 +286,22 @@ impl Device {
 
     /// Keeps dropped memory until nothing works on it. Asks nothing of the driver.
     pub(super) fn keep(&self, dropped: Dropped) {
-        lock(&self.limbo).push(dropped);
+        let mut limbo = lock(&self.limbo);
+        limbo.push(dropped);
+        // ORDERING: Relaxed: who sees an old length collects at the next occasion.
+        self.limbo_len.store(limbo.len() as u64, Ordering::Relaxed);
     }
 
     /// Frees what it can. Returns a point to wait for, if something is left that the host is to hear of.
     fn collect(&self, heed: Heed) -> Option<Use> {
-        let limbo = std::mem::take(&mut *lock(&self.limbo));
+        if self.limbo_len.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let limbo = {
+            let mut limbo = lock(&self.limbo);
+            self.limbo_len.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *limbo)
+        };
         let is_heard = heed == Heed::All || limbo.len() > LIMBO_QUIET_MAX;
         let (mut left, mut awaited) = (Vec::new(), None);
         for dropped in limbo {
@@ -293,9 +320,7 @@ impl Device {
                 None => self.free(dropped),
             }
         }
-        if !left.is_empty() {
-            lock(&self.limbo).extend(left);
-        }
+        left.into_iter().for_each(|dropped| self.keep(dropped));
         awaited
     }
 

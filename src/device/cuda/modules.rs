@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUfunction, CUmodule};
@@ -16,7 +17,25 @@ use crate::error::{Error, Kind, Result};
 #[derive(Default)]
 pub(super) struct Modules {
     /// By the address of the code, which is kept so that it stays that code's.
-    loaded: HashMap<usize, Loaded>,
+    loaded: HashMap<usize, Loaded, BuildHasherDefault<AddressHasher>>,
+}
+
+/// A hash of an address: those of kernels are few, and far apart.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_usize(usize::from(byte)));
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        self.0 = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
 }
 
 struct Loaded {

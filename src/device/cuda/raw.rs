@@ -47,6 +47,7 @@ impl DeviceStream {
 impl RawStream<'_> {
     /// Returns the stream. Its context is current.
     pub fn stream(&self) -> &Arc<CudaStream> {
+        self.submission.lend();
         self.submission.stream()
     }
 

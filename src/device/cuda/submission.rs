@@ -14,6 +14,7 @@ use super::memory::{Block, Dropped, Landing, Use, Visit};
 use crate::device::kernel::{Code, Launch};
 use crate::device::queue::{Arg, HostMemory, Memory, Queue};
 use crate::error::{Error, Kind, Result};
+use crate::sync::Ordering;
 
 /// A lane of a GPU that takes work. Only who has the device's submission path uses it.
 pub(super) struct Submission {
@@ -50,8 +51,21 @@ impl Submission {
         Kind::ForeignBuffer { buffer, stream: self.device.name() }.into()
     }
 
+    /// Says that others get at the thread's context.
+    pub(super) fn lend(&self) {
+        self.device.is_lent.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn stream(&self) -> &Arc<CudaStream> {
         &self.lane().stream
+    }
+}
+
+/// Halves a pattern as long as it is the same twice.
+fn shortest(pattern: &[u8]) -> &[u8] {
+    match pattern.split_at(pattern.len() / 2) {
+        (half, other) if half == other && !half.is_empty() => shortest(half),
+        _ => pattern,
     }
 }
 
@@ -123,6 +137,7 @@ impl Queue for Submission {
 
     fn fill(&mut self, pattern: &[u8], to: &dyn Memory) -> Result<()> {
         let (driver, to, stream) = (self.device.driver, self.used(to)?, self.stream().cu_stream());
+        let pattern = shortest(pattern);
         let count = to.bytes / pattern.len();
         if count == 0 {
             return Ok(());

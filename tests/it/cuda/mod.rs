@@ -1,5 +1,6 @@
 //! The CUDA device over the software driver: every test has a GPU of its own, made of threads.
 
+mod builtin;
 mod devices;
 mod drivers;
 mod faults;

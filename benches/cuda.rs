@@ -1,0 +1,220 @@
+//! Question: what does a node of a graph on a CUDA device cost the host, beside the same calls written by hand with cudarc?
+//!
+//! Method: the five shapes of `benches/run`, every node an empty kernel, planned by two policies. Ours is a run of the plan; by hand are the plan's own
+//! steps (launches, records, waits, in issue order, on as many streams), as calls of `cudarc::driver::result`. Both note the time at their first
+//! launch and at their last; what lies between, by the launches after the first, is a node's cost. The two take turns, the median of the runs of a
+//! round, then the median of the rounds; a ratio is the median of the rounds' ratios.
+//!
+//! Without a GPU this is over the software driver, whose streams are threads. There the first operation of a run stands still until all is submitted: the
+//! streams would take the host's cores otherwise, and waking them costs more than the calls that are compared.
+//!
+//! ```text
+//! cargo bench --features cuda --bench cuda                 prints the tables
+//! cargo bench --features cuda --bench cuda -- --write      and writes them into docs/performance.md
+//! ```
+
+#[path = "cuda/by_hand.rs"]
+mod by_hand;
+#[path = "run/report/machine.rs"]
+mod machine;
+#[path = "run/report/markers.rs"]
+#[allow(dead_code)]
+mod markers;
+#[path = "run/shapes.rs"]
+#[allow(dead_code)]
+mod shapes;
+#[path = "run/report/table.rs"]
+#[allow(dead_code)]
+mod table;
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Waker};
+use std::time::Instant;
+
+use anabranch::{CriticalPath, DeviceStream, Executor, Graph, Inputs, Kernel, Launch, Plan, Policy, Single, Value};
+use anabranch_soft_cuda::{Client, Device, Param, Which};
+use clap::Parser;
+use futures::executor::block_on;
+
+use crate::by_hand::ByHand;
+use crate::machine::Machine;
+use crate::shapes::{Form, Shape};
+use crate::table::Table;
+
+/// Streams of a device, as the library has them.
+const STREAMS: u32 = 8;
+const ROUNDS: usize = 9;
+
+/// Measures the host's cost of nodes on a CUDA device.
+#[derive(Parser)]
+struct Args {
+    /// Nodes of a graph.
+    #[arg(long, default_value_t = 400)]
+    nodes: usize,
+    /// Runs of a round.
+    #[arg(long, default_value_t = 51)]
+    runs: usize,
+    /// The GPU's ordinal. Without a GPU it is one of the software driver's.
+    #[arg(long, default_value_t = 0)]
+    ordinal: u32,
+    /// Writes the report between the `bench:cuda` markers of a file.
+    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
+    write: Option<PathBuf>,
+    /// Passed by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// When the launches of a run began and ended.
+pub(crate) struct Stamps {
+    origin: Instant,
+    launches: AtomicUsize,
+    nodes: AtomicUsize,
+    first_ns: AtomicU64,
+    last_ns: AtomicU64,
+}
+
+pub(crate) static STAMPS: LazyLock<Stamps> = LazyLock::new(|| Stamps {
+    origin: Instant::now(),
+    launches: AtomicUsize::new(0),
+    nodes: AtomicUsize::new(0),
+    first_ns: AtomicU64::new(0),
+    last_ns: AtomicU64::new(0),
+});
+
+impl Stamps {
+    /// Called by every node when it is launched.
+    pub(crate) fn launched(&self) {
+        let launch = self.launches.fetch_add(1, Ordering::Relaxed) + 1;
+        let now = || self.origin.elapsed().as_nanos() as u64;
+        if launch == 1 {
+            self.first_ns.store(now(), Ordering::Relaxed);
+        }
+        if launch == self.nodes.load(Ordering::Relaxed) {
+            self.last_ns.store(now(), Ordering::Release);
+        }
+    }
+
+    fn reset(&self, nodes: usize) {
+        self.nodes.store(nodes, Ordering::Relaxed);
+        self.last_ns.store(0, Ordering::Relaxed);
+        self.launches.store(0, Ordering::Release);
+    }
+
+    /// Waits for the last launch. Returns the ns of each after the first.
+    fn node_ns(&self) -> f64 {
+        let last = loop {
+            match self.last_ns.load(Ordering::Acquire) {
+                0 => std::thread::yield_now(),
+                last => break last,
+            }
+        };
+        (last - self.first_ns.load(Ordering::Relaxed)) as f64 / (self.nodes.load(Ordering::Relaxed) - 1) as f64
+    }
+}
+
+/// Does nothing. Its parameter is there so that a launch has one.
+pub(crate) const NOTHING: &str =
+    ".version 6.0\n.target sm_52\n.address_size 64\n.visible .entry nothing(.param .u32 n) { ret; }\n";
+
+fn main() {
+    let args = Args::parse();
+    // SAFETY: it looks for a library of a well-known name.
+    let has_gpu = unsafe { cudarc::driver::sys::is_culib_present() };
+    let soft = (!has_gpu).then(|| {
+        let client = Client::beside_this_test().expect("cargo builds the software driver");
+        client.register_kernel("nothing", &[Param::scalar::<u32>()], |_| ());
+        client.device(args.ordinal).track_races(false);
+        client.device(args.ordinal)
+    });
+    let driver = if has_gpu { "NVIDIA's driver" } else { "the software driver" };
+    let mut table = Table::new(["shape", "policy", "streams", "waits", "by hand, ns/node", "ours, ns/node", "ours/by hand"]);
+    for form in Form::ALL {
+        for policy in [&Single as &dyn Policy, &CriticalPath::new(STREAMS)] {
+            let plan = graph(&form.shape(args.nodes)).compile(policy).expect("shapes are valid graphs");
+            let [hand, ours, ratio] = compare(&args, &plan, soft);
+            let schedule = plan.schedule();
+            let counts = [schedule.streams().to_string(), schedule.waits().to_string()];
+            let cells = [form.to_string(), schedule.policy().to_owned()].into_iter().chain(counts);
+            table.push(cells.chain([format!("{hand:.0}"), format!("{ours:.0}"), format!("{ratio:.3}")]));
+        }
+    }
+    let text = format!(
+        "{} Over {driver}.\n\nGraphs of {} empty kernels, {} runs a round, {ROUNDS} rounds.\n\n{}",
+        Machine::now().text(),
+        args.nodes,
+        args.runs,
+        table.markdown()
+    );
+    println!("{text}");
+    if let Some(path) = &args.write
+        && let Err(error) = markers::write_between(path, "bench:cuda", &text)
+    {
+        eprintln!("{error}");
+        std::process::exit(2);
+    }
+}
+
+/// A graph of empty kernels with the edges of `shape`.
+fn graph(shape: &Shape) -> Graph {
+    let kernel = Kernel::<(u32,)>::ptx("nothing", NOTHING);
+    let mut graph = Graph::new();
+    let mut nodes: Vec<Value<()>> = Vec::with_capacity(shape.len());
+    for node in shape.nodes() {
+        let kernel = kernel.clone();
+        let launch = move |s: &mut DeviceStream| {
+            STAMPS.launched();
+            Ok(s.launch(&kernel, Launch::for_len(1), (7,))?)
+        };
+        let value = graph.try_kernel(node.to_string(), (), launch);
+        shape.preds(node).iter().for_each(|&pred| graph.order(&nodes[pred as usize], &value));
+        nodes.push(value);
+    }
+    graph
+}
+
+/// Returns the ns per node by hand, ours, and our ratio. `soft` is the device if it is one of the software driver's.
+fn compare(args: &Args, plan: &Plan, soft: Option<Device>) -> [f64; 3] {
+    let exec = Executor::builder().workers(1).cuda(&[args.ordinal]).build().expect("a device opens");
+    let hand = ByHand::new(args.ordinal, plan.schedule());
+    let nodes = plan.schedule().order().len();
+    let by_hand = || {
+        hand.submit();
+        let node_ns = STAMPS.node_ns();
+        release(soft);
+        hand.wait();
+        node_ns
+    };
+    let ours = || {
+        let mut run = exec.run(plan, Inputs::new());
+        let polled = Pin::new(&mut run).poll(&mut Context::from_waker(Waker::noop()));
+        let node_ns = STAMPS.node_ns();
+        release(soft);
+        if polled.is_pending() {
+            block_on(run).expect("no node fails");
+        }
+        node_ns
+    };
+    let one = |run: &dyn Fn() -> f64| {
+        STAMPS.reset(nodes);
+        soft.into_iter().for_each(|device| device.stall_operation(Which::Any, 1));
+        run()
+    };
+    let round = |run: &dyn Fn() -> f64| median((0..args.runs).map(|_| one(run)).collect());
+    [&by_hand as &dyn Fn() -> f64, &ours].into_iter().for_each(|run| _ = round(run));
+    let rounds: Vec<[f64; 2]> = (0..ROUNDS).map(|_| [round(&by_hand), round(&ours)]).collect();
+    let of = |figure: fn(&[f64; 2]) -> f64| median(rounds.iter().map(figure).collect());
+    [of(|round| round[0]), of(|round| round[1]), of(|round| round[1] / round[0])]
+}
+
+fn release(soft: Option<Device>) {
+    soft.into_iter().for_each(|device| device.release_stall());
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}

@@ -1,0 +1,134 @@
+//! A schedule as calls of cudarc, written down once and made again for every run: no checks, no futures, no memory but what the driver needs.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anabranch::{NodeId, Point, Schedule, Step};
+use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUevent_wait_flags, CUfunction, CUstream};
+use cudarc::driver::{CudaContext, CudaStream, result};
+use cudarc::nvrtc::Ptx;
+
+use crate::{NOTHING, STAMPS, STREAMS};
+
+pub(crate) struct ByHand {
+    context: Arc<CudaContext>,
+    _streams: Vec<Arc<CudaStream>>,
+    _module: Arc<cudarc::driver::CudaModule>,
+    function: CUfunction,
+    calls: Vec<Call>,
+    /// Where the streams write that they are at their ends, as the device knows it and as the host does.
+    words: Vec<(CUstream, u64, &'static AtomicU64)>,
+    runs: AtomicU64,
+}
+
+enum Call {
+    Launch(CUstream),
+    Record(CUevent, CUstream),
+    Wait(CUstream, CUevent),
+}
+
+impl ByHand {
+    pub(crate) fn new(ordinal: u32, schedule: &Schedule) -> Self {
+        let context = CudaContext::new(ordinal as usize).expect("the device opens");
+        // SAFETY: no slice of cudarc's is used.
+        unsafe { context.disable_event_tracking() };
+        let streams: Vec<_> = (0..STREAMS).map(|_| context.new_stream().expect("a stream opens")).collect();
+        let module = context.load_module(Ptx::from_src(NOTHING)).expect("the module loads");
+        let name = std::ffi::CString::new("nothing").expect("no NUL");
+        // SAFETY: the module is kept.
+        let raw = unsafe { result::module::load_data(std::ffi::CString::new(NOTHING).expect("no NUL").as_ptr().cast()) };
+        // SAFETY: as above.
+        let function = unsafe { result::module::get_function(raw.expect("the module loads"), name) };
+        let calls = calls(schedule, &streams);
+        let used = (0..schedule.streams().min(STREAMS)).map(|stream| streams[stream as usize].cu_stream());
+        let words = used.map(word).collect();
+        let function = function.expect("the function is there");
+        Self { context, _streams: streams, _module: module, function, calls, words, runs: AtomicU64::new(0) }
+    }
+
+    /// Makes all calls of a run.
+    pub(crate) fn submit(&self) {
+        self.context.bind_to_thread().expect("the context is alive");
+        let mut parameter = 7_u32;
+        for call in &self.calls {
+            let called = match *call {
+                Call::Launch(stream) => {
+                    STAMPS.launched();
+                    let mut parameters = [(&raw mut parameter).cast::<c_void>()];
+                    // SAFETY: the kernel has one parameter, of four bytes.
+                    unsafe { result::launch_kernel(self.function, (1, 1, 1), (256, 1, 1), 0, stream, &mut parameters) }
+                }
+                // SAFETY: both are of this context.
+                Call::Record(event, stream) => unsafe { result::event::record(event, stream) },
+                // SAFETY: as above.
+                Call::Wait(stream, event) => unsafe {
+                    result::stream::wait_event(stream, event, CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+                },
+            };
+            called.expect("nothing fails");
+        }
+        let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        for &(stream, address, _) in &self.words {
+            // SAFETY: the word lives for ever.
+            unsafe { sys::cuStreamWriteValue64_v2(stream, address, run, 0) }.result().expect("nothing fails");
+        }
+    }
+
+    /// Waits for the end of the run that was submitted last.
+    pub(crate) fn wait(&self) {
+        let run = self.runs.load(Ordering::Relaxed);
+        for (_, _, word) in &self.words {
+            while word.load(Ordering::Acquire) < run {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// A word in the host's memory that the device writes.
+fn word(stream: CUstream) -> (CUstream, u64, &'static AtomicU64) {
+    let (mut memory, mut address) = (std::ptr::null_mut(), 0);
+    // SAFETY: it writes one pointer.
+    unsafe { sys::cuMemHostAlloc(&mut memory, 8, 3) }.result().expect("there is memory");
+    // SAFETY: it writes one address.
+    unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, memory, 0) }.result().expect("the memory is mapped");
+    // SAFETY: the memory is new, and never freed.
+    let word = unsafe { &*memory.cast::<AtomicU64>() };
+    word.store(0, Ordering::Release);
+    (stream, address, word)
+}
+
+/// The steps of all programs, in issue order.
+fn calls(schedule: &Schedule, streams: &[Arc<CudaStream>]) -> Vec<Call> {
+    let of = |stream: u32| streams[(stream % STREAMS) as usize].cu_stream();
+    let mut places = vec![0; schedule.streams() as usize];
+    let mut events: Vec<Vec<CUevent>> = vec![Vec::new(); places.len()];
+    let mut calls = Vec::new();
+    for &node in schedule.order() {
+        let stream = schedule.stream_of(node);
+        for step in until_after(node, &schedule.steps(stream)[places[stream as usize]..]) {
+            places[stream as usize] += 1;
+            match *step {
+                Step::Wait(Point { stream: other, seq }) => {
+                    calls.push(Call::Wait(of(stream), events[other as usize][seq as usize - 1]));
+                }
+                Step::Run(_) => calls.push(Call::Launch(of(stream))),
+                Step::Record(_) => {
+                    let event = result::event::create(CUevent_flags::CU_EVENT_DISABLE_TIMING).expect("an event is made");
+                    events[stream as usize].push(event);
+                    calls.push(Call::Record(event, of(stream)));
+                }
+                Step::Release(_) => {}
+            }
+        }
+    }
+    calls
+}
+
+/// The steps up to a node, and what is recorded after it.
+fn until_after(node: NodeId, steps: &[Step]) -> &[Step] {
+    let run = steps.iter().position(|step| *step == Step::Run(node)).expect("a node is on its stream");
+    let is_after = |step: &&Step| matches!(step, Step::Record(_) | Step::Release(_));
+    &steps[..run + 1 + steps[run + 1..].iter().take_while(is_after).count()]
+}

@@ -1,0 +1,51 @@
+//! Kernels that are built in: arithmetic on buffers, and pictures on their way to a network.
+//!
+//! Each works through a [`DeviceStream`], so on every device, and gives the same bits on all of them: every operation on `f32` is rounded to
+//! nearest by itself, sums have a fixed order, and resizing is exact arithmetic on integers. Only which NaN a NaN is may differ. To set or to copy
+//! elements, see [`DeviceStream::fill`] and [`DeviceStream::copy`].
+//!
+//! Pictures have three channels of 8 bits that lie together, row after row (HWC): 3 * width * height elements.
+//!
+//! # Examples
+//! A picture becomes what a network takes:
+//! ```
+//! use anabranch::kernels::{Size, normalise, resize};
+//! use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Single, inputs};
+//!
+//! let (photo, small) = (Size { width: 640, height: 480 }, Size { width: 224, height: 224 });
+//! let (mean, deviation) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
+//! let scale = deviation.map(|deviation| 1.0 / (255.0 * deviation));
+//! let bias = [0, 1, 2].map(|channel| -mean[channel] / deviation[channel]);
+//!
+//! let mut g = Graph::new();
+//! let pixels = g.input::<Vec<u8>>("pixels");
+//! let tensor = g.try_kernel("prepare", &pixels, move |s: &mut DeviceStream, pixels: &Vec<u8>| {
+//!     let pixels = s.upload(pixels)?;
+//!     let pixels = resize(s, &pixels, photo, small)?;
+//!     Ok(normalise(s, &pixels, small, scale, bias)?)
+//! });
+//! let tensor = g.try_kernel("fetch", &tensor, |s: &mut DeviceStream, x: &Buffer<f32>| Ok(s.download(x)?));
+//! let white = g.task("look", &tensor, |tensor: &HostBuffer<f32>| tensor[0]);
+//! g.output("white", &white);
+//!
+//! let exec = Executor::inline(); // or Executor::cuda(0)?
+//! let run = exec.run(&g.compile(&Single)?, inputs! { "pixels" => vec![255_u8; 3 * 640 * 480] });
+//! assert!((*futures::executor::block_on(run)?.take::<f32>("white")? - 0.515 / 0.229).abs() < 1e-5);
+//! # Ok::<(), anabranch::Error>(())
+//! ```
+// Each kernel is CUDA C in a file, and the PTX that `.ci/nvrtc` makes of it beside. Its twin does the same operations in the same order.
+
+mod normalise;
+mod reduce;
+mod resize;
+mod scale_add;
+mod size;
+
+pub use normalise::normalise;
+pub use reduce::{mean, sum};
+pub use resize::resize;
+pub use scale_add::scale_add;
+pub use size::Size;
+
+#[cfg(doc)]
+use super::DeviceStream;

@@ -1,0 +1,95 @@
+//! Sums and means. The order of the additions depends on the length alone, so every device rounds alike.
+
+use std::sync::LazyLock;
+
+use crate::device::{Buffer, DeviceStream, In, Kernel, Launch, Out};
+use crate::error::Result;
+
+/// Sums that grow side by side: the threads of a block.
+const LANES: usize = 256;
+/// How many elements each of them adds.
+const ROWS: usize = 16;
+/// How many elements become one in a step.
+const CHUNK: usize = LANES * ROWS;
+
+type Reduce = Kernel<(In<f32>, Out<f32>, u64, f32)>;
+
+static REDUCE: LazyLock<Reduce> = LazyLock::new(|| {
+    Reduce::ptx("anabranch_reduce", include_str!("reduce.ptx")).twin(|_, (x, out, _, divisor)| {
+        // Nothing has a sum too, though it has no chunk.
+        let chunks = x.chunks(CHUNK).chain(std::iter::repeat(&[][..]));
+        out.iter_mut().zip(chunks).for_each(|(out, chunk)| *out = sum_of_chunk(chunk) / divisor);
+    })
+});
+
+/// Returns the sum of all elements, as a buffer of one; 0 if there are none.
+///
+/// The order is fixed by the length: 4096 elements become one, again and again until one is left. Of these, each of 256 lanes adds every 256th to
+/// 0 in order, then the upper half of the lanes is added to the lower half, eight times (M. Harris, "Optimizing Parallel Reduction in CUDA", 2007).
+/// So an element takes part in at most 24 additions for every factor of 4096 in the length, and rounding errors stay small.
+///
+/// # Errors
+/// If `x` is of another device, or as [`DeviceStream::alloc`].
+///
+/// # Examples
+/// ```
+/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs, Single, kernels};
+///
+/// let mut g = Graph::new();
+/// let sum = g.try_kernel("sum", (), |s: &mut DeviceStream| {
+///     let mut ones = s.alloc(1_000_000)?;
+///     s.fill(&mut ones, 0.1_f32)?;
+///     let sum = kernels::sum(s, &ones)?;
+///     Ok(s.download(&sum)?)
+/// });
+/// g.output("sum", &sum);
+/// let exec = Executor::inline(); // or Executor::cuda(0)?
+/// let run = exec.run(&g.compile(&Single)?, Inputs::new());
+/// let sum = futures::executor::block_on(run)?.take::<HostBuffer<f32>>("sum")?;
+/// assert!((sum[0] - 100_000.0).abs() < 0.1); // One after the other they would make 100958.34.
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+pub fn sum(s: &mut DeviceStream, x: &Buffer<f32>) -> Result<Buffer<f32>> {
+    reduce(s, x, 1.0)
+}
+
+/// Returns the [`sum`] of all elements divided by their number, as a buffer of one; NaN if there are none.
+///
+/// # Errors
+/// As [`sum`].
+pub fn mean(s: &mut DeviceStream, x: &Buffer<f32>) -> Result<Buffer<f32>> {
+    reduce(s, x, x.len() as f32)
+}
+
+fn reduce(s: &mut DeviceStream, x: &Buffer<f32>, divisor: f32) -> Result<Buffer<f32>> {
+    let mut sums = step(s, x, divisor)?;
+    while sums.len() > 1 {
+        sums = step(s, &sums, divisor)?;
+    }
+    Ok(sums)
+}
+
+/// Adds chunk by chunk. Where one is left, it is divided.
+fn step(s: &mut DeviceStream, x: &Buffer<f32>, divisor: f32) -> Result<Buffer<f32>> {
+    let chunks = x.len().div_ceil(CHUNK).max(1);
+    let mut sums = s.alloc(chunks)?;
+    // A grid has up to 2^31 blocks, and no memory has that many chunks: they take 32 TiB.
+    let launch = Launch { grid: [chunks as u32, 1, 1], block: [LANES as u32, 1, 1], shared_bytes: 0 };
+    let divisor = if chunks == 1 { divisor } else { 1.0 };
+    s.launch(&REDUCE, launch, (x, &mut sums, x.len() as u64, divisor))?;
+    Ok(sums)
+}
+
+fn sum_of_chunk(chunk: &[f32]) -> f32 {
+    let mut lanes = [0.0; LANES];
+    for row in chunk.chunks(LANES) {
+        lanes.iter_mut().zip(row).for_each(|(lane, x)| *lane += x);
+    }
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        let (lower, upper) = lanes.split_at_mut(width);
+        lower.iter_mut().zip(upper).for_each(|(lower, upper)| *lower += *upper);
+    }
+    lanes[0]
+}

@@ -1,0 +1,33 @@
+//! The size of a picture. Whatever its sides are, counting its elements does not overflow.
+
+use crate::device::{Buffer, Element};
+use crate::error::{Kind, Result};
+
+/// The elements of a pixel.
+pub(super) const CHANNELS: usize = 3;
+
+/// The size of a picture in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Size {
+    /// Pixels in a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
+impl Size {
+    /// Returns the number of pixels.
+    pub fn pixels(self) -> usize {
+        self.width as usize * self.height as usize
+    }
+
+    /// Returns the number of elements of all pixels. No buffer has `usize::MAX`, so that is an honest answer where there would be more.
+    pub(super) fn elements(self) -> usize {
+        self.pixels().saturating_mul(CHANNELS)
+    }
+
+    pub(super) fn is_of<T: Element>(self, what: &'static str, pixels: &Buffer<T>) -> Result<()> {
+        let (got, wanted) = (pixels.len(), self.elements());
+        if got == wanted { Ok(()) } else { Err(Kind::BufferLength { what, got, wanted }.into()) }
+    }
+}

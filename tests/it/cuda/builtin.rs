@@ -1,0 +1,175 @@
+//! The built-in kernels on a GPU: what the host gives, bit for bit, and a thread for every element. The driver runs the tests' own code, thread by
+//! thread, so this is about launches and parameters; the CUDA C itself is compiled by `.ci/nvrtc`, and runs on real GPUs only.
+
+use std::sync::Once;
+
+use anabranch::Executor;
+use anabranch_soft_cuda::{Launch, Param};
+
+use super::{DRIVER, Gpu};
+use crate::builtin::{
+    BIAS, LENGTHS, SCALE, SCALINGS, assert_same_bits, floats, mean, normalise, normalised, picture, resize, resized, scale_add,
+    size, sum, sum_of_chunk,
+};
+
+/// Calls `thread` with the number of each thread of a launch in one direction. One too many is one out of bounds.
+fn each_thread(launch: &Launch<'_>, mut thread: impl FnMut(usize)) {
+    let [blocks, threads] = [launch.grid, launch.block].map(|[x, y, z]| {
+        assert_eq!([y, z], [1, 1]);
+        x as usize
+    });
+    (0..blocks).for_each(|block| (0..threads).for_each(|lane| thread(block * threads + lane)));
+}
+
+const F32: Param = Param::scalar::<f32>();
+const U32: Param = Param::scalar::<u32>();
+const U64: Param = Param::scalar::<u64>();
+const AFFINE: Param = Param::scalar::<[f32; 2]>();
+
+/// Returns a parameter that is a length.
+fn length(launch: &Launch<'_>, param: usize) -> usize {
+    // SAFETY: registered as a u64.
+    unsafe { launch.scalar::<u64>(param) as usize }
+}
+
+fn float(launch: &Launch<'_>, param: usize) -> f32 {
+    // SAFETY: registered as an f32.
+    unsafe { launch.scalar::<f32>(param) }
+}
+
+/// Returns a parameter that is a buffer. Of no elements it may have any address.
+#[allow(clippy::mut_from_ref, reason = "the memory is the device's, not the launch's")]
+fn buffer<'a, T>(launch: &'a Launch<'_>, param: usize, len: usize) -> &'a mut [T] {
+    // SAFETY: the launches of these tests pass buffers of these lengths, or the comparison with the host finds it.
+    unsafe { launch.slice::<T>(param, len) }
+}
+
+/// Makes the driver know the kernels.
+fn register() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        register_scale_add();
+        register_normalise();
+        register_resize();
+        register_reduce();
+    });
+}
+
+fn register_scale_add() {
+    let params = [Param::READ, Param::READ, Param::WRITE, U64, F32, F32];
+    DRIVER.register_kernel("anabranch_scale_add", &params, |launch| {
+        let n = length(launch, 3);
+        let [x, y, out] = [0, 1, 2].map(|param| buffer::<f32>(launch, param, n));
+        each_thread(launch, |i| {
+            if i < n {
+                let (left, right) = (float(launch, 4) * x[i], float(launch, 5) * y[i]);
+                out[i] = left + right;
+            }
+        });
+    });
+}
+
+fn register_normalise() {
+    let params = [Param::READ, Param::WRITE, U64, AFFINE, AFFINE, AFFINE];
+    DRIVER.register_kernel("anabranch_normalise", &params, |launch| {
+        let n = length(launch, 2);
+        let (pixels, out) = (buffer::<u8>(launch, 0, 3 * n), buffer::<f32>(launch, 1, 3 * n));
+        each_thread(launch, |i| {
+            for channel in (0..3).filter(|_| i < n) {
+                // SAFETY: registered as two floats.
+                let affine = unsafe { launch.scalar::<[f32; 2]>(3 + channel) };
+                assert_eq!(affine, [SCALE[channel], BIAS[channel]]);
+                out[channel * n + i] = normalised(pixels, size([n as u32, 1]), channel * n + i);
+            }
+        });
+    });
+}
+
+fn register_resize() {
+    let params = [Param::READ, Param::WRITE, U32, U32, U32, U32];
+    DRIVER.register_kernel("anabranch_resize", &params, |launch| {
+        let sides = [2, 3, 4, 5].map(|param| {
+            // SAFETY: registered as a u32.
+            unsafe { launch.scalar::<u32>(param) }
+        });
+        let (from, to) = (size([sides[0], sides[1]]), size([sides[2], sides[3]]));
+        let (pixels, out) = (buffer::<u8>(launch, 0, 3 * from.pixels()), buffer::<u8>(launch, 1, 3 * to.pixels()));
+        each_thread(launch, |i| {
+            for channel in (0..3).filter(|_| i < to.pixels()) {
+                let (x, y) = (i as u32 % to.width, i as u32 / to.width);
+                out[3 * i + channel as usize] = resized(pixels, from, to, [x, y, channel]);
+            }
+        });
+    });
+}
+
+fn register_reduce() {
+    DRIVER.register_kernel("anabranch_reduce", &[Param::READ, Param::WRITE, U64, F32], |launch| {
+        assert_eq!(launch.block, [256, 1, 1]);
+        let (n, blocks) = (length(launch, 2), launch.grid[0] as usize);
+        let (x, out) = (buffer::<f32>(launch, 0, n), buffer::<f32>(launch, 1, blocks));
+        for (block, out) in out.iter_mut().enumerate() {
+            let rest = &x[(block * 4096).min(n)..];
+            *out = sum_of_chunk(&rest[..rest.len().min(4096)]) / float(launch, 3);
+        }
+    });
+}
+
+/// Runs `check` with an executor of the host, and with one of a GPU.
+fn beside_the_host(check: impl Fn(&Executor, &Executor)) {
+    register();
+    let gpu = Gpu::new();
+    for workers in [1, 2] {
+        check(&Executor::inline(), &gpu.executor(workers));
+    }
+    gpu.is_clean();
+}
+
+#[test]
+fn scale_add_gives_what_the_host_gives() {
+    // Seen to fail with a launch for one element less.
+    beside_the_host(|host, gpu| {
+        for len in LENGTHS {
+            let [host, gpu] = [host, gpu].map(|exec| scale_add(exec, 0.3, floats(1, len), -7.7, floats(2, len)).unwrap());
+            assert_same_bits(&gpu, &host, &format!("{len} elements"));
+        }
+    });
+}
+
+#[test]
+fn normalise_gives_what_the_host_gives() {
+    // Seen to fail with a launch for one pixel less, and with scale and bias exchanged on their way to the device.
+    beside_the_host(|host, gpu| {
+        for size in [[0, 0], [1, 1], [3, 5], [255, 1], [16, 16], [1, 257], [100, 41]].map(size) {
+            let [host, gpu] = [host, gpu].map(|exec| normalise(exec, picture(3, size), size).unwrap());
+            assert_same_bits(&gpu, &host, &format!("{size:?}"));
+        }
+    });
+}
+
+#[test]
+fn resize_gives_what_the_host_gives() {
+    // Seen to fail with a launch for as many threads as the picture had pixels before.
+    beside_the_host(|host, gpu| {
+        for (from, to) in SCALINGS.map(|(from, to)| (size(from), size(to))) {
+            let [host, gpu] = [host, gpu].map(|exec| resize(exec, picture(4, from), from, to).unwrap());
+            assert_eq!(gpu, host, "{from:?} {to:?}");
+        }
+    });
+}
+
+#[test]
+fn sums_and_means_give_what_the_host_gives() {
+    // Seen to fail with one block less.
+    beside_the_host(|host, gpu| {
+        for len in LENGTHS {
+            let sums = [host, gpu].map(|exec| sum(exec, floats(5, len)).unwrap());
+            let means = [host, gpu].map(|exec| mean(exec, floats(5, len)).unwrap());
+            assert_same_bits(&sums[1], &sums[0], &format!("the sum of {len} elements"));
+            match len {
+                0 => assert!(means[1][0].is_nan()),
+                _ => assert_same_bits(&means[1], &means[0], &format!("the mean of {len} elements")),
+            }
+        }
+    });
+}
