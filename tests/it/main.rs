@@ -15,6 +15,7 @@ mod builtin;
 mod cancelling;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod dice;
 mod endings;
 mod failures;
 mod graphs;

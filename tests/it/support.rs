@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use anabranch::{Executor, Graph, Outputs, PerOperator, Plan, Result, Value};
 use futures::future::{Either, select};
 
+pub(crate) use crate::dice::Dice;
+
 /// How long a test waits for what must happen before it says that it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -145,24 +147,6 @@ pub(crate) fn chain(graph: &mut Graph, first: &Value<u64>, count: usize) -> Valu
 /// Panics without a report on standard error, which workers' threads would print in the midst of the tests' own.
 pub(crate) fn panic_quietly(message: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(message))
-}
-
-/// Numbers that look random and are the same for the same seed (splitmix64).
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// Returns a number below `n`.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((word ^ (word >> 31)) % n as u64) as usize
-    }
 }
 
 /// What is done to a hooked waker.

@@ -1,14 +1,15 @@
 //! What runs give on a GPU: what they give on the host, bit for bit.
 
 use anabranch::{
-    Buffer, Completion, CriticalPath, DeviceStream, Executor, Graph, HostBuffer, Inputs, MinStreams, PerBackend, PerOperator,
-    Plan, Policy, Ranked, ReadySet, Single, Value, inputs,
+    Completion, CriticalPath, DeviceStream, Executor, Graph, HostBuffer, Inputs, MinStreams, PerBackend, PerOperator, Plan,
+    Policy, Ranked, ReadySet, Single, inputs,
 };
 
 use anabranch_soft_cuda::{HostFunctions, Which};
 
+use super::graphs::random;
 use super::{Gpu, adding, download, upload};
-use crate::support::{Dice, block_on, plan, poll_once, until, value_of};
+use crate::support::{block_on, plan, poll_once, until, value_of};
 
 #[test]
 fn a_sum_comes_back() {
@@ -49,53 +50,6 @@ fn host_nodes_between_kernels_wait_for_the_device_and_the_device_for_them() {
     assert_eq!(*value_of::<f32>(block_on(exec.run(&plan, inputs! { "x" => vec![1.0_f32; 1000] })), "x"), 63.0);
     drop(exec);
     gpu.is_clean();
-}
-
-/// A random graph of sums: some of buffers on the device, some of vectors on the host, with the ways between.
-fn random(seed: u64, nodes: usize) -> Graph {
-    let (mut g, mut dice) = (Graph::new(), Dice::new(seed));
-    let x = g.input::<Vec<f32>>("x");
-    let mut hosts: Vec<Value<Vec<f32>>> = vec![x];
-    let mut devices: Vec<Value<Buffer<f32>>> = vec![g.try_kernel("first", &x, upload)];
-    let mut unread: Vec<Value<Buffer<f32>>> = Vec::new();
-    for node in 0..nodes {
-        let name = node.to_string();
-        let pick = |dice: &mut Dice, len: usize| len - 1 - dice.below(len.min(6));
-        let (a, b) = (devices[pick(&mut dice, devices.len())], devices[pick(&mut dice, devices.len())]);
-        match dice.below(10) {
-            0 => devices.push(g.try_kernel(name, &hosts[pick(&mut dice, hosts.len())], upload)),
-            1 => {
-                let down = g.try_kernel(format!("down {name}"), &a, download);
-                let halves = |x: &HostBuffer<f32>| x.iter().map(|x| x * 0.5).collect::<Vec<f32>>();
-                let half = g.task(name, &down, halves);
-                let command = ["odd", "even"][node % 2];
-                g.node(&half).command(command);
-                hosts.push(half);
-            }
-            _ => devices.push(g.try_kernel(name, (&a, &b), adding())),
-        }
-        unread.extend(devices.last());
-    }
-    let total = g.try_kernel("total", &unread[..], |s: &mut DeviceStream, all: anabranch::Each<'_, Buffer<f32>>| {
-        let add = super::add();
-        let mut sum = s.alloc::<f32>(all.iter().next().map_or(0, |x| x.len()))?;
-        s.fill(&mut sum, 0.0)?;
-        for x in all.iter() {
-            let mut next = s.alloc::<f32>(x.len())?;
-            s.launch(&add, anabranch::Launch::for_len(x.len()), (&sum, x, &mut next, x.len() as u32))?;
-            sum = next;
-        }
-        Ok(sum)
-    });
-    let down = g.try_kernel("down", &total, download);
-    let last = g.task("last", (&down, &hosts[..]), |x: &HostBuffer<f32>, hosts: anabranch::Each<'_, Vec<f32>>| {
-        let bits = |x: &f32| x.to_bits();
-        let mut all: Vec<u32> = x.iter().map(bits).collect();
-        hosts.iter().for_each(|host| all.extend(host.iter().map(bits)));
-        all
-    });
-    g.output("bits", &last);
-    g
 }
 
 fn bits(exec: &Executor, plan: &Plan) -> Vec<u32> {

@@ -1,0 +1,158 @@
+//! The CUDA device on a real GPU: what the tests over the software driver cannot show. Without a driver each says that it was skipped.
+//!
+//! `scripts/gpu` packs this and the benches for a machine that has a GPU and nothing else.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::ptr_arg)]
+
+#[path = "it/dice.rs"]
+#[allow(dead_code)]
+mod dice;
+#[path = "it/cuda/graphs.rs"]
+mod graphs;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anabranch::{
+    Buffer, Completion, DeviceStream, Executor, Graph, HostBuffer, Inputs, Kernel, Launch, Out, Pace, Plan, Policy, Ranked,
+    Single, inputs, kernels,
+};
+use futures::executor::block_on;
+
+/// Returns the settings of an executor on the first GPU, if there is a driver.
+fn gpu(test: &str) -> Option<anabranch::ExecutorBuilder> {
+    match Executor::cuda(0) {
+        Ok(_) => Some(Executor::builder().workers(2).cuda(&[0])),
+        Err(error) => {
+            eprintln!("{test}: skipped: {error}");
+            None
+        }
+    }
+}
+
+fn bits(exec: &Executor, plan: &Plan) -> Vec<u32> {
+    let x: Vec<f32> = (0..10_000).map(|i| i as f32 * 0.37).collect();
+    block_on(exec.run(plan, inputs! { "x" => x })).unwrap().take::<Vec<u32>>("bits").unwrap().to_vec()
+}
+
+#[test]
+fn random_graphs_give_bit_for_bit_what_the_host_gives() {
+    let Some(settings) = gpu("random graphs") else { return };
+    let (host, exec) = (Executor::inline(), settings.build().unwrap());
+    for seed in 0..50 {
+        let graph = graphs::random(seed, 60);
+        for policy in [&Single as &dyn Policy, &Ranked::new(), &Ranked::new().max_streams(3)] {
+            let plan = graph.compile(policy).unwrap();
+            assert_eq!(bits(&exec, &plan), bits(&host, &plan), "seed {seed}, {}", policy.name());
+        }
+    }
+}
+
+#[test]
+fn every_way_to_hear_of_the_gpu_gives_the_same() {
+    let plan = graphs::random(3, 60).compile(&Ranked::new()).unwrap();
+    let expected = bits(&Executor::inline(), &plan);
+    for completion in [Completion::Lane, Completion::Event, Completion::HostFunction] {
+        for pace in [Pace::Latency, Pace::Balanced, Pace::LowCpu] {
+            let Some(settings) = gpu("completion") else { return };
+            let exec = settings.completion(completion).pace(pace).build().unwrap();
+            (0..20).for_each(|_| assert_eq!(bits(&exec, &plan), expected, "{completion:?}, {pace:?}"));
+        }
+    }
+}
+
+/// A picture of noise, and what the built-in kernels make of it.
+fn pictures() -> Plan {
+    let mut g = Graph::new();
+    let seed = g.input::<Vec<u8>>("pixels");
+    let up = g.try_kernel("up", &seed, |s: &mut DeviceStream, x: &Vec<u8>| Ok(s.upload(x)?));
+    let (from, to) = (kernels::Size { width: 61, height: 47 }, kernels::Size { width: 23, height: 90 });
+    let small = g.try_kernel("resize", &up, move |s: &mut DeviceStream, x: &Buffer<u8>| Ok(kernels::resize(s, x, from, to)?));
+    let norm = g.try_kernel("normalise", &small, move |s: &mut DeviceStream, x: &Buffer<u8>| {
+        Ok(kernels::normalise(s, x, to, [0.017, 0.018, 0.016], [-2.1, -2.0, -1.8])?)
+    });
+    let sums = g.try_kernel("sums", &norm, |s: &mut DeviceStream, x: &Buffer<f32>| {
+        let (sum, mean) = (kernels::sum(s, x)?, kernels::mean(s, x)?);
+        Ok(kernels::scale_add(s, 0.5, &sum, 3.0, &mean)?)
+    });
+    let down = g.try_kernel("down", (&norm, &sums), |s: &mut DeviceStream, x: &Buffer<f32>, sums: &Buffer<f32>| {
+        Ok((s.download(x)?, s.download(sums)?))
+    });
+    let all = g.task("bits", &down, |(x, sums): &(HostBuffer<f32>, HostBuffer<f32>)| {
+        x.iter().chain(sums.iter()).map(|x| x.to_bits()).collect::<Vec<u32>>()
+    });
+    g.output("bits", &all);
+    g.compile(&Ranked::new()).unwrap()
+}
+
+#[test]
+fn built_in_kernels_give_the_bits_of_their_twins() {
+    let Some(settings) = gpu("built-in kernels") else { return };
+    let (exec, plan) = (settings.build().unwrap(), pictures());
+    let mut dice = dice::Dice::new(5);
+    let pixels: Vec<u8> = (0..61 * 47 * 3).map(|_| dice.below(256) as u8).collect();
+    let run = |exec: &Executor| {
+        let outputs = block_on(exec.run(&plan, inputs! { "pixels" => pixels.clone() }));
+        outputs.unwrap().take::<Vec<u32>>("bits").unwrap().to_vec()
+    };
+    assert_eq!(run(&exec), run(&Executor::inline()));
+}
+
+#[test]
+fn out_of_memory_is_an_error_and_the_next_run_is_right() {
+    let Some(settings) = gpu("out of memory") else { return };
+    let exec = settings.build().unwrap();
+    let mut g = Graph::new();
+    let big = g.try_kernel("big", (), |s: &mut DeviceStream| Ok(s.alloc::<u8>(1 << 45)?));
+    g.output("big", &big);
+    let error = block_on(exec.run(&g.compile(&Single).unwrap(), Inputs::new())).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error:?}");
+    let plan = graphs::random(1, 30).compile(&Ranked::new()).unwrap();
+    assert_eq!(bits(&exec, &plan), bits(&Executor::inline(), &plan));
+}
+
+/// Writes where nothing is.
+const WILD: &str = include_str!("it/cuda/wild.ptx");
+/// Set in the process that loses its GPU.
+const CHILD: &str = "ANABRANCH_TEST_CHILD";
+
+#[test]
+fn a_fault_ends_every_run_on_its_gpu() {
+    if gpu("a fault").is_none() {
+        return;
+    }
+    if std::env::var_os(CHILD).is_some() {
+        return lose_the_gpu();
+    }
+    // A process cannot use a GPU that it has lost.
+    let program = std::env::current_exe().unwrap();
+    let child =
+        Command::new(program).args(["--exact", "a_fault_ends_every_run_on_its_gpu", "--nocapture"]).env(CHILD, "1").output();
+    let child = child.unwrap();
+    let said = [child.stdout, child.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+    assert!(child.status.success() && said.contains("lost after"), "{said}");
+    println!("{said}");
+}
+
+fn lose_the_gpu() {
+    let exec = gpu("a fault").unwrap().build().unwrap();
+    let wild = Kernel::<(Out<f32>,)>::ptx("wild", WILD);
+    let mut g = Graph::new();
+    let x = g.try_kernel("wild", (), move |s: &mut DeviceStream| {
+        let mut x = s.alloc::<f32>(1)?;
+        s.launch(&wild, Launch::for_len(1), (&mut x,))?;
+        Ok(x)
+    });
+    let x = g.try_kernel("down", &x, graphs::download);
+    g.output("x", &x);
+    let plan = g.compile(&Ranked::new()).unwrap();
+    let started = Instant::now();
+    let runs = futures::future::join_all((0..8).map(|_| exec.run(&plan, Inputs::new())));
+    for outputs in block_on(runs) {
+        let error = outputs.unwrap_err();
+        assert!(error.is_device_lost(), "{error:?}");
+    }
+    let took = started.elapsed();
+    println!("lost after {took:?}");
+    assert!(took < Duration::from_secs(1), "the watchdog asks every two milliseconds");
+}
