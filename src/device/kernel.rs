@@ -4,8 +4,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use smallvec::{SmallVec, smallvec};
-
 use super::buffer::{Buffer, Element, Place};
 use super::queue::{Arg, Memory, MemoryArg};
 use crate::error::{Error, Kind, Result};
@@ -187,6 +185,9 @@ macro_rules! numbers {
 
 numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
+/// The most parameters of a kernel.
+pub(super) const PARAMS_MAX: usize = 8;
+
 /// All parameters of a kernel: a tuple of up to eight.
 pub trait Params: 'static {
     /// What a launch is given.
@@ -197,7 +198,7 @@ pub trait Params: 'static {
     #[doc(hidden)]
     fn host<'a>(args: Self::Args<'a>) -> Result<Self::Host<'a>>;
     #[doc(hidden)]
-    fn device<'a>(args: Self::Args<'a>) -> SmallVec<[Arg<'a>; 8]>;
+    fn device<'a, R>(args: Self::Args<'a>, launch: impl FnOnce(&[Arg<'a>]) -> R) -> R;
 }
 
 macro_rules! params {
@@ -211,9 +212,9 @@ macro_rules! params {
                 Ok(($($P::host($p)?,)*))
             }
 
-            fn device<'a>(args: Self::Args<'a>) -> SmallVec<[Arg<'a>; 8]> {
+            fn device<'a, R>(args: Self::Args<'a>, launch: impl FnOnce(&[Arg<'a>]) -> R) -> R {
                 let ($($p,)*) = args;
-                smallvec![$($P::device($p)),*]
+                launch(&[$($P::device($p)),*])
             }
         }
     };

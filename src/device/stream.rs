@@ -159,7 +159,7 @@ impl DeviceStream {
     pub fn launch<P: Params>(&mut self, kernel: &Kernel<P>, launch: Launch, args: P::Args<'_>) -> Result<()> {
         match &mut self.0 {
             Inner::Host => kernel.run_twin(&launch, args),
-            Inner::Queue(queue) => queue.launch(kernel.code(), &launch, &P::device(args)),
+            Inner::Queue(queue) => P::device(args, |args| queue.launch(kernel.code(), &launch, args)),
         }
     }
 

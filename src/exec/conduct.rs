@@ -14,10 +14,10 @@ use super::queues::Berth;
 use super::state;
 use crate::bridge::shielded;
 use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket};
-use crate::device::queue::{Event, Job};
+
 use crate::error::{BoxError, Error, Kind, panic_message};
 use crate::graph::NodeId;
-use crate::plan::code::{Code, HostStep, QueuedStep, Target, flag};
+use crate::plan::code::{Code, HostStep, Target, flag};
 use crate::sync::Ordering;
 use crate::value::Outcome;
 
@@ -73,25 +73,25 @@ unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q
     }
 }
 
-struct Conductor<'r, 'q, Q> {
-    run: &'r RunInner,
-    live: &'r Live,
-    code: &'r Code,
+pub(super) struct Conductor<'r, 'q, Q> {
+    pub(super) run: &'r RunInner,
+    pub(super) live: &'r Live,
+    pub(super) code: &'r Code,
     barrier: Barrier,
     /// A copy, for when the run may be gone.
     slot: u16,
     queue: &'r mut Q,
     stream: HostStream,
-    program: u32,
-    step: u32,
+    pub(super) program: u32,
+    pub(super) step: u32,
     /// Whether the body of the step that the program resumes at is done.
     is_body_done: bool,
     /// Where the program's queued steps go, once one of them was asked about.
-    berth: Option<Berth>,
+    pub(super) berth: Option<Berth>,
     /// Whether this thread has run anything since the program's last submission that may have meddled with its CUDA context.
-    is_fresh: bool,
+    pub(super) is_fresh: bool,
     /// Where the work of the step was submitted to, and as which point.
-    submitted: Option<(Berth, u64)>,
+    pub(super) submitted: Option<(Berth, u64)>,
     queues: PhantomData<&'q ()>,
 }
 
@@ -187,24 +187,40 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         if attention & state::WATCHED != 0 {
             self.signal_watchers(self.step);
         }
-        if attention & state::CANCELLED != 0 {
-            self.run.set_fate(self.node(), fate::CANCELLED, None);
-        } else if attention & state::FAILED != 0 && self.run.lacks_input(self.node()) {
-            self.run.set_fate(self.node(), fate::SKIPPED, None);
-        } else if step.flags & flag::ASYNC != 0 {
+        let is_queued = step.flags & flag::QUEUED != 0 && attention & state::QUEUES != 0;
+        if is_queued && self.is_held_up() {
+            return true;
+        }
+        let is_skipped = self.skips(attention);
+        if is_queued {
+            self.submit(step, is_skipped);
+        }
+        if is_queued || is_skipped {
+            return false;
+        }
+        if step.flags & flag::ASYNC != 0 {
             self.hand_over();
             return true;
-        } else if step.flags & flag::QUEUED != 0 && attention & state::QUEUES != 0 {
-            if self.is_held_up() {
-                return true;
-            }
-            self.submit(step);
-        } else if attention & state::OBSERVED != 0 {
+        }
+        if attention & state::OBSERVED != 0 {
             self.call_observed(step);
         } else if let Err(error) = self.call(step) {
             self.fail(error);
         }
         false
+    }
+
+    /// Whether the step's node is not to run, which is noted down.
+    fn skips(&self, attention: u32) -> bool {
+        let fate = if attention & state::CANCELLED != 0 {
+            fate::CANCELLED
+        } else if attention & state::FAILED != 0 && self.run.lacks_input(self.node()) {
+            fate::SKIPPED
+        } else {
+            return false;
+        };
+        self.run.set_fate(self.node(), fate, None);
+        true
     }
 
     /// Gives an async node to whoever awaits the run. The program goes on when the node is ready.
@@ -236,11 +252,11 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         }
     }
 
-    fn node(&self) -> NodeId {
+    pub(super) fn node(&self) -> NodeId {
         self.code.nodes[self.step as usize]
     }
 
-    fn fail(&self, error: BoxError) {
+    pub(super) fn fail(&self, error: BoxError) {
         self.run.set_fate(self.node(), fate::FAILED, Some(self.run.failed(self.step, error)));
     }
 
@@ -300,7 +316,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
 
     /// Follows a target. Of the programs that become ready, the last stays in hand, to go on with at once.
     #[inline]
-    fn hold(&mut self, held: &mut Option<Ticket>, target: Target) {
+    pub(super) fn hold(&mut self, held: &mut Option<Ticket>, target: Target) {
         if let Some(ready) = self.follow(target)
             && let Some(earlier) = held.replace(ready)
         {
@@ -347,7 +363,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     }
 
     /// Stores where the program goes on, before it is parked or ends, and tells those who await its nodes.
-    fn store_place(&self, place: u32) {
+    pub(super) fn store_place(&self, place: u32) {
         // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`. Whoever resumes the program gets it by its ticket.
         self.live.places[self.program as usize].store(place, Ordering::Release);
         // What follows may let another thread end the run, and its slot be used again: this thread must not seem to be there.
@@ -365,110 +381,6 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         let has_queues = self.run.state.glance() & state::QUEUES != 0;
         if !has_queues || step == start || self.code.steps[step as usize - 1].flags & flag::QUEUED == 0 {
             self.run.signal_watchers(self.program, step - start);
-        }
-    }
-
-    /// Returns where the program's queued steps go.
-    fn berth(&mut self) -> Result<Berth, Error> {
-        if let Some(berth) = self.berth {
-            return Ok(berth);
-        }
-        let berth = self.run.queues().berth(self.run, self.live, self.code.streams[self.program as usize])?;
-        self.berth = Some(berth);
-        Ok(berth)
-    }
-
-    /// Parks the program if there is too much on its lane. It goes on when the device has done some of that.
-    fn is_held_up(&mut self) -> bool {
-        let run = self.run;
-        let Ok(berth) = self.berth() else { return false };
-        let Some(point) = run.queues().device(berth).backlog(berth.lane) else { return false };
-        self.store_place(self.step << 1);
-        run.resume_after(self.program, berth, point);
-        true
-    }
-
-    /// Submits the step's work to its device.
-    #[cold]
-    #[inline(never)]
-    fn submit(&mut self, step: &HostStep) {
-        let (run, live, code) = (self.run, self.live, self.code);
-        let queued = code.queued(self.step);
-        let berth = match self.berth() {
-            Ok(berth) => berth,
-            Err(error) => return self.fail(error.into()),
-        };
-        let is_observed = run.state.glance() & state::OBSERVED != 0;
-        let started = is_observed.then(std::time::Instant::now);
-        let (first, count) = queued.waits;
-        // ORDERING: Relaxed, here and below: the gate before this step comes after the record.
-        let event = |&slot: &u32| live.events[slot as usize].load(Ordering::Relaxed) as usize;
-        let waits = &code.queue_waits[first as usize..(first + count) as usize];
-        let is_marked = queued.reached.1 > 0 || run.state.glance() & state::WATCHED != 0;
-        let mut called = Ok(Ok(()));
-        let submitted = run.queues().device(berth).submit(
-            berth.lane,
-            &mut Job {
-                is_fresh: std::mem::take(&mut self.is_fresh),
-                // A node that failed recorded nothing.
-                waits: &mut waits.iter().map(event).filter(|&event| event != 0).map(Event),
-                is_recorded: queued.event.is_some(),
-                is_marked,
-                body: &mut |stream| {
-                    // SAFETY: as in `call`.
-                    let cells = unsafe { live.frame.cells(step.access) };
-                    // SAFETY: as in `call`.
-                    called = catch_unwind(AssertUnwindSafe(|| unsafe { step.call.run(cells, stream) }));
-                },
-            },
-        );
-        if let Some(started) = started {
-            run.observe(self.step, started, submitted.is_ok() && matches!(called, Ok(Ok(()))));
-        }
-        match called {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.fail(error),
-            Err(panic) => run.set_fate(self.node(), fate::FAILED, Some(run.panicked(self.step, panic_message(panic)))),
-        }
-        match submitted {
-            Ok(submitted) => {
-                if let (Some(slot), Some(event)) = (queued.event, submitted.event) {
-                    live.events[slot as usize].store(event.0 as u64, Ordering::Relaxed);
-                }
-                self.submitted = is_marked.then_some((berth, submitted.point));
-            }
-            Err(error) if run.fate(self.node()) == 0 => self.fail(error.into()),
-            Err(_) => {}
-        }
-    }
-
-    /// Does what the end of a step leads to whose body enqueues: now on a host, and when its device comes to it elsewhere. The run may be gone
-    /// afterwards, if it was the program's last.
-    #[cold]
-    #[inline(never)]
-    fn follow_queued(&mut self, queued: QueuedStep, held: &mut Option<Ticket>) {
-        let submitted = self.submitted.take();
-        let is_awaited = queued.reached.1 > 0;
-        if !is_awaited && submitted.is_none() {
-            return;
-        }
-        let run = self.run;
-        if run.core.queues.is_none() {
-            let targets = self.code.reached_targets(&queued);
-            return targets.iter().for_each(|&target| self.hold(held, target));
-        }
-        // Skipped: but what was enqueued before it must be over, too.
-        let mut marked = || {
-            let berth = self.berth().ok()?;
-            Some((berth, run.queues().device(berth).mark(berth.lane).ok()?))
-        };
-        match submitted.or_else(&mut marked) {
-            Some((berth, point)) => run.await_device(queued.step, berth, point),
-            // The device is lost, or there is none.
-            None => {
-                let targets = self.code.reached_targets(&queued);
-                targets.iter().for_each(|&target| self.hold(held, target));
-            }
         }
     }
 }

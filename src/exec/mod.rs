@@ -27,6 +27,7 @@ mod rehearse;
 mod run;
 mod serial;
 pub(crate) mod state;
+mod submit;
 
 pub use builder::ExecutorBuilder;
 pub use executor::{Executor, Idle, Shutdown};

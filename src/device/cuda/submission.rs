@@ -5,14 +5,13 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
-use smallvec::SmallVec;
 
 use super::driver::OUT_OF_MEMORY;
 use super::gpu::Device;
 use super::lane::CudaLane;
 use super::memory::{Block, Dropped, Landing, Use, Visit};
-use crate::device::kernel::{Code, Launch};
-use crate::device::queue::{Arg, HostMemory, Memory, Queue};
+use crate::device::kernel::{Code, Launch, PARAMS_MAX};
+use crate::device::queue::{Arg, HostMemory, Memory, MemoryArg, Queue};
 use crate::error::{Error, Kind, Result};
 use crate::sync::Ordering;
 
@@ -157,17 +156,15 @@ impl Queue for Submission {
 
     fn launch(&mut self, code: &Arc<Code>, launch: &Launch, args: &[Arg<'_>]) -> Result<()> {
         let function = self.device.function(code)?;
-        let mut words: SmallVec<[u64; 8]> = SmallVec::new();
-        for arg in args {
-            words.push(match arg {
+        let (mut words, mut pointers) = ([0_u64; PARAMS_MAX], [std::ptr::null_mut::<c_void>(); PARAMS_MAX]);
+        for ((arg, word), pointer) in args.iter().zip(&mut words).zip(&mut pointers) {
+            *word = match arg {
                 Arg::Number(bytes) => u64::from_ne_bytes(*bytes),
-                Arg::Memory(arg) => {
-                    let memory = arg.0.ok_or_else(|| self.foreign("the host device".into()))?;
-                    self.used(memory)?.address
-                }
-            });
+                Arg::Memory(MemoryArg(Some(memory))) => self.used(*memory)?.address,
+                Arg::Memory(MemoryArg(None)) => return Err(self.foreign("the host device".into())),
+            };
+            *pointer = std::ptr::from_mut(word).cast();
         }
-        let mut pointers: SmallVec<[*mut c_void; 8]> = words.iter_mut().map(|word| std::ptr::from_mut(word).cast()).collect();
         let ([x, y, z], [i, j, k]) = (launch.grid, launch.block);
         let (driver, stream) = (self.device.driver, self.stream().cu_stream());
         // SAFETY: each pointer is to a word with a parameter of the type that the kernel was declared with; the driver copies them. What the
