@@ -20,10 +20,10 @@ const PATIENCE: Duration = if cfg!(anabranch_loom) { Duration::ZERO } else { Dur
 pub enum Pace {
     /// Spins: wakes come within a microsecond, and a core is busy while anyone waits.
     Latency,
-    /// Spins for 50 microseconds, then sleeps ever longer, up to 50 microseconds at a time.
+    /// Spins for 50 microseconds, then sleeps for a sixteenth of the time waited, up to two milliseconds at a time.
     #[default]
     Balanced,
-    /// Sleeps half a millisecond at a time.
+    /// Sleeps at once, half a millisecond and more at a time.
     LowCpu,
 }
 
@@ -94,6 +94,7 @@ impl Shared {
     /// The life of the thread.
     fn watch(&self) {
         let _ = self.thread.set(current());
+        sleep_exactly();
         let mut rest = Rest::new(self.pace);
         let mut doubts = Doubts::new(self.lanes.len());
         loop {
@@ -177,6 +178,10 @@ struct Rest {
 /// Looks between two readings of the clock.
 const LOOKS: u32 = 64;
 const LOW_CPU_SLEEP: Duration = Duration::from_micros(500);
+const SPIN: Duration = Duration::from_micros(50);
+const LATE_BY: u32 = 16;
+const SLEEP_MIN: Duration = Duration::from_micros(5);
+const SLEEP_MAX: Duration = Duration::from_millis(2);
 
 impl Rest {
     fn new(pace: Pace) -> Self {
@@ -195,24 +200,27 @@ impl Rest {
         match self.pace {
             Pace::Latency if self.looks.is_multiple_of(LOOKS) => yield_now(),
             Pace::Latency => spin_loop(),
-            Pace::LowCpu => std::thread::sleep(LOW_CPU_SLEEP),
-            Pace::Balanced => self.back_off(),
+            Pace::LowCpu => self.back_off(Duration::ZERO, LOW_CPU_SLEEP),
+            Pace::Balanced => self.back_off(SPIN, SLEEP_MIN),
         }
     }
 
-    fn back_off(&mut self) {
+    /// Spins at first, then sleeps for a part of what it has waited: so much later than the work itself is a wake at most.
+    fn back_off(&mut self, spin: Duration, sleep_min: Duration) {
         let now = Instant::now();
         let waited = now - *self.since.get_or_insert(now);
-        let sleep_us = match waited.as_micros() {
-            ..50 => 0,
-            50..200 => 5,
-            200..1_000 => 20,
-            _ => 50,
-        };
-        match sleep_us {
-            0 if self.looks.is_multiple_of(LOOKS) => yield_now(),
-            0 => spin_loop(),
-            _ => std::thread::sleep(Duration::from_micros(sleep_us)),
+        if waited < spin {
+            return if self.looks.is_multiple_of(LOOKS) { yield_now() } else { spin_loop() };
         }
+        std::thread::sleep((waited / LATE_BY).clamp(sleep_min, SLEEP_MAX));
+    }
+}
+
+/// Lets this thread's sleeps end when they should: by default Linux adds 50 microseconds.
+fn sleep_exactly() {
+    #[cfg(all(target_os = "linux", not(anabranch_loom)))]
+    // SAFETY: it sets a number of this thread's.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1_000_usize);
     }
 }

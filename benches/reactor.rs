@@ -1,0 +1,153 @@
+//! Question: how soon does a run end after its device has done the work, and how much of a core does the reactor take meanwhile?
+//!
+//! Method: a graph of one kernel on the software driver, whose operation begins so much later; a run is awaited, again and again. The time beyond the
+//! sleeps of the stream's thread is what submission, the reactor and two wakes of threads add. The reactor's time on
+//! a core is what the kernel counts for its thread, over the time of the runs; and over a second without any.
+//!
+//! ```text
+//! cargo bench --features cuda --bench reactor                 prints the table
+//! cargo bench --features cuda --bench reactor -- --write      and writes it into docs/performance.md
+//! ```
+
+#[path = "run/report/machine.rs"]
+mod machine;
+#[path = "run/report/markers.rs"]
+#[allow(dead_code)]
+mod markers;
+#[path = "run/report/table.rs"]
+#[allow(dead_code)]
+mod table;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anabranch::{Completion, DeviceStream, Executor, Graph, Inputs, Kernel, Launch, Pace, Plan, Single};
+use anabranch_soft_cuda::{Client, Device, Param};
+use clap::Parser;
+use futures::executor::block_on;
+
+use crate::machine::Machine;
+use crate::table::Table;
+
+const DELAYS: [Duration; 5] = [
+    Duration::from_micros(20),
+    Duration::from_micros(200),
+    Duration::from_millis(2),
+    Duration::from_millis(20),
+    Duration::from_millis(200),
+];
+const PACES: [Pace; 3] = [Pace::Latency, Pace::Balanced, Pace::LowCpu];
+const ROUNDS: usize = 5;
+/// How long the runs of a round may take.
+const ROUND: Duration = Duration::from_millis(300);
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Measures the reactor.
+#[derive(Parser)]
+struct Args {
+    /// Writes the report between the `bench:reactor` markers of a file.
+    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
+    write: Option<PathBuf>,
+    /// Passed by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() {
+    let args = Args::parse();
+    let client = Client::beside_this_test().expect("cargo builds the software driver");
+    client.register_kernel("nothing", &[Param::scalar::<u32>()], |_| ());
+    let device = client.device(0);
+    device.track_races(false);
+    let plan = plan();
+    let mut table = Table::new(
+        ["completion", "pace", "idle, % of a core"]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(DELAYS.iter().map(|delay| format!("work of {delay:?}: later by, µs (% of a core)"))),
+    );
+    for completion in [Completion::Lane, Completion::Event] {
+        for pace in PACES {
+            let exec =
+                Executor::builder().workers(1).cuda(&[0]).completion(completion).pace(pace).build().expect("a device opens");
+            run(&exec, &plan);
+            // The kernel, and the word behind it; an event is no work.
+            let operations = if completion == Completion::Lane { 2 } else { 1 };
+            let cells = DELAYS.map(|delay| waiting(&exec, &plan, device, (delay, operations)));
+            device.clear_faults();
+            let first = [format!("{completion:?}"), format!("{pace:?}"), format!("{:.2}", idle())];
+            table.push(first.into_iter().chain(cells));
+            block_on(exec.shutdown()).expect("nothing runs any more");
+        }
+    }
+    let text = format!("{}\n\nMedians of {ROUNDS} rounds.\n\n{}", Machine::now().text(), table.markdown());
+    println!("{text}");
+    if let Some(path) = &args.write
+        && let Err(error) = markers::write_between(path, "bench:reactor", &text)
+    {
+        eprintln!("{error}");
+        std::process::exit(2);
+    }
+}
+
+fn plan() -> Plan {
+    let kernel = Kernel::<(u32,)>::ptx("nothing", ".visible .entry nothing(");
+    let mut g = Graph::new();
+    let one = g.try_kernel("one", (), move |s: &mut DeviceStream| Ok(s.launch(&kernel, Launch::for_len(1), (7,))?));
+    g.output("one", &one);
+    g.compile(&Single).expect("a valid graph")
+}
+
+fn run(exec: &Executor, plan: &Plan) {
+    drop(block_on(exec.run(plan, Inputs::new())).expect("no node fails"));
+}
+
+/// Returns by how much runs end later than the work that they wait for, and the reactor's share of a core.
+fn waiting(exec: &Executor, plan: &Plan, device: Device, (delay, operations): (Duration, usize)) -> String {
+    device.clear_faults();
+    device.delay_every_operation(delay);
+    let (mut later, mut shares) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let (before, start, mut runs) = (reactor_ns(), Instant::now(), 0_u32);
+        while start.elapsed() < ROUND {
+            run(exec, plan);
+            runs += 1;
+        }
+        let took = start.elapsed();
+        later.push((took / runs).as_secs_f64() * 1e6 - floor_us(delay, operations));
+        shares.push((reactor_ns() - before) as f64 / took.as_nanos() as f64 * 100.0);
+    }
+    format!("{:.0} ({:.1})", median(later), median(shares))
+}
+
+/// How long a stream's thread sleeps for so many operations.
+fn floor_us(delay: Duration, operations: usize) -> f64 {
+    let start = Instant::now();
+    let times = if delay > Duration::from_millis(50) { 2 } else { 20 };
+    (0..times * operations).for_each(|_| std::thread::sleep(delay));
+    start.elapsed().as_secs_f64() * 1e6 / times as f64
+}
+
+/// Returns the reactor's share of a core when nobody waits, in percent.
+fn idle() -> f64 {
+    let before = reactor_ns();
+    std::thread::sleep(IDLE);
+    (reactor_ns() - before) as f64 / IDLE.as_nanos() as f64 * 100.0
+}
+
+/// Returns the time on a core of all reactors of this process.
+fn reactor_ns() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let reactors = tasks.filter(|task| {
+        fs::read_to_string(task.path().join("comm")).is_ok_and(|name| "anabranch-reactor".starts_with(name.trim()))
+    });
+    let on_core =
+        |task: fs::DirEntry| fs::read_to_string(task.path().join("schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok();
+    reactors.filter_map(on_core).sum()
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
