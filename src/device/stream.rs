@@ -14,7 +14,8 @@ use crate::graph::KernelStream;
 /// A stream of the device that runs the graph, given to a kernel node.
 ///
 /// Work goes in the stream's order. On a GPU it is queued: the kernel returns before it is done, and so do the nodes of the same device that read
-/// its buffers; nodes of the host start when it is done. On the host device, and the simulated one, work is done at once.
+/// its buffers; nodes of the host start when it is done. A kernel must not wait for other work of the device: it has the path on which that is submitted.
+/// On the host device, and the simulated one, work is done at once.
 ///
 /// # Examples
 /// ```

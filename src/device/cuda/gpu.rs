@@ -1,7 +1,7 @@
 //! One GPU: its streams, its memory, and the path on which one thread at a time submits work.
 
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, TryLockError};
 
 use cudarc::driver::sys::{CUdevice_attribute, CUevent, CUfunction};
 use cudarc::driver::{CudaContext, DriverError};
@@ -18,7 +18,7 @@ use crate::device::DeviceStream;
 use crate::device::kernel::Code;
 use crate::device::queue::{Event, Fault, Job, QueueDevice, Submitted, Timeline};
 use crate::error::{Error, Kind, Result};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, spawn};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock, spawn};
 
 /// How many nodes may be on a lane that are not known to be done: a driver blocks the thread that enqueues more than it has room for.
 const BACKLOG_MAX: u64 = 512;
@@ -61,6 +61,10 @@ pub(super) struct Device {
     limbo: Mutex<Vec<Dropped>>,
     /// The length of `limbo`, so that a look at nothing takes no lock.
     limbo_len: AtomicU64,
+    /// Whether the node that is being submitted copies to the host or from another device, who learn by its mark that the copy is done.
+    pub(super) must_mark: AtomicBool,
+    /// Whether someone who must not wait for the path asks for a collection.
+    is_full: AtomicBool,
     /// Whether the kernel that is being submitted got the CUDA stream itself, and so may leave another context behind.
     pub(super) is_lent: AtomicBool,
     /// Memory that a lost device may still touch.
@@ -87,16 +91,8 @@ impl Gpu {
     }
 }
 
-impl QueueDevice for Gpu {
-    fn name(&self) -> String {
-        self.device.name()
-    }
-
-    fn timelines(&self) -> Vec<Arc<dyn Timeline>> {
-        self.device.lanes.iter().map(|lane| lane.clone() as Arc<dyn Timeline>).collect()
-    }
-
-    fn submit(&self, lane: u32, job: &mut Job<'_>) -> Result<Submitted> {
+impl Gpu {
+    fn submit_one(&self, lane: u32, job: &mut Job<'_>) -> Result<Submitted> {
         let device = &*self.device;
         let mut path = lock(&self.path);
         if job.is_fresh {
@@ -116,11 +112,48 @@ impl QueueDevice for Gpu {
         if device.is_lent.swap(false, Ordering::Relaxed) {
             device.make_current()?;
         }
-        let event = if job.is_recorded { Some(device.record(lane)?) } else { None };
-        if job.is_marked || point.is_multiple_of(MARKED_EVERY) {
+        // Before the record: who hears that this node is reached through another stream is to find the mark in its place.
+        if job.is_marked | device.must_mark.swap(false, Ordering::Relaxed) | point.is_multiple_of(MARKED_EVERY) {
             device.mark(lane)?;
         }
+        let event = if job.is_recorded { Some(device.record(lane)?) } else { None };
         Ok(Submitted { point, event })
+    }
+
+    /// Collects, if someone has asked for that and nobody has the path: who has it does so when he lets go of it. Never waits.
+    fn collect_if_asked(&self) -> Option<Use> {
+        // ORDERING: pairs with itself: of "ask, try the path" and "let go of the path, look whether someone asked" one side sees the other.
+        fence(Ordering::SeqCst);
+        if !self.device.is_full.load(Ordering::Relaxed) {
+            return None;
+        }
+        let _path = match self.path.try_lock() {
+            Ok(path) => path,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        self.device.is_full.store(false, Ordering::Relaxed);
+        if self.device.make_current().is_err() {
+            self.device.quarantine();
+            return None;
+        }
+        self.device.collect(Heed::All)
+    }
+}
+
+impl QueueDevice for Gpu {
+    fn name(&self) -> String {
+        self.device.name()
+    }
+
+    fn timelines(&self) -> Vec<Arc<dyn Timeline>> {
+        self.device.lanes.iter().map(|lane| lane.clone() as Arc<dyn Timeline>).collect()
+    }
+
+    fn submit(&self, lane: u32, job: &mut Job<'_>) -> Result<Submitted> {
+        let submitted = self.submit_one(lane, job);
+        self.collect_if_asked();
+        submitted
     }
 
     fn backlog(&self, lane: u32) -> Option<u64> {
@@ -145,12 +178,8 @@ impl QueueDevice for Gpu {
         if lock(&self.device.limbo).is_empty() {
             return None;
         }
-        let _path = lock(&self.path);
-        if self.device.make_current().is_err() {
-            self.device.quarantine();
-            return None;
-        }
-        self.device.collect(Heed::All)
+        self.device.is_full.store(true, Ordering::Relaxed);
+        self.collect_if_asked()
     }
 
     fn lose(&self, fault: &Fault) -> Error {
@@ -203,6 +232,8 @@ impl Device {
             host_pool: Mutex::new(HostPool::new()),
             limbo: Mutex::default(),
             limbo_len: AtomicU64::new(0),
+            must_mark: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
             is_lent: AtomicBool::new(false),
             quarantined: AtomicU64::new(0),
             lost: OnceLock::new(),

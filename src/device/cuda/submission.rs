@@ -106,6 +106,8 @@ impl Queue for Submission {
         let landing = Landing { device: self.device.clone(), block: Some(block), written: self.now() };
         // SAFETY: both blocks have the bytes, and are kept until the copy is done.
         self.device.check(unsafe { (driver.copy_down)(to, from.address, from.bytes, self.stream().cu_stream()) })?;
+        // ORDERING: Relaxed: only who has the path touches it.
+        self.device.must_mark.store(true, Ordering::Relaxed);
         Ok(Box::new(landing))
     }
 
@@ -124,7 +126,8 @@ impl Queue for Submission {
         let (lane, point) = self.now();
         from.visit(Visit { lane: self.device.lanes[lane as usize].clone(), point });
         self.device.check(copied)?;
-        self.device.mark(lane)?;
+        // At the node's end, and not here: a mark says that all of the node is done.
+        self.device.must_mark.store(true, Ordering::Relaxed);
         Ok(to)
     }
 

@@ -1,6 +1,8 @@
 //! Order between streams: the software driver keeps happens-before, and reports two accesses to one buffer without any order.
 
-use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, Inputs, PerOperator, inputs, take};
+use anabranch::{
+    Assignment, Buffer, Completion, DeviceStream, Graph, HostBuffer, Inputs, PerOperator, Policy, Shape, inputs, take,
+};
 use anabranch_soft_cuda::Which;
 
 use super::{Gpu, adding, download, upload};
@@ -151,5 +153,51 @@ fn what_is_on_a_stream_is_bounded_and_all_of_it_is_done() {
     gpu.device.release_stall();
     assert_eq!(*value_of::<f32>(block_on(run), "out"), 2999.0);
     drop(exec);
+    gpu.is_clean();
+}
+
+/// Gives each node the stream that its name ends with.
+struct ByName;
+
+impl Policy for ByName {
+    fn name(&self) -> &str {
+        "by name"
+    }
+
+    fn assign(&self, shape: &Shape) -> anabranch::Result<Assignment> {
+        let mut assignment = Assignment::none(shape);
+        for node in shape.ids() {
+            if let Some(label) = shape.nodes()[node.index()].name.chars().last().and_then(|last| last.to_digit(10)) {
+                assignment.set(node, label);
+            }
+        }
+        Ok(assignment)
+    }
+}
+
+#[test]
+fn a_download_is_read_by_a_node_that_waits_for_it_through_another_stream_only() {
+    let gpu = Gpu::new();
+    let mut g = Graph::new();
+    let x = g.input::<Vec<f32>>("x");
+    let up = g.try_kernel("up 0", &x, upload);
+    // Two copies in one node: neither is to be read before both are done.
+    let down = g.try_kernel("down 1", &up, |s: &mut DeviceStream, x: &Buffer<f32>| Ok((s.download(x)?, s.download(x)?)));
+    let sum = g.try_kernel("sum 2", (&up, &up), adding());
+    g.order(&down, &sum);
+    let last = g.try_kernel("last 2", &sum, download);
+    let all = g.task("all", (&down, &last), |(one, other): &(HostBuffer<f32>, HostBuffer<f32>), last: &HostBuffer<f32>| {
+        [one[0], other[0], last[0]]
+    });
+    g.output("all", &all);
+    let plan = g.compile(&ByName).unwrap();
+    assert_eq!(plan.schedule().waits(), 3, "one wait is the host's: {plan}");
+    for completion in [Completion::Lane, Completion::Event, Completion::HostFunction] {
+        let exec = gpu.executor_by(completion);
+        for _ in 0..20 {
+            let outputs = block_on(exec.run(&plan, inputs! { "x" => vec![1.0_f32] }));
+            assert_eq!(*value_of::<[f32; 3]>(outputs, "all"), [1.0, 1.0, 2.0]);
+        }
+    }
     gpu.is_clean();
 }
