@@ -174,3 +174,37 @@ fn there_is_no_such_device() {
     assert_eq!(settings.to_string(), "the number of workers of an executor with CUDA devices must be 1 or more, not 0");
     gpu.is_clean();
 }
+
+#[test]
+fn runs_end_when_their_executor_is_dropped_and_the_device_has_let_go() {
+    let (gpu, plan) = (Gpu::new(), thirty());
+    let exec = gpu.executor(1);
+    gpu.device.stall_operation(Which::Kernel, 1);
+    let mut runs = [run(&exec, &plan), run(&exec, &plan)];
+    runs.iter_mut().for_each(|run| assert!(crate::support::poll_once(run).is_pending()));
+    crate::support::until(|| gpu.device.calls_of("cuLaunchKernel") > 0);
+    drop(exec);
+    gpu.device.release_stall();
+    for run in runs {
+        assert!(block_on(run).unwrap_err().is_shut_down());
+    }
+    gpu.is_clean();
+}
+
+#[test]
+fn a_panic_in_a_kernel_is_an_error_of_its_run() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let mut g = Graph::new();
+    let up = g.try_kernel("up", (), |s: &mut DeviceStream| Ok(s.upload(&[1.0_f32])?));
+    let bad = g.kernel("bad", &up, |_: &mut DeviceStream, _: &Buffer<f32>| -> u32 { crate::support::panic_quietly("no") });
+    let after = g.task("after", &bad, |x: &u32| *x);
+    g.output("after", &after);
+    let error = block_on(exec.run(&plan(&g), anabranch::Inputs::new())).unwrap_err();
+    assert!(error.is_panic());
+    let said = format!("node 'bad' panicked on stream 0 of CUDA device {}: no", gpu.device.ordinal());
+    assert_eq!(error.to_string(), said);
+    assert_eq!(*value_of::<f32>(block_on(run(&exec, &thirty())), "out"), RIGHT, "the next run is fine");
+    drop(exec);
+    gpu.is_clean();
+}
