@@ -77,11 +77,10 @@ impl Queues {
     /// Frees what was dropped, now or when its last use is over.
     pub(super) fn collect(self: &Arc<Self>) {
         for (number, queued) in self.devices.iter().enumerate() {
-            if let Some((lane, point)) = queued.device.collect() {
+            while let Some((lane, point)) = queued.device.collect() {
                 let waker = Waker::from(Arc::new(Collection(self.clone())));
-                let berth = Berth { device: number, lane };
-                if self.poll(berth, point, &waker).is_ready() {
-                    queued.device.collect();
+                if self.poll(Berth { device: number, lane }, point, &waker).is_pending() {
+                    break;
                 }
             }
         }
