@@ -186,6 +186,7 @@ macro_rules! numbers {
 numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
 /// The most parameters of a kernel.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(super) const PARAMS_MAX: usize = 8;
 
 /// All parameters of a kernel: a tuple of up to eight.
