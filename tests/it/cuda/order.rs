@@ -201,3 +201,38 @@ fn a_download_is_read_by_a_node_that_waits_for_it_through_another_stream_only() 
     }
     gpu.is_clean();
 }
+
+// Seen to fail with a skipped step that neither waits nor records.
+#[test]
+fn a_cancelled_run_waits_for_a_stream_whose_joins_were_skipped() {
+    let gpu = Gpu::new();
+    gpu.device.stall_operation(Which::Kernel, 1);
+    let (open, opened) = std::sync::mpsc::channel::<()>();
+    let opened = std::sync::Mutex::new(opened);
+    let mut g = Graph::new();
+    let x = g.input::<Vec<f32>>("x");
+    let up = g.try_kernel("up 0", &x, upload);
+    let slow = g.try_kernel("slow 1", (&up, &up), adding());
+    let gate = g.task("gate", &x, move |_: &Vec<f32>| _ = opened.lock().unwrap().recv());
+    let join = g.try_kernel("join 0", (&up, &slow), adding());
+    g.order(&gate, &join);
+    let down = g.try_kernel("down 0", &join, download);
+    g.output("down", &down);
+    let exec = gpu.executor(2);
+    let mut run = exec.run(&g.compile(&ByName).unwrap(), inputs! { "x" => vec![1.0_f32] });
+    assert!(crate::support::poll_once(&mut run).is_pending());
+    crate::support::until(|| gpu.device.calls_of("cuLaunchKernel") == 1);
+    run.cancel();
+    open.send(()).unwrap();
+    // The joins are skipped by now: both workers have had time for others.
+    let mut host = Graph::new();
+    let one = host.task("one", (), || 1);
+    host.output("one", &one);
+    let host = host.compile(&PerOperator).unwrap();
+    (0..1000).for_each(|_| drop(block_on(exec.run(&host, Inputs::new())).unwrap()));
+    assert!(crate::support::poll_once(&mut run).is_pending(), "a kernel of it stands still");
+    gpu.device.release_stall();
+    assert!(block_on(run).unwrap_err().is_cancelled());
+    drop(exec);
+    gpu.is_clean();
+}
