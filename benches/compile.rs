@@ -26,7 +26,6 @@ mod shapes;
 mod table;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -34,6 +33,7 @@ use anabranch::{Backend, CriticalPath, Graph, MinStreams, PerBackend, PerOperato
 use clap::Parser;
 
 use crate::machine::Machine;
+use crate::markers::Output;
 use crate::shapes::{Form, Shape};
 use crate::table::Table;
 
@@ -49,12 +49,8 @@ struct Args {
     quick: bool,
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Writes the report between the `bench:compile` markers of a file.
-    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
-    write: Option<PathBuf>,
-    /// Passed by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// One line of the table.
@@ -80,13 +76,7 @@ fn main() {
     }
     let policies = policies_table(sizes, args.rounds);
     let report = format!("{}\n\n{}\n\n{}", machine.text(), table.markdown(), policies.markdown());
-    println!("{report}");
-    if let Some(path) = args.write
-        && let Err(error) = markers::write_between(&path, "bench:compile", &report)
-    {
-        eprintln!("{error}");
-        std::process::exit(2);
-    }
+    args.output.publish("bench:compile", &report);
 }
 
 /// All policies on all shapes: milliseconds by size, and bytes per node of the largest.

@@ -27,7 +27,6 @@ mod shapes;
 #[allow(dead_code)]
 mod table;
 
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -41,6 +40,7 @@ use futures::executor::block_on;
 
 use crate::by_hand::ByHand;
 use crate::machine::Machine;
+use crate::markers::Output;
 use crate::shapes::{Form, Shape};
 use crate::table::Table;
 
@@ -60,12 +60,8 @@ struct Args {
     /// The GPU's ordinal. Without a GPU it is one of the software driver's.
     #[arg(long, default_value_t = 0)]
     ordinal: u32,
-    /// Writes the report between the `bench:cuda` markers of a file.
-    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
-    write: Option<PathBuf>,
-    /// Passed by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// When the launches of a run began and ended.
@@ -152,13 +148,7 @@ fn main() {
         args.runs,
         table.markdown()
     );
-    println!("{text}");
-    if let Some(path) = &args.write
-        && let Err(error) = markers::write_between(path, "bench:cuda", &text)
-    {
-        eprintln!("{error}");
-        std::process::exit(2);
-    }
+    args.output.publish("bench:cuda", &text);
 }
 
 /// A graph of empty kernels with the edges of `shape`.

@@ -19,14 +19,13 @@ mod shapes;
 #[allow(dead_code)]
 mod table;
 
-use std::path::PathBuf;
-
 use anabranch::{
     Backend, CriticalPath, MinStreams, NodeId, PerBackend, PerOperator, Policy, Ranked, ReadySet, Shape, Simulation, Single,
     Slots,
 };
 use clap::Parser;
 
+use crate::markers::Output;
 use crate::shapes::{Form, SEED};
 use crate::table::Table;
 
@@ -38,12 +37,8 @@ const HAND_OFF_US: f64 = 2.0;
 /// Compares the policies on the simulator.
 #[derive(Parser)]
 struct Args {
-    /// Writes the report between the `bench:policies` markers of a file.
-    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
-    write: Option<PathBuf>,
-    /// Passed by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 fn main() {
@@ -86,13 +81,7 @@ fn main() {
          over all graphs. Seed {SEED:#x}.\n\n{}",
         table.markdown()
     );
-    println!("{report}");
-    if let Some(path) = args.write
-        && let Err(error) = markers::write_between(&path, "bench:policies", &report)
-    {
-        eprintln!("{error}");
-        std::process::exit(2);
-    }
+    args.output.publish("bench:policies", &report);
 }
 
 /// No plan takes less: all work on all slots, or one node after the other along the dearest path.

@@ -19,7 +19,6 @@ mod markers;
 mod table;
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anabranch::{Completion, DeviceStream, Executor, Graph, Inputs, Kernel, Launch, Pace, Plan, Single};
@@ -28,6 +27,7 @@ use clap::Parser;
 use futures::executor::block_on;
 
 use crate::machine::Machine;
+use crate::markers::Output;
 use crate::table::Table;
 
 const DELAYS: [Duration; 5] = [
@@ -46,12 +46,8 @@ const IDLE: Duration = Duration::from_secs(1);
 /// Measures the reactor.
 #[derive(Parser)]
 struct Args {
-    /// Writes the report between the `bench:reactor` markers of a file.
-    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
-    write: Option<PathBuf>,
-    /// Passed by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 fn main() {
@@ -82,13 +78,7 @@ fn main() {
         }
     }
     let text = format!("{}\n\nMedians of {ROUNDS} rounds.\n\n{}", Machine::now().text(), table.markdown());
-    println!("{text}");
-    if let Some(path) = &args.write
-        && let Err(error) = markers::write_between(path, "bench:reactor", &text)
-    {
-        eprintln!("{error}");
-        std::process::exit(2);
-    }
+    args.output.publish("bench:reactor", &text);
 }
 
 fn plan() -> Plan {

@@ -20,7 +20,6 @@ mod shapes;
 #[allow(dead_code)]
 mod table;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -29,6 +28,7 @@ use clap::Parser;
 use futures::executor::block_on;
 
 use crate::machine::Machine;
+use crate::markers::Output;
 use crate::shapes::Form;
 use crate::table::Table;
 
@@ -39,12 +39,8 @@ const NODES: usize = 10_000;
 /// Measures the cost of timelines.
 #[derive(Parser)]
 struct Args {
-    /// Writes the report between the `bench:timeline` markers of a file.
-    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
-    write: Option<PathBuf>,
-    /// Passed by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 struct Nobody;
@@ -74,13 +70,7 @@ fn main() {
         }
     }
     let report = format!("{}\n\n{}", machine.text(), table.markdown());
-    println!("{report}");
-    if let Some(path) = args.write
-        && let Err(error) = markers::write_between(&path, "bench:timeline", &report)
-    {
-        eprintln!("{error}");
-        std::process::exit(2);
-    }
+    args.output.publish("bench:timeline", &report);
 }
 
 /// Returns the median time of some runs, in ns per node.

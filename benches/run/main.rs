@@ -21,15 +21,14 @@ mod quiet;
 mod report;
 mod shapes;
 
-use std::path::PathBuf;
-
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use indicatif::ProgressBar;
 
 use crate::peers::{Load, Payload, Peer, Workers};
 use crate::quiet::Quiet;
-use crate::report::{Case, Report, Row, markers};
+use crate::report::markers::{self, Output};
+use crate::report::{Case, Report, Row};
 use crate::shapes::{Form, Shape};
 
 /// The node count that the budgets are about: work is measured at no other.
@@ -74,12 +73,8 @@ struct Args {
     /// Only how the cost of a node of ours grows with the graph, workers kept busy.
     #[arg(long, conflicts_with_all = ["quick", "peers"])]
     growth: bool,
-    /// Writes the report between the `bench:run` or `bench:growth` markers of a file.
-    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
-    write: Option<PathBuf>,
-    /// Passed by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 fn main() {
@@ -88,15 +83,12 @@ fn main() {
         args.sizes = vec![BUDGET_SIZE];
     }
     let markers = if args.growth { GROWTH_MARKERS } else { MARKERS };
-    if let Some(path) = &args.write {
+    if let Some(path) = &args.output.write {
         // Now, not after minutes of measuring.
         markers::outside(path, markers).map(drop).unwrap_or_else(|error| refuse(error));
     }
     let text = if args.growth { growth::report(&args) } else { report(&args) };
-    println!("{text}");
-    if let Some(path) = &args.write {
-        markers::write_between(path, markers, &text).unwrap_or_else(|error| refuse(error));
-    }
+    args.output.publish(markers, &text);
 }
 
 /// Measures all peers.

@@ -4,6 +4,30 @@ use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// What a bench does with its report: flattened into its arguments.
+#[derive(clap::Args)]
+pub(crate) struct Output {
+    /// Writes the report between this bench's markers of a file.
+    #[arg(long, require_equals = true, num_args = 0..=1, default_missing_value = "docs/performance.md")]
+    pub(crate) write: Option<PathBuf>,
+    /// Passed by cargo.
+    #[arg(long, hide = true)]
+    pub(crate) bench: bool,
+}
+
+impl Output {
+    /// Prints the report, and writes it where it is wanted. If that fails, says why and ends the program.
+    pub(crate) fn publish(&self, name: &str, report: &str) {
+        println!("{report}");
+        if let Some(path) = &self.write
+            && let Err(error) = write_between(path, name, report)
+        {
+            eprintln!("{error}");
+            std::process::exit(2);
+        }
+    }
+}
+
 /// Replaces what stands between the markers `name` of the file at `path`, which starts at the package's folder.
 pub(crate) fn write_between(path: &Path, name: &str, text: &str) -> Result<(), String> {
     let (head, tail) = outside(path, name)?;
