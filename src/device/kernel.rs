@@ -32,7 +32,8 @@ impl Launch {
 
 /// A kernel with the parameters `P`, a tuple of [`In`], [`Out`] and numbers: code for a GPU, and a twin that does the same on a host.
 ///
-/// Cheap to clone. Code is compiled when it is first launched on a device.
+/// Cheap to clone. Code is compiled when it is first launched on a device. It is trusted: nothing checks that it has these parameters, or that it keeps to its
+/// buffers, and one that does not can write anywhere the device can.
 pub struct Kernel<P: Params> {
     code: Arc<Code>,
     twin: Option<Arc<Twin<P>>>,

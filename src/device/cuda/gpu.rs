@@ -89,9 +89,7 @@ impl Gpu {
         let streams = (0..LANES as u32).map(|lane| DeviceStream::queue(Box::new(Submission::new(device.clone(), lane))));
         Ok(Self { path: Mutex::new(streams.collect()), device })
     }
-}
 
-impl Gpu {
     fn submit_one(&self, lane: u32, job: &mut Job<'_>) -> Result<Submitted> {
         let device = &*self.device;
         let mut path = lock(&self.path);
