@@ -1,8 +1,9 @@
 //! Question: what does a node of a graph on a CUDA device cost the host, beside the same calls written by hand with cudarc?
 //!
-//! Method: the five shapes of `benches/run`, every node an empty kernel, planned by two policies. Ours is a run of the plan; by hand are the plan's own
-//! steps (launches, records, waits, in issue order, on as many streams), as calls of `cudarc::driver::result`. Both note the time at their first
-//! launch and at their last; what lies between, by the launches after the first, is a node's cost. The two take turns, the median of the runs of a
+//! Method: the five shapes of `benches/run`, every node an empty kernel, planned by two policies. Ours is a run of the plan, once as it comes (from the second
+//! run on as CUDA graphs) and once with every call made; by hand are the plan's own steps (launches, records, waits, in issue order, on as many streams), as
+//! calls of `cudarc::driver::result`. All note the time at their first launch, and when the last of the work is submitted: ours by a run of one host node,
+//! which the only worker comes to then, and which is repeated if it came earlier. What lies between, by the nodes, is a node's cost. The three take turns, the median of the runs of a
 //! round, then the median of the rounds; a ratio is the median of the rounds' ratios.
 //!
 //! Without a GPU this is over the software driver, whose streams are threads. There the first operation of a run stands still until all is submitted: the
@@ -64,13 +65,13 @@ struct Args {
     output: Output,
 }
 
-/// When the launches of a run began and ended.
+/// When the submission of a run began and ended.
 pub(crate) struct Stamps {
     origin: Instant,
     launches: AtomicUsize,
     nodes: AtomicUsize,
     first_ns: AtomicU64,
-    last_ns: AtomicU64,
+    end_ns: AtomicU64,
 }
 
 pub(crate) static STAMPS: LazyLock<Stamps> = LazyLock::new(|| Stamps {
@@ -78,37 +79,35 @@ pub(crate) static STAMPS: LazyLock<Stamps> = LazyLock::new(|| Stamps {
     launches: AtomicUsize::new(0),
     nodes: AtomicUsize::new(0),
     first_ns: AtomicU64::new(0),
-    last_ns: AtomicU64::new(0),
+    end_ns: AtomicU64::new(0),
 });
 
 impl Stamps {
     /// Called by every node when it is launched.
     pub(crate) fn launched(&self) {
-        let launch = self.launches.fetch_add(1, Ordering::Relaxed) + 1;
-        let now = || self.origin.elapsed().as_nanos() as u64;
-        if launch == 1 {
-            self.first_ns.store(now(), Ordering::Relaxed);
+        if self.launches.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.first_ns.store(self.origin.elapsed().as_nanos() as u64, Ordering::Relaxed);
         }
-        if launch == self.nodes.load(Ordering::Relaxed) {
-            self.last_ns.store(now(), Ordering::Release);
+    }
+
+    /// Called when all is submitted. Whoever comes earlier, because the worker gave way, must come again.
+    pub(crate) fn submitted(&self) {
+        if self.launches.load(Ordering::Relaxed) < self.nodes.load(Ordering::Relaxed) {
+            return;
         }
+        self.end_ns.store(self.origin.elapsed().as_nanos() as u64, Ordering::Release);
     }
 
     fn reset(&self, nodes: usize) {
         self.nodes.store(nodes, Ordering::Relaxed);
-        self.last_ns.store(0, Ordering::Relaxed);
+        self.end_ns.store(0, Ordering::Relaxed);
         self.launches.store(0, Ordering::Release);
     }
 
-    /// Waits for the last launch. Returns the ns of each after the first.
-    fn node_ns(&self) -> f64 {
-        let last = loop {
-            match self.last_ns.load(Ordering::Acquire) {
-                0 => std::thread::yield_now(),
-                last => break last,
-            }
-        };
-        (last - self.first_ns.load(Ordering::Relaxed)) as f64 / (self.nodes.load(Ordering::Relaxed) - 1) as f64
+    /// Returns the ns of each node, once all is submitted.
+    fn node_ns(&self) -> Option<f64> {
+        let end = Some(self.end_ns.load(Ordering::Acquire)).filter(|&end| end > 0)?;
+        Some((end - self.first_ns.load(Ordering::Relaxed)) as f64 / self.nodes.load(Ordering::Relaxed) as f64)
     }
 }
 
@@ -130,15 +129,32 @@ fn main() {
         client.device(args.ordinal)
     });
     let driver = if has_gpu { "NVIDIA's driver" } else { "the software driver" };
-    let mut table = Table::new(["shape", "policy", "streams", "waits", "by hand, ns/node", "ours, ns/node", "ours/by hand"]);
+    let mut table = Table::new([
+        "shape",
+        "policy",
+        "streams",
+        "waits",
+        "by hand, ns/node",
+        "calls, ns/node",
+        "calls/by hand",
+        "ours, ns/node",
+        "ours/by hand",
+    ]);
     for form in Form::ALL {
         for policy in [&Single as &dyn Policy, &CriticalPath::new(STREAMS)] {
             let plan = graph(&form.shape(args.nodes)).compile(policy).expect("shapes are valid graphs");
-            let [hand, ours, ratio] = compare(&args, &plan, soft);
+            let [hand, calls, ours, calls_ratio, ratio] = compare(&args, &plan, soft);
             let schedule = plan.schedule();
             let counts = [schedule.streams().to_string(), schedule.waits().to_string()];
             let cells = [form.to_string(), schedule.policy().to_owned()].into_iter().chain(counts);
-            table.push(cells.chain([format!("{hand:.0}"), format!("{ours:.0}"), format!("{ratio:.3}")]));
+            let figures = [
+                format!("{hand:.0}"),
+                format!("{calls:.0}"),
+                format!("{calls_ratio:.3}"),
+                format!("{ours:.0}"),
+                format!("{ratio:.3}"),
+            ];
+            table.push(cells.chain(figures));
         }
     }
     let text = format!(
@@ -169,22 +185,31 @@ fn graph(shape: &Shape) -> Graph {
     graph
 }
 
-/// Returns the ns per node by hand, ours, and our ratio. `soft` is the device if it is one of the software driver's.
-fn compare(args: &Args, plan: &Plan, soft: Option<Device>) -> [f64; 3] {
-    let exec = Executor::builder().workers(1).cuda(&[args.ordinal]).build().expect("a device opens");
+/// Returns the ns per node by hand, by our calls, and ours, and the ratios of the last two. `soft` is the device if it is one of the software driver's.
+fn compare(args: &Args, plan: &Plan, soft: Option<Device>) -> [f64; 5] {
+    let exec = |has_graphs| {
+        Executor::builder().workers(1).cuda(&[args.ordinal]).cuda_graphs(has_graphs).build().expect("a device opens")
+    };
+    let (calls, ours) = (exec(false), exec(true));
     let hand = ByHand::new(args.ordinal, plan.schedule());
     let nodes = plan.schedule().order().len();
+    let behind = host_node();
     let by_hand = || {
         hand.submit();
-        let node_ns = STAMPS.node_ns();
+        let node_ns = STAMPS.node_ns().expect("it is submitted");
         release(soft);
         hand.wait();
         node_ns
     };
-    let ours = || {
+    let by = |exec: &Executor| {
         let mut run = exec.run(plan, Inputs::new());
         let polled = Pin::new(&mut run).poll(&mut Context::from_waker(Waker::noop()));
-        let node_ns = STAMPS.node_ns();
+        let node_ns = loop {
+            block_on(exec.run(&behind, Inputs::new())).expect("no node fails");
+            if let Some(node_ns) = STAMPS.node_ns() {
+                break node_ns;
+            }
+        };
         release(soft);
         if polled.is_pending() {
             block_on(run).expect("no node fails");
@@ -197,10 +222,25 @@ fn compare(args: &Args, plan: &Plan, soft: Option<Device>) -> [f64; 3] {
         run()
     };
     let round = |run: &dyn Fn() -> f64| median((0..args.runs).map(|_| one(run)).collect());
-    [&by_hand as &dyn Fn() -> f64, &ours].into_iter().for_each(|run| _ = round(run));
-    let rounds: Vec<[f64; 2]> = (0..ROUNDS).map(|_| [round(&by_hand), round(&ours)]).collect();
-    let of = |figure: fn(&[f64; 2]) -> f64| median(rounds.iter().map(figure).collect());
-    [of(|round| round[0]), of(|round| round[1]), of(|round| round[1] / round[0])]
+    let ways: [&dyn Fn() -> f64; 3] = [&by_hand, &|| by(&calls), &|| by(&ours)];
+    ways.into_iter().for_each(|run| _ = round(run));
+    let rounds: Vec<[f64; 3]> = (0..ROUNDS).map(|_| ways.map(round)).collect();
+    let of = |figure: fn(&[f64; 3]) -> f64| median(rounds.iter().map(figure).collect());
+    [
+        of(|round| round[0]),
+        of(|round| round[1]),
+        of(|round| round[2]),
+        of(|round| round[1] / round[0]),
+        of(|round| round[2] / round[0]),
+    ]
+}
+
+/// A graph whose only node says that the worker has come to it.
+fn host_node() -> Plan {
+    let mut graph = Graph::new();
+    let node = graph.task("submitted", (), || STAMPS.submitted());
+    graph.output("submitted", &node);
+    graph.compile(&Single).expect("it is a valid graph")
 }
 
 fn release(soft: Option<Device>) {

@@ -24,8 +24,8 @@ pub use device::sim::Order;
 pub use device::{Buffer, DeviceStream, Element, HostBuffer, In, Kernel, KernelParam, Launch, Out, Params};
 pub use error::{BoxError, Error, Result};
 pub use exec::{
-    Canceller, Executor, ExecutorBuilder, Idle, Inputs, NodeFuture, NodeSpan, Observer, Outputs, Run, SerialStream, Shutdown,
-    Timeline, TimelineSpan, explore,
+    Canceller, Executor, ExecutorBuilder, Idle, Inputs, Launched, NodeFuture, NodeSpan, Observer, Outputs, Run, SerialStream,
+    Shutdown, Timeline, TimelineSpan, explore,
 };
 pub use graph::{
     Backend, COST_US_MAX, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, KernelStream, Many, Memory,

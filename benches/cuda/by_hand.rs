@@ -73,6 +73,7 @@ impl ByHand {
             // SAFETY: the word lives for ever.
             unsafe { sys::cuStreamWriteValue64_v2(stream, address, run, 0) }.result().expect("nothing fails");
         }
+        STAMPS.submitted();
     }
 
     /// Waits for the end of the run that was submitted last.

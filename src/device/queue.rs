@@ -7,10 +7,15 @@ use super::DeviceStream;
 use super::kernel::{Code, Launch};
 use crate::error::{Error, Result};
 
-/// A stream that queues work. Whatever is asked of it is done later, in order; errors here are of the asking.
+/// A stream that notes down work, part by part. Whatever is asked of it is done after it is submitted; errors here are of the asking.
 pub(crate) trait Queue: Send + 'static {
     fn as_any_mut(&mut self) -> &mut dyn Any;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
     fn device_name(&self) -> String;
+    /// What follows is another node's.
+    fn begin_part(&mut self, part: Part<'_>);
+    /// Forgets what the last part asked for.
+    fn abandon_part(&mut self);
     fn alloc(&mut self, bytes: usize) -> Result<Box<dyn Memory>>;
     /// Copies from the host; `from` is read before this returns.
     fn upload(&mut self, from: &[u8], to: &dyn Memory) -> Result<()>;
@@ -24,7 +29,7 @@ pub(crate) trait Queue: Send + 'static {
     fn launch(&mut self, code: &Arc<Code>, launch: &Launch, args: &[Arg<'_>]) -> Result<()>;
 }
 
-/// A block of a device's memory. Dropping it frees it once what was queued with it is done.
+/// A block of a device's memory. Dropping it frees it once what was asked of it is done.
 pub(crate) trait Memory: Send + Sync + 'static {
     fn device_name(&self) -> String;
     fn as_any(&self) -> &dyn Any;
@@ -58,11 +63,16 @@ pub(crate) trait QueueDevice: Send + Sync + 'static {
     fn name(&self) -> String;
     /// How far each lane is.
     fn timelines(&self) -> Vec<Arc<dyn Timeline>>;
-    /// Submits a node to a lane.
+    /// Returns a stream that notes down what is to be submitted to a lane, after these events; they may be of other devices.
     ///
     /// # Errors
-    /// If the device is lost, or refuses a wait or a record. What the body says is the body's.
-    fn submit(&self, lane: u32, job: &mut Job<'_>) -> Result<Submitted>;
+    /// If the device is lost.
+    fn begin(&self, lane: u32, waits: &mut dyn Iterator<Item = Event>) -> Result<DeviceStream>;
+    /// Submits what a stream of this device has noted down.
+    ///
+    /// # Errors
+    /// If the device is lost, or refuses what is not of one part: a wait or a record.
+    fn submit(&self, stream: DeviceStream, job: &mut Job<'_>) -> Result<Submitted>;
     /// Returns a point that must pass before more is submitted to a lane, if there is too much on it.
     fn backlog(&self, lane: u32) -> Option<u64>;
     /// Lets the host hear of the end of all that was submitted to a lane. Returns its point.
@@ -79,18 +89,33 @@ pub(crate) trait QueueDevice: Send + Sync + 'static {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Event(pub(crate) usize);
 
-/// What is to be submitted as one node.
+/// One of the nodes that are submitted together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    /// Parts of the same number are done in order.
+    pub(crate) stream: u32,
+    /// The earlier parts that it waits for besides, by their numbers.
+    pub(crate) waits: &'a [u32],
+    /// Whether a later one waits for it.
+    pub(crate) is_awaited: bool,
+}
+
+/// How parts are to be submitted.
 pub(crate) struct Job<'a> {
-    /// Whether this thread may have done other things since it last submitted to the device.
-    pub(crate) is_fresh: bool,
-    /// What the stream waits for first; may be of other devices.
-    pub(crate) waits: &'a mut dyn Iterator<Item = Event>,
-    /// Whether another stream will wait for this.
+    /// What is the same whenever these parts are submitted, and only then.
+    pub(crate) key: &'a Arc<()>,
+    /// Whether another stream will wait for the end.
     pub(crate) is_recorded: bool,
-    /// Whether the host must hear of its end.
+    /// Whether the host must hear of the end.
     pub(crate) is_marked: bool,
-    /// Enqueues the work.
-    pub(crate) body: &'a mut dyn FnMut(&mut DeviceStream),
+    pub(crate) judge: &'a mut dyn Judge,
+}
+
+/// Who knows what becomes of parts when the device refuses some.
+pub(crate) trait Judge {
+    fn refused(&mut self, part: u32, error: Error);
+    /// Whether a part is to be submitted, asked after another was refused.
+    fn goes_on(&mut self, part: u32) -> bool;
 }
 
 /// What was submitted.
@@ -99,6 +124,8 @@ pub(crate) struct Submitted {
     /// The point of its end on its lane.
     pub(crate) point: u64,
     pub(crate) event: Option<Event>,
+    /// Whether it was launched as one.
+    pub(crate) is_graph: bool,
 }
 
 /// How far a stream is, for those who wait for it from the host.

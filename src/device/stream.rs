@@ -7,14 +7,15 @@ use std::fmt;
 use super::buffer::{Buffer, Element, HostBuffer, Place};
 use super::host::HostStream;
 use super::kernel::{Kernel, Launch, Params};
-use super::queue::Queue;
+use super::queue::{Part, Queue};
 use crate::error::{Error, Kind, Result};
 use crate::graph::KernelStream;
 
 /// A stream of the device that runs the graph, given to a kernel node.
 ///
 /// Work goes in the stream's order. On a GPU it is queued: the kernel returns before it is done, and so do the nodes of the same device that read
-/// its buffers; nodes of the host start when it is done. A kernel must not wait for other work of the device: it has the path on which that is submitted.
+/// its buffers; nodes of the host start when it is done. A kernel must not wait for other work of the device: nodes that no host stands between are
+/// submitted together, when the bodies of all of them have returned.
 /// On the host device, and the simulated one, work is done at once.
 ///
 /// # Examples
@@ -57,6 +58,28 @@ impl DeviceStream {
     #[cfg(feature = "cuda")]
     pub(super) fn queue(queue: Box<dyn Queue>) -> Self {
         Self(Inner::Queue(queue))
+    }
+
+    /// What follows is another node's.
+    pub(crate) fn begin_part(&mut self, part: Part<'_>) {
+        if let Inner::Queue(queue) = &mut self.0 {
+            queue.begin_part(part);
+        }
+    }
+
+    /// Forgets what the last part asked for.
+    pub(crate) fn abandon_part(&mut self) {
+        if let Inner::Queue(queue) = &mut self.0 {
+            queue.abandon_part();
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(super) fn into_queue(self) -> Option<Box<dyn Any>> {
+        match self.0 {
+            Inner::Host => None,
+            Inner::Queue(queue) => Some(queue.into_any()),
+        }
     }
 
     #[cfg(feature = "cuda")]

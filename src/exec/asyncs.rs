@@ -12,6 +12,7 @@ use std::time::Instant;
 use super::conduct;
 use super::inner::{Live, RunInner, fate};
 use super::inside::Inside;
+use super::observe::{Launched, Ran};
 use super::state;
 use crate::bridge::{Wakeset, shielded};
 use crate::device::host::{Alone, Ticket, Tickets};
@@ -135,8 +136,9 @@ impl RunInner {
     }
 
     fn poll_node(&self, driver: &mut Driver, live: &Live, wakes: &Arc<Wakeset>, index: u32) {
-        let at = self.plan().code.asyncs[index as usize];
-        let body = self.plan().code.body(at);
+        let at = self.code().asyncs[index as usize];
+        let node = self.code().nodes[at as usize];
+        let body = self.code().body(node);
         let known = driver.nodes[index as usize];
         let since = match known {
             // A waker that outlived its future.
@@ -148,28 +150,28 @@ impl RunInner {
         if self.state.is_cancelled() {
             return self.abort_node(driver, live, index);
         }
-        if let (AsyncNode::New, Some(error)) = (known, self.injected(self.plan().code.nodes[at as usize])) {
-            self.set_fate(self.plan().code.nodes[at as usize], fate::FAILED, Some(self.failed(at, error)));
+        if let (AsyncNode::New, Some(error)) = (known, self.injected(node)) {
+            self.set_fate(node, fate::FAILED, Some(self.failed(node, error)));
             return self.end_node(driver, live, index);
         }
         let waker = wakes.waker(index);
         // SAFETY: the node's program is parked at it, and the driver's lock makes this the only poll.
-        let cells = unsafe { self.cells(at) };
+        let cells = unsafe { self.cells(node) };
         let polled = catch_unwind(AssertUnwindSafe(|| body.poll(cells, &mut Context::from_waker(&waker))));
         let fault = match polled {
             Ok(Poll::Pending) => return,
             Ok(Poll::Ready(Ok(()))) => None,
-            Ok(Poll::Ready(Err(error))) => Some(self.failed(at, error)),
+            Ok(Poll::Ready(Err(error))) => Some(self.failed(node, error)),
             Err(panic) => {
                 let _ = shielded(|| body.abort(cells));
-                Some(self.panicked(at, panic_message(panic)))
+                Some(self.panicked(node, panic_message(panic)))
             }
         };
         if let Some(since) = since {
-            self.observe(at, since, fault.is_none());
+            self.observe(node, Ran::since(since, fault.is_none()), Launched::Host);
         }
         if let Some(fault) = fault {
-            self.set_fate(self.plan().code.nodes[at as usize], fate::FAILED, Some(fault));
+            self.set_fate(node, fate::FAILED, Some(fault));
         }
         self.end_node(driver, live, index);
     }
@@ -189,22 +191,22 @@ impl RunInner {
     }
 
     fn abort_node(&self, driver: &mut Driver, live: &Live, index: u32) {
-        let at = self.plan().code.asyncs[index as usize];
-        let body = self.plan().code.body(at);
+        let node = self.code().nodes[self.code().asyncs[index as usize] as usize];
+        let body = self.code().body(node);
         // SAFETY: as in `poll_node`.
-        let cells = unsafe { self.cells(at) };
+        let cells = unsafe { self.cells(node) };
         if let Err(message) = shielded(|| body.abort(cells)) {
             let message = format!("dropping its future: {message}");
-            self.add_fault(self.plan().code.nodes[at as usize], self.panicked(at, message));
+            self.add_fault(node, self.panicked(node, message));
         }
-        self.set_fate(self.plan().code.nodes[at as usize], fate::CANCELLED, None);
+        self.set_fate(node, fate::CANCELLED, None);
         self.end_node(driver, live, index);
     }
 
     /// Resumes the program of an async node that is done.
     fn end_node(&self, driver: &mut Driver, live: &Live, index: u32) {
         driver.nodes[index as usize] = AsyncNode::Done;
-        let code = &self.plan().code;
+        let code = self.code();
         let at = code.asyncs[index as usize];
         let program = code.program_of(at);
         // ORDERING: Release for `catch_up`; whoever resumes the program gets it by its ticket.

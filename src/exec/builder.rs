@@ -28,6 +28,8 @@ pub struct ExecutorBuilder {
     ordinals: Vec<u32>,
     #[cfg(feature = "cuda")]
     completion: Option<Completion>,
+    #[cfg(feature = "cuda")]
+    has_graphs: bool,
     pace: Pace,
 }
 
@@ -42,6 +44,8 @@ impl ExecutorBuilder {
             ordinals: Vec::new(),
             #[cfg(feature = "cuda")]
             completion: None,
+            #[cfg(feature = "cuda")]
+            has_graphs: true,
             pace: Pace::default(),
         }
     }
@@ -84,6 +88,17 @@ impl ExecutorBuilder {
     #[cfg(feature = "cuda")]
     pub fn completion(mut self, completion: Completion) -> Self {
         self.completion = Some(completion);
+        self
+    }
+
+    /// Sets whether work that comes again is launched as a CUDA graph, which costs the host one call for many nodes. The default is true.
+    ///
+    /// Nodes of one device that no host node stands between are submitted together. When their kernels ask for the same again in a later run, that is
+    /// built as a graph, and launched as one from then on; addresses, numbers and sizes may differ. Each run in flight has a graph of its own, and how
+    /// many are kept is bounded. Nodes that use [`DeviceStream::raw`](crate::DeviceStream::raw) or fetch from another device are enqueued call by call.
+    #[cfg(feature = "cuda")]
+    pub fn cuda_graphs(mut self, is_on: bool) -> Self {
+        self.has_graphs = is_on;
         self
     }
 
@@ -138,7 +153,9 @@ impl ExecutorBuilder {
 
     #[cfg(feature = "cuda")]
     fn open_devices(&self) -> Result<Vec<Arc<dyn QueueDevice>>> {
-        let open = |&ordinal: &u32| -> Result<Arc<dyn QueueDevice>> { Ok(Arc::new(Gpu::open(ordinal, self.completion)?)) };
+        let open = |&ordinal: &u32| -> Result<Arc<dyn QueueDevice>> {
+            Ok(Arc::new(Gpu::open(ordinal, self.completion, self.has_graphs)?))
+        };
         self.ordinals.iter().map(open).collect()
     }
 

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::inner::{Live, RunInner, fate};
+use super::observe::{Launched, Ran};
 use super::queues::Berth;
 use super::state;
 use crate::bridge::shielded;
@@ -46,7 +47,7 @@ pub(super) unsafe fn resume_alone(run: *const (), ticket: Ticket, queue: &mut Al
 unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q) {
     // SAFETY: the ticket exists, so the run is not complete and is kept alive.
     let run: &RunInner = unsafe { &*run.cast() };
-    let (live, code) = (run.live(), &run.plan().code);
+    let (live, code) = (run.live(), run.code());
     let program = queue.keep_first(ticket);
     let (stream, barrier) = (HostStream::new(0), run.core.barrier);
     let mut conductor = Conductor {
@@ -60,8 +61,6 @@ unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q
         program,
         step: 0,
         is_body_done: false,
-        berth: None,
-        is_fresh: true,
         submitted: None,
         queues: PhantomData,
     };
@@ -86,11 +85,7 @@ pub(super) struct Conductor<'r, 'q, Q> {
     pub(super) step: u32,
     /// Whether the body of the step that the program resumes at is done.
     is_body_done: bool,
-    /// Where the program's queued steps go, once one of them was asked about.
-    pub(super) berth: Option<Berth>,
-    /// Whether this thread has run anything since the program's last submission that may have meddled with its CUDA context.
-    pub(super) is_fresh: bool,
-    /// Where the work of the step was submitted to, and as which point.
+    /// Where the step's segment was submitted to, and as which point.
     pub(super) submitted: Option<(Berth, u64)>,
     queues: PhantomData<&'q ()>,
 }
@@ -105,7 +100,6 @@ enum Next {
 impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     fn go_to(&mut self, program: u32) {
         self.program = program;
-        (self.berth, self.is_fresh) = (None, true);
         self.stream = HostStream::new(self.code.streams[program as usize]);
         // ORDERING: Relaxed: the ticket, or the countdown that led here, brought the place along.
         let place = self.live.places[program as usize].load(Ordering::Relaxed);
@@ -123,7 +117,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             // ORDERING: the cheap side of `RunInner::watch`.
             barrier.light();
             let attention = run.state.glance();
-            if attention != 0 || step.flags & flag::ASYNC != 0 || self.is_body_done {
+            if attention != 0 || step.flags & (flag::ASYNC | flag::SEGMENT) != 0 || self.is_body_done {
                 if self.run_attentively(step, attention) {
                     return;
                 }
@@ -175,27 +169,20 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         unsafe { step.call.run(cells, &mut self.stream) }
     }
 
-    /// The same for a run that has something to attend to. Returns true if an async node was handed over, and the program with
-    /// it.
+    /// The same for a run that has something to attend to, and for all steps but calls. Returns true if the program is parked.
     #[cold]
     #[inline(never)]
     fn run_attentively(&mut self, step: &HostStep, attention: u32) -> bool {
         if std::mem::take(&mut self.is_body_done) {
             return false;
         }
-        self.is_fresh |= step.flags & flag::QUEUED == 0;
         if attention & state::WATCHED != 0 {
             self.signal_watchers(self.step);
         }
-        let is_queued = step.flags & flag::QUEUED != 0 && attention & state::QUEUES != 0;
-        if is_queued && self.is_held_up() {
-            return true;
+        if step.flags & flag::SEGMENT != 0 {
+            return self.submit_segment();
         }
-        let is_skipped = self.skips(attention);
-        if is_queued {
-            self.submit(step, is_skipped);
-        }
-        if is_queued || is_skipped {
+        if self.skips(self.node(), attention) {
             return false;
         }
         if step.flags & flag::ASYNC != 0 {
@@ -210,16 +197,16 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         false
     }
 
-    /// Whether the step's node is not to run, which is noted down.
-    fn skips(&self, attention: u32) -> bool {
+    /// Whether a node is not to run, which is noted down.
+    pub(super) fn skips(&self, node: NodeId, attention: u32) -> bool {
         let fate = if attention & state::CANCELLED != 0 {
             fate::CANCELLED
-        } else if attention & state::FAILED != 0 && self.run.lacks_input(self.node()) {
+        } else if attention & state::FAILED != 0 && self.run.lacks_input(node) {
             fate::SKIPPED
         } else {
             return false;
         };
-        self.run.set_fate(self.node(), fate, None);
+        self.run.set_fate(node, fate, None);
         true
     }
 
@@ -239,30 +226,26 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     }
 
     fn call_observed(&mut self, step: &HostStep) {
-        if let Some(error) = self.run.injected(self.node()) {
+        let node = self.node();
+        if let Some(error) = self.run.injected(node) {
             return self.fail(error);
         }
         let started = std::time::Instant::now();
         let called = catch_unwind(AssertUnwindSafe(|| self.call(step)));
-        self.run.observe(self.step, started, matches!(called, Ok(Ok(()))));
-        match called {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.fail(error),
-            Err(panic) => self.run.set_fate(self.node(), fate::FAILED, Some(self.run.panicked(self.step, panic_message(panic)))),
-        }
+        self.run.observe(node, Ran::since(started, matches!(called, Ok(Ok(())))), Launched::Host);
+        self.run.judge_call(node, called);
     }
 
-    pub(super) fn node(&self) -> NodeId {
+    fn node(&self) -> NodeId {
         self.code.nodes[self.step as usize]
     }
 
-    pub(super) fn fail(&self, error: BoxError) {
-        self.run.set_fate(self.node(), fate::FAILED, Some(self.run.failed(self.step, error)));
+    fn fail(&self, error: BoxError) {
+        self.run.judge_call(self.node(), Ok(Err(error)));
     }
 
     fn fail_panicked(&mut self, panic: Box<dyn Any + Send>) {
-        let node = self.code.nodes[self.step as usize];
-        self.run.set_fate(node, fate::FAILED, Some(self.run.panicked(self.step, panic_message(panic))));
+        self.run.judge_call(self.node(), Err(panic));
         self.is_body_done = true;
     }
 
@@ -270,14 +253,11 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     #[inline(always)]
     fn lead_on(&mut self, step: &HostStep) -> Next {
         let mut held = None;
-        if step.flags & (flag::LAST | flag::TARGETS | flag::QUEUED) != 0 {
+        if step.flags & (flag::LAST | flag::TARGETS) != 0 {
             if step.flags & flag::LAST != 0 {
                 return self.end_program(step);
             }
             self.follow_all(step, &mut held);
-            if step.flags & flag::QUEUED != 0 {
-                self.follow_queued(*self.code.queued(self.step), &mut held);
-            }
         } else if step.flags & flag::ARRIVE != 0 && self.arrives_last(step.targets) {
             held = self.follow(self.code.gates[step.targets as usize].then);
         }
@@ -296,18 +276,15 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         let mut held = None;
         if step.flags & flag::ARRIVE != 0 {
             held = self.follow(Target::Arrive(step.targets));
-        } else if step.flags & flag::QUEUED != 0 {
-            // A copy: if nothing waits for its end, the run may be gone after what waits for its submission.
-            let queued = *self.code.queued(self.step);
-            self.follow_all(step, &mut held);
-            self.follow_queued(queued, &mut held);
+        } else if step.flags & flag::SEGMENT != 0 {
+            self.end_segment(step, &mut held);
         } else {
             self.follow_all(step, &mut held);
         }
         held.map_or(Next::Leave, Next::Program)
     }
 
-    fn follow_all(&mut self, step: &HostStep, held: &mut Option<Ticket>) {
+    pub(super) fn follow_all(&mut self, step: &HostStep, held: &mut Option<Ticket>) {
         let code = self.code;
         for &target in code.targets_of(step) {
             self.hold(held, target);
@@ -326,14 +303,14 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
 
     /// Follows a target through the gates it fills. Returns the programs that are ready now.
     #[inline]
-    fn follow(&self, mut target: Target) -> Option<Ticket> {
+    pub(super) fn follow(&self, mut target: Target) -> Option<Ticket> {
         loop {
             match target {
                 Target::Start { first, count } => return Some(Ticket::new(self.slot, first, count)),
                 Target::Arrive(gate) if self.arrives_last(gate) => target = self.code.gates[gate as usize].then,
                 Target::Arrive(_) => return None,
-                Target::Release(step) => {
-                    self.run.release(step);
+                Target::Release(node) => {
+                    self.run.release(node);
                     return None;
                 }
                 Target::End => {
@@ -375,37 +352,44 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         }
     }
 
-    /// Tells those who await nodes of this program that it has come to `step`. Of a queued node its device will tell.
+    /// Tells those who await nodes of this program that it has come to `step`. Of a segment its device will tell.
     fn signal_watchers(&self, step: u32) {
         let start = self.code.starts[self.program as usize];
-        let has_queues = self.run.state.glance() & state::QUEUES != 0;
-        if !has_queues || step == start || self.code.steps[step as usize - 1].flags & flag::QUEUED == 0 {
+        if step == start || self.code.steps[step as usize - 1].flags & flag::SEGMENT == 0 {
             self.run.signal_watchers(self.program, step - start);
         }
     }
 }
 
 impl RunInner {
-    pub(super) fn failed(&self, step: u32, source: BoxError) -> Error {
+    /// Notes down what the call of a node's body came to, if that is not a value.
+    pub(super) fn judge_call(&self, node: NodeId, called: std::thread::Result<Outcome>) {
+        let error = match called {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => self.failed(node, error),
+            Err(panic) => self.panicked(node, panic_message(panic)),
+        };
+        self.set_fate(node, fate::FAILED, Some(error));
+    }
+
+    pub(super) fn failed(&self, node: NodeId, source: BoxError) -> Error {
         // Whoever submits next hears of it: it need not be the work that did it.
         if let Some(lost) = source.downcast_ref::<Error>().filter(|cause| cause.is_device_lost()) {
             return lost.clone();
         }
-        let (node, stream, device) = self.describe(step);
+        let (node, stream, device) = self.describe(node);
         Error::with_source(Kind::Failed { node, stream, device }, source)
     }
 
-    pub(super) fn panicked(&self, step: u32, message: String) -> Error {
-        let (node, stream, device) = self.describe(step);
+    pub(super) fn panicked(&self, node: NodeId, message: String) -> Error {
+        let (node, stream, device) = self.describe(node);
         Kind::Panicked { node, stream, device, message }.into()
     }
 
-    /// Returns what errors say of a step: its node, stream and device.
-    fn describe(&self, step: u32) -> (Arc<str>, String, String) {
-        let (plan, code) = (self.plan(), &self.plan().code);
-        let node = code.nodes[step as usize];
-        let stream = code.streams[code.program_of(step) as usize];
-        let device = self.device_of(step).unwrap_or_else(|| "the host device".into());
-        (plan.schedule.shape().name_of(node).clone(), plan.schedule.stream_name(stream), device)
+    /// Returns what errors say of a node: its name, stream and device.
+    fn describe(&self, node: NodeId) -> (Arc<str>, String, String) {
+        let schedule = &self.plan().schedule;
+        let device = self.device_of(node).unwrap_or_else(|| "the host device".into());
+        (schedule.shape().name_of(node).clone(), schedule.stream_name(schedule.stream_of(node)), device)
     }
 }

@@ -14,7 +14,7 @@ use crate::bridge::{Lane, Wakeset, shielded};
 use crate::device::host::{Entry, Progress, Ticket};
 use crate::error::{Error, Kind, Result};
 use crate::graph::NodeId;
-use crate::plan::code::flag;
+use crate::plan::code::{Code, flag};
 use crate::plan::{Plan, PlanInner};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, lock};
 use crate::value::{Access, Cells, Frame};
@@ -90,7 +90,6 @@ pub(super) mod fate {
 
 impl RunInner {
     pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Arc<Self> {
-        let queues = if core.queues.is_some() { state::QUEUES } else { 0 };
         let observed = if core.observer.is_some() || core.rehearsal.is_some() { state::OBSERVED } else { 0 };
         let number = if observed == 0 { 0 } else { core.next_number() };
         Arc::new_cyclic(|me| Self {
@@ -98,7 +97,7 @@ impl RunInner {
             plan: plan.clone(),
             number,
             core: core.clone(),
-            state: State::new(observed | queues),
+            state: State::new(observed),
             lane: Arc::new(Lane::new()),
             start: Mutex::new(Start::Waiting { inputs, serial: None, turn: 0, place: None }),
             live: OnceLock::new(),
@@ -117,6 +116,11 @@ impl RunInner {
 
     pub(super) fn plan(&self) -> &PlanInner {
         self.plan.inner()
+    }
+
+    /// Returns the code that this executor runs.
+    pub(super) fn code(&self) -> &Code {
+        if self.core.queues.is_some() { self.plan().queue_code() } else { &self.plan().code }
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -179,7 +183,7 @@ impl RunInner {
 
     fn take_off(self: &Arc<Self>, inputs: Inputs, flight: u32) {
         self.core.limbo.collect();
-        let (pool, code) = (self.core.pool.as_ref(), &self.plan().code);
+        let (pool, code) = (self.core.pool.as_ref(), self.code());
         let slot = pool.map_or(0, |pool| {
             let entry =
                 Entry { run: Arc::as_ptr(self).cast(), resume: conduct::resume_shared, resume_alone: conduct::resume_alone };
@@ -210,7 +214,7 @@ impl RunInner {
             let Start::Boarding { inputs, flight } = std::mem::replace(&mut *lock(&self.start), Start::Started) else {
                 unreachable!("tickets exist only of runs that have taken their place")
             };
-            let (plan, code) = (self.plan(), &self.plan().code);
+            let (plan, code) = (self.plan(), self.code());
             let frame = Frame::new(&plan.layout);
             inputs.fill(plan, &frame);
             // Nobody drives a run that is not live, so nobody holds this.
@@ -219,11 +223,7 @@ impl RunInner {
                 frame,
                 gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
                 places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
-                events: if self.core.queues.is_some() {
-                    (0..code.events).map(|_| AtomicU64::new(0)).collect()
-                } else {
-                    Box::default()
-                },
+                events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
                 wakes: (!code.asyncs.is_empty()).then(|| Wakeset::new(code.asyncs.len(), self.lane.clone())),
                 slot: if self.core.pool.is_some() { slot_of(flight) } else { 0 },
                 flight,
@@ -318,14 +318,14 @@ impl RunInner {
         Ok(Outputs { values, plan: self.plan.clone() })
     }
 
-    /// Returns the cells as the node at `step` may use them.
+    /// Returns the cells as the node may use them.
     ///
     /// # Safety
     /// As [`Frame::cells`]: the caller must be the one that runs, polls or releases this node now.
-    pub(super) unsafe fn cells(&self, step: u32) -> Cells<'_> {
+    pub(super) unsafe fn cells(&self, node: NodeId) -> Cells<'_> {
         let live = self.live.get().expect("a node runs only once the run is live");
         // SAFETY: by the caller's promise.
-        unsafe { live.frame.cells(self.plan().code.steps[step as usize].access) }
+        unsafe { live.frame.cells(self.code().access(node)) }
     }
 
     /// Notes down what became of a node. The error, if it has one, is a cause of the run's failure.
@@ -333,7 +333,7 @@ impl RunInner {
         if let Some(error) = error {
             lock(&self.faults).push((node, error));
         }
-        let fates = self.fates.get_or_init(|| self.plan().code.steps.iter().map(|_| AtomicU32::new(0)).collect());
+        let fates = self.fates.get_or_init(|| self.code().step_of.iter().map(|_| AtomicU32::new(0)).collect());
         // ORDERING: Relaxed: dependants, and those who await the node, are started or signalled after this.
         fates[node.index()].store(fate, Ordering::Relaxed);
         if fate == fate::FAILED {
@@ -368,7 +368,7 @@ impl RunInner {
 
     /// Returns true if the node's program came past it. A cancelled run, or one that never started, may not have come so far.
     fn has_passed(&self, node: NodeId) -> bool {
-        let code = &self.plan().code;
+        let code = self.code();
         let step = code.step_of[node.index()];
         let place = |live: &Live| live.places[code.program_of(step) as usize].load(Ordering::Acquire);
         self.live.get().map(place).is_some_and(|place| (place >> 1) + (place & 1) > step)
@@ -394,7 +394,7 @@ impl RunInner {
 
     /// Returns the lane of the node's program and the node's point on it; from now on the program signals it.
     pub(super) fn watch(&self, node: NodeId) -> (Arc<Lane>, u64) {
-        let code = &self.plan().code;
+        let code = self.code();
         let step = code.step_of[node.index()];
         let program = code.program_of(step);
         let lanes = self.watched.get_or_init(|| (0..code.programs()).map(|_| OnceLock::new()).collect());
@@ -409,7 +409,7 @@ impl RunInner {
     /// Signals, on behalf of the program of a watched node, the steps that it did before it was watched.
     pub(super) fn catch_up(&self, node: NodeId, lane: &Lane) {
         let Some(live) = self.live.get() else { return };
-        let code = &self.plan().code;
+        let code = self.code();
         let program = code.program_of(code.step_of[node.index()]);
         let (start, end) = (code.starts[program as usize], code.starts[program as usize + 1]);
         let polled = self.progress.get(live.slot);
@@ -422,7 +422,7 @@ impl RunInner {
         let done = running.max(done) - start;
         // Not further than to this node: of those behind it, a device may be at some still.
         let own = code.step_of[node.index()] - start + 1;
-        let is_queued = self.core.queues.is_some() && code.steps[(start + own - 1) as usize].flags & flag::QUEUED != 0;
+        let is_queued = code.steps[(start + own - 1) as usize].flags & flag::SEGMENT != 0;
         if done >= own && !is_queued {
             lane.signal(u64::from(own));
         }
@@ -449,7 +449,7 @@ fn cancelled(bits: u32) -> Error {
 impl Drop for RunInner {
     fn drop(&mut self) {
         let Some(live) = self.live.get() else { return };
-        let (plan, code) = (self.plan(), &self.plan().code);
+        let (plan, code) = (self.plan(), self.code());
         // SAFETY: the run is being dropped: nobody else touches its cells.
         let cells = || unsafe { live.frame.cells(Access::Tagged) };
         for input in &plan.inputs {
@@ -457,10 +457,11 @@ impl Drop for RunInner {
         }
         // After a clean run, what was not released are the outputs.
         let is_clean = matches!(self.verdict.get(), Some(Ok(())));
-        let outputs = plan.schedule.shape().outputs().iter().map(|(node, _)| &code.step_of[node.index()]);
-        let rest = (!is_clean).then(|| code.drops.iter().chain(&code.asyncs)).into_iter().flatten();
-        for &step in outputs.chain(rest) {
-            let body = code.body(step);
+        let outputs = plan.schedule.shape().outputs().iter().map(|&(node, _)| node);
+        let asyncs = code.asyncs.iter().map(|&step| code.nodes[step as usize]);
+        let rest = (!is_clean).then(|| code.drops.iter().copied().chain(asyncs)).into_iter().flatten();
+        for node in outputs.chain(rest) {
+            let body = code.body(node);
             let _ = shielded(|| body.abort(cells()));
             let _ = shielded(|| body.release(cells()));
         }

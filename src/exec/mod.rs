@@ -33,7 +33,7 @@ pub use builder::ExecutorBuilder;
 pub use executor::{Executor, Idle, Shutdown};
 pub use inputs::Inputs;
 pub use node::NodeFuture;
-pub use observe::{NodeSpan, Observer, Timeline, TimelineSpan};
+pub use observe::{Launched, NodeSpan, Observer, Timeline, TimelineSpan};
 pub use outputs::Outputs;
 pub use rehearse::explore;
 pub use run::{Canceller, Run};

@@ -35,23 +35,53 @@ pub struct NodeSpan<'a> {
     pub ended: Instant,
     /// Whether it succeeded.
     pub is_ok: bool,
+    /// How its work went to its device.
+    pub launched: Launched,
+}
+
+/// How the work of a node went to its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Launched {
+    /// The body did it.
+    #[default]
+    Host,
+    /// The body enqueued it, call by call.
+    Calls,
+    /// As part of a CUDA graph that was launched as one.
+    CudaGraph,
+}
+
+/// When a body was called, and what came of it.
+#[derive(Clone, Copy)]
+pub(super) struct Ran {
+    started: Instant,
+    ended: Instant,
+    pub(super) is_ok: bool,
+}
+
+impl Ran {
+    /// Until now.
+    pub(super) fn since(started: Instant, is_ok: bool) -> Self {
+        Self { started, ended: Instant::now(), is_ok }
+    }
 }
 
 impl RunInner {
-    pub(super) fn observe(&self, step: u32, started: Instant, is_ok: bool) {
+    pub(super) fn observe(&self, node: NodeId, ran: Ran, launched: Launched) {
         let Some(observer) = &self.core.observer else { return };
-        let (plan, code) = (self.plan(), &self.plan().code);
-        let node = code.nodes[step as usize];
-        let name = plan.schedule.shape().name_of(node);
+        let schedule = &self.plan().schedule;
+        let name = schedule.shape().name_of(node);
         let span = NodeSpan {
             run: self.number,
             plan: &self.plan,
             id: node,
             node: name,
-            stream: code.streams[code.program_of(step) as usize],
-            started,
-            ended: Instant::now(),
-            is_ok,
+            stream: schedule.stream_of(node),
+            started: ran.started,
+            ended: ran.ended,
+            is_ok: ran.is_ok,
+            launched,
         };
         if let Err(message) = shielded(|| observer.node(&span)) {
             self.add_fault(node, Kind::Observer { node: name.clone(), message }.into());
@@ -98,6 +128,8 @@ pub struct TimelineSpan {
     pub end: Duration,
     /// Whether it succeeded.
     pub is_ok: bool,
+    /// How its work went to its device. On one with queues the span is that of the submission.
+    pub launched: Launched,
 }
 
 impl Timeline {
@@ -191,6 +223,7 @@ impl Observer for Timeline {
             start: span.started.saturating_duration_since(self.origin),
             end: span.ended.saturating_duration_since(self.origin),
             is_ok: span.is_ok,
+            launched: span.launched,
         };
         let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         if spans.len() < self.spans_max {

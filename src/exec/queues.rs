@@ -1,8 +1,8 @@
-//! Devices that queue work: how a step is submitted to one, and what happens when the device comes to its end.
+//! Devices that queue work: where segments are submitted to, and what happens when the device comes to their ends.
 //!
 //! ```text
-//! submit(step) ──▶ waits · body · record · mark ──▶ programs that only need it submitted go on
-//!                                            └────▶ the reactor hears of the point ──▶ `Completion` wakes ──▶ what needs it reached goes on
+//! submit(segment) ──▶ waits · its nodes · record · mark ──▶ programs that only need it submitted go on
+//!                                                  └────▶ the reactor hears of the point ──▶ `Completion` wakes ──▶ what needs it reached goes on
 //! ```
 //! A completion keeps its run alive, and counts down the same gates as workers do.
 
@@ -15,6 +15,7 @@ use crate::bridge::{Pace, Reactor, RemoteLane, WaiterKey, shielded};
 use crate::device::host::Ticket;
 use crate::device::queue::{Event, Fault, QueueDevice};
 use crate::error::{Error, Kind, Result};
+use crate::graph::NodeId;
 use crate::plan::StreamKind;
 use crate::plan::code::{Target, flag};
 use crate::sync::{AtomicBool, Ordering};
@@ -67,7 +68,7 @@ impl Queues {
             return Err(Kind::NoSuchDevice { device, count: self.devices.len() }.into());
         };
         // Runs in flight begin at different lanes, so that they meet late.
-        Ok(Berth { device: device as usize, lane: schedule.label(stream).wrapping_add(live.flight) % queued.lanes })
+        Ok(Berth { device: device as usize, lane: schedule.id(stream).wrapping_add(live.flight) % queued.lanes })
     }
 
     pub(super) fn device(&self, berth: Berth) -> &dyn QueueDevice {
@@ -106,7 +107,7 @@ impl Wake for Collection {
     }
 }
 
-/// A step of a run that a device is at.
+/// A segment of a run that a device is at.
 struct Completion {
     run: Arc<RunInner>,
     step: u32,
@@ -148,10 +149,11 @@ impl RunInner {
         self.core.queues.as_ref().expect("a run is queued only by an executor with such a device")
     }
 
-    /// Returns the name of the device that a step is queued on, if it is.
-    pub(super) fn device_of(&self, step: u32) -> Option<String> {
-        let (code, queues, live) = (&self.plan().code, self.core.queues.as_ref()?, self.live.get()?);
-        let is_queued = code.steps[step as usize].flags & flag::QUEUED != 0;
+    /// Returns the name of the device that a node is queued on, if it is.
+    pub(super) fn device_of(&self, node: NodeId) -> Option<String> {
+        let (code, queues, live) = (self.code(), self.core.queues.as_ref()?, self.live.get()?);
+        let step = code.step_of[node.index()];
+        let is_queued = code.steps[step as usize].flags & flag::SEGMENT != 0;
         let berth = queues.berth(self, live, code.streams[code.program_of(step) as usize]);
         is_queued.then(|| berth.ok().map(|berth| queues.device(berth).name())).flatten()
     }
@@ -174,21 +176,25 @@ impl RunInner {
         }
     }
 
-    /// A step whose work was enqueued is done, or its device is lost. Whoever calls this keeps the run alive.
+    /// A segment is done, or its device is lost. Whoever calls this keeps the run alive.
     fn end_step(&self, step: u32, outcome: Result<()>) {
-        let code = &self.plan().code;
-        let node = code.nodes[step as usize];
-        if let Err(error) = outcome
-            && self.fate(node) == 0
-        {
-            self.set_fate(node, fate::FAILED, Some(error));
+        let code = self.code();
+        if let Err(error) = outcome {
+            code.nodes_of(step).for_each(|node| self.fail_unless_known(node, &error));
         }
         if self.state.glance() & state::WATCHED != 0 {
             let program = code.program_of(step);
             self.signal_watchers(program, step + 1 - code.starts[program as usize]);
         }
-        for &target in code.reached_targets(code.queued(step)) {
+        for &target in code.reached_targets(code.segment(step)) {
             self.follow(target);
+        }
+    }
+
+    /// Fails a node of which nothing is known to have gone wrong before.
+    pub(super) fn fail_unless_known(&self, node: NodeId, error: &Error) {
+        if self.fate(node) == 0 {
+            self.set_fate(node, fate::FAILED, Some(self.failed(node, Box::new(error.clone()))));
         }
     }
 
@@ -200,36 +206,36 @@ impl RunInner {
             match target {
                 Target::Start { first, count } => return pool.submit(Ticket::new(live.slot, first, count)),
                 Target::Arrive(gate) if live.gates[gate as usize].arrive::<true>() => {
-                    target = self.plan().code.gates[gate as usize].then;
+                    target = self.code().gates[gate as usize].then;
                 }
                 Target::Arrive(_) => return,
-                Target::Release(step) => return self.release(step),
+                Target::Release(node) => return self.release(node),
                 Target::End => return Self::finish(self.me()),
             }
         }
     }
 
-    /// Drops the value of the node at `step`, whose last reader is done.
-    pub(super) fn release(&self, step: u32) {
-        let (code, live) = (&self.plan().code, self.live.get().expect("a node of it is done"));
-        let body = code.body(step);
+    /// Drops the value of a node, whose last reader is done.
+    pub(super) fn release(&self, node: NodeId) {
+        let (code, live) = (self.code(), self.live.get().expect("a node of it is done"));
+        let body = code.body(node);
         // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of several releases.
         let cells = unsafe { live.frame.cells(Access::Tagged) };
         if let Err(message) = shielded(|| body.release(cells)) {
             let message = format!("dropping its value: {message}");
-            self.add_fault(code.nodes[step as usize], self.panicked(step, message));
+            self.add_fault(node, self.panicked(node, message));
         }
     }
 
     /// Gives the run's events back.
     pub(super) fn free_events(&self, live: &Live) {
         let Some(queues) = &self.core.queues else { return };
-        let code = &self.plan().code;
-        for queued in &code.queued {
-            let Some(slot) = queued.event else { continue };
+        let code = self.code();
+        for segment in &code.segments {
+            let Some(slot) = segment.event else { continue };
             // ORDERING: Relaxed, here and where it is stored: gates order it.
             let handle = live.events[slot as usize].load(Ordering::Relaxed);
-            let stream = code.streams[code.program_of(queued.step) as usize];
+            let stream = code.streams[code.program_of(segment.step) as usize];
             if handle != 0
                 && let Ok(berth) = queues.berth(self, live, stream)
             {

@@ -7,7 +7,6 @@
 //! FAILED      a step whose body failed                 every step: do its predecessors have values?
 //! WATCHED     whoever awaits a node                    every step: signal the program's lane
 //! OBSERVED    the start of the run                     every step: tell the observer
-//! QUEUES      the start of the run                     every step: does its body only enqueue?
 //! DONE        the last step, once                      cancel: too late
 //! ```
 //! CANCELLED and DONE are decided by this one word, so exactly one of cancel, completion and drop wins: whatever the word held
@@ -21,7 +20,6 @@ pub(crate) const FAILED: u32 = 4;
 pub(crate) const WATCHED: u32 = 8;
 pub(crate) const OBSERVED: u32 = 16;
 pub(crate) const DONE: u32 = 32;
-pub(crate) const QUEUES: u32 = 64;
 
 /// The word.
 pub(crate) struct State(AtomicU32);

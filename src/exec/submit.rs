@@ -1,127 +1,166 @@
-//! What the conductor does with steps whose bodies enqueue, on an executor with a device that has queues.
+//! What the conductor does with segments: calls the bodies of their nodes, which say what is to be done, and submits that to a device.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use super::conduct::Conductor;
-use super::inner::fate;
+use super::inner::RunInner;
+use super::observe::{Launched, Ran};
 use super::queues::Berth;
 use super::state;
+use crate::device::DeviceStream;
 use crate::device::host::{Queue, Ticket};
-use crate::device::queue::{Event, Job};
-use crate::error::{Error, panic_message};
-use crate::plan::code::{HostStep, QueuedStep};
+use crate::device::queue::{Event, Job, Judge, Part, QueueDevice, Submitted};
+use crate::error::Error;
+use crate::plan::code::{HostStep, Member, Segment, slice};
 use crate::sync::Ordering;
 
 impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
-    /// Returns where the program's queued steps go.
-    fn berth(&mut self) -> Result<Berth, Error> {
-        if let Some(berth) = self.berth {
-            return Ok(berth);
-        }
-        let berth = self.run.queues().berth(self.run, self.live, self.code.streams[self.program as usize])?;
-        self.berth = Some(berth);
-        Ok(berth)
-    }
-
-    /// Parks the program if there is too much on its lane. It goes on when the device has done some of that.
-    pub(super) fn is_held_up(&mut self) -> bool {
-        let run = self.run;
-        let Ok(berth) = self.berth() else { return false };
-        let Some(point) = run.queues().device(berth).backlog(berth.lane) else { return false };
-        self.store_place(self.step << 1);
-        run.resume_after(self.program, berth, point);
-        true
-    }
-
-    /// Submits the step's work to its device. Of a step that is skipped only the waits and the record, so that streams that would wait for it
-    /// wait for what comes before it.
+    /// Submits the step's segment to its device. Of nodes that are skipped nothing is submitted but their place in the order. Returns true if the
+    /// program is parked instead, because there is too much on the device; it goes on when some of that is done.
     #[cold]
     #[inline(never)]
-    pub(super) fn submit(&mut self, step: &HostStep, is_skipped: bool) {
+    pub(super) fn submit_segment(&mut self) -> bool {
         let (run, live, code) = (self.run, self.live, self.code);
-        let queued = code.queued(self.step);
-        let berth = match self.berth() {
+        let segment = code.segment(self.step);
+        let berth = match run.queues().berth(run, live, code.streams[self.program as usize]) {
             Ok(berth) => berth,
-            Err(_) if is_skipped => return,
-            Err(error) => return self.fail(error.into()),
+            Err(error) => {
+                self.fail_members(segment, &error);
+                return false;
+            }
         };
-        let is_observed = !is_skipped && run.state.glance() & state::OBSERVED != 0;
-        let started = is_observed.then(std::time::Instant::now);
-        let (first, count) = queued.waits;
-        // ORDERING: Relaxed, here and below: the gate before this step comes after the record.
-        let event = |&slot: &u32| live.events[slot as usize].load(Ordering::Relaxed) as usize;
-        let waits = &code.queue_waits[first as usize..(first + count) as usize];
-        let is_marked = queued.reached.1 > 0 || run.state.glance() & state::WATCHED != 0;
-        if is_skipped && count == 0 && queued.event.is_none() && !is_marked {
-            return;
+        let device = run.queues().device(berth);
+        if let Some(point) = device.backlog(berth.lane) {
+            self.store_place(self.step << 1);
+            run.resume_after(self.program, berth, point);
+            return true;
         }
-        let mut called = Ok(Ok(()));
-        let submitted = run.queues().device(berth).submit(
-            berth.lane,
-            &mut Job {
-                is_fresh: std::mem::take(&mut self.is_fresh),
-                // A node that failed recorded nothing.
-                waits: &mut waits.iter().map(event).filter(|&event| event != 0).map(Event),
-                is_recorded: queued.event.is_some(),
-                is_marked,
-                body: &mut |stream| {
-                    if is_skipped {
-                        return;
-                    }
-                    // SAFETY: as in `call`.
-                    let cells = unsafe { live.frame.cells(step.access) };
-                    // SAFETY: as in `call`.
-                    called = catch_unwind(AssertUnwindSafe(|| unsafe { step.call.run(cells, stream) }));
-                },
-            },
-        );
-        if let Some(started) = started {
-            run.observe(self.step, started, submitted.is_ok() && matches!(called, Ok(Ok(()))));
-        }
-        match called {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.fail(error),
-            Err(panic) => run.set_fate(self.node(), fate::FAILED, Some(run.panicked(self.step, panic_message(panic)))),
-        }
-        match submitted {
+        let is_marked = segment.reached.1 > 0 || run.state.glance() & state::WATCHED != 0;
+        let point = match self.submit_to(device, berth, segment, is_marked) {
             Ok(submitted) => {
-                if let (Some(slot), Some(event)) = (queued.event, submitted.event) {
+                if let (Some(slot), Some(event)) = (segment.event, submitted.event) {
                     live.events[slot as usize].store(event.0 as u64, Ordering::Relaxed);
                 }
-                self.submitted = is_marked.then_some((berth, submitted.point));
+                Some(submitted.point)
             }
-            Err(error) if run.fate(self.node()) == 0 => self.fail(error.into()),
-            Err(_) => {}
+            Err(error) => {
+                self.fail_members(segment, &error);
+                // What was enqueued before the refusal must be over, too.
+                device.mark(berth.lane).ok()
+            }
+        };
+        self.submitted = point.filter(|_| is_marked).map(|point| (berth, point));
+        false
+    }
+
+    fn submit_to(
+        &mut self,
+        device: &dyn QueueDevice,
+        berth: Berth,
+        segment: &Segment,
+        is_marked: bool,
+    ) -> Result<Submitted, Error> {
+        let (run, live, code) = (self.run, self.live, self.code);
+        let members = code.members_of(segment);
+        // ORDERING: Relaxed, here and where it is stored: the gate before this step comes after the record. A segment that failed recorded nothing.
+        let event = |&slot: &u32| live.events[slot as usize].load(Ordering::Relaxed) as usize;
+        let waits = slice(&code.segment_waits, segment.waits).iter().map(event).filter(|&event| event != 0).map(Event);
+        let mut stream = device.begin(berth.lane, &mut { waits })?;
+        let is_observed = run.state.glance() & state::OBSERVED != 0;
+        let mut observed = Vec::new();
+        for member in members {
+            let started = is_observed.then(Instant::now);
+            let has_run = self.enqueue(member, &mut stream);
+            if let (Some(started), Some(is_ok)) = (started, has_run) {
+                observed.push((member.node, Ran::since(started, is_ok)));
+            }
+        }
+        let judge = &mut Members { run, members };
+        let submitted =
+            device.submit(stream, &mut Job { key: &segment.key, is_recorded: segment.event.is_some(), is_marked, judge });
+        let launched = submitted.as_ref().map_or(Launched::Calls, |submitted| match submitted.is_graph {
+            true => Launched::CudaGraph,
+            false => Launched::Calls,
+        });
+        observed.into_iter().for_each(|(node, ran)| run.observe(node, ran, launched));
+        submitted
+    }
+
+    /// Calls the body of a segment's node. Returns whether it succeeded; None if it is skipped.
+    fn enqueue(&mut self, member: &Member, stream: &mut DeviceStream) -> Option<bool> {
+        let (run, code) = (self.run, self.code);
+        let waits = slice(&code.member_waits, member.waits);
+        stream.begin_part(Part { stream: member.stream, waits, is_awaited: member.is_awaited });
+        let has_run = (!self.skips(member.node, run.state.glance())).then(|| {
+            // SAFETY: as in `call`.
+            let cells = unsafe { self.live.frame.cells(member.access) };
+            // SAFETY: as in `call`.
+            let called = catch_unwind(AssertUnwindSafe(|| unsafe { member.call.run(cells, stream) }));
+            let is_ok = matches!(called, Ok(Ok(())));
+            if !is_ok {
+                stream.abandon_part();
+            }
+            run.judge_call(member.node, called);
+            is_ok
+        });
+        for &target in slice(&code.targets, member.releases) {
+            let ready = self.follow(target);
+            debug_assert!(ready.is_none(), "a release starts no program");
+        }
+        has_run
+    }
+
+    /// Fails the nodes of a segment of which nothing is known yet.
+    fn fail_members(&self, segment: &Segment, error: &Error) {
+        for member in self.code.members_of(segment) {
+            let known = self.run.fate(member.node) != 0 || self.skips(member.node, self.run.state.glance());
+            if !known {
+                self.run.fail_unless_known(member.node, error);
+            }
         }
     }
 
-    /// Does what the end of a step leads to whose body enqueues: now on a host, and when its device comes to it elsewhere. The run may be gone
-    /// afterwards, if it was the program's last.
+    /// Does what a segment leads to: what needs it submitted now, and what needs it reached when its device comes to that. The run may be gone
+    /// afterwards.
     #[cold]
     #[inline(never)]
-    pub(super) fn follow_queued(&mut self, queued: QueuedStep, held: &mut Option<Ticket>) {
-        let submitted = self.submitted.take();
-        let is_awaited = queued.reached.1 > 0;
-        if !is_awaited && submitted.is_none() {
+    pub(super) fn end_segment(&mut self, step: &HostStep, held: &mut Option<Ticket>) {
+        let is_told = step.targets_len > 0;
+        if let Some((berth, point)) = self.submitted.take() {
+            self.run.await_device(self.step, berth, point);
+            // Without anyone to tell, the run may be over by now.
+            if is_told {
+                self.follow_all(step, held);
+            }
             return;
         }
-        let run = self.run;
-        if run.core.queues.is_none() {
-            let targets = self.code.reached_targets(&queued);
-            return targets.iter().for_each(|&target| self.hold(held, target));
+        // The device is lost, or there is none; or nobody waits for its end.
+        let reached = self.code.reached_targets(self.code.segment(self.step));
+        if is_told {
+            self.follow_all(step, held);
         }
-        // Skipped: but what was enqueued before it must be over, too.
-        let mut marked = || {
-            let berth = self.berth().ok()?;
-            Some((berth, run.queues().device(berth).mark(berth.lane).ok()?))
-        };
-        match submitted.or_else(&mut marked) {
-            Some((berth, point)) => run.await_device(queued.step, berth, point),
-            // The device is lost, or there is none.
-            None => {
-                let targets = self.code.reached_targets(&queued);
-                targets.iter().for_each(|&target| self.hold(held, target));
-            }
+        reached.iter().for_each(|&target| self.hold(held, target));
+    }
+}
+
+/// Decides what becomes of a segment's nodes when a device refuses some of it.
+struct Members<'a> {
+    run: &'a RunInner,
+    members: &'a [Member],
+}
+
+impl Judge for Members<'_> {
+    fn refused(&mut self, part: u32, error: Error) {
+        self.run.fail_unless_known(self.members[part as usize].node, &error);
+    }
+
+    fn goes_on(&mut self, part: u32) -> bool {
+        let node = self.members[part as usize].node;
+        let lacks_input = self.run.lacks_input(node);
+        if lacks_input && self.run.fate(node) == 0 {
+            self.run.set_fate(node, super::inner::fate::SKIPPED, None);
         }
+        !lacks_input
     }
 }

@@ -9,6 +9,8 @@
 //! waits for one record needs no gate: that record starts it. A gate that many records arrive at is a tree of gates, so that
 //! workers do not queue for one word.
 
+use std::sync::Arc;
+
 use crate::graph::{Body, NodeId};
 use crate::value::{Access, Arena, Call};
 
@@ -24,11 +26,11 @@ pub(crate) mod flag {
     pub(crate) const GATE: u8 = 4;
     /// The node is async: it is polled by who awaits the run.
     pub(crate) const ASYNC: u8 = 8;
-    /// On a device with queues the body only enqueues, and the node ends later: see [`QueuedStep`](super::QueuedStep).
-    pub(crate) const QUEUED: u8 = 32;
+    /// The step is a [`Segment`](super::Segment), whose nodes only enqueue; on devices with queues only.
+    pub(crate) const SEGMENT: u8 = 32;
 }
 
-/// One node in its program. Half a cache line.
+/// One node in its program, or one segment. Half a cache line.
 pub(crate) struct HostStep {
     pub(crate) call: Call,
     /// Where this step's targets begin in the list, or its only target's gate.
@@ -47,22 +49,41 @@ pub(crate) enum Target {
     Start { first: u32, count: u32 },
     /// One more has arrived at the gate.
     Arrive(u32),
-    /// The value of the node at this step can be dropped.
-    Release(u32),
+    /// The value of the node can be dropped.
+    Release(NodeId),
     /// The run is complete.
     End,
 }
 
-/// What a step has besides, if its body enqueues work: its targets are what can go on once that is enqueued.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct QueuedStep {
+/// A step that is several nodes, submitted to a device as one. Its targets are what can go on once it is submitted.
+#[derive(Debug)]
+pub(crate) struct Segment {
     pub(crate) step: u32,
-    /// Where the events that its stream waits for before it begin in `queue_waits`, and how many there are.
+    /// Where its nodes begin in `members`, and how many there are.
+    pub(crate) members: (u32, u32),
+    /// The same in `segment_waits`: the events that come first.
     pub(crate) waits: (u32, u32),
-    /// The event to record after it, if another stream waits for one.
+    /// The event to record after it, if another segment waits for one.
     pub(crate) event: Option<u32>,
     /// Where what can go on once it is done begins in `targets`, and how much that is.
     pub(crate) reached: (u32, u32),
+    /// What a device knows it by: the segments of all plans are different.
+    pub(crate) key: Arc<()>,
+}
+
+/// One node of a segment.
+pub(crate) struct Member {
+    pub(crate) node: NodeId,
+    pub(crate) call: Call,
+    pub(crate) access: Access,
+    /// Who has the same number is in order.
+    pub(crate) stream: u32,
+    /// Where the numbers, in the segment, of the nodes that it waits for begin in `member_waits`, and how many there are.
+    pub(crate) waits: (u32, u32),
+    /// Whether another of the segment waits for it.
+    pub(crate) is_awaited: bool,
+    /// Where the releases behind it begin in `targets`, and how many there are.
+    pub(crate) releases: (u32, u32),
 }
 
 /// A countdown: how many must arrive, and what happens then.
@@ -78,7 +99,7 @@ pub(crate) struct Code {
     pub(crate) steps: Vec<HostStep>,
     /// The body of each node: keeps the calls of the steps alive.
     pub(crate) bodies: Arena<dyn Body>,
-    /// The node of each step.
+    /// The node of each step; of a segment the first.
     pub(crate) nodes: Vec<NodeId>,
     /// Where each program starts in `steps`, and where the last one ends.
     pub(crate) starts: Vec<u32>,
@@ -92,16 +113,15 @@ pub(crate) struct Code {
     pub(crate) step_of: Vec<u32>,
     /// The steps of async nodes, ascending.
     pub(crate) asyncs: Vec<u32>,
-    /// The steps whose bodies enqueue, ascending.
-    pub(crate) queued: Vec<QueuedStep>,
-    /// Where each step stands in `queued`; empty if none does.
-    pub(crate) queued_of: Vec<u32>,
-    /// The events that queued steps wait for.
-    pub(crate) queue_waits: Vec<u32>,
+    /// The segments, by step.
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) members: Vec<Member>,
+    pub(crate) member_waits: Vec<u32>,
+    pub(crate) segment_waits: Vec<u32>,
     /// How many events a run has.
     pub(crate) events: u32,
-    /// The steps whose value must be dropped by someone.
-    pub(crate) drops: Vec<u32>,
+    /// The nodes whose value must be dropped by someone.
+    pub(crate) drops: Vec<NodeId>,
 }
 
 impl Code {
@@ -114,27 +134,52 @@ impl Code {
         self.starts.partition_point(|&start| start <= step) as u32 - 1
     }
 
-    /// Returns the body of the node at `step`, for what is done with it other than calling it.
-    pub(crate) fn body(&self, step: u32) -> &dyn Body {
-        self.bodies.get(self.nodes[step as usize].index())
+    /// Returns the body of a node, for what is done with it other than calling it.
+    pub(crate) fn body(&self, node: NodeId) -> &dyn Body {
+        self.bodies.get(node.index())
+    }
+
+    /// Returns what a node is called with.
+    pub(crate) fn access(&self, node: NodeId) -> Access {
+        let step = self.step_of[node.index()];
+        let member = || self.members_of(self.segment(step)).iter().find(|member| member.node == node);
+        let step = &self.steps[step as usize];
+        if step.flags & flag::SEGMENT == 0 { step.access } else { member().expect("it is in its segment").access }
     }
 
     pub(crate) fn targets_of(&self, step: &HostStep) -> &[Target] {
         &self.targets[step.targets as usize..(step.targets + step.targets_len) as usize]
     }
 
-    /// Returns what a step has whose body enqueues.
-    pub(crate) fn queued(&self, step: u32) -> &QueuedStep {
-        &self.queued[self.queued_of[step as usize] as usize]
+    /// Returns the segment that a step is.
+    pub(crate) fn segment(&self, step: u32) -> &Segment {
+        let at = self.segments.binary_search_by_key(&step, |segment| segment.step);
+        &self.segments[at.expect("the step is a segment")]
     }
 
-    /// Returns what can go on once the work of a queued step is done.
-    pub(crate) fn reached_targets(&self, queued: &QueuedStep) -> &[Target] {
-        &self.targets[queued.reached.0 as usize..(queued.reached.0 + queued.reached.1) as usize]
+    pub(crate) fn members_of(&self, segment: &Segment) -> &[Member] {
+        slice(&self.members, segment.members)
+    }
+
+    /// Returns what can go on once a segment is done.
+    pub(crate) fn reached_targets(&self, segment: &Segment) -> &[Target] {
+        slice(&self.targets, segment.reached)
+    }
+
+    /// Returns the nodes of a step.
+    pub(crate) fn nodes_of(&self, step: u32) -> impl Iterator<Item = NodeId> + '_ {
+        let is_segment = self.steps[step as usize].flags & flag::SEGMENT != 0;
+        let members = if is_segment { self.members_of(self.segment(step)) } else { &[] };
+        (!is_segment).then(|| self.nodes[step as usize]).into_iter().chain(members.iter().map(|member| member.node))
     }
 
     /// Returns the position of an async node's step among the async nodes.
     pub(crate) fn async_index(&self, step: u32) -> u32 {
         self.asyncs.binary_search(&step).expect("the step is async") as u32
     }
+}
+
+/// Returns the part of a list that begins somewhere and is so long.
+pub(crate) fn slice<T>(list: &[T], (first, len): (u32, u32)) -> &[T] {
+    &list[first as usize..(first + len) as usize]
 }

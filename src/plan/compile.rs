@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
 use super::lower::{Facts, Lowering};
+use super::programs::Programs;
+use super::segments::Segments;
 use super::{Policy, Schedule};
 use crate::error::{Kind, Result};
 use crate::graph::{Body, Graph, InputPort, Maker, NodeId, OutputPort, Shape, Sharer, check, unknown_node};
@@ -24,6 +26,8 @@ pub struct Plan(Arc<PlanInner>);
 pub(crate) struct PlanInner {
     pub(crate) schedule: Schedule,
     pub(crate) code: Code,
+    /// The same for devices with queues, once it is asked for.
+    queue_code: OnceLock<Code>,
     facts: Vec<Facts>,
     pub(crate) layout: Layout,
     pub(crate) inputs: Vec<PlanInput>,
@@ -67,6 +71,7 @@ impl Graph {
         });
         Ok(Plan(Arc::new(PlanInner {
             code,
+            queue_code: OnceLock::new(),
             facts,
             layout: self.layout,
             inputs: inputs.collect(),
@@ -182,7 +187,17 @@ impl Plan {
 /// Turns a schedule into code. A host runs a node on one stream, whatever devices it spans.
 fn lower(schedule: &Schedule, bodies: &Arena<dyn Body>, facts: &[Facts]) -> Result<Code> {
     let on_host = schedule.on_first_streams()?;
-    Ok(Lowering { schedule: on_host.as_ref().unwrap_or(schedule), bodies, facts }.lower())
+    let schedule = on_host.as_ref().unwrap_or(schedule);
+    Ok(Lowering { schedule, bodies, facts, programs: Programs::of(schedule), segments: None }.lower())
+}
+
+/// The same for devices with queues, with segments drawn together.
+fn lower_segments(schedule: &Schedule, bodies: &Arena<dyn Body>, facts: &[Facts]) -> Result<Code> {
+    let on_host = schedule.on_first_streams()?;
+    let schedule = on_host.as_ref().unwrap_or(schedule);
+    let segments = Segments::new(schedule, facts);
+    let programs = Programs::drawn_together(schedule, &segments);
+    Ok(Lowering { schedule, bodies, facts, programs, segments: Some(&segments) }.lower())
 }
 
 impl PlanInner {
@@ -195,6 +210,7 @@ impl PlanInner {
         let schedule = Schedule::new(Arc::new(shape), policy)?;
         Ok(Plan(Arc::new(Self {
             code: lower(&schedule, &self.code.bodies, &self.facts)?,
+            queue_code: OnceLock::new(),
             facts: self.facts.clone(),
             layout: self.layout,
             inputs: self.inputs.clone(),
@@ -202,6 +218,17 @@ impl PlanInner {
             by_name: OnceLock::new(),
             schedule,
         })))
+    }
+
+    /// Returns the code for an executor whose devices have queues; made when it is asked for first.
+    pub(crate) fn queue_code(&self) -> &Code {
+        if !self.facts.iter().any(|facts| facts.is_queued) {
+            return &self.code;
+        }
+        self.queue_code.get_or_init(|| {
+            let lowered = lower_segments(&self.schedule, &self.code.bodies, &self.facts);
+            lowered.expect("what the schedule is made of was checked when it was compiled")
+        })
     }
 
     /// Returns the node of this name; the names are put in order when the first one is asked for.

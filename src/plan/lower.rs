@@ -1,7 +1,9 @@
 //! From a schedule to the code that hosts run. Linear in steps.
 
-use super::code::{Code, Gate, HostStep, QueuedStep, Target, flag};
-use super::queued::Causes;
+use super::causes::Causes;
+use super::code::{Code, Gate, HostStep, Member, Segment, Target, flag};
+use super::programs::Programs;
+use super::segments::Segments;
 use super::{Point, Schedule, Step};
 use crate::graph::{Body, NodeId};
 use crate::value::{Access, Arena};
@@ -14,6 +16,9 @@ pub(super) struct Lowering<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) bodies: &'a Arena<dyn Body>,
     pub(super) facts: &'a [Facts],
+    pub(super) programs: Programs<'a>,
+    /// What is drawn together in the programs, for devices with queues.
+    pub(super) segments: Option<&'a Segments>,
 }
 
 /// What a graph says of a node and its value.
@@ -44,23 +49,24 @@ pub(super) const NONE: u32 = u32::MAX;
 
 impl Lowering<'_> {
     pub(super) fn lower(&self) -> Code {
-        let records = Records::new(self.schedule);
-        let mut causes = Causes::new(self.facts, &records);
-        let programs = records.number_programs(self.schedule, &causes);
+        let records = Records::new(&self.programs);
+        let mut causes = Causes::new(self.segments, &records);
+        let programs = records.number_programs(&self.programs, &causes);
         let mut code = Code {
             steps: Vec::with_capacity(self.facts.len()),
             bodies: self.bodies.clone(),
             nodes: Vec::with_capacity(self.facts.len()),
-            starts: Vec::with_capacity(programs.streams.len() + 1),
-            streams: programs.streams,
+            starts: Vec::with_capacity(programs.order.len() + 1),
+            streams: programs.order.iter().map(|&program| self.programs.stream(program)).collect(),
             roots: programs.roots,
             targets: Vec::new(),
             gates: Vec::new(),
             step_of: vec![NONE; self.facts.len()],
             asyncs: Vec::new(),
-            queued: Vec::new(),
-            queued_of: Vec::new(),
-            queue_waits: Vec::new(),
+            segments: Vec::new(),
+            members: Vec::new(),
+            member_waits: Vec::new(),
+            segment_waits: Vec::new(),
             events: 0,
             drops: Vec::new(),
         };
@@ -68,50 +74,46 @@ impl Lowering<'_> {
         let mut led_to = LedTo::new(causes.count());
         let mut gate_before = vec![NONE; self.facts.len()];
         for program in 0..code.programs() {
-            self.add_gates(program, &records, &mut causes, &mut code, &mut led_to, &mut gate_before);
+            let steps = self.programs.steps(programs.order[program as usize]);
+            self.add_gates(program, steps, &records, &mut causes, &mut code, &mut led_to, &mut gate_before);
         }
         code.events = causes.events();
         led_to.start_programs(&programs.started_by, programs.roots);
         let led_to = led_to.sorted();
         let release_gates = self.add_release_gates(&mut code);
-        let ends = self.add_end_gates(&mut code, &records);
+        let ends = self.add_end_gates(&programs.order, &mut code, &records);
         for program in 0..code.programs() {
             code.starts.push(code.steps.len() as u32);
+            let steps = self.programs.steps(programs.order[program as usize]);
             let end = ends[program as usize];
-            self.add_steps(program, &records, &mut causes, &led_to, &gate_before, &release_gates, end, &mut code);
+            self.add_steps(steps, &records, &causes, &led_to, &gate_before, &release_gates, end, &mut code);
         }
         code.starts.push(code.steps.len() as u32);
-        self.settle_releases(&mut code);
         code
     }
 
     /// Makes the gates before this program's nodes, and notes which records arrive at them.
+    #[allow(clippy::too_many_arguments)]
     fn add_gates(
         &self,
         program: u32,
+        steps: &[Step],
         records: &Records,
         causes: &mut Causes<'_>,
         code: &mut Code,
         led_to: &mut LedTo,
         gate_before: &mut [u32],
     ) {
-        let steps = self.schedule.steps(code.streams[program as usize]);
-        let mut previous = None;
         for stop in stops(steps, records) {
             let waits = &steps[stop.waits.0 as usize..stop.waits.1 as usize];
             let own = u32::from(!stop.is_first);
-            // The stream's order makes a queued node wait for the one before it, but not a host node.
-            let is_behind = |&before: &NodeId| causes.is_queued(before) && !causes.is_queued(stop.node);
-            let behind = previous.replace(stop.node).filter(is_behind).map(|before| causes.behind(before));
-            let arrivals = waits.iter().map(|step| causes.of(records.of_wait(step), stop.node));
-            let arrivals: Vec<u32> = arrivals.chain(behind).collect();
-            waits.iter().for_each(|step| _ = causes.wait(records.of_wait(step), stop.node));
-            if arrivals.len() as u32 + own < 2 {
+            waits.iter().for_each(|step| causes.wait(records.of_wait(step), stop.node));
+            if waits.len() as u32 + own < 2 {
                 continue;
             }
             let then = Target::Start { first: program, count: 1 };
-            let gate =
-                add_tree(&mut code.gates, arrivals.len(), own, then, |at, gate| led_to.push(arrivals[at], Target::Arrive(gate)));
+            let cause = |at: usize| causes.of(records.of_wait(&waits[at]), stop.node);
+            let gate = add_tree(&mut code.gates, waits.len(), own, then, |at, gate| led_to.push(cause(at), Target::Arrive(gate)));
             gate_before[stop.node.index()] = gate;
         }
     }
@@ -125,8 +127,7 @@ impl Lowering<'_> {
                 if releases == 0 || !self.must_drop(node) || self.facts[node.index()].is_taken {
                     return None;
                 }
-                // A node stands here for its step, which is not known yet; `settle_releases` puts that in.
-                let then = Target::Release(index);
+                let then = Target::Release(node);
                 if releases == 1 {
                     return Some(then);
                 }
@@ -137,9 +138,9 @@ impl Lowering<'_> {
     }
 
     /// Makes the gate at which every program arrives whose end nothing else waits for. Returns where each one arrives.
-    fn add_end_gates(&self, code: &mut Code, records: &Records) -> Vec<Option<Target>> {
+    fn add_end_gates(&self, order: &[u32], code: &mut Code, records: &Records) -> Vec<Option<Target>> {
         let is_sink = |&program: &u32| {
-            let last = stops(self.schedule.steps(code.streams[program as usize]), records).last();
+            let last = stops(self.programs.steps(order[program as usize]), records).last();
             last.is_some_and(|stop| stop.record == NONE)
         };
         let sinks: Vec<u32> = (0..code.programs()).filter(is_sink).collect();
@@ -159,17 +160,16 @@ impl Lowering<'_> {
     #[allow(clippy::too_many_arguments)]
     fn add_steps(
         &self,
-        program: u32,
+        steps: &[Step],
         records: &Records,
-        causes: &mut Causes<'_>,
+        causes: &Causes<'_>,
         led_to: &LedToSorted,
         gate_before: &[u32],
         release_gates: &[Option<Target>],
         end: Option<Target>,
         code: &mut Code,
     ) {
-        let steps = self.schedule.steps(code.streams[program as usize]);
-        let (mut previous, records_of): (Option<usize>, _) = (None, records);
+        let mut previous: Option<usize> = None;
         for stop in stops(steps, records) {
             let index = code.steps.len();
             let gate = gate_before[stop.node.index()];
@@ -178,64 +178,64 @@ impl Lowering<'_> {
                 code.steps[previous].flags |= flag::GATE;
             }
             previous = Some(index);
-            let targets = code.targets.len() as u32;
-            let records = led_to.of(causes.submitted(stop.record));
+            let end = if stop.is_last && stop.record == NONE { end } else { None };
+            let told = led_to.of(causes.submitted(stop.record));
+            if let Some(segment) = causes.segment(stop.node) {
+                let targets = extend(&mut code.targets, told);
+                let reached = extend(&mut code.targets, led_to.of(causes.reached(stop.record)).chain(end));
+                let waits = steps[stop.waits.0 as usize..stop.waits.1 as usize].iter().map(|step| records.of_wait(step));
+                let waits = extend(&mut code.segment_waits, waits.filter_map(|record| causes.event(record)));
+                let members = self.add_members(segment, release_gates, code);
+                let (step, event) = (index as u32, causes.event(stop.record));
+                code.segments.push(Segment { step, members, waits, event, reached, key: Default::default() });
+                self.add_step(&stop, targets, true, code);
+                continue;
+            }
             let releases = steps[stop.releases.0 as usize..stop.releases.1 as usize].iter().filter_map(|step| match step {
                 Step::Release(node) => release_gates[node.index()],
                 _ => None,
             });
-            if stop.is_last {
-                // Whatever follows a program's last target may find the run gone, so the releases come first.
-                code.targets.extend(releases);
-                code.targets.extend(records);
-            } else {
-                code.targets.extend(records);
-                code.targets.extend(releases);
-            }
-            let end = if stop.is_last && stop.record == NONE { end } else { None };
-            let submitted = code.targets.len() as u32;
-            if self.facts[stop.node.index()].is_queued {
-                code.targets.extend(led_to.of(causes.reached(stop.record)));
-                code.targets.extend(led_to.of(causes.behind(stop.node)));
-                code.targets.extend(end);
-                let reached = (submitted, code.targets.len() as u32 - submitted);
-                self.add_queued(&stop, &steps[stop.waits.0 as usize..stop.waits.1 as usize], reached, records_of, causes, code);
-                self.add_step(&stop, targets, submitted - targets, code);
-            } else {
-                code.targets.extend(end);
-                let len = code.targets.len() as u32 - targets;
-                self.add_step(&stop, targets, len, code);
-            }
+            // Whatever follows a program's last target may find the run gone, so the releases come first.
+            let targets = match stop.is_last {
+                true => extend(&mut code.targets, releases.chain(told).chain(end)),
+                false => extend(&mut code.targets, told.chain(releases)),
+            };
+            self.add_step(&stop, targets, false, code);
         }
     }
 
-    /// Adds what a step has besides whose body enqueues.
-    fn add_queued(
-        &self,
-        stop: &Stop,
-        waits: &[Step],
-        reached: (u32, u32),
-        records: &Records,
-        causes: &mut Causes<'_>,
-        code: &mut Code,
-    ) {
-        let first = code.queue_waits.len() as u32;
-        code.queue_waits.extend(waits.iter().filter_map(|step| causes.wait(records.of_wait(step), stop.node)));
-        let waits = (first, code.queue_waits.len() as u32 - first);
-        let step = code.steps.len() as u32;
-        code.queued_of.resize(self.facts.len(), NONE);
-        code.queued_of[step as usize] = code.queued.len() as u32;
-        code.queued.push(QueuedStep { step, waits, event: causes.event(stop.record), reached });
+    /// Adds the nodes of a segment.
+    fn add_members(&self, segment: u32, release_gates: &[Option<Target>], code: &mut Code) -> (u32, u32) {
+        let segments = self.segments.expect("there are segments");
+        let members = segments.members(segment);
+        let first = code.members.len() as u32;
+        let awaits = |&node: &NodeId| {
+            let stream = self.schedule.stream_of(node);
+            let others = segments.before.of(node).iter().filter(move |source| self.schedule.stream_of(**source) != stream);
+            others.filter_map(|source| members.iter().position(|member| member == source)).map(|at| at as u32)
+        };
+        let mut is_awaited = vec![false; members.len()];
+        members.iter().flat_map(awaits).for_each(|at| is_awaited[at as usize] = true);
+        for (node, is_awaited) in members.iter().zip(is_awaited) {
+            let releases = segments.releases.of(*node).iter().filter_map(|value| release_gates[value.index()]);
+            let releases = extend(&mut code.targets, releases);
+            let waits = extend(&mut code.member_waits, awaits(node));
+            let access = self.access(*node);
+            let call = self.bodies.get(node.index()).call(access == Access::InPlace);
+            let stream = self.schedule.id(self.schedule.stream_of(*node));
+            code.members.push(Member { node: *node, call, access, stream, waits, is_awaited, releases });
+        }
+        (first, members.len() as u32)
     }
 
-    fn add_step(&self, stop: &Stop, targets: u32, len: u32, code: &mut Code) {
+    fn add_step(&self, stop: &Stop, (targets, len): (u32, u32), is_segment: bool, code: &mut Code) {
         let index = code.steps.len() as u32;
-        let Facts { is_async, is_queued, .. } = self.facts[stop.node.index()];
+        let is_async = self.facts[stop.node.index()].is_async;
         let mut flags = 0;
         let mut set = |is_set: bool, flag: u8| flags |= if is_set { flag } else { 0 };
         // The most common list is one arrival: it stands in the step itself.
         let (targets, targets_len) = match code.targets[targets as usize..] {
-            [Target::Arrive(gate)] if !is_queued => {
+            [Target::Arrive(gate)] if !is_segment => {
                 code.targets.truncate(targets as usize);
                 set(true, flag::ARRIVE);
                 (gate, 0)
@@ -245,28 +245,20 @@ impl Lowering<'_> {
         set(targets_len > 0, flag::TARGETS);
         set(stop.is_last, flag::LAST);
         set(is_async, flag::ASYNC);
-        set(is_queued, flag::QUEUED);
-        code.step_of[stop.node.index()] = index;
+        set(is_segment, flag::SEGMENT);
         if is_async {
             code.asyncs.push(index);
         }
-        if self.must_drop(stop.node) {
-            code.drops.push(index);
-        }
+        let nodes = match self.segments {
+            Some(segments) if is_segment => segments.members(segments.of[stop.node.index()]),
+            _ => &[stop.node],
+        };
+        nodes.iter().for_each(|node| code.step_of[node.index()] = index);
+        code.drops.extend(nodes.iter().filter(|node| self.must_drop(**node)));
         code.nodes.push(stop.node);
         let access = self.access(stop.node);
         let call = self.bodies.get(stop.node.index()).call(access == Access::InPlace);
         code.steps.push(HostStep { call, targets, targets_len, gate: NONE, flags, access });
-    }
-
-    /// Turns the nodes in `Release` targets into their steps.
-    fn settle_releases(&self, code: &mut Code) {
-        let thens = code.gates.iter_mut().map(|gate| &mut gate.then);
-        for target in code.targets.iter_mut().chain(thens) {
-            if let Target::Release(node) = target {
-                *node = code.step_of[*node as usize];
-            }
-        }
     }
 
     fn access(&self, node: NodeId) -> Access {
@@ -309,6 +301,13 @@ fn add_tree(gates: &mut Vec<Gate>, arrivals: usize, own: u32, then: Target, mut 
     root
 }
 
+/// Appends to a list. Returns where that begins, and how much it is.
+fn extend<T>(list: &mut Vec<T>, more: impl Iterator<Item = T>) -> (u32, u32) {
+    let first = list.len();
+    list.extend(more);
+    (first as u32, (list.len() - first) as u32)
+}
+
 /// Splits a program's steps at its nodes.
 fn stops<'a>(steps: &'a [Step], records: &'a Records) -> impl Iterator<Item = Stop> + 'a {
     let mut at = 0;
@@ -335,9 +334,9 @@ fn stops<'a>(steps: &'a [Step], records: &'a Records) -> impl Iterator<Item = St
     })
 }
 
-/// Numbers all records: stream after stream.
+/// Numbers all records: program after program.
 pub(super) struct Records {
-    /// The number of the first record of each stream, and of all.
+    /// The number of the first record of each program, and of all.
     starts: Vec<u32>,
     /// The node of each record.
     nodes: Vec<NodeId>,
@@ -345,18 +344,18 @@ pub(super) struct Records {
 
 /// The programs in the order in which hosts number them.
 struct Numbering {
-    streams: Vec<u32>,
+    order: Vec<u32>,
     roots: u32,
     /// For each program after the roots that one record starts: that record.
     started_by: Vec<u32>,
 }
 
 impl Records {
-    fn new(schedule: &Schedule) -> Self {
-        let (mut starts, mut nodes) = (vec![0], Vec::with_capacity(schedule.records()));
-        for stream in 0..schedule.streams() {
+    fn new(programs: &Programs<'_>) -> Self {
+        let (mut starts, mut nodes) = (vec![0], Vec::with_capacity(programs.records()));
+        for program in 0..programs.count() {
             let mut last = NodeId(0);
-            for step in schedule.steps(stream) {
+            for step in programs.steps(program) {
                 match step {
                     Step::Run(node) => last = *node,
                     Step::Record(_) => nodes.push(last),
@@ -391,22 +390,22 @@ impl Records {
     /// Roots first; then those that a single record starts, record after record, so that one ticket names all of them; then
     /// those behind a gate. Each in the order of their first nodes in the graph, because what was made together runs close in time, and lies
     /// close in memory too: in the order of streams a random graph of 10⁶ nodes took six times as long.
-    fn number_programs(&self, schedule: &Schedule, causes: &Causes<'_>) -> Numbering {
+    fn number_programs(&self, programs: &Programs<'_>, causes: &Causes<'_>) -> Numbering {
         let (mut roots, mut started, mut gated) = (Vec::new(), Vec::new(), Vec::new());
-        let first = |stream: &u32| {
-            schedule.steps(*stream).iter().find_map(|step| if let Step::Run(node) = step { Some(*node) } else { None })
+        let first = |program: &u32| {
+            programs.steps(*program).iter().find_map(|step| if let Step::Run(node) = step { Some(*node) } else { None })
         };
-        for stream in 0..schedule.streams() {
-            match schedule.steps(stream) {
+        for program in 0..programs.count() {
+            match programs.steps(program) {
                 // A stream that only has further parts of nodes: the host has nothing to do there.
                 [] => {}
-                [Step::Wait(_), Step::Wait(_), ..] => gated.push(stream),
+                [Step::Wait(_), Step::Wait(_), ..] => gated.push(program),
                 [Step::Wait(point), Step::Run(node), ..] => {
                     let record = self.of(*point);
-                    started.push((self.node(record), causes.of(record, *node), stream));
+                    started.push((self.node(record), causes.of(record, *node), program));
                 }
                 [Step::Wait(_), ..] => unreachable!("a node follows its waits"),
-                _ => roots.push(stream),
+                _ => roots.push(program),
             }
         }
         roots.sort_by_cached_key(first);
@@ -414,8 +413,8 @@ impl Records {
         started.sort_unstable();
         let count = roots.len() as u32;
         let started_by = started.iter().map(|&(_, cause, _)| cause).collect();
-        let streams = roots.into_iter().chain(started.into_iter().map(|(.., stream)| stream)).chain(gated).collect();
-        Numbering { streams, roots: count, started_by }
+        let order = roots.into_iter().chain(started.into_iter().map(|(.., program)| program)).chain(gated).collect();
+        Numbering { order, roots: count, started_by }
     }
 }
 

@@ -11,6 +11,7 @@
 //! ```
 
 mod ancestors;
+mod causes;
 mod chains;
 pub(crate) mod code;
 mod compile;
@@ -28,12 +29,13 @@ mod parts;
 mod per_backend;
 mod per_operator;
 mod policy;
-mod queued;
+mod programs;
 mod ranked;
 mod ready_set;
 mod releases;
 mod runs;
 mod schedule;
+mod segments;
 mod single;
 mod spans;
 mod stream_set;

@@ -47,10 +47,13 @@ impl Clock {
 
     /// Makes everything that happened before `other` happen before this too.
     pub(crate) fn join(&mut self, other: &Clock) {
+        let mut at = 0;
         for &(component, tick) in &other.ticks {
-            match self.place(component) {
-                Ok(at) => self.ticks[at].1 = self.ticks[at].1.max(tick),
-                Err(at) => self.ticks.insert(at, (component, tick)),
+            // Both are ordered, and mostly of the same components: the next is near.
+            at += self.ticks[at..].iter().take_while(|own| own.0 < component).count();
+            match self.ticks.get_mut(at) {
+                Some(own) if own.0 == component => own.1 = own.1.max(tick),
+                _ => self.ticks.insert(at, (component, tick)),
             }
         }
     }

@@ -38,7 +38,19 @@ pub(crate) struct Executable {
 
 impl Executable {
     pub(crate) fn new(graph: &Graph) -> Self {
-        let steps = graph.nodes().into_iter().map(|node| Step { node, component: new_component() }).collect();
+        let mut steps: Vec<Step> = Vec::new();
+        let mut is_followed = vec![false; graph.nodes().len()];
+        for node in graph.nodes() {
+            // Nodes in a row need only one component, and clocks stay short.
+            let component = match node.after.iter().find(|&&before| !is_followed[before]) {
+                Some(&before) => {
+                    is_followed[before] = true;
+                    steps[before].component
+                }
+                None => new_component(),
+            };
+            steps.push(Step { node, component });
+        }
         Self { state: Mutex::new(State { steps, last: None }) }
     }
 

@@ -4,7 +4,10 @@
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::sync::{Arc, OnceLock};
 
-use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
+use cudarc::driver::sys::{
+    self, CUDA_KERNEL_NODE_PARAMS_v2_st as KernelNode, CUDA_MEMCPY3D_st as CopyNode, CUDA_MEMSET_NODE_PARAMS_st as FillNode,
+    CUcontext, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUmodule, CUstream,
+};
 
 use crate::device::queue::Fault;
 use crate::error::{Error, Kind, Result};
@@ -60,6 +63,18 @@ driver! {
     copy_peer = "cuMemcpyPeerAsync": fn(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
     fill_8 = "cuMemsetD8Async": fn(CUdeviceptr, c_uchar, usize, CUstream);
     fill_32 = "cuMemsetD32Async": fn(CUdeviceptr, c_uint, usize, CUstream);
+    graph_create = "cuGraphCreate": fn(*mut CUgraph, c_uint);
+    graph_destroy = "cuGraphDestroy": fn(CUgraph);
+    /// Node, graph, what it comes after and how many these are, parameters.
+    graph_launch_node = "cuGraphAddKernelNode_v2": fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const KernelNode);
+    graph_copy_node = "cuGraphAddMemcpyNode": fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CopyNode, CUcontext);
+    graph_fill_node = "cuGraphAddMemsetNode": fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const FillNode, CUcontext);
+    graph_instantiate = "cuGraphInstantiateWithFlags": fn(*mut CUgraphExec, CUgraph, u64);
+    exec_set_launch = "cuGraphExecKernelNodeSetParams_v2": fn(CUgraphExec, CUgraphNode, *const KernelNode);
+    exec_set_copy = "cuGraphExecMemcpyNodeSetParams": fn(CUgraphExec, CUgraphNode, *const CopyNode, CUcontext);
+    exec_set_fill = "cuGraphExecMemsetNodeSetParams": fn(CUgraphExec, CUgraphNode, *const FillNode, CUcontext);
+    exec_launch = "cuGraphLaunch": fn(CUgraphExec, CUstream);
+    exec_destroy = "cuGraphExecDestroy": fn(CUgraphExec);
     module_load = "cuModuleLoadData": fn(*mut CUmodule, *const c_void);
     module_unload = "cuModuleUnload": fn(CUmodule);
     module_function = "cuModuleGetFunction": fn(*mut CUfunction, CUmodule, *const c_char);

@@ -9,11 +9,13 @@ use cudarc::driver::{CudaContext, DriverError};
 use super::Completion;
 use super::driver::{Driver, SUCCESS};
 use super::events::Events;
+use super::graphs::Graphs;
+use super::issue;
 use super::lane::{CudaLane, Signal};
 use super::memory::{Dropped, HostBlock, HostPool, Memories, Use};
 use super::modules::Modules;
+use super::recording::Recording;
 use super::remains::Remains;
-use super::submission::Submission;
 use crate::device::DeviceStream;
 use crate::device::kernel::Code;
 use crate::device::queue::{Event, Fault, Job, QueueDevice, Submitted, Timeline};
@@ -42,8 +44,13 @@ const LANES: usize = 8;
 /// A GPU that takes work.
 pub(crate) struct Gpu {
     device: Arc<Device>,
-    /// One for each lane; who has the lock submits.
-    path: Mutex<Vec<DeviceStream>>,
+    /// Those that nobody uses.
+    recordings: Mutex<Vec<Box<Recording>>>,
+}
+
+/// What who submits to a device needs: one thread at a time.
+pub(super) struct Path {
+    pub(super) graphs: Graphs,
 }
 
 /// What a GPU's memory needs to be freed, and so keeps alive.
@@ -61,12 +68,9 @@ pub(super) struct Device {
     limbo: Mutex<Vec<Dropped>>,
     /// The length of `limbo`, so that a look at nothing takes no lock.
     limbo_len: AtomicU64,
-    /// Whether the node that is being submitted copies to the host or from another device, who learn by its mark that the copy is done.
-    pub(super) must_mark: AtomicBool,
+    pub(super) path: Mutex<Path>,
     /// Whether someone who must not wait for the path asks for a collection.
     is_full: AtomicBool,
-    /// Whether the kernel that is being submitted got the CUDA stream itself, and so may leave another context behind.
-    pub(super) is_lent: AtomicBool,
     /// Memory that a lost device may still touch.
     quarantined: AtomicU64,
     lost: OnceLock<Fault>,
@@ -79,43 +83,50 @@ impl Gpu {
     ///
     /// # Errors
     /// If there is no driver or it is too old, no such GPU, or it does not answer.
-    pub(crate) fn open(ordinal: u32, completion: Option<Completion>) -> Result<Self> {
+    pub(crate) fn open(ordinal: u32, completion: Option<Completion>, has_graphs: bool) -> Result<Self> {
         let driver = Driver::get()?;
         let count = driver.devices()?;
         if ordinal >= count {
             return Err(Kind::NoDevice { ordinal, count }.into());
         }
-        let device = Arc::new(Device::open(driver, ordinal, completion)?);
-        let streams = (0..LANES as u32).map(|lane| DeviceStream::queue(Box::new(Submission::new(device.clone(), lane))));
-        Ok(Self { path: Mutex::new(streams.collect()), device })
+        let device = Arc::new(Device::open(driver, ordinal, completion, has_graphs)?);
+        Ok(Self { device, recordings: Mutex::default() })
     }
 
-    fn submit_one(&self, lane: u32, job: &mut Job<'_>) -> Result<Submitted> {
-        let device = &*self.device;
-        let mut path = lock(&self.path);
-        if job.is_fresh {
-            device.make_current()?
-        } else {
-            device.alive()?
-        }
-        device.collect(Heed::IfMuch);
-        let point = device.issued[lane as usize].fetch_add(1, Ordering::Relaxed) + 1;
-        let stream = device.lanes[lane as usize].stream.cu_stream();
-        for event in &mut job.waits {
-            // SAFETY: the stream is of this context; the event was recorded before this node could be submitted.
-            device.check(unsafe { (device.driver.stream_wait)(stream, event.0 as CUevent, 0) })?;
-        }
-        (job.body)(&mut path[lane as usize]);
-        // ORDERING: Relaxed: only who has the path touches it.
-        if device.is_lent.swap(false, Ordering::Relaxed) {
+    fn submit_all(&self, recording: &mut Recording, job: &mut Job<'_>) -> Result<Submitted> {
+        let (device, lane) = (&*self.device, recording.lane);
+        let mut path = lock(&device.path);
+        if recording.is_lent {
             device.make_current()?;
+        } else {
+            device.alive()?;
         }
-        // Before the record: who hears that this node is reached through another stream is to find the mark in its place.
-        if job.is_marked | device.must_mark.swap(false, Ordering::Relaxed) | point.is_multiple_of(MARKED_EVERY) {
+        device.collect_quietly();
+        let parts = recording.parts.len() as u64;
+        let point = device.issued[lane as usize].fetch_add(parts, Ordering::Relaxed) + parts;
+        let mut strays = Vec::new();
+        let launched = self.launch(&mut path, recording, job, &mut strays);
+        let strays = strays.into_iter().map(|lane| (lane, device.issued[lane as usize].fetch_add(1, Ordering::Relaxed) + 1));
+        let points: Vec<Use> = std::iter::once((lane, point)).chain(strays).collect();
+        recording.settle(&points);
+        let is_graph = launched?;
+        let is_due = point / MARKED_EVERY != (point - parts) / MARKED_EVERY;
+        // Before the record: who hears that this is reached through another stream is to find the mark in its place.
+        if job.is_marked | recording.must_mark | is_due {
             device.mark(lane)?;
         }
         let event = if job.is_recorded { Some(device.record(lane)?) } else { None };
-        Ok(Submitted { point, event })
+        Ok(Submitted { point, event, is_graph })
+    }
+
+    /// Launches a recording as one if it can, and issues it otherwise. Returns which.
+    fn launch(&self, path: &mut Path, recording: &mut Recording, job: &mut Job<'_>, strays: &mut Vec<u32>) -> Result<bool> {
+        issue::wait_first(recording)?;
+        if path.graphs.launch(recording, job.key)? {
+            return Ok(true);
+        }
+        issue::issue(recording, job.judge, strays)?;
+        Ok(false)
     }
 
     /// Collects, if someone has asked for that and nobody has the path: who has it does so when he lets go of it. Never waits.
@@ -125,7 +136,7 @@ impl Gpu {
         if !self.device.is_full.load(Ordering::Relaxed) {
             return None;
         }
-        let _path = match self.path.try_lock() {
+        let _path = match self.device.path.try_lock() {
             Ok(path) => path,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
@@ -148,8 +159,20 @@ impl QueueDevice for Gpu {
         self.device.lanes.iter().map(|lane| lane.clone() as Arc<dyn Timeline>).collect()
     }
 
-    fn submit(&self, lane: u32, job: &mut Job<'_>) -> Result<Submitted> {
-        let submitted = self.submit_one(lane, job);
+    fn begin(&self, lane: u32, waits: &mut dyn Iterator<Item = Event>) -> Result<DeviceStream> {
+        self.device.make_current()?;
+        let kept = lock(&self.recordings).pop();
+        let mut recording = kept.unwrap_or_else(|| Box::new(Recording::new(self.device.clone())));
+        recording.begin(lane, waits);
+        Ok(DeviceStream::queue(recording))
+    }
+
+    fn submit(&self, stream: DeviceStream, job: &mut Job<'_>) -> Result<Submitted> {
+        let recording = stream.into_queue().and_then(|queue| queue.downcast::<Recording>().ok());
+        let mut recording = recording.expect("the stream is from `begin`");
+        let submitted = self.submit_all(&mut recording, job);
+        recording.clear();
+        lock(&self.recordings).push(recording);
         self.collect_if_asked();
         submitted
     }
@@ -161,15 +184,14 @@ impl QueueDevice for Gpu {
     }
 
     fn mark(&self, lane: u32) -> Result<u64> {
-        let _path = lock(&self.path);
+        let _path = lock(&self.device.path);
         self.device.make_current()?;
         self.device.mark(lane)?;
         Ok(self.device.issued(lane))
     }
 
     fn free_events(&self, events: &mut dyn Iterator<Item = Event>) {
-        let mut all = lock(&self.device.events);
-        events.for_each(|event| all.give_back(event.0 as CUevent));
+        self.device.free_events(events);
     }
 
     fn collect(&self) -> Option<Use> {
@@ -198,7 +220,7 @@ fn signal(completion: Option<Completion>, has_words: bool, has_half_words: bool)
 }
 
 impl Device {
-    fn open(driver: &'static Driver, ordinal: u32, completion: Option<Completion>) -> Result<Self> {
+    fn open(driver: &'static Driver, ordinal: u32, completion: Option<Completion>, has_graphs: bool) -> Result<Self> {
         let failed = |cause: DriverError| driver.error(cause.0 as u32);
         let context = CudaContext::new(ordinal as usize).map_err(failed)?;
         // SAFETY: the plan orders all use of a buffer; no slice of cudarc's is shared between streams.
@@ -230,9 +252,8 @@ impl Device {
             host_pool: Mutex::new(HostPool::new()),
             limbo: Mutex::default(),
             limbo_len: AtomicU64::new(0),
-            must_mark: AtomicBool::new(false),
+            path: Mutex::new(Path { graphs: Graphs::new(has_graphs) }),
             is_full: AtomicBool::new(false),
-            is_lent: AtomicBool::new(false),
             quarantined: AtomicU64::new(0),
             lost: OnceLock::new(),
             context,
@@ -244,7 +265,7 @@ impl Device {
     }
 
     /// Returns an error once the device is lost.
-    fn alive(&self) -> Result<()> {
+    pub(super) fn alive(&self) -> Result<()> {
         self.lost.get().map_or(Ok(()), |fault| Err(self.lost_error(fault)))
     }
 
@@ -274,7 +295,7 @@ impl Device {
     }
 
     /// Makes the device's context that of this thread, unless the device is lost.
-    fn make_current(&self) -> Result<()> {
+    pub(super) fn make_current(&self) -> Result<()> {
         self.alive()?;
         // SAFETY: the context lives as long as this.
         self.check(unsafe { (self.driver.set_context)(self.context.cu_ctx()) })
@@ -291,13 +312,18 @@ impl Device {
     }
 
     /// Records an event behind all that is queued.
-    fn record(&self, lane: u32) -> Result<Event> {
+    pub(super) fn record(&self, lane: u32) -> Result<Event> {
         let mut events = lock(&self.events);
         let event = self.seen(events.take(self.driver))?;
         // SAFETY: both are of this context.
         let recorded = unsafe { (self.driver.event_record)(event, self.lanes[lane as usize].stream.cu_stream()) };
         self.check(recorded).inspect_err(|_| events.give_back(event))?;
         Ok(Event(event.addr()))
+    }
+
+    pub(super) fn free_events(&self, events: &mut dyn Iterator<Item = Event>) {
+        let mut all = lock(&self.events);
+        events.for_each(|event| all.give_back(event.0 as CUevent));
     }
 
     pub(super) fn mark(&self, lane: u32) -> Result<()> {
@@ -319,6 +345,11 @@ impl Device {
         limbo.push(dropped);
         // ORDERING: Relaxed: who sees an old length collects at the next occasion.
         self.limbo_len.store(limbo.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Frees what it can without letting the host hear of more than it must.
+    pub(super) fn collect_quietly(&self) {
+        self.collect(Heed::IfMuch);
     }
 
     /// Frees what it can. Returns a point to wait for, if something is left that the host is to hear of.
@@ -388,6 +419,7 @@ impl Drop for Device {
             driver: self.driver,
             lanes: take(&mut self.lanes),
             limbo: std::mem::take(&mut *lock(&self.limbo)),
+            graphs: std::mem::replace(&mut lock(&self.path).graphs, Graphs::new(false)),
             host_pool: std::mem::replace(&mut *lock(&self.host_pool), HostPool::new()),
             modules: std::mem::take(&mut *lock(&self.modules)),
             events: std::mem::take(&mut *lock(&self.events)),

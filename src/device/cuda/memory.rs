@@ -1,4 +1,4 @@
-//! Memory of a GPU, and of the host where the GPU reaches it. A block knows which work uses it last on each stream; dropped, it goes to the
+//! Memory of a GPU, and of the host where the GPU reaches it. It knows which work uses it last on each stream; dropped, it goes to the
 //! device's limbo, and nothing is asked of the driver until someone submits or a point passes.
 
 use std::any::Any;
@@ -14,13 +14,16 @@ use super::gpu::Device;
 use super::lane::CudaLane;
 use crate::device::queue::{HostMemory, Memory, Timeline};
 use crate::error::Result;
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, lock};
 
 /// A point on a stream, by the stream's lane.
 pub(super) type Use = (u32, u64);
 
-/// Memory of a GPU.
-pub(crate) struct Block {
+/// A buffer's memory.
+pub(crate) struct Block(pub(super) Arc<Allocation>);
+
+/// Memory of a GPU, had by a buffer and by what is noted down to work on it.
+pub(super) struct Allocation {
     pub(super) device: Arc<Device>,
     pub(super) address: CUdeviceptr,
     pub(super) bytes: usize,
@@ -28,20 +31,37 @@ pub(crate) struct Block {
     uses: Mutex<SmallVec<[Use; 2]>>,
     /// Uses by other devices.
     visits: Mutex<Vec<Visit>>,
+    /// Where who noted it down last is to look for it first.
+    place: AtomicU32,
 }
 
-impl Block {
+impl Allocation {
     pub(super) fn new(device: Arc<Device>, address: CUdeviceptr, bytes: usize, made: Use) -> Self {
-        Self { device, address, bytes, uses: Mutex::new(SmallVec::from_slice(&[made])), visits: Mutex::default() }
+        let (uses, visits) = (Mutex::new(SmallVec::from_slice(&[made])), Mutex::default());
+        Self { device, address, bytes, uses, visits, place: AtomicU32::new(0) }
     }
 
-    /// Notes that what is queued as `used` works on the block.
+    /// Notes that what is queued as `used` works on it.
     pub(super) fn touch(&self, used: Use) {
         let mut uses = lock(&self.uses);
         match uses.iter_mut().find(|earlier| earlier.0 == used.0) {
             Some(earlier) => earlier.1 = used.1,
             None => uses.push(used),
         }
+    }
+
+    /// Notes that another device works on it.
+    pub(super) fn visit(&self, visit: Visit) {
+        lock(&self.visits).push(visit);
+    }
+
+    // ORDERING: Relaxed, here and below: only a hint.
+    pub(super) fn place(&self) -> usize {
+        self.place.load(Ordering::Relaxed) as usize
+    }
+
+    pub(super) fn set_place(&self, place: usize) {
+        self.place.store(place as u32, Ordering::Relaxed);
     }
 }
 
@@ -51,16 +71,9 @@ pub(super) struct Visit {
     pub(super) point: u64,
 }
 
-impl Block {
-    /// Notes that another device works on the block.
-    pub(super) fn visit(&self, visit: Visit) {
-        lock(&self.visits).push(visit);
-    }
-}
-
 impl Memory for Block {
     fn device_name(&self) -> String {
-        self.device.name()
+        self.0.device.name()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -68,7 +81,7 @@ impl Memory for Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for Allocation {
     fn drop(&mut self) {
         let (uses, visits) = (std::mem::take(&mut *lock(&self.uses)), std::mem::take(&mut *lock(&self.visits)));
         self.device.keep(Dropped { what: Memories::Device(self.address), uses, visits });
@@ -83,9 +96,9 @@ pub(super) struct Dropped {
 }
 
 impl Dropped {
-    /// Returns memory of the host that is used once.
-    pub(super) fn host(block: HostBlock, used: Use) -> Self {
-        Self { what: Memories::Host(block), uses: SmallVec::from_slice(&[used]), visits: Vec::new() }
+    /// Returns memory of the host.
+    pub(super) fn host(block: HostBlock, uses: &[Use]) -> Self {
+        Self { what: Memories::Host(block), uses: SmallVec::from_slice(uses), visits: Vec::new() }
     }
 
     /// Whether no other device works on it.
@@ -164,26 +177,45 @@ impl HostBlock {
 }
 
 /// What a device copies to: elements in the host's memory.
-pub(super) struct Landing {
-    pub(super) device: Arc<Device>,
+pub(super) struct Landing(pub(super) Arc<Landed>);
+
+/// The memory itself, had by a buffer and by the copy that is noted down.
+pub(super) struct Landed {
+    device: Arc<Device>,
     /// None once it is dropped.
-    pub(super) block: Option<HostBlock>,
-    pub(super) written: Use,
+    block: Option<HostBlock>,
+    /// What must have passed, once it is known.
+    written: OnceLock<SmallVec<[Use; 1]>>,
+}
+
+impl Landed {
+    pub(super) fn new(device: Arc<Device>, block: HostBlock) -> Self {
+        Self { device, block: Some(block), written: OnceLock::new() }
+    }
+
+    pub(super) fn start(&self) -> *mut u8 {
+        self.block.as_ref().expect("it is not dropped yet").start.as_ptr()
+    }
+
+    pub(super) fn settle(&self, points: &[Use]) {
+        let _ = self.written.set(SmallVec::from_slice(points));
+    }
 }
 
 impl HostMemory for Landing {
     fn is_written(&self) -> bool {
-        self.device.has_reached(self.written)
+        self.0.written.get().is_some_and(|points| points.iter().all(|&point| self.0.device.has_reached(point)))
     }
 
     fn as_ptr(&self) -> *const u8 {
-        self.block.as_ref().expect("it is not dropped yet").start.as_ptr()
+        self.0.start()
     }
 }
 
-impl Drop for Landing {
+impl Drop for Landed {
     fn drop(&mut self) {
         let block = self.block.take().expect("it is dropped once");
-        self.device.keep(Dropped::host(block, self.written));
+        let written = self.written.get().map_or(&[][..], |points| points);
+        self.device.keep(Dropped::host(block, written));
     }
 }

@@ -1,18 +1,21 @@
 //! The CUDA device: NVIDIA GPUs, through a driver that is loaded when the device is asked for. The only folder that names cudarc.
 //!
-//! A program's steps become calls of the driver: a wait is `cuStreamWaitEvent`, a run is what the kernel's body launches, a record is
-//! `cuEventRecord`; where the host must know, the stream writes the point's number into a word of the host's memory. One thread at a time
-//! submits to a device.
+//! What kernels ask of their stream is noted down until a segment of the plan is complete, and then submitted: as a CUDA graph if the segment was seen
+//! before, else call by call, where a wait is `cuStreamWaitEvent` and a record is `cuEventRecord`. Where the host must know, the stream writes the
+//! point's number into a word of the host's memory. One thread at a time submits to a device.
 
 mod driver;
 mod events;
 mod gpu;
+mod graphs;
+mod issue;
 mod lane;
 mod memory;
 mod modules;
+mod node;
 mod raw;
+mod recording;
 mod remains;
-mod submission;
 
 pub(crate) use gpu::Gpu;
 pub use raw::RawStream;

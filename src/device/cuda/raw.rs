@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
 
-use super::submission::Submission;
+use super::recording::Recording;
 use crate::device::buffer::Place;
 use crate::device::{Buffer, DeviceStream, Element};
 use crate::error::{Kind, Result};
@@ -16,7 +16,7 @@ use crate::error::{Kind, Result};
 /// work that does so is enqueued: that keeps its memory until the work is done. Only this stream is ordered with the rest of the graph; what is enqueued
 /// on others is not.
 pub struct RawStream<'a> {
-    submission: &'a mut Submission,
+    recording: &'a mut Recording,
 }
 
 impl DeviceStream {
@@ -39,16 +39,16 @@ impl DeviceStream {
     /// # g.output("y", &y);
     /// ```
     pub fn raw(&mut self) -> Option<RawStream<'_>> {
-        let submission = self.as_queue_mut()?.as_any_mut().downcast_mut()?;
-        Some(RawStream { submission })
+        let recording = self.as_queue_mut()?.as_any_mut().downcast_mut()?;
+        Some(RawStream { recording })
     }
 }
 
 impl RawStream<'_> {
-    /// Returns the stream. Its context is current.
-    pub fn stream(&self) -> &Arc<CudaStream> {
-        self.submission.lend();
-        self.submission.stream()
+    /// Returns the stream. Its context is current, and what the graph's nodes asked for before is on it.
+    pub fn stream(&mut self) -> &Arc<CudaStream> {
+        self.recording.flush();
+        self.recording.stream()
     }
 
     /// Notes that the node reads a buffer, and returns its address on the device.
@@ -57,7 +57,7 @@ impl RawStream<'_> {
     /// If the buffer is of another device.
     pub fn read<T: Element>(&mut self, buffer: &Buffer<T>) -> Result<u64> {
         match buffer.place() {
-            Place::Device(memory) => Ok(self.submission.used(memory)?.address),
+            Place::Device(memory) => Ok(self.recording.used(memory)?),
             Place::Host(_) => Err(Kind::ForeignBuffer { buffer: buffer.device_name(), stream: "a CUDA device".into() }.into()),
         }
     }

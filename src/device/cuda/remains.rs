@@ -6,6 +6,7 @@ use cudarc::driver::CudaContext;
 
 use super::driver::{Driver, SUCCESS};
 use super::events::Events;
+use super::graphs::Graphs;
 use super::lane::CudaLane;
 use super::memory::{Dropped, HostPool, Memories};
 use super::modules::Modules;
@@ -14,6 +15,7 @@ pub(super) struct Remains {
     pub(super) driver: &'static Driver,
     pub(super) lanes: Box<[Arc<CudaLane>]>,
     pub(super) limbo: Vec<Dropped>,
+    pub(super) graphs: Graphs,
     pub(super) host_pool: HostPool,
     pub(super) modules: Modules,
     pub(super) events: Events,
@@ -39,6 +41,7 @@ impl Remains {
                 }
             }
         }
+        self.graphs.destroy(driver);
         self.host_pool.drain().for_each(|block| block.free(driver));
         self.modules.unload(driver);
         self.events.destroy(driver);

@@ -5,6 +5,7 @@ mod devices;
 mod drivers;
 mod faults;
 mod graphs;
+mod launched;
 mod order;
 mod runs;
 
@@ -42,6 +43,11 @@ impl Gpu {
 
     fn executor(&self, workers: usize) -> Executor {
         Executor::builder().workers(workers).cuda(&[self.device.ordinal() as u32]).build().unwrap()
+    }
+
+    /// An executor that makes every call.
+    fn executor_of_calls(&self, workers: usize) -> Executor {
+        Executor::builder().workers(workers).cuda(&[self.device.ordinal() as u32]).cuda_graphs(false).build().unwrap()
     }
 
     fn executor_by(&self, completion: Completion) -> Executor {

@@ -69,18 +69,23 @@ fn random_graphs_give_bit_for_bit_what_the_host_gives() {
         &CriticalPath::new(4),
     ];
     let gpu = Gpu::new();
-    let (host, one, two) = (Executor::inline(), gpu.executor(1), gpu.executor(2));
-    for seed in 0..if cfg!(debug_assertions) { 30 } else { 300 } {
+    let (host, one, two, calls) = (Executor::inline(), gpu.executor(1), gpu.executor(2), gpu.executor_of_calls(2));
+    for seed in 0..if cfg!(debug_assertions) { 12 } else { 300 } {
         let graph = random(seed, 40);
         let expected = bits(&host, &graph.compile(&Single).unwrap());
         for policy in policies {
             let plan = graph.compile(policy).unwrap();
-            assert_eq!(bits(&one, &plan), expected, "seed {seed}, {}", policy.name());
-            assert_eq!(bits(&two, &plan), expected, "seed {seed}, {}, two workers", policy.name());
+            // From the second time on as CUDA graphs.
+            for turn in 0..3 {
+                assert_eq!(bits(&one, &plan), expected, "seed {seed}, {}, turn {turn}", policy.name());
+                assert_eq!(bits(&two, &plan), expected, "seed {seed}, {}, turn {turn}, two workers", policy.name());
+            }
+            assert_eq!(bits(&calls, &plan), expected, "seed {seed}, {}, call by call", policy.name());
         }
     }
+    assert!(gpu.device.calls_of("cuGraphLaunch") > 100, "{:?}", gpu.device.calls());
     assert_eq!(gpu.device.violations(), []);
-    drop((one, two));
+    drop((one, two, calls));
     gpu.is_clean();
 }
 

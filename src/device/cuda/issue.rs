@@ -1,0 +1,240 @@
+//! What is noted down, as calls of the driver: on the lane alone, or spread over as many lanes as the plan has streams for it.
+//!
+//! ```text
+//! lane 0   waits · fork ─▶ a · record a ───────────▶ d · join ─▶ mark, record
+//! lane 1           └─────▶ wait a · b ──▶ record ────────┘
+//! ```
+//! The fork and the join make the work a thing of one lane for all others: what is before it there is before all of it, and its end is the lane's.
+
+use std::ffi::c_void;
+
+use cudarc::driver::sys::{CUevent, CUstream};
+use smallvec::SmallVec;
+
+use super::gpu::Device;
+use super::recording::{Flushed, Op, Pattern, Recording};
+use crate::device::kernel::PARAMS_MAX;
+use crate::device::queue::{Event, Judge};
+use crate::error::{Error, Result};
+use crate::sync::lock;
+
+/// Makes the lane wait for what it is to wait for first.
+pub(super) fn wait_first(recording: &mut Recording) -> Result<()> {
+    let (device, stream) = (&recording.device, recording.stream().cu_stream());
+    recording.waits.iter().try_for_each(|event| wait(device, stream, event.0 as CUevent))?;
+    recording.waits.clear();
+    Ok(())
+}
+
+/// Issues what is not issued yet. Who has the device's path calls this.
+///
+/// # Errors
+/// If the device is lost, or refuses a wait or a record; then the end of the recording's own lane does not tell of the lanes in `strays`. Refused
+/// operations are told to the judge.
+pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, strays: &mut Vec<u32>) -> Result<()> {
+    let (issued, mut has_refused) = match &recording.flushed {
+        None => (0, false),
+        Some(Flushed { ops, refused: None }) => (*ops, false),
+        Some(Flushed { ops, refused: Some((part, error)) }) => {
+            judge.refused(*part, error.clone());
+            (*ops, true)
+        }
+    };
+    let mut lanes = Lanes::new(recording, strays)?;
+    for part in 0..recording.parts.len() {
+        let ops = recording.ops_of(part);
+        if ops.end <= issued && recording.flushed.is_some() {
+            continue;
+        }
+        let stream = lanes.arrive(part)?;
+        let is_on = !has_refused || judge.goes_on(part as u32);
+        let ops = recording.ops[ops.start.max(issued)..ops.end].iter().filter(|_| is_on);
+        if let Err(error) = { ops }.try_for_each(|op| enqueue(&recording.device, stream, op)) {
+            recording.device.alive()?;
+            judge.refused(part as u32, error);
+            has_refused = true;
+        }
+        lanes.leave(part)?;
+    }
+    lanes.join()
+}
+
+/// Issues what is noted down so far on the lane alone, for a library that goes on behind it. What is refused is told later.
+pub(super) fn flush(recording: &mut Recording) {
+    let device = recording.device.clone();
+    let _path = lock(&device.path);
+    let refused = |recording: &Recording| recording.flushed.as_ref().is_some_and(|flushed| flushed.refused.is_some());
+    let mut outcome = wait_first(recording).map_err(|error| (0, error));
+    let first = recording.flushed.as_ref().map_or(0, |flushed| flushed.ops);
+    if outcome.is_ok() && !refused(recording) {
+        let stream = recording.stream().cu_stream();
+        let part_of = |op: usize| recording.parts.partition_point(|part| part.ops as usize <= op) as u32 - 1;
+        let mut ops = (first..recording.ops.len()).map(|op| (op, enqueue(&device, stream, &recording.ops[op])));
+        outcome = ops.find_map(|(op, outcome)| outcome.err().map(|error| (part_of(op), error))).map_or(Ok(()), Err);
+    }
+    let earlier = recording.flushed.take().and_then(|flushed| flushed.refused);
+    recording.flushed = Some(Flushed { ops: recording.ops.len(), refused: earlier.or(outcome.err()) });
+    // What the library does to the thread's context is undone when something is asked of the driver again.
+    recording.is_lent = true;
+}
+
+/// The lanes that parts are spread over.
+struct Lanes<'a> {
+    recording: &'a Recording,
+    is_spread: bool,
+    /// What a lane begins after whose first part waits for none.
+    fork: Option<Event>,
+    /// The lanes that parts came to.
+    begun: u64,
+    /// For each lane besides the recording's own, the part that it came to last, unless the recording's own has waited for that.
+    ahead: [Option<u32>; u64::BITS as usize],
+    /// For each part that others wait for its event.
+    events: Vec<CUevent>,
+    taken: SmallVec<[Event; 8]>,
+    strays: &'a mut Vec<u32>,
+}
+
+impl<'a> Lanes<'a> {
+    fn new(recording: &'a Recording, strays: &'a mut Vec<u32>) -> Result<Self> {
+        let first = recording.parts.first().map(|part| part.stream);
+        let is_spread = recording.flushed.is_none() && recording.parts.iter().any(|part| Some(part.stream) != first);
+        let ahead = [None; u64::BITS as usize];
+        let mut lanes = Self {
+            recording,
+            is_spread,
+            fork: None,
+            begun: 1 << recording.lane,
+            ahead,
+            events: Vec::new(),
+            taken: SmallVec::new(),
+            strays,
+        };
+        if is_spread {
+            lanes.events.resize(recording.parts.len(), std::ptr::null_mut());
+            // Before anything else is on the lane, so that the others need not wait for that.
+            if (0..recording.parts.len()).any(|part| lanes.is_loose(part)) {
+                lanes.fork = Some(lanes.record(recording.lane)?);
+            }
+            lanes.begun = 1 << recording.lane;
+        }
+        Ok(lanes)
+    }
+
+    /// Whether nothing orders a part behind the fork: the first of a lane, that waits for none. Asked once for each, in order.
+    fn is_loose(&mut self, part: usize) -> bool {
+        let lane = 1 << self.lane(part);
+        let is_first = self.begun & lane == 0;
+        self.begun |= lane;
+        is_first && self.recording.waits_of(part).is_empty()
+    }
+
+    fn device(&self) -> &'a Device {
+        &self.recording.device
+    }
+
+    fn lane(&self, part: usize) -> u32 {
+        if !self.is_spread {
+            return self.recording.lane;
+        }
+        let parts = &self.recording.parts;
+        let apart = parts[part].stream.wrapping_sub(parts[0].stream);
+        self.recording.lane.wrapping_add(apart) % self.device().lanes.len() as u32
+    }
+
+    fn stream(&self, lane: u32) -> CUstream {
+        self.device().lanes[lane as usize].stream.cu_stream()
+    }
+
+    fn record(&mut self, lane: u32) -> Result<Event> {
+        let event = self.device().record(lane)?;
+        self.taken.push(event);
+        Ok(event)
+    }
+
+    /// Lets the part's lane wait for what the part comes after. Returns its stream.
+    fn arrive(&mut self, part: usize) -> Result<CUstream> {
+        let lane = self.lane(part);
+        let stream = self.stream(lane);
+        if !self.is_spread {
+            return Ok(stream);
+        }
+        if let (true, Some(fork)) = (self.is_loose(part), self.fork) {
+            wait(self.device(), stream, fork.0 as CUevent)?;
+        }
+        for &other in self.recording.waits_of(part) {
+            let from = self.lane(other as usize);
+            if from == lane {
+                continue;
+            }
+            wait(self.device(), stream, self.events[other as usize])?;
+            if lane == self.recording.lane && self.ahead[from as usize] == Some(other) {
+                self.ahead[from as usize] = None;
+            }
+        }
+        if lane != self.recording.lane {
+            self.ahead[lane as usize] = Some(part as u32);
+        }
+        Ok(stream)
+    }
+
+    fn leave(&mut self, part: usize) -> Result<()> {
+        if self.is_spread && self.recording.parts[part].is_awaited {
+            self.events[part] = self.record(self.lane(part))?.0 as CUevent;
+        }
+        Ok(())
+    }
+
+    /// Lets the recording's own lane wait for all others.
+    fn join(&mut self) -> Result<()> {
+        for lane in 0..self.device().lanes.len() {
+            if self.ahead[lane].is_some() {
+                let end = self.record(lane as u32)?;
+                wait(self.device(), self.stream(self.recording.lane), end.0 as CUevent)?;
+                self.ahead[lane] = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lanes<'_> {
+    fn drop(&mut self) {
+        let ahead = self.ahead.iter().enumerate().filter(|(_, part)| part.is_some());
+        self.strays.extend(ahead.map(|(lane, _)| lane as u32));
+        self.device().free_events(&mut self.taken.drain(..));
+    }
+}
+
+fn wait(device: &Device, stream: CUstream, event: CUevent) -> Result<()> {
+    // SAFETY: the stream is of this context, and the event was recorded before this could be submitted.
+    device.check(unsafe { (device.driver.stream_wait)(stream, event, 0) })
+}
+
+fn enqueue(device: &Device, stream: CUstream, op: &Op) -> Result<(), Error> {
+    let driver = device.driver;
+    let host = std::ptr::with_exposed_provenance_mut::<c_void>;
+    // SAFETY: memory that an operation names has the bytes, for the lengths were compared when it was noted down, and is held until the operation
+    // is over; words are parameters of the types that the kernel was declared with, and the driver copies them. What a kernel's code does with its
+    // buffers is the promise of who wrote it.
+    device.check(unsafe {
+        match *op {
+            Op::Up { from, to, bytes } => (driver.copy_up)(to, host(from), bytes, stream),
+            Op::Down { from, to, bytes } => (driver.copy_down)(host(to), from, bytes, stream),
+            Op::Copy { from, to, bytes } => (driver.copy)(to, from, bytes, stream),
+            Op::Fill { to, pattern: Pattern::Byte(byte), count } => (driver.fill_8)(to, byte, count, stream),
+            Op::Fill { to, pattern: Pattern::Word(word), count } => (driver.fill_32)(to, word, count, stream),
+            Op::Fetch { from, to, bytes } => (driver.copy_peer)(to, device.context.cu_ctx(), from.0, from.1, bytes, stream),
+            Op::Launch { function, launch, mut words } => {
+                let ([x, y, z], [i, j, k]) = (launch.grid, launch.block);
+                let mut pointers = pointers(&mut words);
+                let pointers = pointers.as_mut_ptr();
+                (driver.launch)(function, x, y, z, i, j, k, launch.shared_bytes, stream, pointers, std::ptr::null_mut())
+            }
+        }
+    })
+}
+
+/// Returns where each parameter is, as the driver wants it.
+pub(super) fn pointers(words: &mut [u64; PARAMS_MAX]) -> [*mut c_void; PARAMS_MAX] {
+    words.each_mut().map(|word| std::ptr::from_mut(word).cast())
+}

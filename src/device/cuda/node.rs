@@ -1,0 +1,159 @@
+//! One operation as the node of a CUDA graph.
+
+use std::ffi::c_void;
+
+use cudarc::driver::sys::{
+    CUDA_KERNEL_NODE_PARAMS_v2_st as KernelNode, CUDA_MEMCPY3D_st as CopyNode, CUDA_MEMSET_NODE_PARAMS_st as FillNode,
+    CUdeviceptr, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUmemorytype,
+};
+
+use super::gpu::Device;
+use super::issue::pointers;
+use super::recording::{Op, Pattern};
+use crate::device::kernel::{Launch, PARAMS_MAX};
+use crate::error::Result;
+
+/// Whether the operation is no node: it is of two devices.
+pub(super) fn is_foreign(op: &Op) -> bool {
+    matches!(op, Op::Fetch { .. })
+}
+
+/// Whether one operation's node can be set to do the other.
+pub(super) fn is_like(one: &Op, other: &Op) -> bool {
+    match (one, other) {
+        (Op::Launch { function: one, .. }, Op::Launch { function: other, .. }) => one == other,
+        (Op::Fill { pattern: one, .. }, Op::Fill { pattern: other, .. }) => {
+            std::mem::discriminant(one) == std::mem::discriminant(other)
+        }
+        _ => std::mem::discriminant(one) == std::mem::discriminant(other),
+    }
+}
+
+/// Adds a node behind others.
+pub(super) fn add(device: &Device, graph: CUgraph, front: &[CUgraphNode], op: &Op) -> Result<CUgraphNode> {
+    let (driver, context, mut node) = (device.driver, device.context.cu_ctx(), std::ptr::null_mut());
+    let (first, len) = (front.as_ptr(), front.len());
+    let code = match Params::of(op) {
+        Params::Kernel(function, launch, mut words) => {
+            let mut words = pointers(&mut words);
+            let params = kernel(function, &launch, &mut words);
+            // SAFETY: it writes one handle; the driver copies what the parameters point to.
+            unsafe { (driver.graph_launch_node)(&mut node, graph, first, len, &params) }
+        }
+        // SAFETY: it writes one handle.
+        Params::Copy(params) => unsafe { (driver.graph_copy_node)(&mut node, graph, first, len, &params, context) },
+        // SAFETY: it writes one handle.
+        Params::Fill(params) => unsafe { (driver.graph_fill_node)(&mut node, graph, first, len, &params, context) },
+    };
+    device.check(code).map(|()| node)
+}
+
+/// Sets what a node does from the next launch on.
+pub(super) fn set(device: &Device, exec: CUgraphExec, node: CUgraphNode, op: &Op) -> Result<()> {
+    let (driver, context) = (device.driver, device.context.cu_ctx());
+    device.check(match Params::of(op) {
+        Params::Kernel(function, launch, mut words) => {
+            let mut words = pointers(&mut words);
+            let params = kernel(function, &launch, &mut words);
+            // SAFETY: the node is of the instance's graph; the driver copies what the parameters point to.
+            unsafe { (driver.exec_set_launch)(exec, node, &params) }
+        }
+        // SAFETY: the node is of the instance's graph.
+        Params::Copy(params) => unsafe { (driver.exec_set_copy)(exec, node, &params, context) },
+        // SAFETY: the node is of the instance's graph.
+        Params::Fill(params) => unsafe { (driver.exec_set_fill)(exec, node, &params, context) },
+    })
+}
+
+/// An operation as the driver's graphs take it.
+enum Params {
+    Kernel(CUfunction, Launch, [u64; PARAMS_MAX]),
+    Copy(CopyNode),
+    Fill(FillNode),
+}
+
+impl Params {
+    fn of(op: &Op) -> Self {
+        match *op {
+            Op::Launch { function, launch, words } => Self::Kernel(function, launch, words),
+            Op::Up { from, to, bytes } => Self::Copy(copy(End::Host(from), End::Device(to), bytes)),
+            Op::Down { from, to, bytes } => Self::Copy(copy(End::Device(from), End::Host(to), bytes)),
+            Op::Copy { from, to, bytes } => Self::Copy(copy(End::Device(from), End::Device(to), bytes)),
+            Op::Fill { to, pattern, count } => Self::Fill(fill(to, pattern, count)),
+            Op::Fetch { .. } => unreachable!("what is of two devices is no node"),
+        }
+    }
+}
+
+/// Where a copy comes from or goes to.
+enum End {
+    Host(usize),
+    Device(CUdeviceptr),
+}
+
+impl End {
+    /// The kind of memory, its address on the host, and its address on the device.
+    fn place(&self) -> (CUmemorytype, *mut c_void, CUdeviceptr) {
+        match *self {
+            Self::Host(address) => (CUmemorytype::CU_MEMORYTYPE_HOST, std::ptr::with_exposed_provenance_mut(address), 0),
+            Self::Device(address) => (CUmemorytype::CU_MEMORYTYPE_DEVICE, std::ptr::null_mut(), address),
+        }
+    }
+}
+
+fn copy(from: End, to: End, bytes: usize) -> CopyNode {
+    let ((from_type, from_host, from_device), (to_type, to_host, to_device)) = (from.place(), to.place());
+    CopyNode {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: from_type,
+        srcHost: from_host,
+        srcDevice: from_device,
+        srcArray: std::ptr::null_mut(),
+        reserved0: std::ptr::null_mut(),
+        srcPitch: bytes,
+        srcHeight: 1,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: to_type,
+        dstHost: to_host,
+        dstDevice: to_device,
+        dstArray: std::ptr::null_mut(),
+        reserved1: std::ptr::null_mut(),
+        dstPitch: bytes,
+        dstHeight: 1,
+        WidthInBytes: bytes,
+        Height: 1,
+        Depth: 1,
+    }
+}
+
+fn fill(to: CUdeviceptr, pattern: Pattern, count: usize) -> FillNode {
+    let (value, bytes) = match pattern {
+        Pattern::Byte(byte) => (u32::from(byte), 1),
+        Pattern::Word(word) => (word, 4),
+    };
+    FillNode { dst: to, pitch: 0, value, elementSize: bytes, width: count, height: 1 }
+}
+
+fn kernel(function: CUfunction, launch: &Launch, words: &mut [*mut c_void; PARAMS_MAX]) -> KernelNode {
+    let ([x, y, z], [i, j, k]) = (launch.grid, launch.block);
+    KernelNode {
+        func: function,
+        gridDimX: x,
+        gridDimY: y,
+        gridDimZ: z,
+        blockDimX: i,
+        blockDimY: j,
+        blockDimZ: k,
+        sharedMemBytes: launch.shared_bytes,
+        kernelParams: words.as_mut_ptr(),
+        extra: std::ptr::null_mut(),
+        kern: std::ptr::null_mut(),
+        ctx: std::ptr::null_mut(),
+    }
+}

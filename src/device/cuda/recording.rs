@@ -1,0 +1,333 @@
+//! What kernels ask of their stream, on a GPU: noted down part by part, and submitted as one. Memory is all that is asked for at once.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use cudarc::driver::CudaStream;
+use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUfunction};
+
+use super::driver::OUT_OF_MEMORY;
+use super::gpu::Device;
+use super::issue;
+use super::memory::{Allocation, Block, Dropped, HostBlock, Landed, Landing, Use, Visit};
+use crate::device::kernel::{Code, Launch, PARAMS_MAX};
+use crate::device::queue::{Arg, Event, HostMemory, Memory, MemoryArg, Part, Queue};
+use crate::error::{Error, Kind, Result};
+use crate::sync::lock;
+
+/// A lane's next work.
+pub(super) struct Recording {
+    pub(super) device: Arc<Device>,
+    pub(super) lane: u32,
+    /// What the lane waits for first.
+    pub(super) waits: Vec<Event>,
+    pub(super) parts: Vec<Noted>,
+    /// The parts that parts wait for.
+    pub(super) part_waits: Vec<u32>,
+    pub(super) ops: Vec<Op>,
+    /// The memory that is worked on, kept until all of this is submitted.
+    held: Vec<Held>,
+    /// The same of other devices.
+    visited: Vec<Arc<Allocation>>,
+    staged: Vec<HostBlock>,
+    landings: Vec<Arc<Landed>>,
+    /// How many parts were issued before the rest is known, because a library wanted the stream itself.
+    pub(super) flushed: Option<Flushed>,
+    /// Whether the host, or another device, learns by the end's mark that a copy is done.
+    pub(super) must_mark: bool,
+    /// Whether a library had the stream, and so may have left another context behind.
+    pub(super) is_lent: bool,
+}
+
+/// A part, as far as order goes.
+#[derive(Clone, Copy)]
+pub(super) struct Noted {
+    pub(super) stream: u32,
+    pub(super) is_awaited: bool,
+    /// Where its operations begin, and where its waits do.
+    pub(super) ops: u32,
+    pub(super) waits: u32,
+}
+
+/// What is issued already.
+pub(super) struct Flushed {
+    pub(super) ops: usize,
+    /// What the driver refused then.
+    pub(super) refused: Option<(u32, Error)>,
+}
+
+struct Held {
+    allocation: Arc<Allocation>,
+    /// The plan's stream of all parts that work on it, if it was made here and that is one stream: then who comes later there may have the
+    /// memory, once nobody has it any more.
+    stream: Option<u32>,
+}
+
+/// One operation.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Op {
+    Launch { function: CUfunction, launch: Launch, words: [u64; PARAMS_MAX] },
+    Up { from: usize, to: CUdeviceptr, bytes: usize },
+    Down { from: CUdeviceptr, to: usize, bytes: usize },
+    Copy { from: CUdeviceptr, to: CUdeviceptr, bytes: usize },
+    Fill { to: CUdeviceptr, pattern: Pattern, count: usize },
+    Fetch { from: (CUdeviceptr, CUcontext), to: CUdeviceptr, bytes: usize },
+}
+
+/// What memory is filled with.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Pattern {
+    Byte(u8),
+    Word(u32),
+}
+
+// SAFETY: the driver's handles may be used by any thread.
+unsafe impl Send for Recording {}
+
+impl Recording {
+    pub(super) fn new(device: Arc<Device>) -> Self {
+        Self {
+            device,
+            lane: 0,
+            waits: Vec::new(),
+            parts: Vec::new(),
+            part_waits: Vec::new(),
+            ops: Vec::new(),
+            held: Vec::new(),
+            visited: Vec::new(),
+            staged: Vec::new(),
+            landings: Vec::new(),
+            flushed: None,
+            must_mark: false,
+            is_lent: false,
+        }
+    }
+
+    pub(super) fn begin(&mut self, lane: u32, waits: &mut dyn Iterator<Item = Event>) {
+        self.lane = lane;
+        self.waits.extend(waits);
+    }
+
+    /// Returns where the operations of a part lie.
+    pub(super) fn ops_of(&self, part: usize) -> std::ops::Range<usize> {
+        let end = self.parts.get(part + 1).map_or(self.ops.len(), |next| next.ops as usize);
+        self.parts[part].ops as usize..end
+    }
+
+    /// Returns the parts that a part waits for.
+    pub(super) fn waits_of(&self, part: usize) -> &[u32] {
+        let end = self.parts.get(part + 1).map_or(self.part_waits.len(), |next| next.waits as usize);
+        &self.part_waits[self.parts[part].waits as usize..end]
+    }
+
+    /// Says that all of this is over once these points have passed, the lane's own first.
+    pub(super) fn settle(&mut self, points: &[Use]) {
+        for held in self.held.drain(..) {
+            points.iter().for_each(|&point| held.allocation.touch(point));
+        }
+        for visited in self.visited.drain(..) {
+            let visit = |&(lane, point): &Use| visited.visit(Visit { lane: self.device.lanes[lane as usize].clone(), point });
+            points.iter().for_each(visit);
+        }
+        self.staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, points)));
+        self.landings.drain(..).for_each(|landed| landed.settle(points));
+    }
+
+    /// Makes it as good as new.
+    pub(super) fn clear(&mut self) {
+        let Self { waits, parts, part_waits, ops, held, visited, staged, landings, .. } = self;
+        (waits.clear(), parts.clear(), part_waits.clear(), ops.clear(), held.clear(), visited.clear(), landings.clear());
+        staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, &[])));
+        (self.flushed, self.must_mark, self.is_lent) = (None, false, false);
+    }
+
+    /// Returns the memory of this device that stands behind some, noting that it is worked on.
+    pub(super) fn used(&mut self, memory: &dyn Memory) -> Result<CUdeviceptr> {
+        match memory.as_any().downcast_ref::<Block>() {
+            Some(Block(allocation)) if Arc::ptr_eq(&allocation.device, &self.device) => {
+                self.hold(allocation, false);
+                Ok(allocation.address)
+            }
+            _ => Err(self.foreign(memory.device_name())),
+        }
+    }
+
+    fn hold(&mut self, allocation: &Arc<Allocation>, is_new: bool) {
+        let stream = self.parts.last().map(|part| part.stream);
+        match self.held.get_mut(allocation.place()) {
+            Some(held) if Arc::ptr_eq(&held.allocation, allocation) => {
+                held.stream = held.stream.filter(|&own| Some(own) == stream)
+            }
+            _ => {
+                allocation.set_place(self.held.len());
+                self.held.push(Held { allocation: allocation.clone(), stream: stream.filter(|_| is_new) });
+            }
+        }
+    }
+
+    /// Returns memory that was made here and that nobody has any more. Whatever works on it comes before, on the same stream.
+    fn reuse(&mut self, bytes: usize) -> Option<Arc<Allocation>> {
+        let stream = self.parts.last()?.stream;
+        let is_free = |held: &&Held| {
+            held.allocation.bytes == bytes && held.stream == Some(stream) && Arc::strong_count(&held.allocation) == 1
+        };
+        self.held.iter().find(is_free).map(|held| held.allocation.clone())
+    }
+
+    pub(super) fn foreign(&self, buffer: String) -> Error {
+        Kind::ForeignBuffer { buffer, stream: self.device.name() }.into()
+    }
+
+    fn note(&mut self, op: Op, bytes: usize) {
+        // The driver's graphs know no copies of nothing.
+        if bytes > 0 {
+            self.ops.push(op);
+        }
+    }
+
+    /// Issues what was noted down, so that a library can go on behind it.
+    pub(super) fn flush(&mut self) {
+        issue::flush(self);
+    }
+
+    pub(super) fn stream(&self) -> &Arc<CudaStream> {
+        &self.device.lanes[self.lane as usize].stream
+    }
+}
+
+/// Halves a pattern as long as it is the same twice.
+fn shortest(pattern: &[u8]) -> &[u8] {
+    match pattern.split_at(pattern.len() / 2) {
+        (half, other) if half == other && !half.is_empty() => shortest(half),
+        _ => pattern,
+    }
+}
+
+impl Queue for Recording {
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+
+    fn device_name(&self) -> String {
+        self.device.name()
+    }
+
+    fn begin_part(&mut self, part: Part<'_>) {
+        if std::mem::take(&mut self.is_lent) {
+            // Whoever asks the driver for something next hears that the device is lost.
+            let _ = self.device.make_current();
+        }
+        let (ops, waits) = (self.ops.len() as u32, self.part_waits.len() as u32);
+        self.part_waits.extend(part.waits);
+        self.parts.push(Noted { stream: part.stream, is_awaited: part.is_awaited, ops, waits });
+    }
+
+    fn abandon_part(&mut self) {
+        let first = self.parts.last().map_or(0, |part| part.ops as usize);
+        let issued = self.flushed.as_ref().map_or(0, |flushed| flushed.ops);
+        self.ops.truncate(first.max(issued));
+    }
+
+    fn alloc(&mut self, bytes: usize) -> Result<Box<dyn Memory>> {
+        if let Some(allocation) = self.reuse(bytes) {
+            return Ok(Box::new(Block(allocation)));
+        }
+        let (device, mut address) = (&self.device, 0);
+        let path = lock(&device.path);
+        device.collect_quietly();
+        // SAFETY: it writes one address. An empty buffer has an address too.
+        let code = unsafe { (device.driver.alloc)(&mut address, bytes.max(1), self.stream().cu_stream()) };
+        if code == OUT_OF_MEMORY {
+            return Err(Kind::OutOfMemory { bytes, device: device.name() }.into());
+        }
+        device.check(code)?;
+        let made = (self.lane, device.issued(self.lane));
+        let allocation = Arc::new(Allocation::new(device.clone(), address, bytes, made));
+        drop(path);
+        self.hold(&allocation, true);
+        Ok(Box::new(Block(allocation)))
+    }
+
+    fn upload(&mut self, from: &[u8], to: &dyn Memory) -> Result<()> {
+        let to = self.used(to)?;
+        if from.is_empty() {
+            return Ok(());
+        }
+        let staged = self.device.take_host(from.len())?;
+        // SAFETY: the block has at least as many bytes, and nobody else has it.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), staged.start.as_ptr(), from.len()) };
+        self.note(Op::Up { from: staged.start.as_ptr().expose_provenance(), to, bytes: from.len() }, from.len());
+        self.staged.push(staged);
+        Ok(())
+    }
+
+    fn download(&mut self, from: &dyn Memory) -> Result<Box<dyn HostMemory>> {
+        let bytes = bytes_of(from);
+        let from = self.used(from)?;
+        let landed = Arc::new(Landed::new(self.device.clone(), self.device.take_host(bytes)?));
+        self.note(Op::Down { from, to: landed.start().expose_provenance(), bytes }, bytes);
+        self.landings.push(landed.clone());
+        self.must_mark = true;
+        Ok(Box::new(Landing(landed)))
+    }
+
+    fn fetch(&mut self, from: &dyn Memory) -> Result<Box<dyn Memory>> {
+        let Some(Block(there)) = from.as_any().downcast_ref::<Block>() else { return Err(self.foreign(from.device_name())) };
+        let to = self.alloc(there.bytes)?;
+        if Arc::ptr_eq(&there.device, &self.device) {
+            self.copy(from, &*to)?;
+            return Ok(to);
+        }
+        let op = Op::Fetch { from: (there.address, there.device.context.cu_ctx()), to: self.used(&*to)?, bytes: there.bytes };
+        self.note(op, there.bytes);
+        self.visited.push(there.clone());
+        self.must_mark = true;
+        Ok(to)
+    }
+
+    fn copy(&mut self, from: &dyn Memory, to: &dyn Memory) -> Result<()> {
+        let bytes = bytes_of(from);
+        let op = Op::Copy { from: self.used(from)?, to: self.used(to)?, bytes };
+        self.note(op, bytes);
+        Ok(())
+    }
+
+    fn fill(&mut self, pattern: &[u8], to: &dyn Memory) -> Result<()> {
+        let (bytes, pattern) = (bytes_of(to), shortest(pattern));
+        let count = bytes / pattern.len();
+        let pattern = match *pattern {
+            [byte] => Pattern::Byte(byte),
+            [a, b, c, d] => Pattern::Word(u32::from_ne_bytes([a, b, c, d])),
+            _ => {
+                let all: Vec<u8> = pattern.iter().copied().cycle().take(bytes).collect();
+                return self.upload(&all, to);
+            }
+        };
+        let op = Op::Fill { to: self.used(to)?, pattern, count };
+        self.note(op, count);
+        Ok(())
+    }
+
+    fn launch(&mut self, code: &Arc<Code>, launch: &Launch, args: &[Arg<'_>]) -> Result<()> {
+        let function = self.device.function(code)?;
+        let mut words = [0_u64; PARAMS_MAX];
+        for (arg, word) in args.iter().zip(&mut words) {
+            *word = match arg {
+                Arg::Number(bytes) => u64::from_ne_bytes(*bytes),
+                Arg::Memory(MemoryArg(Some(memory))) => self.used(*memory)?,
+                Arg::Memory(MemoryArg(None)) => return Err(self.foreign("the host device".into())),
+            };
+        }
+        self.ops.push(Op::Launch { function, launch: *launch, words });
+        Ok(())
+    }
+}
+
+/// The size of memory, if it is a GPU's.
+fn bytes_of(memory: &dyn Memory) -> usize {
+    memory.as_any().downcast_ref::<Block>().map_or(0, |block| block.0.bytes)
+}

@@ -1,0 +1,76 @@
+//! What lets a program go on: records, of two kinds where a segment is recorded. Who is queued behind it on a device goes on when it is *submitted*, and
+//! the stream waits; all others go on when it is *reached*.
+//!
+//! ```text
+//! submitted:  segment queued, consumer queued        reached:  segment queued, consumer on the host
+//! ```
+
+use super::lower::{NONE, Records};
+use super::segments::Segments;
+use crate::graph::NodeId;
+
+/// Numbers of what leads to targets: one for each record, two if there are segments.
+pub(super) struct Causes<'a> {
+    segments: Option<&'a Segments>,
+    records: &'a Records,
+    /// For each record the event that stands for it, or [`NONE`]; empty if there are no segments.
+    events: Vec<u32>,
+    events_len: u32,
+}
+
+impl<'a> Causes<'a> {
+    pub(super) fn new(segments: Option<&'a Segments>, records: &'a Records) -> Self {
+        let events = if segments.is_some() { vec![NONE; records.count()] } else { Vec::new() };
+        Self { segments, records, events, events_len: 0 }
+    }
+
+    /// Returns the segment that a node stands for.
+    pub(super) fn segment(&self, node: NodeId) -> Option<u32> {
+        self.segments.map(|segments| segments.of[node.index()]).filter(|&segment| segment != NONE)
+    }
+
+    fn per_record(&self) -> u32 {
+        1 + u32::from(self.segments.is_some())
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.records.count() * self.per_record() as usize
+    }
+
+    /// The cause for those whom the record tells that its segment is submitted; of a host node, that it is done.
+    pub(super) fn submitted(&self, record: u32) -> u32 {
+        if record == NONE { NONE } else { record * self.per_record() }
+    }
+
+    /// The cause for those whom the record of a segment tells that it is reached.
+    pub(super) fn reached(&self, record: u32) -> u32 {
+        if record == NONE { NONE } else { record * self.per_record() + 1 }
+    }
+
+    /// The cause that lets `consumer` go on after a record.
+    pub(super) fn of(&self, record: u32, consumer: NodeId) -> u32 {
+        let is_reached = self.segment(self.records.node(record)).is_some() && self.segment(consumer).is_none();
+        if is_reached { self.reached(record) } else { self.submitted(record) }
+    }
+
+    /// Notes that the stream of `consumer` waits for a record, if both are segments.
+    pub(super) fn wait(&mut self, record: u32, consumer: NodeId) {
+        if self.segment(consumer).is_none() || self.segment(self.records.node(record)).is_none() {
+            return;
+        }
+        let event = &mut self.events[record as usize];
+        if *event == NONE {
+            *event = self.events_len;
+            self.events_len += 1;
+        }
+    }
+
+    /// Returns the event to record for a record, if a segment waits for it.
+    pub(super) fn event(&self, record: u32) -> Option<u32> {
+        self.events.get(record as usize).copied().filter(|&event| event != NONE)
+    }
+
+    pub(super) fn events(&self) -> u32 {
+        self.events_len
+    }
+}

@@ -1,0 +1,172 @@
+//! The programs that become code: those of a schedule, or for devices with queues the same with each segment drawn together into one node, alone
+//! in a program of its own.
+
+use super::lower::NONE;
+use super::segments::Segments;
+use super::{Point, Schedule, Step};
+use crate::graph::NodeId;
+
+/// Programs, by number.
+pub(super) struct Programs<'a> {
+    schedule: &'a Schedule,
+    drawn: Option<Drawn>,
+}
+
+/// Programs other than the schedule's own.
+struct Drawn {
+    starts: Vec<u32>,
+    steps: Vec<Step>,
+    /// The stream of the schedule that each is part of.
+    streams: Vec<u32>,
+}
+
+impl<'a> Programs<'a> {
+    /// The schedule's own.
+    pub(super) fn of(schedule: &'a Schedule) -> Self {
+        Self { schedule, drawn: None }
+    }
+
+    /// Draws each segment together: the first of its nodes stands for all.
+    pub(super) fn drawn_together(schedule: &'a Schedule, segments: &Segments) -> Self {
+        let mut drawing = Drawing { schedule, segments, programs: Vec::new(), place_of: vec![None; segments.of.len()] };
+        drawing.split();
+        Self { schedule, drawn: Some(drawing.drawn()) }
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.drawn.as_ref().map_or(self.schedule.streams(), |drawn| drawn.streams.len() as u32)
+    }
+
+    pub(super) fn steps(&self, program: u32) -> &[Step] {
+        let Some(drawn) = &self.drawn else { return self.schedule.steps(program) };
+        &drawn.steps[drawn.starts[program as usize] as usize..drawn.starts[program as usize + 1] as usize]
+    }
+
+    /// Returns the stream of the schedule that a program is part of.
+    pub(super) fn stream(&self, program: u32) -> u32 {
+        self.drawn.as_ref().map_or(program, |drawn| drawn.streams[program as usize])
+    }
+
+    /// Returns how many [`Step::Record`] there are.
+    pub(super) fn records(&self) -> usize {
+        match &self.drawn {
+            None => self.schedule.records(),
+            Some(drawn) => drawn.steps.iter().filter(|step| matches!(step, Step::Record(_))).count(),
+        }
+    }
+}
+
+struct Drawing<'a> {
+    schedule: &'a Schedule,
+    segments: &'a Segments,
+    /// For each program its stream and its nodes: a segment's first, or nodes of the host that follow each other.
+    programs: Vec<(u32, Vec<Stop>)>,
+    /// The program of each node that stands there, and its place among the program's.
+    place_of: Vec<Option<(u32, u32)>>,
+}
+
+struct Stop {
+    node: NodeId,
+    /// What it waits for, by the nodes that stand for it.
+    waits: Vec<NodeId>,
+    releases: Vec<NodeId>,
+    /// Whether another program waits for it, and then as which record of its own.
+    record: u32,
+}
+
+impl Drawing<'_> {
+    /// Makes the programs: one for each segment, and one for each piece of a stream between segments.
+    fn split(&mut self) {
+        for stream in 0..self.schedule.streams() {
+            let mut is_open = false;
+            for step in self.schedule.steps(stream) {
+                match *step {
+                    Step::Run(node) if self.segments.of[node.index()] != NONE => {
+                        is_open = false;
+                        if self.segments.lead(node) == node {
+                            self.begin(stream);
+                            self.push(node, self.waits_of_segment(node));
+                        }
+                    }
+                    Step::Run(node) => {
+                        if !std::mem::replace(&mut is_open, true) {
+                            self.begin(stream);
+                        }
+                        self.push(node, self.waits_of_host(node));
+                    }
+                    Step::Release(value) if is_open => {
+                        let stops = &mut self.programs.last_mut().expect("a release is behind a node").1;
+                        stops.last_mut().expect("a program has a node").releases.push(value);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.number_records();
+    }
+
+    fn begin(&mut self, stream: u32) {
+        self.programs.push((stream, Vec::new()));
+    }
+
+    fn push(&mut self, node: NodeId, mut waits: Vec<NodeId>) {
+        waits.sort_unstable();
+        waits.dedup();
+        let program = self.programs.len() as u32 - 1;
+        let stops = &mut self.programs[program as usize].1;
+        self.place_of[node.index()] = Some((program, stops.len() as u32));
+        stops.push(Stop { node, waits, releases: Vec::new(), record: NONE });
+    }
+
+    fn waits_of_segment(&self, lead: NodeId) -> Vec<NodeId> {
+        let segment = self.segments.of[lead.index()];
+        let before = self.segments.members(segment).iter().flat_map(|&node| self.segments.before.of(node));
+        before.filter(|source| self.segments.of[source.index()] != segment).map(|&source| self.segments.lead(source)).collect()
+    }
+
+    /// Waits for what is before it on its own stream only where that is a segment: else both are of one program.
+    fn waits_of_host(&self, node: NodeId) -> Vec<NodeId> {
+        let is_own = |source: NodeId| {
+            self.segments.of[source.index()] == NONE && self.schedule.stream_of(source) == self.schedule.stream_of(node)
+        };
+        let before = self.segments.before.of(node).iter();
+        before.filter(|&&source| !is_own(source)).map(|&source| self.segments.lead(source)).collect()
+    }
+
+    fn number_records(&mut self) {
+        let waits = self.programs.iter().flat_map(|(_, stops)| stops).flat_map(|stop| &stop.waits);
+        let awaited: Vec<NodeId> = waits.copied().collect();
+        for node in awaited {
+            let (program, place) = self.place(node);
+            self.programs[program as usize].1[place as usize].record = 0;
+        }
+        for (_, stops) in &mut self.programs {
+            let recorded = stops.iter_mut().filter(|stop| stop.record != NONE);
+            recorded.zip(1..).for_each(|(stop, seq)| stop.record = seq);
+        }
+    }
+
+    fn place(&self, node: NodeId) -> (u32, u32) {
+        self.place_of[node.index()].expect("who stands for others has a place")
+    }
+
+    fn point(&self, node: NodeId) -> Point {
+        let (program, place) = self.place(node);
+        Point { stream: program, seq: self.programs[program as usize].1[place as usize].record }
+    }
+
+    fn drawn(&self) -> Drawn {
+        let mut drawn = Drawn { starts: vec![0], steps: Vec::new(), streams: Vec::new() };
+        for (stream, stops) in &self.programs {
+            for stop in stops {
+                drawn.steps.extend(stop.waits.iter().map(|&source| Step::Wait(self.point(source))));
+                drawn.steps.push(Step::Run(stop.node));
+                drawn.steps.extend((stop.record != NONE).then(|| Step::Record(self.point(stop.node))));
+                drawn.steps.extend(stop.releases.iter().map(|&value| Step::Release(value)));
+            }
+            drawn.starts.push(drawn.steps.len() as u32);
+            drawn.streams.push(*stream);
+        }
+        drawn
+    }
+}
