@@ -7,6 +7,7 @@ mod faults;
 mod graphs;
 mod order;
 mod runs;
+mod thumbnails;
 
 use std::sync::LazyLock;
 
