@@ -6,6 +6,8 @@ use std::thread;
 
 use clap::Parser;
 
+use crate::device::Device;
+
 /// The repository of this example, wherever it is started from.
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -15,7 +17,10 @@ Examples:
     cargo run --release --example thumbnails
 
   Your own, smaller and with 8 in flight:
-    cargo run --release --example thumbnails -- ~/Pictures /tmp/thumbnails --side 160 --in-flight 8";
+    cargo run --release --example thumbnails -- ~/Pictures /tmp/thumbnails --side 160 --in-flight 8
+
+  On a GPU, which needs NVIDIA's driver and nothing else:
+    cargo run --release --features cuda --example thumbnails -- --device cuda";
 
 /// Makes thumbnails, statistics and one contact sheet of every JPEG and PNG in a folder, many pictures at a time.
 #[derive(Clone, Debug, Parser)]
@@ -38,6 +43,10 @@ pub(crate) struct Args {
     /// Threads that compute [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     workers: Option<u16>,
+
+    /// Where pictures are resized and normalised
+    #[arg(long, value_enum, default_value_t = Device::Auto)]
+    pub(crate) device: Device,
 
     /// Show no progress bar and no summary; failures are still reported
     #[arg(long, short)]
@@ -85,8 +94,17 @@ mod tests {
         let args = Args::parse_from(["thumbnails"]);
         assert!(args.dir().ends_with("examples/thumbnails/photos"));
         assert!(args.out().ends_with("target/thumbnails-out"));
-        assert_eq!((args.side, args.in_flight(), args.quiet), (224, 32, false));
+        assert_eq!((args.side, args.in_flight(), args.device, args.quiet), (224, 32, Device::Auto, false));
         assert!(args.workers() >= 1);
+    }
+
+    #[test]
+    fn the_device_is_one_of_three() {
+        let device = |name| Args::try_parse_from(["thumbnails", "--device", name]).map(|args| args.device).ok();
+        assert_eq!(
+            ["auto", "host", "cuda", "gpu"].map(device),
+            [Some(Device::Auto), Some(Device::Host), Some(Device::Cuda), None]
+        );
     }
 
     #[test]

@@ -1,21 +1,27 @@
 //! The graph of one picture. What does not wait for something else goes on beside it: the plan knows what waits for what.
 //!
 //! ```text
-//!  source ─▶ read ─▶ decode ─▶ resize ─┬─▶ stats ─┐
-//!                                      ├──────────┴─▶ normalise ─▶ tensor
-//!                                      └─▶ encode ─▶ write ◀─ target
+//!  source ─▶ read ─▶ decode ─▶ upload ═▶ resize ═╦═══════════════════════════════▶ normalise ═▶ tensor
+//!                                                ║                  ┌─▶ stats ─────┘
+//!                                                ╚═▶ download ─▶ thumbnail ─▶ encode ─▶ write ◀─ target
 //! ```
+//!
+//! Along double lines goes memory of the device: a GPU's, or the host's. The graph is the same for both.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anabranch::{Graph, HostStream, PerOperator, Plan, take};
+use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, PerOperator, Plan, take};
 use image::RgbImage;
 
-use crate::files::{read, write};
-use crate::image_ops::{Stats, decode, encode_jpeg, normalise, resize, stats};
+use super::device_ops::{Picture, download, normalise, resize, to_image, upload};
+use super::files::{read, write};
+use super::image_ops::{Stats, decode, encode_jpeg, stats};
 
-/// The nodes that wait for files. All others compute.
+/// A picture on its way between kernels.
+type OnDevice = Picture<Buffer<u8>>;
+
+/// The nodes that wait for files. All others compute; on a GPU, the time of a kernel is that of enqueueing it.
 pub(crate) const AWAITED: [&str; 2] = ["read", "write"];
 
 /// JPEG quality of the thumbnails: at this size no artefact is seen.
@@ -34,19 +40,24 @@ pub(crate) fn thumbnail_plan(side: u32) -> anabranch::Result<Plan> {
     let bytes = g.future("read", &source, async |path: Arc<PathBuf>| Ok(read(&path).await?));
     let picture = g.try_task("decode", take(&bytes), |bytes: Vec<u8>| Ok(decode(&bytes)?));
 
-    // Kernels launch onto a device stream: these two can move to a GPU. Taking the large picture frees it at once.
-    let small = g.kernel("resize", take(&picture), move |stream: &mut HostStream, picture: RgbImage| {
-        stream.launch(|| resize(&picture, side))
-    });
-    let colours = g.task("stats", &small, |small: &RgbImage| stats(small));
-    let tensor = g.kernel("normalise", (&small, &colours), |stream: &mut HostStream, small: &RgbImage, colours: &Stats| {
-        stream.launch(|| normalise(small, colours))
-    });
+    // Kernels work on the device. Taking the large picture frees it as soon as the small one is made.
+    let large = g.try_kernel("upload", take(&picture), |s: &mut DeviceStream, picture: RgbImage| Ok(upload(s, &picture)?));
+    let small = g.try_kernel("resize", take(&large), move |s: &mut DeviceStream, large: OnDevice| Ok(resize(s, &large, side)?));
+    let copy = g.try_kernel("download", &small, |s: &mut DeviceStream, small: &OnDevice| Ok(download(s, small)?));
 
-    let jpeg = g.try_task("encode", &small, |small: &RgbImage| Ok(encode_jpeg(small, QUALITY)?));
+    // A task starts when the device has made what it reads; until then no thread waits for it.
+    let thumbnail = g.task("thumbnail", &copy, |copy: &Picture<HostBuffer<u8>>| to_image(copy));
+    let colours = g.task("stats", &thumbnail, |small: &RgbImage| stats(small));
+    let jpeg = g.try_task("encode", &thumbnail, |small: &RgbImage| Ok(encode_jpeg(small, QUALITY)?));
     g.future("write", (take(&jpeg), &target), async |jpeg: Vec<u8>, path: Arc<PathBuf>| Ok(write(&path, &jpeg).await?));
 
-    g.output("thumbnail", &small);
+    // The small picture is still on the device, so only the numbers go there again.
+    let scaled = g.try_kernel("normalise", (&small, &colours), |s: &mut DeviceStream, small: &OnDevice, colours: &Stats| {
+        Ok(normalise(s, small, colours)?)
+    });
+    let tensor = g.try_kernel("tensor", &scaled, |s: &mut DeviceStream, scaled: &Picture<Buffer<f32>>| Ok(download(s, scaled)?));
+
+    g.output("thumbnail", &thumbnail);
     g.output("stats", &colours);
     g.output("tensor", &tensor);
     g.compile(&PerOperator)

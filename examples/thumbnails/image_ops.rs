@@ -1,4 +1,4 @@
-//! The work of the graph's nodes as plain functions: picture in, picture or numbers out, no file and no thread touched.
+//! The work of the graph's tasks as plain functions: picture in, picture or numbers out, no file and no thread touched.
 
 use std::io::Cursor;
 
@@ -29,15 +29,6 @@ pub(crate) struct Stats {
     pub(crate) std_dev: [f32; 3],
     /// Mean luma (Rec. 709 weights on the stored, gamma-encoded values), 0..=1.
     pub(crate) luminance: f32,
-}
-
-/// A picture as a network takes it: channels first, then rows, then columns.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Tensor {
-    /// Channels (always 3), height and width, the slowest index first.
-    pub(crate) shape: [usize; 3],
-    /// The values; `data.len()` is the product of `shape`.
-    pub(crate) data: Vec<f32>,
 }
 
 /// Decodes a JPEG or PNG to 8-bit RGB, turned upright by its EXIF orientation; what is transparent becomes white.
@@ -85,15 +76,21 @@ fn over_white(image: &DynamicImage) -> RgbImage {
     })
 }
 
-/// Scales a picture, up or down, so that its longer side is `side` pixels; the aspect is kept to the nearest pixel.
-pub(crate) fn resize(image: &RgbImage, side: u32) -> RgbImage {
-    let longer = image.width().max(image.height()).max(1);
+/// Returns the width and height of a picture whose longer side is made `side` pixels; the aspect is kept to the nearest pixel.
+pub(crate) fn fitted(width: u32, height: u32, side: u32) -> (u32, u32) {
+    let longer = width.max(height).max(1);
     let scaled = |length: u32| {
         let (length, side, longer) = (u64::from(length), u64::from(side), u64::from(longer));
         // A side of a very long and thin picture never vanishes.
         ((length * side + longer / 2) / longer).max(1) as u32
     };
-    let mut fitted = RgbImage::new(scaled(image.width()), scaled(image.height()));
+    (scaled(width), scaled(height))
+}
+
+/// Scales a picture, up or down, so that its longer side is `side` pixels.
+fn resize(image: &RgbImage, side: u32) -> RgbImage {
+    let (width, height) = fitted(image.width(), image.height(), side);
+    let mut fitted = RgbImage::new(width, height);
     Resizer::new().resize(image, &mut fitted, None).expect("both pictures are 8-bit RGB, and the whole of the source is taken");
     fitted
 }
@@ -117,18 +114,6 @@ pub(crate) fn stats(image: &RgbImage) -> Stats {
     });
     let luminance = 0.2126 * mean[0] + 0.7152 * mean[1] + 0.0722 * mean[2];
     Stats { mean: mean.map(|mean| mean as f32), std_dev, luminance: luminance as f32 }
-}
-
-/// Returns `(x / 255 - mean) / std_dev` of every value, channels first; a constant channel becomes zeros.
-pub(crate) fn normalise(image: &RgbImage, stats: &Stats) -> Tensor {
-    let (width, height) = (image.width() as usize, image.height() as usize);
-    let mut data = Vec::with_capacity(3 * width * height);
-    for channel in 0..3 {
-        let (mean, std_dev) = (stats.mean[channel], stats.std_dev[channel]);
-        let scale = if std_dev == 0.0 { 0.0 } else { 1.0 / std_dev };
-        data.extend(image.pixels().map(|pixel| (f32::from(pixel.0[channel]) / 255.0 - mean) * scale));
-    }
-    Tensor { shape: [3, height, width], data }
 }
 
 /// Encodes a picture as JPEG; `quality` is 1 (smallest) to 100 (best), and others are brought into that range.
@@ -207,21 +192,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_constant_channel_becomes_zeros() {
-        let image = RgbImage::from_fn(4, 2, |x, _| Rgb([200, 7, x as u8 * 80]));
-        let tensor = normalise(&image, &stats(&image));
-        assert_eq!(tensor.shape, [3, 2, 4]);
-        assert!(tensor.data[..16].iter().all(|value| *value == 0.0));
-        let blue = &tensor.data[16..];
-        assert!(blue.iter().sum::<f32>().abs() < 1e-5);
-        assert!((blue.iter().map(|value| value * value).sum::<f32>() / 8.0 - 1.0).abs() < 1e-5);
-    }
-
-    #[test]
     fn the_longer_side_becomes_the_side_asked_for() {
-        assert_eq!(resize(&RgbImage::new(1000, 500), 224).dimensions(), (224, 112));
-        assert_eq!(resize(&RgbImage::new(30, 60), 224).dimensions(), (112, 224));
-        assert_eq!(resize(&RgbImage::new(5000, 1), 224).dimensions(), (224, 1));
+        assert_eq!(fitted(1000, 500, 224), (224, 112));
+        assert_eq!(fitted(30, 60, 224), (112, 224));
+        assert_eq!(fitted(5000, 1, 224), (224, 1));
     }
 
     #[test]

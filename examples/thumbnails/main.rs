@@ -3,12 +3,15 @@
 //! ```sh
 //! cargo run --release --example thumbnails                 # the photographs that come along
 //! cargo run --release --example thumbnails -- DIR OUT      # your own
+//! cargo run --release --features cuda --example thumbnails # resized and normalised on the GPU, if there is one
 //! ```
 //!
 //! Read `graph.rs` first (the work on one picture), then `batch.rs` (all pictures). The rest is what any program needs.
 
 mod batch;
 mod cli;
+mod device;
+mod device_ops;
 mod files;
 mod graph;
 mod image_ops;
@@ -56,7 +59,11 @@ async fn make_thumbnails(args: &Args) -> Result<bool, BoxError> {
 
     let plan = thumbnail_plan(args.side)?;
     let observer = Arc::new(anabranch::Timeline::new(pictures.len() * plan.schedule().order().len()));
-    let exec = Executor::builder().workers(args.workers()).max_in_flight(in_flight).observer(observer.clone()).build()?;
+    let settings = || Executor::builder().workers(args.workers()).max_in_flight(in_flight).observer(observer.clone());
+    let (exec, device) = args.device.executor(settings)?;
+    if !args.quiet {
+        writeln!(io::stdout(), "{device}")?;
+    }
 
     let bar = progress_bar(pictures.len(), args.quiet)?;
     let batch = Batch { exec: &exec, plan: &plan, dir, out: out.clone(), in_flight, kept: sheet_len(args.side) };

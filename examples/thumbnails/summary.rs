@@ -40,7 +40,7 @@ pub(crate) struct Summary {
 }
 
 /// Rows of the table: more than the nodes of this example, few enough for a screen.
-const ROWS_MAX: usize = 8;
+const ROWS_MAX: usize = 12;
 
 impl Summary {
     /// Prints the totals on standard output and the failures on standard error.

@@ -21,11 +21,15 @@ const THIN_LANE: f64 = 7.0;
 /// The most that the lanes of a row take, and its thin lanes; more lanes are thinner.
 const LANES_MAX: f64 = 240.0;
 const THIN_LANES_MAX: f64 = 110.0;
+/// How many letters of the names of its nodes fit beside a row, and how high a line of them is.
+const NAMES_WIDTH: usize = 18;
+const NAMES_HEIGHT: f64 = 15.0;
 /// Space in a row above and below its lanes, and between rows.
 const PAD: f64 = 7.0;
 
 /// Waiting in pale colours, computing in strong ones. One for each node, in the order of the plan.
-const COLOURS: [&str; 8] = ["#9cc4e4", "#e07b39", "#2f6db5", "#d9a514", "#2a9d8f", "#8d5aa8", "#a5cd9c", "#7a7f8a"];
+const COLOURS: [&str; 11] =
+    ["#9cc4e4", "#e07b39", "#5b6573", "#2f6db5", "#8c6d46", "#5f8f3e", "#d9a514", "#8d5aa8", "#a5cd9c", "#2a9d8f", "#c2578c"];
 const FAILED: &str = "#c81e1e";
 
 const STYLE: &str = "
@@ -68,6 +72,8 @@ impl Display for Drawing<'_> {
 /// Where a row lies.
 struct RowAt<'a> {
     row: &'a Row,
+    /// The names of its nodes, in lines.
+    names: Vec<String>,
     top: f64,
     bottom: f64,
     lane: f64,
@@ -88,9 +94,10 @@ impl Drawing<'_> {
             let (lane, thin_lane) = (LANE.min(LANES_MAX / computed.max(1.0)), THIN_LANE.min(THIN_LANES_MAX / awaited.max(1.0)));
             let gap = if computed > 0.0 && awaited > 0.0 { PAD / 2.0 } else { 0.0 };
             let thin_top = top + PAD + lane * computed + gap;
-            // Room for the label, however few the lanes.
-            let bottom = (thin_top + thin_lane * awaited + PAD).max(top + 44.0);
-            rows.push(RowAt { row, top, bottom, lane, thin_top, thin_lane });
+            let names = in_lines(row.nodes.iter().map(|&node| &*self.timeline.nodes[node].name));
+            // Room for the label and the names, however few the lanes.
+            let bottom = (thin_top + thin_lane * awaited + PAD).max(top + 29.0 + NAMES_HEIGHT * names.len().max(1) as f64);
+            rows.push(RowAt { row, names, top, bottom, lane, thin_top, thin_lane });
             top = bottom + PAD;
         }
         rows
@@ -155,8 +162,10 @@ impl Drawing<'_> {
         let (width, height) = (RIGHT - LEFT, at.bottom - at.top);
         write!(f, r##"<rect x="{LEFT}" y="{:.1}" width="{width}" height="{height:.1}" rx="4" fill="#f2f4f7"/>"##, at.top)?;
         text(f, "label", 28.0, at.top + 18.0, &at.row.label)?;
-        let names: Vec<&str> = at.row.nodes.iter().map(|&node| &*self.timeline.nodes[node].name).collect();
-        text(f, "muted", 28.0, at.top + 36.0, &names.join(", "))
+        at.names
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, names)| text(f, "muted", 28.0, at.top + 36.0 + NAMES_HEIGHT * index as f64, names))
     }
 
     /// Draws the boxes, those of a run in a group, so that the style sheet can show them together.
@@ -214,6 +223,22 @@ impl Loads {
         let together = (0..Self::BINS).map(|bin| of.iter().map(|load| load[bin]).sum());
         Self { most: together.fold(1.0, f64::max).round(), of }
     }
+}
+
+/// Returns names in lines that fit beside a row.
+fn in_lines<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for name in names {
+        match lines.last_mut() {
+            Some(line) if line.len() + 2 + name.len() <= NAMES_WIDTH => line.extend([", ", name]),
+            Some(line) => {
+                line.push(',');
+                lines.push(name.to_owned());
+            }
+            None => lines.push(name.to_owned()),
+        }
+    }
+    lines
 }
 
 fn colour(node: usize) -> &'static str {

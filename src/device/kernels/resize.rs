@@ -1,4 +1,4 @@
-//! Bilinear resizing in integers: positions and weights are fractions whose denominators are known, so nothing is rounded but the result.
+//! Resizing with the triangle filter. Positions and weights are fractions whose denominators are known, so nothing is rounded but the result.
 
 use std::sync::LazyLock;
 
@@ -9,27 +9,50 @@ use crate::error::{Kind, Result};
 /// With longer sides positions would not fit 64 bits.
 const SIDE_MAX: u32 = i32::MAX as u32;
 
-type Resize = Kernel<(In<u8>, Out<u8>, u32, u32, u32, u32)>;
+/// The most threads that make a pixel together: those of a warp.
+const LANES_MAX: u32 = 32;
+
+type Resize = Kernel<(In<u8>, Out<u8>, u32, u32, u32, u32, u32)>;
 
 static RESIZE: LazyLock<Resize> = LazyLock::new(|| {
     Resize::ptx("anabranch_resize", include_str!("resize.ptx")).twin(
-        |_, (pixels, out, from_width, from_height, width, height)| {
-            resize_on_host(pixels, Size { width: from_width, height: from_height }, out, Size { width, height });
+        |_, (pixels, out, from_width, from_height, width, height, _)| {
+            resize_on_host(pixels, out, Axis::new(from_width, width), Axis::new(from_height, height));
         },
     )
 });
 
-/// Returns a picture scaled to the size `to`, up or down, by bilinear interpolation.
+/// Returns a picture scaled to the size `to`, up or down, each side by itself, with the triangle filter.
 ///
-/// Pixels are squares: the centre of the first is half a pixel away from the edge (OpenCV's `INTER_LINEAR`, PyTorch's `bilinear` without
-/// `align_corners`). Beyond the outer centres the picture goes on as it is there. Each value is exact, rounded to nearest, halves up. Always
-/// four pixels make one: when a side shrinks to less than half, some pixels count for nothing.
+/// A side that grows is interpolated between the two nearest pixels (OpenCV's `INTER_LINEAR`). For a side that shrinks the filter is as wide as
+/// two pixels of the result, so that every pixel counts and nothing aliases: weights fall in a straight line from the centre of the new pixel to
+/// nothing at the centres of its neighbours. That is Pillow's `BILINEAR` and PyTorch's `bilinear` with `antialias` (after D. Schumacher, "General
+/// Filtered Image Rescaling", Graphics Gems III, 1992), but exact: each value is rounded once, to nearest, halves up.
+///
+/// Pixels are squares: the centre of the first is half a pixel away from the edge. What lies beyond the edges weighs nothing.
+///
+/// A pixel of the result costs as many multiplications as pixels count for it: four, or four times as many as become one. A host needs fewer, for
+/// it does the height first; on a GPU up to 32 threads share a pixel.
 ///
 /// # Errors
-/// If `pixels` is not a picture of the size `from` or is of another device; if `from` is empty and `to` is not; if a side is over 2^31 - 1; or as
+/// If `pixels` is not a picture of the size `from` or is of another device; if `from` is empty and `to` is not; if a side is over 2^31 - 1; if so
+/// many pixels become so few that sums might not fit 64 bits (one can be made of 94,906,265, four of twice as many, and so on with the root); or as
 /// [`DeviceStream::alloc`].
 pub fn resize(s: &mut DeviceStream, pixels: &Buffer<u8>, from: Size, to: Size) -> Result<Buffer<u8>> {
     from.is_of("the picture to resize", pixels)?;
+    check(from, to)?;
+    let mut out = s.alloc(to.elements())?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    // As many as there are columns to add up, which are two for each that becomes one.
+    let lanes = (2 * (from.width / to.width)).min(LANES_MAX).next_power_of_two();
+    let args = (pixels, &mut out, from.width, from.height, to.width, to.height, lanes);
+    s.launch(&RESIZE, Launch::for_len(to.pixels().saturating_mul(lanes as usize)), args)?;
+    Ok(out)
+}
+
+fn check(from: Size, to: Size) -> Result<()> {
     for side in [from.width, from.height, to.width, to.height] {
         if side > SIDE_MAX {
             return Err(Kind::Limit { what: "a side of a picture".into(), got: side as usize, limit: SIDE_MAX as usize }.into());
@@ -41,49 +64,67 @@ pub fn resize(s: &mut DeviceStream, pixels: &Buffer<u8>, from: Size, to: Size) -
             return Err(Kind::Setting { what, must: "at least 1", got: 0 }.into());
         }
     }
-    let mut out = s.alloc(to.elements())?;
-    let args = (pixels, &mut out, from.width, from.height, to.width, to.height);
-    s.launch(&RESIZE, Launch::for_len(to.pixels()), args)?;
-    Ok(out)
-}
-
-/// The two inputs beside an output, and the weight of the second out of `2 * to`.
-#[derive(Clone, Copy)]
-struct Taps {
-    near: usize,
-    far: usize,
-    weight: u64,
-}
-
-/// Output `i` has its centre at `(i + 1/2) * from / to - 1/2 = ((2 i + 1) * from - to) / (2 to)` of the inputs. Before the first, it is at the
-/// first; after the last, that one is both of its neighbours.
-fn taps(i: u32, from: u32, to: u32) -> Taps {
-    let (i, from, to) = (u64::from(i), u64::from(from), u64::from(to));
-    let at = ((2 * i + 1) * from).saturating_sub(to);
-    let near = at / (2 * to);
-    Taps { near: near as usize, far: (near + 1).min(from - 1) as usize, weight: at % (2 * to) }
-}
-
-fn resize_on_host(pixels: &[u8], from: Size, out: &mut [u8], to: Size) {
-    if out.is_empty() {
-        return;
+    // The weights of an axis add up to at most 2.5 * longer^2 / to, where longer is the larger of `from` and `to`: the sum over a triangle is
+    // largest with an input in its centre. For both axes that is below 8 * area^2 / pixels, which 256 values of 8 bits are to fit beside.
+    let area = Size { width: from.width.max(to.width), height: from.height.max(to.height) }.pixels();
+    let limit = ((to.pixels() as u128) << 53).isqrt() as usize;
+    if to.pixels() > 0 && area > limit {
+        let what = format!("the area that holds a picture before and after it is resized to {} x {}", to.width, to.height);
+        return Err(Kind::Limit { what, got: area, limit }.into());
     }
-    let columns: Vec<Taps> = (0..to.width).map(|x| taps(x, from.width, to.width)).collect();
-    let (twice_width, twice_height) = (2 * u64::from(to.width), 2 * u64::from(to.height));
-    let all = twice_width * twice_height;
-    let row = CHANNELS * from.width as usize;
-    for (y, out) in (0..to.height).zip(out.chunks_exact_mut(CHANNELS * columns.len())) {
-        let y = taps(y, from.height, to.height);
-        let (upper, lower) = (&pixels[y.near * row..][..row], &pixels[y.far * row..][..row]);
+    Ok(())
+}
+
+/// The sides of a picture in one direction. Lengths are in parts of `1 / (2 * to)` of an input, so that all are integers.
+#[derive(Clone, Copy)]
+struct Axis {
+    from: u64,
+    to: u64,
+}
+
+/// The inputs that make one output: as many as there are weights, from `first` on.
+struct Taps {
+    first: usize,
+    weights: Vec<u64>,
+    total: u64,
+}
+
+impl Axis {
+    fn new(from: u32, to: u32) -> Self {
+        Self { from: from.into(), to: to.into() }
+    }
+
+    /// Output `i` has its centre at `(i + 1/2) * from / to`, input `j` at `j + 1/2`. The triangle is as wide as two inputs or, where those are
+    /// closer together, two outputs; it is as high as half its width.
+    fn taps(self, i: u64) -> Taps {
+        let Self { from, to } = self;
+        let (centre, reach) = ((2 * i + 1) * from, 2 * from.max(to));
+        let first = (centre + to).saturating_sub(reach) / (2 * to);
+        let at = (first..from).map(|j| (2 * j + 1) * to);
+        let weights: Vec<u64> = at.take_while(|at| *at < centre + reach).map(|at| reach - at.abs_diff(centre)).collect();
+        Taps { first: first as usize, total: weights.iter().sum(), weights }
+    }
+
+    fn all(self) -> impl Iterator<Item = Taps> {
+        (0..self.to).map(move |i| self.taps(i))
+    }
+}
+
+fn resize_on_host(pixels: &[u8], out: &mut [u8], width: Axis, height: Axis) {
+    let columns: Vec<Taps> = width.all().collect();
+    let row = CHANNELS * width.from as usize;
+    let mut sums = vec![0; row];
+    for (y, out) in height.all().zip(out.chunks_exact_mut(CHANNELS * columns.len())) {
+        sums.fill(0);
+        for (weight, pixels) in y.weights.iter().zip(pixels[y.first * row..].chunks_exact(row)) {
+            sums.iter_mut().zip(pixels).for_each(|(sum, value)| *sum += weight * u64::from(*value));
+        }
         for (x, out) in columns.iter().zip(out.chunks_exact_mut(CHANNELS)) {
-            let between = |line: &[u8], channel: usize| {
-                let [near, far] = [x.near, x.far].map(|x| u64::from(line[CHANNELS * x + channel]));
-                near * (twice_width - x.weight) + far * x.weight
-            };
-            for (channel, out) in out.iter_mut().enumerate() {
-                let sum = between(upper, channel) * (twice_height - y.weight) + between(lower, channel) * y.weight;
-                *out = ((sum + all / 2) / all) as u8;
+            let (mut sum, total) = ([0; CHANNELS], x.total * y.total);
+            for (weight, pixel) in x.weights.iter().zip(sums[CHANNELS * x.first..].chunks_exact(CHANNELS)) {
+                sum.iter_mut().zip(pixel).for_each(|(sum, value)| *sum += weight * value);
             }
+            out.iter_mut().zip(sum).for_each(|(out, sum)| *out = ((sum + total / 2) / total) as u8);
         }
     }
 }

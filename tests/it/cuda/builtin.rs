@@ -1,6 +1,7 @@
 //! The built-in kernels on a GPU: what the host gives, bit for bit, and a thread for every element. The driver runs the tests' own code, thread by
 //! thread, so this is about launches and parameters; the CUDA C itself is compiled by `.ci/nvrtc`, and runs on real GPUs only.
 
+use std::mem;
 use std::sync::Once;
 
 use anabranch::Executor;
@@ -8,8 +9,8 @@ use anabranch_soft_cuda::{Launch, Param};
 
 use super::{DRIVER, Gpu};
 use crate::builtin::{
-    BIAS, LENGTHS, SCALE, SCALINGS, assert_same_bits, floats, mean, normalise, normalised, picture, resize, resized, scale_add,
-    size, sum, sum_of_chunk,
+    LENGTHS, SCALINGS, assert_same_bits, floats, mean, normalise, picture, resize, rounded, scale_add, size, sum, sum_of_chunk,
+    tent,
 };
 
 /// Calls `thread` with the number of each thread of a launch in one direction. One too many is one out of bounds.
@@ -32,6 +33,12 @@ fn length(launch: &Launch<'_>, param: usize) -> usize {
     unsafe { launch.scalar::<u64>(param) as usize }
 }
 
+/// Returns a parameter that is a number.
+fn number(launch: &Launch<'_>, param: usize) -> usize {
+    // SAFETY: registered as a u32.
+    unsafe { launch.scalar::<u32>(param) as usize }
+}
+
 fn float(launch: &Launch<'_>, param: usize) -> f32 {
     // SAFETY: registered as an f32.
     unsafe { launch.scalar::<f32>(param) }
@@ -45,7 +52,7 @@ fn buffer<'a, T>(launch: &'a Launch<'_>, param: usize, len: usize) -> &'a mut [T
 }
 
 /// Makes the driver know the kernels.
-fn register() {
+pub(super) fn register() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
         register_scale_add();
@@ -77,27 +84,40 @@ fn register_normalise() {
         each_thread(launch, |i| {
             for channel in (0..3).filter(|_| i < n) {
                 // SAFETY: registered as two floats.
-                let affine = unsafe { launch.scalar::<[f32; 2]>(3 + channel) };
-                assert_eq!(affine, [SCALE[channel], BIAS[channel]]);
-                out[channel * n + i] = normalised(pixels, size([n as u32, 1]), channel * n + i);
+                let [scale, bias] = unsafe { launch.scalar::<[f32; 2]>(3 + channel) };
+                let product = f32::from(pixels[3 * i + channel]) * scale;
+                out[channel * n + i] = product + bias;
             }
         });
     });
 }
 
+/// The weights of all inputs for each output.
+fn weights([from, to]: [usize; 2]) -> Vec<Vec<i128>> {
+    let weight = |i, j: usize| tent(j as u32, i as u32, from as u32, to as u32);
+    (0..to).map(|i| (0..from).map(|j| weight(i, j)).collect()).collect()
+}
+
 fn register_resize() {
-    let params = [Param::READ, Param::WRITE, U32, U32, U32, U32];
-    DRIVER.register_kernel("anabranch_resize", &params, |launch| {
-        let sides = [2, 3, 4, 5].map(|param| {
-            // SAFETY: registered as a u32.
-            unsafe { launch.scalar::<u32>(param) }
-        });
-        let (from, to) = (size([sides[0], sides[1]]), size([sides[2], sides[3]]));
-        let (pixels, out) = (buffer::<u8>(launch, 0, 3 * from.pixels()), buffer::<u8>(launch, 1, 3 * to.pixels()));
-        each_thread(launch, |i| {
-            for channel in (0..3).filter(|_| i < to.pixels()) {
-                let (x, y) = (i as u32 % to.width, i as u32 / to.width);
-                out[3 * i + channel as usize] = resized(pixels, from, to, [x, y, channel]);
+    DRIVER.register_kernel("anabranch_resize", &[Param::READ, Param::WRITE, U32, U32, U32, U32, U32], |launch| {
+        let [from_width, from_height, width, height, lanes] = [2, 3, 4, 5, 6].map(|param| number(launch, param));
+        assert!(lanes.is_power_of_two() && lanes <= 32 && launch.block[0].is_multiple_of(32), "{lanes} lanes are not of a warp");
+        let pixels = buffer::<u8>(launch, 0, 3 * from_width * from_height);
+        let out = buffer::<u8>(launch, 1, 3 * width * height);
+        let [columns, rows] = [[from_width, width], [from_height, height]].map(weights);
+        let mut sums = [(0, 0); 3];
+        each_thread(launch, |thread| {
+            let (i, lane) = (thread / lanes, thread % lanes);
+            for (channel, (sum, total)) in sums.iter_mut().enumerate().filter(|_| i < width * height) {
+                for (row, height) in rows[i / width].iter().enumerate().filter(|(_, weight)| **weight > 0) {
+                    for (column, width) in columns[i % width].iter().enumerate().skip(lane).step_by(lanes) {
+                        *sum += height * width * i128::from(pixels[3 * (row * from_width + column) + channel]);
+                        *total += height * width;
+                    }
+                }
+                if lane == lanes - 1 {
+                    out[3 * i + channel] = rounded(mem::take(sum), mem::take(total));
+                }
             }
         });
     });
@@ -149,7 +169,7 @@ fn normalise_gives_what_the_host_gives() {
 
 #[test]
 fn resize_gives_what_the_host_gives() {
-    // Seen to fail with a launch for as many threads as the picture had pixels before.
+    // Seen to fail with a launch for a thread for each pixel, and with more threads for one than a warp has.
     beside_the_host(|host, gpu| {
         for (from, to) in SCALINGS.map(|(from, to)| (size(from), size(to))) {
             let [host, gpu] = [host, gpu].map(|exec| resize(exec, picture(4, from), from, to).unwrap());

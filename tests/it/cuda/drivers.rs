@@ -5,6 +5,8 @@ use std::process::Command;
 use anabranch::Executor;
 use anabranch_soft_cuda::{Client, Code};
 
+use super::thumbnails::Device;
+
 /// Set in the process that a test has for itself.
 const CHILD: &str = "ANABRANCH_TEST_CHILD";
 
@@ -70,5 +72,31 @@ fn a_device_without_stream_ordered_memory_is_refused() {
     alone("a_device_without_stream_ordered_memory_is_refused", || {
         Client::beside_this_test().unwrap().device(0).attribute(115, 0);
         assert_eq!(refusal(), "CUDA device 0 has no stream-ordered memory, which this library needs");
+    });
+}
+
+/// Says which device the example `thumbnails` takes, or why none.
+fn taken(device: Device) -> String {
+    device.executor(|| Executor::builder().workers(1)).map_or_else(|error| error.to_string(), |(_, said)| said)
+}
+
+#[test]
+fn the_example_takes_the_gpu_that_is_there() {
+    // Seen to fail with `auto` and `host` exchanged.
+    alone("the_example_takes_the_gpu_that_is_there", || {
+        Client::beside_this_test().unwrap();
+        assert_eq!(taken(Device::Auto), "device: CUDA device 0 (found)");
+        assert_eq!(taken(Device::Cuda), "device: CUDA device 0 (asked for)");
+        assert_eq!(taken(Device::Host), "device: the host (asked for)");
+    });
+}
+
+#[test]
+fn the_example_takes_the_host_where_there_is_no_gpu_and_says_why() {
+    alone("the_example_takes_the_host_where_there_is_no_gpu_and_says_why", || {
+        Client::beside_this_test().unwrap().no_device(true);
+        let why = "no CUDA driver: CUDA_ERROR_NO_DEVICE. Install NVIDIA's driver, or use an executor on the host device";
+        assert_eq!(taken(Device::Auto), format!("device: the host ({why})"));
+        assert_eq!(taken(Device::Cuda), format!("--device cuda: {why} (--device host)"));
     });
 }

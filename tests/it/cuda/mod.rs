@@ -8,6 +8,7 @@ mod graphs;
 mod launched;
 mod order;
 mod runs;
+mod thumbnails;
 
 use std::sync::LazyLock;
 
