@@ -84,7 +84,8 @@ fn thumbnails_and_tensors_have_the_same_bits_on_host_and_gpu() {
             assert_eq!(gpu.file, host.file, "{which}");
         }
     }
-    assert!(gpu.device.calls_of("cuLaunchKernel") >= 2 * 2 * pictures.len() as u64, "the GPU did the work");
+    let [kernels, graphs] = ["cuLaunchKernel", "cuGraphLaunch"].map(|call| gpu.device.calls_of(call));
+    assert!(kernels >= 2 * 2 && graphs >= pictures.len() as u64, "the GPU did the work: {kernels} kernels, {graphs} graphs");
     fs::remove_dir_all(folder).unwrap();
     gpu.is_clean();
 }
