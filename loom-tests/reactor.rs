@@ -18,12 +18,19 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 struct Stream {
     word: AtomicU64,
     is_lost: AtomicBool,
+    /// Says so once.
+    is_upset: AtomicBool,
     work: Plain,
 }
 
 impl Stream {
     fn new() -> Arc<Self> {
-        Arc::new(Self { word: AtomicU64::new(0), is_lost: AtomicBool::new(false), work: Plain::new(0) })
+        Arc::new(Self {
+            word: AtomicU64::new(0),
+            is_lost: AtomicBool::new(false),
+            is_upset: AtomicBool::new(false),
+            work: Plain::new(0),
+        })
     }
 
     /// What a device does: the work, then its point.
@@ -39,6 +46,9 @@ impl Timeline for Stream {
     }
 
     fn check(&self) -> Result<(), Fault> {
+        if self.is_upset.swap(false, Ordering::AcqRel) {
+            return Err(Fault { code: 1, name: "invalid value".into(), is_fatal: false });
+        }
         let fault = Fault { code: 700, name: "illegal address".into(), is_fatal: true };
         if self.is_lost.load(Ordering::Acquire) { Err(fault) } else { Ok(()) }
     }
@@ -115,5 +125,19 @@ fn a_reactor_ends_when_it_is_dropped() {
     check_within(2, || {
         let stream = Stream::new();
         drop(reactor(&[stream]));
+    });
+}
+
+// Seen to fail with: waiters that are not rung; a fault that stays.
+#[test]
+fn a_fault_that_is_not_fatal_ends_who_waits_and_the_lane_goes_on() {
+    check_within(2, || {
+        let stream = Stream::new();
+        let reactor = reactor(std::slice::from_ref(&stream));
+        stream.is_upset.store(true, Ordering::Release);
+        assert!(!wait(&reactor, 0, 1));
+        stream.work(2);
+        assert!(wait(&reactor, 0, 2));
+        drop(reactor);
     });
 }

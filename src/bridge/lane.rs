@@ -104,6 +104,11 @@ impl Lane {
         is_awaited
     }
 
+    /// Returns the last point that someone waits for.
+    pub(crate) fn last_awaited(&self) -> Option<u64> {
+        lock(&self.waiters).wakers.last_key_value().map(|(place, _)| place.0)
+    }
+
     /// Takes a waiter out, if it is still there.
     pub(crate) fn forget(&self, key: &mut WaiterKey) {
         if let Some(place) = key.0.take() {

@@ -65,13 +65,6 @@ impl Reactor {
     }
 }
 
-impl Reactor {
-    /// Returns how the wait for point `n` of a lane ended, for who was woken.
-    pub(crate) fn outcome(&self, lane: usize, n: u64) -> Result<(), Fault> {
-        self.shared.lanes[lane].outcome(n)
-    }
-}
-
 impl Drop for Reactor {
     fn drop(&mut self) {
         // ORDERING: Release, for the reactor's look before it parks.
@@ -109,8 +102,10 @@ impl Shared {
                     continue;
                 }
                 is_awaited = true;
-                if let Some(fault) = asked(lane, doubt) {
-                    self.lose(lane.device, &fault);
+                match asked(lane, doubt) {
+                    Some(fault) if fault.is_fatal => self.lose(lane.device, &fault),
+                    Some(fault) => lane.upset(&fault),
+                    None => {}
                 }
             }
             if is_awaited {

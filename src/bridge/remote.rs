@@ -1,13 +1,14 @@
 //! A lane that a device moves: its word is read, not written, by this program, and the device may be lost.
 //!
-//! Whoever waits ends, with the point or with the fault: a fault is set before the waiters are rung, and looked for after one has registered.
+//! Whoever waits ends, with the point or with the fault: a fault is set before the waiters are rung, and looked for after one has registered. A fatal one
+//! is of the whole device and for ever; any other ends the waits of its lane that there are, and later ones know nothing of it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::{Lane, WaiterKey};
 use crate::device::queue::{Fault, Timeline};
-use crate::sync::OnceLock;
+use crate::sync::{Mutex, OnceLock, lock};
 
 /// A stream's progress as the host knows it.
 pub(crate) struct RemoteLane {
@@ -16,11 +17,13 @@ pub(crate) struct RemoteLane {
     /// Streams of one device are lost together.
     pub(super) device: u32,
     fault: OnceLock<Fault>,
+    /// The points that a fault which was not fatal is of, after the first and up to the second.
+    upset: Mutex<Option<(u64, u64, Fault)>>,
 }
 
 impl RemoteLane {
     pub(crate) fn new(timeline: Arc<dyn Timeline>, device: u32) -> Self {
-        Self { lane: Lane::new(), timeline, device, fault: OnceLock::new() }
+        Self { lane: Lane::new(), timeline, device, fault: OnceLock::new(), upset: Mutex::new(None) }
     }
 
     /// Waits for point `n`, or for the loss of the device.
@@ -29,20 +32,15 @@ impl RemoteLane {
             return Poll::Ready(Ok(()));
         }
         // After the waiter is registered: who set a fault before rang for nobody, who sets it later rings for this one.
-        if self.fault.get().is_none() {
-            return Poll::Pending;
-        }
+        let Some(fault) = self.fault.get().cloned().or_else(|| self.upset_at(n)) else { return Poll::Pending };
         self.lane.forget(key);
-        Poll::Ready(self.outcome(n))
+        // What was reached before the device was lost was signalled before the fault was set, so the point is looked for after it.
+        Poll::Ready(if self.lane.has_reached(n) { Ok(()) } else { Err(fault) })
     }
 
-    /// Returns how the wait for point `n` ended, for who was woken. What was reached before the device was lost was signalled before the fault
-    /// was set, so the point is looked for after it.
-    pub(crate) fn outcome(&self, n: u64) -> Result<(), Fault> {
-        match self.fault.get() {
-            Some(fault) if !self.lane.has_reached(n) => Err(fault.clone()),
-            _ => Ok(()),
-        }
+    fn upset_at(&self, n: u64) -> Option<Fault> {
+        let upset = lock(&self.upset);
+        upset.as_ref().filter(|(after, up_to, _)| (after + 1..=*up_to).contains(&n)).map(|(.., fault)| fault.clone())
     }
 
     pub(super) fn is_awaited(&self) -> bool {
@@ -62,6 +60,15 @@ impl RemoteLane {
     /// Asks the driver whether all is well.
     pub(super) fn check(&self) -> Result<(), Fault> {
         self.timeline.check()
+    }
+
+    /// Ends the waits that there are.
+    pub(super) fn upset(&self, fault: &Fault) {
+        self.update();
+        if let Some(last) = self.lane.last_awaited() {
+            *lock(&self.upset) = Some((self.timeline.reached(), last, fault.clone()));
+            self.lane.ring();
+        }
     }
 
     /// Ends every wait, now and later.

@@ -1,8 +1,9 @@
 //! Kernels: code for a GPU, and its twin for a host. The parameters' types tie both to the arguments of a launch.
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::buffer::{Buffer, Element, Place};
 use super::queue::{Arg, Memory, MemoryArg};
@@ -47,6 +48,14 @@ type Twin<P> = dyn Fn(&Launch, <P as Params>::Host<'_>) + Send + Sync;
 pub(crate) struct Code {
     pub(crate) name: Arc<str>,
     pub(crate) text: Text,
+    /// What the first device that loaded it made of it, so that a launch there need not look it up.
+    pub(crate) first: OnceLock<(Weak<dyn Any + Send + Sync>, usize)>,
+}
+
+impl Code {
+    fn new(name: Arc<str>, text: Text) -> Arc<Self> {
+        Arc::new(Self { name, text, first: OnceLock::new() })
+    }
 }
 
 /// What the code is written in.
@@ -61,12 +70,12 @@ impl<P: Params> Kernel<P> {
     /// Returns a kernel written in CUDA C, compiled on first use by NVRTC: the function `name`, which must be `extern "C"`. NVRTC fuses multiplications and
     /// additions, so the last bits may differ from a twin's.
     pub fn cuda_c(name: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
-        Self { code: Arc::new(Code { name: name.into(), text: Text::CudaC(source.into()) }), twin: None }
+        Self { code: Code::new(name.into(), Text::CudaC(source.into())), twin: None }
     }
 
     /// Returns a kernel given as PTX: the entry `name`.
     pub fn ptx(name: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
-        Self { code: Arc::new(Code { name: name.into(), text: Text::Ptx(source.into()) }), twin: None }
+        Self { code: Code::new(name.into(), Text::Ptx(source.into())), twin: None }
     }
 
     /// Sets what a host does in the kernel's place. It is called once for a whole launch.

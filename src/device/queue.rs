@@ -81,8 +81,8 @@ pub(crate) trait QueueDevice: Send + Sync + 'static {
     fn free_events(&self, events: &mut dyn Iterator<Item = Event>);
     /// Frees what was dropped and nothing works on any more. Returns a lane and its point to wait for, if something is left.
     fn collect(&self) -> Option<(u32, u64)>;
-    /// Refuses all further work: the device is lost.
-    fn lose(&self, fault: &Fault) -> Error;
+    /// Returns what to say of a fault. After a fatal one the device refuses all further work.
+    fn judge(&self, fault: &Fault) -> Error;
 }
 
 /// An event, by the driver's handle for it.

@@ -80,21 +80,17 @@ impl Queues {
         for (number, queued) in self.devices.iter().enumerate() {
             while let Some((lane, point)) = queued.device.collect() {
                 let waker = Waker::from(Arc::new(Collection(self.clone())));
-                if self.poll(Berth { device: number, lane }, point, &waker).is_pending() {
+                if self.poll(Berth { device: number, lane }, point, waker).is_pending() {
                     break;
                 }
             }
         }
     }
 
-    /// Lets a waker be woken once a point has passed, or the device is lost; unless that has happened already.
-    fn poll(&self, berth: Berth, point: u64, waker: &Waker) -> Poll<()> {
+    /// Returns how the wait for a point ended. If it has not, the waker is woken when it may have.
+    fn poll(&self, berth: Berth, point: u64, waker: Waker) -> Poll<Result<(), Fault>> {
         let lane = self.devices[berth.device].first + berth.lane as usize;
-        self.reactor.poll(lane, point, &mut WaiterKey::default(), &mut Context::from_waker(waker)).map(drop)
-    }
-
-    fn outcome(&self, berth: Berth, point: u64) -> Result<(), Fault> {
-        self.reactor.outcome(self.devices[berth.device].first + berth.lane as usize, point)
+        self.reactor.poll(lane, point, &mut WaiterKey::default(), &mut Context::from_waker(&waker))
     }
 }
 
@@ -118,10 +114,12 @@ struct Completion {
 
 impl Wake for Completion {
     fn wake(self: Arc<Self>) {
+        let queues = self.run.queues();
         // Who registers may find that the point has passed while the reactor is on its way to wake.
-        if !self.is_over.swap(true, Ordering::AcqRel) {
-            let outcome = self.run.queues().outcome(self.berth, self.point);
-            self.run.end_step(self.step, outcome.map_err(|fault| self.run.queues().device(self.berth).lose(&fault)));
+        if let Poll::Ready(outcome) = queues.poll(self.berth, self.point, Waker::from(self.clone()))
+            && !self.is_over.swap(true, Ordering::AcqRel)
+        {
+            self.run.end_step(self.step, outcome.map_err(|fault| queues.device(self.berth).judge(&fault)));
         }
         // The last owner drops what bodies and errors hold: foreign code.
         let _ = shielded(|| drop(self));
@@ -132,12 +130,15 @@ impl Wake for Completion {
 struct Resumption {
     run: Arc<RunInner>,
     program: u32,
+    berth: Berth,
+    point: u64,
     is_over: AtomicBool,
 }
 
 impl Wake for Resumption {
     fn wake(self: Arc<Self>) {
-        if !self.is_over.swap(true, Ordering::AcqRel) {
+        let polled = self.run.queues().poll(self.berth, self.point, Waker::from(self.clone()));
+        if polled.is_ready() && !self.is_over.swap(true, Ordering::AcqRel) {
             self.run.follow(Target::Start { first: self.program, count: 1 });
         }
         let _ = shielded(|| drop(self));
@@ -160,27 +161,21 @@ impl RunInner {
 
     /// Ends a step when its device has come to a point. The run may be over and gone when this returns.
     pub(super) fn await_device(&self, step: u32, berth: Berth, point: u64) {
-        let completion = Arc::new(Completion { run: self.me(), step, berth, point, is_over: AtomicBool::new(false) });
-        let queues = self.queues().clone();
-        if queues.poll(berth, point, &Waker::from(completion.clone())).is_ready() {
-            completion.wake();
-        }
+        Arc::new(Completion { run: self.me(), step, berth, point, is_over: AtomicBool::new(false) }).wake();
     }
 
     /// Lets a parked program go on once a point has passed.
     pub(super) fn resume_after(&self, program: u32, berth: Berth, point: u64) {
-        let resumption = Arc::new(Resumption { run: self.me(), program, is_over: AtomicBool::new(false) });
-        let queues = self.queues().clone();
-        if queues.poll(berth, point, &Waker::from(resumption.clone())).is_ready() {
-            resumption.wake();
-        }
+        Arc::new(Resumption { run: self.me(), program, berth, point, is_over: AtomicBool::new(false) }).wake();
     }
 
     /// A segment is done, or its device is lost. Whoever calls this keeps the run alive.
     fn end_step(&self, step: u32, outcome: Result<()>) {
         let code = self.code();
         if let Err(error) = outcome {
-            code.nodes_of(step).for_each(|node| self.fail_unless_known(node, &error));
+            // Which of them did it nobody knows, so none is named.
+            let unknown = code.nodes_of(step).filter(|&node| self.fate(node) == 0);
+            unknown.for_each(|node| self.set_fate(node, fate::FAILED, Some(error.clone())));
         }
         if self.state.glance() & state::WATCHED != 0 {
             let program = code.program_of(step);

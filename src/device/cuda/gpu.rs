@@ -1,5 +1,6 @@
 //! One GPU: its streams, its memory, and the path on which one thread at a time submits work.
 
+use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock, TryLockError};
 
@@ -202,7 +203,10 @@ impl QueueDevice for Gpu {
         self.collect_if_asked()
     }
 
-    fn lose(&self, fault: &Fault) -> Error {
+    fn judge(&self, fault: &Fault) -> Error {
+        if !fault.is_fatal {
+            return Kind::Driver { code: fault.code, name: fault.name.clone() }.into();
+        }
         let _ = self.device.lost.set(fault.clone());
         self.device.lost_error(fault)
     }
@@ -331,8 +335,17 @@ impl Device {
         self.seen(marked)
     }
 
-    pub(super) fn function(&self, code: &Arc<Code>) -> Result<CUfunction> {
-        lock(&self.modules).function(self, code)
+    pub(super) fn function(self: &Arc<Self>, code: &Arc<Code>) -> Result<CUfunction> {
+        if let Some((device, function)) = code.first.get()
+            && std::ptr::addr_eq(device.as_ptr(), Arc::as_ptr(self))
+        {
+            return Ok(std::ptr::with_exposed_provenance_mut(*function));
+        }
+        let function = lock(&self.modules).function(self, code)?;
+        let this: Arc<dyn Any + Send + Sync> = self.clone();
+        // A device that comes later looks it up.
+        let _ = code.first.set((Arc::downgrade(&this), function.expose_provenance()));
+        Ok(function)
     }
 
     pub(super) fn take_host(&self, bytes: usize) -> Result<HostBlock> {

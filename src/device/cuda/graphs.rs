@@ -159,9 +159,8 @@ impl Variant {
 
     /// Whether both do the same, if to other memory and with other numbers.
     fn is_like(&self, recording: &Recording) -> bool {
-        self.ops.len() == recording.ops.len()
-            && self.ends.iter().copied().eq(ends(recording))
-            && self.ops.iter().zip(&recording.ops).all(|(known, op)| node::is_like(known, op))
+        let is_like = || self.ops.iter().zip(&recording.ops).all(|(known, op)| node::is_like(known, op));
+        self.ops.len() == recording.ops.len() && is_like() && self.ends.iter().copied().eq(ends(recording))
     }
 
     fn instances(&self) -> usize {

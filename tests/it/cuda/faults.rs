@@ -69,6 +69,23 @@ fn lose_at_every_operation(warm: usize) {
     println!("the slowest pair of runs ended after {slowest:?}");
 }
 
+// Seen to fail with a watchdog that takes every fault for a fatal one.
+#[test]
+fn a_fault_that_is_not_fatal_fails_its_run_and_the_device_goes_on() {
+    let (gpu, plan) = (Gpu::new(), thirty());
+    let exec = gpu.executor(1);
+    gpu.device.fail_operation(Which::Kernel, 3, Code::INVALID_VALUE);
+    gpu.device.stall_operation(Which::Kernel, 5);
+    let error = block_on(run(&exec, &plan)).unwrap_err();
+    assert!(!error.is_device_lost(), "{error:?}");
+    assert_eq!(error.node(), None, "{error:?}");
+    assert!(error.to_string().contains("CUDA_ERROR_INVALID_VALUE"), "{error}");
+    gpu.device.clear_faults();
+    (0..3).for_each(|_| assert_eq!(*value_of::<f32>(block_on(run(&exec, &plan)), "out"), RIGHT));
+    drop(exec);
+    gpu.is_clean();
+}
+
 #[test]
 fn out_of_memory_at_any_allocation_fails_its_run_and_nothing_else() {
     let (gpu, plan) = (Gpu::new(), thirty());
