@@ -102,7 +102,7 @@ impl<T: Element> fmt::Debug for Buffer<T> {
 /// Elements in the host's memory, copied there from a device; reads like a slice.
 ///
 /// # Panics
-/// When it is read inside of the kernel that asked for the copy: the copy is only queued there. Read it in a later node.
+/// When it is read in the kernel that asked for the copy, or in a later kernel of the same device: there the copy is only queued. Read it in a node of the host.
 pub struct HostBuffer<T> {
     store: HostStore<T>,
 }
@@ -131,7 +131,7 @@ impl<T: Element> Deref for HostBuffer<T> {
             HostStore::Written { memory, len } => {
                 assert!(
                     memory.is_written(),
-                    "a HostBuffer is read inside of the kernel that downloads it: read it in a later node"
+                    "a HostBuffer is read in a kernel, where its copy is only queued: read it in a node of the host"
                 );
                 // SAFETY: the memory has room for `len` elements, aligned for any of them; the copy that wrote them is done, and nobody
                 // writes there again while `memory` lives.

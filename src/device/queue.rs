@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 /// A stream that notes down work, part by part. Whatever is asked of it is done after it is submitted; errors here are of the asking.
 pub(crate) trait Queue: Send + 'static {
     fn as_any_mut(&mut self) -> &mut dyn Any;
-    fn into_any(self: Box<Self>) -> Box<dyn Any>;
     fn device_name(&self) -> String;
     /// What follows is another node's.
     fn begin_part(&mut self, part: Part<'_>);

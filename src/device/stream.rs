@@ -75,14 +75,6 @@ impl DeviceStream {
     }
 
     #[cfg(feature = "cuda")]
-    pub(super) fn into_queue(self) -> Option<Box<dyn Any>> {
-        match self.0 {
-            Inner::Host => None,
-            Inner::Queue(queue) => Some(queue.into_any()),
-        }
-    }
-
-    #[cfg(feature = "cuda")]
     pub(super) fn as_queue_mut(&mut self) -> Option<&mut dyn Queue> {
         match &mut self.0 {
             Inner::Host => None,

@@ -225,7 +225,7 @@ mod tests {
         }
         let facts = |node: &NodeId| if shape.name_of(*node).starts_with('h') { HOST } else { QUEUED };
         let facts: Vec<Facts> = shape.ids().map(|node| facts(&node)).collect();
-        let schedule = shape.schedule(policy).unwrap();
+        let schedule = shape.schedule(policy).expect("it is a valid graph");
         let found = Segments::new(&schedule, &facts);
         let names = |segment: u32| found.members(segment).iter().map(|node| shape.name_of(*node).to_string()).collect();
         (0..found.starts.len() as u32 - 1).map(names).collect()
@@ -261,7 +261,7 @@ mod tests {
 
     /// What is wrong with the segments of a random graph, seen without anything that the search knows.
     fn check(shape: &Shape, facts: &[Facts], policy: &dyn Policy) {
-        let schedule = shape.schedule(policy).unwrap();
+        let schedule = shape.schedule(policy).expect("it is a valid graph");
         let found = Segments::new(&schedule, facts);
         let elsewhere = elsewhere(&schedule, facts, &found.before);
         for segment in 0..found.starts.len() as u32 - 1 {
@@ -302,13 +302,13 @@ mod tests {
             .collect();
         let units: BTreeSet<NodeId> = schedule.order().iter().map(|&node| unit(node)).collect();
         let mut missing: BTreeMap<NodeId, usize> = units.iter().map(|&unit| (unit, 0)).collect();
-        edges.iter().for_each(|(_, target)| *missing.get_mut(target).unwrap() += 1);
+        edges.iter().for_each(|(_, target)| *missing.get_mut(target).expect("it is a unit") += 1);
         let mut ready: VecDeque<NodeId> = units.into_iter().filter(|unit| missing[unit] == 0).collect();
         let mut done = 0;
         while let Some(next) = ready.pop_front() {
             done += 1;
             for (_, target) in edges.iter().filter(|(source, _)| *source == next) {
-                let missing = missing.get_mut(target).unwrap();
+                let missing = missing.get_mut(target).expect("it is a unit");
                 *missing -= 1;
                 ready.extend((*missing == 0).then_some(*target));
             }

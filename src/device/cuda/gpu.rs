@@ -46,7 +46,7 @@ const LANES: usize = 8;
 pub(crate) struct Gpu {
     device: Arc<Device>,
     /// Those that nobody uses.
-    recordings: Mutex<Vec<Box<Recording>>>,
+    recordings: Mutex<Vec<DeviceStream>>,
 }
 
 /// What who submits to a device needs: one thread at a time.
@@ -163,17 +163,16 @@ impl QueueDevice for Gpu {
     fn begin(&self, lane: u32, waits: &mut dyn Iterator<Item = Event>) -> Result<DeviceStream> {
         self.device.make_current()?;
         let kept = lock(&self.recordings).pop();
-        let mut recording = kept.unwrap_or_else(|| Box::new(Recording::new(self.device.clone())));
-        recording.begin(lane, waits);
-        Ok(DeviceStream::queue(recording))
+        let mut stream = kept.unwrap_or_else(|| DeviceStream::queue(Box::new(Recording::new(self.device.clone()))));
+        recording(&mut stream).begin(lane, waits);
+        Ok(stream)
     }
 
-    fn submit(&self, stream: DeviceStream, job: &mut Job<'_>) -> Result<Submitted> {
-        let recording = stream.into_queue().and_then(|queue| queue.downcast::<Recording>().ok());
-        let mut recording = recording.expect("the stream is from `begin`");
-        let submitted = self.submit_all(&mut recording, job);
+    fn submit(&self, mut stream: DeviceStream, job: &mut Job<'_>) -> Result<Submitted> {
+        let recording = recording(&mut stream);
+        let submitted = self.submit_all(recording, job);
         recording.clear();
-        lock(&self.recordings).push(recording);
+        lock(&self.recordings).push(stream);
         self.collect_if_asked();
         submitted
     }
@@ -210,6 +209,11 @@ impl QueueDevice for Gpu {
         let _ = self.device.lost.set(fault.clone());
         self.device.lost_error(fault)
     }
+}
+
+fn recording(stream: &mut DeviceStream) -> &mut Recording {
+    let recording = stream.as_queue_mut().and_then(|queue| queue.as_any_mut().downcast_mut());
+    recording.expect("the stream is from `begin`")
 }
 
 /// Returns how a device tells the host of points, as was asked for or as it can.

@@ -213,23 +213,30 @@ fn wait(device: &Device, stream: CUstream, event: CUevent) -> Result<()> {
 fn enqueue(device: &Device, stream: CUstream, op: &Op) -> Result<(), Error> {
     let driver = device.driver;
     let host = std::ptr::with_exposed_provenance_mut::<c_void>;
-    // SAFETY: memory that an operation names has the bytes, for the lengths were compared when it was noted down, and is held until the operation
-    // is over; words are parameters of the types that the kernel was declared with, and the driver copies them. What a kernel's code does with its
-    // buffers is the promise of who wrote it.
-    device.check(unsafe {
-        match *op {
-            Op::Up { from, to, bytes } => (driver.copy_up)(to, host(from), bytes, stream),
-            Op::Down { from, to, bytes } => (driver.copy_down)(host(to), from, bytes, stream),
-            Op::Copy { from, to, bytes } => (driver.copy)(to, from, bytes, stream),
-            Op::Fill { to, pattern: Pattern::Byte(byte), count } => (driver.fill_8)(to, byte, count, stream),
-            Op::Fill { to, pattern: Pattern::Word(word), count } => (driver.fill_32)(to, word, count, stream),
-            Op::Fetch { from, to, bytes } => (driver.copy_peer)(to, device.context.cu_ctx(), from.0, from.1, bytes, stream),
-            Op::Launch { function, launch, mut words } => {
-                let ([x, y, z], [i, j, k]) = (launch.grid, launch.block);
-                let mut pointers = pointers(&mut words);
-                let pointers = pointers.as_mut_ptr();
-                (driver.launch)(function, x, y, z, i, j, k, launch.shared_bytes, stream, pointers, std::ptr::null_mut())
-            }
+    // Of all of them: memory that an operation names has the bytes, for the lengths were compared when it was noted down, and is held until the operation is over.
+    device.check(match *op {
+        // SAFETY: as above.
+        Op::Up { from, to, bytes } => unsafe { (driver.copy_up)(to, host(from), bytes, stream) },
+        // SAFETY: as above.
+        Op::Down { from, to, bytes } => unsafe { (driver.copy_down)(host(to), from, bytes, stream) },
+        // SAFETY: as above.
+        Op::Copy { from, to, bytes } => unsafe { (driver.copy)(to, from, bytes, stream) },
+        // SAFETY: as above.
+        Op::Fill { to, pattern: Pattern::Byte(byte), count } => unsafe { (driver.fill_8)(to, byte, count, stream) },
+        // SAFETY: as above.
+        Op::Fill { to, pattern: Pattern::Word(word), count } => unsafe { (driver.fill_32)(to, word, count, stream) },
+        Op::Fetch { from: (from, there), to, bytes } => {
+            let here = device.context.cu_ctx();
+            // SAFETY: as above; the other device keeps its memory until the visit is over, and its context as long.
+            unsafe { (driver.copy_peer)(to, here, from, there, bytes, stream) }
+        }
+        Op::Launch { function, launch, mut words } => {
+            let ([x, y, z], [i, j, k]) = (launch.grid, launch.block);
+            let mut words = pointers(&mut words);
+            let (words, none) = (words.as_mut_ptr(), std::ptr::null_mut());
+            // SAFETY: words are parameters of the types that the kernel was declared with, and the driver copies them. What its code does with its
+            // buffers is the promise of who wrote it.
+            unsafe { (driver.launch)(function, x, y, z, i, j, k, launch.shared_bytes, stream, words, none) }
         }
     })
 }

@@ -135,9 +135,14 @@ impl Recording {
 
     /// Makes it as good as new.
     pub(super) fn clear(&mut self) {
-        let Self { waits, parts, part_waits, ops, held, visited, staged, landings, .. } = self;
-        (waits.clear(), parts.clear(), part_waits.clear(), ops.clear(), held.clear(), visited.clear(), landings.clear());
-        staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, &[])));
+        self.waits.clear();
+        self.parts.clear();
+        self.part_waits.clear();
+        self.ops.clear();
+        self.held.clear();
+        self.visited.clear();
+        self.landings.clear();
+        self.staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, &[])));
         (self.flushed, self.must_mark, self.is_lent) = (None, false, false);
     }
 
@@ -205,10 +210,6 @@ fn shortest(pattern: &[u8]) -> &[u8] {
 
 impl Queue for Recording {
     fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
     }
 

@@ -266,9 +266,15 @@ fn every_number_of_parameters_reaches_a_graphs_kernel() {
     let [read, write] = [anabranch_soft_cuda::Param::READ, anabranch_soft_cuda::Param::WRITE];
     super::DRIVER.register_kernel("eight", &[read, write, n, param, param, param, param, param], |launch| {
         // SAFETY: as it is launched below.
-        let (n, all) = unsafe { (launch.scalar::<u32>(2) as usize, [3, 4, 5, 6, 7].map(|param| launch.scalar::<f32>(param))) };
-        // SAFETY: as above.
-        let (x, y) = unsafe { (launch.slice::<f32>(0, n), launch.slice::<f32>(1, n)) };
+        let n = unsafe { launch.scalar::<u32>(2) } as usize;
+        let all = [3, 4, 5, 6, 7].map(|param| {
+            // SAFETY: as above.
+            unsafe { launch.scalar::<f32>(param) }
+        });
+        let [x, y] = [0, 1].map(|param| {
+            // SAFETY: as above.
+            unsafe { launch.slice::<f32>(param, n) }
+        });
         (0..n).for_each(|i| y[i] = all.iter().fold(x[i], |sum, number| 10.0 * sum + number));
     });
     let kernel = Eight::ptx("eight", ".version 6.0\n.target sm_52\n.address_size 64\n.visible .entry eight() { ret; }\n");
