@@ -80,6 +80,8 @@ pub(crate) trait QueueDevice: Send + Sync + 'static {
     fn free_events(&self, events: &mut dyn Iterator<Item = Event>);
     /// Frees what was dropped and nothing works on any more. Returns a lane and its point to wait for, if something is left.
     fn collect(&self) -> Option<(u32, u64)>;
+    /// Returns how many blocks of memory are kept from use because the device is lost.
+    fn quarantined(&self) -> usize;
     /// Returns what to say of a fault. After a fatal one the device refuses all further work.
     fn judge(&self, fault: &Fault) -> Error;
 }

@@ -132,6 +132,11 @@ impl Executor {
         self.owner.core.limbo.len()
     }
 
+    /// Returns the number of blocks of memory that lost devices may still touch: they are never used again.
+    pub fn in_quarantine(&self) -> usize {
+        self.owner.core.queues.as_ref().map_or(0, |queues| queues.quarantined())
+    }
+
     /// Returns the number of worker threads; 0 for an inline executor.
     pub fn workers(&self) -> usize {
         self.owner.core.pool.as_ref().map_or(0, |pool| pool.workers())

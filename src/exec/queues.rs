@@ -75,6 +75,10 @@ impl Queues {
         &*self.devices[berth.device].device
     }
 
+    pub(super) fn quarantined(&self) -> usize {
+        self.devices.iter().map(|queued| queued.device.quarantined()).sum()
+    }
+
     /// Frees what was dropped, now or when its last use is over.
     pub(super) fn collect(self: &Arc<Self>) {
         for (number, queued) in self.devices.iter().enumerate() {

@@ -202,6 +202,10 @@ impl QueueDevice for Gpu {
         self.collect_if_asked()
     }
 
+    fn quarantined(&self) -> usize {
+        self.device.quarantined.load(Ordering::Relaxed) as usize
+    }
+
     fn judge(&self, fault: &Fault) -> Error {
         if !fault.is_fatal {
             return Kind::Driver { code: fault.code, name: fault.name.clone() }.into();

@@ -69,6 +69,18 @@ fn lose_at_every_operation(warm: usize) {
     println!("the slowest pair of runs ended after {slowest:?}");
 }
 
+// Seen to fail with memory that goes back to its pool.
+#[test]
+fn memory_that_a_lost_device_may_still_touch_is_never_used_again() {
+    let (gpu, plan) = (Gpu::new(), thirty());
+    let exec = gpu.executor(1);
+    gpu.device.fail_operation(Which::Kernel, 20, Code::ILLEGAL_ADDRESS);
+    assert_eq!(exec.in_quarantine(), 0);
+    assert!(block_on(run(&exec, &plan)).unwrap_err().is_device_lost());
+    crate::support::until(|| exec.in_quarantine() > 0);
+    assert_eq!(gpu.device.calls_of("cuMemFreeAsync"), 0);
+}
+
 // Seen to fail with a watchdog that takes every fault for a fatal one.
 #[test]
 fn a_fault_that_is_not_fatal_fails_its_run_and_the_device_goes_on() {

@@ -1,0 +1,94 @@
+//! A library in a graph: cuBLAS enqueues on its node's own stream. Where there is no GPU, or no cuBLAS, the node launches a kernel of ours instead, or
+//! its twin on the host.
+//!
+//! ```sh
+//! cargo run --features cuda --example cublas
+//! ```
+
+use std::ffi::c_int;
+use std::sync::Mutex;
+
+use anabranch::{
+    BoxError, Buffer, DeviceStream, Executor, Graph, HostBuffer, In, Kernel, Launch, Out, PerOperator, Result, inputs,
+};
+use cudarc::cublas::{CudaBlas, result, sys};
+use futures::executor::block_on;
+
+const N: usize = 64;
+
+const CODE: &str = r#"extern "C" __global__ void multiply(const float* a, const float* b, float* c, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n * n) return;
+    float sum = 0.0f;
+    for (unsigned k = 0; k < n; k++) sum += a[i / n * n + k] * b[k * n + i % n];
+    c[i] = sum;
+}"#;
+
+type Multiply = Kernel<(In<f32>, In<f32>, Out<f32>, u32)>;
+
+fn multiply_on_host(a: &[f32], b: &[f32], c: &mut [f32], n: usize) {
+    for (i, c) in c.iter_mut().enumerate() {
+        *c = (0..n).map(|k| a[i / n * n + k] * b[k * n + i % n]).sum();
+    }
+}
+
+/// Enqueues `c = a · b` on the node's stream. Says what it reads and writes, so that the memory is kept until it is done.
+fn multiply_by_cublas(
+    s: &mut DeviceStream,
+    blas: &mut Option<CudaBlas>,
+    a: &Buffer<f32>,
+    b: &Buffer<f32>,
+    c: &mut Buffer<f32>,
+) -> Result<(), BoxError> {
+    let mut raw = s.raw().ok_or("cuBLAS runs on CUDA devices only")?;
+    let (a, b, c) = (raw.read(a)?, raw.read(b)?, raw.write(c)?);
+    let stream = raw.stream().clone();
+    let blas = match blas {
+        Some(blas) => blas,
+        None => blas.insert(CudaBlas::new(stream.clone())?),
+    };
+    let (n, op, [one, zero]) = (N as c_int, sys::cublasOperation_t::CUBLAS_OP_N, [1.0_f32, 0.0]);
+    // SAFETY: the graph orders the work on the stream behind all that wrote `a` and `b`.
+    unsafe { blas.set_stream(stream)? };
+    let (a, b, c) = (a as *const f32, b as *const f32, c as *mut f32);
+    // SAFETY: three matrices of n × n, row by row: cuBLAS sees them transposed, and so multiplies b · a.
+    unsafe { result::sgemm(*blas.handle(), op, op, n, n, n, &one, b, n, a, n, &zero, c, n)? };
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let kernel = Multiply::cuda_c("multiply", CODE).twin(|_, (a, b, c, n)| multiply_on_host(a, b, c, n as usize));
+    // SAFETY: it looks for a library of a well-known name.
+    let has_cublas = unsafe { sys::is_culib_present() };
+    let blas = Mutex::new(None);
+
+    let mut g = Graph::new();
+    let upload = |s: &mut DeviceStream, x: &Vec<f32>| Ok(s.upload(x)?);
+    let (a, b) = (g.input::<Vec<f32>>("a"), g.input::<Vec<f32>>("b"));
+    let (a, b) = (g.try_kernel("upload a", &a, upload), g.try_kernel("upload b", &b, upload));
+    let product = g.try_kernel("multiply", (&a, &b), move |s: &mut DeviceStream, a: &Buffer<f32>, b: &Buffer<f32>| {
+        let mut c = s.alloc::<f32>(N * N)?;
+        if has_cublas && !s.is_host() {
+            let blas = &mut *blas.lock().map_err(|_| "a multiplication panicked")?;
+            multiply_by_cublas(s, blas, a, b, &mut c)?;
+        } else {
+            s.launch(&kernel, Launch::for_len(N * N), (a, b, &mut c, N as u32))?;
+        }
+        Ok(c)
+    });
+    let product = g.try_kernel("download", &product, |s: &mut DeviceStream, c: &Buffer<f32>| Ok(s.download(c)?));
+    let trace = g.task("trace", &product, |c: &HostBuffer<f32>| (0..N).map(|i| c[i * N + i]).sum::<f32>());
+    g.output("trace", &trace);
+
+    let (exec, device) = match Executor::cuda(0) {
+        Ok(exec) => (exec, if has_cublas { "a GPU, by cuBLAS" } else { "a GPU, by our kernel: there is no cuBLAS" }),
+        Err(error) => (Executor::host()?, {
+            println!("{error}");
+            "the host"
+        }),
+    };
+    let ones = || vec![1.0_f32; N * N];
+    let mut outputs = block_on(exec.run(&g.compile(&PerOperator)?, inputs! { "a" => ones(), "b" => ones() }))?;
+    println!("the trace is {} ({device})", outputs.take::<f32>("trace")?);
+    Ok(())
+}
