@@ -11,6 +11,7 @@
 
 mod countdown;
 mod deque;
+mod devices;
 mod hand_over;
 mod harness;
 mod lane;

@@ -13,13 +13,17 @@ use crate::{Executor, Graph, Inputs, PerOperator, Plan, Single, inputs};
 
 /// How many values are alive.
 #[derive(Clone, Default)]
-struct Alive(Arc<AtomicU32>);
+pub(super) struct Alive(Arc<AtomicU32>);
 
 /// A value that is counted.
-struct Counted(Alive);
+pub(super) struct Counted(Alive);
 
 impl Alive {
-    fn value(&self) -> Counted {
+    pub(super) fn count(&self) -> u32 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn value(&self) -> Counted {
         self.0.fetch_add(1, Ordering::SeqCst);
         Counted(self.clone())
     }
@@ -32,7 +36,7 @@ impl Drop for Counted {
 }
 
 /// Runs a model of a plan whose values are counted; after each execution, once all of its threads have ended, none may be alive.
-fn check_values(preemptions: usize, plan: fn(&Alive) -> Plan, model: impl Fn(&Plan, &Alive) + Send + Sync + 'static) {
+pub(super) fn check_values(preemptions: usize, plan: fn(&Alive) -> Plan, model: impl Fn(&Plan, &Alive) + Send + Sync + 'static) {
     let alive = Alive::default();
     let plan = plan(&alive);
     check_within(preemptions, move || {
@@ -59,7 +63,7 @@ fn one_task(alive: &Alive) -> Plan {
     g.compile(&PerOperator).expect("the graph is right")
 }
 
-fn poll_once(future: &mut (impl Future + Unpin)) -> bool {
+pub(super) fn poll_once(future: &mut (impl Future + Unpin)) -> bool {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 

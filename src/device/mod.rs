@@ -7,7 +7,7 @@ mod buffer;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 pub(crate) mod host;
-mod kernel;
+pub(crate) mod kernel;
 pub mod kernels;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(crate) mod queue;

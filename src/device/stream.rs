@@ -55,8 +55,8 @@ enum Inner {
 }
 
 impl DeviceStream {
-    #[cfg(feature = "cuda")]
-    pub(super) fn queue(queue: Box<dyn Queue>) -> Self {
+    #[cfg(any(feature = "cuda", test))]
+    pub(crate) fn queue(queue: Box<dyn Queue>) -> Self {
         Self(Inner::Queue(queue))
     }
 

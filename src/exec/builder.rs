@@ -26,6 +26,8 @@ pub struct ExecutorBuilder {
     simulated: Option<(Order, Faults)>,
     #[cfg(feature = "cuda")]
     ordinals: Vec<u32>,
+    #[cfg(test)]
+    devices: Vec<Arc<dyn QueueDevice>>,
     #[cfg(feature = "cuda")]
     completion: Option<Completion>,
     #[cfg(feature = "cuda")]
@@ -42,6 +44,8 @@ impl ExecutorBuilder {
             simulated: None,
             #[cfg(feature = "cuda")]
             ordinals: Vec::new(),
+            #[cfg(test)]
+            devices: Vec::new(),
             #[cfg(feature = "cuda")]
             completion: None,
             #[cfg(feature = "cuda")]
@@ -81,6 +85,13 @@ impl ExecutorBuilder {
     #[cfg(feature = "cuda")]
     pub fn cuda(mut self, ordinals: &[u32]) -> Self {
         self.ordinals.extend(ordinals);
+        self
+    }
+
+    /// Adds a device that models have made.
+    #[cfg(test)]
+    pub(crate) fn device(mut self, device: Arc<dyn QueueDevice>) -> Self {
+        self.devices.push(device);
         self
     }
 
@@ -135,6 +146,8 @@ impl ExecutorBuilder {
             return Err(Kind::Simulation { fault }.into());
         }
         let devices = self.open_devices()?;
+        #[cfg(test)]
+        let devices: Vec<_> = self.devices.into_iter().chain(devices).collect();
         let has_queues = !devices.is_empty();
         if has_queues && workers == 0 {
             let what = "the number of workers of an executor with CUDA devices";

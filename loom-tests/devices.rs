@@ -1,0 +1,172 @@
+//! Runs on a device that queues work: the real executor with its worker and its reactor, and a device that is done with what it is given at once, or when the model
+//! says. The reactor follows targets beside the worker, and both count the same gates down.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::harness::{block_on, check_within};
+use super::runs::{Alive, check_values, poll_once};
+use crate::device::queue::{Arg, Event, Fault, HostMemory, Job, Memory, Part, Queue, QueueDevice, Submitted, Timeline};
+use crate::device::{DeviceStream, Launch};
+use crate::error::{Error, Result};
+use crate::sync::{AtomicU64, Ordering, spin_loop};
+use crate::{Executor, Graph, Inputs, PerOperator, Plan};
+
+/// A device of one lane.
+struct Device {
+    lane: Arc<Word>,
+    issued: AtomicU64,
+    is_prompt: bool,
+}
+
+/// How far the lane is.
+struct Word(AtomicU64);
+
+impl Timeline for Word {
+    fn reached(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// Notes nothing down: no kernel of a model asks for anything.
+struct Nothing;
+
+impl Queue for Nothing {
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn device_name(&self) -> String {
+        "a model's device".into()
+    }
+
+    fn begin_part(&mut self, _: Part<'_>) {}
+    fn abandon_part(&mut self) {}
+
+    fn alloc(&mut self, _: usize) -> Result<Box<dyn Memory>> {
+        unreachable!("no kernel asks")
+    }
+
+    fn upload(&mut self, _: &[u8], _: &dyn Memory) -> Result<()> {
+        unreachable!("no kernel asks")
+    }
+
+    fn download(&mut self, _: &dyn Memory) -> Result<Box<dyn HostMemory>> {
+        unreachable!("no kernel asks")
+    }
+
+    fn fetch(&mut self, _: &dyn Memory) -> Result<Box<dyn Memory>> {
+        unreachable!("no kernel asks")
+    }
+
+    fn copy(&mut self, _: &dyn Memory, _: &dyn Memory) -> Result<()> {
+        unreachable!("no kernel asks")
+    }
+
+    fn fill(&mut self, _: &[u8], _: &dyn Memory) -> Result<()> {
+        unreachable!("no kernel asks")
+    }
+
+    fn launch(&mut self, _: &Arc<crate::device::kernel::Code>, _: &Launch, _: &[Arg<'_>]) -> Result<()> {
+        unreachable!("no kernel asks")
+    }
+}
+
+impl QueueDevice for Device {
+    fn name(&self) -> String {
+        "a model's device".into()
+    }
+
+    fn timelines(&self) -> Vec<Arc<dyn Timeline>> {
+        vec![self.lane.clone()]
+    }
+
+    fn begin(&self, _: u32, _: &mut dyn Iterator<Item = Event>) -> Result<DeviceStream> {
+        Ok(DeviceStream::queue(Box::new(Nothing)))
+    }
+
+    fn submit(&self, _: DeviceStream, _: &mut Job<'_>) -> Result<Submitted> {
+        let point = self.issued.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.is_prompt {
+            self.lane.0.store(point, Ordering::Release);
+        }
+        Ok(Submitted { point, event: None, is_graph: false })
+    }
+
+    fn backlog(&self, _: u32) -> Option<u64> {
+        None
+    }
+
+    fn mark(&self, _: u32) -> Result<u64> {
+        Ok(self.issued.load(Ordering::Relaxed))
+    }
+
+    fn free_events(&self, _: &mut dyn Iterator<Item = Event>) {}
+
+    fn collect(&self) -> Option<(u32, u64)> {
+        None
+    }
+
+    fn quarantined(&self) -> usize {
+        0
+    }
+
+    fn judge(&self, _: &Fault) -> Error {
+        unreachable!("no fault is reported")
+    }
+}
+
+/// Returns an executor, and its device's lane.
+fn executor(is_prompt: bool) -> (Executor, Arc<Word>) {
+    let lane = Arc::new(Word(AtomicU64::new(0)));
+    let device = Device { lane: lane.clone(), issued: AtomicU64::new(0), is_prompt };
+    let exec = Executor::builder().workers(1).max_in_flight(1).device(Arc::new(device)).build();
+    (exec.expect("the settings are in range"), lane)
+}
+
+/// A host node that reads a kernel and another host node: the reactor and the worker arrive at its gate.
+fn joined() -> Plan {
+    let mut g = Graph::new();
+    let kernel = g.kernel("kernel", (), |_: &mut DeviceStream| 20);
+    let task = g.task("task", (), || 22);
+    let both = g.task("both", (&kernel, &task), |a: &i32, b: &i32| a + b);
+    g.output("both", &both);
+    g.compile(&PerOperator).expect("the graph is right")
+}
+
+// Seen to fail with a pool that takes its only worker for the only one that counts (an arrival is lost).
+#[test]
+fn a_worker_and_the_reactor_arrive_at_one_gate() {
+    let plan = joined();
+    check_within(2, move || {
+        let mut outputs = block_on(executor(true).0.run(&plan, Inputs::new())).expect("nothing goes wrong");
+        assert_eq!(*outputs.take::<i32>("both").expect("it is an output"), 42);
+    });
+}
+
+/// A kernel whose value is counted.
+fn one_kernel(alive: &Alive) -> Plan {
+    let (mut g, alive) = (Graph::new(), alive.clone());
+    let kernel = g.kernel("kernel", (), move |_: &mut DeviceStream| alive.value());
+    g.output("kernel", &kernel);
+    g.compile(&PerOperator).expect("the graph is right")
+}
+
+// Seen to fail with a `land` that does not collect what was dropped (the values stay).
+#[test]
+fn a_run_that_is_dropped_while_its_device_is_at_it_frees_its_values_afterwards() {
+    check_values(1, one_kernel, |plan, alive| {
+        let (exec, lane) = executor(false);
+        let mut run = exec.run(plan, Inputs::new());
+        poll_once(&mut run);
+        drop(run);
+        lane.0.store(1, Ordering::Release);
+        while alive.count() > 0 {
+            spin_loop();
+        }
+    });
+}
