@@ -1,10 +1,11 @@
 //! Question: what does a node of a graph on a CUDA device cost the host, beside the same calls written by hand with cudarc?
 //!
-//! Method: the five shapes of `benches/run`, every node an empty kernel, planned by two policies. Ours is a run of the plan, once as it comes (from the second
-//! run on as CUDA graphs) and once with every call made; by hand are the plan's own steps (launches, records, waits, in issue order, on as many streams), as
-//! calls of `cudarc::driver::result`. All note the time at their first launch, and when the last of the work is submitted: ours by a run of one host node,
-//! which the only worker comes to then, and which is repeated if it came earlier. What lies between, by the nodes, is a node's cost. The three take turns, the median of the runs of a
-//! round, then the median of the rounds; a ratio is the median of the rounds' ratios.
+//! Method: the five shapes of `benches/run`, every node an empty kernel, planned by two policies. Ours is a run of the plan, once as it comes (from the
+//! second run on as CUDA graphs) and once with every call made. By hand are the plan's own steps (launches, records, waits, in issue order, on as many
+//! streams), as calls of `cudarc::driver::result`; and one graph of all nodes, built before. All note the time at their first launch, and when the
+//! last of the work is submitted: ours by a run of one host node, which the only worker comes to then, and which is repeated if it came earlier. What
+//! lies between, by the nodes, is a node's cost. They take turns, the median of the runs of a round, then the median of the rounds; a ratio is the
+//! median of the rounds' ratios.
 //!
 //! Without a GPU this is over the software driver, whose streams are threads. There the first operation of a run stands still until all is submitted: the
 //! streams would take the host's cores otherwise, and waking them costs more than the calls that are compared.
@@ -90,6 +91,12 @@ impl Stamps {
         }
     }
 
+    /// Called by who launches all nodes at once.
+    pub(crate) fn launched_all(&self) {
+        self.first_ns.store(self.origin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.launches.store(self.nodes.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Called when all is submitted. Whoever comes earlier, because the worker gave way, must come again.
     pub(crate) fn submitted(&self) {
         if self.launches.load(Ordering::Relaxed) < self.nodes.load(Ordering::Relaxed) {
@@ -129,32 +136,29 @@ fn main() {
         client.device(args.ordinal)
     });
     let driver = if has_gpu { "NVIDIA's driver" } else { "the software driver" };
-    let mut table = Table::new([
+    let columns = [
         "shape",
         "policy",
         "streams",
         "waits",
         "by hand, ns/node",
-        "calls, ns/node",
-        "calls/by hand",
-        "ours, ns/node",
+        "our calls",
+        "ours",
+        "one graph by hand",
+        "our calls/by hand",
         "ours/by hand",
-    ]);
+    ];
+    let mut table = Table::new(columns);
     for form in Form::ALL {
         for policy in [&Single as &dyn Policy, &CriticalPath::new(STREAMS)] {
             let plan = graph(&form.shape(args.nodes)).compile(policy).expect("shapes are valid graphs");
-            let [hand, calls, ours, calls_ratio, ratio] = compare(&args, &plan, soft);
+            let Figures { ns, calls_by_hand, ours_by_hand } = compare(&args, &plan, soft);
             let schedule = plan.schedule();
             let counts = [schedule.streams().to_string(), schedule.waits().to_string()];
             let cells = [form.to_string(), schedule.policy().to_owned()].into_iter().chain(counts);
-            let figures = [
-                format!("{hand:.0}"),
-                format!("{calls:.0}"),
-                format!("{calls_ratio:.3}"),
-                format!("{ours:.0}"),
-                format!("{ratio:.3}"),
-            ];
-            table.push(cells.chain(figures));
+            let times = ns.map(|ns| format!("{ns:.0}"));
+            let ratios = [calls_by_hand, ours_by_hand].map(|ratio| format!("{ratio:.3}"));
+            table.push(cells.chain(times).chain(ratios));
         }
     }
     let text = format!(
@@ -185,8 +189,15 @@ fn graph(shape: &Shape) -> Graph {
     graph
 }
 
-/// Returns the ns per node by hand, by our calls, and ours, and the ratios of the last two. `soft` is the device if it is one of the software driver's.
-fn compare(args: &Args, plan: &Plan, soft: Option<Device>) -> [f64; 5] {
+struct Figures {
+    /// Of a node: by hand, by our calls, ours, and by hand as one graph.
+    ns: [f64; 4],
+    calls_by_hand: f64,
+    ours_by_hand: f64,
+}
+
+/// `soft` is the device if it is one of the software driver's.
+fn compare(args: &Args, plan: &Plan, soft: Option<Device>) -> Figures {
     let exec = |has_graphs| {
         Executor::builder().workers(1).cuda(&[args.ordinal]).cuda_graphs(has_graphs).build().expect("a device opens")
     };
@@ -194,11 +205,11 @@ fn compare(args: &Args, plan: &Plan, soft: Option<Device>) -> [f64; 5] {
     let hand = ByHand::new(args.ordinal, plan.schedule());
     let nodes = plan.schedule().order().len();
     let behind = host_node();
-    let by_hand = || {
-        hand.submit();
+    let by_hand = |submit: &dyn Fn(&ByHand), streams| {
+        submit(&hand);
         let node_ns = STAMPS.node_ns().expect("it is submitted");
         release(soft);
-        hand.wait();
+        hand.wait(streams);
         node_ns
     };
     let by = |exec: &Executor| {
@@ -222,17 +233,17 @@ fn compare(args: &Args, plan: &Plan, soft: Option<Device>) -> [f64; 5] {
         run()
     };
     let round = |run: &dyn Fn() -> f64| median((0..args.runs).map(|_| one(run)).collect());
-    let ways: [&dyn Fn() -> f64; 3] = [&by_hand, &|| by(&calls), &|| by(&ours)];
+    let all = STREAMS as usize;
+    let ways: [&dyn Fn() -> f64; 4] =
+        [&|| by_hand(&ByHand::submit, all), &|| by(&calls), &|| by(&ours), &|| by_hand(&ByHand::submit_graph, 1)];
     ways.into_iter().for_each(|run| _ = round(run));
-    let rounds: Vec<[f64; 3]> = (0..ROUNDS).map(|_| ways.map(round)).collect();
-    let of = |figure: fn(&[f64; 3]) -> f64| median(rounds.iter().map(figure).collect());
-    [
-        of(|round| round[0]),
-        of(|round| round[1]),
-        of(|round| round[2]),
-        of(|round| round[1] / round[0]),
-        of(|round| round[2] / round[0]),
-    ]
+    let rounds: Vec<[f64; 4]> = (0..ROUNDS).map(|_| ways.map(round)).collect();
+    let of = |figure: fn(&[f64; 4]) -> f64| median(rounds.iter().map(figure).collect());
+    Figures {
+        ns: [of(|round| round[0]), of(|round| round[1]), of(|round| round[2]), of(|round| round[3])],
+        calls_by_hand: of(|round| round[1] / round[0]),
+        ours_by_hand: of(|round| round[2] / round[0]),
+    }
 }
 
 /// A graph whose only node says that the worker has come to it.

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anabranch::{NodeId, Point, Schedule, Step};
-use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUevent_wait_flags, CUfunction, CUstream};
+use cudarc::driver::sys::{
+    self, CUDA_KERNEL_NODE_PARAMS_v2_st as KernelNode, CUevent, CUevent_flags, CUevent_wait_flags, CUfunction, CUgraphExec,
+    CUgraphNode, CUstream,
+};
 use cudarc::driver::{CudaContext, CudaStream, result};
 use cudarc::nvrtc::Ptx;
 
@@ -20,6 +23,7 @@ pub(crate) struct ByHand {
     /// Where the streams write that they are at their ends, as the device knows it and as the host does.
     words: Vec<(CUstream, u64, &'static AtomicU64)>,
     runs: AtomicU64,
+    graph: CUgraphExec,
 }
 
 enum Call {
@@ -44,7 +48,28 @@ impl ByHand {
         let used = (0..schedule.streams().min(STREAMS)).map(|stream| streams[stream as usize].cu_stream());
         let words = used.map(word).collect();
         let function = function.expect("the function is there");
-        Self { context, _streams: streams, _module: module, function, calls, words, runs: AtomicU64::new(0) }
+        let graph = graph(schedule, function);
+        Self { context, _streams: streams, _module: module, function, calls, words, runs: AtomicU64::new(0), graph }
+    }
+
+    /// Launches a run as one graph, which was built before.
+    pub(crate) fn submit_graph(&self) {
+        self.context.bind_to_thread().expect("the context is alive");
+        STAMPS.launched_all();
+        let &(stream, address, _) = self.words.first().expect("a stream is in use");
+        // SAFETY: both are of this context.
+        unsafe { sys::cuGraphLaunch(self.graph, stream) }.result().expect("nothing fails");
+        self.write_words(&[(stream, address)]);
+    }
+
+    /// Lets the streams say that they are at the end of this run.
+    fn write_words(&self, words: &[(CUstream, u64)]) {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        for &(stream, address) in words {
+            // SAFETY: the word lives for ever.
+            unsafe { sys::cuStreamWriteValue64_v2(stream, address, run, 0) }.result().expect("nothing fails");
+        }
+        STAMPS.submitted();
     }
 
     /// Makes all calls of a run.
@@ -68,18 +93,14 @@ impl ByHand {
             };
             called.expect("nothing fails");
         }
-        let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
-        for &(stream, address, _) in &self.words {
-            // SAFETY: the word lives for ever.
-            unsafe { sys::cuStreamWriteValue64_v2(stream, address, run, 0) }.result().expect("nothing fails");
-        }
-        STAMPS.submitted();
+        let words: Vec<_> = self.words.iter().map(|&(stream, address, _)| (stream, address)).collect();
+        self.write_words(&words);
     }
 
-    /// Waits for the end of the run that was submitted last.
-    pub(crate) fn wait(&self) {
+    /// Waits for the end of the run that was submitted last, on the first so many streams.
+    pub(crate) fn wait(&self, streams: usize) {
         let run = self.runs.load(Ordering::Relaxed);
-        for (_, _, word) in &self.words {
+        for (_, _, word) in self.words.iter().take(streams) {
             while word.load(Ordering::Acquire) < run {
                 std::thread::yield_now();
             }
@@ -132,4 +153,52 @@ fn until_after(node: NodeId, steps: &[Step]) -> &[Step] {
     let run = steps.iter().position(|step| *step == Step::Run(node)).expect("a node is on its stream");
     let is_after = |step: &&Step| matches!(step, Step::Record(_) | Step::Release(_));
     &steps[..run + 1 + steps[run + 1..].iter().take_while(is_after).count()]
+}
+
+/// The schedule as one graph: each node after the one before it on its stream, and after what it waits for.
+fn graph(schedule: &Schedule, function: CUfunction) -> CUgraphExec {
+    let (mut graph, mut exec) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: it writes one handle.
+    unsafe { sys::cuGraphCreate(&mut graph, 0) }.result().expect("a graph is made");
+    let mut parameter = 7_u32;
+    let mut parameters = [(&raw mut parameter).cast::<c_void>()];
+    let params = KernelNode {
+        func: function,
+        gridDimX: 1,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: 256,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: 0,
+        kernelParams: parameters.as_mut_ptr(),
+        extra: std::ptr::null_mut(),
+        kern: std::ptr::null_mut(),
+        ctx: std::ptr::null_mut(),
+    };
+    let mut places = vec![0; schedule.streams() as usize];
+    let mut recorded: Vec<Vec<CUgraphNode>> = vec![Vec::new(); places.len()];
+    let mut last: Vec<Option<CUgraphNode>> = vec![None; places.len()];
+    for &node in schedule.order() {
+        let stream = schedule.stream_of(node) as usize;
+        let mut after: Vec<CUgraphNode> = last[stream].into_iter().collect();
+        for step in until_after(node, &schedule.steps(stream as u32)[places[stream]..]) {
+            places[stream] += 1;
+            match *step {
+                Step::Wait(Point { stream: other, seq }) => after.push(recorded[other as usize][seq as usize - 1]),
+                Step::Run(_) => {
+                    let mut made = std::ptr::null_mut();
+                    // SAFETY: it writes one handle, and copies the parameters.
+                    let added = unsafe { sys::cuGraphAddKernelNode_v2(&mut made, graph, after.as_ptr(), after.len(), &params) };
+                    added.result().expect("a node is added");
+                    last[stream] = Some(made);
+                }
+                Step::Record(_) => recorded[stream].extend(last[stream]),
+                Step::Release(_) => {}
+            }
+        }
+    }
+    // SAFETY: it writes one handle.
+    unsafe { sys::cuGraphInstantiateWithFlags(&mut exec, graph, 0) }.result().expect("the graph is in order");
+    exec
 }
