@@ -144,6 +144,8 @@ pub(crate) enum Kind {
     OldDevice { ordinal: u32, lacks: &'static str },
     #[error("the plan uses device {device}, and the executor has {count}: give it more, or set the node's devices")]
     NoSuchDevice { device: u32, count: usize },
+    #[error("what comes before it on its device was not submitted")]
+    NotBehind,
     #[error("the CUDA driver answered {name} ({code})")]
     Driver { code: u32, name: Arc<str> },
     #[error("{device} was lost: {name} ({code}). Make a new executor in a new process")]

@@ -107,8 +107,6 @@ pub(crate) struct Job<'a> {
     pub(crate) key: &'a Arc<()>,
     /// Whether another stream will wait for the end.
     pub(crate) is_recorded: bool,
-    /// Whether the host must hear of the end.
-    pub(crate) is_marked: bool,
     pub(crate) judge: &'a mut dyn Judge,
 }
 

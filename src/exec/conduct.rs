@@ -76,7 +76,7 @@ pub(super) struct Conductor<'r, 'q, Q> {
     pub(super) run: &'r RunInner,
     pub(super) live: &'r Live,
     pub(super) code: &'r Code,
-    barrier: Barrier,
+    pub(super) barrier: Barrier,
     /// A copy, for when the run may be gone.
     slot: u16,
     queue: &'r mut Q,

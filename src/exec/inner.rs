@@ -74,6 +74,8 @@ pub(super) struct Live {
     pub(super) places: Box<[AtomicU32]>,
     /// The events that streams of a device wait for; 0 until recorded.
     pub(super) events: Box<[AtomicU64]>,
+    /// The end of each segment that nobody awaits yet, as a point of its lane; 0 until it is submitted, and once somebody does.
+    pub(super) points: Box<[AtomicU64]>,
     pub(super) wakes: Option<Arc<Wakeset>>,
     /// The run's entry in the pool; 0 for inline runs.
     pub(super) slot: u16,
@@ -224,6 +226,7 @@ impl RunInner {
                 gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
                 places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
                 events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
+                points: code.segments.iter().map(|_| AtomicU64::new(0)).collect(),
                 wakes: (!code.asyncs.is_empty()).then(|| Wakeset::new(code.asyncs.len(), self.lane.clone())),
                 slot: if self.core.pool.is_some() { slot_of(flight) } else { 0 },
                 flight,
@@ -422,8 +425,11 @@ impl RunInner {
         let done = running.max(done) - start;
         // Not further than to this node: of those behind it, a device may be at some still.
         let own = code.step_of[node.index()] - start + 1;
-        let is_queued = code.steps[(start + own - 1) as usize].flags & flag::SEGMENT != 0;
-        if done >= own && !is_queued {
+        let step = start + own - 1;
+        if code.steps[step as usize].flags & flag::SEGMENT != 0 {
+            return self.await_segment(live, step);
+        }
+        if done >= own {
             lane.signal(u64::from(own));
         }
     }

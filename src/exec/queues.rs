@@ -1,7 +1,7 @@
 //! Devices that queue work: where segments are submitted to, and what happens when the device comes to their ends.
 //!
 //! ```text
-//! submit(segment) ──▶ waits · its nodes · record · mark ──▶ programs that only need it submitted go on
+//! submit(segment) ──▶ waits · its nodes · mark · record ──▶ programs that only need it submitted go on
 //!                                                  └────▶ the reactor hears of the point ──▶ `Completion` wakes ──▶ what needs it reached goes on
 //! ```
 //! A completion keeps its run alive, and counts down the same gates as workers do.
@@ -84,8 +84,11 @@ impl Queues {
         for (number, queued) in self.devices.iter().enumerate() {
             while let Some((lane, point)) = queued.device.collect() {
                 let waker = Waker::from(Arc::new(Collection(self.clone())));
-                if self.poll(Berth { device: number, lane }, point, waker).is_pending() {
-                    break;
+                match self.poll(Berth { device: number, lane }, point, waker) {
+                    Poll::Ready(Ok(())) => {}
+                    // Of a lost device the next collection keeps all from use.
+                    Poll::Ready(Err(fault)) if fault.is_fatal => _ = queued.device.judge(&fault),
+                    Poll::Ready(Err(_)) | Poll::Pending => break,
                 }
             }
         }
@@ -141,8 +144,13 @@ struct Resumption {
 
 impl Wake for Resumption {
     fn wake(self: Arc<Self>) {
-        let polled = self.run.queues().poll(self.berth, self.point, Waker::from(self.clone()));
-        if polled.is_ready() && !self.is_over.swap(true, Ordering::AcqRel) {
+        let queues = self.run.queues();
+        if let Poll::Ready(outcome) = queues.poll(self.berth, self.point, Waker::from(self.clone()))
+            && !self.is_over.swap(true, Ordering::AcqRel)
+        {
+            if let Err(fault) = outcome {
+                self.run.fail_program(self.program, &queues.device(self.berth).judge(&fault));
+            }
             self.run.follow(Target::Start { first: self.program, count: 1 });
         }
         let _ = shielded(|| drop(self));
@@ -163,9 +171,23 @@ impl RunInner {
         is_queued.then(|| berth.ok().map(|berth| queues.device(berth).name())).flatten()
     }
 
-    /// Ends a step when its device has come to a point. The run may be over and gone when this returns.
-    pub(super) fn await_device(&self, step: u32, berth: Berth, point: u64) {
-        Arc::new(Completion { run: self.me(), step, berth, point, is_over: AtomicBool::new(false) }).wake();
+    /// Ends a step when its device has come to a point.
+    pub(super) fn await_device(self: Arc<Self>, step: u32, berth: Berth, point: u64) {
+        Arc::new(Completion { run: self, step, berth, point, is_over: AtomicBool::new(false) }).wake();
+    }
+
+    /// Awaits a segment for someone who watches a node of it, if nobody does so yet and it is submitted.
+    pub(super) fn await_segment(&self, live: &Live, step: u32) {
+        let code = self.code();
+        let stream = code.streams[code.program_of(step) as usize];
+        // ORDERING: AcqRel: whoever takes the point awaits it, once. Of "store it, look for watchers" and "watch, look for it" one side sees the other, by
+        // the barrier of `RunInner::watch`.
+        let point = live.points[code.segment_index(step)].swap(0, Ordering::AcqRel);
+        if point != 0
+            && let Ok(berth) = self.queues().berth(self, live, stream)
+        {
+            self.me().await_device(step, berth, point);
+        }
     }
 
     /// Lets a parked program go on once a point has passed.
@@ -177,9 +199,7 @@ impl RunInner {
     fn end_step(&self, step: u32, outcome: Result<()>) {
         let code = self.code();
         if let Err(error) = outcome {
-            // Which of them did it nobody knows, so none is named.
-            let unknown = code.nodes_of(step).filter(|&node| self.fate(node) == 0);
-            unknown.for_each(|node| self.set_fate(node, fate::FAILED, Some(error.clone())));
+            self.fail_nodes(step, &error);
         }
         if self.state.glance() & state::WATCHED != 0 {
             let program = code.program_of(step);
@@ -188,6 +208,20 @@ impl RunInner {
         for &target in code.reached_targets(code.segment(step)) {
             self.follow(target);
         }
+    }
+
+    /// Fails what a program that is parked would do next.
+    fn fail_program(&self, program: u32, error: &Error) {
+        let live = self.live.get().expect("a program of it is parked");
+        // ORDERING: Acquire pairs with the Release of the store when the program parked.
+        let place = live.places[program as usize].load(Ordering::Acquire);
+        self.fail_nodes(place >> 1, error);
+    }
+
+    /// Fails the nodes of a step of which nothing is known to have gone wrong before. Which of them did it nobody knows, so none is named.
+    fn fail_nodes(&self, step: u32, error: &Error) {
+        let unknown = self.code().nodes_of(step).filter(|&node| self.fate(node) == 0);
+        unknown.for_each(|node| self.set_fate(node, fate::FAILED, Some(error.clone())));
     }
 
     /// Fails a node of which nothing is known to have gone wrong before.

@@ -11,7 +11,7 @@ use super::state;
 use crate::device::DeviceStream;
 use crate::device::host::{Queue, Ticket};
 use crate::device::queue::{Event, Job, Judge, Part, QueueDevice, Submitted};
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::plan::code::{HostStep, Member, Segment, slice};
 use crate::sync::Ordering;
 
@@ -31,13 +31,15 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             }
         };
         let device = run.queues().device(berth);
-        if let Some(point) = device.backlog(berth.lane) {
+        let has_failed = || code.members_of(segment).iter().all(|member| run.fate(member.node) != 0);
+        if let Some(point) = device.backlog(berth.lane)
+            && !has_failed()
+        {
             self.store_place(self.step << 1);
             run.resume_after(self.program, berth, point);
             return true;
         }
-        let is_marked = segment.reached.1 > 0 || run.state.glance() & state::WATCHED != 0;
-        let point = match self.submit_to(device, berth, segment, is_marked) {
+        let point = match self.submit_to(device, berth, segment) {
             Ok(submitted) => {
                 if let (Some(slot), Some(event)) = (segment.event, submitted.event) {
                     live.events[slot as usize].store(event.0 as u64, Ordering::Relaxed);
@@ -50,23 +52,20 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
                 device.mark(berth.lane).ok()
             }
         };
-        self.submitted = point.filter(|_| is_marked).map(|point| (berth, point));
+        self.submitted = point.map(|point| (berth, point));
         false
     }
 
-    fn submit_to(
-        &mut self,
-        device: &dyn QueueDevice,
-        berth: Berth,
-        segment: &Segment,
-        is_marked: bool,
-    ) -> Result<Submitted, Error> {
+    fn submit_to(&mut self, device: &dyn QueueDevice, berth: Berth, segment: &Segment) -> Result<Submitted, Error> {
         let (run, live, code) = (self.run, self.live, self.code);
         let members = code.members_of(segment);
-        // ORDERING: Relaxed, here and where it is stored: the gate before this step comes after the record. A segment that failed recorded nothing.
+        // ORDERING: Relaxed, here and where it is stored: the gate before this step comes after the record.
         let event = |&slot: &u32| live.events[slot as usize].load(Ordering::Relaxed) as usize;
-        let waits = slice(&code.segment_waits, segment.waits).iter().map(event).filter(|&event| event != 0).map(Event);
-        let mut stream = device.begin(berth.lane, &mut { waits })?;
+        let waits = || slice(&code.segment_waits, segment.waits).iter().map(event);
+        let mut stream = device.begin(berth.lane, &mut waits().map(Event))?;
+        if waits().any(|event| event == 0) {
+            return Err(Kind::NotBehind.into());
+        }
         let is_observed = run.state.glance() & state::OBSERVED != 0;
         let mut observed = Vec::new();
         for member in members {
@@ -77,13 +76,15 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             }
         }
         let judge = &mut Members { run, members };
-        let submitted =
-            device.submit(stream, &mut Job { key: &segment.key, is_recorded: segment.event.is_some(), is_marked, judge });
+        let submitted = device.submit(stream, &mut Job { key: &segment.key, is_recorded: segment.event.is_some(), judge });
         let launched = submitted.as_ref().map_or(Launched::Calls, |submitted| match submitted.is_graph {
             true => Launched::CudaGraph,
             false => Launched::Calls,
         });
-        observed.into_iter().for_each(|(node, ran)| run.observe(node, ran, launched));
+        for (node, mut ran) in observed {
+            ran.is_ok &= submitted.is_ok() && run.fate(node) == 0;
+            run.observe(node, ran, launched);
+        }
         submitted
     }
 
@@ -92,7 +93,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         let (run, code) = (self.run, self.code);
         let waits = slice(&code.member_waits, member.waits);
         stream.begin_part(Part { stream: member.stream, waits, is_awaited: member.is_awaited });
-        let has_run = (!self.skips(member.node, run.state.glance())).then(|| {
+        let is_off = run.fate(member.node) != 0 || self.skips(member.node, run.state.glance());
+        let has_run = (!is_off).then(|| {
             // SAFETY: as in `call`.
             let cells = unsafe { self.live.frame.cells(member.access) };
             // SAFETY: as in `call`.
@@ -126,21 +128,36 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     #[cold]
     #[inline(never)]
     pub(super) fn end_segment(&mut self, step: &HostStep, held: &mut Option<Ticket>) {
-        let is_told = step.targets_len > 0;
-        if let Some((berth, point)) = self.submitted.take() {
-            self.run.await_device(self.step, berth, point);
-            // Without anyone to tell, the run may be over by now.
-            if is_told {
+        let (run, segment) = (self.run, self.code.segment(self.step));
+        let (is_told, is_awaited) = (step.targets_len > 0, segment.reached.1 > 0);
+        match self.submitted.take() {
+            Some((berth, point)) if is_awaited => {
+                // An owner: the run may be over when its segment is.
+                let (run, at) = (run.me(), self.step);
+                if is_told {
+                    self.follow_all(step, held);
+                }
+                run.await_device(at, berth, point);
+            }
+            Some((_, point)) => {
+                // ORDERING: Release, and the cheap side of `RunInner::watch`: see `await_segment`.
+                self.live.points[self.code.segment_index(self.step)].store(point, Ordering::Release);
+                self.barrier.light();
+                if run.state.glance() & state::WATCHED != 0 {
+                    run.await_segment(self.live, self.step);
+                }
                 self.follow_all(step, held);
             }
-            return;
+            // The device is lost, or there is none.
+            None => {
+                run.signal_watchers(self.program, 1);
+                let reached = self.code.reached_targets(segment);
+                if is_told {
+                    self.follow_all(step, held);
+                }
+                reached.iter().for_each(|&target| self.hold(held, target));
+            }
         }
-        // The device is lost, or there is none; or nobody waits for its end.
-        let reached = self.code.reached_targets(self.code.segment(self.step));
-        if is_told {
-            self.follow_all(step, held);
-        }
-        reached.iter().for_each(|&target| self.hold(held, target));
     }
 }
 

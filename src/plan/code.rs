@@ -153,8 +153,12 @@ impl Code {
 
     /// Returns the segment that a step is.
     pub(crate) fn segment(&self, step: u32) -> &Segment {
-        let at = self.segments.binary_search_by_key(&step, |segment| segment.step);
-        &self.segments[at.expect("the step is a segment")]
+        &self.segments[self.segment_index(step)]
+    }
+
+    /// Returns where that stands in `segments`.
+    pub(crate) fn segment_index(&self, step: u32) -> usize {
+        self.segments.binary_search_by_key(&step, |segment| segment.step).expect("the step is a segment")
     }
 
     pub(crate) fn members_of(&self, segment: &Segment) -> &[Member] {

@@ -25,8 +25,8 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock, spawn};
 
 /// How many nodes may be on a lane that are not known to be done: a driver blocks the thread that enqueues more than it has room for.
 const BACKLOG_MAX: u64 = 512;
-/// Of how many nodes the host hears at least of one.
-const MARKED_EVERY: u64 = 64;
+/// The most that are submitted as one: the end of each is marked.
+const SEGMENT_MAX: u64 = 256;
 
 /// How many dropped blocks may wait without the host's hearing of their points, while work is submitted.
 const LIMBO_QUIET_MAX: usize = 64;
@@ -97,11 +97,8 @@ impl Gpu {
     fn submit_all(&self, recording: &mut Recording, job: &mut Job<'_>) -> Result<Submitted> {
         let (device, lane) = (&*self.device, recording.lane);
         let mut path = lock(&device.path);
-        if recording.is_lent {
-            device.make_current()?;
-        } else {
-            device.alive()?;
-        }
+        // Bodies have run since the recording began, and may have left another context behind.
+        device.make_current()?;
         device.collect_quietly();
         let parts = recording.parts.len() as u64;
         let point = device.issued[lane as usize].fetch_add(parts, Ordering::Relaxed) + parts;
@@ -110,12 +107,11 @@ impl Gpu {
         let strays = strays.into_iter().map(|lane| (lane, device.issued[lane as usize].fetch_add(1, Ordering::Relaxed) + 1));
         let points: Vec<Use> = std::iter::once((lane, point)).chain(strays).collect();
         recording.settle(&points);
+        // So that who waits for memory hears of them.
+        points[1..].iter().for_each(|&(stray, _)| _ = device.mark(stray));
         let is_graph = launched?;
-        let is_due = point / MARKED_EVERY != (point - parts) / MARKED_EVERY;
         // Before the record: who hears that this is reached through another stream is to find the mark in its place.
-        if job.is_marked | recording.must_mark | is_due {
-            device.mark(lane)?;
-        }
+        device.mark(lane)?;
         let event = if job.is_recorded { Some(device.record(lane)?) } else { None };
         Ok(Submitted { point, event, is_graph })
     }
@@ -130,24 +126,27 @@ impl Gpu {
         Ok(false)
     }
 
-    /// Collects, if someone has asked for that and nobody has the path: who has it does so when he lets go of it. Never waits.
+    /// Collects, if someone has asked for that and nobody has the path: who has it to submit does so when he lets go of it. Never waits.
     fn collect_if_asked(&self) -> Option<Use> {
-        // ORDERING: pairs with itself: of "ask, try the path" and "let go of the path, look whether someone asked" one side sees the other.
-        fence(Ordering::SeqCst);
-        if !self.device.is_full.load(Ordering::Relaxed) {
-            return None;
+        let mut awaited = None;
+        loop {
+            // ORDERING: pairs with itself: of "ask, try the path" and "let go of the path, look whether someone asked" one side sees the other.
+            fence(Ordering::SeqCst);
+            if !self.device.is_full.load(Ordering::Relaxed) {
+                return awaited;
+            }
+            let _path = match self.device.path.try_lock() {
+                Ok(path) => path,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return awaited,
+            };
+            self.device.is_full.store(false, Ordering::Relaxed);
+            if self.device.make_current().is_err() {
+                self.device.quarantine();
+                return None;
+            }
+            awaited = self.device.collect(Heed::All);
         }
-        let _path = match self.device.path.try_lock() {
-            Ok(path) => path,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        self.device.is_full.store(false, Ordering::Relaxed);
-        if self.device.make_current().is_err() {
-            self.device.quarantine();
-            return None;
-        }
-        self.device.collect(Heed::All)
     }
 }
 
@@ -178,8 +177,12 @@ impl QueueDevice for Gpu {
     }
 
     fn backlog(&self, lane: u32) -> Option<u64> {
+        // On a lost device nothing gets done: who submits next is told so.
+        if self.device.lost.get().is_some() {
+            return None;
+        }
         let issued = self.device.issued(lane);
-        let point = issued.checked_sub(BACKLOG_MAX - MARKED_EVERY)?;
+        let point = issued.checked_sub(BACKLOG_MAX - SEGMENT_MAX)?;
         (issued >= BACKLOG_MAX && !self.device.has_reached((lane, issued - BACKLOG_MAX + 1))).then_some(point)
     }
 

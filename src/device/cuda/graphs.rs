@@ -28,6 +28,10 @@ const VARIANTS_MAX: usize = 4;
 const SEGMENTS_MAX: usize = 1024;
 /// A graph of fewer operations costs more than their calls.
 const OPS_MIN: usize = 2;
+/// A graph of more would be large to keep.
+const OPS_MAX: usize = 4096;
+/// How often the driver may refuse a recording as a graph.
+const REFUSALS_MAX: u32 = 3;
 
 /// A device's graphs.
 pub(super) struct Graphs {
@@ -52,8 +56,8 @@ struct Variant {
     ends: Vec<u32>,
     ops: Vec<Op>,
     built: Option<Built>,
-    /// The driver refused to build it.
-    is_refused: bool,
+    /// How often the driver refused to build or launch it.
+    refusals: u32,
 }
 
 struct Built {
@@ -85,28 +89,31 @@ impl Graphs {
     /// If the device is lost.
     pub(super) fn launch(&mut self, recording: &Recording, key: &Arc<()>) -> Result<bool> {
         let ops = &recording.ops;
-        if !self.is_on || ops.len() < OPS_MIN || recording.flushed.is_some() || ops.iter().any(node::is_foreign) {
+        if !self.is_on
+            || !(OPS_MIN..=OPS_MAX).contains(&ops.len())
+            || recording.flushed.is_some()
+            || ops.iter().any(node::is_foreign)
+        {
             return Ok(false);
         }
         self.now += 1;
         let Some(variant) = self.recall(recording, key) else { return Ok(false) };
-        if variant.is_refused {
+        if variant.refusals == REFUSALS_MAX {
             return Ok(false);
         }
         let device = &*recording.device;
         let had = variant.instances();
         let launched = variant.launch(recording, device);
-        variant.is_refused = matches!(launched, Err(_) | Ok(false));
-        let has = variant.instances();
-        self.instances += has - had;
-        if has > had {
-            self.make_room(device.driver);
-        }
-        // What is not fatal costs no more than the graph: calls do the same.
         if launched.is_err() {
-            device.alive()?;
+            // It may be half of what it was: the next one is built anew.
+            variant.refusals += 1;
+            variant.built.take().into_iter().for_each(|built| _ = built.destroy(device.driver));
         }
-        Ok(matches!(launched, Ok(true)))
+        let has = variant.instances();
+        self.instances = self.instances + has - had;
+        self.make_room(device.driver);
+        // What is not fatal costs no more than the graph: calls do the same.
+        launched.or_else(|_| device.alive().map(|()| false))
     }
 
     /// Returns what is known of this recording. The first time there is nothing, and it is remembered.
@@ -117,8 +124,8 @@ impl Graphs {
         known.used = now;
         let found = known.variants.iter().position(|variant| variant.is_like(recording));
         if let Some(found) = found {
-            // The next one is most likely the same.
-            known.variants.swap(0, found);
+            // The next one is most likely the same, and the last goes first.
+            known.variants[..=found].rotate_right(1);
             return self.segments.get_mut(&Arc::as_ptr(key).addr()).map(|known| &mut known.variants[0]);
         }
         known.variants.insert(0, Variant::new(recording));
@@ -154,7 +161,7 @@ impl Graphs {
 
 impl Variant {
     fn new(recording: &Recording) -> Self {
-        Self { ends: ends(recording).collect(), ops: recording.ops.clone(), built: None, is_refused: false }
+        Self { ends: ends(recording).collect(), ops: recording.ops.clone(), built: None, refusals: 0 }
     }
 
     /// Whether both do the same, if to other memory and with other numbers.
@@ -167,7 +174,7 @@ impl Variant {
         self.built.as_ref().map_or(0, |built| built.instances.len())
     }
 
-    /// Launches it. Returns false if the driver refuses to build it.
+    /// Launches it. Returns true.
     fn launch(&mut self, recording: &Recording, device: &Device) -> Result<bool> {
         if self.built.is_none() {
             self.built = Some(Built::new(recording, device)?);

@@ -32,14 +32,22 @@ pub(super) fn wait_first(recording: &mut Recording) -> Result<()> {
 /// If the device is lost, or refuses a wait or a record; then the end of the recording's own lane does not tell of the lanes in `strays`. Refused
 /// operations are told to the judge.
 pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, strays: &mut Vec<u32>) -> Result<()> {
-    let (issued, mut has_refused) = match &recording.flushed {
-        None => (0, false),
-        Some(Flushed { ops, refused: None }) => (*ops, false),
-        Some(Flushed { ops, refused: Some((part, error)) }) => {
-            judge.refused(*part, error.clone());
-            (*ops, true)
+    let issued = match &recording.flushed {
+        None => 0,
+        Some(Flushed { ops, refused: None }) => *ops,
+        // The library went on behind a gap: nothing from there on is what it would have been.
+        Some(Flushed { refused: Some((first, error)), .. }) => {
+            judge.refused(*first, error.clone());
+            let others = first + 1..recording.parts.len() as u32;
+            others.for_each(|part| {
+                if judge.goes_on(part) {
+                    judge.refused(part, error.clone())
+                }
+            });
+            return Ok(());
         }
     };
+    let mut has_refused = false;
     let mut lanes = Lanes::new(recording, strays)?;
     for part in 0..recording.parts.len() {
         let ops = recording.ops_of(part);
@@ -63,8 +71,9 @@ pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, strays: &mut V
 pub(super) fn flush(recording: &mut Recording) {
     let device = recording.device.clone();
     let _path = lock(&device.path);
+    let is_current = device.make_current();
     let refused = |recording: &Recording| recording.flushed.as_ref().is_some_and(|flushed| flushed.refused.is_some());
-    let mut outcome = wait_first(recording).map_err(|error| (0, error));
+    let mut outcome = is_current.and_then(|()| wait_first(recording)).map_err(|error| (0, error));
     let first = recording.flushed.as_ref().map_or(0, |flushed| flushed.ops);
     if outcome.is_ok() && !refused(recording) {
         let stream = recording.stream().cu_stream();
@@ -74,7 +83,7 @@ pub(super) fn flush(recording: &mut Recording) {
     }
     let earlier = recording.flushed.take().and_then(|flushed| flushed.refused);
     recording.flushed = Some(Flushed { ops: recording.ops.len(), refused: earlier.or(outcome.err()) });
-    // What the library does to the thread's context is undone when something is asked of the driver again.
+    // What the library does to the thread's context is undone when something else is asked of the driver.
     recording.is_lent = true;
 }
 

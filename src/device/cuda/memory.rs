@@ -50,9 +50,18 @@ impl Allocation {
         }
     }
 
+    /// Whether nothing worked on it before what is being noted down.
+    pub(super) fn is_new(&self) -> bool {
+        lock(&self.uses).len() == 1
+    }
+
     /// Notes that another device works on it.
     pub(super) fn visit(&self, visit: Visit) {
-        lock(&self.visits).push(visit);
+        let mut visits = lock(&self.visits);
+        match visits.iter_mut().find(|earlier| Arc::ptr_eq(&earlier.lane, &visit.lane)) {
+            Some(earlier) => earlier.point = visit.point,
+            None => visits.push(visit),
+        }
     }
 
     // ORDERING: Relaxed, here and below: only a hint.

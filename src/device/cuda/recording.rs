@@ -33,8 +33,6 @@ pub(super) struct Recording {
     landings: Vec<Arc<Landed>>,
     /// How many parts were issued before the rest is known, because a library wanted the stream itself.
     pub(super) flushed: Option<Flushed>,
-    /// Whether the host, or another device, learns by the end's mark that a copy is done.
-    pub(super) must_mark: bool,
     /// Whether a library had the stream, and so may have left another context behind.
     pub(super) is_lent: bool,
 }
@@ -81,6 +79,9 @@ pub(super) enum Pattern {
     Word(u32),
 }
 
+/// Room for so many operations is kept for the next recording.
+const OPS_KEPT: usize = 4096;
+
 // SAFETY: the driver's handles may be used by any thread.
 unsafe impl Send for Recording {}
 
@@ -98,7 +99,6 @@ impl Recording {
             staged: Vec::new(),
             landings: Vec::new(),
             flushed: None,
-            must_mark: false,
             is_lent: false,
         }
     }
@@ -143,7 +143,8 @@ impl Recording {
         self.visited.clear();
         self.landings.clear();
         self.staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, &[])));
-        (self.flushed, self.must_mark, self.is_lent) = (None, false, false);
+        (self.flushed, self.is_lent) = (None, false);
+        self.ops.shrink_to(OPS_KEPT);
     }
 
     /// Returns the memory of this device that stands behind some, noting that it is worked on.
@@ -174,13 +175,21 @@ impl Recording {
     fn reuse(&mut self, bytes: usize) -> Option<Arc<Allocation>> {
         let stream = self.parts.last()?.stream;
         let is_free = |held: &&Held| {
-            held.allocation.bytes == bytes && held.stream == Some(stream) && Arc::strong_count(&held.allocation) == 1
+            held.allocation.bytes == bytes
+                && held.stream == Some(stream)
+                && Arc::strong_count(&held.allocation) == 1
+                && held.allocation.is_new()
         };
         self.held.iter().find(is_free).map(|held| held.allocation.clone())
     }
 
     pub(super) fn foreign(&self, buffer: String) -> Error {
         Kind::ForeignBuffer { buffer, stream: self.device.name() }.into()
+    }
+
+    /// Makes the device's context this thread's again, after a library has had the stream.
+    fn regain(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.is_lent) { self.device.make_current() } else { Ok(()) }
     }
 
     fn note(&mut self, op: Op, bytes: usize) {
@@ -218,10 +227,6 @@ impl Queue for Recording {
     }
 
     fn begin_part(&mut self, part: Part<'_>) {
-        if std::mem::take(&mut self.is_lent) {
-            // Whoever asks the driver for something next hears that the device is lost.
-            let _ = self.device.make_current();
-        }
         let (ops, waits) = (self.ops.len() as u32, self.part_waits.len() as u32);
         self.part_waits.extend(part.waits);
         self.parts.push(Noted { stream: part.stream, is_awaited: part.is_awaited, ops, waits });
@@ -237,6 +242,7 @@ impl Queue for Recording {
         if let Some(allocation) = self.reuse(bytes) {
             return Ok(Box::new(Block(allocation)));
         }
+        self.regain()?;
         let (device, mut address) = (&self.device, 0);
         let path = lock(&device.path);
         device.collect_quietly();
@@ -258,6 +264,7 @@ impl Queue for Recording {
         if from.is_empty() {
             return Ok(());
         }
+        self.regain()?;
         let staged = self.device.take_host(from.len())?;
         // SAFETY: the block has at least as many bytes, and nobody else has it.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), staged.start.as_ptr(), from.len()) };
@@ -269,10 +276,10 @@ impl Queue for Recording {
     fn download(&mut self, from: &dyn Memory) -> Result<Box<dyn HostMemory>> {
         let bytes = bytes_of(from);
         let from = self.used(from)?;
+        self.regain()?;
         let landed = Arc::new(Landed::new(self.device.clone(), self.device.take_host(bytes)?));
         self.note(Op::Down { from, to: landed.start().expose_provenance(), bytes }, bytes);
         self.landings.push(landed.clone());
-        self.must_mark = true;
         Ok(Box::new(Landing(landed)))
     }
 
@@ -286,7 +293,6 @@ impl Queue for Recording {
         let op = Op::Fetch { from: (there.address, there.device.context.cu_ctx()), to: self.used(&*to)?, bytes: there.bytes };
         self.note(op, there.bytes);
         self.visited.push(there.clone());
-        self.must_mark = true;
         Ok(to)
     }
 
@@ -314,6 +320,7 @@ impl Queue for Recording {
     }
 
     fn launch(&mut self, code: &Arc<Code>, launch: &Launch, args: &[Arg<'_>]) -> Result<()> {
+        self.regain()?;
         let function = self.device.function(code)?;
         let mut words = [0_u64; PARAMS_MAX];
         for (arg, word) in args.iter().zip(&mut words) {

@@ -98,6 +98,83 @@ fn a_fault_that_is_not_fatal_fails_its_run_and_the_device_goes_on() {
     gpu.is_clean();
 }
 
+/// A chain of fills that are more than a lane takes at once; the first stands still.
+fn long() -> Plan {
+    let mut g = Graph::new();
+    let x = g.input::<Vec<f32>>("x");
+    let up = g.try_kernel("up", &x, upload);
+    let last = (0..1500).fold(up, |last, node| {
+        g.try_kernel(node.to_string(), anabranch::take(&last), move |s: &mut DeviceStream, mut x: Buffer<f32>| {
+            s.fill(&mut x, node as f32)?;
+            Ok(x)
+        })
+    });
+    let down = g.try_kernel("down", &last, download);
+    let out = g.task("out", &down, |x: &HostBuffer<f32>| x[0]);
+    g.output("out", &out);
+    plan(&g)
+}
+
+// Seen to fail (never to end) with a backlog that does not look whether the device is lost.
+#[test]
+fn a_run_that_waits_for_room_ends_when_its_device_is_lost() {
+    let (gpu, plan) = (Gpu::new(), long());
+    let exec = gpu.executor(1);
+    gpu.device.stall_operation(Which::Any, 2);
+    gpu.device.fail_operation(Which::Any, 3, Code::ILLEGAL_ADDRESS);
+    let mut run = run(&exec, &plan);
+    assert!(crate::support::poll_once(&mut run).is_pending());
+    crate::support::until(|| gpu.device.counters().issued > 500);
+    gpu.device.release_stall();
+    assert!(block_on(run).unwrap_err().is_device_lost());
+}
+
+// Seen to fail (never to end) with a resumption that takes a fault for room.
+#[test]
+fn a_run_that_waits_for_room_ends_when_its_lane_has_a_fault() {
+    let (gpu, plan) = (Gpu::new(), long());
+    let exec = gpu.executor(1);
+    gpu.device.fail_operation(Which::Any, 2, Code::INVALID_VALUE);
+    gpu.device.stall_operation(Which::Any, 3);
+    let mut failing = run(&exec, &plan);
+    assert!(crate::support::poll_once(&mut failing).is_pending());
+    // Two segments are submitted; the third when it has heard of the fault, without its nodes.
+    crate::support::until(|| gpu.device.calls_of("cuStreamWriteValue64_v2") > 2);
+    gpu.device.clear_faults();
+    let error = block_on(failing).unwrap_err();
+    assert!(error.to_string().contains("CUDA_ERROR_INVALID_VALUE"), "{error:?}");
+    assert_eq!(*value_of::<f32>(block_on(run(&exec, &plan)), "out"), 1499.0);
+    drop(exec);
+    gpu.is_clean();
+}
+
+// Seen to fail with a segment that is submitted whatever became of those before it.
+#[test]
+fn what_comes_behind_a_segment_that_was_refused_is_not_submitted() {
+    for call in ["cuEventRecord", "cuStreamWriteValue64_v2"] {
+        let gpu = Gpu::new();
+        let exec = gpu.executor_of_calls(1);
+        let mut g = Graph::new();
+        let x = g.input::<Vec<f32>>("x");
+        let up = g.try_kernel("up", &x, upload);
+        let first = g.try_kernel("first", (&up, &up), adding());
+        let gate = g.task("gate", &x, |x: &Vec<f32>| x.len());
+        let second =
+            g.try_kernel("second", (&first, &gate), |s: &mut DeviceStream, x: &Buffer<f32>, _: &usize| adding()(s, x, x));
+        let down = g.try_kernel("down", &second, download);
+        g.output("down", &down);
+        let plan = plan(&g);
+        gpu.device.fail_call(call, 1, Code::INVALID_VALUE);
+        let error = block_on(run(&exec, &plan)).unwrap_err();
+        assert!(!error.is_device_lost(), "{call}: {error:?}");
+        assert!(gpu.device.calls_of("cuLaunchKernel") <= 1, "{call}: {error:?}");
+        gpu.device.clear_faults();
+        assert_eq!(value_of::<HostBuffer<f32>>(block_on(run(&exec, &plan)), "down")[0], 4.0);
+        drop((exec, error));
+        gpu.is_clean();
+    }
+}
+
 #[test]
 fn out_of_memory_at_any_allocation_fails_its_run_and_nothing_else() {
     let (gpu, plan) = (Gpu::new(), thirty());

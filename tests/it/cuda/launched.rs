@@ -208,6 +208,75 @@ fn a_library_amid_a_segment_finds_what_came_before_and_is_found_by_what_comes_af
 }
 
 #[test]
+fn what_is_refused_before_a_library_has_the_stream_fails_all_that_comes_after_and_needs_it() {
+    // Seen to fail with refusals that are told of one node only.
+    let gpu = Gpu::new();
+    let mut g = Graph::new();
+    let x = g.input::<Vec<f32>>("x");
+    let up = g.try_kernel("up", &x, upload);
+    let bad = g.try_kernel("bad", (&up, &up), adding());
+    let beside = g.try_kernel("beside", (&up, &up), adding());
+    let library = g.try_kernel("library", (&bad, &beside), |s: &mut DeviceStream, x: &Buffer<f32>, _: &Buffer<f32>| {
+        let mut raw = s.raw().ok_or("a CUDA device is needed")?;
+        raw.read(x)?;
+        raw.stream();
+        Ok(1)
+    });
+    let beside = g.try_kernel("down", &beside, download);
+    let seen = g.task("seen", (&beside, &library), |x: &HostBuffer<f32>, _: &i32| x[0]);
+    g.output("seen", &seen);
+    let (exec, plan) = (gpu.executor(1), g.compile(&Single).unwrap());
+    gpu.device.fail_call("cuLaunchKernel", 1, anabranch_soft_cuda::Code::INVALID_VALUE);
+    let run = exec.run(&plan, inputs! { "x" => vec![4.0_f32] });
+    let nodes = ["bad", "beside", "library", "down", "seen"].map(|node| run.node(node));
+    let error = block_on(run).unwrap_err();
+    assert_eq!(error.node(), Some("bad"), "{error:#}");
+    nodes.into_iter().for_each(|node| assert!(block_on(node).is_err()));
+    drop((exec, error));
+    gpu.is_clean();
+}
+
+#[test]
+fn a_node_that_nobody_but_the_device_waits_for_can_be_awaited_late() {
+    // Seen to fail (never to end) with segments that are awaited only if they are watched when they are submitted.
+    let gpu = Gpu::new();
+    let (open, opened) = std::sync::mpsc::channel::<()>();
+    let opened = std::sync::Mutex::new(opened);
+    let mut g = Graph::new();
+    let x = g.input::<Vec<f32>>("x");
+    let up = g.try_kernel("up", &x, upload);
+    let early = g.try_kernel("early", (&up, &up), adding());
+    let gate = g.task("gate", &x, move |_: &Vec<f32>| _ = opened.lock().unwrap().recv());
+    let late = g.try_kernel("late", (&early, &early), adding());
+    g.order(&gate, &late);
+    let down = g.try_kernel("down", &late, download);
+    g.output("down", &down);
+    let exec = gpu.executor(2);
+    let mut run = exec.run(&g.compile(&PerOperator).unwrap(), inputs! { "x" => vec![1.0_f32] });
+    assert!(poll_once(&mut run).is_pending());
+    until(|| gpu.device.calls_of("cuLaunchKernel") == 1);
+    block_on(run.node("early")).unwrap();
+    open.send(()).unwrap();
+    assert_eq!(value_of::<HostBuffer<f32>>(block_on(run), "down")[..], [4.0]);
+    drop(exec);
+    gpu.is_clean();
+}
+
+#[test]
+fn a_graph_that_the_driver_refuses_to_change_is_built_anew() {
+    let gpu = Gpu::new();
+    let (exec, plan) = (gpu.executor(1), doubled());
+    (0..3).for_each(|_| assert_eq!(run(&exec, &plan, &[1.0]), [16.0]));
+    gpu.device.fail_call("cuGraphExecKernelNodeSetParams_v2", 1, anabranch_soft_cuda::Code::INVALID_VALUE);
+    assert_eq!(run(&exec, &plan, &[1.0, 2.0]), [16.0, 32.0]);
+    let launches = gpu.device.calls_of("cuGraphLaunch");
+    assert_eq!(run(&exec, &plan, &[3.0]), [48.0]);
+    assert_eq!([gpu.device.calls_of("cuGraphLaunch"), gpu.device.calls_of("cuGraphCreate")], [launches + 1, 2]);
+    drop(exec);
+    gpu.is_clean();
+}
+
+#[test]
 fn a_kernel_that_the_driver_refuses_in_the_midst_of_a_segment_leaves_what_does_not_need_it() {
     // Seen to fail with a judge that lets everything go on, and with one that lets nothing.
     let gpu = Gpu::new();
