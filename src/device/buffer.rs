@@ -102,7 +102,7 @@ impl<T: Element> fmt::Debug for Buffer<T> {
 /// Elements in the host's memory, copied there from a device; reads like a slice.
 ///
 /// # Panics
-/// When it is read in the kernel that asked for the copy, or in a later kernel of the same device: there the copy is only queued. Read it in a node of the host.
+/// When it is read in the kernel that asked for the copy, or in a later kernel of a device: there the copy is only queued. Read it in a node of the host.
 pub struct HostBuffer<T> {
     store: HostStore<T>,
 }

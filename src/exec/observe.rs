@@ -46,9 +46,9 @@ pub enum Launched {
     /// The body did it.
     #[default]
     Host,
-    /// The body enqueued it, call by call.
+    /// The body asked for it, and it was enqueued call by call, unless that failed.
     Calls,
-    /// As part of a CUDA graph that was launched as one.
+    /// The body asked for it, and it was part of a CUDA graph that was launched as one.
     CudaGraph,
 }
 
@@ -128,7 +128,7 @@ pub struct TimelineSpan {
     pub end: Duration,
     /// Whether it succeeded.
     pub is_ok: bool,
-    /// How its work went to its device. On one with queues the span is that of the submission.
+    /// How its work went to its device. On one with queues the span is that of the body's call, before the work is submitted.
     pub launched: Launched,
 }
 
