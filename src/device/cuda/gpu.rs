@@ -45,6 +45,7 @@ const LANES: usize = 8;
 pub(crate) struct Gpu {
     device: Arc<Device>,
     /// Those that nobody uses.
+    #[expect(clippy::vec_box, reason = "a stream wants them in boxes, which are kept with them")]
     recordings: Mutex<Vec<Box<Recording>>>,
 }
 

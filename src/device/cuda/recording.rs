@@ -136,7 +136,13 @@ impl Recording {
     /// Makes it as good as new.
     pub(super) fn clear(&mut self) {
         let Self { waits, parts, part_waits, ops, held, visited, staged, landings, .. } = self;
-        (waits.clear(), parts.clear(), part_waits.clear(), ops.clear(), held.clear(), visited.clear(), landings.clear());
+        waits.clear();
+        parts.clear();
+        part_waits.clear();
+        ops.clear();
+        held.clear();
+        visited.clear();
+        landings.clear();
         staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, &[])));
         (self.flushed, self.must_mark, self.is_lent) = (None, false, false);
     }
