@@ -215,8 +215,8 @@ fn enqueue(device: &Device, stream: CUstream, op: &Op) -> Result<(), Error> {
     let driver = device.driver;
     let host = std::ptr::with_exposed_provenance_mut::<c_void>;
     // SAFETY: memory that an operation names has the bytes, for the lengths were compared when it was noted down, and is held until the operation
-    // is over; words are parameters of the types that the kernel was declared with, and the driver copies them. What a kernel's code does with its
-    // buffers is the promise of who wrote it.
+    // is over; words are parameters of the types that the kernel was declared with, and the driver copies them. That the code takes these and keeps to
+    // its buffers is the promise of who made the kernel.
     device.check(unsafe {
         match *op {
             Op::Up { from, to, bytes } => (driver.copy_up)(to, host(from), bytes, stream),
