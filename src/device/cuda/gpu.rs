@@ -132,22 +132,25 @@ impl Gpu {
 
     /// Collects, if someone has asked for that and nobody has the path: who has it does so when he lets go of it. Never waits.
     fn collect_if_asked(&self) -> Option<Use> {
-        // ORDERING: pairs with itself: of "ask, try the path" and "let go of the path, look whether someone asked" one side sees the other.
-        fence(Ordering::SeqCst);
-        if !self.device.is_full.load(Ordering::Relaxed) {
-            return None;
+        let mut awaited = None;
+        loop {
+            // ORDERING: pairs with itself: of "ask, try the path" and "let go of the path, look whether someone asked" one side sees the other.
+            fence(Ordering::SeqCst);
+            if !self.device.is_full.load(Ordering::Relaxed) {
+                return awaited;
+            }
+            let _path = match self.device.path.try_lock() {
+                Ok(path) => path,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return awaited,
+            };
+            self.device.is_full.store(false, Ordering::Relaxed);
+            if self.device.make_current().is_err() {
+                self.device.quarantine();
+                return None;
+            }
+            awaited = self.device.collect(Heed::All);
         }
-        let _path = match self.device.path.try_lock() {
-            Ok(path) => path,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        self.device.is_full.store(false, Ordering::Relaxed);
-        if self.device.make_current().is_err() {
-            self.device.quarantine();
-            return None;
-        }
-        self.device.collect(Heed::All)
     }
 }
 
