@@ -75,6 +75,13 @@ impl DeviceStream {
         }
     }
 
+    /// Forgets what all parts asked for.
+    pub(crate) fn abandon_all(&mut self) {
+        if let Inner::Queue(queue) = &mut self.0 {
+            queue.abandon_all();
+        }
+    }
+
     #[cfg(feature = "cuda")]
     pub(super) fn into_queue(self) -> Option<Box<dyn Any>> {
         match self.0 {
