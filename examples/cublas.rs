@@ -57,7 +57,9 @@ fn multiply_by_cublas(
 }
 
 fn main() -> Result<()> {
-    let kernel = Multiply::cuda_c("multiply", CODE).twin(|_, (a, b, c, n)| multiply_on_host(a, b, c, n as usize));
+    // SAFETY: the code has these parameters, and every launch below is for three matrices of `n` × `n`.
+    let kernel = unsafe { Multiply::cuda_c("multiply", CODE) };
+    let kernel = kernel.twin(|_, (a, b, c, n)| multiply_on_host(a, b, c, n as usize));
     // SAFETY: it looks for a library of a well-known name.
     let has_cublas = unsafe { sys::is_culib_present() };
     let blas = Mutex::new(None);

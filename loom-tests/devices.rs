@@ -46,6 +46,7 @@ impl Queue for Nothing {
 
     fn begin_part(&mut self, _: Part<'_>) {}
     fn abandon_part(&mut self) {}
+    fn abandon_all(&mut self) {}
 
     fn alloc(&mut self, _: usize) -> Result<Box<dyn Memory>> {
         unreachable!("no kernel asks")

@@ -33,8 +33,8 @@ impl Launch {
 
 /// A kernel with the parameters `P`, a tuple of [`In`], [`Out`] and numbers: code for a GPU, and a twin that does the same on a host.
 ///
-/// Cheap to clone. Code is compiled when it is first launched on a device. It is trusted: nothing checks that it has these parameters, or that it keeps to its
-/// buffers, and one that does not can write anywhere the device can.
+/// Cheap to clone. Code is compiled when it is first launched on a device. Nothing checks that it has these parameters, or that it keeps to its buffers: code
+/// that does not can write wherever the device can, in the host's memory too. So a kernel is made with a promise, in `unsafe`; to launch it is safe.
 pub struct Kernel<P: Params> {
     code: Arc<Code>,
     twin: Option<Arc<Twin<P>>>,
@@ -69,12 +69,25 @@ pub(crate) enum Text {
 impl<P: Params> Kernel<P> {
     /// Returns a kernel written in CUDA C, compiled on first use by NVRTC: the function `name`, which must be `extern "C"`. NVRTC fuses multiplications and
     /// additions, so the last bits may differ from a twin's.
-    pub fn cuda_c(name: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
+    ///
+    /// # Safety
+    /// The caller promises of the code, for every launch of the kernel and of its clones:
+    /// - The function has as many parameters as `P`, in this order and of these types: a pointer to `T` for [`In<T>`](In) and [`Out<T>`](Out), and for a number
+    ///   the type of the same name, as `unsigned` for `u32`.
+    /// - It reads and writes elements of its buffers and what it declares itself, and nothing else, no shared memory beyond what the launch gives either;
+    ///   those of an [`In`] it only reads. It is not told where a buffer ends: if it takes a length, then the promise is about the lengths, and the
+    ///   grids, that it is launched with, and who makes the kernel keeps it from those who might pass others.
+    /// - It touches no buffer once the launch is over.
+    /// - Its threads do not race. Launches are ordered by the graph and by their stream, the threads of one launch by the code alone.
+    pub unsafe fn cuda_c(name: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
         Self { code: Code::new(name.into(), Text::CudaC(source.into())), twin: None }
     }
 
     /// Returns a kernel given as PTX: the entry `name`.
-    pub fn ptx(name: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
+    ///
+    /// # Safety
+    /// As [`Kernel::cuda_c`]; a pointer is a parameter of 64 bits, and a number one of its own size.
+    pub unsafe fn ptx(name: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
         Self { code: Code::new(name.into(), Text::Ptx(source.into())), twin: None }
     }
 

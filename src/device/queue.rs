@@ -15,6 +15,8 @@ pub(crate) trait Queue: Send + 'static {
     fn begin_part(&mut self, part: Part<'_>);
     /// Forgets what the last part asked for.
     fn abandon_part(&mut self);
+    /// Forgets what all parts asked for, unless it is issued. Their places in the order stay.
+    fn abandon_all(&mut self);
     fn alloc(&mut self, bytes: usize) -> Result<Box<dyn Memory>>;
     /// Copies from the host; `from` is read before this returns.
     fn upload(&mut self, from: &[u8], to: &dyn Memory) -> Result<()>;

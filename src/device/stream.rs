@@ -26,7 +26,8 @@ use crate::graph::KernelStream;
 ///     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
 ///     if (i < n) y[i] = 2.0f * x[i];
 /// }"#;
-/// let twice = Kernel::<(In<f32>, Out<f32>, u32)>::cuda_c("twice", SOURCE)
+/// // SAFETY: these are its parameters; a thread reads x[i] and writes y[i], both below the n that it is launched with, which is their length.
+/// let twice = unsafe { Kernel::<(In<f32>, Out<f32>, u32)>::cuda_c("twice", SOURCE) }
 ///     .twin(|_, (x, y, n)| (0..n as usize).for_each(|i| y[i] = 2.0 * x[i]));
 ///
 /// let mut g = Graph::new();
@@ -71,6 +72,13 @@ impl DeviceStream {
     pub(crate) fn abandon_part(&mut self) {
         if let Inner::Queue(queue) = &mut self.0 {
             queue.abandon_part();
+        }
+    }
+
+    /// Forgets what all parts asked for.
+    pub(crate) fn abandon_all(&mut self) {
+        if let Inner::Queue(queue) = &mut self.0 {
+            queue.abandon_all();
         }
     }
 

@@ -7,6 +7,7 @@ use super::asyncs::Driver;
 use super::conduct;
 use super::core::Core;
 use super::countdown::Countdown;
+use super::queues::Sweep;
 use super::serial::Turn;
 use super::state::{self, State};
 use super::{Inputs, Outputs};
@@ -45,6 +46,8 @@ pub(super) struct RunInner {
     /// A lane for each program, once a node is awaited; made for those programs only whose nodes are.
     watched: OnceLock<Box<[OnceLock<Arc<Lane>>]>>,
     verdict: OnceLock<Result<()>>,
+    /// Last: it comes behind the values.
+    _sweep: Sweep,
 }
 
 /// What a run holds until it starts.
@@ -109,6 +112,7 @@ impl RunInner {
             fates: OnceLock::new(),
             watched: OnceLock::new(),
             verdict: OnceLock::new(),
+            _sweep: Sweep(core.queues.clone()),
         })
     }
 

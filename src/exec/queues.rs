@@ -101,6 +101,15 @@ impl Queues {
     }
 }
 
+/// Frees, when it is dropped, what a run has left on its devices: values that nobody took, of a run that was dropped or that failed.
+pub(super) struct Sweep(pub(super) Option<Arc<Queues>>);
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Queues::collect);
+    }
+}
+
 /// Frees a device's dropped memory when woken.
 struct Collection(Arc<Queues>);
 

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use super::conduct::Conductor;
-use super::inner::RunInner;
+use super::inner::{RunInner, fate};
 use super::observe::{Launched, Ran};
 use super::queues::Berth;
 use super::state;
@@ -75,6 +75,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
                 observed.push((member.node, Ran::since(started, is_ok)));
             }
         }
+        self.abandon_if_cancelled(members, &mut stream);
         let judge = &mut Members { run, members };
         let submitted = device.submit(stream, &mut Job { key: &segment.key, is_recorded: segment.event.is_some(), judge });
         let launched = submitted.as_ref().map_or(Launched::Calls, |submitted| match submitted.is_graph {
@@ -86,6 +87,20 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             run.observe(node, ran, launched);
         }
         submitted
+    }
+
+    /// Forgets what a segment's bodies asked for if the run was cancelled meanwhile, by one of them or by anyone: none of it has begun.
+    fn abandon_if_cancelled(&self, members: &[Member], stream: &mut DeviceStream) {
+        if self.run.state.glance() & state::CANCELLED == 0 {
+            return;
+        }
+        stream.abandon_all();
+        for member in members {
+            // Its body was called, but what it asked for is not done.
+            if self.run.fate(member.node) == 0 {
+                self.run.set_fate(member.node, fate::CANCELLED, None);
+            }
+        }
     }
 
     /// Calls the body of a segment's node. Returns whether it succeeded; None if it is skipped.
@@ -176,7 +191,7 @@ impl Judge for Members<'_> {
         let node = self.members[part as usize].node;
         let lacks_input = self.run.lacks_input(node);
         if lacks_input && self.run.fate(node) == 0 {
-            self.run.set_fate(node, super::inner::fate::SKIPPED, None);
+            self.run.set_fate(node, fate::SKIPPED, None);
         }
         !lacks_input
     }

@@ -8,7 +8,8 @@ type Saxpy = (f32, In<f32>, Out<f32>, u32);
 
 /// `y = a * x + y`, with its twin.
 fn saxpy() -> Kernel<Saxpy> {
-    Kernel::<Saxpy>::cuda_c("saxpy", "").twin(|launch, (a, x, y, n)| {
+    // SAFETY: there is no code, so no GPU launches it.
+    unsafe { Kernel::<Saxpy>::cuda_c("saxpy", "") }.twin(|launch, (a, x, y, n)| {
         assert!(launch.grid[0] * launch.block[0] >= n);
         y.iter_mut().zip(x).for_each(|(y, x)| *y += a * x);
     })
@@ -59,7 +60,9 @@ fn what_a_kernel_cannot_do_is_an_error() {
     let huge = fault(|s| s.alloc::<u64>(1 << 44).map(drop));
     let wanted = "the host device has no 140737488355328 bytes of memory left: use smaller buffers, or fewer runs at once";
     assert_eq!(huge, wanted);
-    let twin = fault(|s| s.launch(&Kernel::<(u32,)>::ptx("lonely", ""), Launch::for_len(1), (1,)));
+    // SAFETY: as above.
+    let lonely = unsafe { Kernel::<(u32,)>::ptx("lonely", "") };
+    let twin = fault(move |s| s.launch(&lonely, Launch::for_len(1), (1,)));
     assert_eq!(twin, "kernel 'lonely' has no twin, so a host cannot run it: give it one with Kernel::twin, or use a CUDA device");
 }
 

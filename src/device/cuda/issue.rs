@@ -219,6 +219,7 @@ fn wait(device: &Device, stream: CUstream, event: CUevent) -> Result<()> {
     device.check(unsafe { (device.driver.stream_wait)(stream, event, 0) })
 }
 
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "only one of them is done")]
 fn enqueue(device: &Device, stream: CUstream, op: &Op) -> Result<(), Error> {
     let driver = device.driver;
     let host = std::ptr::with_exposed_provenance_mut::<c_void>;

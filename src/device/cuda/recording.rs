@@ -204,6 +204,11 @@ impl Recording {
         issue::flush(self);
     }
 
+    /// Returns how many operations are issued already.
+    fn issued(&self) -> usize {
+        self.flushed.as_ref().map_or(0, |flushed| flushed.ops)
+    }
+
     pub(super) fn stream(&self) -> &Arc<CudaStream> {
         &self.device.lanes[self.lane as usize].stream
     }
@@ -234,8 +239,17 @@ impl Queue for Recording {
 
     fn abandon_part(&mut self) {
         let first = self.parts.last().map_or(0, |part| part.ops as usize);
-        let issued = self.flushed.as_ref().map_or(0, |flushed| flushed.ops);
-        self.ops.truncate(first.max(issued));
+        self.ops.truncate(first.max(self.issued()));
+    }
+
+    fn abandon_all(&mut self) {
+        let issued = self.issued();
+        self.ops.truncate(issued);
+        self.parts.iter_mut().for_each(|part| part.ops = part.ops.min(issued as u32));
+        if issued == 0 {
+            // Nobody is to take for written what nothing will be copied to.
+            self.landings.clear();
+        }
     }
 
     fn alloc(&mut self, bytes: usize) -> Result<Box<dyn Memory>> {

@@ -31,13 +31,17 @@ impl KernelParam for Affine {
 type Normalise = Kernel<(In<u8>, Out<f32>, u64, Affine, Affine, Affine)>;
 
 static NORMALISE: LazyLock<Normalise> = LazyLock::new(|| {
-    Normalise::ptx("anabranch_normalise", include_str!("normalise.ptx")).twin(|_, (pixels, out, n, red, green, blue)| {
-        for (channel, Affine { scale, bias }) in [red, green, blue].into_iter().enumerate() {
-            let values = pixels.iter().skip(channel).step_by(CHANNELS);
-            let plane = out.iter_mut().skip(channel * n as usize).take(n as usize);
-            plane.zip(values).for_each(|(out, value)| *out = f32::from(*value) * scale + bias);
-        }
-    })
+    // SAFETY: these are its parameters, eight bytes for an `Affine`. Each thread below `n` reads and writes three elements of its own, and both buffers have
+    // `3 * n`.
+    unsafe { Normalise::ptx("anabranch_normalise", include_str!("normalise.ptx")) }.twin(
+        |_, (pixels, out, n, red, green, blue)| {
+            for (channel, Affine { scale, bias }) in [red, green, blue].into_iter().enumerate() {
+                let values = pixels.iter().skip(channel).step_by(CHANNELS);
+                let plane = out.iter_mut().skip(channel * n as usize).take(n as usize);
+                plane.zip(values).for_each(|(out, value)| *out = f32::from(*value) * scale + bias);
+            }
+        },
+    )
 });
 
 /// Returns `pixels * scale[channel] + bias[channel]` with the channels one after the other: from HWC to CHW.

@@ -15,7 +15,9 @@ const CHUNK: usize = LANES * ROWS;
 type Reduce = Kernel<(In<f32>, Out<f32>, u64, f32)>;
 
 static REDUCE: LazyLock<Reduce> = LazyLock::new(|| {
-    Reduce::ptx("anabranch_reduce", include_str!("reduce.ptx")).twin(|_, (x, out, _, divisor)| {
+    // SAFETY: these are its parameters. A block reads below `n`, writes one sum of its own, and waits for all lanes before it reads what others wrote; `step`
+    // gives it `n` elements, blocks of as many threads as it has lanes, and a sum for each block.
+    unsafe { Reduce::ptx("anabranch_reduce", include_str!("reduce.ptx")) }.twin(|_, (x, out, _, divisor)| {
         // Nothing has a sum too, though it has no chunk.
         let chunks = x.chunks(CHUNK).chain(std::iter::repeat(&[][..]));
         out.iter_mut().zip(chunks).for_each(|(out, chunk)| *out = sum_of_chunk(chunk) / divisor);

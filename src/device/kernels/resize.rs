@@ -15,7 +15,9 @@ const LANES_MAX: u32 = 32;
 type Resize = Kernel<(In<u8>, Out<u8>, u32, u32, u32, u32, u32)>;
 
 static RESIZE: LazyLock<Resize> = LazyLock::new(|| {
-    Resize::ptx("anabranch_resize", include_str!("resize.ptx")).twin(
+    // SAFETY: these are its parameters. It reads pixels inside of the picture and writes each of the result once; `resize` gives it buffers of
+    // both sizes, neither empty, and a power of two of lanes that a warp has.
+    unsafe { Resize::ptx("anabranch_resize", include_str!("resize.ptx")) }.twin(
         |_, (pixels, out, from_width, from_height, width, height, _)| {
             resize_on_host(pixels, out, Axis::new(from_width, width), Axis::new(from_height, height));
         },

@@ -74,8 +74,8 @@ fn the_same_again_is_one_call() {
     let gpu = Gpu::new();
     let n = anabranch_soft_cuda::Param::scalar::<u32>();
     super::DRIVER.register_kernel("nothing", &[n], |_| ());
-    let kernel =
-        Kernel::<(u32,)>::ptx("nothing", ".version 6.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n");
+    // SAFETY: the software driver calls what is registered under this name, with this parameter.
+    let kernel = unsafe { Kernel::<(u32,)>::ptx("nothing", ".visible .entry nothing() { ret; }") };
     let mut g = Graph::new();
     for node in 0..5 {
         let kernel = kernel.clone();
@@ -374,7 +374,8 @@ fn every_number_of_parameters_reaches_a_graphs_kernel() {
         });
         (0..n).for_each(|i| y[i] = all.iter().fold(x[i], |sum, number| 10.0 * sum + number));
     });
-    let kernel = Eight::ptx("eight", ".version 6.0\n.target sm_52\n.address_size 64\n.visible .entry eight() { ret; }\n");
+    // SAFETY: the software driver calls what is registered under this name, with these parameters; `n` is the length of both buffers.
+    let kernel = unsafe { Eight::ptx("eight", ".visible .entry eight() { ret; }") };
     let mut g = Graph::new();
     let x = g.input::<Vec<f32>>("x");
     let up = g.try_kernel("up", &x, upload);

@@ -1,5 +1,6 @@
 //! The CUDA device over the software driver: every test has a GPU of its own, made of threads.
 
+mod behaviours;
 mod builtin;
 mod devices;
 mod drivers;
@@ -62,6 +63,6 @@ impl Gpu {
         let counters = self.device.counters();
         assert_eq!(self.device.violations(), [], "{counters:?}");
         let live = [counters.streams, counters.events, counters.allocations, counters.pinned_allocations, counters.modules];
-        assert_eq!(live, [0; 5], "{counters:?}");
+        assert_eq!((live, counters.graphs, counters.executable_graphs), ([0; 5], 0, 0), "{counters:?}");
     }
 }
