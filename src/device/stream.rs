@@ -208,10 +208,10 @@ impl KernelStream for DeviceStream {
     const IS_QUEUE: bool = true;
 
     fn with<R>(given: &mut dyn Any, body: impl FnOnce(&mut Self) -> R) -> Option<R> {
-        if given.is::<HostStream>() {
-            return Some(body(&mut Self(Inner::Host)));
+        match given.downcast_mut::<Self>() {
+            Some(stream) => Some(body(stream)),
+            None => given.is::<HostStream>().then(|| body(&mut Self(Inner::Host))),
         }
-        given.downcast_mut::<Self>().map(body)
     }
 }
 

@@ -17,7 +17,8 @@ use super::driver::{Driver, SUCCESS};
 use super::gpu::Device;
 use super::memory::Use;
 use super::node;
-use super::recording::{Op, Recording};
+use super::ops::Ops;
+use super::recording::Recording;
 use crate::error::Result;
 
 /// How many instances are kept.
@@ -54,7 +55,7 @@ struct Known {
 struct Variant {
     /// For each part where its operations end.
     ends: Vec<u32>,
-    ops: Vec<Op>,
+    ops: Ops,
     built: Option<Built>,
     /// How often the driver refused to build or launch it.
     refusals: u32,
@@ -70,7 +71,7 @@ struct Built {
 /// What can be launched, and is at work once at a time.
 struct Instance {
     exec: CUgraphExec,
-    ops: Vec<Op>,
+    ops: Ops,
     /// The end of its last launch.
     last: Use,
 }
@@ -92,7 +93,7 @@ impl Graphs {
         if !self.is_on
             || !(OPS_MIN..=OPS_MAX).contains(&ops.len())
             || recording.flushed.is_some()
-            || ops.iter().any(node::is_foreign)
+            || ops.list().iter().any(node::is_foreign)
         {
             return Ok(false);
         }
@@ -168,7 +169,7 @@ impl Variant {
     fn is_like(&self, recording: &Recording) -> bool {
         // An instance's, which a launch looks at anyway: fewer lines of the cache.
         let known = self.built.as_ref().and_then(|built| built.instances.first()).map_or(&self.ops, |instance| &instance.ops);
-        let is_like = || known.iter().zip(&recording.ops).all(|(known, op)| node::is_like(known, op));
+        let is_like = || known.list().iter().zip(recording.ops.list()).all(|(known, op)| node::is_like(known, op));
         known.len() == recording.ops.len() && is_like() && self.ends.iter().copied().eq(ends(recording))
     }
 
@@ -227,8 +228,8 @@ impl Built {
             let mut front: Vec<CUgraphNode> = before.flat_map(|other| fronts[other].iter().copied()).collect();
             front.sort_unstable();
             front.dedup();
-            for op in &recording.ops[recording.ops_of(part)] {
-                let node = node::add(device, self.graph, &front, op)?;
+            for op in recording.ops_of(part) {
+                let node = node::add(device, self.graph, &front, &recording.ops, op)?;
                 self.nodes.push(node);
                 front = vec![node];
             }
@@ -247,7 +248,7 @@ impl Built {
                 // SAFETY: it writes one handle.
                 device.check(unsafe { (device.driver.graph_instantiate)(&mut exec, self.graph, 0) })?;
                 // As the graph was when it was built; what differs now is set before the launch.
-                let ops = self.instances.first().map_or_else(|| recording.ops.clone(), |_| Vec::new());
+                let ops = self.instances.first().map_or_else(|| recording.ops.clone(), |_| Ops::default());
                 self.instances.push(Instance { exec, ops, last: (recording.lane, 0) });
                 Ok(self.instances.len() - 1)
             }
@@ -272,19 +273,17 @@ impl Built {
 
 impl Instance {
     /// Sets what differs from the last launch.
-    fn update(&mut self, ops: &[Op], nodes: &[CUgraphNode], device: &Device) -> Result<()> {
-        for (at, op) in ops.iter().enumerate() {
-            match self.ops.get_mut(at) {
-                Some(known) if *known == *op => {}
-                Some(known) => {
-                    node::set(device, self.exec, nodes[at], op)?;
-                    *known = *op;
-                }
-                None => {
-                    node::set(device, self.exec, nodes[at], op)?;
-                    self.ops.push(*op);
-                }
+    fn update(&mut self, ops: &Ops, nodes: &[CUgraphNode], device: &Device) -> Result<()> {
+        let is_known = self.ops.len() == ops.len();
+        let mut has_changed = false;
+        for (at, &node) in nodes.iter().enumerate() {
+            if !is_known || !self.ops.is_same(ops, at) {
+                node::set(device, self.exec, node, ops, at)?;
+                has_changed = true;
             }
+        }
+        if has_changed {
+            self.ops.set(ops);
         }
         Ok(())
     }

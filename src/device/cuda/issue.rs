@@ -12,8 +12,8 @@ use cudarc::driver::sys::{CUevent, CUstream};
 use smallvec::SmallVec;
 
 use super::gpu::Device;
-use super::recording::{Flushed, Op, Pattern, Recording};
-use crate::device::kernel::PARAMS_MAX;
+use super::ops::{Op, Ops, Pattern};
+use super::recording::{Flushed, Recording};
 use crate::device::queue::{Event, Judge};
 use crate::error::{Error, Result};
 use crate::sync::lock;
@@ -56,8 +56,8 @@ pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, strays: &mut V
         }
         let stream = lanes.arrive(part)?;
         let is_on = !has_refused || judge.goes_on(part as u32);
-        let ops = recording.ops[ops.start.max(issued)..ops.end].iter().filter(|_| is_on);
-        if let Err(error) = { ops }.try_for_each(|op| enqueue(&recording.device, stream, op)) {
+        let mut ops = (ops.start.max(issued)..ops.end).filter(|_| is_on);
+        if let Err(error) = ops.try_for_each(|op| enqueue(&recording.device, stream, &recording.ops, op)) {
             recording.device.alive()?;
             judge.refused(part as u32, error);
             has_refused = true;
@@ -78,7 +78,7 @@ pub(super) fn flush(recording: &mut Recording) {
     if outcome.is_ok() && !refused(recording) {
         let stream = recording.stream().cu_stream();
         let part_of = |op: usize| recording.parts.partition_point(|part| part.ops as usize <= op) as u32 - 1;
-        let mut ops = (first..recording.ops.len()).map(|op| (op, enqueue(&device, stream, &recording.ops[op])));
+        let mut ops = (first..recording.ops.len()).map(|op| (op, enqueue(&device, stream, &recording.ops, op)));
         outcome = ops.find_map(|(op, outcome)| outcome.err().map(|error| (part_of(op), error))).map_or(Ok(()), Err);
     }
     let earlier = recording.flushed.take().and_then(|flushed| flushed.refused);
@@ -219,12 +219,11 @@ fn wait(device: &Device, stream: CUstream, event: CUevent) -> Result<()> {
     device.check(unsafe { (device.driver.stream_wait)(stream, event, 0) })
 }
 
-#[expect(clippy::multiple_unsafe_ops_per_block, reason = "only one of them is done")]
-fn enqueue(device: &Device, stream: CUstream, op: &Op) -> Result<(), Error> {
+fn enqueue(device: &Device, stream: CUstream, ops: &Ops, at: usize) -> Result<(), Error> {
     let driver = device.driver;
     let host = std::ptr::with_exposed_provenance_mut::<c_void>;
     // Of all of them: memory that an operation names has the bytes, for the lengths were compared when it was noted down, and is held until the operation is over.
-    device.check(match *op {
+    device.check(match ops.list()[at] {
         // SAFETY: as above.
         Op::Up { from, to, bytes } => unsafe { (driver.copy_up)(to, host(from), bytes, stream) },
         // SAFETY: as above.
@@ -240,18 +239,13 @@ fn enqueue(device: &Device, stream: CUstream, op: &Op) -> Result<(), Error> {
             // SAFETY: as above; the other device keeps its memory until the visit is over, and its context as long.
             unsafe { (driver.copy_peer)(to, here, from, there, bytes, stream) }
         }
-        Op::Launch { function, launch, mut words } => {
+        Op::Launch { function, launch, .. } => {
             let ([x, y, z], [i, j, k]) = (launch.grid, launch.block);
-            let mut words = pointers(&mut words);
+            let mut words = ops.pointers(at);
             let (words, none) = (words.as_mut_ptr(), std::ptr::null_mut());
             // SAFETY: words are parameters of the types that the kernel was declared with, and the driver copies them. What its code does with its
             // buffers is the promise of who wrote it.
             unsafe { (driver.launch)(function, x, y, z, i, j, k, launch.shared_bytes, stream, words, none) }
         }
     })
-}
-
-/// Returns where each parameter is, as the driver wants it.
-pub(super) fn pointers(words: &mut [u64; PARAMS_MAX]) -> [*mut c_void; PARAMS_MAX] {
-    words.each_mut().map(|word| std::ptr::from_mut(word).cast())
 }

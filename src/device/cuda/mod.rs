@@ -13,6 +13,7 @@ mod lane;
 mod memory;
 mod modules;
 mod node;
+mod ops;
 mod raw;
 mod recording;
 mod remains;

@@ -8,8 +8,7 @@ use cudarc::driver::sys::{
 };
 
 use super::gpu::Device;
-use super::issue::pointers;
-use super::recording::{Op, Pattern};
+use super::ops::{Op, Ops, Pattern};
 use crate::device::kernel::{Launch, PARAMS_MAX};
 use crate::error::Result;
 
@@ -30,12 +29,11 @@ pub(super) fn is_like(one: &Op, other: &Op) -> bool {
 }
 
 /// Adds a node behind others.
-pub(super) fn add(device: &Device, graph: CUgraph, front: &[CUgraphNode], op: &Op) -> Result<CUgraphNode> {
+pub(super) fn add(device: &Device, graph: CUgraph, front: &[CUgraphNode], ops: &Ops, at: usize) -> Result<CUgraphNode> {
     let (driver, context, mut node) = (device.driver, device.context.cu_ctx(), std::ptr::null_mut());
     let (first, len) = (front.as_ptr(), front.len());
-    let code = match Params::of(op) {
+    let code = match Params::of(ops, at) {
         Params::Kernel(function, launch, mut words) => {
-            let mut words = pointers(&mut words);
             let params = kernel(function, &launch, &mut words);
             // SAFETY: it writes one handle; the driver copies what the parameters point to.
             unsafe { (driver.graph_launch_node)(&mut node, graph, first, len, &params) }
@@ -49,11 +47,10 @@ pub(super) fn add(device: &Device, graph: CUgraph, front: &[CUgraphNode], op: &O
 }
 
 /// Sets what a node does from the next launch on.
-pub(super) fn set(device: &Device, exec: CUgraphExec, node: CUgraphNode, op: &Op) -> Result<()> {
+pub(super) fn set(device: &Device, exec: CUgraphExec, node: CUgraphNode, ops: &Ops, at: usize) -> Result<()> {
     let (driver, context) = (device.driver, device.context.cu_ctx());
-    device.check(match Params::of(op) {
+    device.check(match Params::of(ops, at) {
         Params::Kernel(function, launch, mut words) => {
-            let mut words = pointers(&mut words);
             let params = kernel(function, &launch, &mut words);
             // SAFETY: the node is of the instance's graph; the driver copies what the parameters point to.
             unsafe { (driver.exec_set_launch)(exec, node, &params) }
@@ -67,15 +64,15 @@ pub(super) fn set(device: &Device, exec: CUgraphExec, node: CUgraphNode, op: &Op
 
 /// An operation as the driver's graphs take it.
 enum Params {
-    Kernel(CUfunction, Launch, [u64; PARAMS_MAX]),
+    Kernel(CUfunction, Launch, [*mut c_void; PARAMS_MAX]),
     Copy(CopyNode),
     Fill(FillNode),
 }
 
 impl Params {
-    fn of(op: &Op) -> Self {
-        match *op {
-            Op::Launch { function, launch, words } => Self::Kernel(function, launch, words),
+    fn of(ops: &Ops, at: usize) -> Self {
+        match ops.list()[at] {
+            Op::Launch { function, launch, .. } => Self::Kernel(function, launch, ops.pointers(at)),
             Op::Up { from, to, bytes } => Self::Copy(copy(End::Host(from), End::Device(to), bytes)),
             Op::Down { from, to, bytes } => Self::Copy(copy(End::Device(from), End::Host(to), bytes)),
             Op::Copy { from, to, bytes } => Self::Copy(copy(End::Device(from), End::Device(to), bytes)),

@@ -4,13 +4,14 @@ use std::any::Any;
 use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
-use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUfunction};
+use cudarc::driver::sys::CUdeviceptr;
 
 use super::driver::OUT_OF_MEMORY;
 use super::gpu::Device;
 use super::issue;
 use super::memory::{Allocation, Block, Dropped, HostBlock, Landed, Landing, Use, Visit};
-use crate::device::kernel::{Code, Launch, PARAMS_MAX};
+use super::ops::{Op, Ops, Pattern};
+use crate::device::kernel::{Code, Launch};
 use crate::device::queue::{Arg, Event, HostMemory, Memory, MemoryArg, Part, Queue};
 use crate::error::{Error, Kind, Result};
 use crate::sync::lock;
@@ -24,7 +25,7 @@ pub(super) struct Recording {
     pub(super) parts: Vec<Noted>,
     /// The parts that parts wait for.
     pub(super) part_waits: Vec<u32>,
-    pub(super) ops: Vec<Op>,
+    pub(super) ops: Ops,
     /// The memory that is worked on, kept until all of this is submitted.
     held: Vec<Held>,
     /// The same of other devices.
@@ -61,27 +62,6 @@ struct Held {
     stream: Option<u32>,
 }
 
-/// One operation.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Op {
-    Launch { function: CUfunction, launch: Launch, words: [u64; PARAMS_MAX] },
-    Up { from: usize, to: CUdeviceptr, bytes: usize },
-    Down { from: CUdeviceptr, to: usize, bytes: usize },
-    Copy { from: CUdeviceptr, to: CUdeviceptr, bytes: usize },
-    Fill { to: CUdeviceptr, pattern: Pattern, count: usize },
-    Fetch { from: (CUdeviceptr, CUcontext), to: CUdeviceptr, bytes: usize },
-}
-
-/// What memory is filled with.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Pattern {
-    Byte(u8),
-    Word(u32),
-}
-
-/// Room for so many operations is kept for the next recording.
-const OPS_KEPT: usize = 4096;
-
 // SAFETY: the driver's handles may be used by any thread.
 unsafe impl Send for Recording {}
 
@@ -93,7 +73,7 @@ impl Recording {
             waits: Vec::new(),
             parts: Vec::new(),
             part_waits: Vec::new(),
-            ops: Vec::new(),
+            ops: Ops::default(),
             held: Vec::new(),
             visited: Vec::new(),
             staged: Vec::new(),
@@ -144,7 +124,7 @@ impl Recording {
         self.landings.clear();
         self.staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, &[])));
         (self.flushed, self.is_lent) = (None, false);
-        self.ops.shrink_to(OPS_KEPT);
+        self.ops.shrink();
     }
 
     /// Returns the memory of this device that stands behind some, noting that it is worked on.
@@ -336,15 +316,15 @@ impl Queue for Recording {
     fn launch(&mut self, code: &Arc<Code>, launch: &Launch, args: &[Arg<'_>]) -> Result<()> {
         self.regain()?;
         let function = self.device.function(code)?;
-        let mut words = [0_u64; PARAMS_MAX];
-        for (arg, word) in args.iter().zip(&mut words) {
-            *word = match arg {
+        for arg in args {
+            let word = match arg {
                 Arg::Number(bytes) => u64::from_ne_bytes(*bytes),
                 Arg::Memory(MemoryArg(Some(memory))) => self.used(*memory)?,
                 Arg::Memory(MemoryArg(None)) => return Err(self.foreign("the host device".into())),
             };
+            self.ops.push_word(word);
         }
-        self.ops.push(Op::Launch { function, launch: *launch, words });
+        self.ops.push_launch(function, launch, args.len());
         Ok(())
     }
 }

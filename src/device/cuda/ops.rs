@@ -1,0 +1,127 @@
+//! What is to be done, one operation after the other, in as little memory as it takes: all of it is compared whenever it may come again.
+
+use std::ffi::c_void;
+
+use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUfunction};
+
+use crate::device::kernel::{Launch, PARAMS_MAX};
+
+/// Operations in order.
+#[derive(Clone, Default)]
+pub(super) struct Ops {
+    list: Vec<Op>,
+    /// The parameters of all launches, one behind the other.
+    words: Vec<u64>,
+}
+
+/// Room for so many operations is kept for the next recording.
+const KEPT: usize = 4096;
+
+/// One operation.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Op {
+    /// Its parameters are so many words from there on.
+    Launch {
+        function: CUfunction,
+        launch: Launch,
+        first: u32,
+        len: u8,
+    },
+    Up {
+        from: usize,
+        to: CUdeviceptr,
+        bytes: usize,
+    },
+    Down {
+        from: CUdeviceptr,
+        to: usize,
+        bytes: usize,
+    },
+    Copy {
+        from: CUdeviceptr,
+        to: CUdeviceptr,
+        bytes: usize,
+    },
+    Fill {
+        to: CUdeviceptr,
+        pattern: Pattern,
+        count: usize,
+    },
+    Fetch {
+        from: (CUdeviceptr, CUcontext),
+        to: CUdeviceptr,
+        bytes: usize,
+    },
+}
+
+/// What memory is filled with.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Pattern {
+    Byte(u8),
+    Word(u32),
+}
+
+impl Ops {
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn list(&self) -> &[Op] {
+        &self.list
+    }
+
+    pub(super) fn push(&mut self, op: Op) {
+        self.list.push(op);
+    }
+
+    /// Notes a parameter of the next launch.
+    pub(super) fn push_word(&mut self, word: u64) {
+        self.words.push(word);
+    }
+
+    /// Adds a launch whose last so many words were just noted.
+    pub(super) fn push_launch(&mut self, function: CUfunction, launch: &Launch, len: usize) {
+        let first = (self.words.len() - len) as u32;
+        self.list.push(Op::Launch { function, launch: *launch, first, len: len as u8 });
+    }
+
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.list.truncate(len);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.words.clear();
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.list.shrink_to(KEPT);
+        self.words.shrink_to(KEPT * PARAMS_MAX);
+    }
+
+    /// Whether both do the same at a place.
+    pub(super) fn is_same(&self, other: &Self, at: usize) -> bool {
+        self.list.get(at) == other.list.get(at) && self.words_of(at) == other.words_of(at)
+    }
+
+    /// Takes over all that the other one does.
+    pub(super) fn set(&mut self, other: &Self) {
+        self.list.clone_from(&other.list);
+        self.words.clone_from(&other.words);
+    }
+
+    fn words_of(&self, at: usize) -> &[u64] {
+        match self.list[at] {
+            Op::Launch { first, len, .. } => &self.words[first as usize..first as usize + usize::from(len)],
+            _ => &[],
+        }
+    }
+
+    /// Returns where each parameter of a launch is, as the driver takes it: it reads as many as the function has, and copies them.
+    pub(super) fn pointers(&self, at: usize) -> [*mut c_void; PARAMS_MAX] {
+        let mut pointers = [std::ptr::null_mut(); PARAMS_MAX];
+        let words = self.words_of(at).iter();
+        words.zip(&mut pointers).for_each(|(word, pointer)| *pointer = std::ptr::from_ref(word).cast_mut().cast());
+        pointers
+    }
+}
