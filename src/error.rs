@@ -132,7 +132,9 @@ pub(crate) enum Kind {
     OutOfMemory { bytes: usize, device: String },
     #[error("{what} has {got} elements, not {wanted}")]
     BufferLength { what: &'static str, got: usize, wanted: usize },
-    #[error("a buffer of {buffer} is used on a stream of {stream}: download it there and upload it here, in nodes of their own")]
+    #[error(
+        "a buffer of {buffer} is used on a stream of {stream}: fetch it here (DeviceStream::fetch); from and to a host, download and upload it, in nodes of their own"
+    )]
     ForeignBuffer { buffer: String, stream: String },
     #[error("no CUDA driver: {why}. Install NVIDIA's driver, or use an executor on the host device")]
     NoDriver { why: String },
@@ -142,7 +144,9 @@ pub(crate) enum Kind {
     NoDevice { ordinal: u32, count: u32 },
     #[error("CUDA device {ordinal} has no {lacks}, which this library needs")]
     OldDevice { ordinal: u32, lacks: &'static str },
-    #[error("the plan uses device {device}, and the executor has {count}: give it more, or set the node's devices")]
+    #[error(
+        "the plan uses device {device}, counted from 0, and the executor has {count}: give it more (Executor::builder().cuda(&[..])), or set the node's devices"
+    )]
     NoSuchDevice { device: u32, count: usize },
     #[error("what comes before it on its device was not submitted")]
     NotBehind,

@@ -54,7 +54,7 @@ impl ExecutorBuilder {
         }
     }
 
-    /// Sets the number of worker threads, up to 256. 0 means none: nodes run inside the poll of whoever awaits the run.
+    /// Sets the number of worker threads, up to 256. 0 means none: nodes run inside the poll of whoever awaits the run; with CUDA devices there must be one.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
@@ -104,9 +104,10 @@ impl ExecutorBuilder {
 
     /// Sets whether work that comes again is launched as a CUDA graph, which costs the host one call for many nodes. The default is true.
     ///
-    /// Nodes of one device that no host node stands between are submitted together. When their kernels ask for the same again in a later run, that is
-    /// built as a graph, and launched as one from then on; addresses, numbers and sizes may differ. Each run in flight has a graph of its own, and how
-    /// many are kept is bounded. Nodes that use [`DeviceStream::raw`](crate::DeviceStream::raw) or fetch from another device are enqueued call by call.
+    /// Nodes of one device that no host node stands between are submitted together. When they do the same again in a later run (the same kernels, copies and fills in the
+    /// same order; grids, addresses, numbers and sizes may differ), that is built as a graph, and launched as one from then on: see [`Launched`](crate::Launched). Each run in
+    /// flight has a graph of its own; 256 are kept, and those go first that were used longest ago. Turned off, every call is made, as tools that look at calls
+    /// may want. Nodes that use [`DeviceStream::raw`](crate::DeviceStream::raw) or fetch from another device are enqueued call by call.
     #[cfg(feature = "cuda")]
     pub fn cuda_graphs(mut self, is_on: bool) -> Self {
         self.has_graphs = is_on;
@@ -145,14 +146,20 @@ impl ExecutorBuilder {
         if let Some(fault) = self.simulated.as_ref().and_then(|(_, faults)| faults.fault()) {
             return Err(Kind::Simulation { fault }.into());
         }
+        #[cfg(feature = "cuda")]
+        if self.simulated.is_some() && !self.ordinals.is_empty() {
+            let what = "the number of CUDA devices of a simulated executor";
+            return Err(Kind::Setting { what, must: "0", got: self.ordinals.len() }.into());
+        }
+        #[cfg(feature = "cuda")]
+        if workers == 0 && !self.ordinals.is_empty() {
+            let what = "the number of workers of an executor with CUDA devices";
+            return Err(Kind::Setting { what, must: "1 or more", got: 0 }.into());
+        }
         let devices = self.open_devices()?;
         #[cfg(test)]
         let devices: Vec<_> = self.devices.into_iter().chain(devices).collect();
         let has_queues = !devices.is_empty();
-        if has_queues && workers == 0 {
-            let what = "the number of workers of an executor with CUDA devices";
-            return Err(Kind::Setting { what, must: "1 or more", got: 0 }.into());
-        }
         let exits = Arc::new(Lane::new());
         let barrier = Barrier::new();
         let pool = match workers {

@@ -132,7 +132,8 @@ impl Executor {
         self.owner.core.limbo.len()
     }
 
-    /// Returns the number of blocks of memory that lost devices may still touch: they are never used again.
+    /// Returns how many blocks of memory (not bytes) are kept from use because a lost device may still touch them; 0 until a device is lost
+    /// ([`Error::is_device_lost`](crate::Error::is_device_lost)), and never less than before: they come back when the process ends.
     pub fn in_quarantine(&self) -> usize {
         self.owner.core.queues.as_ref().map_or(0, |queues| queues.quarantined())
     }

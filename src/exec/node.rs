@@ -12,8 +12,8 @@ use crate::graph::NodeId;
 
 /// Ready when one node of a run is done. Made by [`Run::node`](crate::Run::node).
 ///
-/// It can be awaited in another task than the run. Polling it makes the run progress just as polling the run does. On a CUDA device a kernel is done when all are with
-/// which it is submitted: those that no host node stands between.
+/// It can be awaited in another task than the run. Polling it makes the run progress just as polling the run does. On a CUDA device kernels that no host node
+/// stands between are submitted together, and each of them is ready when the device has done all of them.
 ///
 /// # Errors
 /// The node's own error; that of the predecessor because of which it did not run; that the run was cancelled or shut down before

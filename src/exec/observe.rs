@@ -31,7 +31,7 @@ pub struct NodeSpan<'a> {
     pub stream: u32,
     /// When its body was called, or an async node first polled.
     pub started: Instant,
-    /// When it was done.
+    /// When it was done; of a kernel on a CUDA device, when its body had returned, which only asks for the work.
     pub ended: Instant,
     /// Whether it succeeded.
     pub is_ok: bool,
@@ -39,16 +39,17 @@ pub struct NodeSpan<'a> {
     pub launched: Launched,
 }
 
-/// How the work of a node went to its device.
+/// How the work of a node went to its device: on a CUDA device by calls the first time, and from the second time on as part of a CUDA graph, if
+/// [`cuda_graphs`](crate::ExecutorBuilder::cuda_graphs) are on and it is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Launched {
-    /// The body did it.
+    /// The body did it itself, on a host.
     #[default]
     Host,
-    /// The body asked for it, and it was enqueued call by call, unless that failed.
+    /// It was enqueued call by call; or that failed, and `is_ok` is false.
     Calls,
-    /// The body asked for it, and it was part of a CUDA graph that was launched as one.
+    /// It was part of a CUDA graph that was launched as one.
     CudaGraph,
 }
 
@@ -124,11 +125,11 @@ pub struct TimelineSpan {
     pub stream: u32,
     /// When it started, since the timeline was made.
     pub start: Duration,
-    /// When it was done, since the timeline was made.
+    /// When it was done, since the timeline was made; of a kernel on a CUDA device, when its body had returned, which only asks for the work.
     pub end: Duration,
     /// Whether it succeeded.
     pub is_ok: bool,
-    /// How its work went to its device. On one with queues the span is that of the body's call, before the work is submitted.
+    /// How its work went to its device.
     pub launched: Launched,
 }
 
@@ -176,7 +177,8 @@ impl Timeline {
 
 impl Plan {
     /// Compiles the plan's graph again with what its nodes really took: [`CriticalPath`] with as many streams on each device as this plan
-    /// has on the one with the most. Nodes that the timeline does not know keep their `cost_us`.
+    /// has on the one with the most. Nodes that the timeline does not know keep their `cost_us`. Of kernels on a CUDA device a timeline knows only how long they
+    /// took to ask for their work: give these a `cost_us`, and time them on a host.
     ///
     /// # Errors
     /// As [`Graph::compile`](crate::Graph::compile), whose checks this plan has passed.

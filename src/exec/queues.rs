@@ -177,7 +177,7 @@ impl RunInner {
         let step = code.step_of[node.index()];
         let is_queued = code.steps[step as usize].flags & flag::SEGMENT != 0;
         let berth = queues.berth(self, live, code.streams[code.program_of(step) as usize]);
-        is_queued.then(|| berth.ok().map(|berth| queues.device(berth).name())).flatten()
+        is_queued.then(|| berth.map_or_else(|_| "this executor".into(), |berth| queues.device(berth).name()))
     }
 
     /// Ends a step when its device has come to a point.

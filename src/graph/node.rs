@@ -23,8 +23,8 @@ impl NodeMut<'_> {
         self.with(|shape| shape.command = Some(command))
     }
 
-    /// Sets the devices that the node spans, by ordinal: one for most nodes, several for a collective. The default is device 0;
-    /// none means wherever the plan begins.
+    /// Sets the devices that the node spans: one for most nodes, several for a collective. Device 0 is the first that the executor has, whatever its ordinal, and the
+    /// default; none means wherever the plan begins.
     ///
     /// A node that spans several devices runs on a stream of each, and each of these waits for all that the node needs. The host
     /// device runs it once.

@@ -89,7 +89,7 @@ pub struct NodeShape {
     pub backend: Backend,
     /// The kind of work, for policies that keep equal commands together; `None` means the node's name.
     pub command: Option<Arc<str>>,
-    /// The devices that it spans, by ordinal, each once; `None` means device 0. Empty means wherever the plan begins.
+    /// The devices that it spans, as the executor counts them, each once; `None` means device 0. Empty means wherever the plan begins.
     pub devices: Option<Arc<[u32]>>,
     /// Its expected duration in microseconds.
     pub cost_us: f64,
