@@ -148,9 +148,8 @@ fn a_run_that_waits_for_room_ends_when_its_lane_has_a_fault() {
     gpu.is_clean();
 }
 
-// Seen to fail with a segment that is submitted whatever became of those before it.
 #[test]
-fn what_comes_behind_a_segment_that_was_refused_is_not_submitted() {
+fn a_segment_whose_end_is_refused_fails_with_all_that_needs_it() {
     for call in ["cuEventRecord", "cuStreamWriteValue64_v2"] {
         let gpu = Gpu::new();
         let exec = gpu.executor_of_calls(1);

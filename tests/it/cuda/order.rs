@@ -236,3 +236,31 @@ fn a_cancelled_run_waits_for_a_stream_whose_joins_were_skipped() {
     drop(exec);
     gpu.is_clean();
 }
+
+// Seen to fail with a segment that is submitted whatever became of what it stands behind.
+#[test]
+fn what_has_its_order_from_a_segment_that_was_refused_is_not_submitted() {
+    let gpu = Gpu::new();
+    let mut g = Graph::new();
+    let x = g.input::<Vec<f32>>("x");
+    let up = g.try_kernel("up 0", &x, upload);
+    let gates = ["one", "other"].map(|name| g.task(name, &x, |_: &Vec<f32>| ()));
+    // The second has its order behind the upload from the first, whose stream it is on.
+    for (name, gate) in ["first 1", "second 1"].into_iter().zip(&gates) {
+        let sum = g.try_kernel(name, (&up, &up), adding());
+        g.order(gate, &sum);
+        g.output(name, &sum);
+    }
+    let plan = g.compile(&ByName).unwrap();
+    assert!(plan.to_string().contains("run first 1 · wait"), "{plan}");
+    let exec = gpu.executor_of_calls(1);
+    gpu.device.fail_call("cuStreamWaitEvent", 1, anabranch_soft_cuda::Code::INVALID_VALUE);
+    let run = exec.run(&plan, inputs! { "x" => vec![1.0_f32] });
+    let second = run.node("second 1");
+    assert_eq!(block_on(run).unwrap_err().node(), Some("first 1"));
+    let error = block_on(second).unwrap_err();
+    assert!(format!("{error:#}").contains("what comes before it on its device was not submitted"), "{error:#}");
+    assert_eq!(gpu.device.calls_of("cuLaunchKernel"), 0);
+    drop((exec, error));
+    gpu.is_clean();
+}
