@@ -198,7 +198,7 @@ fn how_many_graphs_are_kept_is_bounded() {
 
 #[test]
 fn memory_that_a_later_node_of_the_stream_may_have_is_not_allocated_again() {
-    // Seen to fail with a search that never finds any, and (as a race) with one that asks for no stream.
+    // Seen to fail with a search that never finds any. One that asks for no stream is found by random graphs, as a race.
     let gpu = Gpu::new();
     let exec = gpu.executor(1);
     assert_eq!(run(&exec, &doubled(), &[1.0]), [16.0]);
