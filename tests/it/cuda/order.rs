@@ -110,7 +110,7 @@ fn what_a_kernel_downloads_is_read_in_a_later_node() {
     let exec = gpu.executor(1);
     let mut run = exec.run(&g.compile(&PerOperator).unwrap(), Inputs::new());
     assert!(crate::support::poll_once(&mut run).is_pending());
-    crate::support::until(|| gpu.device.counters().issued >= 2);
+    crate::support::until(|| gpu.device.calls_of("cuMemcpyDtoHAsync_v2") == 1);
     gpu.device.release_stall();
     assert_eq!(*value_of::<(usize, bool)>(block_on(run), "late"), (4, true));
     drop(exec);
