@@ -8,7 +8,7 @@ use std::ffi::c_void;
 pub(crate) const CONTROL_SYMBOL: &[u8] = b"anabranch_soft_cuda_control";
 
 /// Counts changes of this file; client and driver must have been built from the same one.
-pub(crate) const WIRE: u32 = 1;
+pub(crate) const WIRE: u32 = 2;
 
 /// The ordinal that stands for the process, where a setting belongs to no device.
 pub(crate) const PROCESS: u32 = u32::MAX;
@@ -229,6 +229,8 @@ pub struct Counters {
     pub executed: u64,
     /// Asynchronous copies from or to host memory that is not pinned.
     pub pageable_copies: u64,
+    /// Streams that stand still at an operation that was stalled.
+    pub stalled: u64,
 }
 
 /// What is wrong with a use of the driver.

@@ -214,6 +214,7 @@ impl Device {
             issued: number(&self.numbers.issued),
             executed: number(&self.numbers.executed),
             pageable_copies: number(&self.numbers.pageable_copies),
+            stalled: self.faults.stalls.stopped(),
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn execute(stream: &Stream, work: Work) {
 fn wait(stream: &Stream, other: &Stream, position: u64) {
     let context = &stream.device.context;
     // A context that is being torn down waits for what can still come, and what stands still does not come.
-    let is_pointless = || context.is_over() || context.is_let_go() && other.device.faults.stalls.is_any();
+    let is_pointless = || context.is_over() || context.is_let_go() && other.device.faults.stalls.stopped() > 0;
     if !other.progress.wait_for(position, is_pointless) {
         context.abandon();
     }

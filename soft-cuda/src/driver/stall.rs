@@ -13,7 +13,7 @@ struct Tickets {
     issued: u64,
     /// Stalls up to this ticket are over.
     released: u64,
-    stopped: u32,
+    stopped: u64,
 }
 
 /// The stalls of one device. One is numbered when its operation is issued, so releasing it works before the stream gets there.
@@ -36,9 +36,9 @@ impl Stalls {
         self.moved.notify_all();
     }
 
-    /// Returns true if a stream stands still.
-    pub(crate) fn is_any(&self) -> bool {
-        lock(&self.tickets).stopped > 0
+    /// Returns how many streams stand still.
+    pub(crate) fn stopped(&self) -> u64 {
+        lock(&self.tickets).stopped
     }
 
     /// Blocks until the stall is released. Returns false if it became pointless before.

@@ -143,8 +143,12 @@ fn a_stalled_stream_holds_up_those_who_wait_for_it_and_nobody_else() {
     // SAFETY: the streams are live.
     let query = |stream: &CudaStream| unsafe { sys::cuStreamQuery(stream.cu_stream()) } as u32;
     assert_eq!((query(&stalled), query(&waiting), query(&other)), (600, 600, 0));
+    while bench.device.counters().stalled == 0 {
+        std::thread::yield_now();
+    }
     bench.device.release_stall();
     waiting.synchronize().unwrap();
+    assert_eq!(bench.device.counters().stalled, 0);
     assert_eq!(bench.device.counters().executed, 3);
 }
 

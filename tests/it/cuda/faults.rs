@@ -312,7 +312,7 @@ fn runs_end_when_their_executor_is_dropped_and_the_device_has_let_go() {
     gpu.device.stall_operation(Which::Kernel, 1);
     let mut runs = [run(&exec, &plan), run(&exec, &plan)];
     runs.iter_mut().for_each(|run| assert!(crate::support::poll_once(run).is_pending()));
-    crate::support::until(|| gpu.device.calls_of("cuLaunchKernel") > 0);
+    crate::support::until(|| gpu.device.counters().stalled == 1);
     drop(exec);
     gpu.device.release_stall();
     let [first, second] = runs.map(block_on);

@@ -110,7 +110,7 @@ fn what_a_kernel_downloads_is_read_in_a_later_node() {
     let exec = gpu.executor(1);
     let mut run = exec.run(&g.compile(&PerOperator).unwrap(), Inputs::new());
     assert!(crate::support::poll_once(&mut run).is_pending());
-    crate::support::until(|| gpu.device.calls_of("cuMemcpyDtoHAsync_v2") == 1);
+    crate::support::until(|| gpu.device.counters().stalled == 1);
     gpu.device.release_stall();
     assert_eq!(*value_of::<(usize, bool)>(block_on(run), "late"), (4, true));
     drop(exec);
@@ -221,7 +221,7 @@ fn a_cancelled_run_waits_for_a_stream_whose_joins_were_skipped() {
     let exec = gpu.executor(2);
     let mut run = exec.run(&g.compile(&ByName).unwrap(), inputs! { "x" => vec![1.0_f32] });
     assert!(crate::support::poll_once(&mut run).is_pending());
-    crate::support::until(|| gpu.device.calls_of("cuLaunchKernel") == 1);
+    crate::support::until(|| gpu.device.counters().stalled == 1);
     run.cancel();
     open.send(()).unwrap();
     // The joins are skipped by now: both workers have had time for others.
