@@ -101,7 +101,7 @@ impl Client {
     }
 
     /// Copies a driver with some of its symbols renamed, so that looking them up fails, and returns the copy's path. The copy lies
-    /// in the folder for temporary files. Load it in a process of its own: a loaded driver cannot be replaced.
+    /// in a folder of its own among the temporary files. Load it in a process of its own: a loaded driver cannot be replaced.
     ///
     /// # Errors
     /// If the file cannot be read or written, or has no such symbol.

@@ -44,7 +44,7 @@ fn a_driver_that_lacks_a_function_is_too_old() {
         let path = Client::path_beside_this_test().unwrap();
         let old = Client::without_symbols(path, &["cuMemAllocAsync"]).unwrap();
         Client::load(&old).unwrap();
-        std::fs::remove_file(old).unwrap();
+        std::fs::remove_dir_all(old.parent().unwrap()).unwrap();
         assert_eq!(refusal(), "the CUDA driver is too old: it has no cuMemAllocAsync. Update it to one for CUDA 12 or later");
     });
 }
