@@ -9,18 +9,20 @@ use super::command::Command;
 use super::graph::{Graph, Node};
 use super::issue::Issuer;
 use super::lock;
-use super::queue::Work;
+use super::queue::{Launched, Work};
 use super::stream::Stream;
 use super::table::Handle;
 use crate::code::{Code, Outcome};
 
 struct Step {
-    node: Node,
+    node: Handle,
+    /// By place in the graph.
+    after: Vec<usize>,
     component: u32,
 }
 
 /// The launch before: one executable graph runs once at a time.
-struct Launched {
+struct Last {
     stream: Arc<Stream>,
     position: u64,
     clock: Kept,
@@ -28,7 +30,34 @@ struct Launched {
 
 struct State {
     steps: Vec<Step>,
-    last: Option<Launched>,
+    /// A command for each step. Launches share them, so a launch costs little; those on their way keep what they have when it changes.
+    commands: Arc<Vec<Command>>,
+    last: Option<Last>,
+}
+
+impl State {
+    /// Issues all commands. `clock` is that of the stream.
+    fn issue(&self, stream: &Stream, clock: &mut Clock) -> Launched {
+        let mut launched = Launched { commands: self.commands.clone(), issued: Vec::new(), _mapped: Vec::new() };
+        let tracks = stream.device.tracks_races();
+        let mut clocks: Vec<Clock> = Vec::new();
+        for (place, step) in self.steps.iter().enumerate() {
+            let mut own = clock.clone();
+            if tracks {
+                step.after.iter().for_each(|&before| own.join(&clocks[before]));
+            }
+            let mut issuer = Issuer { device: stream.device, stream: stream.number, component: step.component, clock: &mut own };
+            let issued = issuer.issue(&self.commands[place], &mut launched._mapped);
+            if issued.is_any() {
+                launched.issued.push((place, issued));
+            }
+            if tracks {
+                clocks.push(own);
+            }
+        }
+        clocks.iter().for_each(|after| clock.join(after));
+        launched
+    }
 }
 
 /// An executable graph.
@@ -38,30 +67,33 @@ pub(crate) struct Executable {
 
 impl Executable {
     pub(crate) fn new(graph: &Graph) -> Self {
-        let mut steps: Vec<Step> = Vec::new();
-        let mut is_followed = vec![false; graph.nodes().len()];
-        for node in graph.nodes() {
+        let nodes = graph.nodes();
+        let mut steps: Vec<Step> = Vec::with_capacity(nodes.len());
+        let mut commands = Vec::with_capacity(nodes.len());
+        let mut is_followed = vec![false; nodes.len()];
+        for Node { handle, command, after } in nodes {
             // Nodes in a row need only one component, and clocks stay short.
-            let component = match node.after.iter().find(|&&before| !is_followed[before]) {
+            let component = match after.iter().find(|&&before| !is_followed[before]) {
                 Some(&before) => {
                     is_followed[before] = true;
                     steps[before].component
                 }
                 None => new_component(),
             };
-            steps.push(Step { node, component });
+            steps.push(Step { node: handle, after, component });
+            commands.push(command);
         }
-        Self { state: Mutex::new(State { steps, last: None }) }
+        Self { state: Mutex::new(State { steps, commands: Arc::new(commands), last: None }) }
     }
 
     /// Changes what a node does; it stays a node of its kind.
     pub(crate) fn set(&self, node: Handle, command: Command) -> Outcome {
         let mut state = lock(&self.state);
-        let step = state.steps.iter_mut().find(|step| step.node.handle == node).ok_or(Code::INVALID_VALUE)?;
-        if step.node.command.which() != command.which() {
+        let place = state.steps.iter().position(|step| step.node == node).ok_or(Code::INVALID_VALUE)?;
+        if state.commands[place].which() != command.which() {
             return Err(Code::INVALID_VALUE);
         }
-        step.node.command = command;
+        Arc::make_mut(&mut state.commands)[place] = command;
         Ok(())
     }
 
@@ -69,14 +101,14 @@ impl Executable {
     pub(crate) fn update(&self, graph: &Graph) -> Outcome {
         let nodes = graph.nodes();
         let mut state = lock(&self.state);
-        let is_alike =
-            |step: &Step, node: &Node| step.node.after == node.after && step.node.command.which() == node.command.which();
-        if state.steps.len() != nodes.len() || !state.steps.iter().zip(&nodes).all(|(step, node)| is_alike(step, node)) {
+        let mut own = state.steps.iter().zip(state.commands.iter());
+        let is_alike = |((step, command), node): ((&Step, &Command), &Node)| {
+            step.after == node.after && command.which() == node.command.which()
+        };
+        if state.steps.len() != nodes.len() || !own.by_ref().zip(&nodes).all(is_alike) {
             return Err(Code::GRAPH_UPDATE_FAILURE);
         }
-        for (step, node) in state.steps.iter_mut().zip(nodes) {
-            step.node.command = node.command;
-        }
+        state.commands = Arc::new(nodes.into_iter().map(|node| node.command).collect());
         Ok(())
     }
 
@@ -91,20 +123,10 @@ impl Executable {
         if let Some(last) = &state.last {
             stream.wait_for(&mut issuing, &last.stream, last.position, &last.clock)?;
         }
-        let mut clocks: Vec<Clock> = Vec::with_capacity(state.steps.len());
-        let mut operations = Vec::with_capacity(state.steps.len());
-        for step in &state.steps {
-            let mut clock = issuing.clock.clone();
-            step.node.after.iter().for_each(|&before| clock.join(&clocks[before]));
-            let mut issuer =
-                Issuer { device: stream.device, stream: stream.number, component: step.component, clock: &mut clock };
-            operations.push(issuer.issue(step.node.command.clone()));
-            clocks.push(clock);
-        }
-        clocks.iter().for_each(|clock| issuing.clock.join(clock));
-        let position = stream.push(&mut issuing, Work::Graph(operations))?;
+        let work = state.issue(stream, &mut issuing.clock);
+        let position = stream.push(&mut issuing, Work::Graph(work))?;
         let clock = stream.kept_clock(&mut issuing);
-        state.last = Some(Launched { stream: stream.clone(), position, clock });
+        state.last = Some(Last { stream: stream.clone(), position, clock });
         Ok(())
     }
 }

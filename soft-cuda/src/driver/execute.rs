@@ -7,9 +7,9 @@ use super::callback::HostCall;
 use super::clock::Kept;
 use super::command::{Command, Copy, Fill, WriteValue};
 use super::fault::Fault;
-use super::issue::Operation;
+use super::issue::Issued;
 use super::lock;
-use super::queue::Work;
+use super::queue::{Launched, Work};
 use super::stall::delay;
 use super::stream::Stream;
 use crate::code::{Code, Outcome};
@@ -18,9 +18,17 @@ use crate::wire::{HostFunctions, ViolationKind};
 /// Executes one piece of work. After a fatal error nothing is: the streams run dry.
 pub(crate) fn execute(stream: &Stream, work: Work) {
     match work {
-        Work::Operation(operation) => run(stream, &operation),
-        Work::Graph(operations) => operations.iter().for_each(|operation| run(stream, operation)),
+        Work::Operation(operation) => run(stream, &operation.command, &operation.issued),
+        Work::Graph(graph) => run_graph(stream, &graph),
         Work::Wait(other, position) => wait(stream, &other, position),
+    }
+}
+
+fn run_graph(stream: &Stream, graph: &Launched) {
+    let mut issued = graph.issued.iter().peekable();
+    for (place, command) in graph.commands.iter().enumerate() {
+        let own = issued.next_if(|(at, _)| *at == place);
+        run(stream, command, own.map_or(&Issued::default(), |(_, issued)| issued));
     }
 }
 
@@ -33,12 +41,12 @@ fn wait(stream: &Stream, other: &Stream, position: u64) {
     }
 }
 
-fn run(stream: &Stream, operation: &Operation) {
+fn run(stream: &Stream, command: &Command, issued: &Issued) {
     let device = stream.device;
-    if operation.fault.is_any() && !suffer(stream, operation.fault) || device.context.is_over() {
+    if issued.fault.is_any() && !suffer(stream, issued.fault) || device.context.is_over() {
         return;
     }
-    match perform(stream, &operation.command, &operation.informs) {
+    match perform(stream, command, &issued.informs) {
         Ok(()) => {
             // ORDERING: Relaxed: a statistic, published with the position.
             device.numbers.executed.fetch_add(1, Ordering::Relaxed);

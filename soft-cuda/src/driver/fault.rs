@@ -107,6 +107,9 @@ impl Faults {
             }
             false
         });
+        if plan.rules.is_empty() && plan.delay_every.is_none() {
+            self.is_planned.store(false, Ordering::Relaxed);
+        }
         fault
     }
 

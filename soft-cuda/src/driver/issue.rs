@@ -17,12 +17,26 @@ use crate::wire::ViolationKind;
 /// A command that will be executed, or fail, at its place.
 pub(crate) struct Operation {
     pub(crate) command: Command,
+    pub(crate) issued: Issued,
+    pub(crate) _mapped: Mapped,
+}
+
+/// What issuing a command has said about its execution.
+#[derive(Default)]
+pub(crate) struct Issued {
     pub(crate) fault: Fault,
     /// What the host knows once it sees the operation's effect.
     pub(crate) informs: Kept,
-    /// Keeps the memory mapped that the operation touches.
-    _kept: Vec<Arc<Allocation>>,
 }
+
+impl Issued {
+    pub(crate) fn is_any(&self) -> bool {
+        self.fault.is_any() || self.informs.is_some()
+    }
+}
+
+/// Keeps the memory mapped that operations touch.
+pub(crate) type Mapped = Vec<Arc<Allocation>>;
 
 /// Who issues an operation: a stream, or a node of a graph on a stream.
 pub(crate) struct Issuer<'a> {
@@ -34,31 +48,36 @@ pub(crate) struct Issuer<'a> {
 }
 
 impl Issuer<'_> {
-    pub(crate) fn issue(&mut self, command: Command) -> Operation {
+    pub(crate) fn issue(&mut self, command: &Command, mapped: &mut Mapped) -> Issued {
         let device = self.device;
         // ORDERING: Relaxed: only the numbers' being different matters.
         let number = device.numbers.issued.fetch_add(1, Ordering::Relaxed) + 1;
         let mut fault = device.faults.for_operation(command.which());
         let tracks = device.tracks_races();
         let tick = if tracks { self.clock.advance(self.component) } else { 0 };
-        let label = Label { name: command.name(), device: device.ordinal, stream: Some(self.stream), operation: number };
-        let mut kept = Vec::new();
+        let stream = self.stream;
+        let label = || Label { name: command.name(), device: device.ordinal, stream: Some(stream), operation: number };
         command.for_each_touch(|touch| match self.check(&touch, tick, &label) {
-            Ok(allocation) => kept.extend(allocation),
+            Ok(allocation) => mapped.extend(allocation),
             Err((kind, text)) => {
                 device.violations.add(kind, text);
                 fault.code.get_or_insert(Code::ILLEGAL_ADDRESS);
             }
         });
-        if let Command::Free(allocation) = &command {
-            lock(&allocation.history).free(label);
+        if let Command::Free(allocation) = command {
+            lock(&allocation.history).free(label());
         }
         let informs = (tracks && command.informs_host()).then(|| Arc::new(self.clock.clone()));
-        Operation { command, fault, informs, _kept: kept }
+        Issued { fault, informs }
     }
 
     /// Looks up what is touched and whether it may be; a race is reported here, because it fails nothing.
-    fn check(&mut self, touch: &Touch, tick: u64, label: &Label) -> Result<Option<Arc<Allocation>>, (ViolationKind, String)> {
+    fn check(
+        &mut self,
+        touch: &Touch,
+        tick: u64,
+        label: &impl Fn() -> Label,
+    ) -> Result<Option<Arc<Allocation>>, (ViolationKind, String)> {
         if touch.len == Some(0) {
             return Ok(None);
         }
@@ -66,7 +85,7 @@ impl Issuer<'_> {
             if touch.may_be_foreign || self.is_behind_allocation(touch) {
                 return Ok(None);
             }
-            let text = format!("{label} accesses {:#x}, which is in no allocation", touch.address);
+            let text = format!("{} accesses {:#x}, which is in no allocation", label(), touch.address);
             return Err((ViolationKind::OutOfBounds, text));
         };
         let whole = allocation.range();
@@ -75,7 +94,8 @@ impl Issuer<'_> {
             Some(len) => touch.address..touch.address.saturating_add(len),
         };
         if range.end > whole.end {
-            let text = format!("{label} goes {} bytes beyond an allocation of {}", range.end - whole.end, allocation.len());
+            let excess = range.end - whole.end;
+            let text = format!("{} goes {excess} bytes beyond an allocation of {}", label(), allocation.len());
             return Err((ViolationKind::OutOfBounds, text));
         }
         if allocation.device.ordinal != self.device.ordinal {
@@ -84,10 +104,10 @@ impl Issuer<'_> {
         }
         let mut history = lock(&allocation.history);
         if let Some(freed_by) = history.freed_by() {
-            return Err((ViolationKind::UseAfterFree, format!("{label} accesses memory freed by {freed_by}")));
+            return Err((ViolationKind::UseAfterFree, format!("{} accesses memory freed by {freed_by}", label())));
         }
         if self.device.tracks_races() {
-            let moment = Moment { component: self.component, tick, clock: self.clock, label };
+            let moment = Moment { component: self.component, tick, clock: self.clock, label: &label() };
             let access = Access { range, is_write: touch.is_write };
             if let Some((kind, text)) = history.touch(access, &moment, || self.device.host().snapshot()) {
                 self.device.violations.add(kind, text);

@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use super::command::Command;
 use super::execute::execute;
-use super::issue::Operation;
+use super::issue::{Issued, Mapped, Operation};
 use super::lock;
 use super::stream::Stream;
 use crate::code::{Code, Outcome};
@@ -17,10 +18,18 @@ use crate::code::{Code, Outcome};
 /// One position of a stream.
 pub(crate) enum Work {
     Operation(Operation),
-    /// The nodes of a graph, in an order that its edges allow.
-    Graph(Vec<Operation>),
+    Graph(Launched),
     /// Until the other stream has passed the position.
     Wait(Arc<Stream>, u64),
+}
+
+/// The nodes of a graph, in an order that its edges allow.
+pub(crate) struct Launched {
+    /// Those of the executable graph, until it is changed.
+    pub(crate) commands: Arc<Vec<Command>>,
+    /// By place among the commands, where there is something.
+    pub(crate) issued: Vec<(usize, Issued)>,
+    pub(crate) _mapped: Mapped,
 }
 
 #[derive(Default)]

@@ -7,7 +7,7 @@ use super::capture::Member;
 use super::clock::{Clock, Kept, new_component};
 use super::command::Command;
 use super::device::Device;
-use super::issue::Issuer;
+use super::issue::{Issuer, Operation};
 use super::lock;
 use super::progress::Progress;
 use super::queue::{Queue, Work};
@@ -61,8 +61,9 @@ impl Stream {
         self.see_host(&mut issuing);
         let mut issuer =
             Issuer { device: self.device, stream: self.number, component: self.component, clock: &mut issuing.clock };
-        let operation = issuer.issue(command);
-        self.push(&mut issuing, Work::Operation(operation))
+        let mut mapped = Vec::new();
+        let issued = issuer.issue(&command, &mut mapped);
+        self.push(&mut issuing, Work::Operation(Operation { command, issued, _mapped: mapped }))
     }
 
     /// Adds work behind all that was issued, and returns its position.
