@@ -10,6 +10,15 @@ use super::queue::{Arg, Memory, MemoryArg};
 use crate::error::{Error, Kind, Result};
 
 /// How many threads a launch has: a grid of blocks, and the threads of a block.
+///
+/// ```
+/// use anabranch::Launch;
+///
+/// // A thread for each pixel of a picture of 1920 x 1080, in blocks of 16 x 16.
+/// let [width, height] = [1920_u32, 1080];
+/// let launch = Launch { grid: [width.div_ceil(16), height.div_ceil(16), 1], block: [16, 16, 1], shared_bytes: 0 };
+/// # assert_eq!(launch.grid, [120, 68, 1]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// Blocks in x, y and z.
@@ -31,7 +40,8 @@ impl Launch {
     }
 }
 
-/// A kernel with the parameters `P`, a tuple of [`In`], [`Out`] and numbers: code for a GPU, and a twin that does the same on a host.
+/// A kernel with the parameters `P`, a tuple of up to eight [`In`], [`Out`] and numbers (integers of 8 to 64 bits, `f32`, `f64`): code for a GPU, and a twin
+/// that does the same on a host.
 ///
 /// Cheap to clone. Code is compiled when it is first launched on a device. Nothing checks that it has these parameters, or that it keeps to its buffers: code
 /// that does not can write wherever the device can, in the host's memory too. So a kernel is made with a promise, in `unsafe`; to launch it is safe.

@@ -81,7 +81,8 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Adds CUDA devices, by ordinal. Nodes on device 0 of a plan go to the first of them, and so on.
+    /// Adds CUDA devices, by ordinal. Nodes on device 0 of a plan go to the first of them, and so on. An ordinal that is given twice counts as two devices with
+    /// streams of their own, so a plan for two GPUs runs on one.
     #[cfg(feature = "cuda")]
     pub fn cuda(mut self, ordinals: &[u32]) -> Self {
         self.ordinals.extend(ordinals);

@@ -13,9 +13,12 @@ fn fetch(s: &mut DeviceStream, x: &Buffer<f32>) -> Result<Buffer<f32>, anabranch
 /// Two GPUs and an executor of both.
 fn pair() -> ([Gpu; 2], Executor) {
     let gpus = [Gpu::new(), Gpu::new()];
-    let ordinals = [0, 1].map(|gpu: usize| gpus[gpu].device.ordinal() as u32);
-    let exec = Executor::builder().workers(2).cuda(&ordinals).build().unwrap();
+    let exec = of_both([&gpus[0], &gpus[1]]);
     (gpus, exec)
+}
+
+fn of_both(gpus: [&Gpu; 2]) -> Executor {
+    Executor::builder().workers(2).cuda(&gpus.map(|gpu| gpu.device.ordinal() as u32)).build().unwrap()
 }
 
 /// Sums on two devices; what was made on the other one is fetched first.
@@ -56,14 +59,26 @@ fn all(exec: &Executor, plan: &Plan, outputs: usize) -> Vec<Vec<f32>> {
     (0..outputs).map(|name| given.take::<HostBuffer<f32>>(&name.to_string()).unwrap().to_vec()).collect()
 }
 
+fn is_as_on_the_host(exec: &Executor) {
+    for seed in 0..20 {
+        let plan = random(seed).compile(&Ranked::new()).unwrap();
+        assert_eq!(all(exec, &plan, 32), all(&Executor::inline(), &plan, 32), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_device_that_is_given_twice_counts_as_two() {
+    let gpu = Gpu::new();
+    let exec = of_both([&gpu, &gpu]);
+    is_as_on_the_host(&exec);
+    drop(exec);
+    gpu.is_clean();
+}
+
 #[test]
 fn graphs_over_two_devices_give_what_the_host_gives() {
     let (gpus, exec) = pair();
-    for seed in 0..20 {
-        let graph = random(seed);
-        let plan = graph.compile(&Ranked::new()).unwrap();
-        assert_eq!(all(&exec, &plan, 32), all(&Executor::inline(), &plan, 32), "seed {seed}");
-    }
+    is_as_on_the_host(&exec);
     assert!(gpus.iter().any(|gpu| gpu.device.calls_of("cuMemcpyPeerAsync") > 0));
     drop(exec);
     gpus.iter().for_each(Gpu::is_clean);
