@@ -31,7 +31,8 @@ pub(super) struct Recording {
     /// The same of other devices.
     visited: Vec<Arc<Allocation>>,
     staged: Vec<HostBlock>,
-    landings: Vec<Arc<Landed>>,
+    /// Each with the place of its copy among the operations.
+    landings: Vec<(usize, Arc<Landed>)>,
     /// How many parts were issued before the rest is known, because a library wanted the stream itself.
     pub(super) flushed: Option<Flushed>,
     /// Whether a library had the stream, and so may have left another context behind.
@@ -110,7 +111,13 @@ impl Recording {
             points.iter().for_each(visit);
         }
         self.staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, points)));
-        self.landings.drain(..).for_each(|landed| landed.settle(points));
+        self.landings.drain(..).for_each(|(_, landed)| landed.settle(points));
+    }
+
+    /// Forgets the operations from there on. Nobody is to take for written what they would have copied to.
+    fn truncate(&mut self, ops: usize) {
+        self.ops.truncate(ops);
+        self.landings.retain(|&(place, _)| place < ops);
     }
 
     /// Makes it as good as new.
@@ -219,17 +226,13 @@ impl Queue for Recording {
 
     fn abandon_part(&mut self) {
         let first = self.parts.last().map_or(0, |part| part.ops as usize);
-        self.ops.truncate(first.max(self.issued()));
+        self.truncate(first.max(self.issued()));
     }
 
     fn abandon_all(&mut self) {
         let issued = self.issued();
-        self.ops.truncate(issued);
+        self.truncate(issued);
         self.parts.iter_mut().for_each(|part| part.ops = part.ops.min(issued as u32));
-        if issued == 0 {
-            // Nobody is to take for written what nothing will be copied to.
-            self.landings.clear();
-        }
     }
 
     fn alloc(&mut self, bytes: usize) -> Result<Box<dyn Memory>> {
@@ -272,8 +275,9 @@ impl Queue for Recording {
         let from = self.used(from)?;
         self.regain()?;
         let landed = Arc::new(Landed::new(self.device.clone(), self.device.take_host(bytes)?));
+        let place = self.ops.len();
         self.note(Op::Down { from, to: landed.start().expose_provenance(), bytes }, bytes);
-        self.landings.push(landed.clone());
+        self.landings.push((place, landed.clone()));
         Ok(Box::new(Landing(landed)))
     }
 

@@ -1,12 +1,14 @@
 //! Order between streams: the software driver keeps happens-before, and reports two accesses to one buffer without any order.
 
+use std::sync::{Arc, Mutex};
+
 use anabranch::{
     Assignment, Buffer, Completion, DeviceStream, Graph, HostBuffer, Inputs, PerOperator, Policy, Shape, inputs, take,
 };
 use anabranch_soft_cuda::Which;
 
 use super::{Gpu, adding, download, upload};
-use crate::support::{block_on, value_of};
+use crate::support::{block_on, plan, value_of};
 
 /// Two readers of one buffer on streams of their own, and then a writer.
 fn readers_and_a_writer() -> Graph {
@@ -118,6 +120,28 @@ fn what_a_kernel_downloads_is_read_in_a_later_node() {
 }
 
 #[test]
+fn what_a_kernel_that_failed_has_downloaded_is_never_read() {
+    // Seen to fail with a body that fails and leaves its downloads to be settled.
+    let gpu = Gpu::new();
+    let stash = Arc::new(Mutex::new(None));
+    let mut g = Graph::new();
+    let up = g.try_kernel("up", (), |s: &mut DeviceStream| Ok(s.upload(&[1.0_f32])?));
+    let stashed = stash.clone();
+    let down = g.try_kernel("down", &up, move |s: &mut DeviceStream, up: &Buffer<f32>| {
+        *stashed.lock().unwrap() = Some(s.download(up)?);
+        Err::<(), _>("it was enough".into())
+    });
+    g.output("down", &down);
+    let exec = gpu.executor(1);
+    block_on(exec.run(&plan(&g), Inputs::new())).unwrap_err();
+    block_on(exec.idle()).unwrap();
+    let down: HostBuffer<f32> = stash.lock().unwrap().take().unwrap();
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| down[0])).is_err());
+    drop((down, exec));
+    gpu.is_clean();
+}
+
+#[test]
 fn what_is_on_a_stream_is_bounded_and_all_of_it_is_done() {
     let gpu = Gpu::new();
     gpu.device.stall_operation(Which::Kernel, 1);
@@ -208,7 +232,7 @@ fn a_cancelled_run_waits_for_a_stream_whose_joins_were_skipped() {
     let gpu = Gpu::new();
     gpu.device.stall_operation(Which::Kernel, 1);
     let (open, opened) = std::sync::mpsc::channel::<()>();
-    let opened = std::sync::Mutex::new(opened);
+    let opened = Mutex::new(opened);
     let mut g = Graph::new();
     let x = g.input::<Vec<f32>>("x");
     let up = g.try_kernel("up 0", &x, upload);
