@@ -6,20 +6,16 @@ use anabranch::{Buffer, DeviceStream, Error, Executor, Graph, HostBuffer, Plan, 
 use anabranch_soft_cuda::{Code, Which};
 use futures::future::join;
 
-use super::{Gpu, adding, download, upload};
+use super::{Gpu, adding, download, filling, output_by_host, uploaded};
 use crate::support::{block_on, plan, value_of};
 
 /// Thirty nodes on several streams: doubles `x` as often as it takes, on two ways, and adds them.
 fn thirty() -> Plan {
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, _, up) = uploaded("up");
     let ways = ["left", "right"]
         .map(|way| (0..13).fold(up, |last, turn| g.try_kernel(format!("{way} {turn}"), (&last, &last), adding())));
     let sum = g.try_kernel("sum", (&ways[0], &ways[1]), adding());
-    let down = g.try_kernel("down", &sum, download);
-    let out = g.task("out", &down, |x: &HostBuffer<f32>| x[0]);
-    g.output("out", &out);
+    output_by_host(&mut g, &sum, |x| x[0]);
     plan(&g)
 }
 
@@ -100,18 +96,9 @@ fn a_fault_that_is_not_fatal_fails_its_run_and_the_device_goes_on() {
 
 /// A chain of fills that are more than a lane takes at once; the first stands still.
 fn long() -> Plan {
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
-    let last = (0..1500).fold(up, |last, node| {
-        g.try_kernel(node.to_string(), anabranch::take(&last), move |s: &mut DeviceStream, mut x: Buffer<f32>| {
-            s.fill(&mut x, node as f32)?;
-            Ok(x)
-        })
-    });
-    let down = g.try_kernel("down", &last, download);
-    let out = g.task("out", &down, |x: &HostBuffer<f32>| x[0]);
-    g.output("out", &out);
+    let (mut g, _, up) = uploaded("up");
+    let last = (0..1500).fold(up, |last, node| g.try_kernel(node.to_string(), anabranch::take(&last), filling(node as f32)));
+    output_by_host(&mut g, &last, |x| x[0]);
     plan(&g)
 }
 
@@ -153,9 +140,7 @@ fn a_segment_whose_end_is_refused_fails_with_all_that_needs_it() {
     for call in ["cuEventRecord", "cuStreamWriteValue64_v2"] {
         let gpu = Gpu::new();
         let exec = gpu.executor_of_calls(1);
-        let mut g = Graph::new();
-        let x = g.input::<Vec<f32>>("x");
-        let up = g.try_kernel("up", &x, upload);
+        let (mut g, x, up) = uploaded("up");
         let first = g.try_kernel("first", (&up, &up), adding());
         let gate = g.task("gate", &x, |x: &Vec<f32>| x.len());
         let second =
