@@ -12,7 +12,7 @@ use anabranch::{
 };
 use anabranch_soft_cuda::{Device, Which};
 
-use super::{Gpu, adding, download, upload};
+use super::{Gpu, adding, download, filling, upload, uploaded, wait_for_worker};
 use crate::support::{Alarm, Counted, Deed, Tally, block_on, hooked, plan, poll_once, poll_with, until, value_of};
 
 /// How often the async node of the twenty is polled in vain.
@@ -44,10 +44,7 @@ fn twenty(gate: &Arc<Gate>) -> Plan {
     let b1 = g.try_kernel("b1", (&up, &up), adding());
     let b2 = g.try_kernel("b2", (&b1, &b1), adding());
     let c = g.try_kernel("c", (&a2, &b2), adding());
-    let five = g.try_kernel("five", take(&b1), |s: &mut DeviceStream, mut x: Buffer<f32>| {
-        s.fill(&mut x, 5.0)?;
-        Ok(x)
-    });
+    let five = g.try_kernel("five", take(&b1), filling(5.0));
     let down = g.try_kernel("down", &c, download);
     let eight = g.task("eight", (&down, &tag), move |x: &HostBuffer<f32>, tag: &Counted| {
         gate.pass();
@@ -133,14 +130,6 @@ impl Fixture {
 fn work(gpu: &Gpu) -> u64 {
     let is_work = |call: &str| ["cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset"].iter().any(|kind| call.starts_with(kind));
     gpu.device.calls().iter().filter(|(call, _)| is_work(call)).map(|(_, count)| count).sum()
-}
-
-/// Returns when the only worker of an executor has come to the end of what it was at.
-fn wait_for_worker(exec: &Executor) {
-    let mut g = Graph::new();
-    let one = g.task("one", (), || 1);
-    g.output("one", &one);
-    block_on(exec.run(&plan(&g), Inputs::new())).unwrap();
 }
 
 /// Polls a run so often, each time when it was woken, and drops it. Returns true if it was over before.
@@ -330,9 +319,7 @@ fn a_body_that_cancels_its_run_is_the_last_of_its_segment_which_is_not_submitted
 
 /// A plan that ends on the device, so that it is the reactor who wakes whoever awaits it.
 fn ends_there() -> Plan {
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, _, up) = uploaded("up");
     let sum = g.try_kernel("sum", (&up, &up), adding());
     let down = g.try_kernel("down", &sum, download);
     g.output("down", &down);
@@ -476,9 +463,7 @@ fn what_is_forgotten_leaks_and_harms_nobody() {
 #[test]
 fn a_forgotten_output_keeps_its_memory_and_nobody_elses() {
     // Seen to fail with memory that is given back when the work on it is over, whoever has it.
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, _, up) = uploaded("up");
     let sum = g.try_kernel("sum", (&up, &up), adding());
     let down = g.try_kernel("down", &sum, download);
     g.output("sum", &sum);

@@ -8,18 +8,14 @@ use anabranch::{
 };
 use anabranch_soft_cuda::Which;
 
-use super::{Gpu, adding, download, upload};
+use super::{Gpu, adding, download, output_by_host, uploaded};
 use crate::support::{block_on, poll_once, until, value_of};
 
 /// Doubles `x` four times.
 fn doubled() -> Plan {
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, _, up) = uploaded("up");
     let last = (0..4).fold(up, |last, turn| g.try_kernel(turn.to_string(), (&last, &last), adding()));
-    let down = g.try_kernel("down", &last, download);
-    let out = g.task("out", &down, |x: &HostBuffer<f32>| x.to_vec());
-    g.output("out", &out);
+    output_by_host(&mut g, &last, |x| x.to_vec());
     g.compile(&Single).unwrap()
 }
 
@@ -126,16 +122,12 @@ fn graphs_can_be_turned_off() {
 #[test]
 fn a_kernel_that_does_something_else_every_time_is_launched_by_calls_and_then_as_one_of_several_graphs() {
     let gpu = Gpu::new();
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, x, up) = uploaded("up");
     let filled = g.try_kernel("fill", (&x, anabranch::take(&up)), |s: &mut DeviceStream, x: &Vec<f32>, mut up: Buffer<f32>| {
         (0..x[0] as usize).try_for_each(|turn| s.fill(&mut up, turn as f32))?;
         Ok(up)
     });
-    let down = g.try_kernel("down", &filled, download);
-    let out = g.task("out", &down, |x: &HostBuffer<f32>| x.to_vec());
-    g.output("out", &out);
+    output_by_host(&mut g, &filled, |x| x.to_vec());
     let (exec, plan) = (gpu.executor(1), g.compile(&Single).unwrap());
     let graphs = || gpu.device.calls_of("cuGraphLaunch");
     for turn in 0..3 {
@@ -168,9 +160,7 @@ fn the_same_work_shared_out_in_another_way_is_another_graph() {
     };
     let [left, right] = [("left", true), ("right", false)].map(|(name, is_left)| g.try_kernel(name, &x, fills(is_left)));
     let sum = g.try_kernel("sum", (&left, &right), adding());
-    let down = g.try_kernel("down", &sum, download);
-    let out = g.task("out", &down, |x: &HostBuffer<f32>| x.to_vec());
-    g.output("out", &out);
+    output_by_host(&mut g, &sum, |x| x.to_vec());
     let (exec, plan) = (gpu.executor(1), g.compile(&PerOperator).unwrap());
     for turns in [1.0, 1.0, 4.0, 4.0, 2.0, 2.0, 3.0] {
         assert_eq!(run(&exec, &plan, &[turns]), [4.0; 64]);
@@ -211,9 +201,7 @@ fn memory_that_a_later_node_of_the_stream_may_have_is_not_allocated_again() {
 fn a_library_amid_a_segment_finds_what_came_before_and_is_found_by_what_comes_after() {
     // Seen to fail without the flush.
     let gpu = Gpu::new();
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, _, up) = uploaded("up");
     let one = g.try_kernel("one", (&up, &up), adding());
     let library = g.try_kernel("library", &one, |s: &mut DeviceStream, x: &Buffer<f32>| {
         let mut y = s.alloc::<f32>(x.len())?;
@@ -224,9 +212,7 @@ fn a_library_amid_a_segment_finds_what_came_before_and_is_found_by_what_comes_af
         Ok(y)
     });
     let other = g.try_kernel("other", (&library, &up), adding());
-    let down = g.try_kernel("down", &other, download);
-    let out = g.task("out", &down, |x: &HostBuffer<f32>| x.to_vec());
-    g.output("out", &out);
+    output_by_host(&mut g, &other, |x| x.to_vec());
     for policy in [&Single as &dyn anabranch::Policy, &PerOperator] {
         let (exec, plan) = (gpu.executor(1), g.compile(policy).unwrap());
         (0..4).for_each(|_| assert_eq!(run(&exec, &plan, &[1.0, 5.0]), [3.0, 15.0]));
@@ -239,9 +225,7 @@ fn a_library_amid_a_segment_finds_what_came_before_and_is_found_by_what_comes_af
 fn what_is_refused_before_a_library_has_the_stream_fails_all_that_comes_after_and_needs_it() {
     // Seen to fail with refusals that are told of one node only.
     let gpu = Gpu::new();
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, _, up) = uploaded("up");
     let bad = g.try_kernel("bad", (&up, &up), adding());
     let beside = g.try_kernel("beside", (&up, &up), adding());
     let library = g.try_kernel("library", (&bad, &beside), |s: &mut DeviceStream, x: &Buffer<f32>, _: &Buffer<f32>| {
@@ -270,9 +254,7 @@ fn a_node_that_nobody_but_the_device_waits_for_can_be_awaited_late() {
     let gpu = Gpu::new();
     let (open, opened) = std::sync::mpsc::channel::<()>();
     let opened = std::sync::Mutex::new(opened);
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, x, up) = uploaded("up");
     let early = g.try_kernel("early", (&up, &up), adding());
     let gate = g.task("gate", &x, move |_: &Vec<f32>| _ = opened.lock().unwrap().recv());
     let late = g.try_kernel("late", (&early, &early), adding());
@@ -308,9 +290,7 @@ fn a_graph_that_the_driver_refuses_to_change_is_built_anew() {
 fn a_kernel_that_the_driver_refuses_in_the_midst_of_a_segment_leaves_what_does_not_need_it() {
     // Seen to fail with a judge that lets everything go on, and with one that lets nothing.
     let gpu = Gpu::new();
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, _, up) = uploaded("up");
     let bad = g.try_kernel("bad", (&up, &up), adding());
     let behind = g.try_kernel("behind", (&bad, &bad), adding());
     let beside = g.try_kernel("beside", (&up, &up), adding());
@@ -334,9 +314,7 @@ fn a_kernel_that_the_driver_refuses_in_the_midst_of_a_segment_leaves_what_does_n
 #[test]
 fn a_node_that_fails_asks_for_nothing() {
     let gpu = Gpu::new();
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, _, up) = uploaded("up");
     let bad = g.try_kernel("bad", &up, |s: &mut DeviceStream, x: &Buffer<f32>| {
         let mut y = s.alloc::<f32>(x.len())?;
         s.fill(&mut y, 1.0)?;
@@ -376,17 +354,13 @@ fn every_number_of_parameters_reaches_a_graphs_kernel() {
     });
     // SAFETY: the software driver calls what is registered under this name, with these parameters; `n` is the length of both buffers.
     let kernel = unsafe { Eight::ptx("eight", ".visible .entry eight() { ret; }") };
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, x, up) = uploaded("up");
     let eight = g.try_kernel("eight", (&x, &up), move |s: &mut DeviceStream, given: &Vec<f32>, x: &Buffer<f32>| {
         let mut y = s.alloc::<f32>(x.len())?;
         s.launch(&kernel, Launch::for_len(x.len()), (x, &mut y, x.len() as u32, 1.0, 2.0, given[0], 4.0, 5.0))?;
         Ok(y)
     });
-    let down = g.try_kernel("down", &eight, download);
-    let out = g.task("out", &down, |x: &HostBuffer<f32>| x.to_vec());
-    g.output("out", &out);
+    output_by_host(&mut g, &eight, |x| x.to_vec());
     let (exec, plan) = (gpu.executor(1), g.compile(&Single).unwrap());
     for x in [3.0, 3.0, 3.0, 7.0] {
         assert_eq!(run(&exec, &plan, &[x]), [100_000.0 * x + 12_045.0 + 100.0 * x]);

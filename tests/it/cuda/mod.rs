@@ -13,10 +13,11 @@ mod thumbnails;
 
 use std::sync::LazyLock;
 
-use anabranch::{Completion, Executor};
+use anabranch::{BoxError, Buffer, Completion, DeviceStream, Executor, Graph, HostBuffer, Inputs, Value};
 use anabranch_soft_cuda::{Client, Device, Param};
 
 use self::graphs::{add_on_host, adding, download, upload};
+use crate::support::{block_on, plan, until};
 
 /// The driver, with the kernels of these tests.
 static DRIVER: LazyLock<Client> = LazyLock::new(|| {
@@ -59,10 +60,45 @@ impl Gpu {
 
     /// Checks that all that was made is gone.
     fn is_clean(&self) {
-        crate::support::until(|| self.device.counters().retains == 0);
+        until(|| self.device.counters().retains == 0);
         let counters = self.device.counters();
         assert_eq!(self.device.violations(), [], "{counters:?}");
         let live = [counters.streams, counters.events, counters.allocations, counters.pinned_allocations, counters.modules];
         assert_eq!((live, counters.graphs, counters.executable_graphs), ([0; 5], 0, 0), "{counters:?}");
     }
+}
+
+/// A new graph, its input `x`, and what the node `up` uploads of it.
+fn uploaded(up: &str) -> (Graph, Value<Vec<f32>>, Value<Buffer<f32>>) {
+    let mut g = Graph::new();
+    let x = g.input::<Vec<f32>>("x");
+    let up = g.try_kernel(up, &x, upload);
+    (g, x, up)
+}
+
+/// The body of a node that takes a buffer and fills it.
+fn filling(value: f32) -> impl Fn(&mut DeviceStream, Buffer<f32>) -> Result<Buffer<f32>, BoxError> {
+    move |s, mut x| {
+        s.fill(&mut x, value)?;
+        Ok(x)
+    }
+}
+
+/// Downloads `last` in a node `down`, of which a host node `out` makes the output `out`.
+fn output_by_host<T: Send + Sync + 'static>(
+    g: &mut Graph,
+    last: &Value<Buffer<f32>>,
+    out: impl Fn(&HostBuffer<f32>) -> T + Send + Sync + 'static,
+) {
+    let down = g.try_kernel("down", last, download);
+    let out = g.task("out", &down, out);
+    g.output("out", &out);
+}
+
+/// Returns when a worker of an executor has had time for a host node. The only one has then come to the end of what it was at.
+fn wait_for_worker(exec: &Executor) {
+    let mut g = Graph::new();
+    let one = g.task("one", (), || 1);
+    g.output("one", &one);
+    block_on(exec.run(&plan(&g), Inputs::new())).unwrap();
 }

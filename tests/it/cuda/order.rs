@@ -7,25 +7,18 @@ use anabranch::{
 };
 use anabranch_soft_cuda::Which;
 
-use super::{Gpu, adding, download, upload};
+use super::{Gpu, adding, download, filling, output_by_host, uploaded, wait_for_worker};
 use crate::support::{block_on, plan, value_of};
 
 /// Two readers of one buffer on streams of their own, and then a writer.
 fn readers_and_a_writer() -> Graph {
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, _, up) = uploaded("up");
     let one = g.try_kernel("one", (&up, &up), adding());
     let other = g.try_kernel("other", (&up, &up), adding());
-    let written = g.try_kernel("write", take(&up), |s: &mut DeviceStream, mut x: Buffer<f32>| {
-        s.fill(&mut x, 0.0)?;
-        Ok(x)
-    });
+    let written = g.try_kernel("write", take(&up), filling(0.0));
     let sum = g.try_kernel("sum", (&one, &other), adding());
     let all = g.try_kernel("all", (&sum, &written), adding());
-    let down = g.try_kernel("down", &all, download);
-    let out = g.task("out", &down, |x: &HostBuffer<f32>| x.to_vec());
-    g.output("out", &out);
+    output_by_host(&mut g, &all, |x| x.to_vec());
     g
 }
 
@@ -145,9 +138,7 @@ fn what_a_kernel_that_failed_has_downloaded_is_never_read() {
 fn what_is_on_a_stream_is_bounded_and_all_of_it_is_done() {
     let gpu = Gpu::new();
     gpu.device.stall_operation(Which::Kernel, 1);
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, _, up) = uploaded("up");
     let last = (0..3000).fold(up, |last, node| {
         let fill = move |s: &mut DeviceStream, mut x: Buffer<f32>| {
             if node == 0 {
@@ -160,19 +151,13 @@ fn what_is_on_a_stream_is_bounded_and_all_of_it_is_done() {
         };
         g.try_kernel(node.to_string(), take(&last), fill)
     });
-    let down = g.try_kernel("down", &last, download);
-    let out = g.task("out", &down, |x: &HostBuffer<f32>| x[0]);
-    g.output("out", &out);
+    output_by_host(&mut g, &last, |x| x[0]);
     let exec = gpu.executor(1);
     let mut run = exec.run(&g.compile(&PerOperator).unwrap(), inputs! { "x" => vec![1.0_f32] });
     assert!(crate::support::poll_once(&mut run).is_pending());
     crate::support::until(|| gpu.device.counters().issued > 500);
     // The only worker has time for others, again and again, because the program is parked.
-    let mut host = Graph::new();
-    let one = host.task("one", (), || 1);
-    host.output("one", &one);
-    let host = host.compile(&PerOperator).unwrap();
-    (0..100).for_each(|_| drop(block_on(exec.run(&host, Inputs::new())).unwrap()));
+    (0..100).for_each(|_| wait_for_worker(&exec));
     assert!(gpu.device.counters().issued < 700, "{:?}", gpu.device.counters());
     gpu.device.release_stall();
     assert_eq!(*value_of::<f32>(block_on(run), "out"), 2999.0);
@@ -202,9 +187,7 @@ impl Policy for ByName {
 #[test]
 fn a_download_is_read_by_a_node_that_waits_for_it_through_another_stream_only() {
     let gpu = Gpu::new();
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up 0", &x, upload);
+    let (mut g, _, up) = uploaded("up 0");
     // Two copies in one node: neither is to be read before both are done.
     let down = g.try_kernel("down 1", &up, |s: &mut DeviceStream, x: &Buffer<f32>| Ok((s.download(x)?, s.download(x)?)));
     let sum = g.try_kernel("sum 2", (&up, &up), adding());
@@ -233,9 +216,7 @@ fn a_cancelled_run_waits_for_a_stream_whose_joins_were_skipped() {
     gpu.device.stall_operation(Which::Kernel, 1);
     let (open, opened) = std::sync::mpsc::channel::<()>();
     let opened = Mutex::new(opened);
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up 0", &x, upload);
+    let (mut g, x, up) = uploaded("up 0");
     let slow = g.try_kernel("slow 1", (&up, &up), adding());
     let gate = g.task("gate", &x, move |_: &Vec<f32>| _ = opened.lock().unwrap().recv());
     let join = g.try_kernel("join 0", (&up, &slow), adding());
@@ -249,11 +230,7 @@ fn a_cancelled_run_waits_for_a_stream_whose_joins_were_skipped() {
     run.cancel();
     open.send(()).unwrap();
     // The joins are skipped by now: both workers have had time for others.
-    let mut host = Graph::new();
-    let one = host.task("one", (), || 1);
-    host.output("one", &one);
-    let host = host.compile(&PerOperator).unwrap();
-    (0..1000).for_each(|_| drop(block_on(exec.run(&host, Inputs::new())).unwrap()));
+    (0..1000).for_each(|_| wait_for_worker(&exec));
     assert!(crate::support::poll_once(&mut run).is_pending(), "a kernel of it stands still");
     gpu.device.release_stall();
     assert!(block_on(run).unwrap_err().is_cancelled());
@@ -265,9 +242,7 @@ fn a_cancelled_run_waits_for_a_stream_whose_joins_were_skipped() {
 #[test]
 fn what_has_its_order_from_a_segment_that_was_refused_is_not_submitted() {
     let gpu = Gpu::new();
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up 0", &x, upload);
+    let (mut g, x, up) = uploaded("up 0");
     let gates = ["one", "other"].map(|name| g.task(name, &x, |_: &Vec<f32>| ()));
     // The second has its order behind the upload from the first, whose stream it is on.
     for (name, gate) in ["first 1", "second 1"].into_iter().zip(&gates) {

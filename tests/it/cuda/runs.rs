@@ -8,7 +8,7 @@ use anabranch::{
 use anabranch_soft_cuda::{HostFunctions, Which};
 
 use super::graphs::random;
-use super::{Gpu, adding, download, upload};
+use super::{Gpu, adding, download, output_by_host, upload, uploaded};
 use crate::support::{block_on, plan, poll_once, until, value_of};
 
 #[test]
@@ -18,9 +18,7 @@ fn a_sum_comes_back() {
     let (a, b) = (g.input::<Vec<f32>>("a"), g.input::<Vec<f32>>("b"));
     let (a, b) = (g.try_kernel("up a", &a, upload), g.try_kernel("up b", &b, upload));
     let sum = g.try_kernel("add", (&a, &b), adding());
-    let down = g.try_kernel("down", &sum, download);
-    let out = g.task("out", &down, |x: &HostBuffer<f32>| x.to_vec());
-    g.output("out", &out);
+    output_by_host(&mut g, &sum, |x| x.to_vec());
     let plan = plan(&g);
     for workers in [1, 2] {
         let exec = gpu.executor(workers);
@@ -155,9 +153,7 @@ fn runs_side_by_side_do_not_disturb_each_other() {
 #[test]
 fn a_node_that_is_awaited_is_done_when_its_device_is() {
     let gpu = Gpu::new();
-    let mut g = Graph::new();
-    let x = g.input::<Vec<f32>>("x");
-    let up = g.try_kernel("up", &x, upload);
+    let (mut g, _, up) = uploaded("up");
     let sum = g.try_kernel("sum", (&up, &up), adding());
     let more = g.try_kernel("more", (&sum, &sum), adding());
     let down = g.try_kernel("down", &more, download);
