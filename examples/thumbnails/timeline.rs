@@ -136,7 +136,7 @@ fn assign_lanes(boxes: &mut [NodeBox], nodes: &[Node]) {
 
 #[cfg(test)]
 mod tests {
-    use anabranch::{Graph, HostStream, NodeId, PerOperator};
+    use anabranch::{Graph, HostStream, Launched, NodeId, PerOperator};
 
     use super::*;
 
@@ -175,7 +175,8 @@ mod tests {
         let shape = plan.schedule().shape();
         let span = |run, id: NodeId, stream, start_ms| {
             let (start, node) = (Duration::from_millis(start_ms), shape.nodes()[id.index()].name.clone());
-            TimelineSpan { run, plan: plan.clone(), id, node, stream, start, end: start + Duration::from_millis(5), is_ok: true }
+            let (plan, end, launched) = (plan.clone(), start + Duration::from_millis(5), Launched::Host);
+            TimelineSpan { run, plan, id, node, stream, start, end, is_ok: true, launched }
         };
         let ids: Vec<NodeId> = shape.ids().collect();
         let both = |&(run, start)| [span(run, ids[0], 1, start), span(run, ids[1], 0, start + 5)];
