@@ -16,6 +16,7 @@ mod hand_over;
 mod harness;
 mod lane;
 mod limbo;
+mod queue;
 mod reactor;
 mod runs;
 mod sleep;

@@ -1,6 +1,7 @@
 //! The one error type: opaque, cheap to clone, asked by predicates; its message names the node and says what to do.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -127,6 +128,30 @@ pub(crate) enum Kind {
     #[error("the run was cancelled")]
     Cancelled,
 
+    // Operations on variables.
+    #[error("operation '{operation}' failed")]
+    OpFailed { operation: Cow<'static, str> },
+    #[error("operation '{operation}' panicked: {message}")]
+    OpPanicked { operation: Cow<'static, str>, message: String },
+    #[error("operation '{operation}' did not run, because it reads '{variable}', which '{because}' has failed to write")]
+    NotRun { operation: Cow<'static, str>, variable: Cow<'static, str>, because: String },
+    #[error("variable '{variable}' has no value: an operation took it and wrote none; write it first")]
+    VarEmpty { variable: Cow<'static, str> },
+    #[error("variable '{variable}' cannot be taken while a snapshot of it is kept: drop that, or read the variable by reference")]
+    VarKept { variable: Cow<'static, str> },
+    #[error("operation '{operation}' takes '{variable}' and reads it too: read it from what it took")]
+    VarTakenAndRead { operation: Cow<'static, str>, variable: Cow<'static, str> },
+    #[error("operation '{operation}' uses '{variable}', which is a variable of another engine")]
+    ForeignVar { operation: Cow<'static, str>, variable: Cow<'static, str> },
+    #[error("{got} values were returned for {wanted} variables")]
+    ValueCount { got: usize, wanted: usize },
+    #[error("the engine already has {max} operations pending: await some of them, or raise max_pending")]
+    EngineBusy { max: usize },
+    #[error(
+        "waiting inside of an operation for others of its engine may never end: wait outside, or push what is to come after it"
+    )]
+    InsideOperation,
+
     // What a kernel cannot do.
     #[error("{device} has no {bytes} bytes of memory left: use smaller buffers, or fewer runs at once")]
     OutOfMemory { bytes: usize, device: String },
@@ -204,9 +229,9 @@ impl Error {
         matches!(*self.0.kind, Kind::ShutDown)
     }
 
-    /// Returns true if the executor had no room for another run.
+    /// Returns true if the executor had no room for another run, or the engine none for another operation.
     pub fn is_busy(&self) -> bool {
-        matches!(*self.0.kind, Kind::Busy { .. })
+        matches!(*self.0.kind, Kind::Busy { .. } | Kind::EngineBusy { .. })
     }
 
     /// Returns true if a device had not enough memory. Also true for the error of a run whose node failed because of that.
@@ -220,19 +245,27 @@ impl Error {
         matches!(*self.0.kind, Kind::DeviceLost { .. }) || self.cause().is_some_and(Error::is_device_lost)
     }
 
+    /// What an operation that did not run comes from: the failure of another.
+    pub(crate) fn origin(&self) -> &Error {
+        match (&*self.0.kind, self.cause()) {
+            (Kind::NotRun { .. }, Some(origin)) => origin,
+            _ => self,
+        }
+    }
+
     /// The error of this library that this one comes from.
     fn cause(&self) -> Option<&Error> {
         self.0.source.as_ref()?.downcast_ref()
     }
 
-    /// Returns true if a node's body panicked.
+    /// Returns true if the body of a node, or of an operation, panicked.
     pub fn is_panic(&self) -> bool {
-        matches!(*self.0.kind, Kind::Panicked { .. })
+        matches!(*self.0.kind, Kind::Panicked { .. } | Kind::OpPanicked { .. })
     }
 
-    /// Returns true if the node did not run because one it depends on failed.
+    /// Returns true if the node, or the operation, did not run because one it depends on failed.
     pub fn is_skipped(&self) -> bool {
-        matches!(*self.0.kind, Kind::Skipped { .. })
+        matches!(*self.0.kind, Kind::Skipped { .. } | Kind::NotRun { .. })
     }
 
     /// Returns true if the graph or a policy's answer was not valid; such errors come out of `compile`.
@@ -283,7 +316,7 @@ impl Error {
         if let Kind::Driver { code, .. } = &*self.0.kind { Some(*code) } else { None }
     }
 
-    /// Returns the node that the error is about, where it is about one.
+    /// Returns the node, or the operation, that the error is about, where it is about one.
     pub fn node(&self) -> Option<&str> {
         use Kind::*;
         match &*self.0.kind {
@@ -304,6 +337,11 @@ impl Error {
             NotOrdered { later, .. } => Some(later),
             ReleasedEarly { reader, .. } => Some(reader),
             DuplicateName { name } | ForeignValue { name } => Some(name),
+            OpFailed { operation }
+            | OpPanicked { operation, .. }
+            | NotRun { operation, .. }
+            | VarTakenAndRead { operation, .. }
+            | ForeignVar { operation, .. } => Some(operation),
             _ => None,
         }
     }

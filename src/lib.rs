@@ -9,6 +9,7 @@ mod plan;
 mod sim;
 mod sync;
 mod value;
+mod vars;
 
 #[cfg(test)]
 #[path = "../loom-tests/mod.rs"]
@@ -29,11 +30,15 @@ pub use exec::{
 };
 pub use graph::{
     Backend, COST_US_MAX, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, KernelStream, Many, Memory,
-    NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape, Own, PORTS_MAX, Param, Read, Shape, Source, Sources, Take, TaskFn,
-    Value, take,
+    NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape, Own, PORTS_MAX, Param, Read, Shape, Source, Sources, Takable, Take,
+    TaskFn, Value, take,
 };
 pub use plan::{
     Assignment, CriticalPath, MinStreams, PerBackend, PerOperator, Plan, Point, Policy, Ranked, ReadySet, Schedule, Single, Span,
     Step, StreamKind, makespan_us, svg, topological_order, verify,
 };
 pub use sim::{Ending, Explored, Faults, Race, SimEvent, SimLog, Simulation, Slots, Touch, TouchKind};
+pub use value::Snapshot;
+pub use vars::{
+    Engine, EngineBuilder, EngineIdle, Fetch, Op, OpFn, Push, Pushed, Put, Reads, TakeVar, Use, Var, VarRead, VarWait, Writes,
+};

@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn boxes_never_cover_each_other() {
-        let timeline = timeline(&(0..40).map(|run| (run, run as u64 * 3)).collect::<Vec<_>>());
+        let timeline = timeline(&(0..40).map(|run| (run, run * 3)).collect::<Vec<_>>());
         assert_eq!((timeline.runs, timeline.boxes.len()), (40, 80));
         let places = |place: &NodeBox| (place.row, timeline.nodes[place.node].is_awaited, place.lane);
         for (index, a) in timeline.boxes.iter().enumerate() {
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_long_timeline_shows_its_middle() {
         assert!(!timeline(&[(0, 0)]).is_cut());
-        let long = timeline(&(0..1000).map(|run| (run, run as u64 * 12)).collect::<Vec<_>>());
+        let long = timeline(&(0..1000).map(|run| (run, run * 12)).collect::<Vec<_>>());
         assert!(long.is_cut() && long.in_window().count() < 100);
         assert!((long.window.start + long.window.end - long.end_ms).abs() < 1e-6);
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Executor;
 use super::core::Core;
+use super::guest::GUESTS_MAX;
 use super::inside::Inside;
 use super::observe::Observer;
 use super::queues::Queues;
@@ -165,7 +166,7 @@ impl ExecutorBuilder {
         let barrier = Barrier::new();
         let pool = match workers {
             0 => None,
-            _ => Some(Pool::start(workers, self.max_in_flight, barrier, around_workers(exits.clone()), has_queues)?),
+            _ => Some(Pool::start(workers, self.max_in_flight + GUESTS_MAX, barrier, around_workers(exits.clone()), has_queues)?),
         };
         let queues = if has_queues { Some(Arc::new(Queues::start(devices, self.pace)?)) } else { None };
         let rehearsal = self.simulated.map(|(order, faults)| Rehearsal::new(order, faults));

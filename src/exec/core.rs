@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
+use super::guest::{GUESTS_MAX, Guest};
 use super::inner::RunInner;
 use super::observe::Observer;
 use super::queues::Queues;
 use super::rehearse::Rehearsal;
 use super::state;
 use crate::bridge::{Lane, Limbo, shielded};
-use crate::device::host::{Barrier, Pool};
+use crate::device::host::{Barrier, Pool, SLOTS_MAX};
 use crate::error::{Kind, Result};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -44,6 +45,8 @@ struct Admission {
     /// The lanes of runs that wait for room, by their turn.
     waiting: BTreeMap<u64, Arc<Lane>>,
     last_turn: u64,
+    /// By place, counted from `max_in_flight`.
+    guests: Vec<Option<Weak<dyn Guest>>>,
 }
 
 impl Core {
@@ -63,6 +66,7 @@ impl Core {
             free: Vec::new(),
             waiting: BTreeMap::new(),
             last_turn: 0,
+            guests: Vec::new(),
         };
         let (limbo, idle) = (Limbo::new(), Lane::new());
         Self {
@@ -113,6 +117,29 @@ impl Core {
         self.end_flight(place);
     }
 
+    /// Takes a guest in, and returns its place in the pool.
+    pub(super) fn take_in(&self, guest: Weak<dyn Guest>) -> Result<u16> {
+        let mut admission = lock(&self.admission);
+        if admission.is_closed {
+            return Err(Kind::ShutDown.into());
+        }
+        let guests = &mut admission.guests;
+        let place = guests.iter().position(Option::is_none).unwrap_or(guests.len());
+        if place == GUESTS_MAX.min(SLOTS_MAX - self.max_in_flight) {
+            return Err(Kind::Limit { what: "the number of engines of an executor".into(), got: place + 1, limit: place }.into());
+        }
+        guests.resize(guests.len().max(place + 1), None);
+        guests[place] = Some(guest);
+        // As with a run.
+        self.pool.iter().for_each(|pool| pool.expect_run());
+        Ok((self.max_in_flight + place) as u16)
+    }
+
+    /// Gives the place of a guest back, who has left the pool.
+    pub(super) fn let_out(&self, place: u16) {
+        lock(&self.admission).guests[place as usize - self.max_in_flight] = None;
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         lock(&self.admission).is_closed
     }
@@ -152,16 +179,21 @@ impl Core {
 
     /// Lets nobody in any more, and cancels who is in.
     pub(super) fn close(&self) {
-        let (runs, waiting) = {
+        let (runs, waiting, guests) = {
             let mut admission = lock(&self.admission);
             admission.is_closed = true;
             let runs: Vec<Arc<RunInner>> = admission.runs.iter().flatten().filter_map(Weak::upgrade).collect();
-            (runs, std::mem::take(&mut admission.waiting))
+            let guests: Vec<Arc<dyn Guest>> = admission.guests.iter().flatten().filter_map(Weak::upgrade).collect();
+            (runs, std::mem::take(&mut admission.waiting), guests)
         };
         for run in runs {
             run.cancel(state::SHUT_DOWN);
             // Perhaps its last owner: what it drops then is foreign.
             let _ = shielded(|| drop(run));
+        }
+        for guest in guests {
+            guest.close();
+            let _ = shielded(|| drop(guest));
         }
         waiting.values().for_each(|lane| lane.ring());
         if let Some(pool) = &self.pool {

@@ -118,7 +118,7 @@ impl Executor {
         Shutdown { core: core.clone(), key: WaiterKey::default(), idle: self.idle() }
     }
 
-    pub(super) fn core(&self) -> &Core {
+    pub(super) fn core(&self) -> &Arc<Core> {
         &self.owner.core
     }
 

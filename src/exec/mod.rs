@@ -16,6 +16,7 @@ mod conduct;
 mod core;
 pub(crate) mod countdown;
 mod executor;
+mod guest;
 mod inner;
 mod inputs;
 mod inside;
@@ -31,6 +32,7 @@ mod submit;
 
 pub use builder::ExecutorBuilder;
 pub use executor::{Executor, Idle, Shutdown};
+pub(crate) use guest::{Guest, Room};
 pub use inputs::Inputs;
 pub use node::NodeFuture;
 pub use observe::{Launched, NodeSpan, Observer, Timeline, TimelineSpan};

@@ -20,7 +20,9 @@ pub(crate) use builder::{InputPort, Maker, OutputPort, Sharer};
 pub(crate) use check::{check, unknown_node};
 pub use node::NodeMut;
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
-pub use source::{Each, FutureFn, KernelFn, KernelStream, Many, Own, Param, Read, Source, Sources, Take, TaskFn, Value, take};
+pub use source::{
+    Each, FutureFn, KernelFn, KernelStream, Many, Own, Param, Read, Source, Sources, Takable, Take, TaskFn, Value, take,
+};
 
 /// The most nodes one graph may have: as many as one ticket of the host device can name.
 pub const NODES_MAX: usize = (1 << 24) - 1;

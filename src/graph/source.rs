@@ -44,13 +44,29 @@ impl<T> fmt::Debug for Value<T> {
 #[derive(Debug, Clone, Copy)]
 pub struct Take<T>(Value<T>);
 
-/// Lets a node take `value` itself instead of a reference to it.
+/// What can be taken instead of read: a [`Value`] of a graph, by a node, or a [`Var`](crate::Var) of an engine, by an operation.
+pub trait Takable {
+    /// How it is named among what is read.
+    type Take;
+    #[doc(hidden)]
+    fn take(self) -> Self::Take;
+}
+
+impl<T> Takable for &Value<T> {
+    type Take = Take<T>;
+
+    fn take(self) -> Take<T> {
+        Take(*self)
+    }
+}
+
+/// Lets a node take `value` itself instead of a reference to it; or an operation a variable's, which then has none until it is written.
 ///
 /// Only one node can take a value. It runs after all nodes that read it, which the plan sees to by order-only edges, so the
 /// taker needs no copy and the memory can be used again. Outputs and values read by async nodes are shared and cannot be
 /// taken; `compile` says so.
-pub fn take<T>(value: &Value<T>) -> Take<T> {
-    Take(*value)
+pub fn take<V: Takable>(value: V) -> V::Take {
+    value.take()
 }
 
 /// How one argument of a body comes out of its cell.

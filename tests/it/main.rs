@@ -36,5 +36,6 @@ mod smoke;
 mod support;
 mod tidy;
 mod values;
+mod vars;
 mod wakers;
 mod waking;

@@ -1,0 +1,113 @@
+//! The same few impls for every number of arguments, from none to eight.
+
+use super::uses::{Asking, Fetch, OpFn, Put, Reads, Sealed, TakeVar, Use, Writes};
+use super::var::Var;
+use crate::error::Error;
+
+impl<T: Send + Sync + 'static> Reads for &Var<T> {
+    type Params = (<Self as Use>::Fetch,);
+
+    fn ask(self, asking: &mut Asking<'_>) -> Self::Params {
+        (Use::ask(self, asking),)
+    }
+}
+
+impl<T: Send + Sync + 'static> Reads for TakeVar<'_, T> {
+    type Params = (<Self as Use>::Fetch,);
+
+    fn ask(self, asking: &mut Asking<'_>) -> Self::Params {
+        (Use::ask(self, asking),)
+    }
+}
+
+impl<T: Send + Sync + 'static> Reads for &[Var<T>] {
+    type Params = (<Self as Use>::Fetch,);
+
+    fn ask(self, asking: &mut Asking<'_>) -> Self::Params {
+        (Use::ask(self, asking),)
+    }
+}
+
+macro_rules! sealed {
+    ($($P:ident),*) => {
+        impl<$($P: Sealed),*> Sealed for ($($P,)*) {}
+    };
+}
+
+sealed!();
+sealed!(A);
+sealed!(A, B);
+sealed!(A, B, C);
+sealed!(A, B, C, D);
+sealed!(A, B, C, D, E);
+sealed!(A, B, C, D, E, G);
+sealed!(A, B, C, D, E, G, H);
+sealed!(A, B, C, D, E, G, H, I);
+
+macro_rules! reads {
+    ($($P:ident $p:ident),*) => {
+        impl<$($P: Use),*> Reads for ($($P,)*) {
+            type Params = ($($P::Fetch,)*);
+
+            #[allow(clippy::unused_unit, unused_variables)]
+            fn ask(self, asking: &mut Asking<'_>) -> Self::Params {
+                let ($($p,)*) = self;
+                ($($p.ask(asking),)*)
+            }
+        }
+
+        impl<F, R, $($P: Fetch),*> OpFn<($($P,)*), R> for F
+        where
+            F: for<'a> FnOnce($($P::Arg<'a>),*) -> R + Send + 'static,
+        {
+            #[allow(unused_variables)]
+            unsafe fn call(self, params: &($($P,)*)) -> Result<R, Error> {
+                let ($($p,)*) = params;
+                // SAFETY: by the caller's promise.
+                $(let $p = unsafe { $p.fetch() }?;)*
+                Ok(self($($p),*))
+            }
+        }
+    };
+}
+
+reads!();
+reads!(A a);
+reads!(A a, B b);
+reads!(A a, B b, C c);
+reads!(A a, B b, C c, D d);
+reads!(A a, B b, C c, D d, E e);
+reads!(A a, B b, C c, D d, E e, G g);
+reads!(A a, B b, C c, D d, E e, G g, H h);
+reads!(A a, B b, C c, D d, E e, G g, H h, I i);
+
+macro_rules! writes {
+    ($($P:ident $p:ident $v:ident),*) => {
+        impl<$($P: Writes),*> Writes for ($($P,)*) {
+            type Value = ($($P::Value,)*);
+            type Put = ($($P::Put,)*);
+
+            fn ask(self, asking: &mut Asking<'_>) -> Self::Put {
+                let ($($p,)*) = self;
+                ($($p.ask(asking),)*)
+            }
+        }
+
+        #[allow(non_camel_case_types)]
+        impl<$($v, $P: Put<$v>),*> Put<($($v,)*)> for ($($P,)*) {
+            unsafe fn put(&self, ($($v,)*): ($($v,)*)) -> Result<(), Error> {
+                let ($($p,)*) = self;
+                // SAFETY: by the caller's promise.
+                $(unsafe { $p.put($v) }?;)*
+                Ok(())
+            }
+        }
+    };
+}
+
+writes!(A a u);
+writes!(A a u, B b v);
+writes!(A a u, B b v, C c w);
+writes!(A a u, B b v, C c w, D d x);
+writes!(A a u, B b v, C c w, D d x, E e y);
+writes!(A a u, B b v, C c w, D d x, E e y, G g z);

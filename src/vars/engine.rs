@@ -1,0 +1,196 @@
+//! Engines: where operations are pushed.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::handle::Pushed;
+use super::hub::Hub;
+use super::op::Op;
+use super::place::{Block, Place};
+use super::queue::OPERATIONS_MAX;
+use super::var::Var;
+use crate::bridge::WaiterKey;
+use crate::error::{Error, Kind, Result};
+use crate::exec::Executor;
+use crate::value::VarCell;
+
+/// Runs operations on variables, as parallel as what they read and write allows, with the result of running them one after the other as
+/// they were pushed.
+///
+/// Each variable has a queue, first come, first served: reads that stand side by side go together, a write goes alone. An operation stands in the queues of
+/// all its variables, and runs when it is its turn in each. After MXNet's dependency engine. Operations run on the workers of an executor, or, if that has none, in the
+/// thread that pushes.
+///
+/// Cheap to clone; clones are one engine, and keep the executor. When engine and variables are dropped, what is pending runs all the same, as long as somebody
+/// else keeps the executor: what is pending when that ends fails with an error for which [`Error::is_shut_down`] is true.
+#[derive(Clone)]
+pub struct Engine {
+    hub: Arc<Hub>,
+    #[expect(dead_code, reason = "it is kept")]
+    exec: Executor,
+}
+
+/// Settings of an [`Engine`]; made by [`Engine::builder`].
+pub struct EngineBuilder {
+    exec: Executor,
+    max_pending: usize,
+}
+
+impl EngineBuilder {
+    /// Sets how many operations may be pending, from 1 to 16,777,214. The default is 65,536.
+    pub fn max_pending(mut self, operations: usize) -> Self {
+        self.max_pending = operations;
+        self
+    }
+
+    /// Returns the engine.
+    ///
+    /// # Errors
+    /// If a setting is out of range, or the executor is shut down or has 256 engines already.
+    pub fn build(self) -> Result<Engine> {
+        let got = self.max_pending;
+        if !(1..=OPERATIONS_MAX).contains(&got) {
+            return Err(Kind::Setting { what: "max_pending", must: "from 1 to 16777214", got }.into());
+        }
+        Ok(Engine { hub: Hub::new(&self.exec, self.max_pending)?, exec: self.exec })
+    }
+}
+
+impl Engine {
+    /// Returns an engine on the workers of an executor.
+    ///
+    /// # Errors
+    /// If the executor is shut down, or has 256 engines already.
+    pub fn new(exec: &Executor) -> Result<Self> {
+        Self::builder(exec).build()
+    }
+
+    /// Returns the settings of an engine, to change them.
+    pub fn builder(exec: &Executor) -> EngineBuilder {
+        EngineBuilder { exec: exec.clone(), max_pending: 65_536 }
+    }
+
+    /// Returns a new variable. The name is for errors and need not be unique.
+    pub fn var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>, value: T) -> Var<T> {
+        let place = Place::new(name.into(), self.hub.address());
+        Var::new(self.hub.clone(), Block { place, cell: VarCell::new(value) })
+    }
+
+    /// Pushes an operation, when there is room for it: it comes after everything that was pushed before.
+    ///
+    /// # Errors
+    /// If the operation uses a variable of another engine, takes one that it reads as well, or the executor is shut down.
+    ///
+    /// # Cancellation
+    /// Dropped before it is ready, the operation was not pushed.
+    pub fn push(&self, op: Op) -> Push {
+        Push { hub: self.hub.clone(), op: Some(op), key: WaiterKey::default() }
+    }
+
+    /// Pushes an operation if there is room for it now.
+    ///
+    /// # Errors
+    /// Gives the operation back, with an error for which [`Error::is_busy`] is true, or as [`Engine::push`].
+    #[expect(clippy::result_large_err, reason = "the operation comes back as it was given")]
+    pub fn try_push(&self, op: Op) -> Result<Pushed, (Error, Op)> {
+        self.hub.try_push(op)
+    }
+
+    /// Waits until nothing is pending.
+    ///
+    /// # Errors
+    /// The first failure since the last time of an operation that writes nothing, so that nobody else would hear of it; and if it is awaited inside of
+    /// an operation of this engine.
+    ///
+    /// # Cancellation
+    /// Dropping the future changes nothing.
+    pub fn idle(&self) -> EngineIdle {
+        EngineIdle { hub: self.hub.clone(), key: WaiterKey::default() }
+    }
+
+    /// Returns the number of operations that are pending.
+    pub fn pending(&self) -> usize {
+        self.hub.slots.in_use()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("pending", &self.pending()).finish()
+    }
+}
+
+/// Pushes an operation when there is room; made by [`Engine::push`].
+#[must_use = "nothing is pushed unless it is awaited"]
+pub struct Push {
+    hub: Arc<Hub>,
+    op: Option<Op>,
+    key: WaiterKey,
+}
+
+impl Future for Push {
+    type Output = Result<Pushed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
+        let Self { hub, op, key } = &mut *self;
+        for is_registered in [false, true] {
+            let Some(given) = op.take() else { return Poll::Ready(Err(Kind::Spent.into())) };
+            match hub.try_push(given) {
+                Ok(pushed) => {
+                    hub.space.forget(key);
+                    return Poll::Ready(Ok(pushed));
+                }
+                Err((error, _)) if !error.is_busy() => return Poll::Ready(Err(error)),
+                Err((_, given)) => *op = Some(given),
+            }
+            if !is_registered {
+                if let Err(inside) = hub.may_wait() {
+                    return Poll::Ready(Err(inside));
+                }
+                // Point u64::MAX never passes: the lane is only rung.
+                let _ = hub.space.poll(u64::MAX, key, cx);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Push {
+    fn drop(&mut self) {
+        self.hub.space.forget(&mut self.key);
+    }
+}
+
+/// Waits until nothing is pending; made by [`Engine::idle`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct EngineIdle {
+    hub: Arc<Hub>,
+    key: WaiterKey,
+}
+
+impl Future for EngineIdle {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let Self { hub, key } = &mut *self;
+        if let Err(inside) = hub.may_wait() {
+            return Poll::Ready(Err(inside));
+        }
+        let _ = hub.idle.poll(u64::MAX, key, cx);
+        if hub.slots.in_use() > 0 {
+            return Poll::Pending;
+        }
+        hub.idle.forget(key);
+        Poll::Ready(hub.take_failure().map_or(Ok(()), Err))
+    }
+}
+
+impl Drop for EngineIdle {
+    fn drop(&mut self) {
+        self.hub.idle.forget(&mut self.key);
+    }
+}

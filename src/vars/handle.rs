@@ -1,0 +1,146 @@
+//! Handles: futures of operations. A slot's state says which operation it is and whether somebody has a handle to it; it is bumped at the operation's end,
+//! so a handle to an earlier one knows that it is done. What went wrong is kept only as long as its handle.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::hub::Hub;
+use super::slots::Slot;
+use crate::bridge::shielded;
+use crate::error::{Error, Result};
+use crate::sync::{Mutex, Ordering, lock};
+
+/// Somebody has a handle to the operation.
+const HANDLED: u64 = 1;
+/// Somebody waits for it.
+const AWAITED: u64 = 2;
+/// One operation more.
+const OPERATION: u64 = 4;
+
+/// An operation that was pushed: a future of its end.
+///
+/// # Errors
+/// Why it failed, or did not run: [`Error::node`] names the operation.
+///
+/// # Cancellation
+/// Dropping it changes nothing: the operation runs all the same.
+#[must_use = "an operation's error is told through its handle; drop it on purpose with `drop`"]
+pub struct Pushed {
+    hub: Arc<Hub>,
+    slot: u32,
+    /// The slot's state, without flags.
+    state: u64,
+    /// None once it was told.
+    is_told: bool,
+}
+
+/// What operations' handles wait for, and what they are to be told.
+#[derive(Default)]
+pub(super) struct Watchers {
+    wakers: Mutex<HashMap<(u32, u64), Waker>>,
+    failures: Mutex<HashMap<(u32, u64), Error>>,
+}
+
+impl Watchers {
+    /// Says that an operation has ended.
+    pub(super) fn end(&self, number: u32, slot: &Slot, outcome: Result<(), Error>) {
+        // ORDERING: Relaxed: who has a handle drops it at any time, and `drop` looks again.
+        let state = slot.state.load(Ordering::Relaxed) & !(HANDLED | AWAITED);
+        let is_kept = match outcome {
+            Err(error) if slot.state.load(Ordering::Relaxed) & HANDLED != 0 => {
+                lock(&self.failures).insert((number, state), error);
+                true
+            }
+            _ => false,
+        };
+        // ORDERING: AcqRel: who sees the end sees what was done and what went wrong; and this sees the waker of who waits.
+        let before = slot.state.swap(state + OPERATION, Ordering::AcqRel);
+        if is_kept && before & HANDLED == 0 {
+            let dropped = lock(&self.failures).remove(&(number, state));
+            drop(dropped);
+        }
+        if before & AWAITED != 0 {
+            let waker = lock(&self.wakers).remove(&(number, state));
+            let _ = shielded(|| waker.into_iter().for_each(Waker::wake));
+        }
+    }
+}
+
+impl Pushed {
+    /// A handle to the operation that is about to be pushed in that slot.
+    pub(super) fn new(hub: Arc<Hub>, slot: u32) -> Self {
+        // Nobody else knows the slot yet.
+        let before = hub.slots.get(slot).state.fetch_or(HANDLED, Ordering::Relaxed);
+        Self { hub, slot, state: before & !(HANDLED | AWAITED), is_told: false }
+    }
+
+    fn has_ended(&self) -> bool {
+        // ORDERING: Acquire: see `Watchers::end`.
+        self.hub.slots.get(self.slot).state.load(Ordering::Acquire) & !(HANDLED | AWAITED) != self.state
+    }
+
+    fn outcome(&mut self) -> Result<()> {
+        self.is_told = true;
+        lock(&self.hub.watchers.failures).remove(&(self.slot, self.state)).map_or(Ok(()), Err)
+    }
+
+    /// Sets a flag of the operation's slot, if it is still there.
+    fn mark(&self, flag: u64, is_set: bool) -> bool {
+        let state = &self.hub.slots.get(self.slot).state;
+        let change = |now: u64| {
+            let is_ours = now & !(HANDLED | AWAITED) == self.state;
+            is_ours.then_some(if is_set { now | flag } else { now & !flag })
+        };
+        // ORDERING: AcqRel: pairs with the swap in `Watchers::end`.
+        state.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
+    }
+}
+
+impl Future for Pushed {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let this = &mut *self;
+        if this.is_told {
+            return Poll::Ready(Err(crate::error::Kind::Spent.into()));
+        }
+        if !this.has_ended() {
+            if let Err(inside) = this.hub.may_wait() {
+                return Poll::Ready(Err(inside));
+            }
+            let waker = cx.waker().clone();
+            let replaced = lock(&this.hub.watchers.wakers).insert((this.slot, this.state), waker);
+            let _ = shielded(|| drop(replaced));
+            if this.mark(AWAITED, true) {
+                return Poll::Pending;
+            }
+            let unused = lock(&this.hub.watchers.wakers).remove(&(this.slot, this.state));
+            let _ = shielded(|| drop(unused));
+        }
+        Poll::Ready(this.outcome())
+    }
+}
+
+impl Drop for Pushed {
+    fn drop(&mut self) {
+        if self.is_told {
+            return;
+        }
+        let waker = lock(&self.hub.watchers.wakers).remove(&(self.slot, self.state));
+        let _ = shielded(|| drop(waker));
+        if !self.mark(HANDLED, false) {
+            let told_to_nobody = lock(&self.hub.watchers.failures).remove(&(self.slot, self.state));
+            let _ = shielded(|| drop(told_to_nobody));
+        }
+    }
+}
+
+impl fmt::Debug for Pushed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pushed").field("has_ended", &self.has_ended()).finish()
+    }
+}

@@ -1,0 +1,407 @@
+//! An engine's inside: how operations get into their variables' queues, how they are run, and what becomes of their failures.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+
+use smallvec::SmallVec;
+
+use super::handle::{Pushed, Watchers};
+use super::op::{Nothing, Op, Role};
+use super::queue::{Request, RequestId, Requests};
+use super::ready::Ready;
+use super::slots::{Slot, Slots};
+use crate::bridge::{Lane, shielded};
+use crate::device::host::{Alone, Entry, Queue, Shared, Ticket};
+use crate::error::{Error, Kind, Result, panic_message};
+use crate::exec::{Executor, Guest, Room};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock, thread_local};
+
+/// How many failures of operations that write nothing are kept for `idle`.
+const FAILURES_MAX: usize = 1024;
+/// How many free slots a worker keeps back, to give them back together.
+const FREED_MAX: usize = 32;
+
+thread_local! {
+    /// The address of the hub whose operation this thread runs.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
+}
+
+pub(super) struct Hub {
+    pub(super) slots: Slots,
+    pub(super) watchers: Watchers,
+    /// Rung when there is room for operations.
+    pub(super) space: Lane,
+    /// Rung when none is pending.
+    pub(super) idle: Lane,
+    ready: Ready,
+    /// Held while an operation enters several queues, so that all of them have it in the same order.
+    pushing: Mutex<()>,
+    /// Tickets that there are. Each has a count of the hub.
+    active: AtomicU64,
+    workers: u64,
+    /// None once the executor is shut down and nothing is pending.
+    room: Mutex<Option<Room>>,
+    is_closed: AtomicBool,
+    max_pending: usize,
+    /// Of operations that write nothing.
+    failures: Mutex<VecDeque<Error>>,
+}
+
+impl Guest for Hub {
+    fn close(&self) {
+        // ORDERING: SeqCst: of "close, look for work" and "push, look whether closed" one sees the other; the locks do the rest.
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.space.ring();
+        self.leave_if_over();
+    }
+}
+
+impl Hub {
+    pub(super) fn new(exec: &Executor, max_pending: usize) -> Result<Arc<Self>> {
+        let hub = Arc::new(Self {
+            slots: Slots::new(),
+            watchers: Watchers::default(),
+            space: Lane::new(),
+            idle: Lane::new(),
+            ready: Ready::new(),
+            pushing: Mutex::new(()),
+            active: AtomicU64::new(0),
+            workers: exec.workers() as u64,
+            room: Mutex::new(None),
+            is_closed: AtomicBool::new(false),
+            max_pending,
+            failures: Mutex::default(),
+        });
+        let guest: Weak<Self> = Arc::downgrade(&hub);
+        let entry = Entry { run: Arc::as_ptr(&hub).cast(), resume: work_shared, resume_alone: work_alone };
+        // SAFETY: a ticket has a count of the hub, and the room is dropped with it, or when there is no ticket.
+        let room = unsafe { exec.take_in(guest, entry) }?;
+        *lock(&hub.room) = Some(room);
+        Ok(hub)
+    }
+
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Pushes an operation, unless there is a mistake in it or no room.
+    #[expect(clippy::result_large_err, reason = "the operation comes back as it was given")]
+    pub(super) fn try_push(self: &Arc<Self>, op: Op) -> Result<Pushed, (Error, Op)> {
+        if let Some(fault) = self.fault(&op) {
+            return Err((fault, op));
+        }
+        let Some(number) = self.slots.take(self.max_pending) else {
+            return Err((Kind::EngineBusy { max: self.max_pending }.into(), op));
+        };
+        Ok(self.push_into(number, op))
+    }
+
+    /// Pushes what the engine needs itself, whatever the bound.
+    #[expect(clippy::result_large_err, reason = "the operation comes back as it was given")]
+    pub(super) fn push_beyond(self: &Arc<Self>, op: Op) -> Result<Pushed, (Error, Op)> {
+        match self.slots.take(usize::MAX) {
+            Some(number) => Ok(self.push_into(number, op)),
+            None => Err((Kind::EngineBusy { max: self.max_pending }.into(), op)),
+        }
+    }
+
+    fn fault(&self, op: &Op) -> Option<Error> {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Some(Kind::ShutDown.into());
+        }
+        // SAFETY: whoever made the operation has handles to its variables.
+        let mut places = op.asked.iter().map(|asked| unsafe { asked.place() });
+        let foreign = places.find(|place| place.hub != self.address());
+        let is_foreign =
+            |place: &super::place::Place| Kind::ForeignVar { variable: place.name.clone(), operation: op.name.clone() };
+        op.fault.clone().or_else(|| foreign.map(|place| is_foreign(place).into()))
+    }
+
+    fn push_into(self: &Arc<Self>, number: u32, op: Op) -> Pushed {
+        let (slot, handle) = (self.slots.get(number), Pushed::new(self.clone(), number));
+        let requests = op.asked.len() as u32;
+        // SAFETY: nobody knows the slot yet.
+        *unsafe { slot.op_mut() } = Some(op);
+        // ORDERING: Relaxed: the queues hand it over.
+        slot.holds.store(requests + 1, Ordering::Relaxed);
+        slot.looks.store(requests + 1, Ordering::Relaxed);
+        let hand = Hand::new(self);
+        {
+            // SAFETY: it does not run before the last hold is released.
+            let op = unsafe { slot.op() };
+            let _together = (requests > 1).then(|| lock(&self.pushing));
+            for (place, asked) in op.asked.iter().enumerate() {
+                // SAFETY: whoever made the operation has a handle to it.
+                unsafe { asked.place() }.queue.enter(RequestId::new(number, place), &hand);
+            }
+        }
+        hand.release_hold(number);
+        hand.give_back();
+        self.start(hand);
+        handle
+    }
+
+    /// Has what a hand has made ready run.
+    fn start(self: &Arc<Self>, hand: Hand<'_>) {
+        if self.workers > 0 {
+            hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+            if self.ready.is_empty() || self.call_workers() {
+                return;
+            }
+        }
+        // Inside of an operation it is for whoever runs that.
+        let is_inside = RUNNING.try_with(Cell::get).unwrap_or(0) == self.address();
+        if is_inside {
+            hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+            return;
+        }
+        while let Some(number) = hand.next_own().or_else(|| self.ready.pop()) {
+            self.run(number, &hand);
+        }
+        hand.give_back();
+    }
+
+    fn add_ready(&self, number: u32) {
+        // SAFETY: it is ready, and nobody has begun it.
+        let priority = unsafe { self.slots.get(number).op() }.priority;
+        self.ready.push(number, priority);
+    }
+
+    /// Sees to it that a worker comes for what was made ready. Returns false if there are none any more.
+    fn call_workers(self: &Arc<Self>) -> bool {
+        // ORDERING: pairs with the fence in `is_still_empty`: of "push, look who works" and "stop to work, look" one sees the other.
+        fence(Ordering::SeqCst);
+        if self.active.load(Ordering::Relaxed) >= self.workers {
+            return true;
+        }
+        let room = lock(&self.room);
+        let Some(room) = &*room else { return false };
+        if self.try_activate() {
+            std::mem::forget(self.clone());
+            room.call_worker();
+        }
+        true
+    }
+
+    fn try_activate(&self) -> bool {
+        let more = |active| (active < self.workers).then_some(active + 1);
+        self.active.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Leaves the executor when that is shut down and nothing is left to do.
+    fn leave_if_over(&self) {
+        if !self.is_closed.load(Ordering::SeqCst) {
+            return;
+        }
+        let room = {
+            let mut room = lock(&self.room);
+            let is_over = self.active.load(Ordering::SeqCst) == 0 && self.slots.in_use() == 0;
+            if is_over { room.take() } else { None }
+        };
+        drop(room);
+    }
+
+    /// Returns an error if who asks would wait for ever: inside of an operation, blocking.
+    pub(super) fn may_wait(&self) -> Result<()> {
+        if RUNNING.try_with(Cell::get).unwrap_or(0) == self.address() {
+            return Err(Kind::InsideOperation.into());
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest failure that only `idle` tells.
+    pub(super) fn take_failure(&self) -> Option<Error> {
+        lock(&self.failures).pop_front()
+    }
+
+    /// Runs an operation that is ready, and ends it.
+    fn run(&self, number: u32, hand: &Hand<'_>) {
+        let slot = self.slots.get(number);
+        // SAFETY: who runs it has it alone, but for its requests, which are not touched here.
+        let op = unsafe { slot.op_mut() }.as_mut().expect("it was pushed");
+        let (body, frees) = (std::mem::replace(&mut op.body, Box::new(Nothing)), op.role == Role::Frees);
+        let outcome = match self.obstacle(op) {
+            Some(error) => {
+                let _ = shielded(|| drop(body));
+                Err(error)
+            }
+            None => {
+                let outer = RUNNING.try_with(|running| running.replace(self.address())).unwrap_or(0);
+                // SAFETY: all that it asked for was granted.
+                let ran = catch_unwind(AssertUnwindSafe(|| unsafe { body.run() }));
+                let _ = RUNNING.try_with(|running| running.set(outer));
+                ran.map_err(|panic| op.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| op.failed(cause)))
+            }
+        };
+        if !frees {
+            self.take_effect(op, &outcome);
+            for (place, asked) in op.asked.iter().enumerate() {
+                // SAFETY: its request has not left yet.
+                unsafe { asked.place() }.queue.leave(RequestId::new(number, place), hand);
+            }
+        }
+        self.watchers.end(number, slot, outcome);
+        hand.release_looks(number, if frees { 2 } else { 1 });
+        if hand.freed.borrow().len() >= FREED_MAX || self.space.is_awaited() {
+            hand.give_back();
+        }
+    }
+
+    /// Returns why an operation is not run.
+    fn obstacle(&self, op: &Op) -> Option<Error> {
+        if self.is_closed.load(Ordering::Relaxed) && op.role != Role::Frees {
+            return Some(Kind::ShutDown.into());
+        }
+        op.asked.iter().filter(|asked| asked.how.is_read).find_map(|asked| {
+            // SAFETY: granted.
+            let place = unsafe { asked.place() };
+            let origin = place.poison()?;
+            let because = origin.node().unwrap_or("an operation").to_owned();
+            let (operation, variable) = (op.name.clone(), place.name.clone());
+            Some(Error::with_source(Kind::NotRun { operation, variable, because }, Box::new(origin)))
+        })
+    }
+
+    /// Marks what an operation has written, or has failed to write.
+    fn take_effect(&self, op: &Op, outcome: &Result<()>) {
+        for asked in op.asked.iter().filter(|asked| asked.how.changes()) {
+            // SAFETY: granted to write.
+            let place = unsafe { asked.place() };
+            place.count_write();
+            match outcome {
+                Err(error) => place.set_poison(Some(error.origin().clone())),
+                Ok(()) => place.set_poison(None),
+            }
+        }
+        if let Err(error) = outcome
+            && op.role == Role::User
+            && !op.writes()
+            && !error.is_shut_down()
+        {
+            let mut failures = lock(&self.failures);
+            if failures.len() < FAILURES_MAX {
+                failures.push_back(error.clone());
+            }
+        }
+    }
+
+    fn give_back(&self, freed: impl IntoIterator<Item = u32>) {
+        let is_idle = self.slots.give_back(freed);
+        self.space.ring();
+        if is_idle {
+            self.idle.ring();
+        }
+    }
+}
+
+/// What a thread has made ready and free, and has not passed on yet.
+struct Hand<'h> {
+    hub: &'h Hub,
+    ready: RefCell<SmallVec<[u32; 4]>>,
+    freed: RefCell<SmallVec<[u32; 4]>>,
+}
+
+impl<'h> Hand<'h> {
+    fn new(hub: &'h Hub) -> Self {
+        Self { hub, ready: RefCell::default(), freed: RefCell::default() }
+    }
+
+    fn release_hold(&self, number: u32) {
+        // ORDERING: AcqRel: who runs it sees what all its requests hand over.
+        if self.hub.slots.get(number).holds.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.ready.borrow_mut().push(number);
+        }
+    }
+
+    fn release_looks(&self, number: u32, looks: u32) {
+        let slot: &Slot = self.hub.slots.get(number);
+        // ORDERING: AcqRel: the slot is used again when all others are done with it.
+        if slot.looks.fetch_sub(looks, Ordering::AcqRel) == looks {
+            // SAFETY: nobody looks at it any more.
+            *unsafe { slot.op_mut() } = None;
+            self.freed.borrow_mut().push(number);
+        }
+    }
+
+    /// Returns the operation that this thread goes on with: the first that it made ready.
+    fn next_own(&self) -> Option<u32> {
+        let mut ready = self.ready.borrow_mut();
+        (!ready.is_empty()).then(|| ready.remove(0))
+    }
+
+    fn give_back(&self) {
+        let freed = self.freed.take();
+        if !freed.is_empty() {
+            self.hub.give_back(freed);
+        }
+    }
+}
+
+impl Requests for Hand<'_> {
+    fn request(&self, id: RequestId) -> &Request {
+        // SAFETY: it stands in a queue, so its operation is there.
+        &unsafe { self.hub.slots.get(id.operation()).op() }.asked[id.number()].request
+    }
+
+    fn granted(&self, id: RequestId) {
+        self.release_hold(id.operation());
+    }
+
+    fn done_with(&self, id: RequestId) {
+        self.release_looks(id.operation(), 1);
+    }
+}
+
+/// # Safety
+/// `hub` is what the ticket was made for.
+unsafe fn work_shared(hub: *const (), ticket: Ticket, queue: &mut Shared<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe { work(hub, ticket, queue) }
+}
+
+/// # Safety
+/// As `work_shared`.
+unsafe fn work_alone(hub: *const (), ticket: Ticket, queue: &mut Alone<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe { work(hub, ticket, queue) }
+}
+
+/// A worker's turn: runs what is ready until nothing is, or until others want the worker.
+///
+/// # Safety
+/// As `work_shared`.
+unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) {
+    // SAFETY: the ticket has a count, which this takes over.
+    let hub: Arc<Hub> = unsafe { Arc::from_raw(hub.cast()) };
+    let hand = Hand::new(&hub);
+    loop {
+        // First come, first served: what was made ready goes on at once only where nobody waits.
+        if !hub.ready.is_empty() || hand.ready.borrow().len() > 1 {
+            hand.ready.take().into_iter().for_each(|number| hub.add_ready(number));
+            let _ = hub.call_workers();
+        }
+        match hand.next_own().or_else(|| hub.ready.pop()) {
+            Some(number) => hub.run(number, &hand),
+            None => {
+                hand.give_back();
+                hub.active.fetch_sub(1, Ordering::SeqCst);
+                if hub.ready.is_still_empty() || !hub.try_activate() {
+                    break;
+                }
+            }
+        }
+        if !queue.has_fuel() {
+            hand.ready.take().into_iter().for_each(|number| hub.add_ready(number));
+            hand.give_back();
+            drop(hand);
+            std::mem::forget(hub);
+            return queue.defer(ticket);
+        }
+    }
+    hub.leave_if_over();
+    drop(hand);
+    // Perhaps the last count: what it drops then is foreign.
+    let _ = shielded(|| drop(hub));
+}

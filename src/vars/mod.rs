@@ -1,0 +1,29 @@
+//! ORDER FROM USE: variables, and an engine that runs operations in an order which follows from what they read and write.
+//!
+//! Lives here: [`Var`], [`Op`], [`Engine`], and each variable's [`Queue`]. Never here: threads and wakes (`device`, `bridge`), graphs. See README.md beside this file
+//! for the queue, and why nobody's turn is lost.
+//!
+//! ```text
+//! Engine ──push(Op)──▶ a request at the end of each variable's queue ──all granted──▶ ready ──worker──▶ run ──▶ leave each queue
+//!                      x: r1 r2 │ w3 │ r4                                              first come, first served
+//! ```
+
+mod arity;
+mod engine;
+mod handle;
+mod hub;
+mod op;
+mod place;
+mod queue;
+mod ready;
+mod slots;
+mod uses;
+mod var;
+
+pub use engine::{Engine, EngineBuilder, EngineIdle, Push};
+pub use handle::Pushed;
+pub use op::Op;
+#[cfg(test)]
+pub(crate) use queue::{Queue, Request, RequestId, Requests};
+pub use uses::{Fetch, OpFn, Put, Reads, TakeVar, Use, Writes};
+pub use var::{Var, VarRead, VarWait};

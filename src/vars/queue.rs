@@ -1,0 +1,188 @@
+//! A variable's queue: requests to read and to write, strictly first come, first served; neighbouring reads go together.
+//!
+//! A queue is a chain of requests, each of which knows only the one behind it, as in the fair reader-writer lock of Mellor-Crummey and Scott
+//! (PPoPP 1991). Nobody spins and nobody locks: who comes to a gap that another is about to close leaves the rest to it. See README.md beside this file.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// A request, by the place of its operation and its number among that operation's; never 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RequestId(u64);
+
+const NUMBER_BITS: u32 = 16;
+const ID_BITS: u32 = 40;
+const ID: u64 = (1 << ID_BITS) - 1;
+/// How many requests an operation may make.
+pub(crate) const REQUESTS_MAX: usize = 1 << NUMBER_BITS;
+/// How many operations there may be at once: as many readers fit into a gate.
+pub(crate) const OPERATIONS_MAX: usize = (1 << READER_BITS) - 2;
+
+impl RequestId {
+    pub(crate) fn new(operation: u32, number: usize) -> Self {
+        debug_assert!((operation as usize) < OPERATIONS_MAX && number < REQUESTS_MAX);
+        Self((u64::from(operation) + 1) << NUMBER_BITS | number as u64)
+    }
+
+    pub(crate) fn operation(self) -> u32 {
+        ((self.0 >> NUMBER_BITS) - 1) as u32
+    }
+
+    pub(crate) fn number(self) -> usize {
+        self.0 as usize & (REQUESTS_MAX - 1)
+    }
+}
+
+/// One operation's request for one variable.
+pub(crate) struct Request {
+    /// The request behind this one, and how far this one is.
+    link: AtomicU64,
+    is_write: bool,
+}
+
+/// The request behind is one to write.
+const WRITE_BEHIND: u64 = 1 << ID_BITS;
+const GRANTED: u64 = 1 << (ID_BITS + 1);
+/// It was let go before anybody stood behind it, though somebody is about to: he goes on where it left off.
+const LEFT: u64 = 1 << (ID_BITS + 2);
+
+impl Request {
+    pub(crate) fn new(is_write: bool) -> Self {
+        Self { link: AtomicU64::new(0), is_write }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_write(&self) -> bool {
+        self.is_write
+    }
+}
+
+/// Where requests are found, and who hears of them.
+pub(crate) trait Requests {
+    fn request(&self, id: RequestId) -> &Request;
+
+    /// It is its turn.
+    fn granted(&self, id: RequestId);
+
+    /// It was let go and nobody will look at it any more.
+    fn done_with(&self, id: RequestId);
+}
+
+/// The end of a variable's queue, and who is inside.
+pub(crate) struct Queue {
+    /// The last request, or 0.
+    tail: AtomicU64,
+    /// How many read, and in the upper bits the one that waits to write until none does, or 0.
+    gate: AtomicU64,
+}
+
+const READER_BITS: u32 = 64 - ID_BITS;
+const READERS: u64 = (1 << READER_BITS) - 1;
+
+impl Queue {
+    pub(crate) fn new() -> Self {
+        Self { tail: AtomicU64::new(0), gate: AtomicU64::new(0) }
+    }
+
+    /// Puts a request at the end. It is granted here or later, once.
+    pub(crate) fn enter(&self, id: RequestId, requests: &impl Requests) {
+        let request = requests.request(id);
+        // ORDERING: AcqRel here and in all that follows: each of these words hands over what its last holder did to the next.
+        let Some(ahead_id) = some(self.tail.swap(id.0, Ordering::AcqRel)) else { return self.come_first(id, requests) };
+        let ahead = requests.request(ahead_id);
+        let (behind, both_read) = (if request.is_write { WRITE_BEHIND } else { 0 }, !request.is_write && !ahead.is_write);
+        let seen = ahead.link.fetch_or(id.0 | behind, Ordering::AcqRel);
+        if seen & LEFT != 0 {
+            requests.done_with(ahead_id);
+            self.come_first(id, requests);
+        } else if seen & GRANTED != 0 && both_read {
+            self.let_in(id, requests);
+        }
+    }
+
+    /// Ends a request that was granted.
+    pub(crate) fn leave(&self, id: RequestId, requests: &impl Requests) {
+        let request = requests.request(id);
+        let is_write = request.is_write;
+        let mut seen = request.link.load(Ordering::Acquire);
+        if seen & ID == 0 {
+            // ORDERING: AcqRel: who comes next sees what was done.
+            if self.tail.compare_exchange(id.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                requests.done_with(id);
+                return if is_write {
+                } else {
+                    self.go_out(0, requests)
+                };
+            }
+            seen = request.link.fetch_or(LEFT, Ordering::AcqRel);
+        }
+        match some(seen & ID) {
+            None if is_write => {}
+            None => self.go_out(0, requests),
+            Some(behind) => {
+                requests.done_with(id);
+                match (is_write, seen & WRITE_BEHIND != 0) {
+                    (true, _) => self.pass(behind, requests),
+                    (false, true) => self.go_out(behind.0, requests),
+                    (false, false) => self.go_out(0, requests),
+                }
+            }
+        }
+    }
+
+    /// A request finds nobody ahead but readers that are inside.
+    fn come_first(&self, id: RequestId, requests: &impl Requests) {
+        if !requests.request(id).is_write {
+            return self.let_in(id, requests);
+        }
+        let before = self.gate.fetch_add(id.0 << READER_BITS, Ordering::AcqRel);
+        if before & READERS == 0 {
+            self.gate.fetch_sub(id.0 << READER_BITS, Ordering::AcqRel);
+            grant(id, requests);
+        }
+    }
+
+    /// A writer has left: it is the next one's turn.
+    fn pass(&self, id: RequestId, requests: &impl Requests) {
+        if requests.request(id).is_write {
+            grant(id, requests);
+        } else {
+            self.let_in(id, requests);
+        }
+    }
+
+    /// Lets a reader in, and those right behind it.
+    fn let_in(&self, mut id: RequestId, requests: &impl Requests) {
+        loop {
+            self.gate.fetch_add(1, Ordering::AcqRel);
+            let seen = requests.request(id).link.fetch_or(GRANTED, Ordering::AcqRel);
+            requests.granted(id);
+            // Whoever comes behind it later sees that it is inside.
+            match some(seen & ID) {
+                Some(behind) if seen & WRITE_BEHIND == 0 => id = behind,
+                _ => return,
+            }
+        }
+    }
+
+    /// A reader has left. `writer` is the one behind it, or 0. The last one out lets the writer in that waits, and touches nothing after that.
+    fn go_out(&self, writer: u64, requests: &impl Requests) {
+        let change = (writer << READER_BITS).wrapping_sub(1);
+        let before = self.gate.fetch_add(change, Ordering::AcqRel);
+        let waiting = before.wrapping_add(change) >> READER_BITS;
+        if before & READERS == 1
+            && let Some(writer) = some(waiting)
+        {
+            self.gate.fetch_sub(waiting << READER_BITS, Ordering::AcqRel);
+            grant(writer, requests);
+        }
+    }
+}
+
+fn grant(id: RequestId, requests: &impl Requests) {
+    requests.request(id).link.fetch_or(GRANTED, Ordering::AcqRel);
+    requests.granted(id);
+}
+
+fn some(id: u64) -> Option<RequestId> {
+    (id != 0).then_some(RequestId(id))
+}

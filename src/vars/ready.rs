@@ -1,0 +1,91 @@
+//! Operations that are ready: higher priorities first, the same ones first come, first served.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
+
+/// The queue.
+pub(super) struct Ready {
+    lists: Mutex<Lists>,
+    len: AtomicU64,
+}
+
+#[derive(Default)]
+struct Lists {
+    /// Those of priority 0.
+    plain: VecDeque<u32>,
+    others: BTreeMap<Reverse<i32>, VecDeque<u32>>,
+}
+
+impl Ready {
+    pub(super) fn new() -> Self {
+        Self { lists: Mutex::default(), len: AtomicU64::new(0) }
+    }
+
+    pub(super) fn push(&self, operation: u32, priority: i32) {
+        let mut lists = lock(&self.lists);
+        lists.of(priority).push_back(operation);
+        self.count(1);
+    }
+
+    pub(super) fn pop(&self) -> Option<u32> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut lists = lock(&self.lists);
+        let popped = lists.pop()?;
+        self.count(-1);
+        Some(popped)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Relaxed) == 0
+    }
+
+    /// The same, where of "push, then look who works" and "stop to work, then ask" one is to see the other.
+    pub(super) fn is_still_empty(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.is_empty()
+    }
+
+    /// Under the lock.
+    fn count(&self, change: i64) {
+        // ORDERING: Relaxed: the lock, or a fence, orders it.
+        self.len.store(self.len.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
+    }
+}
+
+impl Lists {
+    fn of(&mut self, priority: i32) -> &mut VecDeque<u32> {
+        if priority == 0 { &mut self.plain } else { self.others.entry(Reverse(priority)).or_default() }
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        let Some(mut first) = self.others.first_entry() else { return self.plain.pop_front() };
+        if first.key().0 < 0 && !self.plain.is_empty() {
+            return self.plain.pop_front();
+        }
+        let popped = first.get_mut().pop_front();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        popped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seen to fail with negative priorities before plain ones, and with a list that is taken from its end.
+    #[test]
+    fn higher_priorities_go_first_and_equal_ones_in_order() {
+        let ready = Ready::new();
+        for (operation, priority) in [(0, -1), (1, 0), (2, 5), (3, 0), (4, 5), (5, -1)] {
+            ready.push(operation, priority);
+        }
+        let order: Vec<u32> = std::iter::from_fn(|| ready.pop()).collect();
+        assert_eq!((order, ready.is_empty()), (vec![2, 4, 1, 3, 0, 5], true));
+    }
+}

@@ -1,0 +1,131 @@
+//! Where pending operations lie: by number, in chunks that never move.
+
+use std::cell::UnsafeCell;
+
+use super::op::Op;
+use super::queue::OPERATIONS_MAX;
+use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, lock};
+
+/// Slots of the first chunk; each other one has twice as many as the one before.
+const FIRST: usize = 64;
+const CHUNKS: usize = 19;
+
+/// The place of one pending operation.
+pub(super) struct Slot {
+    /// Requests that were not granted yet, and one more while they are made. When it comes to 0, the operation is ready.
+    pub(super) holds: AtomicU32,
+    /// Requests that somebody may still look at, and one more for who runs the operation. When it comes to 0, the slot is free.
+    pub(super) looks: AtomicU32,
+    /// Which operation it is, counted over the slot's life, and what is known of its handle: see `handle.rs`.
+    pub(super) state: AtomicU64,
+    op: UnsafeCell<Option<Op>>,
+}
+
+// SAFETY: the operation is put there before anybody knows the slot, its requests are atomics, and what else there is only who runs it touches.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    fn new() -> Self {
+        Self { holds: AtomicU32::new(0), looks: AtomicU32::new(0), state: AtomicU64::new(0), op: UnsafeCell::new(None) }
+    }
+
+    /// Returns the operation.
+    ///
+    /// # Safety
+    /// It is there, and nobody moves it out or in meanwhile.
+    pub(super) unsafe fn op(&self) -> &Op {
+        // SAFETY: by the caller's promise.
+        let op = unsafe { &*self.op.get() };
+        op.as_ref().expect("it was pushed")
+    }
+
+    /// Returns the place of the operation.
+    ///
+    /// # Safety
+    /// Nobody else uses it meanwhile.
+    #[expect(clippy::mut_from_ref, reason = "that is the promise")]
+    pub(super) unsafe fn op_mut(&self) -> &mut Option<Op> {
+        // SAFETY: by the caller's promise.
+        unsafe { &mut *self.op.get() }
+    }
+}
+
+/// All slots.
+pub(super) struct Slots {
+    chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
+    free: Mutex<Free>,
+}
+
+/// Which slots are free.
+struct Free {
+    list: Vec<u32>,
+    /// How many there ever were.
+    made: usize,
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        Self { chunks: std::array::from_fn(|_| OnceLock::new()), free: Mutex::new(Free { list: Vec::new(), made: 0 }) }
+    }
+
+    pub(super) fn get(&self, number: u32) -> &Slot {
+        let (chunk, place) = place(number as usize);
+        &self.chunks[chunk].get().expect("it was made")[place]
+    }
+
+    /// Returns a free slot, unless `max` are in use.
+    pub(super) fn take(&self, max: usize) -> Option<u32> {
+        let mut free = lock(&self.free);
+        if free.in_use() >= max.min(OPERATIONS_MAX) {
+            return None;
+        }
+        if let Some(number) = free.list.pop() {
+            return Some(number);
+        }
+        let number = free.made;
+        free.made += 1;
+        let (chunk, _) = place(number);
+        self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| Slot::new()).collect());
+        Some(number as u32)
+    }
+
+    /// Gives slots back. Returns true if none is in use any more.
+    pub(super) fn give_back(&self, numbers: impl IntoIterator<Item = u32>) -> bool {
+        let mut free = lock(&self.free);
+        free.list.extend(numbers);
+        free.in_use() == 0
+    }
+
+    pub(super) fn in_use(&self) -> usize {
+        lock(&self.free).in_use()
+    }
+}
+
+impl Free {
+    fn in_use(&self) -> usize {
+        self.made - self.list.len()
+    }
+}
+
+/// Returns the chunk of a slot, and its place there.
+fn place(number: usize) -> (usize, usize) {
+    let chunk = (number / FIRST + 1).ilog2() as usize;
+    (chunk, number - FIRST * ((1 << chunk) - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seen to fail with chunks that begin one later.
+    #[test]
+    fn slots_are_numbered_through() {
+        assert_eq!((place(0), place(63), place(64), place(191), place(192)), ((0, 0), (0, 63), (1, 0), (1, 127), (2, 0)));
+        assert_eq!(place(OPERATIONS_MAX - 1).0, CHUNKS - 1);
+        let slots = Slots::new();
+        let taken: Vec<u32> = (0..1000).map_while(|_| slots.take(500)).collect();
+        assert_eq!(taken, (0..500).collect::<Vec<_>>());
+        assert!(!slots.give_back([7]) && slots.take(500) == Some(7) && slots.take(500).is_none());
+        assert!(slots.give_back(taken) && slots.in_use() == 0);
+    }
+}

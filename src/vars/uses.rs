@@ -1,0 +1,213 @@
+//! What operations read and write: variables on one side, the arguments and the result of a closure on the other.
+
+use super::place::{Asked, Held, How, Place};
+use super::var::Var;
+use crate::error::{Error, Kind};
+use crate::value::Untakable;
+
+/// Collects what an operation asks for.
+pub struct Asking<'a> {
+    pub(super) uses: &'a mut Vec<Asked>,
+}
+
+impl Asking<'_> {
+    fn ask(&mut self, place: &Place, how: How) {
+        self.uses.push(Asked::new(place, how));
+    }
+}
+
+/// Only this room says what can be asked for: what an operation gets at must stand in the queue of what it is.
+pub trait Sealed {}
+
+impl<T: Send + Sync + 'static> Sealed for &Var<T> {}
+impl<T: Send + Sync + 'static> Sealed for &[Var<T>] {}
+impl<T: Send + Sync + 'static> Sealed for TakeVar<'_, T> {}
+
+/// One thing that an operation reads: `&Var<T>`, [`take`](crate::take)`(&var)`, or `&[Var<T>]` for any number of one type.
+pub trait Use: Sealed {
+    /// How the closure's argument comes out of its variable.
+    type Fetch: Fetch;
+    #[doc(hidden)]
+    fn ask(self, asking: &mut Asking<'_>) -> Self::Fetch;
+}
+
+/// How an argument comes out of its variable.
+pub trait Fetch: Send + 'static {
+    /// What the closure gets.
+    type Arg<'a>;
+    /// # Safety
+    /// The operation has been granted what it asked for, and has not ended.
+    #[doc(hidden)]
+    unsafe fn fetch<'a>(&'a self) -> Result<Self::Arg<'a>, Error>;
+}
+
+/// Everything that an operation reads: `()`, one [`Use`], or a tuple of up to eight.
+pub trait Reads: Sealed {
+    /// How the closure's arguments come out of their variables.
+    type Params: Send + 'static;
+    #[doc(hidden)]
+    fn ask(self, asking: &mut Asking<'_>) -> Self::Params;
+}
+
+/// Everything that an operation writes: `()`, `&Var<T>`, `&[Var<T>]`, or a tuple of up to eight. The closure returns the new values: nothing, a `T`, a `Vec<T>` as
+/// long as the slice, or a tuple.
+pub trait Writes: Sealed {
+    /// What the closure returns.
+    type Value;
+    /// Where that goes.
+    type Put: Put<Self::Value>;
+    #[doc(hidden)]
+    fn ask(self, asking: &mut Asking<'_>) -> Self::Put;
+}
+
+/// Where what a closure returns goes.
+pub trait Put<V>: Send + 'static {
+    /// # Safety
+    /// As [`Fetch::fetch`], and no argument is left.
+    #[doc(hidden)]
+    unsafe fn put(&self, value: V) -> Result<(), Error>;
+}
+
+/// A closure that is an operation with arguments `P` and result `R`.
+#[diagnostic::on_unimplemented(
+    message = "this closure does not take what the operation reads, or does not return what it writes",
+    label = "one argument per variable read: `&T` for `&var`, `T` for `take(&var)`, `Vec<&T>` for `&vars[..]`; write their types out: `|x: &T| ...`"
+)]
+pub trait OpFn<P, R>: Send + 'static {
+    /// # Safety
+    /// As [`Fetch::fetch`], for every parameter.
+    #[doc(hidden)]
+    unsafe fn call(self, params: &P) -> Result<R, Error>;
+}
+
+/// Reads a variable.
+pub struct ReadVar<T>(Held<T>);
+
+impl<T: Send + Sync + 'static> Fetch for ReadVar<T> {
+    type Arg<'a> = &'a T;
+
+    unsafe fn fetch(&self) -> Result<&T, Error> {
+        // SAFETY: by the caller's promise.
+        let block = unsafe { self.0.block() };
+        // SAFETY: granted; a write of the same operation comes when no argument is left.
+        unsafe { block.cell.get() }.ok_or_else(|| Kind::VarEmpty { variable: block.place.name.clone() }.into())
+    }
+}
+
+impl<T: Send + Sync + 'static> Use for &Var<T> {
+    type Fetch = ReadVar<T>;
+
+    fn ask(self, asking: &mut Asking<'_>) -> ReadVar<T> {
+        asking.ask(&self.block().place, How::READ);
+        ReadVar(Held::new(self.block()))
+    }
+}
+
+/// A variable whose value an operation takes; made by [`take`](crate::take).
+pub struct TakeVar<'v, T: Send + Sync + 'static>(pub(super) &'v Var<T>);
+
+/// Takes a variable's value.
+pub struct TakenVar<T>(Held<T>);
+
+impl<T: Send + Sync + 'static> Fetch for TakenVar<T> {
+    type Arg<'a> = T;
+
+    unsafe fn fetch(&self) -> Result<T, Error> {
+        // SAFETY: by the caller's promise.
+        let block = unsafe { self.0.block() };
+        let variable = || block.place.name.clone();
+        // SAFETY: granted, and nothing else of the operation refers to the value.
+        unsafe { block.cell.take() }.map_err(|why| match why {
+            Untakable::Empty => Kind::VarEmpty { variable: variable() }.into(),
+            Untakable::Shared => Kind::VarKept { variable: variable() }.into(),
+        })
+    }
+}
+
+impl<T: Send + Sync + 'static> Use for TakeVar<'_, T> {
+    type Fetch = TakenVar<T>;
+
+    fn ask(self, asking: &mut Asking<'_>) -> TakenVar<T> {
+        asking.ask(&self.0.block().place, How::TAKE);
+        TakenVar(Held::new(self.0.block()))
+    }
+}
+
+/// Reads variables of one type.
+pub struct ReadVars<T>(Box<[ReadVar<T>]>);
+
+impl<T: Send + Sync + 'static> Fetch for ReadVars<T> {
+    type Arg<'a> = Vec<&'a T>;
+
+    unsafe fn fetch(&self) -> Result<Vec<&T>, Error> {
+        // SAFETY: by the caller's promise.
+        self.0.iter().map(|var| unsafe { var.fetch() }).collect()
+    }
+}
+
+impl<T: Send + Sync + 'static> Use for &[Var<T>] {
+    type Fetch = ReadVars<T>;
+
+    fn ask(self, asking: &mut Asking<'_>) -> ReadVars<T> {
+        ReadVars(self.iter().map(|var| Use::ask(var, asking)).collect())
+    }
+}
+
+impl Writes for () {
+    type Value = ();
+    type Put = ();
+
+    fn ask(self, _: &mut Asking<'_>) {}
+}
+
+impl Put<()> for () {
+    unsafe fn put(&self, (): ()) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Writes a variable.
+pub struct WriteVar<T>(Held<T>);
+
+impl<T: Send + Sync + 'static> Put<T> for WriteVar<T> {
+    unsafe fn put(&self, value: T) -> Result<(), Error> {
+        // SAFETY: by the caller's promise.
+        let block = unsafe { self.0.block() };
+        // SAFETY: as above.
+        unsafe { block.cell.put(value) };
+        Ok(())
+    }
+}
+
+impl<T: Send + Sync + 'static> Writes for &Var<T> {
+    type Value = T;
+    type Put = WriteVar<T>;
+
+    fn ask(self, asking: &mut Asking<'_>) -> WriteVar<T> {
+        asking.ask(&self.block().place, How::WRITE);
+        WriteVar(Held::new(self.block()))
+    }
+}
+
+/// Writes variables of one type.
+pub struct WriteVars<T>(Box<[WriteVar<T>]>);
+
+impl<T: Send + Sync + 'static> Put<Vec<T>> for WriteVars<T> {
+    unsafe fn put(&self, values: Vec<T>) -> Result<(), Error> {
+        let (got, wanted) = (values.len(), self.0.len());
+        if got != wanted {
+            return Err(Kind::ValueCount { got, wanted }.into());
+        }
+        // SAFETY: by the caller's promise.
+        self.0.iter().zip(values).try_for_each(|(var, value)| unsafe { var.put(value) })
+    }
+}
+
+impl<T: Send + Sync + 'static> Writes for &[Var<T>] {
+    type Value = Vec<T>;
+    type Put = WriteVars<T>;
+
+    fn ask(self, asking: &mut Asking<'_>) -> WriteVars<T> {
+        WriteVars(self.iter().map(|var| Writes::ask(var, asking)).collect())
+    }
+}

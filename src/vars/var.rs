@@ -1,0 +1,177 @@
+//! Variables: handles to values that an engine's operations read and write.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::handle::Pushed;
+use super::hub::Hub;
+use super::op::{Body, Nothing, Op};
+use super::place::{Asked, Block, Held, How};
+use super::uses::TakeVar;
+use crate::error::{BoxError, Error, Kind, Result};
+use crate::graph::Takable;
+use crate::sync::{Mutex, lock};
+use crate::value::Snapshot;
+
+/// A value that operations of one engine read and write, in the order in which they were pushed. Made by [`Engine::var`](super::Engine::var).
+///
+/// Cheap to clone; clones are the same variable. When the last is dropped, the value is freed behind everything that was pushed before.
+pub struct Var<T: Send + Sync + 'static>(Arc<Owner<T>>);
+
+/// Shared by the clones: its drop is the last clone's.
+struct Owner<T: Send + Sync + 'static> {
+    hub: Arc<Hub>,
+    /// None once it is dropped.
+    block: Option<Arc<Block<T>>>,
+}
+
+impl<T: Send + Sync + 'static> Var<T> {
+    pub(super) fn new(hub: Arc<Hub>, block: Block<T>) -> Self {
+        Self(Arc::new(Owner { hub, block: Some(Arc::new(block)) }))
+    }
+
+    pub(super) fn block(&self) -> &Block<T> {
+        self.0.block.as_ref().expect("it is not dropped yet")
+    }
+
+    /// Returns the variable's name.
+    pub fn name(&self) -> &str {
+        &self.block().place.name
+    }
+
+    /// Returns how often it was written: the number of operations that wrote it, or failed to, and have ended.
+    pub fn version(&self) -> u64 {
+        self.block().place.version()
+    }
+
+    /// Waits for everything that was pushed before and writes the variable, and returns the value as it is then.
+    ///
+    /// It takes its place among the operations when this is called, not when it is polled.
+    ///
+    /// # Errors
+    /// Why the operation failed that should have written it.
+    ///
+    /// # Cancellation
+    /// Dropping the future changes nothing.
+    pub fn read(&self) -> VarRead<T> {
+        let found = Arc::new(Mutex::new(None));
+        let body = Look { var: Held::new(self.block()), found: found.clone() };
+        let asked = Asked::new(&self.block().place, How::READ);
+        let op = Op::waiting(format!("read of {}", self.name()), asked, Box::new(body));
+        VarRead { pushed: self.0.hub.push_beyond(op).map_err(|(error, _)| error), found }
+    }
+
+    /// Waits for everything that was pushed before and reads or writes the variable.
+    ///
+    /// # Errors
+    /// If the executor is shut down.
+    ///
+    /// # Cancellation
+    /// Dropping the future changes nothing.
+    pub fn wait_writable(&self) -> VarWait {
+        let asked = Asked::new(&self.block().place, How::ALONE);
+        let op = Op::waiting(format!("wait for {}", self.name()), asked, Box::new(Nothing));
+        VarWait { pushed: self.0.hub.push_beyond(op).map_err(|(error, _)| error) }
+    }
+}
+
+/// Keeps what a variable is.
+struct Look<T> {
+    var: Held<T>,
+    found: Arc<Mutex<Option<Snapshot<T>>>>,
+}
+
+impl<T: Send + Sync + 'static> Body for Look<T> {
+    unsafe fn run(self: Box<Self>) -> Result<(), BoxError> {
+        // SAFETY: by the caller's promise.
+        let block = unsafe { self.var.block() };
+        // SAFETY: granted to read.
+        let snapshot = unsafe { block.cell.snapshot() };
+        let snapshot = snapshot.ok_or_else(|| Error::from(Kind::VarEmpty { variable: block.place.name.clone() }))?;
+        *lock(&self.found) = Some(snapshot);
+        Ok(())
+    }
+}
+
+/// Frees a variable.
+struct Free<T>(#[expect(dead_code, reason = "to be dropped")] Arc<Block<T>>);
+
+impl<T: Send + Sync + 'static> Body for Free<T> {
+    unsafe fn run(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Owner<T> {
+    fn drop(&mut self) {
+        let Some(block) = self.block.take() else { return };
+        let op = Op::freeing(Asked::new(&block.place, How::ALONE), Box::new(Free(block)));
+        if let Err((_, op)) = self.hub.push_beyond(op) {
+            // Sixteen million operations are pending, and some of them use it.
+            std::mem::forget(op);
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> Clone for Var<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Debug for Var<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Var").field("name", &self.name()).field("version", &self.version()).finish()
+    }
+}
+
+impl<'v, T: Send + Sync + 'static> Takable for &'v Var<T> {
+    type Take = TakeVar<'v, T>;
+
+    fn take(self) -> TakeVar<'v, T> {
+        TakeVar(self)
+    }
+}
+
+/// A variable's value, when it is there; made by [`Var::read`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct VarRead<T> {
+    pushed: Result<Pushed>,
+    found: Arc<Mutex<Option<Snapshot<T>>>>,
+}
+
+impl<T> Future for VarRead<T> {
+    type Output = Result<Snapshot<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Snapshot<T>>> {
+        match poll(&mut self.pushed, cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error.origin().clone())),
+            Poll::Ready(Ok(())) => Poll::Ready(lock(&self.found).take().ok_or_else(|| Kind::Spent.into())),
+        }
+    }
+}
+
+/// The turn to write a variable; made by [`Var::wait_writable`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct VarWait {
+    pushed: Result<Pushed>,
+}
+
+impl Future for VarWait {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        poll(&mut self.pushed, cx)
+    }
+}
+
+fn poll(pushed: &mut Result<Pushed>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+    match pushed {
+        Ok(pushed) => Pin::new(pushed).poll(cx),
+        Err(error) => Poll::Ready(Err(error.clone())),
+    }
+}

@@ -1,0 +1,144 @@
+//! What becomes of operations that fail, and of those that read what these should have written.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::Poll;
+
+use anabranch::{Engine, Executor, Op, Var, take};
+
+use super::{engine, engines, idle, push, pushed};
+use crate::support::{block_on, poll_once};
+
+fn fails(x: &Var<i32>) -> Op {
+    Op::try_task("fails", (), x, || Err("no luck".into()))
+}
+
+#[test]
+fn who_reads_what_failed_does_not_run_and_names_the_origin() {
+    for (_exec, engine) in engines() {
+        let (x, y, z) = (engine.var("x", 1), engine.var("y", 2), engine.var("z", 3));
+        push(&engine, fails(&x));
+        let has_run = Arc::new(AtomicBool::new(false));
+        let runs = has_run.clone();
+        let second = Op::task("second", &x, &y, move |x: &i32| {
+            runs.store(true, SeqCst);
+            *x
+        });
+        let second = block_on(pushed(&engine, second)).unwrap_err();
+        let third = block_on(pushed(&engine, Op::task("third", &y, &z, |y: &i32| *y))).unwrap_err();
+        assert!(!has_run.load(SeqCst) && second.is_skipped() && third.is_skipped());
+        let said = "operation 'second' did not run, because it reads 'x', which 'fails' has failed to write: operation 'fails' failed: no luck";
+        assert_eq!(format!("{second:#}"), said);
+        let said = "operation 'third' did not run, because it reads 'y', which 'fails' has failed to write: operation 'fails' failed: no luck";
+        assert_eq!(format!("{third:#}"), said);
+        for var in [&x, &y, &z] {
+            for _ in 0..2 {
+                assert_eq!(format!("{:#}", block_on(var.read()).unwrap_err()), "operation 'fails' failed: no luck");
+            }
+        }
+        idle(&engine).unwrap();
+    }
+}
+
+#[test]
+fn an_overwrite_clears_it_and_one_that_reads_does_not() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", 1);
+        push(&engine, fails(&x));
+        assert!(block_on(pushed(&engine, Op::task("add", &x, &x, |x: &i32| x + 1))).unwrap_err().is_skipped());
+        assert!(block_on(pushed(&engine, Op::task("take", take(&x), &x, |x: i32| x + 1))).unwrap_err().is_skipped());
+        block_on(pushed(&engine, Op::task("overwrite", (), &x, || 7))).unwrap();
+        assert_eq!((*block_on(x.read()).unwrap(), x.version()), (7, 4));
+    }
+}
+
+#[test]
+fn nothing_is_told_to_who_does_not_depend_on_it() {
+    for (_exec, engine) in engines() {
+        let (x, y) = (engine.var("x", 1), engine.var("y", 1));
+        push(&engine, fails(&x));
+        block_on(pushed(&engine, Op::task("other", &y, &y, |y: &i32| y + 1))).unwrap();
+        block_on(pushed(&engine, Op::task("overwrites", &y, &x, |y: &i32| *y))).unwrap();
+        assert_eq!(*block_on(x.read()).unwrap(), 2);
+        idle(&engine).unwrap();
+    }
+}
+
+#[test]
+fn what_writes_nothing_is_told_by_its_handle_and_by_idle() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", 1);
+        let looks = |name: &'static str| Op::try_task(name, &x, (), |_: &i32| Err("it is ugly".into()));
+        let error = block_on(pushed(&engine, looks("first"))).unwrap_err();
+        assert_eq!(error.node(), Some("first"));
+        push(&engine, looks("second"));
+        assert_eq!(*block_on(x.read()).unwrap(), 1, "it is as it was");
+        let told = [(); 3].map(|()| idle(&engine).err().and_then(|error| error.node().map(str::to_owned)));
+        assert_eq!(told, [Some("first".to_owned()), Some("second".to_owned()), None]);
+    }
+}
+
+#[test]
+fn a_panic_is_an_error_with_what_it_said() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", 1);
+        let error = block_on(pushed(&engine, Op::task("breaks", &x, &x, |x: &i32| panic!("{x} is too many")))).unwrap_err();
+        assert!(error.is_panic());
+        assert_eq!(error.to_string(), "operation 'breaks' panicked: 1 is too many");
+        assert!(block_on(x.read()).unwrap_err().is_panic());
+        block_on(pushed(&engine, Op::task("mends", (), &x, || 2))).unwrap();
+        assert_eq!(*block_on(x.read()).unwrap(), 2);
+    }
+}
+
+#[test]
+fn what_was_taken_and_not_written_has_no_value() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", vec![1]);
+        block_on(pushed(&engine, Op::task("takes", take(&x), (), drop::<Vec<i32>>))).unwrap();
+        let empty = "variable 'x' has no value: an operation took it and wrote none; write it first";
+        assert!(format!("{:#}", block_on(x.read()).unwrap_err()).ends_with(empty));
+        let reads = block_on(pushed(&engine, Op::task("reads", &x, (), |_: &Vec<i32>| ()))).unwrap_err();
+        assert!(format!("{reads:#}").ends_with(empty), "{reads:#}");
+        assert!(idle(&engine).is_err());
+        push(&engine, Op::task("writes", (), &x, || vec![2]));
+        let kept = block_on(x.read()).unwrap();
+        let takes = block_on(pushed(&engine, Op::task("takes", take(&x), &x, |x: Vec<i32>| x))).unwrap_err();
+        assert!(format!("{takes:#}").contains("variable 'x' cannot be taken while a snapshot of it is kept"), "{takes:#}");
+        assert_eq!(kept[..], [2]);
+    }
+}
+
+#[test]
+fn mistakes_are_told_when_it_is_pushed() {
+    let (_exec, engine) = engine(1);
+    let other = Engine::new(&Executor::inline()).unwrap();
+    let (x, theirs) = (engine.var("x", 1), other.var("theirs", 1));
+    let foreign = block_on(engine.push(Op::task("sum", (&x, &theirs), &x, |a: &i32, b: &i32| a + b))).unwrap_err();
+    assert_eq!(foreign.to_string(), "operation 'sum' uses 'theirs', which is a variable of another engine");
+    let both = block_on(engine.push(Op::task("both", (&x, take(&x)), &x, |a: &i32, b: i32| a + b))).unwrap_err();
+    assert_eq!(both.to_string(), "operation 'both' takes 'x' and reads it too: read it from what it took");
+    let twice = block_on(engine.push(Op::task("twice", (take(&x), take(&x)), &x, |a: i32, b: i32| a + b))).unwrap_err();
+    assert_eq!(twice.node(), Some("twice"));
+    let list = [x.clone()];
+    let count = block_on(pushed(&engine, Op::task("count", (), &list[..], || vec![1, 2]))).unwrap_err();
+    assert_eq!(format!("{count:#}"), "operation 'count' failed: 2 values were returned for 1 variables");
+}
+
+#[test]
+fn waiting_inside_of_an_operation_is_an_error() {
+    for (_exec, engine) in engines() {
+        let (inner, x) = (engine.clone(), engine.var("x", 1));
+        let var = x.clone();
+        let waits = Op::task("waits", (), &x, move || {
+            let Poll::Ready(Err(read)) = poll_once(&mut var.read()) else { panic!("it waits") };
+            let Poll::Ready(Err(idle)) = poll_once(&mut inner.idle()) else { panic!("it waits") };
+            let (read, idle) = (read.to_string(), idle.to_string());
+            assert_eq!(read, idle);
+            assert!(read.starts_with("waiting inside of an operation for others of its engine may never end"), "{read}");
+            5
+        });
+        block_on(pushed(&engine, waits)).unwrap();
+        assert_eq!(*block_on(x.read()).unwrap(), 5);
+    }
+}

@@ -1,0 +1,208 @@
+//! What comes after what, and what does not.
+
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Mutex};
+
+use anabranch::{Op, take};
+
+use super::{engine, engines, idle, push, pushed};
+use crate::support::{block_on, poll_once, until};
+
+#[test]
+fn a_chain_of_writes_goes_one_after_the_other() {
+    for (exec, engine) in engines() {
+        let x = engine.var("x", 0_u64);
+        for step in 1..=1000 {
+            push(&engine, Op::task("step", &x, &x, move |x: &u64| x.wrapping_mul(3) + step));
+        }
+        let wanted = (1..=1000).fold(0_u64, |x, step| x.wrapping_mul(3) + step);
+        assert_eq!(*block_on(x.read()).unwrap(), wanted, "{exec:?}");
+        assert_eq!(x.version(), 1000);
+    }
+}
+
+#[test]
+fn reads_side_by_side_go_together_and_a_write_waits_for_them() {
+    let (_exec, engine) = engine(2);
+    let (x, both) = (engine.var("x", 1), Arc::new(Barrier::new(2)));
+    for _ in 0..2 {
+        let both = both.clone();
+        push(&engine, Op::task("read", &x, (), move |_: &i32| _ = both.wait()));
+    }
+    push(&engine, Op::task("write", (), &x, || 2));
+    assert_eq!(*block_on(x.read()).unwrap(), 2);
+    idle(&engine).unwrap();
+}
+
+#[test]
+fn operations_without_a_common_variable_have_no_order() {
+    let (_exec, engine) = engine(2);
+    let both = Arc::new(Barrier::new(2));
+    let vars = [engine.var("x", 0), engine.var("y", 0)];
+    for var in &vars {
+        let both = both.clone();
+        push(&engine, Op::task("meet", (), var, move || i32::from(both.wait().is_leader())));
+    }
+    assert_eq!(vars.iter().map(|var| *block_on(var.read()).unwrap()).sum::<i32>(), 1);
+}
+
+#[test]
+fn a_variable_may_be_named_many_times() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", 3);
+        push(&engine, Op::task("square", (&x, &x, &x), &x, |a: &i32, b: &i32, c: &i32| a * b + c));
+        assert_eq!((*block_on(x.read()).unwrap(), x.version()), (12, 1));
+    }
+}
+
+#[test]
+fn several_variables_are_written_at_once() {
+    for (_exec, engine) in engines() {
+        let (x, y) = (engine.var("x", 1), engine.var("y", "one".to_owned()));
+        let list = [engine.var("a", 0), engine.var("b", 0)];
+        push(&engine, Op::task("both", (&x, &y), (&x, &y), |x: &i32, y: &String| (x + 1, format!("{y} two"))));
+        push(&engine, Op::task("all", &x, &list[..], |x: &i32| vec![*x, x * 10]));
+        assert_eq!((*block_on(x.read()).unwrap(), block_on(y.read()).unwrap().as_str()), (2, "one two"));
+        assert_eq!(list.each_ref().map(|var| *block_on(var.read()).unwrap()), [2, 20]);
+    }
+}
+
+#[test]
+fn what_is_taken_is_not_copied() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", vec![1, 2, 3]);
+        let address = pushed_address(&engine, &x);
+        for _ in 0..10 {
+            push(
+                &engine,
+                Op::task("grow", take(&x), &x, |mut x: Vec<i32>| {
+                    x[0] += 1;
+                    x
+                }),
+            );
+        }
+        assert_eq!(pushed_address(&engine, &x), address);
+        assert_eq!(block_on(x.read()).unwrap()[..], [11, 2, 3]);
+    }
+}
+
+fn pushed_address(engine: &anabranch::Engine, x: &anabranch::Var<Vec<i32>>) -> usize {
+    let found = Arc::new(Mutex::new(0));
+    let found_there = found.clone();
+    let look = Op::task("look", x, (), move |x: &Vec<i32>| *found_there.lock().unwrap() = x.as_ptr().addr());
+    block_on(pushed(engine, look)).unwrap();
+    *found.lock().unwrap()
+}
+
+#[test]
+fn a_snapshot_stays_as_it_was() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", vec![1]);
+        let before = block_on(x.read()).unwrap();
+        push(&engine, Op::task("write", (), &x, || vec![2]));
+        let after = block_on(x.read()).unwrap();
+        assert_eq!((&before[..], &after[..]), (&[1][..], &[2][..]));
+    }
+}
+
+#[test]
+fn what_an_operation_pushes_comes_after_what_was_pushed_before() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", Vec::new());
+        let (inner, var) = (engine.clone(), x.clone());
+        let add = |number: i32| {
+            Op::task("add", take(&x), &x, move |mut x: Vec<i32>| {
+                x.push(number);
+                x
+            })
+        };
+        push(&engine, add(1));
+        push(
+            &engine,
+            Op::task("outer", take(&x), &x, move |mut x: Vec<i32>| {
+                let late = Op::task("late", take(&var), &var, |mut x: Vec<i32>| {
+                    x.push(4);
+                    x
+                });
+                drop(inner.try_push(late).unwrap());
+                x.push(2);
+                x
+            }),
+        );
+        block_on(x.wait_writable()).unwrap();
+        push(&engine, add(5));
+        idle(&engine).unwrap();
+        assert_eq!(block_on(x.read()).unwrap()[..], [1, 2, 4, 5]);
+    }
+}
+
+#[test]
+fn higher_priorities_go_first_and_equal_ones_in_order() {
+    let (_exec, engine) = engine(1);
+    let (order, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Barrier::new(2)));
+    let held = gate.clone();
+    push(&engine, Op::task("hold", (), (), move || _ = held.wait()));
+    for (number, priority) in [0, 0, 5, -1, 5, 0].into_iter().enumerate() {
+        let order = order.clone();
+        push(&engine, Op::task("note", (), (), move || order.lock().unwrap().push(number)).priority(priority));
+    }
+    gate.wait();
+    idle(&engine).unwrap();
+    assert_eq!(order.lock().unwrap()[..], [2, 4, 0, 1, 5, 3]);
+}
+
+#[test]
+fn a_variable_is_freed_behind_everything_that_was_pushed_before() {
+    struct Noted(Arc<AtomicU32>);
+    impl Drop for Noted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+    for (exec, engine) in engines() {
+        let drops = Arc::new(AtomicU32::new(0));
+        let x = engine.var("x", Noted(drops.clone()));
+        for _ in 0..10 {
+            let drops = drops.clone();
+            push(&engine, Op::task("read", &x, (), move |_: &Noted| assert_eq!(drops.load(SeqCst), 0)));
+        }
+        drop(x);
+        idle(&engine).unwrap();
+        until(|| engine.pending() == 0);
+        assert_eq!(drops.load(SeqCst), 1, "{exec:?}");
+    }
+}
+
+#[test]
+fn what_is_pending_runs_though_everything_was_dropped() {
+    for workers in [0, 1, 2] {
+        let exec = crate::support::executor(workers);
+        let engine = anabranch::Engine::new(&exec).unwrap();
+        let ran = Arc::new(AtomicU32::new(0));
+        let x = engine.var("x", 0);
+        for _ in 0..100 {
+            let ran = ran.clone();
+            push(
+                &engine,
+                Op::task("run", &x, &x, move |x: &i32| {
+                    ran.fetch_add(1, SeqCst);
+                    x + 1
+                }),
+            );
+        }
+        drop((x, engine));
+        until(|| ran.load(SeqCst) == 100);
+    }
+}
+
+#[test]
+fn handles_may_be_awaited_late_or_never() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", 0);
+        let mut handles: Vec<_> = (0..100).map(|_| pushed(&engine, Op::task("add", &x, &x, |x: &i32| x + 1))).collect();
+        idle(&engine).unwrap();
+        drop(handles.split_off(50));
+        handles.iter_mut().for_each(|handle| assert!(poll_once(handle).is_ready()));
+        assert!(handles.iter_mut().all(|handle| matches!(poll_once(handle), std::task::Poll::Ready(Err(_)))));
+    }
+}

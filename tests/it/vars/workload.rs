@@ -1,0 +1,77 @@
+//! Random workloads, bit-equal to the serial loop.
+
+use anabranch::{Engine, Op, Var};
+
+use super::{engines, idle, push};
+use crate::support::{Dice, block_on};
+
+/// Each operation sets a variable to the sum of others, in this order, divided by one more than there are.
+struct Workload {
+    vars: usize,
+    ops: Vec<(usize, Vec<usize>)>,
+}
+
+impl Workload {
+    fn random(seed: u64, vars: usize, ops: usize) -> Self {
+        let mut dice = Dice::new(seed);
+        let op = |_| {
+            let reads = 2 + dice.below(18);
+            (dice.below(vars), (0..reads).map(|_| dice.below(vars)).collect())
+        };
+        Self { vars, ops: (0..ops).map(op).collect() }
+    }
+
+    fn serial(&self) -> Vec<f64> {
+        let mut values = vec![1.0; self.vars];
+        for (write, reads) in &self.ops {
+            values[*write] = mean(reads.iter().map(|&read| &values[read]));
+        }
+        values
+    }
+
+    fn run(&self, engine: &Engine) -> Vec<f64> {
+        let vars: Vec<Var<f64>> = (0..self.vars).map(|number| engine.var(format!("v{number}"), 1.0)).collect();
+        for (write, reads) in &self.ops {
+            let reads: Vec<Var<f64>> = reads.iter().map(|&read| vars[read].clone()).collect();
+            push(engine, Op::task("mean", &reads[..], &vars[*write], |values: Vec<&f64>| mean(values.into_iter())));
+        }
+        let values = vars.iter().map(|var| *block_on(var.read()).unwrap()).collect();
+        idle(engine).unwrap();
+        values
+    }
+}
+
+fn mean<'v>(values: impl ExactSizeIterator<Item = &'v f64>) -> f64 {
+    let count = values.len() as f64 + 1.0;
+    values.sum::<f64>() / count
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn the_published_workload_ends_in_the_published_bits() {
+    let mut lines = include_str!("../cases/rand_sum.txt").lines().filter(|line| !line.starts_with('#'));
+    let numbers = |line: &str| line.split_whitespace().map(|word| word.parse().unwrap()).collect::<Vec<usize>>();
+    let head = numbers(lines.next().unwrap());
+    let ops: Vec<_> = lines.by_ref().take(head[1]).map(numbers).map(|op| (op[0], op[3..].to_vec())).collect();
+    let wanted: Vec<u64> = lines.flat_map(str::split_whitespace).map(|word| u64::from_str_radix(word, 16).unwrap()).collect();
+    let workload = Workload { vars: head[0], ops };
+    assert_eq!((wanted.len(), bits(&workload.serial())), (100, wanted.clone()));
+    for (exec, engine) in engines() {
+        assert_eq!(bits(&workload.run(&engine)), wanted, "{exec:?}");
+    }
+}
+
+#[test]
+fn random_workloads_are_bit_equal_to_the_serial_loop() {
+    for seed in 0..20 {
+        let mut dice = Dice::new(seed);
+        let workload = Workload::random(seed, 1 + dice.below(40), 1000);
+        let wanted = bits(&workload.serial());
+        for (exec, engine) in engines() {
+            assert_eq!(bits(&workload.run(&engine)), wanted, "seed {seed}, {exec:?}");
+        }
+    }
+}
