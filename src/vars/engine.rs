@@ -87,7 +87,7 @@ impl Engine {
     ///
     /// # Cancellation
     /// Dropped before it is ready, the operation was not pushed.
-    pub fn push(&self, op: Op) -> Push {
+    pub fn push<'v>(&self, op: Op<'v>) -> Push<'v> {
         Push { hub: self.hub.clone(), op: Some(op), key: WaiterKey::default() }
     }
 
@@ -96,8 +96,8 @@ impl Engine {
     /// # Errors
     /// Gives the operation back, with an error for which [`Error::is_busy`] is true, or as [`Engine::push`].
     #[expect(clippy::result_large_err, reason = "the operation comes back as it was given")]
-    pub fn try_push(&self, op: Op) -> Result<Pushed, (Error, Op)> {
-        self.hub.try_push(op)
+    pub fn try_push<'v>(&self, op: Op<'v>) -> Result<Pushed, (Error, Op<'v>)> {
+        self.hub.try_push(op.job).map_err(|(error, job)| (error, Op::of_job(job)))
     }
 
     /// Waits until nothing is pending.
@@ -126,40 +126,41 @@ impl fmt::Debug for Engine {
 
 /// Pushes an operation when there is room; made by [`Engine::push`].
 #[must_use = "nothing is pushed unless it is awaited"]
-pub struct Push {
+pub struct Push<'v> {
     hub: Arc<Hub>,
-    op: Option<Op>,
+    op: Option<Op<'v>>,
     key: WaiterKey,
 }
 
-impl Future for Push {
+impl Future for Push<'_> {
     type Output = Result<Pushed>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
         let Self { hub, op, key } = &mut *self;
-        for is_registered in [false, true] {
-            let Some(given) = op.take() else { return Poll::Ready(Err(Kind::Spent.into())) };
-            match hub.try_push(given) {
+        let Some(Op { mut job, .. }) = op.take() else { return Poll::Ready(Err(Kind::Spent.into())) };
+        loop {
+            match hub.try_push(job) {
                 Ok(pushed) => {
                     hub.space.forget(key);
                     return Poll::Ready(Ok(pushed));
                 }
                 Err((error, _)) if !error.is_busy() => return Poll::Ready(Err(error)),
-                Err((_, given)) => *op = Some(given),
+                Err((_, given)) => job = given,
             }
-            if !is_registered {
-                if let Err(inside) = hub.may_wait() {
-                    return Poll::Ready(Err(inside));
-                }
-                // Point u64::MAX never passes: the lane is only rung.
-                let _ = hub.space.poll(u64::MAX, key, cx);
+            if let Err(inside) = hub.may_wait() {
+                return Poll::Ready(Err(inside));
+            }
+            // Point u64::MAX never passes: the lane is only rung.
+            let _ = hub.space.poll(u64::MAX, key, cx);
+            if !hub.has_space() {
+                *op = Some(Op::of_job(job));
+                return Poll::Pending;
             }
         }
-        Poll::Pending
     }
 }
 
-impl Drop for Push {
+impl Drop for Push<'_> {
     fn drop(&mut self) {
         self.hub.space.forget(&mut self.key);
     }
@@ -181,7 +182,7 @@ impl Future for EngineIdle {
             return Poll::Ready(Err(inside));
         }
         let _ = hub.idle.poll(u64::MAX, key, cx);
-        if hub.slots.in_use() > 0 {
+        if !hub.slots.is_idle() {
             return Poll::Pending;
         }
         hub.idle.forget(key);

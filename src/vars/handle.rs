@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 use super::hub::Hub;
 use super::slots::Slot;
 use crate::bridge::shielded;
-use crate::error::{Error, Result};
-use crate::sync::{Mutex, Ordering, lock};
+use crate::error::{Error, Kind, Result};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
 /// Somebody has a handle to the operation.
 const HANDLED: u64 = 1;
@@ -34,7 +34,8 @@ pub struct Pushed {
     slot: u32,
     /// The slot's state, without flags.
     state: u64,
-    /// None once it was told.
+    /// Whether it is among those who wait.
+    is_waiting: bool,
     is_told: bool,
 }
 
@@ -43,30 +44,50 @@ pub struct Pushed {
 pub(super) struct Watchers {
     wakers: Mutex<HashMap<(u32, u64), Waker>>,
     failures: Mutex<HashMap<(u32, u64), Error>>,
+    /// The length of `failures`, so that nobody takes the lock where nothing failed.
+    failed: AtomicU64,
 }
 
 impl Watchers {
     /// Says that an operation has ended.
     pub(super) fn end(&self, number: u32, slot: &Slot, outcome: Result<(), Error>) {
-        // ORDERING: Relaxed: who has a handle drops it at any time, and `drop` looks again.
-        let state = slot.state.load(Ordering::Relaxed) & !(HANDLED | AWAITED);
+        // ORDERING: Relaxed: who has a handle drops it at any time; the swap tells.
+        let state = slot.state.load(Ordering::Relaxed);
+        let key = (number, state & !(HANDLED | AWAITED));
         let is_kept = match outcome {
-            Err(error) if slot.state.load(Ordering::Relaxed) & HANDLED != 0 => {
-                lock(&self.failures).insert((number, state), error);
+            Err(error) if state & HANDLED != 0 => {
+                self.keep_failure(key, error);
                 true
             }
             _ => false,
         };
         // ORDERING: AcqRel: who sees the end sees what was done and what went wrong; and this sees the waker of who waits.
-        let before = slot.state.swap(state + OPERATION, Ordering::AcqRel);
+        let before = slot.state.swap(key.1 + OPERATION, Ordering::AcqRel);
         if is_kept && before & HANDLED == 0 {
-            let dropped = lock(&self.failures).remove(&(number, state));
-            drop(dropped);
+            drop(self.failure(key));
         }
         if before & AWAITED != 0 {
-            let waker = lock(&self.wakers).remove(&(number, state));
+            let waker = lock(&self.wakers).remove(&key);
             let _ = shielded(|| waker.into_iter().for_each(Waker::wake));
         }
+    }
+
+    fn keep_failure(&self, key: (u32, u64), error: Error) {
+        let mut failures = lock(&self.failures);
+        failures.insert(key, error);
+        // ORDERING: Relaxed: the operation's end is published behind it.
+        self.failed.store(failures.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Takes what went wrong with an operation that has ended.
+    fn failure(&self, key: (u32, u64)) -> Option<Error> {
+        if self.failed.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut failures = lock(&self.failures);
+        let failure = failures.remove(&key);
+        self.failed.store(failures.len() as u64, Ordering::Relaxed);
+        failure
     }
 }
 
@@ -75,7 +96,7 @@ impl Pushed {
     pub(super) fn new(hub: Arc<Hub>, slot: u32) -> Self {
         // Nobody else knows the slot yet.
         let before = hub.slots.get(slot).state.fetch_or(HANDLED, Ordering::Relaxed);
-        Self { hub, slot, state: before & !(HANDLED | AWAITED), is_told: false }
+        Self { hub, slot, state: before & !(HANDLED | AWAITED), is_waiting: false, is_told: false }
     }
 
     fn has_ended(&self) -> bool {
@@ -85,7 +106,14 @@ impl Pushed {
 
     fn outcome(&mut self) -> Result<()> {
         self.is_told = true;
-        lock(&self.hub.watchers.failures).remove(&(self.slot, self.state)).map_or(Ok(()), Err)
+        self.hub.watchers.failure((self.slot, self.state)).map_or(Ok(()), Err)
+    }
+
+    fn stop_waiting(&mut self) {
+        if std::mem::take(&mut self.is_waiting) {
+            let waker = lock(&self.hub.watchers.wakers).remove(&(self.slot, self.state));
+            let _ = shielded(|| drop(waker));
+        }
     }
 
     /// Sets a flag of the operation's slot, if it is still there.
@@ -106,7 +134,7 @@ impl Future for Pushed {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
         if this.is_told {
-            return Poll::Ready(Err(crate::error::Kind::Spent.into()));
+            return Poll::Ready(Err(Kind::Spent.into()));
         }
         if !this.has_ended() {
             if let Err(inside) = this.hub.may_wait() {
@@ -114,26 +142,22 @@ impl Future for Pushed {
             }
             let waker = cx.waker().clone();
             let replaced = lock(&this.hub.watchers.wakers).insert((this.slot, this.state), waker);
+            this.is_waiting = true;
             let _ = shielded(|| drop(replaced));
             if this.mark(AWAITED, true) {
                 return Poll::Pending;
             }
-            let unused = lock(&this.hub.watchers.wakers).remove(&(this.slot, this.state));
-            let _ = shielded(|| drop(unused));
         }
+        this.stop_waiting();
         Poll::Ready(this.outcome())
     }
 }
 
 impl Drop for Pushed {
     fn drop(&mut self) {
-        if self.is_told {
-            return;
-        }
-        let waker = lock(&self.hub.watchers.wakers).remove(&(self.slot, self.state));
-        let _ = shielded(|| drop(waker));
-        if !self.mark(HANDLED, false) {
-            let told_to_nobody = lock(&self.hub.watchers.failures).remove(&(self.slot, self.state));
+        self.stop_waiting();
+        if !self.is_told && (self.has_ended() || !self.mark(HANDLED, false)) {
+            let told_to_nobody = self.hub.watchers.failure((self.slot, self.state));
             let _ = shielded(|| drop(told_to_nobody));
         }
     }

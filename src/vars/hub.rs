@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use smallvec::SmallVec;
 
 use super::handle::{Pushed, Watchers};
-use super::op::{Nothing, Op, Role};
+use super::op::{Job, Role};
 use super::queue::{Request, RequestId, Requests};
 use super::ready::Ready;
 use super::slots::{Slot, Slots};
@@ -16,12 +16,16 @@ use crate::bridge::{Lane, shielded};
 use crate::device::host::{Alone, Entry, Queue, Shared, Ticket};
 use crate::error::{Error, Kind, Result, panic_message};
 use crate::exec::{Executor, Guest, Room};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock, thread_local};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock, spin_loop, thread_local};
 
 /// How many failures of operations that write nothing are kept for `idle`.
 const FAILURES_MAX: usize = 1024;
-/// How many free slots a worker keeps back, to give them back together.
+/// How many free slots a worker keeps back at most, to give them back together; all workers keep no more than one in 64 of what may be pending.
 const FREED_MAX: usize = 32;
+/// How often a worker that has found nothing looks again before it goes, and the pause between two looks: a few microseconds in all. Who pushes then need not
+/// call it, and gets ahead of it, so that what depends on each other is run in a row.
+const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 8 };
+const PAUSE: u32 = 32;
 
 thread_local! {
     /// The address of the hub whose operation this thread runs.
@@ -45,6 +49,7 @@ pub(super) struct Hub {
     room: Mutex<Option<Room>>,
     is_closed: AtomicBool,
     max_pending: usize,
+    freed_max: usize,
     /// Of operations that write nothing.
     failures: Mutex<VecDeque<Error>>,
 }
@@ -72,6 +77,7 @@ impl Hub {
             room: Mutex::new(None),
             is_closed: AtomicBool::new(false),
             max_pending,
+            freed_max: (max_pending / 64 / exec.workers().max(1)).clamp(1, FREED_MAX),
             failures: Mutex::default(),
         });
         let guest: Weak<Self> = Arc::downgrade(&hub);
@@ -88,51 +94,51 @@ impl Hub {
 
     /// Pushes an operation, unless there is a mistake in it or no room.
     #[expect(clippy::result_large_err, reason = "the operation comes back as it was given")]
-    pub(super) fn try_push(self: &Arc<Self>, op: Op) -> Result<Pushed, (Error, Op)> {
-        if let Some(fault) = self.fault(&op) {
-            return Err((fault, op));
+    pub(super) fn try_push(self: &Arc<Self>, job: Job) -> Result<Pushed, (Error, Job)> {
+        if let Some(fault) = self.fault(&job) {
+            return Err((fault, job));
         }
         let Some(number) = self.slots.take(self.max_pending) else {
-            return Err((Kind::EngineBusy { max: self.max_pending }.into(), op));
+            return Err((Kind::EngineBusy { max: self.max_pending }.into(), job));
         };
-        Ok(self.push_into(number, op))
+        Ok(self.push_into(number, job))
     }
 
     /// Pushes what the engine needs itself, whatever the bound.
     #[expect(clippy::result_large_err, reason = "the operation comes back as it was given")]
-    pub(super) fn push_beyond(self: &Arc<Self>, op: Op) -> Result<Pushed, (Error, Op)> {
+    pub(super) fn push_beyond(self: &Arc<Self>, job: Job) -> Result<Pushed, (Error, Job)> {
         match self.slots.take(usize::MAX) {
-            Some(number) => Ok(self.push_into(number, op)),
-            None => Err((Kind::EngineBusy { max: self.max_pending }.into(), op)),
+            Some(number) => Ok(self.push_into(number, job)),
+            None => Err((Kind::EngineBusy { max: self.max_pending }.into(), job)),
         }
     }
 
-    fn fault(&self, op: &Op) -> Option<Error> {
+    fn fault(&self, job: &Job) -> Option<Error> {
         if self.is_closed.load(Ordering::SeqCst) {
             return Some(Kind::ShutDown.into());
         }
         // SAFETY: whoever made the operation has handles to its variables.
-        let mut places = op.asked.iter().map(|asked| unsafe { asked.place() });
+        let mut places = job.asked.iter().map(|asked| unsafe { asked.place() });
         let foreign = places.find(|place| place.hub != self.address());
         let is_foreign =
-            |place: &super::place::Place| Kind::ForeignVar { variable: place.name.clone(), operation: op.name.clone() };
-        op.fault.clone().or_else(|| foreign.map(|place| is_foreign(place).into()))
+            |place: &super::place::Place| Kind::ForeignVar { variable: place.name.clone(), operation: job.name.clone() };
+        job.fault.clone().or_else(|| foreign.map(|place| is_foreign(place).into()))
     }
 
-    fn push_into(self: &Arc<Self>, number: u32, op: Op) -> Pushed {
+    fn push_into(self: &Arc<Self>, number: u32, job: Job) -> Pushed {
         let (slot, handle) = (self.slots.get(number), Pushed::new(self.clone(), number));
-        let requests = op.asked.len() as u32;
+        let requests = job.asked.len() as u32;
         // SAFETY: nobody knows the slot yet.
-        *unsafe { slot.op_mut() } = Some(op);
+        *unsafe { slot.job_mut() } = Some(job);
         // ORDERING: Relaxed: the queues hand it over.
         slot.holds.store(requests + 1, Ordering::Relaxed);
         slot.looks.store(requests + 1, Ordering::Relaxed);
         let hand = Hand::new(self);
         {
             // SAFETY: it does not run before the last hold is released.
-            let op = unsafe { slot.op() };
+            let job = unsafe { slot.job() };
             let _together = (requests > 1).then(|| lock(&self.pushing));
-            for (place, asked) in op.asked.iter().enumerate() {
+            for (place, asked) in job.asked.iter().enumerate() {
                 // SAFETY: whoever made the operation has a handle to it.
                 unsafe { asked.place() }.queue.enter(RequestId::new(number, place), &hand);
             }
@@ -165,7 +171,7 @@ impl Hub {
 
     fn add_ready(&self, number: u32) {
         // SAFETY: it is ready, and nobody has begun it.
-        let priority = unsafe { self.slots.get(number).op() }.priority;
+        let priority = unsafe { self.slots.get(number).job() }.priority;
         self.ready.push(number, priority);
     }
 
@@ -183,6 +189,14 @@ impl Hub {
             room.call_worker();
         }
         true
+    }
+
+    /// Looks for a while whether more becomes ready.
+    fn look_again(&self) -> bool {
+        (0..LOOKS).any(|_| {
+            (0..PAUSE).for_each(|_| spin_loop());
+            !self.ready.is_empty()
+        })
     }
 
     fn try_activate(&self) -> bool {
@@ -203,6 +217,11 @@ impl Hub {
         drop(room);
     }
 
+    /// Returns true if an operation can be pushed, or will be refused for another reason than want of room; else `space` is rung when that changes.
+    pub(super) fn has_space(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst) || self.slots.has_space(self.max_pending)
+    }
+
     /// Returns an error if who asks would wait for ever: inside of an operation, blocking.
     pub(super) fn may_wait(&self) -> Result<()> {
         if RUNNING.try_with(Cell::get).unwrap_or(0) == self.address() {
@@ -220,9 +239,9 @@ impl Hub {
     fn run(&self, number: u32, hand: &Hand<'_>) {
         let slot = self.slots.get(number);
         // SAFETY: who runs it has it alone, but for its requests, which are not touched here.
-        let op = unsafe { slot.op_mut() }.as_mut().expect("it was pushed");
-        let (body, frees) = (std::mem::replace(&mut op.body, Box::new(Nothing)), op.role == Role::Frees);
-        let outcome = match self.obstacle(op) {
+        let job = unsafe { slot.job_mut() }.as_mut().expect("it was pushed");
+        let (body, frees) = (job.body.take().expect("it runs once"), job.role == Role::Frees);
+        let outcome = match self.obstacle(job) {
             Some(error) => {
                 let _ = shielded(|| drop(body));
                 Err(error)
@@ -232,41 +251,41 @@ impl Hub {
                 // SAFETY: all that it asked for was granted.
                 let ran = catch_unwind(AssertUnwindSafe(|| unsafe { body.run() }));
                 let _ = RUNNING.try_with(|running| running.set(outer));
-                ran.map_err(|panic| op.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| op.failed(cause)))
+                ran.map_err(|panic| job.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| job.failed(cause)))
             }
         };
         if !frees {
-            self.take_effect(op, &outcome);
-            for (place, asked) in op.asked.iter().enumerate() {
+            self.take_effect(job, &outcome);
+            for (place, asked) in job.asked.iter().enumerate() {
                 // SAFETY: its request has not left yet.
                 unsafe { asked.place() }.queue.leave(RequestId::new(number, place), hand);
             }
         }
         self.watchers.end(number, slot, outcome);
         hand.release_looks(number, if frees { 2 } else { 1 });
-        if hand.freed.borrow().len() >= FREED_MAX || self.space.is_awaited() {
+        if hand.freed.borrow().len() >= self.freed_max {
             hand.give_back();
         }
     }
 
     /// Returns why an operation is not run.
-    fn obstacle(&self, op: &Op) -> Option<Error> {
-        if self.is_closed.load(Ordering::Relaxed) && op.role != Role::Frees {
+    fn obstacle(&self, job: &Job) -> Option<Error> {
+        if self.is_closed.load(Ordering::Relaxed) && job.role != Role::Frees {
             return Some(Kind::ShutDown.into());
         }
-        op.asked.iter().filter(|asked| asked.how.is_read).find_map(|asked| {
+        job.asked.iter().filter(|asked| asked.how.is_read).find_map(|asked| {
             // SAFETY: granted.
             let place = unsafe { asked.place() };
             let origin = place.poison()?;
             let because = origin.node().unwrap_or("an operation").to_owned();
-            let (operation, variable) = (op.name.clone(), place.name.clone());
+            let (operation, variable) = (job.name.clone(), place.name.clone());
             Some(Error::with_source(Kind::NotRun { operation, variable, because }, Box::new(origin)))
         })
     }
 
     /// Marks what an operation has written, or has failed to write.
-    fn take_effect(&self, op: &Op, outcome: &Result<()>) {
-        for asked in op.asked.iter().filter(|asked| asked.how.changes()) {
+    fn take_effect(&self, job: &Job, outcome: &Result<()>) {
+        for asked in job.asked.iter().filter(|asked| asked.how.changes()) {
             // SAFETY: granted to write.
             let place = unsafe { asked.place() };
             place.count_write();
@@ -276,8 +295,8 @@ impl Hub {
             }
         }
         if let Err(error) = outcome
-            && op.role == Role::User
-            && !op.writes()
+            && job.role == Role::User
+            && !job.writes()
             && !error.is_shut_down()
         {
             let mut failures = lock(&self.failures);
@@ -288,9 +307,11 @@ impl Hub {
     }
 
     fn give_back(&self, freed: impl IntoIterator<Item = u32>) {
-        let is_idle = self.slots.give_back(freed);
-        self.space.ring();
-        if is_idle {
+        let told = self.slots.give_back(freed);
+        if told.space {
+            self.space.ring();
+        }
+        if told.idle {
             self.idle.ring();
         }
     }
@@ -320,7 +341,7 @@ impl<'h> Hand<'h> {
         // ORDERING: AcqRel: the slot is used again when all others are done with it.
         if slot.looks.fetch_sub(looks, Ordering::AcqRel) == looks {
             // SAFETY: nobody looks at it any more.
-            *unsafe { slot.op_mut() } = None;
+            *unsafe { slot.job_mut() } = None;
             self.freed.borrow_mut().push(number);
         }
     }
@@ -342,7 +363,7 @@ impl<'h> Hand<'h> {
 impl Requests for Hand<'_> {
     fn request(&self, id: RequestId) -> &Request {
         // SAFETY: it stands in a queue, so its operation is there.
-        &unsafe { self.hub.slots.get(id.operation()).op() }.asked[id.number()].request
+        &unsafe { self.hub.slots.get(id.operation()).job() }.asked[id.number()].request
     }
 
     fn granted(&self, id: RequestId) {
@@ -386,6 +407,9 @@ unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) 
             Some(number) => hub.run(number, &hand),
             None => {
                 hand.give_back();
+                if hub.look_again() {
+                    continue;
+                }
                 hub.active.fetch_sub(1, Ordering::SeqCst);
                 if hub.ready.is_still_empty() || !hub.try_activate() {
                     break;

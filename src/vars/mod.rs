@@ -9,6 +9,7 @@
 //! ```
 
 mod arity;
+mod body;
 mod engine;
 mod handle;
 mod hub;

@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 
-use super::op::Op;
+use super::op::Job;
 use super::queue::OPERATIONS_MAX;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, lock};
 
@@ -18,7 +18,7 @@ pub(super) struct Slot {
     pub(super) looks: AtomicU32,
     /// Which operation it is, counted over the slot's life, and what is known of its handle: see `handle.rs`.
     pub(super) state: AtomicU64,
-    op: UnsafeCell<Option<Op>>,
+    job: UnsafeCell<Option<Job>>,
 }
 
 // SAFETY: the operation is put there before anybody knows the slot, its requests are atomics, and what else there is only who runs it touches.
@@ -26,17 +26,17 @@ unsafe impl Sync for Slot {}
 
 impl Slot {
     fn new() -> Self {
-        Self { holds: AtomicU32::new(0), looks: AtomicU32::new(0), state: AtomicU64::new(0), op: UnsafeCell::new(None) }
+        Self { holds: AtomicU32::new(0), looks: AtomicU32::new(0), state: AtomicU64::new(0), job: UnsafeCell::new(None) }
     }
 
     /// Returns the operation.
     ///
     /// # Safety
     /// It is there, and nobody moves it out or in meanwhile.
-    pub(super) unsafe fn op(&self) -> &Op {
+    pub(super) unsafe fn job(&self) -> &Job {
         // SAFETY: by the caller's promise.
-        let op = unsafe { &*self.op.get() };
-        op.as_ref().expect("it was pushed")
+        let job = unsafe { &*self.job.get() };
+        job.as_ref().expect("it was pushed")
     }
 
     /// Returns the place of the operation.
@@ -44,9 +44,9 @@ impl Slot {
     /// # Safety
     /// Nobody else uses it meanwhile.
     #[expect(clippy::mut_from_ref, reason = "that is the promise")]
-    pub(super) unsafe fn op_mut(&self) -> &mut Option<Op> {
+    pub(super) unsafe fn job_mut(&self) -> &mut Option<Job> {
         // SAFETY: by the caller's promise.
-        unsafe { &mut *self.op.get() }
+        unsafe { &mut *self.job.get() }
     }
 }
 
@@ -56,16 +56,25 @@ pub(super) struct Slots {
     free: Mutex<Free>,
 }
 
-/// Which slots are free.
+/// Which slots are free, and who waits for that.
 struct Free {
     list: Vec<u32>,
     /// How many there ever were.
     made: usize,
+    is_space_awaited: bool,
+    is_idle_awaited: bool,
+}
+
+/// Who is to be told that slots were given back.
+pub(super) struct Told {
+    pub(super) space: bool,
+    pub(super) idle: bool,
 }
 
 impl Slots {
     pub(super) fn new() -> Self {
-        Self { chunks: std::array::from_fn(|_| OnceLock::new()), free: Mutex::new(Free { list: Vec::new(), made: 0 }) }
+        let free = Free { list: Vec::new(), made: 0, is_space_awaited: false, is_idle_awaited: false };
+        Self { chunks: std::array::from_fn(|_| OnceLock::new()), free: Mutex::new(free) }
     }
 
     pub(super) fn get(&self, number: u32) -> &Slot {
@@ -89,11 +98,27 @@ impl Slots {
         Some(number as u32)
     }
 
-    /// Gives slots back. Returns true if none is in use any more.
-    pub(super) fn give_back(&self, numbers: impl IntoIterator<Item = u32>) -> bool {
+    /// Gives slots back.
+    pub(super) fn give_back(&self, numbers: impl IntoIterator<Item = u32>) -> Told {
         let mut free = lock(&self.free);
         free.list.extend(numbers);
-        free.in_use() == 0
+        let is_idle = free.in_use() == 0;
+        let space = std::mem::take(&mut free.is_space_awaited);
+        Told { space, idle: is_idle && std::mem::take(&mut free.is_idle_awaited) }
+    }
+
+    /// Returns true if fewer than `max` are in use; else whoever gives some back is told to say so.
+    pub(super) fn has_space(&self, max: usize) -> bool {
+        let mut free = lock(&self.free);
+        free.is_space_awaited = free.in_use() >= max;
+        !free.is_space_awaited
+    }
+
+    /// Returns true if none is in use; else whoever gives the last one back is told to say so.
+    pub(super) fn is_idle(&self) -> bool {
+        let mut free = lock(&self.free);
+        free.is_idle_awaited = free.in_use() > 0;
+        !free.is_idle_awaited
     }
 
     pub(super) fn in_use(&self) -> usize {
@@ -125,7 +150,9 @@ mod tests {
         let slots = Slots::new();
         let taken: Vec<u32> = (0..1000).map_while(|_| slots.take(500)).collect();
         assert_eq!(taken, (0..500).collect::<Vec<_>>());
-        assert!(!slots.give_back([7]) && slots.take(500) == Some(7) && slots.take(500).is_none());
-        assert!(slots.give_back(taken) && slots.in_use() == 0);
+        assert!(!slots.give_back([7]).space && slots.take(500) == Some(7) && slots.take(500).is_none());
+        assert!(!slots.has_space(500) && !slots.is_idle());
+        let told = slots.give_back(taken);
+        assert!(told.space && told.idle && slots.in_use() == 0 && slots.has_space(500) && slots.is_idle());
     }
 }

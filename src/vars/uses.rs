@@ -1,5 +1,6 @@
 //! What operations read and write: variables on one side, the arguments and the result of a closure on the other.
 
+use super::op::Uses;
 use super::place::{Asked, Held, How, Place};
 use super::var::Var;
 use crate::error::{Error, Kind};
@@ -7,7 +8,7 @@ use crate::value::Untakable;
 
 /// Collects what an operation asks for.
 pub struct Asking<'a> {
-    pub(super) uses: &'a mut Vec<Asked>,
+    pub(super) uses: &'a mut Uses,
 }
 
 impl Asking<'_> {

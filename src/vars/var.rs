@@ -6,9 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::body::Work;
 use super::handle::Pushed;
 use super::hub::Hub;
-use super::op::{Body, Nothing, Op};
+use super::op::{Job, Nothing};
 use super::place::{Asked, Block, Held, How};
 use super::uses::TakeVar;
 use crate::error::{BoxError, Error, Kind, Result};
@@ -58,10 +59,10 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// Dropping the future changes nothing.
     pub fn read(&self) -> VarRead<T> {
         let found = Arc::new(Mutex::new(None));
-        let body = Look { var: Held::new(self.block()), found: found.clone() };
+        let work = Look { var: Held::new(self.block()), found: found.clone() };
         let asked = Asked::new(&self.block().place, How::READ);
-        let op = Op::waiting(format!("read of {}", self.name()), asked, Box::new(body));
-        VarRead { pushed: self.0.hub.push_beyond(op).map_err(|(error, _)| error), found }
+        let job = Job::waiting(format!("read of {}", self.name()), asked, work);
+        VarRead { pushed: self.0.hub.push_beyond(job).map_err(|(error, _)| error), found }
     }
 
     /// Waits for everything that was pushed before and reads or writes the variable.
@@ -73,8 +74,8 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// Dropping the future changes nothing.
     pub fn wait_writable(&self) -> VarWait {
         let asked = Asked::new(&self.block().place, How::ALONE);
-        let op = Op::waiting(format!("wait for {}", self.name()), asked, Box::new(Nothing));
-        VarWait { pushed: self.0.hub.push_beyond(op).map_err(|(error, _)| error) }
+        let job = Job::waiting(format!("wait for {}", self.name()), asked, Nothing);
+        VarWait { pushed: self.0.hub.push_beyond(job).map_err(|(error, _)| error) }
     }
 }
 
@@ -84,8 +85,8 @@ struct Look<T> {
     found: Arc<Mutex<Option<Snapshot<T>>>>,
 }
 
-impl<T: Send + Sync + 'static> Body for Look<T> {
-    unsafe fn run(self: Box<Self>) -> Result<(), BoxError> {
+impl<T: Send + Sync + 'static> Work for Look<T> {
+    unsafe fn run(self) -> Result<(), BoxError> {
         // SAFETY: by the caller's promise.
         let block = unsafe { self.var.block() };
         // SAFETY: granted to read.
@@ -99,8 +100,8 @@ impl<T: Send + Sync + 'static> Body for Look<T> {
 /// Frees a variable.
 struct Free<T>(#[expect(dead_code, reason = "to be dropped")] Arc<Block<T>>);
 
-impl<T: Send + Sync + 'static> Body for Free<T> {
-    unsafe fn run(self: Box<Self>) -> Result<(), BoxError> {
+impl<T: Send + Sync + 'static> Work for Free<T> {
+    unsafe fn run(self) -> Result<(), BoxError> {
         Ok(())
     }
 }
@@ -108,10 +109,10 @@ impl<T: Send + Sync + 'static> Body for Free<T> {
 impl<T: Send + Sync + 'static> Drop for Owner<T> {
     fn drop(&mut self) {
         let Some(block) = self.block.take() else { return };
-        let op = Op::freeing(Asked::new(&block.place, How::ALONE), Box::new(Free(block)));
-        if let Err((_, op)) = self.hub.push_beyond(op) {
+        let job = Job::freeing(Asked::new(&block.place, How::ALONE), Free(block));
+        if let Err((_, job)) = self.hub.push_beyond(job) {
             // Sixteen million operations are pending, and some of them use it.
-            std::mem::forget(op);
+            std::mem::forget(job);
         }
     }
 }

@@ -9,7 +9,7 @@ use anabranch::{Engine, Executor, Op, Var, take};
 use super::{engine, engines, idle, push, pushed};
 use crate::support::{block_on, poll_once};
 
-fn fails(x: &Var<i32>) -> Op {
+fn fails(x: &Var<i32>) -> Op<'_> {
     Op::try_task("fails", (), x, || Err("no luck".into()))
 }
 

@@ -22,11 +22,11 @@ fn engine(workers: usize) -> (anabranch::Executor, Engine) {
 }
 
 /// Pushes an operation whose end nobody waits for.
-fn push(engine: &Engine, op: Op) {
+fn push(engine: &Engine, op: Op<'_>) {
     drop(pushed(engine, op));
 }
 
-fn pushed(engine: &Engine, op: Op) -> Pushed {
+fn pushed(engine: &Engine, op: Op<'_>) -> Pushed {
     block_on(engine.push(op)).unwrap()
 }
 
