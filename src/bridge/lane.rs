@@ -110,6 +110,7 @@ impl Lane {
     }
 
     /// Takes a waiter out, if it is still there.
+    #[inline]
     pub(crate) fn forget(&self, key: &mut WaiterKey) {
         if let Some(place) = key.0.take() {
             let removed = lock(&self.waiters).wakers.remove(&place);

@@ -1,7 +1,7 @@
 //! An operation's closure with its type erased: in place if it is small, so that it needs no memory of its own, else in a box.
 
 use std::marker::PhantomData;
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use crate::error::BoxError;
@@ -11,6 +11,15 @@ pub(super) trait Work: Send + 'static {
     /// # Safety
     /// The operation has been granted all that it asked for, and has not ended.
     unsafe fn run(self) -> Result<(), BoxError>;
+}
+
+/// Does nothing.
+pub(super) struct Nothing;
+
+impl Work for Nothing {
+    unsafe fn run(self) -> Result<(), BoxError> {
+        Ok(())
+    }
 }
 
 /// How much fits in place.
@@ -48,14 +57,21 @@ impl Body {
         Self { space, acts: &Of::<W>::ACTS }
     }
 
-    /// Does it.
+    /// Does it, in its place; after that there is nothing to do.
     ///
     /// # Safety
     /// As [`Work::run`].
-    pub(super) unsafe fn run(self) -> Result<(), BoxError> {
-        let mut this = ManuallyDrop::new(self);
+    pub(super) unsafe fn run(&mut self) -> Result<(), BoxError> {
+        let acts = std::mem::replace(&mut self.acts, &Of::<Nothing>::ACTS);
         // SAFETY: made for what lies there, which is used up.
-        unsafe { (this.acts.run)(&raw mut this.space) }
+        unsafe { (acts.run)(&raw mut self.space) }
+    }
+
+    /// Drops it undone.
+    pub(super) fn forgo(&mut self) {
+        let acts = std::mem::replace(&mut self.acts, &Of::<Nothing>::ACTS);
+        // SAFETY: made for what lies there, which is used up.
+        unsafe { (acts.drop)(&raw mut self.space) }
     }
 }
 
@@ -127,7 +143,7 @@ mod tests {
                 Body::new(Add(total.clone(), [3; 6])),
                 Body::new(Add(total.clone(), [4; 100])),
             ];
-            for body in bodies.into_iter().filter(|_| is_run) {
+            for mut body in bodies.into_iter().filter(|_| is_run) {
                 // SAFETY: it asks for nothing.
                 unsafe { body.run() }.expect("it cannot fail");
             }

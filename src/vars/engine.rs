@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::handle::Pushed;
 use super::hub::Hub;
-use super::op::Op;
+use super::op::{Job, Op};
 use super::place::{Block, Place};
 use super::queue::OPERATIONS_MAX;
 use super::var::Var;
@@ -88,7 +89,7 @@ impl Engine {
     /// # Cancellation
     /// Dropped before it is ready, the operation was not pushed.
     pub fn push<'v>(&self, op: Op<'v>) -> Push<'v> {
-        Push { hub: self.hub.clone(), op: Some(op), key: WaiterKey::default() }
+        Push { hub: self.hub.clone(), job: Some(op.job), vars: PhantomData, key: WaiterKey::default() }
     }
 
     /// Pushes an operation if there is room for it now.
@@ -97,7 +98,9 @@ impl Engine {
     /// Gives the operation back, with an error for which [`Error::is_busy`] is true, or as [`Engine::push`].
     #[expect(clippy::result_large_err, reason = "the operation comes back as it was given")]
     pub fn try_push<'v>(&self, op: Op<'v>) -> Result<Pushed, (Error, Op<'v>)> {
-        self.hub.try_push(op.job).map_err(|(error, job)| (error, Op::of_job(job)))
+        let mut job = Some(op.job);
+        let pushed = self.hub.try_push(&mut job);
+        pushed.map_err(|error| (error, Op::of_job(job.expect("what was not pushed is left"))))
     }
 
     /// Waits until nothing is pending.
@@ -128,7 +131,8 @@ impl fmt::Debug for Engine {
 #[must_use = "nothing is pushed unless it is awaited"]
 pub struct Push<'v> {
     hub: Arc<Hub>,
-    op: Option<Op<'v>>,
+    job: Option<Job>,
+    vars: PhantomData<&'v ()>,
     key: WaiterKey,
 }
 
@@ -136,16 +140,14 @@ impl Future for Push<'_> {
     type Output = Result<Pushed>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
-        let Self { hub, op, key } = &mut *self;
-        let Some(Op { mut job, .. }) = op.take() else { return Poll::Ready(Err(Kind::Spent.into())) };
+        let Self { hub, job, key, .. } = &mut *self;
         loop {
             match hub.try_push(job) {
-                Ok(pushed) => {
+                Err(error) if error.is_busy() => {}
+                done => {
                     hub.space.forget(key);
-                    return Poll::Ready(Ok(pushed));
+                    return Poll::Ready(done);
                 }
-                Err((error, _)) if !error.is_busy() => return Poll::Ready(Err(error)),
-                Err((_, given)) => job = given,
             }
             if let Err(inside) = hub.may_wait() {
                 return Poll::Ready(Err(inside));
@@ -153,7 +155,6 @@ impl Future for Push<'_> {
             // Point u64::MAX never passes: the lane is only rung.
             let _ = hub.space.poll(u64::MAX, key, cx);
             if !hub.has_space() {
-                *op = Some(Op::of_job(job));
                 return Poll::Pending;
             }
         }

@@ -29,14 +29,21 @@ const OPERATION: u64 = 4;
 /// # Cancellation
 /// Dropping it changes nothing: the operation runs all the same.
 #[must_use = "an operation's error is told through its handle; drop it on purpose with `drop`"]
-pub struct Pushed {
+pub struct Pushed(State);
+
+enum State {
+    Pending(Pending),
+    Ended(Result<()>),
+    Told,
+}
+
+struct Pending {
     hub: Arc<Hub>,
     slot: u32,
     /// The slot's state, without flags.
     state: u64,
     /// Whether it is among those who wait.
     is_waiting: bool,
-    is_told: bool,
 }
 
 /// What operations' handles wait for, and what they are to be told.
@@ -96,7 +103,18 @@ impl Pushed {
     pub(super) fn new(hub: Arc<Hub>, slot: u32) -> Self {
         // Nobody else knows the slot yet.
         let before = hub.slots.get(slot).state.fetch_or(HANDLED, Ordering::Relaxed);
-        Self { hub, slot, state: before & !(HANDLED | AWAITED), is_waiting: false, is_told: false }
+        Self(State::Pending(Pending { hub, slot, state: before & !(HANDLED | AWAITED), is_waiting: false }))
+    }
+
+    /// A handle to an operation that has ended already.
+    pub(super) fn ended(outcome: Result<()>) -> Self {
+        Self(State::Ended(outcome))
+    }
+}
+
+impl Pending {
+    fn key(&self) -> (u32, u64) {
+        (self.slot, self.state)
     }
 
     fn has_ended(&self) -> bool {
@@ -104,16 +122,20 @@ impl Pushed {
         self.hub.slots.get(self.slot).state.load(Ordering::Acquire) & !(HANDLED | AWAITED) != self.state
     }
 
-    fn outcome(&mut self) -> Result<()> {
-        self.is_told = true;
-        self.hub.watchers.failure((self.slot, self.state)).map_or(Ok(()), Err)
-    }
-
-    fn stop_waiting(&mut self) {
-        if std::mem::take(&mut self.is_waiting) {
-            let waker = lock(&self.hub.watchers.wakers).remove(&(self.slot, self.state));
-            let _ = shielded(|| drop(waker));
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if !self.has_ended() {
+            if let Err(inside) = self.hub.may_wait() {
+                return Poll::Ready(Err(inside));
+            }
+            let waker = cx.waker().clone();
+            let replaced = lock(&self.hub.watchers.wakers).insert(self.key(), waker);
+            self.is_waiting = true;
+            let _ = shielded(|| drop(replaced));
+            if self.mark(AWAITED, true) {
+                return Poll::Pending;
+            }
         }
+        Poll::Ready(self.hub.watchers.failure(self.key()).map_or(Ok(()), Err))
     }
 
     /// Sets a flag of the operation's slot, if it is still there.
@@ -128,43 +150,37 @@ impl Pushed {
     }
 }
 
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.is_waiting {
+            let waker = lock(&self.hub.watchers.wakers).remove(&self.key());
+            let _ = shielded(|| drop(waker));
+        }
+        if self.has_ended() || !self.mark(HANDLED, false) {
+            let told_to_nobody = self.hub.watchers.failure(self.key());
+            let _ = shielded(|| drop(told_to_nobody));
+        }
+    }
+}
+
 impl Future for Pushed {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let this = &mut *self;
-        if this.is_told {
-            return Poll::Ready(Err(Kind::Spent.into()));
+        if let State::Pending(pending) = &mut self.0 {
+            let Poll::Ready(outcome) = pending.poll(cx) else { return Poll::Pending };
+            self.0 = State::Ended(outcome);
         }
-        if !this.has_ended() {
-            if let Err(inside) = this.hub.may_wait() {
-                return Poll::Ready(Err(inside));
-            }
-            let waker = cx.waker().clone();
-            let replaced = lock(&this.hub.watchers.wakers).insert((this.slot, this.state), waker);
-            this.is_waiting = true;
-            let _ = shielded(|| drop(replaced));
-            if this.mark(AWAITED, true) {
-                return Poll::Pending;
-            }
-        }
-        this.stop_waiting();
-        Poll::Ready(this.outcome())
-    }
-}
-
-impl Drop for Pushed {
-    fn drop(&mut self) {
-        self.stop_waiting();
-        if !self.is_told && (self.has_ended() || !self.mark(HANDLED, false)) {
-            let told_to_nobody = self.hub.watchers.failure((self.slot, self.state));
-            let _ = shielded(|| drop(told_to_nobody));
+        match std::mem::replace(&mut self.0, State::Told) {
+            State::Ended(outcome) => Poll::Ready(outcome),
+            _ => Poll::Ready(Err(Kind::Spent.into())),
         }
     }
 }
 
 impl fmt::Debug for Pushed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pushed").field("has_ended", &self.has_ended()).finish()
+        let has_ended = if let State::Pending(pending) = &self.0 { pending.has_ended() } else { true };
+        f.debug_struct("Pushed").field("has_ended", &has_ended).finish()
     }
 }

@@ -11,7 +11,7 @@ use super::handle::{Pushed, Watchers};
 use super::op::{Job, Role};
 use super::queue::{Request, RequestId, Requests};
 use super::ready::Ready;
-use super::slots::{Slot, Slots};
+use super::slots::{Slot, Slots, Told, Turn};
 use crate::bridge::{Lane, shielded};
 use crate::device::host::{Alone, Entry, Queue, Shared, Ticket};
 use crate::error::{Error, Kind, Result, panic_message};
@@ -92,25 +92,84 @@ impl Hub {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Pushes an operation, unless there is a mistake in it or no room.
-    #[expect(clippy::result_large_err, reason = "the operation comes back as it was given")]
-    pub(super) fn try_push(self: &Arc<Self>, job: Job) -> Result<Pushed, (Error, Job)> {
-        if let Some(fault) = self.fault(&job) {
-            return Err((fault, job));
+    /// Pushes an operation, unless there is a mistake in it or no room: then it is left there.
+    pub(super) fn try_push(self: &Arc<Self>, job: &mut Option<Job>) -> Result<Pushed> {
+        match job.as_ref().map(|job| self.fault(job)) {
+            None => return Err(Kind::Spent.into()),
+            Some(Some(fault)) => return Err(fault),
+            Some(None) => {}
         }
-        let Some(number) = self.slots.take(self.max_pending) else {
-            return Err((Kind::EngineBusy { max: self.max_pending }.into(), job));
-        };
-        Ok(self.push_into(number, job))
+        self.push_within(self.max_pending, job).ok_or_else(|| Kind::EngineBusy { max: self.max_pending }.into())
     }
 
     /// Pushes what the engine needs itself, whatever the bound.
-    #[expect(clippy::result_large_err, reason = "the operation comes back as it was given")]
     pub(super) fn push_beyond(self: &Arc<Self>, job: Job) -> Result<Pushed, (Error, Job)> {
-        match self.slots.take(usize::MAX) {
-            Some(number) => Ok(self.push_into(number, job)),
-            None => Err((Kind::EngineBusy { max: self.max_pending }.into(), job)),
+        let mut job = Some(job);
+        let pushed = self.push_within(usize::MAX, &mut job);
+        pushed.ok_or_else(|| (Kind::EngineBusy { max: self.max_pending }.into(), job.expect("it was not pushed")))
+    }
+
+    fn push_within(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
+        if self.workers == 0 && matches!(self.slots.begin_turn(None), Turn::Fresh) {
+            // Nothing is pending, so nobody stands in any queue.
+            let outcome = job.as_mut().map_or(Ok(()), |job| self.perform(job));
+            *job = None;
+            match self.slots.end_turn() {
+                Ok(told) => self.tell(told),
+                Err(inbox) => self.empty(inbox),
+            }
+            return Some(Pushed::ended(outcome));
         }
+        let number = self.slots.take(max)?;
+        let slot = self.slots.get(number);
+        let handle = Pushed::new(self.clone(), number);
+        // SAFETY: nobody knows the slot yet.
+        std::mem::swap(unsafe { slot.job_mut() }, job);
+        if self.workers > 0 {
+            let hand = Hand::new(self);
+            self.enter(number, &hand);
+            hand.give_back();
+            self.start(hand);
+        } else if matches!(self.slots.begin_turn(Some(number)), Turn::Ours) {
+            self.empty(vec![number]);
+        }
+        Some(handle)
+    }
+
+    /// Does what was put into the inbox, and what is put there meanwhile, and gives the engine back.
+    #[cold]
+    fn empty(&self, mut inbox: Vec<u32>) {
+        let hand = Hand::new(self);
+        loop {
+            inbox.into_iter().for_each(|number| self.enter(number, &hand));
+            while let Some(number) = hand.next_own() {
+                self.run(number, &hand);
+            }
+            hand.give_back();
+            match self.slots.end_turn() {
+                Ok(told) => return self.tell(told),
+                Err(more) => inbox = more,
+            }
+        }
+    }
+
+    /// Has an operation enter the queues of its variables.
+    fn enter(&self, number: u32, hand: &Hand<'_>) {
+        let slot = self.slots.get(number);
+        // SAFETY: it does not run before the last hold is released.
+        let job = unsafe { slot.job() };
+        let requests = job.asked.len() as u32;
+        // ORDERING: Relaxed: the queues hand it over.
+        slot.holds.store(requests + 1, Ordering::Relaxed);
+        slot.looks.store(requests + 1, Ordering::Relaxed);
+        {
+            let _together = (requests > 1).then(|| lock(&self.pushing));
+            for (place, asked) in job.asked.iter().enumerate() {
+                // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands behind.
+                unsafe { asked.place() }.queue.enter(RequestId::new(number, place), hand);
+            }
+        }
+        hand.release_hold(number);
     }
 
     fn fault(&self, job: &Job) -> Option<Error> {
@@ -123,30 +182,6 @@ impl Hub {
         let is_foreign =
             |place: &super::place::Place| Kind::ForeignVar { variable: place.name.clone(), operation: job.name.clone() };
         job.fault.clone().or_else(|| foreign.map(|place| is_foreign(place).into()))
-    }
-
-    fn push_into(self: &Arc<Self>, number: u32, job: Job) -> Pushed {
-        let (slot, handle) = (self.slots.get(number), Pushed::new(self.clone(), number));
-        let requests = job.asked.len() as u32;
-        // SAFETY: nobody knows the slot yet.
-        *unsafe { slot.job_mut() } = Some(job);
-        // ORDERING: Relaxed: the queues hand it over.
-        slot.holds.store(requests + 1, Ordering::Relaxed);
-        slot.looks.store(requests + 1, Ordering::Relaxed);
-        let hand = Hand::new(self);
-        {
-            // SAFETY: it does not run before the last hold is released.
-            let job = unsafe { slot.job() };
-            let _together = (requests > 1).then(|| lock(&self.pushing));
-            for (place, asked) in job.asked.iter().enumerate() {
-                // SAFETY: whoever made the operation has a handle to it.
-                unsafe { asked.place() }.queue.enter(RequestId::new(number, place), &hand);
-            }
-        }
-        hand.release_hold(number);
-        hand.give_back();
-        self.start(hand);
-        handle
     }
 
     /// Has what a hand has made ready run.
@@ -240,22 +275,8 @@ impl Hub {
         let slot = self.slots.get(number);
         // SAFETY: who runs it has it alone, but for its requests, which are not touched here.
         let job = unsafe { slot.job_mut() }.as_mut().expect("it was pushed");
-        let (body, frees) = (job.body.take().expect("it runs once"), job.role == Role::Frees);
-        let outcome = match self.obstacle(job) {
-            Some(error) => {
-                let _ = shielded(|| drop(body));
-                Err(error)
-            }
-            None => {
-                let outer = RUNNING.try_with(|running| running.replace(self.address())).unwrap_or(0);
-                // SAFETY: all that it asked for was granted.
-                let ran = catch_unwind(AssertUnwindSafe(|| unsafe { body.run() }));
-                let _ = RUNNING.try_with(|running| running.set(outer));
-                ran.map_err(|panic| job.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| job.failed(cause)))
-            }
-        };
+        let (frees, outcome) = (job.role == Role::Frees, self.perform(job));
         if !frees {
-            self.take_effect(job, &outcome);
             for (place, asked) in job.asked.iter().enumerate() {
                 // SAFETY: its request has not left yet.
                 unsafe { asked.place() }.queue.leave(RequestId::new(number, place), hand);
@@ -266,6 +287,27 @@ impl Hub {
         if hand.freed.borrow().len() >= self.freed_max {
             hand.give_back();
         }
+    }
+
+    /// Does what an operation is there for, without its queues.
+    fn perform(&self, job: &mut Job) -> Result<()> {
+        let outcome = match self.obstacle(job) {
+            Some(error) => {
+                let _ = shielded(|| job.body.forgo());
+                Err(error)
+            }
+            None => {
+                let outer = RUNNING.try_with(|running| running.replace(self.address())).unwrap_or(0);
+                // SAFETY: all that it asked for was granted.
+                let ran = catch_unwind(AssertUnwindSafe(|| unsafe { job.body.run() }));
+                let _ = RUNNING.try_with(|running| running.set(outer));
+                ran.map_err(|panic| job.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| job.failed(cause)))
+            }
+        };
+        if job.role != Role::Frees {
+            self.take_effect(job, &outcome);
+        }
+        outcome
     }
 
     /// Returns why an operation is not run.
@@ -307,7 +349,10 @@ impl Hub {
     }
 
     fn give_back(&self, freed: impl IntoIterator<Item = u32>) {
-        let told = self.slots.give_back(freed);
+        self.tell(self.slots.give_back(freed));
+    }
+
+    fn tell(&self, told: Told) {
         if told.space {
             self.space.ring();
         }

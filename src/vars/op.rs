@@ -8,7 +8,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::body::{Body, Work};
 use super::place::Asked;
-use super::uses::{Asking, OpFn, Put, Reads, Writes};
+use super::queue::REQUESTS_MAX;
+use super::uses::{Asking, OpFn, Put, Reads, SCANNED, Writes};
 use crate::error::{BoxError, Error, Kind};
 
 /// One operation on variables, to be [pushed](super::Engine::push): what it reads, what it writes, and a closure that makes the one from the other.
@@ -26,8 +27,7 @@ pub(super) struct Job {
     pub(super) name: Cow<'static, str>,
     /// Each variable once.
     pub(super) asked: Uses,
-    /// None once it is run.
-    pub(super) body: Option<Body>,
+    pub(super) body: Body,
     pub(super) priority: i32,
     pub(super) role: Role,
     /// A mistake in it, for who pushes it.
@@ -107,45 +107,41 @@ impl<'v> Op<'v> {
         W::Value: 'static,
     {
         let mut uses = SmallVec::new();
-        let mut asking = Asking { uses: &mut uses };
+        let mut asking = Asking { uses: &mut uses, is_aliased: false };
         let (params, put) = (reads.ask(&mut asking), writes.ask(&mut asking));
+        let is_aliased = asking.is_aliased;
         let body = Task { params, put, work, kind: PhantomData::<fn(V) -> (K, W::Value)> };
-        Self::of_job(Job::new(name, uses, Body::new(body)))
+        let mut job = Job::new(name, uses, Body::new(body));
+        if is_aliased || job.asked.len() > SCANNED {
+            job.check(is_aliased);
+        }
+        Self::of_job(job)
     }
 }
 
 impl Job {
     fn new(name: Cow<'static, str>, uses: Uses, body: Body) -> Self {
-        let mut job = Self { name, asked: uses, body: Some(body), priority: 0, role: Role::User, fault: None };
-        if job.asked.len() > 1 {
-            job.merge();
-        }
-        job
+        Self { name, asked: uses, body, priority: 0, role: Role::User, fault: None }
     }
 
-    /// Makes several uses of one variable into one.
-    fn merge(&mut self) {
-        let mut kept = 0;
-        for place in 0..self.asked.len() {
-            let address = self.asked[place].address();
-            match self.asked[..kept].iter().position(|earlier| earlier.address() == address) {
-                None => {
-                    self.asked.swap(kept, place);
-                    kept += 1;
-                }
-                Some(earlier) => {
-                    let (how, more) = (self.asked[earlier].how, self.asked[place].how);
-                    if how.is_taken && more.is_read || more.is_taken && how.is_read {
-                        // SAFETY: whoever makes an operation has a handle to the variable.
-                        let variable = unsafe { self.asked[place].place() }.name.clone();
-                        let fault = || Kind::VarTakenAndRead { operation: self.name.clone(), variable }.into();
-                        self.fault.get_or_insert_with(fault);
-                    }
-                    self.asked[earlier].add(more);
-                }
-            }
+    /// Brings many uses down to one a variable, and notes what cannot be.
+    #[cold]
+    fn check(&mut self, mut is_aliased: bool) {
+        self.asked.sort_by_key(Asked::address);
+        self.asked.dedup_by(|one, kept| {
+            let is_same = one.address() == kept.address();
+            is_aliased |= is_same && kept.add(one.how);
+            is_same
+        });
+        if is_aliased {
+            // SAFETY: whoever makes an operation has a handle to the variable.
+            let taken = self.asked.iter().find(|asked| asked.how.is_taken).map(|asked| unsafe { asked.place() }.name.clone());
+            let (operation, variable) = (self.name.clone(), taken.unwrap_or_default());
+            self.fault = Some(Kind::VarTakenAndRead { operation, variable }.into());
+        } else if self.asked.len() > REQUESTS_MAX {
+            let what = format!("the number of variables of operation '{}'", self.name);
+            self.fault = Some(Kind::Limit { what, got: self.asked.len(), limit: REQUESTS_MAX }.into());
         }
-        self.asked.truncate(kept);
     }
 
     /// What frees a variable: as soon as it can, so that memory comes back early.
@@ -220,15 +216,6 @@ where
         let value = K::finish(unsafe { work.call(&params) }?)?;
         // SAFETY: as above, and what was returned can refer to no argument: it is 'static.
         unsafe { put.put(value) }?;
-        Ok(())
-    }
-}
-
-/// Does nothing.
-pub(super) struct Nothing;
-
-impl Work for Nothing {
-    unsafe fn run(self) -> Result<(), BoxError> {
         Ok(())
     }
 }

@@ -139,10 +139,12 @@ impl Asked {
         Self { place: NonNull::from(place), how, request: Request::new(how.is_alone) }
     }
 
-    /// Uses the variable in one way more.
-    pub(super) fn add(&mut self, how: How) {
+    /// Uses the variable in one way more. Returns true if it is taken and read as well.
+    pub(super) fn add(&mut self, how: How) -> bool {
+        let is_aliased = self.how.is_taken && how.is_read || how.is_taken && self.how.is_read;
         self.how = self.how.and(how);
         self.request = Request::new(self.how.is_alone);
+        is_aliased
     }
 
     pub(super) fn address(&self) -> usize {

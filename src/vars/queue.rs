@@ -36,7 +36,6 @@ impl RequestId {
 pub(crate) struct Request {
     /// The request behind this one, and how far this one is.
     link: AtomicU64,
-    is_write: bool,
 }
 
 /// The request behind is one to write.
@@ -44,15 +43,16 @@ const WRITE_BEHIND: u64 = 1 << ID_BITS;
 const GRANTED: u64 = 1 << (ID_BITS + 1);
 /// It was let go before anybody stood behind it, though somebody is about to: he goes on where it left off.
 const LEFT: u64 = 1 << (ID_BITS + 2);
+/// It is itself one to write. Never changes.
+const WRITES: u64 = 1 << (ID_BITS + 3);
 
 impl Request {
     pub(crate) fn new(is_write: bool) -> Self {
-        Self { link: AtomicU64::new(0), is_write }
+        Self { link: AtomicU64::new(if is_write { WRITES } else { 0 }) }
     }
 
-    #[cfg(test)]
     pub(crate) fn is_write(&self) -> bool {
-        self.is_write
+        self.link.load(Ordering::Relaxed) & WRITES != 0
     }
 }
 
@@ -85,16 +85,15 @@ impl Queue {
 
     /// Puts a request at the end. It is granted here or later, once.
     pub(crate) fn enter(&self, id: RequestId, requests: &impl Requests) {
-        let request = requests.request(id);
+        let is_write = requests.request(id).is_write();
         // ORDERING: AcqRel here and in all that follows: each of these words hands over what its last holder did to the next.
         let Some(ahead_id) = some(self.tail.swap(id.0, Ordering::AcqRel)) else { return self.come_first(id, requests) };
-        let ahead = requests.request(ahead_id);
-        let (behind, both_read) = (if request.is_write { WRITE_BEHIND } else { 0 }, !request.is_write && !ahead.is_write);
-        let seen = ahead.link.fetch_or(id.0 | behind, Ordering::AcqRel);
+        let behind = if is_write { WRITE_BEHIND } else { 0 };
+        let seen = requests.request(ahead_id).link.fetch_or(id.0 | behind, Ordering::AcqRel);
         if seen & LEFT != 0 {
             requests.done_with(ahead_id);
             self.come_first(id, requests);
-        } else if seen & GRANTED != 0 && both_read {
+        } else if seen & (GRANTED | WRITES) == GRANTED && !is_write {
             self.let_in(id, requests);
         }
     }
@@ -102,8 +101,8 @@ impl Queue {
     /// Ends a request that was granted.
     pub(crate) fn leave(&self, id: RequestId, requests: &impl Requests) {
         let request = requests.request(id);
-        let is_write = request.is_write;
         let mut seen = request.link.load(Ordering::Acquire);
+        let is_write = seen & WRITES != 0;
         if seen & ID == 0 {
             // ORDERING: AcqRel: who comes next sees what was done.
             if self.tail.compare_exchange(id.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -131,7 +130,7 @@ impl Queue {
 
     /// A request finds nobody ahead but readers that are inside.
     fn come_first(&self, id: RequestId, requests: &impl Requests) {
-        if !requests.request(id).is_write {
+        if !requests.request(id).is_write() {
             return self.let_in(id, requests);
         }
         let before = self.gate.fetch_add(id.0 << READER_BITS, Ordering::AcqRel);
@@ -143,7 +142,7 @@ impl Queue {
 
     /// A writer has left: it is the next one's turn.
     fn pass(&self, id: RequestId, requests: &impl Requests) {
-        if requests.request(id).is_write {
+        if requests.request(id).is_write() {
             grant(id, requests);
         } else {
             self.let_in(id, requests);

@@ -63,6 +63,19 @@ struct Free {
     made: usize,
     is_space_awaited: bool,
     is_idle_awaited: bool,
+    /// Whether a thread has the engine to itself; then what others push goes into the inbox.
+    is_alone: bool,
+    inbox: Vec<u32>,
+}
+
+/// Who has an engine without workers to itself.
+pub(super) enum Turn {
+    /// This thread, and nothing is pending.
+    Fresh,
+    /// This thread.
+    Ours,
+    /// Another one, or this one further up the stack. It does what was put into the inbox, too.
+    Taken,
 }
 
 /// Who is to be told that slots were given back.
@@ -73,7 +86,14 @@ pub(super) struct Told {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        let free = Free { list: Vec::new(), made: 0, is_space_awaited: false, is_idle_awaited: false };
+        let free = Free {
+            list: Vec::new(),
+            made: 0,
+            is_space_awaited: false,
+            is_idle_awaited: false,
+            is_alone: false,
+            inbox: Vec::new(),
+        };
         Self { chunks: std::array::from_fn(|_| OnceLock::new()), free: Mutex::new(free) }
     }
 
@@ -98,11 +118,36 @@ impl Slots {
         Some(number as u32)
     }
 
+    /// Asks for the engine. With an operation it is put into the inbox if that is taken.
+    pub(super) fn begin_turn(&self, pushed: Option<u32>) -> Turn {
+        let mut free = lock(&self.free);
+        if free.is_alone {
+            free.inbox.extend(pushed);
+            return Turn::Taken;
+        }
+        if pushed.is_none() && free.in_use() > 0 {
+            return Turn::Taken;
+        }
+        free.is_alone = true;
+        if pushed.is_none() { Turn::Fresh } else { Turn::Ours }
+    }
+
+    /// Gives the engine back, if nothing was put into the inbox meanwhile.
+    pub(super) fn end_turn(&self) -> Result<Told, Vec<u32>> {
+        let mut free = lock(&self.free);
+        if !free.inbox.is_empty() {
+            return Err(std::mem::take(&mut free.inbox));
+        }
+        free.is_alone = false;
+        let is_idle = free.in_use() == 0;
+        Ok(Told { space: false, idle: is_idle && std::mem::take(&mut free.is_idle_awaited) })
+    }
+
     /// Gives slots back.
     pub(super) fn give_back(&self, numbers: impl IntoIterator<Item = u32>) -> Told {
         let mut free = lock(&self.free);
         free.list.extend(numbers);
-        let is_idle = free.in_use() == 0;
+        let is_idle = free.in_use() == 0 && !free.is_alone;
         let space = std::mem::take(&mut free.is_space_awaited);
         Told { space, idle: is_idle && std::mem::take(&mut free.is_idle_awaited) }
     }
@@ -117,7 +162,7 @@ impl Slots {
     /// Returns true if none is in use; else whoever gives the last one back is told to say so.
     pub(super) fn is_idle(&self) -> bool {
         let mut free = lock(&self.free);
-        free.is_idle_awaited = free.in_use() > 0;
+        free.is_idle_awaited = free.in_use() > 0 || free.is_alone;
         !free.is_idle_awaited
     }
 

@@ -9,11 +9,23 @@ use crate::value::Untakable;
 /// Collects what an operation asks for.
 pub struct Asking<'a> {
     pub(super) uses: &'a mut Uses,
+    /// Whether one is taken and read as well.
+    pub(super) is_aliased: bool,
 }
+
+/// How many variables are compared with each further one. Those behind are compared once all are there.
+pub(super) const SCANNED: usize = 16;
 
 impl Asking<'_> {
     fn ask(&mut self, place: &Place, how: How) {
-        self.uses.push(Asked::new(place, how));
+        let asked = Asked::new(place, how);
+        for earlier in self.uses.iter_mut().take(SCANNED) {
+            if earlier.address() == asked.address() {
+                self.is_aliased |= earlier.add(how);
+                return;
+            }
+        }
+        self.uses.push(asked);
     }
 }
 

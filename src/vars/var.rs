@@ -6,10 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::body::Work;
+use super::body::{Nothing, Work};
 use super::handle::Pushed;
 use super::hub::Hub;
-use super::op::{Job, Nothing};
+use super::op::Job;
 use super::place::{Asked, Block, Held, How};
 use super::uses::TakeVar;
 use crate::error::{BoxError, Error, Kind, Result};
