@@ -21,4 +21,5 @@ mod reactor;
 mod runs;
 mod sleep;
 mod state;
+mod vars;
 mod wakeset;

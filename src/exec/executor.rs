@@ -122,6 +122,11 @@ impl Executor {
         &self.owner.core
     }
 
+    /// Returns true for an executor on the simulated device.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.owner.core.rehearsal.is_some()
+    }
+
     /// Returns the number of runs in flight.
     pub fn in_flight(&self) -> usize {
         self.owner.core.in_flight()

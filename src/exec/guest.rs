@@ -43,6 +43,11 @@ impl Executor {
 }
 
 impl Room {
+    /// Chooses which of so many things that could be done now is done, on a simulated executor. None on others.
+    pub(crate) fn choose(&self, among: usize) -> Option<usize> {
+        self.core.rehearsal.as_ref().map(|rehearsal| rehearsal.choose(among))
+    }
+
     /// Calls a worker, if there are any.
     pub(crate) fn call_worker(&self) {
         self.core.pool.iter().for_each(|pool| pool.submit(Ticket::new(self.place, 0, 1)));

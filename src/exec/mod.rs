@@ -37,6 +37,7 @@ pub use inputs::Inputs;
 pub use node::NodeFuture;
 pub use observe::{Launched, NodeSpan, Observer, Timeline, TimelineSpan};
 pub use outputs::Outputs;
+pub(crate) use rehearse::STEPS_MAX;
 pub use rehearse::explore;
 pub use run::{Canceller, Run};
 pub use serial::SerialStream;

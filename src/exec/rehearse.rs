@@ -15,7 +15,7 @@ use crate::sim::{Explored, Faults};
 use crate::sync::{Mutex, lock};
 
 /// How many nodes one poll runs before it lets other tasks run.
-const STEPS_MAX: usize = 256;
+pub(crate) const STEPS_MAX: usize = 256;
 
 /// What makes an executor a simulated one.
 pub(super) struct Rehearsal {
@@ -26,6 +26,11 @@ pub(super) struct Rehearsal {
 impl Rehearsal {
     pub(super) fn new(order: Order, faults: Faults) -> Self {
         Self { chooser: Mutex::new(Chooser::new(order)), faults }
+    }
+
+    /// Chooses what comes next of so many.
+    pub(super) fn choose(&self, among: usize) -> usize {
+        lock(&self.chooser).choose(among)
     }
 }
 
@@ -50,7 +55,7 @@ impl RunInner {
             }
             // One ticket for each program, in an order that follows from the run alone.
             let mut singles: Vec<Ticket> = driver.tickets.drain(..).flat_map(Ticket::singles).collect();
-            let chosen = singles.swap_remove(lock(&rehearsal.chooser).choose(singles.len()));
+            let chosen = singles.swap_remove(rehearsal.choose(singles.len()));
             driver.tickets.extend(singles);
             let mut queue = Alone::for_a_step(&mut driver.tickets, &self.progress);
             // SAFETY: the ticket was made for this run.

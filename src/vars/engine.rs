@@ -26,6 +26,8 @@ use crate::value::VarCell;
 /// all its variables, and runs when it is its turn in each. After MXNet's dependency engine. Operations run on the workers of an executor, or, if that has none, in the
 /// thread that pushes.
 ///
+/// On a simulated executor ([`Executor::sim`]) operations run one at a time, each drawn among those that are ready, while somebody awaits something of the engine.
+///
 /// Cheap to clone; clones are one engine, and keep the executor. When engine and variables are dropped, what is pending runs all the same, as long as somebody
 /// else keeps the executor: what is pending when that ends fails with an error for which [`Error::is_shut_down`] is true.
 #[derive(Clone)]
@@ -152,6 +154,9 @@ impl Future for Push<'_> {
             if let Err(inside) = hub.may_wait() {
                 return Poll::Ready(Err(inside));
             }
+            if hub.rehearse() {
+                cx.waker().wake_by_ref();
+            }
             // Point u64::MAX never passes: the lane is only rung.
             let _ = hub.space.poll(u64::MAX, key, cx);
             if !hub.has_space() {
@@ -181,6 +186,9 @@ impl Future for EngineIdle {
         let Self { hub, key } = &mut *self;
         if let Err(inside) = hub.may_wait() {
             return Poll::Ready(Err(inside));
+        }
+        if hub.rehearse() {
+            cx.waker().wake_by_ref();
         }
         let _ = hub.idle.poll(u64::MAX, key, cx);
         if !hub.slots.is_idle() {

@@ -127,6 +127,9 @@ impl Pending {
             if let Err(inside) = self.hub.may_wait() {
                 return Poll::Ready(Err(inside));
             }
+            if self.hub.rehearse() {
+                cx.waker().wake_by_ref();
+            }
             let waker = cx.waker().clone();
             let replaced = lock(&self.hub.watchers.wakers).insert(self.key(), waker);
             self.is_waiting = true;

@@ -15,7 +15,7 @@ use super::slots::{Slot, Slots, Told, Turn};
 use crate::bridge::{Lane, shielded};
 use crate::device::host::{Alone, Entry, Queue, Shared, Ticket};
 use crate::error::{Error, Kind, Result, panic_message};
-use crate::exec::{Executor, Guest, Room};
+use crate::exec::{Executor, Guest, Room, STEPS_MAX};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock, spin_loop, thread_local};
 
 /// How many failures of operations that write nothing are kept for `idle`.
@@ -45,6 +45,9 @@ pub(super) struct Hub {
     /// Tickets that there are. Each has a count of the hub.
     active: AtomicU64,
     workers: u64,
+    is_simulated: bool,
+    /// Whether a poll runs operations of a simulated executor.
+    is_rehearsing: AtomicBool,
     /// None once the executor is shut down and nothing is pending.
     room: Mutex<Option<Room>>,
     is_closed: AtomicBool,
@@ -74,6 +77,8 @@ impl Hub {
             pushing: Mutex::new(()),
             active: AtomicU64::new(0),
             workers: exec.workers() as u64,
+            is_simulated: exec.is_simulated(),
+            is_rehearsing: AtomicBool::new(false),
             room: Mutex::new(None),
             is_closed: AtomicBool::new(false),
             max_pending,
@@ -110,7 +115,7 @@ impl Hub {
     }
 
     fn push_within(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
-        if self.workers == 0 && matches!(self.slots.begin_turn(None), Turn::Fresh) {
+        if self.workers == 0 && !self.is_simulated && matches!(self.slots.begin_turn(None), Turn::Fresh) {
             // Nothing is pending, so nobody stands in any queue.
             let outcome = job.as_mut().map_or(Ok(()), |job| self.perform(job));
             *job = None;
@@ -125,7 +130,7 @@ impl Hub {
         let handle = Pushed::new(self.clone(), number);
         // SAFETY: nobody knows the slot yet.
         std::mem::swap(unsafe { slot.job_mut() }, job);
-        if self.workers > 0 {
+        if self.workers > 0 || self.is_simulated {
             let hand = Hand::new(self);
             self.enter(number, &hand);
             hand.give_back();
@@ -186,22 +191,41 @@ impl Hub {
 
     /// Has what a hand has made ready run.
     fn start(self: &Arc<Self>, hand: Hand<'_>) {
-        if self.workers > 0 {
-            hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
-            if self.ready.is_empty() || self.call_workers() {
-                return;
-            }
+        hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+        let is_open = !self.is_closed.load(Ordering::SeqCst);
+        if self.ready.is_empty() || self.workers > 0 && self.call_workers() || self.is_simulated && is_open {
+            return;
         }
         // Inside of an operation it is for whoever runs that.
         let is_inside = RUNNING.try_with(Cell::get).unwrap_or(0) == self.address();
         if is_inside {
-            hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
             return;
         }
         while let Some(number) = hand.next_own().or_else(|| self.ready.pop()) {
             self.run(number, &hand);
         }
         hand.give_back();
+    }
+
+    /// On a simulated executor: runs operations, each chosen among those that are ready. Returns true if some are left for a later poll.
+    pub(super) fn rehearse(&self) -> bool {
+        // ORDERING: Acquire and Release: one poll at a time.
+        if !self.is_simulated || self.is_rehearsing.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let hand = Hand::new(self);
+        for _ in 0..STEPS_MAX {
+            let choice = match (self.ready.len(), &*lock(&self.room)) {
+                (0, _) | (_, None) => None,
+                (among, Some(room)) => room.choose(among),
+            };
+            let Some(number) = choice.and_then(|place| self.ready.remove(place)) else { break };
+            self.run(number, &hand);
+            hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+        }
+        hand.give_back();
+        self.is_rehearsing.store(false, Ordering::Release);
+        !self.ready.is_empty()
     }
 
     fn add_ready(&self, number: u32) {

@@ -39,6 +39,18 @@ impl Ready {
         Some(popped)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed) as usize
+    }
+
+    /// Takes one out of the middle.
+    pub(super) fn remove(&self, place: usize) -> Option<u32> {
+        let mut lists = lock(&self.lists);
+        let removed = lists.remove(place)?;
+        self.count(-1);
+        Some(removed)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.len.load(Ordering::Relaxed) == 0
     }
@@ -61,6 +73,17 @@ impl Lists {
         if priority == 0 { &mut self.plain } else { self.others.entry(Reverse(priority)).or_default() }
     }
 
+    fn remove(&mut self, mut place: usize) -> Option<u32> {
+        let lists = self.others.values_mut().chain([&mut self.plain]);
+        for list in lists {
+            if place < list.len() {
+                return list.remove(place);
+            }
+            place -= list.len();
+        }
+        None
+    }
+
     fn pop(&mut self) -> Option<u32> {
         let Some(mut first) = self.others.first_entry() else { return self.plain.pop_front() };
         if first.key().0 < 0 && !self.plain.is_empty() {
@@ -70,7 +93,7 @@ impl Lists {
         if first.get().is_empty() {
             first.remove();
         }
-        popped
+        popped.or_else(|| self.pop())
     }
 }
 
@@ -87,5 +110,8 @@ mod tests {
         }
         let order: Vec<u32> = std::iter::from_fn(|| ready.pop()).collect();
         assert_eq!((order, ready.is_empty()), (vec![2, 4, 1, 3, 0, 5], true));
+        [(0, 0), (1, 5), (2, 5), (3, 5)].into_iter().for_each(|(operation, priority)| ready.push(operation, priority));
+        assert_eq!((ready.remove(1), ready.remove(2), ready.remove(2), ready.len()), (Some(2), Some(0), None, 2));
+        assert_eq!((ready.remove(1), ready.remove(0), ready.pop()), (Some(3), Some(1), None));
     }
 }

@@ -4,19 +4,23 @@ mod bounds;
 mod failures;
 mod order;
 mod producers;
+mod simulated;
 mod workload;
 
-use anabranch::{Engine, Op, Pushed, Result};
+use anabranch::{Engine, Executor, Op, Pushed, Result};
 
 use crate::support::{block_on, executor};
 
-/// Engines that everything must work on: in the pushing thread, and with one, two and eight workers.
-fn engines() -> Vec<(anabranch::Executor, Engine)> {
-    [0, 1, 2, 8].into_iter().map(engine).collect()
+/// Engines that everything must work on: in the pushing thread, with one, two and eight workers, and simulated.
+fn engines() -> Vec<(Executor, Engine)> {
+    [0, 1, 2, 8].into_iter().map(engine).chain([on(Executor::sim(11))]).collect()
 }
 
-fn engine(workers: usize) -> (anabranch::Executor, Engine) {
-    let exec = executor(workers);
+fn engine(workers: usize) -> (Executor, Engine) {
+    on(executor(workers))
+}
+
+fn on(exec: Executor) -> (Executor, Engine) {
     let engine = Engine::new(&exec).unwrap();
     (exec, engine)
 }

@@ -1,0 +1,166 @@
+//! Question: what does an operation on variables cost, beside the same with a `tokio::sync::RwLock` for each variable?
+//!
+//! Method: streams of small operations on numbers, pushed by one thread as fast as the engine takes them; the time from the first push to the last
+//! end, by the operations. Inline, and on one and two workers. The peer is a task for each operation on a runtime of as many threads, which holds an owned
+//! guard of each variable; the guards are asked for in the order of pushing, so that it has the same order, and at most as many tasks are out as operations
+//! may be pending. They take turns, the median of the rounds. Memory is what 60,000 operations take that cannot begin.
+//!
+//! ```text
+//! cargo bench --bench vars                 prints the table
+//! cargo bench --bench vars -- --write      and writes it into docs/performance.md
+//! ```
+
+#[path = "run/report/machine.rs"]
+mod machine;
+#[path = "run/report/markers.rs"]
+#[allow(dead_code)]
+mod markers;
+#[path = "vars/peer.rs"]
+mod peer;
+#[path = "run/report/table.rs"]
+#[allow(dead_code)]
+mod table;
+#[path = "vars/workload.rs"]
+mod workload;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use anabranch::{Engine, Executor, Op, Var};
+use clap::Parser;
+use futures::executor::block_on;
+
+use crate::machine::Machine;
+use crate::markers::Output;
+use crate::table::Table;
+use crate::workload::Workload;
+
+const ROUNDS: usize = 9;
+/// Of the engine, and of the peer.
+const PENDING_MAX: usize = 65_536;
+
+/// Measures the cost of operations on variables.
+#[derive(Parser)]
+struct Args {
+    /// Operations of a round.
+    #[arg(long, default_value_t = 200_000)]
+    operations: usize,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Counts the bytes that are allocated.
+struct Counting;
+
+static BYTES: AtomicI64 = AtomicI64::new(0);
+
+// SAFETY: the system's, counted.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if COUNTS.load(Ordering::Relaxed) != 0 {
+            BYTES.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        }
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        if COUNTS.load(Ordering::Relaxed) != 0 {
+            BYTES.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+        }
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+/// Whether bytes are counted: not while time is measured.
+static COUNTS: AtomicI64 = AtomicI64::new(0);
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() {
+    let args = Args::parse();
+    let machine = Machine::now();
+    let mut table = Table::new(["operations", "workers", "ours, ns", "tokio's RwLock, ns", "ours/tokio's", "budget, ns"]);
+    for workload in Workload::all(args.operations) {
+        for workers in [0, 1, 2] {
+            let rounds: Vec<[f64; 2]> = (0..ROUNDS).map(|_| [ours(&workload, workers), peer::run(&workload, workers)]).collect();
+            let [ours, theirs] = [0, 1].map(|which| median(rounds.iter().map(|round| round[which]).collect()));
+            let ratio = median(rounds.iter().map(|round| round[0] / round[1]).collect());
+            let name = if workers == 0 { "inline".to_owned() } else { workers.to_string() };
+            let budget = workload
+                .budget_ns(workers)
+                .map_or(String::new(), |budget| format!("≤ {budget} {}", if ours <= budget as f64 { "met" } else { "missed" }));
+            table.push([
+                workload.name.to_owned(),
+                name,
+                format!("{ours:.0}"),
+                format!("{theirs:.0}"),
+                format!("{ratio:.3}"),
+                budget,
+            ]);
+        }
+    }
+    let text = format!(
+        "{}\n\n{} operations a round, {ROUNDS} rounds, at most {PENDING_MAX} pending.\n\n{}\nA pending operation takes {:.0} bytes (budget ≤ 200).",
+        machine.text(),
+        args.operations,
+        table.markdown(),
+        bytes_of_an_operation()
+    );
+    args.output.publish("bench:vars", &text);
+}
+
+/// Returns the ns of each operation.
+fn ours(workload: &Workload, workers: usize) -> f64 {
+    let exec = Executor::builder().workers(workers).build().expect("threads start");
+    let engine = Engine::builder(&exec).max_pending(PENDING_MAX).build().expect("it has room");
+    let vars: Vec<Var<u64>> = (0..workload.vars).map(|_| engine.var("v", 1)).collect();
+    let start = Instant::now();
+    block_on(async {
+        for (write, reads) in &workload.operations {
+            let op = match (write, &reads[..]) {
+                (Some(write), [read]) => Op::task("op", &vars[*read], &vars[*write], |x: &u64| x.wrapping_add(1)),
+                (None, [read]) => Op::task("op", &vars[*read], (), |x: &u64| _ = std::hint::black_box(*x)),
+                (write, reads) => {
+                    let reads: Vec<Var<u64>> = reads.iter().map(|&read| vars[read].clone()).collect();
+                    let sum = |values: Vec<&u64>| values.into_iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
+                    let write = write.expect("what reads much writes");
+                    drop(engine.push(Op::task("op", &reads[..], &vars[write], sum)).await.expect("it is right"));
+                    continue;
+                }
+            };
+            drop(engine.push(op).await.expect("it is right"));
+        }
+        engine.idle().await.expect("nothing fails");
+    });
+    start.elapsed().as_nanos() as f64 / workload.operations.len() as f64
+}
+
+fn bytes_of_an_operation() -> f64 {
+    const OPERATIONS: usize = 60_000;
+    let exec = Executor::builder().workers(1).build().expect("a thread starts");
+    let engine = Engine::builder(&exec).max_pending(PENDING_MAX).build().expect("it has room");
+    let (open, opened) = mpsc::channel::<()>();
+    let x = engine.var("x", 0_u64);
+    let hold = Op::task("hold", (), &x, move || opened.recv().map_or(0, |()| 1));
+    drop(engine.try_push(hold).map_err(|(error, _)| error).expect("it has room"));
+    COUNTS.store(1, Ordering::Relaxed);
+    for _ in 0..OPERATIONS {
+        let op = Op::task("op", &x, &x, |x: &u64| x + 1);
+        drop(engine.try_push(op).map_err(|(error, _)| error).expect("it has room"));
+    }
+    let bytes = BYTES.load(Ordering::Relaxed) as f64 / OPERATIONS as f64;
+    COUNTS.store(0, Ordering::Relaxed);
+    drop(open);
+    block_on(engine.idle()).expect("nothing fails");
+    bytes
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}

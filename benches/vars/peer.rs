@@ -1,0 +1,93 @@
+//! The same with a `tokio::sync::RwLock` for each variable, and a task for each operation.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, Semaphore};
+
+use crate::PENDING_MAX;
+use crate::workload::Workload;
+
+enum Guard {
+    Read(OwnedRwLockReadGuard<u64>),
+    Write(OwnedRwLockWriteGuard<u64>),
+}
+
+type Asked = Pin<Box<dyn Future<Output = (usize, Guard)> + Send>>;
+
+/// Returns the ns of each operation.
+pub(crate) fn run(workload: &Workload, workers: usize) -> f64 {
+    let runtime = runtime(workers);
+    let vars: Vec<Arc<RwLock<u64>>> = (0..workload.vars).map(|_| Arc::new(RwLock::new(1))).collect();
+    let room = Arc::new(Semaphore::new(PENDING_MAX));
+    let start = Instant::now();
+    runtime.block_on(async {
+        for (write, reads) in &workload.operations {
+            let place = room.clone().acquire_owned().await.expect("it is not closed");
+            let mut asked: Vec<(usize, bool)> = reads.iter().map(|&read| (read, false)).collect();
+            asked.extend(write.map(|write| (write, true)));
+            // Each variable once, to write if it is written.
+            asked.sort_by_key(|&(var, is_write)| (var, !is_write));
+            asked.dedup_by_key(|&mut (var, _)| var);
+            let (reads, write) = (reads.clone(), *write);
+            let mut guards: Vec<(Option<Asked>, Option<(usize, Guard)>)> = asked.into_iter().map(|one| ask(&vars, one)).collect();
+            tokio::spawn(async move {
+                for (asked, guard) in &mut guards {
+                    if let Some(asked) = asked {
+                        *guard = Some(asked.await);
+                    }
+                }
+                let mut guards: Vec<(usize, Guard)> = guards.into_iter().filter_map(|(_, guard)| guard).collect();
+                operate(&mut guards, &reads, write);
+                drop((guards, place));
+            });
+        }
+        let _all = room.acquire_many(PENDING_MAX as u32).await.expect("it is not closed");
+    });
+    start.elapsed().as_nanos() as f64 / workload.operations.len() as f64
+}
+
+fn runtime(workers: usize) -> Runtime {
+    let mut builder = if workers == 0 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    builder.worker_threads(workers.max(1)).build().expect("threads start")
+}
+
+/// Takes a place in a variable's queue.
+fn ask(vars: &[Arc<RwLock<u64>>], (var, is_write): (usize, bool)) -> (Option<Asked>, Option<(usize, Guard)>) {
+    let lock = vars[var].clone();
+    let mut asked: Asked = Box::pin(async move {
+        let guard = if is_write { Guard::Write(lock.write_owned().await) } else { Guard::Read(lock.read_owned().await) };
+        (var, guard)
+    });
+    match asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(guard) => (None, Some(guard)),
+        Poll::Pending => (Some(asked), None),
+    }
+}
+
+fn operate(guards: &mut [(usize, Guard)], reads: &[usize], write: Option<usize>) {
+    let value = |var: usize| {
+        let place = guards.binary_search_by_key(&var, |(var, _)| *var).expect("it was asked for");
+        match &guards[place].1 {
+            Guard::Read(guard) => **guard,
+            Guard::Write(guard) => **guard,
+        }
+    };
+    let sum = match reads {
+        [read] => value(*read).wrapping_add(1),
+        _ => reads.iter().fold(0_u64, |sum, &read| sum.wrapping_add(value(read))),
+    };
+    let Some(write) = write else {
+        std::hint::black_box(sum);
+        return;
+    };
+    for (var, guard) in guards {
+        if let (true, Guard::Write(guard)) = (*var == write, guard) {
+            **guard = sum;
+        }
+    }
+}

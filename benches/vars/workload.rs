@@ -1,0 +1,51 @@
+//! Streams of operations: what each writes and reads.
+
+/// A stream of operations.
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    pub(crate) vars: usize,
+    pub(crate) operations: Vec<(Option<usize>, Vec<usize>)>,
+    /// For two workers, in ns.
+    budget: Option<u64>,
+}
+
+impl Workload {
+    pub(crate) fn all(operations: usize) -> Vec<Self> {
+        let own = |name, vars: usize, budget, operation: &dyn Fn(usize) -> (Option<usize>, Vec<usize>)| Self {
+            name,
+            vars,
+            operations: (0..operations).map(operation).collect(),
+            budget,
+        };
+        vec![
+            own("a chain on one variable", 1, Some(100), &|_| (Some(0), vec![0])),
+            own("independent variables", 1000, Some(150), &|op| (Some(op % 1000), vec![op % 1000])),
+            own("1 writes : 9 read", 1, None, &|op| ((op % 10 == 0).then_some(0), vec![0])),
+            Self::random(operations / 10),
+        ]
+    }
+
+    /// Each writes one of 100 variables and reads 2 to 19.
+    fn random(operations: usize) -> Self {
+        let mut state = 0x5eed_u64;
+        let mut below = |n: u64| {
+            // splitmix64
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut word = state;
+            word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((word ^ (word >> 31)) % n) as usize
+        };
+        let mut operation = || (Some(below(100)), (0..2 + below(18)).map(|_| below(100)).collect());
+        let operations = (0..operations).map(|_| operation()).collect();
+        Self { name: "random, 2 to 19 reads", vars: 100, operations, budget: None }
+    }
+
+    pub(crate) fn budget_ns(&self, workers: usize) -> Option<u64> {
+        match workers {
+            0 => self.budget.map(|_| 50),
+            2 => self.budget,
+            _ => None,
+        }
+    }
+}
