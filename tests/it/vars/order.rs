@@ -152,6 +152,23 @@ fn higher_priorities_go_first_and_equal_ones_in_order() {
 }
 
 #[test]
+fn what_becomes_ready_stands_behind_what_is() {
+    // Seen to fail with a worker that goes on with what it made ready itself.
+    let (_exec, engine) = engine(1);
+    let (order, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Barrier::new(2)));
+    let (held, x) = (gate.clone(), engine.var("x", ()));
+    push(&engine, Op::task("hold", (), (), move || _ = held.wait()));
+    for name in ["x 1", "other 1", "x 2", "other 2", "x 3"] {
+        let order = order.clone();
+        let note = move || order.lock().unwrap().push(name);
+        push(&engine, if name.starts_with('x') { Op::task(name, (), &x, note) } else { Op::task(name, (), (), note) });
+    }
+    gate.wait();
+    idle(&engine).unwrap();
+    assert_eq!(order.lock().unwrap()[..], ["x 1", "other 1", "other 2", "x 2", "x 3"]);
+}
+
+#[test]
 fn a_variable_is_freed_behind_everything_that_was_pushed_before() {
     struct Noted(Arc<AtomicU32>);
     impl Drop for Noted {
