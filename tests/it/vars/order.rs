@@ -117,22 +117,22 @@ fn what_an_operation_pushes_comes_after_what_was_pushed_before() {
             })
         };
         push(&engine, add(1));
-        push(
-            &engine,
-            Op::task("outer", take(&x), &x, move |mut x: Vec<i32>| {
-                let late = Op::task("late", take(&var), &var, |mut x: Vec<i32>| {
-                    x.push(4);
+        let outer = Op::task("outer", take(&x), &x, move |mut x: Vec<i32>| {
+            for number in [3, 4] {
+                let late = Op::task("late", take(&var), &var, move |mut x: Vec<i32>| {
+                    x.push(number);
                     x
                 });
                 drop(inner.try_push(late).unwrap());
-                x.push(2);
-                x
-            }),
-        );
+            }
+            x.push(2);
+            x
+        });
+        push(&engine, outer);
         block_on(x.wait_writable()).unwrap();
         push(&engine, add(5));
         idle(&engine).unwrap();
-        assert_eq!(block_on(x.read()).unwrap()[..], [1, 2, 4, 5]);
+        assert_eq!(block_on(x.read()).unwrap()[..], [1, 2, 3, 4, 5]);
     }
 }
 
