@@ -24,6 +24,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
+/// A cache line of its own (two, because processors fetch them in pairs), so that what is written often does not slow down those who read what stands beside it.
+#[repr(align(128))]
+pub(crate) struct Line<T>(pub(crate) T);
+
 /// Starts a thread that nobody joins.
 pub(crate) fn spawn(name: String, life: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     #[cfg(not(anabranch_loom))]

@@ -19,6 +19,12 @@ enum Guard {
 
 type Asked = Pin<Box<dyn Future<Output = (usize, Guard)> + Send>>;
 
+/// A place in a variable's queue.
+enum Place {
+    Asked(Asked),
+    Given(usize, Guard),
+}
+
 /// Returns the ns of each operation.
 pub(crate) fn run(workload: &Workload, workers: usize) -> f64 {
     let runtime = runtime(workers);
@@ -34,14 +40,15 @@ pub(crate) fn run(workload: &Workload, workers: usize) -> f64 {
             asked.sort_by_key(|&(var, is_write)| (var, !is_write));
             asked.dedup_by_key(|&mut (var, _)| var);
             let (reads, write) = (reads.clone(), *write);
-            let mut guards: Vec<(Option<Asked>, Option<(usize, Guard)>)> = asked.into_iter().map(|one| ask(&vars, one)).collect();
+            let mut places: Vec<Place> = asked.into_iter().map(|one| ask(&vars, one)).collect();
             tokio::spawn(async move {
-                for (asked, guard) in &mut guards {
-                    if let Some(asked) = asked {
-                        *guard = Some(asked.await);
-                    }
+                let mut guards = Vec::with_capacity(places.len());
+                for place in places.drain(..) {
+                    guards.push(match place {
+                        Place::Asked(asked) => asked.await,
+                        Place::Given(var, guard) => (var, guard),
+                    });
                 }
-                let mut guards: Vec<(usize, Guard)> = guards.into_iter().filter_map(|(_, guard)| guard).collect();
                 operate(&mut guards, &reads, write);
                 drop((guards, place));
             });
@@ -57,15 +64,15 @@ fn runtime(workers: usize) -> Runtime {
 }
 
 /// Takes a place in a variable's queue.
-fn ask(vars: &[Arc<RwLock<u64>>], (var, is_write): (usize, bool)) -> (Option<Asked>, Option<(usize, Guard)>) {
+fn ask(vars: &[Arc<RwLock<u64>>], (var, is_write): (usize, bool)) -> Place {
     let lock = vars[var].clone();
     let mut asked: Asked = Box::pin(async move {
         let guard = if is_write { Guard::Write(lock.write_owned().await) } else { Guard::Read(lock.read_owned().await) };
         (var, guard)
     });
     match asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(guard) => (None, Some(guard)),
-        Poll::Pending => (Some(asked), None),
+        Poll::Ready((var, guard)) => Place::Given(var, guard),
+        Poll::Pending => Place::Asked(asked),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::ptr::NonNull;
 
 use crate::error::BoxError;
 
@@ -94,7 +93,7 @@ impl<W: Work> Of<W> {
 /// A `W` or a box of one lies there, is not used again, and may be run.
 unsafe fn run<W: Work>(space: *mut Space) -> Result<(), BoxError> {
     // SAFETY: by the caller's promise.
-    let work = unsafe { take::<W>(NonNull::new_unchecked(space)) };
+    let work = unsafe { take::<W>(space) };
     // SAFETY: as above.
     unsafe { work.run() }
 }
@@ -103,12 +102,12 @@ unsafe fn run<W: Work>(space: *mut Space) -> Result<(), BoxError> {
 /// A `W` or a box of one lies there, and is not used again.
 unsafe fn drop_in_place<W: Work>(space: *mut Space) {
     // SAFETY: by the caller's promise.
-    drop(unsafe { take::<W>(NonNull::new_unchecked(space)) });
+    drop(unsafe { take::<W>(space) });
 }
 
 /// # Safety
 /// As `drop_in_place`.
-unsafe fn take<W: Work>(space: NonNull<Space>) -> W {
+unsafe fn take<W: Work>(space: *mut Space) -> W {
     if Of::<W>::IS_IN_PLACE {
         // SAFETY: by the caller's promise.
         return unsafe { space.cast::<W>().read() };

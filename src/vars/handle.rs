@@ -101,9 +101,11 @@ impl Watchers {
 impl Pushed {
     /// A handle to the operation that is about to be pushed in that slot.
     pub(super) fn new(hub: Arc<Hub>, slot: u32) -> Self {
-        // Nobody else knows the slot yet.
-        let before = hub.slots.get(slot).state.fetch_or(HANDLED, Ordering::Relaxed);
-        Self(State::Pending(Pending { hub, slot, state: before & !(HANDLED | AWAITED), is_waiting: false }))
+        let word = &hub.slots.get(slot).state;
+        // Nobody else knows the slot yet, and its last operation has left no flags.
+        let state = word.load(Ordering::Relaxed);
+        word.store(state | HANDLED, Ordering::Relaxed);
+        Self(State::Pending(Pending { hub, slot, state, is_waiting: false }))
     }
 
     /// A handle to an operation that has ended already.

@@ -1,22 +1,22 @@
 //! An engine's inside: how operations get into their variables' queues, how they are run, and what becomes of their failures.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-use smallvec::SmallVec;
-
+use super::hand::Hand;
 use super::handle::{Pushed, Watchers};
 use super::op::{Job, Role};
-use super::queue::{Request, RequestId, Requests};
+use super::queue::RequestId;
 use super::ready::Ready;
-use super::slots::{Slot, Slots, Told, Turn};
+use super::slots::{Slots, Told, Turn};
+use super::work::{work_alone, work_shared};
 use crate::bridge::{Lane, shielded};
-use crate::device::host::{Alone, Entry, Queue, Shared, Ticket};
+use crate::device::host::Entry;
 use crate::error::{Error, Kind, Result, panic_message};
 use crate::exec::{Executor, Guest, Room, STEPS_MAX};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock, spin_loop, thread_local};
+use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock, spin_loop, thread_local};
 
 /// How many failures of operations that write nothing are kept for `idle`.
 const FAILURES_MAX: usize = 1024;
@@ -39,12 +39,14 @@ pub(super) struct Hub {
     pub(super) space: Lane,
     /// Rung when none is pending.
     pub(super) idle: Lane,
-    ready: Ready,
+    pub(super) ready: Line<Ready>,
     /// Held while an operation enters several queues, so that all of them have it in the same order.
     pushing: Mutex<()>,
     /// Tickets that there are. Each has a count of the hub.
-    active: AtomicU64,
-    workers: u64,
+    pub(super) active: Line<AtomicU64>,
+    /// Workers among them that look for something to do, and will come for it without being called.
+    looking: AtomicU64,
+    pub(super) workers: u64,
     is_simulated: bool,
     /// Whether a poll runs operations of a simulated executor.
     is_rehearsing: AtomicBool,
@@ -73,9 +75,10 @@ impl Hub {
             watchers: Watchers::default(),
             space: Lane::new(),
             idle: Lane::new(),
-            ready: Ready::new(),
+            ready: Line(Ready::new()),
             pushing: Mutex::new(()),
-            active: AtomicU64::new(0),
+            active: Line(AtomicU64::new(0)),
+            looking: AtomicU64::new(0),
             workers: exec.workers() as u64,
             is_simulated: exec.is_simulated(),
             is_rehearsing: AtomicBool::new(false),
@@ -108,10 +111,12 @@ impl Hub {
     }
 
     /// Pushes what the engine needs itself, whatever the bound.
-    pub(super) fn push_beyond(self: &Arc<Self>, job: Job) -> Result<Pushed, (Error, Job)> {
+    pub(super) fn push_beyond(self: &Arc<Self>, job: Job) -> Result<Pushed> {
         let mut job = Some(job);
         let pushed = self.push_within(usize::MAX, &mut job);
-        pushed.ok_or_else(|| (Kind::EngineBusy { max: self.max_pending }.into(), job.expect("it was not pushed")))
+        // Sixteen million operations are pending, and what was to be freed may be in use by some of them.
+        std::mem::forget(job);
+        pushed.ok_or_else(|| Kind::EngineBusy { max: self.max_pending }.into())
     }
 
     fn push_within(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
@@ -190,10 +195,10 @@ impl Hub {
     }
 
     /// Has what a hand has made ready run.
-    fn start(self: &Arc<Self>, hand: Hand<'_>) {
+    pub(super) fn start(self: &Arc<Self>, hand: Hand<'_>) {
         hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
         let is_open = !self.is_closed.load(Ordering::SeqCst);
-        if self.ready.is_empty() || self.workers > 0 && self.call_workers() || self.is_simulated && is_open {
+        if self.ready.0.is_empty() || self.workers > 0 && self.call_workers() || self.is_simulated && is_open {
             return;
         }
         // Inside of an operation it is for whoever runs that.
@@ -201,7 +206,7 @@ impl Hub {
         if is_inside {
             return;
         }
-        while let Some(number) = hand.next_own().or_else(|| self.ready.pop()) {
+        while let Some(number) = hand.next_own().or_else(|| self.ready.0.pop()) {
             self.run(number, &hand);
         }
         hand.give_back();
@@ -215,30 +220,30 @@ impl Hub {
         }
         let hand = Hand::new(self);
         for _ in 0..STEPS_MAX {
-            let choice = match (self.ready.len(), &*lock(&self.room)) {
+            let choice = match (self.ready.0.len(), &*lock(&self.room)) {
                 (0, _) | (_, None) => None,
                 (among, Some(room)) => room.choose(among),
             };
-            let Some(number) = choice.and_then(|place| self.ready.remove(place)) else { break };
+            let Some(number) = choice.and_then(|place| self.ready.0.remove(place)) else { break };
             self.run(number, &hand);
             hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
         }
         hand.give_back();
         self.is_rehearsing.store(false, Ordering::Release);
-        !self.ready.is_empty()
+        !self.ready.0.is_empty()
     }
 
-    fn add_ready(&self, number: u32) {
+    pub(super) fn add_ready(&self, number: u32) {
         // SAFETY: it is ready, and nobody has begun it.
         let priority = unsafe { self.slots.get(number).job() }.priority;
-        self.ready.push(number, priority);
+        self.ready.0.push(number, priority);
     }
 
     /// Sees to it that a worker comes for what was made ready. Returns false if there are none any more.
-    fn call_workers(self: &Arc<Self>) -> bool {
+    pub(super) fn call_workers(self: &Arc<Self>) -> bool {
         // ORDERING: pairs with the fence in `is_still_empty`: of "push, look who works" and "stop to work, look" one sees the other.
         fence(Ordering::SeqCst);
-        if self.active.load(Ordering::Relaxed) >= self.workers {
+        if self.looking.load(Ordering::Relaxed) > 0 || self.active.0.load(Ordering::Relaxed) >= self.workers {
             return true;
         }
         let room = lock(&self.room);
@@ -251,26 +256,30 @@ impl Hub {
     }
 
     /// Looks for a while whether more becomes ready.
-    fn look_again(&self) -> bool {
-        (0..LOOKS).any(|_| {
+    pub(super) fn look_again(&self) -> bool {
+        self.looking.fetch_add(1, Ordering::Relaxed);
+        let found = (0..LOOKS).any(|_| {
             (0..PAUSE).for_each(|_| spin_loop());
-            !self.ready.is_empty()
-        })
+            !self.ready.0.is_empty()
+        });
+        // ORDERING: Release: whoever still saw it has pushed before, and the look behind `active` finds that.
+        self.looking.fetch_sub(1, Ordering::Release);
+        found
     }
 
-    fn try_activate(&self) -> bool {
+    pub(super) fn try_activate(&self) -> bool {
         let more = |active| (active < self.workers).then_some(active + 1);
-        self.active.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_ok()
+        self.active.0.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_ok()
     }
 
     /// Leaves the executor when that is shut down and nothing is left to do.
-    fn leave_if_over(&self) {
+    pub(super) fn leave_if_over(&self) {
         if !self.is_closed.load(Ordering::SeqCst) {
             return;
         }
         let room = {
             let mut room = lock(&self.room);
-            let is_over = self.active.load(Ordering::SeqCst) == 0 && self.slots.in_use() == 0;
+            let is_over = self.active.0.load(Ordering::SeqCst) == 0 && self.slots.in_use() == 0;
             if is_over { room.take() } else { None }
         };
         drop(room);
@@ -295,7 +304,7 @@ impl Hub {
     }
 
     /// Runs an operation that is ready, and ends it.
-    fn run(&self, number: u32, hand: &Hand<'_>) {
+    pub(super) fn run(&self, number: u32, hand: &Hand<'_>) {
         let slot = self.slots.get(number);
         // SAFETY: who runs it has it alone, but for its requests, which are not touched here.
         let job = unsafe { slot.job_mut() }.as_mut().expect("it was pushed");
@@ -372,7 +381,7 @@ impl Hub {
         }
     }
 
-    fn give_back(&self, freed: impl IntoIterator<Item = u32>) {
+    pub(super) fn give_back(&self, freed: impl IntoIterator<Item = u32>) {
         self.tell(self.slots.give_back(freed));
     }
 
@@ -384,117 +393,4 @@ impl Hub {
             self.idle.ring();
         }
     }
-}
-
-/// What a thread has made ready and free, and has not passed on yet.
-struct Hand<'h> {
-    hub: &'h Hub,
-    ready: RefCell<SmallVec<[u32; 4]>>,
-    freed: RefCell<SmallVec<[u32; 4]>>,
-}
-
-impl<'h> Hand<'h> {
-    fn new(hub: &'h Hub) -> Self {
-        Self { hub, ready: RefCell::default(), freed: RefCell::default() }
-    }
-
-    fn release_hold(&self, number: u32) {
-        // ORDERING: AcqRel: who runs it sees what all its requests hand over.
-        if self.hub.slots.get(number).holds.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.ready.borrow_mut().push(number);
-        }
-    }
-
-    fn release_looks(&self, number: u32, looks: u32) {
-        let slot: &Slot = self.hub.slots.get(number);
-        // ORDERING: AcqRel: the slot is used again when all others are done with it.
-        if slot.looks.fetch_sub(looks, Ordering::AcqRel) == looks {
-            // SAFETY: nobody looks at it any more.
-            *unsafe { slot.job_mut() } = None;
-            self.freed.borrow_mut().push(number);
-        }
-    }
-
-    /// Returns the operation that this thread goes on with: the first that it made ready.
-    fn next_own(&self) -> Option<u32> {
-        let mut ready = self.ready.borrow_mut();
-        (!ready.is_empty()).then(|| ready.remove(0))
-    }
-
-    fn give_back(&self) {
-        let freed = self.freed.take();
-        if !freed.is_empty() {
-            self.hub.give_back(freed);
-        }
-    }
-}
-
-impl Requests for Hand<'_> {
-    fn request(&self, id: RequestId) -> &Request {
-        // SAFETY: it stands in a queue, so its operation is there.
-        &unsafe { self.hub.slots.get(id.operation()).job() }.asked[id.number()].request
-    }
-
-    fn granted(&self, id: RequestId) {
-        self.release_hold(id.operation());
-    }
-
-    fn done_with(&self, id: RequestId) {
-        self.release_looks(id.operation(), 1);
-    }
-}
-
-/// # Safety
-/// `hub` is what the ticket was made for.
-unsafe fn work_shared(hub: *const (), ticket: Ticket, queue: &mut Shared<'_>) {
-    // SAFETY: by the caller's promise.
-    unsafe { work(hub, ticket, queue) }
-}
-
-/// # Safety
-/// As `work_shared`.
-unsafe fn work_alone(hub: *const (), ticket: Ticket, queue: &mut Alone<'_>) {
-    // SAFETY: by the caller's promise.
-    unsafe { work(hub, ticket, queue) }
-}
-
-/// A worker's turn: runs what is ready until nothing is, or until others want the worker.
-///
-/// # Safety
-/// As `work_shared`.
-unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) {
-    // SAFETY: the ticket has a count, which this takes over.
-    let hub: Arc<Hub> = unsafe { Arc::from_raw(hub.cast()) };
-    let hand = Hand::new(&hub);
-    loop {
-        // First come, first served: what was made ready goes on at once only where nobody waits.
-        if !hub.ready.is_empty() || hand.ready.borrow().len() > 1 {
-            hand.ready.take().into_iter().for_each(|number| hub.add_ready(number));
-            let _ = hub.call_workers();
-        }
-        match hand.next_own().or_else(|| hub.ready.pop()) {
-            Some(number) => hub.run(number, &hand),
-            None => {
-                hand.give_back();
-                if hub.look_again() {
-                    continue;
-                }
-                hub.active.fetch_sub(1, Ordering::SeqCst);
-                if hub.ready.is_still_empty() || !hub.try_activate() {
-                    break;
-                }
-            }
-        }
-        if !queue.has_fuel() {
-            hand.ready.take().into_iter().for_each(|number| hub.add_ready(number));
-            hand.give_back();
-            drop(hand);
-            std::mem::forget(hub);
-            return queue.defer(ticket);
-        }
-    }
-    hub.leave_if_over();
-    drop(hand);
-    // Perhaps the last count: what it drops then is foreign.
-    let _ = shielded(|| drop(hub));
 }

@@ -11,6 +11,7 @@
 mod arity;
 mod body;
 mod engine;
+mod hand;
 mod handle;
 mod hub;
 mod op;
@@ -20,6 +21,7 @@ mod ready;
 mod slots;
 mod uses;
 mod var;
+mod work;
 
 pub use engine::{Engine, EngineBuilder, EngineIdle, Push};
 pub use handle::Pushed;

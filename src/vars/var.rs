@@ -62,7 +62,7 @@ impl<T: Send + Sync + 'static> Var<T> {
         let work = Look { var: Held::new(self.block()), found: found.clone() };
         let asked = Asked::new(&self.block().place, How::READ);
         let job = Job::waiting(format!("read of {}", self.name()), asked, work);
-        VarRead { pushed: self.0.hub.push_beyond(job).map_err(|(error, _)| error), found }
+        VarRead { pushed: self.0.hub.push_beyond(job), found }
     }
 
     /// Waits for everything that was pushed before and reads or writes the variable.
@@ -75,7 +75,7 @@ impl<T: Send + Sync + 'static> Var<T> {
     pub fn wait_writable(&self) -> VarWait {
         let asked = Asked::new(&self.block().place, How::ALONE);
         let job = Job::waiting(format!("wait for {}", self.name()), asked, Nothing);
-        VarWait { pushed: self.0.hub.push_beyond(job).map_err(|(error, _)| error) }
+        VarWait { pushed: self.0.hub.push_beyond(job) }
     }
 }
 
@@ -110,10 +110,7 @@ impl<T: Send + Sync + 'static> Drop for Owner<T> {
     fn drop(&mut self) {
         let Some(block) = self.block.take() else { return };
         let job = Job::freeing(Asked::new(&block.place, How::ALONE), Free(block));
-        if let Err((_, job)) = self.hub.push_beyond(job) {
-            // Sixteen million operations are pending, and some of them use it.
-            std::mem::forget(job);
-        }
+        drop(self.hub.push_beyond(job));
     }
 }
 

@@ -3,7 +3,7 @@
 //! common queue.
 
 use super::Ticket;
-use crate::sync::{AtomicI64, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicI64, AtomicU64, Line, Ordering, fence};
 
 /// The deque. `push` and `pop` belong to the one thread that owns it; `steal` and `is_empty` are for everyone.
 pub(crate) struct Deque {
@@ -11,10 +11,6 @@ pub(crate) struct Deque {
     bottom: Line<AtomicI64>,
     ring: Box<[AtomicU64]>,
 }
-
-/// A cache line of its own (two, because processors fetch them in pairs).
-#[repr(align(128))]
-pub(super) struct Line<T>(pub(super) T);
 
 impl Deque {
     /// A power of two. Tickets name ranges of programs, so even a node with a million successors needs one entry.

@@ -4,12 +4,11 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::deque::Line;
 use super::worker::{Alone, Shared, work};
 use super::{Barrier, Deque, Progress, Ticket};
 use crate::device::host::sleep::Sleep;
 use crate::error::{Error, Kind, Result};
-use crate::sync::{AtomicU64, Mutex, Ordering, lock, spawn};
+use crate::sync::{AtomicU64, Line, Mutex, Ordering, lock, spawn};
 
 /// The most runs that can be entered at once: what fits in a ticket.
 pub(crate) const SLOTS_MAX: usize = 1 << 16;

@@ -1,0 +1,67 @@
+//! What workers do for an engine.
+
+use std::sync::Arc;
+
+use super::hand::Hand;
+use super::hub::Hub;
+use crate::bridge::shielded;
+use crate::device::host::{Alone, Queue, Shared, Ticket};
+use crate::sync::Ordering;
+
+/// # Safety
+/// `hub` is what the ticket was made for.
+pub(super) unsafe fn work_shared(hub: *const (), ticket: Ticket, queue: &mut Shared<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe { work(hub, ticket, queue) }
+}
+
+/// # Safety
+/// As `work_shared`.
+pub(super) unsafe fn work_alone(hub: *const (), ticket: Ticket, queue: &mut Alone<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe { work(hub, ticket, queue) }
+}
+
+/// A worker's turn: runs what is ready until nothing is, or until others want the worker.
+///
+/// # Safety
+/// As `work_shared`.
+unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) {
+    // SAFETY: the ticket has a count, which this takes over.
+    let hub: Arc<Hub> = unsafe { Arc::from_raw(hub.cast()) };
+    let hand = Hand::new(&hub);
+    loop {
+        // First come, first served: what was made ready goes on at once only where nobody waits.
+        if !hub.ready.0.is_empty() || hand.ready.borrow().len() > 1 {
+            hand.ready.take().into_iter().for_each(|number| hub.add_ready(number));
+            // More than it takes itself: another may want to come.
+            if hub.active.0.load(Ordering::Relaxed) < hub.workers {
+                let _ = hub.call_workers();
+            }
+        }
+        match hand.next_own().or_else(|| hub.ready.0.pop()) {
+            Some(number) => hub.run(number, &hand),
+            None => {
+                hand.give_back();
+                if hub.look_again() {
+                    continue;
+                }
+                hub.active.0.fetch_sub(1, Ordering::SeqCst);
+                if hub.ready.0.is_still_empty() || !hub.try_activate() {
+                    break;
+                }
+            }
+        }
+        if !queue.has_fuel() {
+            hand.ready.take().into_iter().for_each(|number| hub.add_ready(number));
+            hand.give_back();
+            drop(hand);
+            std::mem::forget(hub);
+            return queue.defer(ticket);
+        }
+    }
+    hub.leave_if_over();
+    drop(hand);
+    // Perhaps the last count: what it drops then is foreign.
+    let _ = shielded(|| drop(hub));
+}
