@@ -90,6 +90,7 @@ impl Engine {
     ///
     /// # Cancellation
     /// Dropped before it is ready, the operation was not pushed.
+    #[inline]
     pub fn push<'v>(&self, op: Op<'v>) -> Push<'v> {
         Push { hub: self.hub.clone(), job: Some(op.job), vars: PhantomData, key: WaiterKey::default() }
     }

@@ -21,6 +21,7 @@ impl<'h> Hand<'h> {
         Self { hub, ready: RefCell::default(), freed: RefCell::default() }
     }
 
+    #[inline]
     pub(super) fn release_hold(&self, number: u32) {
         // ORDERING: AcqRel: who runs it sees what all its requests hand over.
         if self.hub.slots.get(number).holds.fetch_sub(1, Ordering::AcqRel) == 1 {

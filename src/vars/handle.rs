@@ -161,8 +161,9 @@ impl Drop for Pending {
             let waker = lock(&self.hub.watchers.wakers).remove(&self.key());
             let _ = shielded(|| drop(waker));
         }
-        if self.has_ended() || !self.mark(HANDLED, false) {
-            let told_to_nobody = self.hub.watchers.failure(self.key());
+        if (self.has_ended() || !self.mark(HANDLED, false))
+            && let Some(told_to_nobody) = self.hub.watchers.failure(self.key())
+        {
             let _ = shielded(|| drop(told_to_nobody));
         }
     }

@@ -134,7 +134,7 @@ impl Hub {
         let slot = self.slots.get(number);
         let handle = Pushed::new(self.clone(), number);
         // SAFETY: nobody knows the slot yet.
-        std::mem::swap(unsafe { slot.job_mut() }, job);
+        unsafe { slot.put(job) };
         if self.workers > 0 || self.is_simulated {
             let hand = Hand::new(self);
             self.enter(number, &hand);

@@ -93,6 +93,7 @@ impl<'v> Op<'v> {
         &self.job.name
     }
 
+    #[inline]
     pub(super) fn of_job(job: Job) -> Self {
         Self { job, vars: PhantomData }
     }
@@ -120,6 +121,7 @@ impl<'v> Op<'v> {
 }
 
 impl Job {
+    #[inline]
     fn new(name: Cow<'static, str>, uses: Uses, body: Body) -> Self {
         Self { name, asked: uses, body, priority: 0, role: Role::User, fault: None }
     }

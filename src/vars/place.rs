@@ -135,11 +135,13 @@ impl How {
 }
 
 impl Asked {
+    #[inline]
     pub(super) fn new(place: &Place, how: How) -> Self {
         Self { place: NonNull::from(place), how, request: Request::new(how.is_alone) }
     }
 
     /// Uses the variable in one way more. Returns true if it is taken and read as well.
+    #[inline]
     pub(super) fn add(&mut self, how: How) -> bool {
         let is_aliased = self.how.is_taken && how.is_read || how.is_taken && self.how.is_read;
         self.how = self.how.and(how);
@@ -147,6 +149,7 @@ impl Asked {
         is_aliased
     }
 
+    #[inline]
     pub(super) fn address(&self) -> usize {
         self.place.addr().get()
     }

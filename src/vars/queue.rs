@@ -47,6 +47,7 @@ const LEFT: u64 = 1 << (ID_BITS + 2);
 const WRITES: u64 = 1 << (ID_BITS + 3);
 
 impl Request {
+    #[inline]
     pub(crate) fn new(is_write: bool) -> Self {
         Self { link: AtomicU64::new(if is_write { WRITES } else { 0 }) }
     }

@@ -39,6 +39,17 @@ impl Slot {
         job.as_ref().expect("it was pushed")
     }
 
+    /// Puts an operation there.
+    ///
+    /// # Safety
+    /// None is there, and nobody knows the slot.
+    pub(super) unsafe fn put(&self, job: &mut Option<Job>) {
+        // SAFETY: by the caller's promise; what is overwritten is None, and what is copied is forgotten by who had it.
+        unsafe { std::ptr::copy_nonoverlapping(job, self.job.get(), 1) };
+        // SAFETY: it was copied, so it is not dropped here.
+        unsafe { std::ptr::write(job, None) };
+    }
+
     /// Returns the place of the operation.
     ///
     /// # Safety

@@ -17,6 +17,7 @@ pub struct Asking<'a> {
 pub(super) const SCANNED: usize = 16;
 
 impl Asking<'_> {
+    #[inline]
     fn ask(&mut self, place: &Place, how: How) {
         let asked = Asked::new(place, how);
         for earlier in self.uses.iter_mut().take(SCANNED) {
