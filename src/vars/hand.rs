@@ -34,7 +34,7 @@ impl<'h> Hand<'h> {
         // ORDERING: AcqRel: the slot is used again when all others are done with it.
         if slot.looks.fetch_sub(looks, Ordering::AcqRel) == looks {
             // SAFETY: nobody looks at it any more.
-            *unsafe { slot.job_mut() } = None;
+            unsafe { slot.clear() };
             self.freed.borrow_mut().push(number);
         }
     }

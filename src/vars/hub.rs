@@ -122,7 +122,7 @@ impl Hub {
     fn push_within(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
         if self.workers == 0 && !self.is_simulated && matches!(self.slots.begin_turn(None), Turn::Fresh) {
             // Nothing is pending, so nobody stands in any queue.
-            let outcome = job.as_mut().map_or(Ok(()), |job| self.perform(job));
+            let outcome = job.as_ref().map_or(Ok(()), |job| self.perform(job));
             *job = None;
             match self.slots.end_turn() {
                 Ok(told) => self.tell(told),
@@ -306,8 +306,8 @@ impl Hub {
     /// Runs an operation that is ready, and ends it.
     pub(super) fn run(&self, number: u32, hand: &Hand<'_>) {
         let slot = self.slots.get(number);
-        // SAFETY: who runs it has it alone, but for its requests, which are not touched here.
-        let job = unsafe { slot.job_mut() }.as_mut().expect("it was pushed");
+        // SAFETY: it was pushed, and is kept until it is done with.
+        let job = unsafe { slot.job() };
         let (frees, outcome) = (job.role == Role::Frees, self.perform(job));
         if !frees {
             for (place, asked) in job.asked.iter().enumerate() {
@@ -323,16 +323,17 @@ impl Hub {
     }
 
     /// Does what an operation is there for, without its queues.
-    fn perform(&self, job: &mut Job) -> Result<()> {
+    fn perform(&self, job: &Job) -> Result<()> {
         let outcome = match self.obstacle(job) {
             Some(error) => {
-                let _ = shielded(|| job.body.forgo());
+                // SAFETY: whoever performs it has it alone, but for its requests.
+                let _ = shielded(|| unsafe { job.forgo() });
                 Err(error)
             }
             None => {
                 let outer = RUNNING.try_with(|running| running.replace(self.address())).unwrap_or(0);
-                // SAFETY: all that it asked for was granted.
-                let ran = catch_unwind(AssertUnwindSafe(|| unsafe { job.body.run() }));
+                // SAFETY: all that it asked for was granted; and as above.
+                let ran = catch_unwind(AssertUnwindSafe(|| unsafe { job.run() }));
                 let _ = RUNNING.try_with(|running| running.set(outer));
                 ran.map_err(|panic| job.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| job.failed(cause)))
             }

@@ -1,6 +1,7 @@
 //! Operations: a name, what is read and written, and a closure.
 
 use std::borrow::Cow;
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -27,7 +28,8 @@ pub(super) struct Job {
     pub(super) name: Cow<'static, str>,
     /// Each variable once.
     pub(super) asked: Uses,
-    pub(super) body: Body,
+    /// Only who runs it touches it; others look at the requests meanwhile.
+    body: UnsafeCell<Body>,
     pub(super) priority: i32,
     pub(super) role: Role,
     /// A mistake in it, for who pushes it.
@@ -123,7 +125,7 @@ impl<'v> Op<'v> {
 impl Job {
     #[inline]
     fn new(name: Cow<'static, str>, uses: Uses, body: Body) -> Self {
-        Self { name, asked: uses, body, priority: 0, role: Role::User, fault: None }
+        Self { name, asked: uses, body: UnsafeCell::new(body), priority: 0, role: Role::User, fault: None }
     }
 
     /// Brings many uses down to one a variable, and notes what cannot be.
@@ -154,6 +156,27 @@ impl Job {
     /// What waits for a variable: to look at it, or until it could be written.
     pub(super) fn waiting(name: String, asked: Asked, work: impl Work) -> Self {
         Self { role: Role::Waits, ..Self::new(name.into(), smallvec![asked], Body::new(work)) }
+    }
+
+    /// Does what it is there for.
+    ///
+    /// # Safety
+    /// As [`Work::run`], and nobody else calls this.
+    pub(super) unsafe fn run(&self) -> Result<(), BoxError> {
+        // SAFETY: by the caller's promise.
+        let body = unsafe { &mut *self.body.get() };
+        // SAFETY: as above.
+        unsafe { body.run() }
+    }
+
+    /// Drops undone what it was there for.
+    ///
+    /// # Safety
+    /// Nobody else uses it.
+    pub(super) unsafe fn forgo(&self) {
+        // SAFETY: by the caller's promise.
+        let body = unsafe { &mut *self.body.get() };
+        body.forgo();
     }
 
     pub(super) fn failed(&self, cause: BoxError) -> Error {

@@ -50,14 +50,14 @@ impl Slot {
         unsafe { std::ptr::write(job, None) };
     }
 
-    /// Returns the place of the operation.
+    /// Takes the operation out.
     ///
     /// # Safety
-    /// Nobody else uses it meanwhile.
-    #[expect(clippy::mut_from_ref, reason = "that is the promise")]
-    pub(super) unsafe fn job_mut(&self) -> &mut Option<Job> {
+    /// Nobody uses it any more.
+    pub(super) unsafe fn clear(&self) {
         // SAFETY: by the caller's promise.
-        unsafe { &mut *self.job.get() }
+        let job = unsafe { &mut *self.job.get() };
+        *job = None;
     }
 }
 

@@ -34,13 +34,15 @@ unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) 
         // First come, first served: what was made ready goes on at once only where nobody waits.
         if !hub.ready.0.is_empty() || hand.ready.borrow().len() > 1 {
             hand.ready.take().into_iter().for_each(|number| hub.add_ready(number));
-            // More than it takes itself: another may want to come.
-            if hub.active.0.load(Ordering::Relaxed) < hub.workers {
-                let _ = hub.call_workers();
-            }
         }
         match hand.next_own().or_else(|| hub.ready.0.pop()) {
-            Some(number) => hub.run(number, &hand),
+            Some(number) => {
+                // There is more than it takes itself: another may want to come.
+                if !hub.ready.0.is_empty() && hub.active.0.load(Ordering::Relaxed) < hub.workers {
+                    let _ = hub.call_workers();
+                }
+                hub.run(number, &hand);
+            }
             None => {
                 hand.give_back();
                 if hub.look_again() {
