@@ -93,6 +93,8 @@ impl Hub {
         // SAFETY: a ticket has a count of the hub, and the room is dropped with it, or when there is no ticket.
         let room = unsafe { exec.take_in(guest, entry) }?;
         *lock(&hub.room) = Some(room);
+        // The executor may have been shut down meanwhile, and have found no room to leave.
+        hub.leave_if_over();
         Ok(hub)
     }
 
