@@ -231,13 +231,12 @@ fn a_call_that_the_driver_refuses_fails_its_run_only() {
                 Ok(mut outputs) => assert_eq!(*outputs.take::<f32>("out").unwrap(), RIGHT, "{when}"),
                 Err(error) => assert!(!error.is_device_lost() && !error.is_cancelled(), "{when}: {error:?}"),
             }
-            let was_refused = gpu.device.calls_of(call) - called >= nth;
-            fired += u32::from(was_refused);
+            fired += u32::from(gpu.device.calls_of(call) - called >= nth);
             gpu.device.clear_faults();
             is_right();
             drop(exec);
-            // What the driver refuses to free nobody can.
-            if call != "cuMemFreeAsync" || !was_refused {
+            // What the driver refuses to free nobody can; memory is freed after a run's end, so there is no telling whether it did.
+            if call != "cuMemFreeAsync" {
                 gpu.is_clean();
             }
         }
