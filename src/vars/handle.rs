@@ -66,12 +66,16 @@ impl Watchers {
                 self.keep_failure(key, error);
                 true
             }
-            _ => false,
+            unheard => {
+                let _ = shielded(|| drop(unheard));
+                false
+            }
         };
         // ORDERING: AcqRel: who sees the end sees what was done and what went wrong; and this sees the waker of who waits.
         let before = slot.state.swap(key.1 + OPERATION, Ordering::AcqRel);
         if is_kept && before & HANDLED == 0 {
-            drop(self.failure(key));
+            let unheard = self.failure(key);
+            let _ = shielded(|| drop(unheard));
         }
         if before & AWAITED != 0 {
             let waker = lock(&self.wakers).remove(&key);

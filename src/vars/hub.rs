@@ -1,6 +1,5 @@
 //! An engine's inside: how operations get into their variables' queues, how they are run, and what becomes of their failures.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -10,13 +9,14 @@ use super::handle::{Pushed, Watchers};
 use super::op::{Job, Role};
 use super::queue::RequestId;
 use super::ready::Ready;
+use super::running::{Running, is_running};
 use super::slots::{Slots, Told, Turn};
 use super::work::{work_alone, work_shared};
 use crate::bridge::{Lane, shielded};
 use crate::device::host::Entry;
 use crate::error::{Error, Kind, Result, panic_message};
 use crate::exec::{Executor, Guest, Room, STEPS_MAX};
-use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock, spin_loop, thread_local};
+use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock, spin_loop};
 
 /// How many failures of operations that write nothing are kept for `idle`.
 const FAILURES_MAX: usize = 1024;
@@ -26,11 +26,6 @@ const FREED_MAX: usize = 32;
 /// call it, and gets ahead of it, so that what depends on each other is run in a row.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 8 };
 const PAUSE: u32 = 32;
-
-thread_local! {
-    /// The address of the hub whose operation this thread runs.
-    static RUNNING: Cell<usize> = const { Cell::new(0) };
-}
 
 pub(super) struct Hub {
     pub(super) slots: Slots,
@@ -204,8 +199,7 @@ impl Hub {
             return;
         }
         // Inside of an operation it is for whoever runs that.
-        let is_inside = RUNNING.try_with(Cell::get).unwrap_or(0) == self.address();
-        if is_inside {
+        if is_running(self.address()) {
             return;
         }
         while let Some(number) = hand.next_own().or_else(|| self.ready.0.pop()) {
@@ -217,8 +211,12 @@ impl Hub {
     /// On a simulated executor: runs operations, each chosen among those that are ready. Returns true if some are left for a later poll.
     pub(super) fn rehearse(&self) -> bool {
         // ORDERING: Acquire and Release: one poll at a time.
-        if !self.is_simulated || self.is_rehearsing.swap(true, Ordering::Acquire) {
+        if !self.is_simulated {
             return false;
+        }
+        if self.is_rehearsing.swap(true, Ordering::Acquire) {
+            // Another thread does, and may be about to stop, with nobody left there to go on with what this one has pushed.
+            return true;
         }
         let hand = Hand::new(self);
         for _ in 0..STEPS_MAX {
@@ -269,7 +267,13 @@ impl Hub {
         found
     }
 
-    pub(super) fn try_activate(&self) -> bool {
+    /// The same for a worker that has just let go of its ticket, and was the last in the engine perhaps.
+    pub(super) fn activate_again(&self) -> bool {
+        let room = lock(&self.room);
+        room.is_some() && self.try_activate()
+    }
+
+    fn try_activate(&self) -> bool {
         let more = |active| (active < self.workers).then_some(active + 1);
         self.active.0.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_ok()
     }
@@ -294,7 +298,7 @@ impl Hub {
 
     /// Returns an error if who asks would wait for ever: inside of an operation, blocking.
     pub(super) fn may_wait(&self) -> Result<()> {
-        if RUNNING.try_with(Cell::get).unwrap_or(0) == self.address() {
+        if is_running(self.address()) {
             return Err(Kind::InsideOperation.into());
         }
         Ok(())
@@ -333,10 +337,10 @@ impl Hub {
                 Err(error)
             }
             None => {
-                let outer = RUNNING.try_with(|running| running.replace(self.address())).unwrap_or(0);
+                let running = Running::enter(self.address());
                 // SAFETY: all that it asked for was granted; and as above.
                 let ran = catch_unwind(AssertUnwindSafe(|| unsafe { job.run() }));
-                let _ = RUNNING.try_with(|running| running.set(outer));
+                drop(running);
                 ran.map_err(|panic| job.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| job.failed(cause)))
             }
         };
@@ -386,6 +390,7 @@ impl Hub {
 
     pub(super) fn give_back(&self, freed: impl IntoIterator<Item = u32>) {
         self.tell(self.slots.give_back(freed));
+        self.leave_if_over();
     }
 
     fn tell(&self, told: Told) {

@@ -18,6 +18,7 @@ mod op;
 mod place;
 mod queue;
 mod ready;
+mod running;
 mod slots;
 mod uses;
 mod var;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ptr::NonNull;
 
 use super::queue::{Queue, Request};
+use crate::bridge::shielded;
 use crate::error::Error;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::value::VarCell;
@@ -58,7 +59,8 @@ impl Place {
         }
         self.is_poisoned.store(poison.is_some(), Ordering::Relaxed);
         let old = std::mem::replace(&mut *lock(&self.poison), poison);
-        drop(old);
+        // An error of the user's, perhaps its last owner.
+        let _ = shielded(|| drop(old));
     }
 }
 

@@ -49,7 +49,7 @@ unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) 
                     continue;
                 }
                 hub.active.0.fetch_sub(1, Ordering::SeqCst);
-                if hub.ready.0.is_still_empty() || !hub.try_activate() {
+                if hub.ready.0.is_still_empty() || !hub.activate_again() {
                     break;
                 }
             }

@@ -142,3 +142,49 @@ fn waiting_inside_of_an_operation_is_an_error() {
         assert_eq!(*block_on(x.read()).unwrap(), 5);
     }
 }
+
+#[test]
+fn waiting_inside_of_an_operation_of_another_engine_further_up_is_an_error_too() {
+    // Seen to fail (it waits) with only the innermost engine looked at.
+    let ((_exec, outer), (_other, inner)) = (engine(1), engine(0));
+    let x = outer.var("x", 1);
+    let var = x.clone();
+    let waits = Op::task("outer", (), &x, move || {
+        let asks = Op::task("inner", (), (), move || assert!(poll_once(&mut var.read()).is_ready()));
+        let asked = inner.try_push(asks).unwrap();
+        block_on_here(asked);
+        5
+    });
+    block_on(pushed(&outer, waits)).unwrap();
+    assert_eq!(*block_on(x.read()).unwrap(), 5);
+}
+
+/// An inline operation that was pushed has ended: it must have gone well.
+fn block_on_here(mut pushed: anabranch::Pushed) {
+    assert!(matches!(poll_once(&mut pushed), Poll::Ready(Ok(()))));
+}
+
+#[test]
+fn an_error_that_panics_when_it_is_dropped_harms_nobody() {
+    // Seen to fail (a worker dies, and what it ran never ends) with a poison that is dropped unshielded.
+    #[derive(Debug)]
+    struct Touchy;
+    impl std::fmt::Display for Touchy {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("touchy")
+        }
+    }
+    impl std::error::Error for Touchy {}
+    impl Drop for Touchy {
+        fn drop(&mut self) {
+            panic!("do not touch me");
+        }
+    }
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", 1);
+        push(&engine, Op::try_task("touchy", (), &x, || Err(Touchy.into())));
+        push(&engine, Op::task("overwrites", (), &x, || 7));
+        assert_eq!(*block_on(x.read()).unwrap(), 7);
+        idle(&engine).unwrap();
+    }
+}
