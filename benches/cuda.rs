@@ -44,7 +44,7 @@ use crate::by_hand::ByHand;
 use crate::machine::Machine;
 use crate::markers::Output;
 use crate::shapes::{Form, Shape};
-use crate::table::Table;
+use crate::table::{Table, median};
 
 /// Streams of a device, as the library has them.
 const STREAMS: u32 = 8;
@@ -233,13 +233,13 @@ fn compare(args: &Args, plan: &Plan, soft: Option<Device>) -> Figures {
         soft.into_iter().for_each(|device| device.stall_operation(Which::Any, 1));
         run()
     };
-    let round = |run: &dyn Fn() -> f64| median((0..args.runs).map(|_| one(run)).collect());
+    let round = |run: &dyn Fn() -> f64| median(&(0..args.runs).map(|_| one(run)).collect::<Vec<_>>());
     let all = STREAMS as usize;
     let ways: [&dyn Fn() -> f64; 4] =
         [&|| by_hand(&ByHand::submit, all), &|| by(&calls), &|| by(&ours), &|| by_hand(&ByHand::submit_graph, 1)];
     ways.into_iter().for_each(|run| _ = round(run));
     let rounds: Vec<[f64; 4]> = (0..ROUNDS).map(|_| ways.map(round)).collect();
-    let of = |figure: fn(&[f64; 4]) -> f64| median(rounds.iter().map(figure).collect());
+    let of = |figure: fn(&[f64; 4]) -> f64| median(&rounds.iter().map(figure).collect::<Vec<_>>());
     Figures {
         ns: [of(|round| round[0]), of(|round| round[1]), of(|round| round[2]), of(|round| round[3])],
         calls_by_hand: of(|round| round[1] / round[0]),
@@ -257,9 +257,4 @@ fn host_node() -> Plan {
 
 fn release(soft: Option<Device>) {
     soft.into_iter().for_each(|device| device.release_stall());
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }

@@ -28,7 +28,7 @@ use futures::executor::block_on;
 
 use crate::machine::Machine;
 use crate::markers::Output;
-use crate::table::Table;
+use crate::table::{Table, median};
 
 const DELAYS: [Duration; 5] = [
     Duration::from_micros(20),
@@ -109,7 +109,7 @@ fn waiting(exec: &Executor, plan: &Plan, device: Device, (delay, operations): (D
         later.push((took / runs).as_secs_f64() * 1e6 - floor_us(delay, operations));
         shares.push((reactor_ns() - before) as f64 / took.as_nanos() as f64 * 100.0);
     }
-    format!("{:.0} ({:.1})", median(later), median(shares))
+    format!("{:.0} ({:.1})", median(&later), median(&shares))
 }
 
 /// How long a stream's thread sleeps for so many operations.
@@ -136,9 +136,4 @@ fn reactor_ns() -> u64 {
     let on_core =
         |task: fs::DirEntry| fs::read_to_string(task.path().join("schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok();
     reactors.filter_map(on_core).sum()
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }

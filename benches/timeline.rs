@@ -30,7 +30,7 @@ use futures::executor::block_on;
 use crate::machine::Machine;
 use crate::markers::Output;
 use crate::shapes::Form;
-use crate::table::Table;
+use crate::table::{Table, median};
 
 const ROUNDS: usize = 9;
 const RUNS: usize = 21;
@@ -63,7 +63,7 @@ fn main() {
                     times.push(round(&plan, workers, kind));
                 }
             }
-            let [off, observed, timeline] = rounds.map(median);
+            let [off, observed, timeline] = rounds.map(|round| median(&round));
             let workers = if workers == 0 { "inline".to_owned() } else { workers.to_string() };
             let ns = |ns: f64| format!("{ns:.1}");
             table.push([form.to_string(), workers, ns(off), ns(observed), ns(timeline), ns(timeline / off)]);
@@ -90,12 +90,7 @@ fn round(plan: &Plan, workers: usize, kind: usize) -> f64 {
         run();
         start.elapsed().as_secs_f64() * 1e9 / NODES as f64
     });
-    median(times.collect())
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    median(&times.collect::<Vec<_>>())
 }
 
 fn plan(form: Form) -> Plan {

@@ -34,7 +34,7 @@ use futures::executor::block_on;
 
 use crate::machine::Machine;
 use crate::markers::Output;
-use crate::table::Table;
+use crate::table::{Table, median};
 use crate::workload::Workload;
 
 const ROUNDS: usize = 9;
@@ -88,8 +88,8 @@ fn main() {
     for workload in Workload::all(args.operations) {
         for workers in [0, 1, 2] {
             let rounds: Vec<[f64; 2]> = (0..ROUNDS).map(|_| [ours(&workload, workers), peer::run(&workload, workers)]).collect();
-            let [ours, theirs] = [0, 1].map(|which| median(rounds.iter().map(|round| round[which]).collect()));
-            let ratio = median(rounds.iter().map(|round| round[0] / round[1]).collect());
+            let [ours, theirs] = [0, 1].map(|which| median(&rounds.iter().map(|round| round[which]).collect::<Vec<_>>()));
+            let ratio = median(&rounds.iter().map(|round| round[0] / round[1]).collect::<Vec<_>>());
             let name = if workers == 0 { "inline".to_owned() } else { workers.to_string() };
             let budget = workload
                 .budget_ns(workers)
@@ -158,9 +158,4 @@ fn bytes_of_an_operation() -> f64 {
     drop(open);
     block_on(engine.idle()).expect("nothing fails");
     bytes
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }

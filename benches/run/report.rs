@@ -8,7 +8,7 @@ pub(crate) mod markers;
 mod table;
 
 pub(crate) use self::machine::Machine;
-pub(crate) use self::table::Table;
+pub(crate) use self::table::{Table, median};
 use crate::peers::{self, Payload, Peer, Workers};
 use crate::quiet::Quiet;
 use crate::shapes::{Form, SEED, Shape};
@@ -207,13 +207,6 @@ impl Report {
         let figures = &row.figures[column];
         (!figures.is_empty()).then_some(figures)
     }
-}
-
-/// Returns the middle of `figures`, or the mean of the two in the middle.
-pub(crate) fn median(figures: &[f64]) -> f64 {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
 }
 
 /// Returns the median of the ratios of each round.

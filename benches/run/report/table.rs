@@ -46,3 +46,10 @@ fn line(cells: &[String], widths: &[usize]) -> String {
     });
     padded.collect::<String>() + "|"
 }
+
+/// Returns the middle of `figures`, or the mean of the two in the middle.
+pub(crate) fn median(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
+}
