@@ -63,7 +63,7 @@ impl RunInner {
             return Drive::Done;
         }
         let Some(mut driver) = self.try_driver() else { return Drive::Busy };
-        let inside = Inside::enter(&self.core.exits);
+        let inside = Inside::enter(self.core.place());
         let mut is_spent = self.run_inline(&mut driver);
         self.poll_woken(&mut driver, live);
         if !is_spent {
@@ -88,7 +88,7 @@ impl RunInner {
         let Some(live) = self.live.get() else { return };
         loop {
             let Some(mut driver) = self.try_driver() else { return };
-            let inside = Inside::enter(&self.core.exits);
+            let inside = Inside::enter(self.core.place());
             self.abort_open(&mut driver, live);
             if self.core.pool.is_none() && !self.is_complete() {
                 // Nobody may come to poll again, and nothing of the run is running now: what is left of it is skipped.

@@ -194,7 +194,7 @@ fn around_workers(exits: Arc<Lane>) -> Around {
     let ended = Arc::new(AtomicU64::new(0));
     Box::new(move |life| {
         let _counted = Counted { exits: exits.clone(), ended: ended.clone() };
-        let _inside = Inside::enter(&exits);
+        let _inside = Inside::enter(Arc::as_ptr(&exits).cast());
         life();
     })
 }

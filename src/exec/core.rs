@@ -140,6 +140,11 @@ impl Core {
         lock(&self.admission).guests[place as usize - self.max_in_flight] = None;
     }
 
+    /// What stands for the executor where it is asked whether a thread is inside of it.
+    pub(super) fn place(&self) -> *const () {
+        Arc::as_ptr(&self.exits).cast()
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         lock(&self.admission).is_closed
     }

@@ -112,7 +112,7 @@ impl Executor {
     /// The executor is shut down when this is called; dropping the future only stops waiting.
     pub fn shutdown(&self) -> Shutdown {
         let core = &self.owner.core;
-        if !is_inside(&core.exits) {
+        if !is_inside(core.place()) {
             core.close();
         }
         Shutdown { core: core.clone(), key: WaiterKey::default(), idle: self.idle() }
@@ -173,7 +173,7 @@ impl Future for Idle {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let Self { core, key } = &mut *self;
-        if is_inside(&core.exits) {
+        if is_inside(core.place()) {
             return Poll::Ready(Err(Kind::InsideNode.into()));
         }
         // Point u64::MAX never passes: the lane is only rung.

@@ -34,6 +34,7 @@ pub use builder::ExecutorBuilder;
 pub use executor::{Executor, Idle, Shutdown};
 pub(crate) use guest::{Guest, Room};
 pub use inputs::Inputs;
+pub(crate) use inside::{Inside, is_inside};
 pub use node::NodeFuture;
 pub use observe::{Launched, NodeSpan, Observer, Timeline, TimelineSpan};
 pub use outputs::Outputs;

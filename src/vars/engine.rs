@@ -109,8 +109,8 @@ impl Engine {
     /// Waits until nothing is pending.
     ///
     /// # Errors
-    /// The first failure since the last time of an operation that writes nothing, so that nobody else would hear of it; and if it is awaited inside of
-    /// an operation of this engine.
+    /// The oldest failure that was not told here yet, of an operation that writes nothing, so that nobody may have heard of it: await it again for the next. And if it
+    /// is awaited inside of an operation of this engine.
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.

@@ -130,9 +130,6 @@ impl Pending {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.has_ended() {
-            if let Err(inside) = self.hub.may_wait() {
-                return Poll::Ready(Err(inside));
-            }
             if self.hub.rehearse() {
                 cx.waker().wake_by_ref();
             }
@@ -178,6 +175,10 @@ impl Future for Pushed {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if let State::Pending(pending) = &mut self.0 {
+            // Who must not wait here may elsewhere.
+            if !pending.has_ended() {
+                pending.hub.may_wait()?;
+            }
             let Poll::Ready(outcome) = pending.poll(cx) else { return Poll::Pending };
             self.0 = State::Ended(outcome);
         }

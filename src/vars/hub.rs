@@ -9,13 +9,12 @@ use super::handle::{Pushed, Watchers};
 use super::op::{Job, Role};
 use super::queue::RequestId;
 use super::ready::Ready;
-use super::running::{Running, is_running};
 use super::slots::{Slots, Told, Turn};
 use super::work::{work_alone, work_shared};
 use crate::bridge::{Lane, shielded};
 use crate::device::host::Entry;
 use crate::error::{Error, Kind, Result, panic_message};
-use crate::exec::{Executor, Guest, Room, STEPS_MAX};
+use crate::exec::{Executor, Guest, Inside, Room, STEPS_MAX, is_inside};
 use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock, spin_loop};
 
 /// How many failures of operations that write nothing are kept for `idle`.
@@ -93,8 +92,12 @@ impl Hub {
         Ok(hub)
     }
 
+    fn place(&self) -> *const () {
+        std::ptr::from_ref(self).cast()
+    }
+
     pub(super) fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+        self.place().addr()
     }
 
     /// Pushes an operation, unless there is a mistake in it or no room: then it is left there.
@@ -199,7 +202,7 @@ impl Hub {
             return;
         }
         // Inside of an operation it is for whoever runs that.
-        if is_running(self.address()) {
+        if is_inside(self.place()) {
             return;
         }
         while let Some(number) = hand.next_own().or_else(|| self.ready.0.pop()) {
@@ -298,7 +301,7 @@ impl Hub {
 
     /// Returns an error if who asks would wait for ever: inside of an operation, blocking.
     pub(super) fn may_wait(&self) -> Result<()> {
-        if is_running(self.address()) {
+        if is_inside(self.place()) {
             return Err(Kind::InsideOperation.into());
         }
         Ok(())
@@ -337,10 +340,10 @@ impl Hub {
                 Err(error)
             }
             None => {
-                let running = Running::enter(self.address());
+                let inside = Inside::enter(self.place());
                 // SAFETY: all that it asked for was granted; and as above.
                 let ran = catch_unwind(AssertUnwindSafe(|| unsafe { job.run() }));
-                drop(running);
+                drop(inside);
                 ran.map_err(|panic| job.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| job.failed(cause)))
             }
         };

@@ -18,7 +18,6 @@ mod op;
 mod place;
 mod queue;
 mod ready;
-mod running;
 mod slots;
 mod uses;
 mod var;

@@ -159,6 +159,24 @@ fn waiting_inside_of_an_operation_of_another_engine_further_up_is_an_error_too()
     assert_eq!(*block_on(x.read()).unwrap(), 5);
 }
 
+#[test]
+fn a_handle_that_was_refused_inside_of_an_operation_tells_outside() {
+    // Seen to fail with a handle that takes the refusal for the operation's end.
+    let (_exec, engine) = engine(1);
+    let (give, given) = std::sync::mpsc::channel::<anabranch::Pushed>();
+    let (back, got_back) = std::sync::mpsc::channel();
+    let x = engine.var("x", 1);
+    let polls = Op::task("polls", (), &x, move || {
+        let mut handle = given.recv().unwrap();
+        assert!(matches!(poll_once(&mut handle), Poll::Ready(Err(_))));
+        back.send(handle).unwrap();
+        2
+    });
+    push(&engine, polls);
+    give.send(pushed(&engine, Op::task("later", &x, (), |_: &i32| ()))).unwrap();
+    block_on(got_back.recv().unwrap()).unwrap();
+}
+
 /// An inline operation that was pushed has ended: it must have gone well.
 fn block_on_here(mut pushed: anabranch::Pushed) {
     assert!(matches!(poll_once(&mut pushed), Poll::Ready(Ok(()))));
