@@ -137,7 +137,7 @@ pub(crate) enum Kind {
     NotRun { operation: Cow<'static, str>, variable: Cow<'static, str>, because: String },
     #[error("variable '{variable}' has no value: an operation took it and wrote none; write it first")]
     VarEmpty { variable: Cow<'static, str> },
-    #[error("variable '{variable}' cannot be taken while a snapshot of it is kept: drop that, or read the variable by reference")]
+    #[error("variable '{variable}' cannot be taken while somebody keeps what was read of it: drop that, or read the variable by reference")]
     VarKept { variable: Cow<'static, str> },
     #[error("operation '{operation}' takes '{variable}' and reads it too: read it from what it took")]
     VarTakenAndRead { operation: Cow<'static, str>, variable: Cow<'static, str> },

@@ -38,7 +38,6 @@ pub use plan::{
     Step, StreamKind, makespan_us, svg, topological_order, verify,
 };
 pub use sim::{Ending, Explored, Faults, Race, SimEvent, SimLog, Simulation, Slots, Touch, TouchKind};
-pub use value::Snapshot;
 pub use vars::{
     Engine, EngineBuilder, EngineIdle, Fetch, Op, OpFn, Push, Pushed, Put, Reads, TakeVar, Use, Var, VarRead, VarWait, Writes,
 };

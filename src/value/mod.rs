@@ -2,7 +2,7 @@
 //! value, no locks.
 //!
 //! Lives here: [`Layout`] (where each cell stands), [`Slot`] (the typed key of a cell), [`Frame`] (a run's memory), [`Cells`] (a
-//! node's view of it), [`Arena`] (where a graph's bodies lie, side by side) and [`Call`] (a body that is ready to be given such a view). [`VarCell`] and [`Snapshot`] are the same for variables, which outlive runs.
+//! node's view of it), [`Arena`] (where a graph's bodies lie, side by side) and [`Call`] (a body that is ready to be given such a view). [`VarCell`] is the same for variables, which outlive runs.
 //! Never here: who may touch which cell when; that is the plan's order, kept by `exec`.
 
 mod arena;
@@ -16,5 +16,4 @@ pub(crate) use call::{Call, Outcome, TypedBody};
 pub(crate) use frame::{Access, Frame, Layout};
 #[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
 pub use frame::{Cells, Slot};
-pub use shelf::Snapshot;
 pub(crate) use shelf::{Untakable, VarCell};

@@ -1,54 +1,32 @@
-//! A variable's value: written in place while nobody outside has it, and on a new shelf when somebody does.
+//! A variable's value: written in place while nobody outside has it, and elsewhere when somebody does.
 
 use std::cell::UnsafeCell;
-use std::fmt;
-use std::ops::Deref;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// A variable's value as it was at one version. Cheap to clone, and never changes: who writes the variable meanwhile writes elsewhere.
-pub struct Snapshot<T>(Arc<Shelf<T>>);
+/// The value of a variable. Who may touch it when is settled elsewhere: by the variable's queue. What is given out of it ([`VarCell::share`]) is never written again.
+pub(crate) struct VarCell<T>(UnsafeCell<Shelf<T>>);
 
 /// Where a value lies, or none does.
-struct Shelf<T>(UnsafeCell<Option<T>>);
-
-// SAFETY: a shelf is written only by who alone has it; a shared one is only read, and dropped by whoever has it last.
-unsafe impl<T: Send + Sync> Send for Shelf<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Shelf<T> {}
-
-impl<T> Deref for Snapshot<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        // SAFETY: who has a snapshot shares the shelf, so nobody writes it.
-        let value = unsafe { &*self.0.0.get() };
-        value.as_ref().expect("a snapshot is of a value")
-    }
+enum Shelf<T> {
+    Full(Arc<T>),
+    /// The value was taken out; the next one may lie where it lay.
+    Empty(Option<Arc<MaybeUninit<T>>>),
 }
 
-impl<T> Clone for Snapshot<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Snapshot<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-/// The value of a variable. Who may touch it when is settled elsewhere: by the variable's queue.
-pub(crate) struct VarCell<T>(UnsafeCell<Arc<Shelf<T>>>);
-
-// SAFETY: as a shelf; the pointer to it changes only under a granted write.
+// SAFETY: a value is written only by who alone has it; the shelf changes only under a granted write.
 unsafe impl<T: Send + Sync> Send for VarCell<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for VarCell<T> {}
 
 impl<T> VarCell<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(UnsafeCell::new(shelf(Some(value))))
+        Self(UnsafeCell::new(Shelf::Full(Arc::new(value))))
+    }
+
+    /// A cell that nobody has written yet.
+    pub(crate) fn empty() -> Self {
+        Self(UnsafeCell::new(Shelf::Empty(None)))
     }
 
     /// Returns the value, if there is one.
@@ -57,20 +35,22 @@ impl<T> VarCell<T> {
     /// The caller has been granted to read or to write, and does not write while it has the reference.
     pub(crate) unsafe fn get(&self) -> Option<&T> {
         // SAFETY: nobody writes while somebody reads.
-        let shelf = unsafe { &*self.0.get() };
-        // SAFETY: as above.
-        unsafe { &*shelf.0.get() }.as_ref()
+        match unsafe { &*self.0.get() } {
+            Shelf::Full(value) => Some(value),
+            Shelf::Empty(_) => None,
+        }
     }
 
     /// Returns the value, to keep. None if there is none.
     ///
     /// # Safety
     /// The caller has been granted to read or to write.
-    pub(crate) unsafe fn snapshot(&self) -> Option<Snapshot<T>> {
+    pub(crate) unsafe fn share(&self) -> Option<Arc<T>> {
         // SAFETY: as in `get`.
-        unsafe { self.get() }?;
-        // SAFETY: as above.
-        Some(Snapshot(unsafe { &*self.0.get() }.clone()))
+        match unsafe { &*self.0.get() } {
+            Shelf::Full(value) => Some(value.clone()),
+            Shelf::Empty(_) => None,
+        }
     }
 
     /// Writes the value.
@@ -79,24 +59,47 @@ impl<T> VarCell<T> {
     /// The caller has been granted to write, and has no reference to the value.
     pub(crate) unsafe fn put(&self, value: T) {
         // SAFETY: nobody else is here.
-        let place = unsafe { &mut *self.0.get() };
-        match own(place) {
-            Some(own) => *own = Some(value),
-            None => *place = shelf(Some(value)),
+        let shelf = unsafe { &mut *self.0.get() };
+        match shelf {
+            Shelf::Full(old) => match Arc::get_mut(old) {
+                Some(own) => *own = value,
+                None => *old = Arc::new(value),
+            },
+            Shelf::Empty(place) => *shelf = Shelf::Full(fill(place.take(), value)),
         }
+    }
+
+    /// Writes a value that others may have, too.
+    ///
+    /// # Safety
+    /// As [`VarCell::put`].
+    pub(crate) unsafe fn put_shared(&self, value: Arc<T>) {
+        // SAFETY: nobody else is here.
+        let shelf = unsafe { &mut *self.0.get() };
+        *shelf = Shelf::Full(value);
     }
 
     /// Takes the value out.
     ///
     /// # Errors
-    /// If there is none, or a snapshot of it is kept.
+    /// If there is none, or somebody keeps it.
     ///
     /// # Safety
     /// As [`VarCell::put`].
     pub(crate) unsafe fn take(&self) -> Result<T, Untakable> {
         // SAFETY: nobody else is here.
-        let place = unsafe { &mut *self.0.get() };
-        own(place).ok_or(Untakable::Shared)?.take().ok_or(Untakable::Empty)
+        let shelf = unsafe { &mut *self.0.get() };
+        let Shelf::Full(value) = shelf else { return Err(Untakable::Empty) };
+        if Arc::get_mut(value).is_none() {
+            return Err(Untakable::Shared);
+        }
+        let Shelf::Full(value) = std::mem::replace(shelf, Shelf::Empty(None)) else { unreachable!("it was seen") };
+        // SAFETY: the address of an Arc's T, which is as large and as aligned as a MaybeUninit<T>; from here on nobody takes it for a T.
+        let place: Arc<MaybeUninit<T>> = unsafe { Arc::from_raw(Arc::into_raw(value).cast()) };
+        // SAFETY: there is a value, nobody else has the Arc, and what is left is not dropped.
+        let value = unsafe { place.assume_init_read() };
+        *shelf = Shelf::Empty(Some(place));
+        Ok(value)
     }
 }
 
@@ -107,33 +110,37 @@ pub(crate) enum Untakable {
     Shared,
 }
 
-fn shelf<T>(value: Option<T>) -> Arc<Shelf<T>> {
-    Arc::new(Shelf(UnsafeCell::new(value)))
-}
-
-/// Returns what lies there, if nobody else has the shelf.
-fn own<T>(place: &mut Arc<Shelf<T>>) -> Option<&mut Option<T>> {
-    Arc::get_mut(place).map(|shelf| shelf.0.get_mut())
+/// Puts a value where one lay that was taken, or in a new place.
+fn fill<T>(place: Option<Arc<MaybeUninit<T>>>, value: T) -> Arc<T> {
+    let Some(mut place) = place else { return Arc::new(value) };
+    Arc::get_mut(&mut place).expect("an empty place is never given out").write(value);
+    // SAFETY: it was written just now.
+    unsafe { place.assume_init() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Seen to fail with a `put` that writes on the shelf that a snapshot has.
+    /// Seen to fail with a `put` that writes over what was given out.
     #[test]
-    fn a_snapshot_stays_as_it_was() {
+    fn what_is_given_out_stays_as_it_was() {
         let cell = VarCell::new(vec![1]);
         // SAFETY: one thread, and no reference is kept.
-        let snapshot = unsafe { cell.snapshot() }.expect("there is a value");
+        let kept = unsafe { cell.share() }.expect("there is a value");
         // SAFETY: as above.
         assert_eq!(unsafe { cell.take() }, Err(Untakable::Shared));
         // SAFETY: as above.
         unsafe { cell.put(vec![2]) };
-        assert_eq!((&*snapshot, format!("{snapshot:?}")), (&vec![1], "[1]".to_owned()));
-        drop(snapshot);
+        assert_eq!(*kept, [1]);
+        drop(kept);
         // SAFETY: as above.
         let take = || unsafe { cell.take() };
         assert_eq!((take(), take()), (Ok(vec![2]), Err(Untakable::Empty)));
+        // SAFETY: as above.
+        unsafe { cell.put(vec![3]) };
+        // SAFETY: as above.
+        unsafe { cell.put_shared(Arc::new(vec![4])) };
+        assert_eq!(take(), Ok(vec![4]));
     }
 }

@@ -15,7 +15,6 @@ use super::uses::TakeVar;
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::graph::Takable;
 use crate::sync::{Mutex, lock};
-use crate::value::Snapshot;
 
 /// A value that operations of one engine read and write, in the order in which they were pushed. Made by [`Engine::var`](super::Engine::var).
 ///
@@ -82,7 +81,7 @@ impl<T: Send + Sync + 'static> Var<T> {
 /// Keeps what a variable is.
 struct Look<T> {
     var: Held<T>,
-    found: Arc<Mutex<Option<Snapshot<T>>>>,
+    found: Arc<Mutex<Option<Arc<T>>>>,
 }
 
 impl<T: Send + Sync + 'static> Work for Look<T> {
@@ -90,9 +89,9 @@ impl<T: Send + Sync + 'static> Work for Look<T> {
         // SAFETY: by the caller's promise.
         let block = unsafe { self.var.block() };
         // SAFETY: granted to read.
-        let snapshot = unsafe { block.cell.snapshot() };
-        let snapshot = snapshot.ok_or_else(|| Error::from(Kind::VarEmpty { variable: block.place.name.clone() }))?;
-        *lock(&self.found) = Some(snapshot);
+        let value = unsafe { block.cell.share() };
+        let value = value.ok_or_else(|| Error::from(Kind::VarEmpty { variable: block.place.name.clone() }))?;
+        *lock(&self.found) = Some(value);
         Ok(())
     }
 }
@@ -138,13 +137,13 @@ impl<'v, T: Send + Sync + 'static> Takable for &'v Var<T> {
 #[must_use = "futures do nothing unless awaited"]
 pub struct VarRead<T> {
     pushed: Result<Pushed>,
-    found: Arc<Mutex<Option<Snapshot<T>>>>,
+    found: Arc<Mutex<Option<Arc<T>>>>,
 }
 
 impl<T> Future for VarRead<T> {
-    type Output = Result<Snapshot<T>>;
+    type Output = Result<Arc<T>>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Snapshot<T>>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Arc<T>>> {
         match poll(&mut self.pushed, cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error.origin().clone())),

@@ -95,7 +95,7 @@ fn pushed_address(engine: &anabranch::Engine, x: &anabranch::Var<Vec<i32>>) -> u
 }
 
 #[test]
-fn a_snapshot_stays_as_it_was() {
+fn what_was_read_stays_as_it_was() {
     for (_exec, engine) in engines() {
         let x = engine.var("x", vec![1]);
         let before = block_on(x.read()).unwrap();
