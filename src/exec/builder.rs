@@ -107,8 +107,8 @@ impl ExecutorBuilder {
     /// Sets whether work that comes again is launched as a CUDA graph, which costs the host one call for many nodes. The default is true.
     ///
     /// Nodes of one device that no host node stands between are submitted together. When they do the same again in a later run (the same kernels, copies and fills in the
-    /// same order; grids, addresses, numbers and sizes may differ), that is built as a graph, and launched as one from then on: see [`Launched`](crate::Launched). Each run in
-    /// flight has a graph of its own; 256 are kept, and those go first that were used longest ago. Turned off, every call is made, as tools that look at calls
+    /// same order; grids, addresses, numbers and sizes may differ), that is built as a graph, and launched as one from then on: see [`Launched`](crate::Launched). Runs that
+    /// are at work on different streams have graphs of their own; 256 are kept, and those go first that were used longest ago. Turned off, every call is made, as tools that look at calls
     /// may want. Nodes that use [`DeviceStream::raw`](crate::DeviceStream::raw) or fetch from another device are enqueued call by call.
     #[cfg(feature = "cuda")]
     pub fn cuda_graphs(mut self, is_on: bool) -> Self {

@@ -5,8 +5,9 @@
 //! second time    the same operations: built, and launched
 //! after that     what differs (addresses, numbers, sizes) is set in the built one, which is launched
 //! ```
-//! A graph that is still at work is not launched again: another run gets an instance of its own. Who comes with other operations than before begins
-//! anew. How many are kept is bounded; those that were used longest ago go first.
+//! A launch waits for the launch before of the same instance, so one that is still at work is launched again only on the lane where it is: what comes
+//! there waits anyway. Another lane gets an instance of its own. Who comes with other operations than before begins anew. How many are kept is bounded;
+//! those that were used longest ago go first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -183,8 +184,8 @@ impl Variant {
             self.built = Some(Built::new(recording, device)?);
         }
         let built = self.built.as_mut().expect("it was built just now");
-        let idle = built.idle(recording, device)?;
-        let instance = &mut built.instances[idle];
+        let at = built.instance_for(recording, device)?;
+        let instance = &mut built.instances[at];
         instance.update(&recording.ops, &built.nodes, device)?;
         // SAFETY: the stream is of this context; memory that the graph names is held by the recording.
         device.check(unsafe { (device.driver.exec_launch)(instance.exec, recording.stream().cu_stream()) })?;
@@ -238,25 +239,21 @@ impl Built {
         Ok(())
     }
 
-    /// Returns where an instance is that is not at work, or a new one, or if there are too many the one that has been at work for longest.
-    fn idle(&mut self, recording: &Recording, device: &Device) -> Result<usize> {
-        let idle = self.instances.iter().position(|instance| device.has_reached(instance.last));
-        match idle {
-            Some(idle) => Ok(idle),
-            None if self.instances.len() < device.lanes.len() => {
-                let mut exec = std::ptr::null_mut();
-                // SAFETY: it writes one handle.
-                device.check(unsafe { (device.driver.graph_instantiate)(&mut exec, self.graph, 0) })?;
-                // As the graph was when it was built; what differs now is set before the launch.
-                let ops = self.instances.first().map_or_else(|| recording.ops.clone(), |_| Ops::default());
-                self.instances.push(Instance { exec, ops, last: (recording.lane, 0) });
-                Ok(self.instances.len() - 1)
-            }
-            None => {
-                self.instances.rotate_left(1);
-                Ok(self.instances.len() - 1)
-            }
+    /// Returns where the instance is that was launched on this lane last, or else one that is not at work, or a new one. So no two were launched last on the
+    /// same lane: they are at most as many as lanes, and no launch waits for another lane.
+    fn instance_for(&mut self, recording: &Recording, device: &Device) -> Result<usize> {
+        let own = self.instances.iter().position(|instance| instance.last.0 == recording.lane);
+        let idle = || self.instances.iter().position(|instance| device.has_reached(instance.last));
+        if let Some(at) = own.or_else(idle) {
+            return Ok(at);
         }
+        let mut exec = std::ptr::null_mut();
+        // SAFETY: it writes one handle.
+        device.check(unsafe { (device.driver.graph_instantiate)(&mut exec, self.graph, 0) })?;
+        // As the graph was when it was built; what differs now is set before the launch.
+        let ops = self.instances.first().map_or_else(|| recording.ops.clone(), |_| Ops::default());
+        self.instances.push(Instance { exec, ops, last: (recording.lane, 0) });
+        Ok(self.instances.len() - 1)
     }
 
     fn destroy(self, driver: &Driver) -> usize {
