@@ -137,7 +137,9 @@ pub(crate) enum Kind {
     NotRun { operation: Cow<'static, str>, variable: Cow<'static, str>, because: String },
     #[error("variable '{variable}' has no value: an operation took it and wrote none; write it first")]
     VarEmpty { variable: Cow<'static, str> },
-    #[error("variable '{variable}' cannot be taken while somebody keeps what was read of it: drop that, or read the variable by reference")]
+    #[error(
+        "variable '{variable}' cannot be taken while somebody keeps what was read of it: drop that, or read the variable by reference"
+    )]
     VarKept { variable: Cow<'static, str> },
     #[error("operation '{operation}' takes '{variable}' and reads it too: read it from what it took")]
     VarTakenAndRead { operation: Cow<'static, str>, variable: Cow<'static, str> },
@@ -147,6 +149,10 @@ pub(crate) enum Kind {
     ValueCount { got: usize, wanted: usize },
     #[error("the engine already has {max} operations pending: await some of them, or raise max_pending")]
     EngineBusy { max: usize },
+    #[error(
+        "operation '{operation}' waits for itself: what it awaits uses '{variable}' behind it; await that elsewhere, or use another variable"
+    )]
+    WaitsForItself { operation: Cow<'static, str>, variable: Cow<'static, str> },
     #[error(
         "waiting inside of an operation for others of its engine may never end: wait outside, or push what is to come after it"
     )]
@@ -341,6 +347,7 @@ impl Error {
             | OpPanicked { operation, .. }
             | NotRun { operation, .. }
             | VarTakenAndRead { operation, .. }
+            | WaitsForItself { operation, .. }
             | ForeignVar { operation, .. } => Some(operation),
             _ => None,
         }

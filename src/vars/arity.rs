@@ -1,6 +1,6 @@
 //! The same few impls for every number of arguments, from none to eight.
 
-use super::uses::{Asking, Fetch, OpFn, Put, Reads, Sealed, TakeVar, Use, Writes};
+use super::uses::{Asking, Fetch, OpFn, OpFutureFn, Put, Reads, Sealed, TakeVar, Use, Writes};
 use super::var::Var;
 use crate::error::Error;
 
@@ -65,6 +65,19 @@ macro_rules! reads {
                 let ($($p,)*) = params;
                 // SAFETY: by the caller's promise.
                 $(let $p = unsafe { $p.fetch() }?;)*
+                Ok(self($($p),*))
+            }
+        }
+
+        impl<F, Fut, $($P: Fetch),*> OpFutureFn<($($P,)*), Fut> for F
+        where
+            F: FnOnce($($P::Owned),*) -> Fut + Send + 'static,
+        {
+            #[allow(unused_variables)]
+            unsafe fn call(self, params: &($($P,)*)) -> Result<Fut, Error> {
+                let ($($p,)*) = params;
+                // SAFETY: by the caller's promise.
+                $(let $p = unsafe { $p.own() }?;)*
                 Ok(self($($p),*))
             }
         }

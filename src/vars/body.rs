@@ -2,22 +2,33 @@
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
+use super::later::{Later, Rest, Runtime};
 use crate::error::BoxError;
 
 /// What an operation does.
 pub(super) trait Work: Send + 'static {
     /// # Safety
     /// The operation has been granted all that it asked for, and has not ended.
-    unsafe fn run(self) -> Result<(), BoxError>;
+    unsafe fn run(self) -> Result<Ran, BoxError>;
+}
+
+/// What came of running a work.
+pub(super) enum Ran {
+    Over,
+    /// A future is left of it.
+    Later(Rest, Runtime),
+    /// The future waits for something.
+    Parked(Arc<Later>),
 }
 
 /// Does nothing.
 pub(super) struct Nothing;
 
 impl Work for Nothing {
-    unsafe fn run(self) -> Result<(), BoxError> {
-        Ok(())
+    unsafe fn run(self) -> Result<Ran, BoxError> {
+        Ok(Ran::Over)
     }
 }
 
@@ -34,7 +45,7 @@ pub(super) struct Body {
 
 /// What can be done with one type of work.
 struct Acts {
-    run: unsafe fn(*mut Space) -> Result<(), BoxError>,
+    run: unsafe fn(*mut Space) -> Result<Ran, BoxError>,
     drop: unsafe fn(*mut Space),
 }
 
@@ -60,7 +71,7 @@ impl Body {
     ///
     /// # Safety
     /// As [`Work::run`].
-    pub(super) unsafe fn run(&mut self) -> Result<(), BoxError> {
+    pub(super) unsafe fn run(&mut self) -> Result<Ran, BoxError> {
         let acts = std::mem::replace(&mut self.acts, &Of::<Nothing>::ACTS);
         // SAFETY: made for what lies there, which is used up.
         unsafe { (acts.run)(&raw mut self.space) }
@@ -91,7 +102,7 @@ impl<W: Work> Of<W> {
 
 /// # Safety
 /// A `W` or a box of one lies there, is not used again, and may be run.
-unsafe fn run<W: Work>(space: *mut Space) -> Result<(), BoxError> {
+unsafe fn run<W: Work>(space: *mut Space) -> Result<Ran, BoxError> {
     // SAFETY: by the caller's promise.
     let work = unsafe { take::<W>(space) };
     // SAFETY: as above.
@@ -119,15 +130,14 @@ unsafe fn take<W: Work>(space: *mut Space) -> W {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     struct Add<const N: usize>(Arc<AtomicU64>, [u64; N]);
 
     impl<const N: usize> Work for Add<N> {
-        unsafe fn run(self) -> Result<(), BoxError> {
+        unsafe fn run(self) -> Result<Ran, BoxError> {
             self.0.fetch_add(self.1.iter().sum(), Ordering::Relaxed);
-            Ok(())
+            Ok(Ran::Over)
         }
     }
 

@@ -92,7 +92,13 @@ impl Engine {
     /// Dropped before it is ready, the operation was not pushed.
     #[inline]
     pub fn push<'v>(&self, op: Op<'v>) -> Push<'v> {
-        Push { hub: self.hub.clone(), job: Some(op.job), vars: PhantomData, key: WaiterKey::default() }
+        Push {
+            hub: self.hub.clone(),
+            job: Some(op.job),
+            vars: PhantomData,
+            key: WaiterKey::default(),
+            driver: WaiterKey::default(),
+        }
     }
 
     /// Pushes an operation if there is room for it now.
@@ -115,7 +121,7 @@ impl Engine {
     /// # Cancellation
     /// Dropping the future changes nothing.
     pub fn idle(&self) -> EngineIdle {
-        EngineIdle { hub: self.hub.clone(), key: WaiterKey::default() }
+        EngineIdle { hub: self.hub.clone(), key: WaiterKey::default(), driver: WaiterKey::default() }
     }
 
     /// Returns the number of operations that are pending.
@@ -137,13 +143,14 @@ pub struct Push<'v> {
     job: Option<Job>,
     vars: PhantomData<&'v ()>,
     key: WaiterKey,
+    driver: WaiterKey,
 }
 
 impl Future for Push<'_> {
     type Output = Result<Pushed>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
-        let Self { hub, job, key, .. } = &mut *self;
+        let Self { hub, job, key, driver, .. } = &mut *self;
         loop {
             match hub.try_push(job) {
                 Err(error) if error.is_busy() => {}
@@ -152,12 +159,10 @@ impl Future for Push<'_> {
                     return Poll::Ready(done);
                 }
             }
-            if let Err(inside) = hub.may_wait() {
+            if let Err(inside) = hub.may_wait_for_all() {
                 return Poll::Ready(Err(inside));
             }
-            if hub.rehearse() {
-                cx.waker().wake_by_ref();
-            }
+            hub.drive(driver, cx);
             // Point u64::MAX never passes: the lane is only rung.
             let _ = hub.space.poll(u64::MAX, key, cx);
             if !hub.has_space() {
@@ -170,6 +175,7 @@ impl Future for Push<'_> {
 impl Drop for Push<'_> {
     fn drop(&mut self) {
         self.hub.space.forget(&mut self.key);
+        self.hub.forget_driver(&mut self.driver);
     }
 }
 
@@ -178,19 +184,18 @@ impl Drop for Push<'_> {
 pub struct EngineIdle {
     hub: Arc<Hub>,
     key: WaiterKey,
+    driver: WaiterKey,
 }
 
 impl Future for EngineIdle {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let Self { hub, key } = &mut *self;
-        if let Err(inside) = hub.may_wait() {
+        let Self { hub, key, driver } = &mut *self;
+        if let Err(inside) = hub.may_wait_for_all() {
             return Poll::Ready(Err(inside));
         }
-        if hub.rehearse() {
-            cx.waker().wake_by_ref();
-        }
+        hub.drive(driver, cx);
         let _ = hub.idle.poll(u64::MAX, key, cx);
         if !hub.slots.is_idle() {
             return Poll::Pending;
@@ -203,5 +208,6 @@ impl Future for EngineIdle {
 impl Drop for EngineIdle {
     fn drop(&mut self) {
         self.hub.idle.forget(&mut self.key);
+        self.hub.forget_driver(&mut self.driver);
     }
 }

@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Waker};
 
 use super::hub::Hub;
 use super::slots::Slot;
-use crate::bridge::shielded;
+use super::within::{Common, Key};
+use crate::bridge::{WaiterKey, shielded};
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -44,6 +45,9 @@ struct Pending {
     state: u64,
     /// Whether it is among those who wait.
     is_waiting: bool,
+    driver: WaiterKey,
+    /// What it has in common with the operation that pushed it.
+    common: Option<Arc<Common>>,
 }
 
 /// What operations' handles wait for, and what they are to be told.
@@ -56,11 +60,23 @@ pub(super) struct Watchers {
 }
 
 impl Watchers {
+    /// Returns what tells the slot's operation from all others that it ever had.
+    pub(super) fn key(slot: &Slot) -> u64 {
+        slot.state.load(Ordering::Relaxed) & !(HANDLED | AWAITED)
+    }
+
+    /// Has whoever waits for an operation look again.
+    #[cold]
+    pub(super) fn nudge(&self, number: u32, slot: &Slot) {
+        let waker = lock(&self.wakers).get(&(number, Self::key(slot))).cloned();
+        let _ = shielded(|| waker.into_iter().for_each(Waker::wake));
+    }
+
     /// Says that an operation has ended.
     pub(super) fn end(&self, number: u32, slot: &Slot, outcome: Result<(), Error>) {
         // ORDERING: Relaxed: who has a handle drops it at any time; the swap tells.
         let state = slot.state.load(Ordering::Relaxed);
-        let key = (number, state & !(HANDLED | AWAITED));
+        let key: Key = (number, state & !(HANDLED | AWAITED));
         let is_kept = match outcome {
             Err(error) if state & HANDLED != 0 => {
                 self.keep_failure(key, error);
@@ -104,12 +120,13 @@ impl Watchers {
 
 impl Pushed {
     /// A handle to the operation that is about to be pushed in that slot.
-    pub(super) fn new(hub: Arc<Hub>, slot: u32) -> Self {
+    pub(super) fn new(hub: Arc<Hub>, slot: u32, common: Option<Arc<Common>>) -> Self {
         let word = &hub.slots.get(slot).state;
         // Nobody else knows the slot yet, and its last operation has left no flags.
         let state = word.load(Ordering::Relaxed);
         word.store(state | HANDLED, Ordering::Relaxed);
-        Self(State::Pending(Pending { hub, slot, state, is_waiting: false }))
+        let driver = WaiterKey::default();
+        Self(State::Pending(Pending { hub, slot, state, is_waiting: false, driver, common }))
     }
 
     /// A handle to an operation that has ended already.
@@ -123,6 +140,12 @@ impl Pending {
         (self.slot, self.state)
     }
 
+    /// Returns an error if to wait here would be for ever.
+    fn may_wait(&self) -> Result<()> {
+        self.hub.may_wait()?;
+        self.common.as_ref().map_or(Ok(()), |common| common.may_wait(self.hub.address()))
+    }
+
     fn has_ended(&self) -> bool {
         // ORDERING: Acquire: see `Watchers::end`.
         self.hub.slots.get(self.slot).state.load(Ordering::Acquire) & !(HANDLED | AWAITED) != self.state
@@ -130,9 +153,9 @@ impl Pending {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.has_ended() {
-            if self.hub.rehearse() {
-                cx.waker().wake_by_ref();
-            }
+            self.hub.drive(&mut self.driver, cx);
+        }
+        if !self.has_ended() {
             let waker = cx.waker().clone();
             let replaced = lock(&self.hub.watchers.wakers).insert(self.key(), waker);
             self.is_waiting = true;
@@ -158,6 +181,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
+        self.hub.forget_driver(&mut self.driver);
         if self.is_waiting {
             let waker = lock(&self.hub.watchers.wakers).remove(&self.key());
             let _ = shielded(|| drop(waker));
@@ -177,7 +201,7 @@ impl Future for Pushed {
         if let State::Pending(pending) = &mut self.0 {
             // Who must not wait here may elsewhere.
             if !pending.has_ended() {
-                pending.hub.may_wait()?;
+                pending.may_wait()?;
             }
             let Poll::Ready(outcome) = pending.poll(cx) else { return Poll::Pending };
             self.0 = State::Ended(outcome);

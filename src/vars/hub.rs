@@ -4,17 +4,20 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
+use super::body::Ran;
 use super::hand::Hand;
 use super::handle::{Pushed, Watchers};
+use super::later::{Later, Laters, Resume};
 use super::op::{Job, Role};
 use super::queue::RequestId;
 use super::ready::Ready;
 use super::slots::{Slots, Told, Turn};
+use super::within::{self, Common, Polling};
 use super::work::{work_alone, work_shared};
 use crate::bridge::{Lane, shielded};
 use crate::device::host::Entry;
 use crate::error::{Error, Kind, Result, panic_message};
-use crate::exec::{Executor, Guest, Inside, Room, STEPS_MAX, is_inside};
+use crate::exec::{Executor, Guest, Inside, Room, is_inside};
 use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock, spin_loop};
 
 /// How many failures of operations that write nothing are kept for `idle`.
@@ -25,6 +28,8 @@ const FREED_MAX: usize = 32;
 /// call it, and gets ahead of it, so that what depends on each other is run in a row.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 8 };
 const PAUSE: u32 = 32;
+/// The key of an operation that is run where it lies.
+pub(super) const NOWHERE: within::Key = (u32::MAX, 0);
 
 pub(super) struct Hub {
     pub(super) slots: Slots,
@@ -33,6 +38,9 @@ pub(super) struct Hub {
     pub(super) space: Lane,
     /// Rung when none is pending.
     pub(super) idle: Lane,
+    /// Rung when an operation is ready that a poll is to run: there are no workers.
+    pub(super) bell: Lane,
+    laters: Laters,
     pub(super) ready: Line<Ready>,
     /// Held while an operation enters several queues, so that all of them have it in the same order.
     pushing: Mutex<()>,
@@ -41,12 +49,12 @@ pub(super) struct Hub {
     /// Workers among them that look for something to do, and will come for it without being called.
     looking: AtomicU64,
     pub(super) workers: u64,
-    is_simulated: bool,
+    pub(super) is_simulated: bool,
     /// Whether a poll runs operations of a simulated executor.
-    is_rehearsing: AtomicBool,
+    pub(super) is_rehearsing: AtomicBool,
     /// None once the executor is shut down and nothing is pending.
-    room: Mutex<Option<Room>>,
-    is_closed: AtomicBool,
+    pub(super) room: Mutex<Option<Room>>,
+    pub(super) is_closed: AtomicBool,
     max_pending: usize,
     freed_max: usize,
     /// Of operations that write nothing.
@@ -58,6 +66,8 @@ impl Guest for Hub {
         // ORDERING: SeqCst: of "close, look for work" and "push, look whether closed" one sees the other; the locks do the rest.
         self.is_closed.store(true, Ordering::SeqCst);
         self.space.ring();
+        self.laters.wake_all();
+        self.bell.ring();
         self.leave_if_over();
     }
 }
@@ -69,6 +79,8 @@ impl Hub {
             watchers: Watchers::default(),
             space: Lane::new(),
             idle: Lane::new(),
+            bell: Lane::new(),
+            laters: Laters::default(),
             ready: Line(Ready::new()),
             pushing: Mutex::new(()),
             active: Line(AtomicU64::new(0)),
@@ -92,7 +104,7 @@ impl Hub {
         Ok(hub)
     }
 
-    fn place(&self) -> *const () {
+    pub(super) fn place(&self) -> *const () {
         std::ptr::from_ref(self).cast()
     }
 
@@ -120,19 +132,17 @@ impl Hub {
     }
 
     fn push_within(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
-        if self.workers == 0 && !self.is_simulated && matches!(self.slots.begin_turn(None), Turn::Fresh) {
-            // Nothing is pending, so nobody stands in any queue.
-            let outcome = job.as_ref().map_or(Ok(()), |job| self.perform(job));
-            *job = None;
-            match self.slots.end_turn() {
-                Ok(told) => self.tell(told),
-                Err(inbox) => self.empty(inbox),
-            }
-            return Some(Pushed::ended(outcome));
+        let is_async = job.as_ref().is_some_and(|job| job.is_async);
+        if self.is_inline() && !is_async && matches!(self.slots.begin_turn(None), Turn::Fresh) {
+            return Some(Pushed::ended(self.push_alone(job)));
         }
         let number = self.slots.take(max)?;
         let slot = self.slots.get(number);
-        let handle = Pushed::new(self.clone(), number);
+        let common = job.as_mut().and_then(|job| {
+            job.common = Common::of(self.address(), job);
+            job.common.clone()
+        });
+        let handle = Pushed::new(self.clone(), number, common);
         // SAFETY: nobody knows the slot yet.
         unsafe { slot.put(job) };
         if self.workers > 0 || self.is_simulated {
@@ -146,25 +156,12 @@ impl Hub {
         Some(handle)
     }
 
-    /// Does what was put into the inbox, and what is put there meanwhile, and gives the engine back.
-    #[cold]
-    fn empty(&self, mut inbox: Vec<u32>) {
-        let hand = Hand::new(self);
-        loop {
-            inbox.into_iter().for_each(|number| self.enter(number, &hand));
-            while let Some(number) = hand.next_own() {
-                self.run(number, &hand);
-            }
-            hand.give_back();
-            match self.slots.end_turn() {
-                Ok(told) => return self.tell(told),
-                Err(more) => inbox = more,
-            }
-        }
+    pub(super) fn is_inline(&self) -> bool {
+        self.workers == 0 && !self.is_simulated
     }
 
     /// Has an operation enter the queues of its variables.
-    fn enter(&self, number: u32, hand: &Hand<'_>) {
+    pub(super) fn enter(self: &Arc<Self>, number: u32, hand: &Hand<'_>) {
         let slot = self.slots.get(number);
         // SAFETY: it does not run before the last hold is released.
         let job = unsafe { slot.job() };
@@ -178,6 +175,11 @@ impl Hub {
                 // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands behind.
                 unsafe { asked.place() }.queue.enter(RequestId::new(number, place), hand);
             }
+        }
+        if let Some(common) = &job.common
+            && common.look(job)
+        {
+            self.watchers.nudge(number, slot);
         }
         hand.release_hold(number);
     }
@@ -197,43 +199,25 @@ impl Hub {
     /// Has what a hand has made ready run.
     pub(super) fn start(self: &Arc<Self>, hand: Hand<'_>) {
         hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
-        let is_open = !self.is_closed.load(Ordering::SeqCst);
-        if self.ready.0.is_empty() || self.workers > 0 && self.call_workers() || self.is_simulated && is_open {
+        if self.ready.0.is_empty() || self.workers > 0 && self.call_workers() {
             return;
+        }
+        if self.workers == 0 {
+            return self.call_polls();
         }
         // Inside of an operation it is for whoever runs that.
         if is_inside(self.place()) {
             return;
         }
-        while let Some(number) = hand.next_own().or_else(|| self.ready.0.pop()) {
-            self.run(number, &hand);
-        }
-        hand.give_back();
+        self.run_all(&hand);
     }
 
-    /// On a simulated executor: runs operations, each chosen among those that are ready. Returns true if some are left for a later poll.
-    pub(super) fn rehearse(&self) -> bool {
-        // ORDERING: Acquire and Release: one poll at a time.
-        if !self.is_simulated {
-            return false;
-        }
-        if self.is_rehearsing.swap(true, Ordering::Acquire) {
-            // Another thread does, and may be about to stop, with nobody left there to go on with what this one has pushed.
-            return true;
-        }
-        let hand = Hand::new(self);
-        for _ in 0..STEPS_MAX {
-            let choice = match (self.ready.0.len(), &*lock(&self.room)) {
-                (0, _) | (_, None) => None,
-                (among, Some(room)) => room.choose(among),
-            };
-            let Some(number) = choice.and_then(|place| self.ready.0.remove(place)) else { break };
-            self.run(number, &hand);
-            hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+    /// Runs what is ready in this thread: nobody else will.
+    pub(super) fn run_all(self: &Arc<Self>, hand: &Hand<'_>) {
+        while let Some(number) = hand.next_own().or_else(|| self.ready.0.pop()) {
+            self.run(number, hand);
         }
         hand.give_back();
-        self.is_rehearsing.store(false, Ordering::Release);
-        !self.ready.0.is_empty()
     }
 
     pub(super) fn add_ready(&self, number: u32) {
@@ -307,17 +291,48 @@ impl Hub {
         Ok(())
     }
 
+    /// The same for who waits until there is room, or none is pending: an asynchronous operation is itself one of those.
+    pub(super) fn may_wait_for_all(&self) -> Result<()> {
+        if within::is_polling(self.address()) {
+            return Err(Kind::InsideOperation.into());
+        }
+        self.may_wait()
+    }
+
     /// Takes the oldest failure that only `idle` tells.
     pub(super) fn take_failure(&self) -> Option<Error> {
         lock(&self.failures).pop_front()
     }
 
-    /// Runs an operation that is ready, and ends it.
-    pub(super) fn run(&self, number: u32, hand: &Hand<'_>) {
+    /// Runs an operation that is ready, and ends it, unless it is a future that is not ready.
+    pub(super) fn run(self: &Arc<Self>, number: u32, hand: &Hand<'_>) {
         let slot = self.slots.get(number);
         // SAFETY: it was pushed, and is kept until it is done with.
         let job = unsafe { slot.job() };
-        let (frees, outcome) = (job.role == Role::Frees, self.perform(job));
+        let outcome = match self.perform(job, (number, Watchers::key(slot))) {
+            Ok(Ran::Over) => Ok(()),
+            Err(error) => Err(error),
+            Ok(Ran::Later(rest, runtime)) => {
+                let later = Later::new(self.clone(), number, rest, runtime);
+                self.laters.add(&later);
+                // SAFETY: this thread runs it, alone.
+                unsafe { job.go_on_with(Resume::new(later)) };
+                return hand.ready.borrow_mut().push(number);
+            }
+            Ok(Ran::Parked(later)) => {
+                // SAFETY: as above.
+                unsafe { job.go_on_with(Resume::new(later.clone())) };
+                return later.park();
+            }
+        };
+        self.end(number, job, outcome, hand);
+    }
+
+    fn end(&self, number: u32, job: &Job, outcome: Result<()>, hand: &Hand<'_>) {
+        let (slot, frees) = (self.slots.get(number), job.role == Role::Frees);
+        if job.is_async {
+            self.laters.remove(number);
+        }
         if !frees {
             for (place, asked) in job.asked.iter().enumerate() {
                 // SAFETY: its request has not left yet.
@@ -332,25 +347,27 @@ impl Hub {
     }
 
     /// Does what an operation is there for, without its queues.
-    fn perform(&self, job: &Job) -> Result<()> {
-        let outcome = match self.obstacle(job) {
+    pub(super) fn perform(&self, job: &Job, key: within::Key) -> Result<Ran> {
+        let ran = match self.obstacle(job) {
             Some(error) => {
                 // SAFETY: whoever performs it has it alone, but for its requests.
                 let _ = shielded(|| unsafe { job.forgo() });
                 Err(error)
             }
             None => {
-                let inside = Inside::enter(self.place());
+                // Who is inside of one that is a future may wait, but not for itself.
+                let polling = job.is_async.then(|| Polling::enter(self.address(), key, job));
+                let inside = (!job.is_async).then(|| Inside::enter(self.place()));
                 // SAFETY: all that it asked for was granted; and as above.
                 let ran = catch_unwind(AssertUnwindSafe(|| unsafe { job.run() }));
-                drop(inside);
+                drop((inside, polling));
                 ran.map_err(|panic| job.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| job.failed(cause)))
             }
         };
-        if job.role != Role::Frees {
-            self.take_effect(job, &outcome);
+        if job.role != Role::Frees && matches!(ran, Ok(Ran::Over) | Err(_)) {
+            self.take_effect(job, ran.as_ref().err());
         }
-        outcome
+        ran
     }
 
     /// Returns why an operation is not run.
@@ -369,17 +386,14 @@ impl Hub {
     }
 
     /// Marks what an operation has written, or has failed to write.
-    fn take_effect(&self, job: &Job, outcome: &Result<()>) {
+    fn take_effect(&self, job: &Job, failure: Option<&Error>) {
         for asked in job.asked.iter().filter(|asked| asked.how.changes()) {
             // SAFETY: granted to write.
             let place = unsafe { asked.place() };
             place.count_write();
-            match outcome {
-                Err(error) => place.set_poison(Some(error.origin().clone())),
-                Ok(()) => place.set_poison(None),
-            }
+            place.set_poison(failure.map(|error| error.origin().clone()));
         }
-        if let Err(error) = outcome
+        if let Some(error) = failure
             && job.role == Role::User
             && !job.writes()
             && !error.is_shut_down()
@@ -396,7 +410,7 @@ impl Hub {
         self.leave_if_over();
     }
 
-    fn tell(&self, told: Told) {
+    pub(super) fn tell(&self, told: Told) {
         if told.space {
             self.space.ring();
         }

@@ -10,10 +10,12 @@
 
 mod arity;
 mod body;
+mod drive;
 mod engine;
 mod hand;
 mod handle;
 mod hub;
+mod later;
 mod op;
 mod place;
 mod queue;
@@ -21,6 +23,7 @@ mod ready;
 mod slots;
 mod uses;
 mod var;
+mod within;
 mod work;
 
 pub use engine::{Engine, EngineBuilder, EngineIdle, Push};
@@ -28,5 +31,5 @@ pub use handle::Pushed;
 pub use op::Op;
 #[cfg(test)]
 pub(crate) use queue::{Queue, Request, RequestId, Requests};
-pub use uses::{Fetch, OpFn, Put, Reads, TakeVar, Use, Writes};
+pub use uses::{Fetch, OpFn, OpFutureFn, Put, Reads, TakeVar, Use, Writes};
 pub use var::{Var, VarRead, VarWait};

@@ -3,14 +3,20 @@
 use std::borrow::Cow;
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::future::Future;
 use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use smallvec::{SmallVec, smallvec};
 
-use super::body::{Body, Work};
+use super::body::{Body, Ran, Work};
+use super::later::Runtime;
 use super::place::Asked;
 use super::queue::REQUESTS_MAX;
-use super::uses::{Asking, OpFn, Put, Reads, SCANNED, Writes};
+use super::uses::{Asking, OpFn, OpFutureFn, Put, Reads, SCANNED, Writes};
+use super::within::Common;
 use crate::error::{BoxError, Error, Kind};
 
 /// One operation on variables, to be [pushed](super::Engine::push): what it reads, what it writes, and a closure that makes the one from the other.
@@ -34,6 +40,10 @@ pub(super) struct Job {
     pub(super) role: Role,
     /// A mistake in it, for who pushes it.
     pub(super) fault: Option<Error>,
+    /// Its closure returns a future.
+    pub(super) is_async: bool,
+    /// What it has in common with the one that pushes it.
+    pub(super) common: Option<Arc<Common>>,
 }
 
 /// What an operation asks for.
@@ -84,6 +94,46 @@ impl<'v> Op<'v> {
         Self::of::<R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
     }
 
+    /// Returns an operation whose closure returns a future. It has its variables until the future is ready; it may await others, and push operations.
+    ///
+    /// The closure gets an `Arc<T>` for a variable that is read, `T` for one that is taken, and a `Vec<Arc<T>>` for a slice. The executor's workers poll the future, within the tokio runtime
+    /// in which this was called; without workers, whoever awaits something of the engine polls it.
+    ///
+    /// # Errors
+    /// As [`Op::try_task`]. Awaiting what stands behind the operation itself is an error inside of it, which names the operation and the variable.
+    ///
+    /// # Cancellation
+    /// When the executor is shut down, the future is dropped where it stands, and the operation fails.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use anabranch::{Engine, Executor, Op};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let engine = Engine::new(&Executor::host()?)?;
+    /// let (key, page) = (engine.var("key", 7), engine.var("page", String::new()));
+    /// engine.push(Op::future("fetch", &key, &page, |key: Arc<i32>| async move { Ok(format!("page {key}")) })).await?;
+    /// assert_eq!(*page.read().await?, "page 7");
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn future<R, W, F, Fut>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    where
+        R: Reads + 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        F: OpFutureFn<R::Params, Fut>,
+        Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
+    {
+        let mut op = Self::using(name.into(), reads, writes, |params, put| {
+            let runtime = Runtime::current();
+            Body::new(AsyncTask { params, put, work, runtime, kind: PhantomData::<fn() -> (Fut, W::Value)> })
+        });
+        op.job.is_async = true;
+        op
+    }
+
     /// Sets its priority: of operations that are ready, those of a higher one go first, and those of the same first come, first served. The default is 0.
     pub fn priority(mut self, priority: i32) -> Self {
         self.job.priority = priority;
@@ -109,12 +159,23 @@ impl<'v> Op<'v> {
         K: Finish<V, W::Value>,
         W::Value: 'static,
     {
+        Self::using(name, reads, writes, |params, put| {
+            Body::new(Task { params, put, work, kind: PhantomData::<fn(V) -> (K, W::Value)> })
+        })
+    }
+
+    #[inline]
+    fn using<R: Reads, W: Writes>(
+        name: Cow<'static, str>,
+        reads: R,
+        writes: W,
+        body: impl FnOnce(R::Params, W::Put) -> Body,
+    ) -> Self {
         let mut uses = SmallVec::new();
         let mut asking = Asking { uses: &mut uses, is_aliased: false };
         let (params, put) = (reads.ask(&mut asking), writes.ask(&mut asking));
         let is_aliased = asking.is_aliased;
-        let body = Task { params, put, work, kind: PhantomData::<fn(V) -> (K, W::Value)> };
-        let mut job = Job::new(name, uses, Body::new(body));
+        let mut job = Job::new(name, uses, body(params, put));
         if is_aliased || job.asked.len() > SCANNED {
             job.check(is_aliased);
         }
@@ -125,7 +186,16 @@ impl<'v> Op<'v> {
 impl Job {
     #[inline]
     fn new(name: Cow<'static, str>, uses: Uses, body: Body) -> Self {
-        Self { name, asked: uses, body: UnsafeCell::new(body), priority: 0, role: Role::User, fault: None }
+        Self {
+            name,
+            asked: uses,
+            body: UnsafeCell::new(body),
+            priority: 0,
+            role: Role::User,
+            fault: None,
+            is_async: false,
+            common: None,
+        }
     }
 
     /// Brings many uses down to one a variable, and notes what cannot be.
@@ -162,11 +232,21 @@ impl Job {
     ///
     /// # Safety
     /// As [`Work::run`], and nobody else calls this.
-    pub(super) unsafe fn run(&self) -> Result<(), BoxError> {
+    pub(super) unsafe fn run(&self) -> Result<Ran, BoxError> {
         // SAFETY: by the caller's promise.
         let body = unsafe { &mut *self.body.get() };
         // SAFETY: as above.
         unsafe { body.run() }
+    }
+
+    /// Says what it is there for from now on.
+    ///
+    /// # Safety
+    /// Nobody else uses its body.
+    pub(super) unsafe fn go_on_with(&self, work: impl Work) {
+        // SAFETY: by the caller's promise.
+        let body = unsafe { &mut *self.body.get() };
+        *body = Body::new(work);
     }
 
     /// Drops undone what it was there for.
@@ -196,6 +276,28 @@ impl Job {
 impl fmt::Debug for Op<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Op").field("name", &self.job.name).field("variables", &self.job.asked.len()).finish()
+    }
+}
+
+/// A future, and where what it gives goes. By hand, because an async block whose future panics would drop that at once, and two panics end the process.
+struct Writing<Fut, O, V> {
+    future: Fut,
+    put: O,
+    value: PhantomData<fn() -> V>,
+}
+
+impl<Fut: Future<Output = Result<V, BoxError>>, O: Put<V>, V> Future for Writing<Fut, O, V> {
+    type Output = Result<(), BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: the future is not moved out of the reference.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: it lies in what is pinned, and is not moved before it is dropped there.
+        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        let value = ready!(future.poll(cx))?;
+        // SAFETY: the operation has what it asked for until this is over; what the future has of it are Arcs.
+        unsafe { this.put.put(value) }?;
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -235,12 +337,36 @@ where
     K: Finish<R, V>,
     V: 'static,
 {
-    unsafe fn run(self) -> Result<(), BoxError> {
+    unsafe fn run(self) -> Result<Ran, BoxError> {
         let Self { params, put, work, .. } = self;
         // SAFETY: by the caller's promise.
         let value = K::finish(unsafe { work.call(&params) }?)?;
         // SAFETY: as above, and what was returned can refer to no argument: it is 'static.
         unsafe { put.put(value) }?;
-        Ok(())
+        Ok(Ran::Over)
+    }
+}
+
+struct AsyncTask<P, O, F, Fut, V> {
+    params: P,
+    put: O,
+    work: F,
+    runtime: Runtime,
+    kind: PhantomData<fn() -> (Fut, V)>,
+}
+
+impl<P, O, F, Fut, V> Work for AsyncTask<P, O, F, Fut, V>
+where
+    P: Send + 'static,
+    O: Put<V>,
+    F: OpFutureFn<P, Fut>,
+    Fut: Future<Output = Result<V, BoxError>> + Send + 'static,
+    V: 'static,
+{
+    unsafe fn run(self) -> Result<Ran, BoxError> {
+        let Self { params, put, work, runtime, .. } = self;
+        // SAFETY: by the caller's promise.
+        let future = unsafe { work.call(&params) }?;
+        Ok(Ran::Later(Box::pin(Writing { future, put, value: PhantomData }), runtime))
     }
 }

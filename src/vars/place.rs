@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use super::queue::{Queue, Request};
 use crate::bridge::shielded;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::value::VarCell;
 
@@ -31,6 +31,11 @@ impl Place {
             poison: Mutex::new(None),
             is_poisoned: AtomicBool::new(false),
         }
+    }
+
+    /// What to say to who wants the value that was taken.
+    pub(super) fn empty(&self) -> Error {
+        Kind::VarEmpty { variable: self.name.clone() }.into()
     }
 
     pub(super) fn version(&self) -> u64 {

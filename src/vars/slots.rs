@@ -143,6 +143,11 @@ impl Slots {
         if pushed.is_none() { Turn::Fresh } else { Turn::Ours }
     }
 
+    /// Asks for the engine, to run what is ready.
+    pub(super) fn begin_drive(&self) -> bool {
+        !std::mem::replace(&mut lock(&self.free).is_alone, true)
+    }
+
     /// Gives the engine back, if nothing was put into the inbox meanwhile.
     pub(super) fn end_turn(&self) -> Result<Told, Vec<u32>> {
         let mut free = lock(&self.free);

@@ -1,5 +1,7 @@
 //! What operations read and write: variables on one side, the arguments and the result of a closure on the other.
 
+use std::sync::Arc;
+
 use super::op::Uses;
 use super::place::{Asked, Held, How, Place};
 use super::var::Var;
@@ -53,6 +55,12 @@ pub trait Fetch: Send + 'static {
     /// The operation has been granted what it asked for, and has not ended.
     #[doc(hidden)]
     unsafe fn fetch<'a>(&'a self) -> Result<Self::Arg<'a>, Error>;
+    /// What the closure of an asynchronous operation gets.
+    type Owned: Send + 'static;
+    /// # Safety
+    /// As [`Fetch::fetch`].
+    #[doc(hidden)]
+    unsafe fn own(&self) -> Result<Self::Owned, Error>;
 }
 
 /// Everything that an operation reads: `()`, one [`Use`], or a tuple of up to eight.
@@ -94,6 +102,18 @@ pub trait OpFn<P, R>: Send + 'static {
     unsafe fn call(self, params: &P) -> Result<R, Error>;
 }
 
+/// A closure that is an asynchronous operation with arguments `P`, and returns the future `Fut`.
+#[diagnostic::on_unimplemented(
+    message = "this closure does not take what the operation reads, or does not return a future of what it writes",
+    label = "one argument per variable read: `Arc<T>` for `&var`, `T` for `take(&var)`, `Vec<Arc<T>>` for `&vars[..]`; it returns an `async move` block of a `Result`"
+)]
+pub trait OpFutureFn<P, Fut>: Send + 'static {
+    /// # Safety
+    /// As [`Fetch::fetch`], for every parameter.
+    #[doc(hidden)]
+    unsafe fn call(self, params: &P) -> Result<Fut, Error>;
+}
+
 /// Reads a variable.
 pub struct ReadVar<T>(Held<T>);
 
@@ -104,7 +124,16 @@ impl<T: Send + Sync + 'static> Fetch for ReadVar<T> {
         // SAFETY: by the caller's promise.
         let block = unsafe { self.0.block() };
         // SAFETY: granted; a write of the same operation comes when no argument is left.
-        unsafe { block.cell.get() }.ok_or_else(|| Kind::VarEmpty { variable: block.place.name.clone() }.into())
+        unsafe { block.cell.get() }.ok_or_else(|| block.place.empty())
+    }
+
+    type Owned = Arc<T>;
+
+    unsafe fn own(&self) -> Result<Arc<T>, Error> {
+        // SAFETY: by the caller's promise.
+        let block = unsafe { self.0.block() };
+        // SAFETY: granted.
+        unsafe { block.cell.share() }.ok_or_else(|| block.place.empty())
     }
 }
 
@@ -129,12 +158,18 @@ impl<T: Send + Sync + 'static> Fetch for TakenVar<T> {
     unsafe fn fetch(&self) -> Result<T, Error> {
         // SAFETY: by the caller's promise.
         let block = unsafe { self.0.block() };
-        let variable = || block.place.name.clone();
         // SAFETY: granted, and nothing else of the operation refers to the value.
         unsafe { block.cell.take() }.map_err(|why| match why {
-            Untakable::Empty => Kind::VarEmpty { variable: variable() }.into(),
-            Untakable::Shared => Kind::VarKept { variable: variable() }.into(),
+            Untakable::Empty => block.place.empty(),
+            Untakable::Shared => Kind::VarKept { variable: block.place.name.clone() }.into(),
         })
+    }
+
+    type Owned = T;
+
+    unsafe fn own(&self) -> Result<T, Error> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.fetch() }
     }
 }
 
@@ -156,6 +191,13 @@ impl<T: Send + Sync + 'static> Fetch for ReadVars<T> {
     unsafe fn fetch(&self) -> Result<Vec<&T>, Error> {
         // SAFETY: by the caller's promise.
         self.0.iter().map(|var| unsafe { var.fetch() }).collect()
+    }
+
+    type Owned = Vec<Arc<T>>;
+
+    unsafe fn own(&self) -> Result<Vec<Arc<T>>, Error> {
+        // SAFETY: by the caller's promise.
+        self.0.iter().map(|var| unsafe { var.own() }).collect()
     }
 }
 

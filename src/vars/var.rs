@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::body::{Nothing, Work};
+use super::body::{Nothing, Ran, Work};
 use super::handle::Pushed;
 use super::hub::Hub;
 use super::op::Job;
 use super::place::{Asked, Block, Held, How};
 use super::uses::TakeVar;
-use crate::error::{BoxError, Error, Kind, Result};
+use crate::error::{BoxError, Kind, Result};
 use crate::graph::Takable;
 use crate::sync::{Mutex, lock};
 
@@ -85,14 +85,13 @@ struct Look<T> {
 }
 
 impl<T: Send + Sync + 'static> Work for Look<T> {
-    unsafe fn run(self) -> Result<(), BoxError> {
+    unsafe fn run(self) -> Result<Ran, BoxError> {
         // SAFETY: by the caller's promise.
         let block = unsafe { self.var.block() };
         // SAFETY: granted to read.
         let value = unsafe { block.cell.share() };
-        let value = value.ok_or_else(|| Error::from(Kind::VarEmpty { variable: block.place.name.clone() }))?;
-        *lock(&self.found) = Some(value);
-        Ok(())
+        *lock(&self.found) = Some(value.ok_or_else(|| block.place.empty())?);
+        Ok(Ran::Over)
     }
 }
 
@@ -100,8 +99,8 @@ impl<T: Send + Sync + 'static> Work for Look<T> {
 struct Free<T>(#[expect(dead_code, reason = "to be dropped")] Arc<Block<T>>);
 
 impl<T: Send + Sync + 'static> Work for Free<T> {
-    unsafe fn run(self) -> Result<(), BoxError> {
-        Ok(())
+    unsafe fn run(self) -> Result<Ran, BoxError> {
+        Ok(Ran::Over)
     }
 }
 

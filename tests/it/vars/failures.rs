@@ -104,7 +104,10 @@ fn what_was_taken_and_not_written_has_no_value() {
         push(&engine, Op::task("writes", (), &x, || vec![2]));
         let kept = block_on(x.read()).unwrap();
         let takes = block_on(pushed(&engine, Op::task("takes", take(&x), &x, |x: Vec<i32>| x))).unwrap_err();
-        assert!(format!("{takes:#}").contains("variable 'x' cannot be taken while somebody keeps what was read of it"), "{takes:#}");
+        assert!(
+            format!("{takes:#}").contains("variable 'x' cannot be taken while somebody keeps what was read of it"),
+            "{takes:#}"
+        );
         assert_eq!(kept[..], [2]);
     }
 }

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod failures;
+mod futures;
 mod order;
 mod producers;
 mod simulated;

@@ -1,0 +1,137 @@
+//! Engines without workers: operations are run by the thread that pushes them, or by whoever polls something of the engine.
+
+use std::sync::Arc;
+use std::task::Context;
+
+use super::hand::Hand;
+use super::hub::{Hub, NOWHERE};
+use super::op::Job;
+use super::within;
+use crate::bridge::WaiterKey;
+use crate::error::Result;
+use crate::exec::{STEPS_MAX, is_inside};
+use crate::sync::{Ordering, lock};
+
+impl Hub {
+    /// Runs an operation where it lies: nothing is pending, so nobody stands in any queue, and this thread has the engine to itself.
+    pub(super) fn push_alone(self: &Arc<Self>, job: &mut Option<Job>) -> Result<()> {
+        let outcome = job.as_ref().map_or(Ok(()), |job| self.perform(job, NOWHERE).map(drop));
+        *job = None;
+        match self.slots.end_turn() {
+            Ok(told) => self.tell(told),
+            Err(inbox) => self.empty(inbox),
+        }
+        outcome
+    }
+
+    /// Does what was put into the inbox, and what is put there meanwhile, and gives the engine back.
+    #[cold]
+    pub(super) fn empty(self: &Arc<Self>, mut inbox: Vec<u32>) {
+        let hand = Hand::new(self);
+        loop {
+            inbox.into_iter().for_each(|number| self.enter(number, &hand));
+            while let Some(number) = hand.next_own() {
+                self.run(number, &hand);
+            }
+            // What was woken meanwhile waits for a poll, so that whoever pushes is not kept by what wakes itself again and again.
+            while self.is_closed.load(Ordering::SeqCst)
+                && let Some(number) = self.ready.0.pop()
+            {
+                self.run(number, &hand);
+            }
+            hand.give_back();
+            match self.slots.end_turn() {
+                Ok(told) => {
+                    self.tell(told);
+                    break;
+                }
+                Err(more) => inbox = more,
+            }
+        }
+        if !self.ready.0.is_still_empty() {
+            self.call_polls();
+        }
+    }
+
+    /// Makes an operation ready that was woken.
+    pub(super) fn make_ready(self: &Arc<Self>, number: u32) {
+        self.add_ready(number);
+        if self.workers > 0 {
+            let _ = self.call_workers();
+        } else {
+            self.call_polls();
+        }
+    }
+
+    /// Sees to it that somebody runs what is ready: a poll of anything of the engine, or this thread if the executor is shut down.
+    pub(super) fn call_polls(self: &Arc<Self>) {
+        self.bell.ring();
+        // Inside of an operation it is for whoever runs that.
+        if !self.is_closed.load(Ordering::SeqCst) || is_inside(self.place()) || within::is_polling(self.address()) {
+            return;
+        }
+        if self.is_inline() {
+            while self.go_on() {}
+        } else {
+            self.run_all(&Hand::new(self));
+        }
+    }
+
+    /// Runs what is ready, on an engine without workers, for whoever is polled. It is woken when more is.
+    pub(super) fn drive(self: &Arc<Self>, key: &mut WaiterKey, cx: &mut Context<'_>) {
+        if self.workers > 0 {
+            return;
+        }
+        // Point u64::MAX never passes: the lane is only rung. Registered first: what becomes ready behind the look below rings.
+        let _ = self.bell.poll(u64::MAX, key, cx);
+        if self.go_on() {
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    pub(super) fn forget_driver(&self, key: &mut WaiterKey) {
+        self.bell.forget(key);
+    }
+
+    /// Runs some of what is ready. Returns true if something is left for this thread.
+    fn go_on(self: &Arc<Self>) -> bool {
+        if self.is_simulated {
+            return self.rehearse();
+        }
+        if self.ready.0.is_empty() || !self.slots.begin_drive() {
+            // Whoever has the engine rings when it gives it back.
+            return false;
+        }
+        let hand = Hand::new(self);
+        for _ in 0..STEPS_MAX {
+            let Some(number) = hand.next_own().or_else(|| self.ready.0.pop()) else { break };
+            self.run(number, &hand);
+        }
+        hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+        hand.give_back();
+        self.empty(Vec::new());
+        !self.ready.0.is_empty()
+    }
+
+    /// On a simulated executor: runs operations, each chosen among those that are ready. Returns true if some are left for a later poll.
+    fn rehearse(self: &Arc<Self>) -> bool {
+        // ORDERING: Acquire and Release: one poll at a time.
+        if self.is_rehearsing.swap(true, Ordering::Acquire) {
+            // Another thread does, and may be about to stop, with nobody left there to go on with what this one has pushed.
+            return true;
+        }
+        let hand = Hand::new(self);
+        for _ in 0..STEPS_MAX {
+            let choice = match (self.ready.0.len(), &*lock(&self.room)) {
+                (0, _) | (_, None) => None,
+                (among, Some(room)) => room.choose(among),
+            };
+            let Some(number) = choice.and_then(|place| self.ready.0.remove(place)) else { break };
+            self.run(number, &hand);
+            hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+        }
+        hand.give_back();
+        self.is_rehearsing.store(false, Ordering::Release);
+        !self.ready.0.is_empty()
+    }
+}

@@ -1,0 +1,165 @@
+//! Operations that are futures: what is left of one when its closure has returned, and who polls that.
+//!
+//! ```text
+//!            poll: Pending              wake
+//! RUNNING ───────────────────▶ IDLE ─────────────▶ WOKEN ──▶ ready, as any operation ──▶ RUNNING
+//!    │ wake                                          ▲
+//!    └──▶ RUNNING|WOKEN ──────── poll: Pending ──────┘
+//! ```
+//! It is made ready only by the step into WOKEN out of IDLE, or by whoever polled it; so one thread at a time polls it, and nobody who wakes it late touches its slot.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::body::{Ran, Work};
+use super::hub::Hub;
+use crate::bridge::shielded;
+use crate::error::BoxError;
+use crate::sync::{AtomicU32, Mutex, Ordering, lock};
+
+/// What is left of an operation.
+pub(super) type Rest = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
+
+const IDLE: u32 = 0;
+const RUNNING: u32 = 1;
+const WOKEN: u32 = 2;
+
+/// An operation whose closure has returned a future.
+pub(super) struct Later {
+    hub: Arc<Hub>,
+    number: u32,
+    state: AtomicU32,
+    /// None while it is polled, and once it is over.
+    rest: Mutex<Option<Rest>>,
+    /// The runtime in which it was begun, so that its timers and sockets work on whatever thread polls it.
+    #[cfg(feature = "tokio")]
+    runtime: Option<tokio::runtime::Handle>,
+}
+
+impl Later {
+    /// It is ready already.
+    pub(super) fn new(hub: Arc<Hub>, number: u32, rest: Rest, runtime: Runtime) -> Arc<Self> {
+        #[cfg(not(feature = "tokio"))]
+        let Runtime {} = runtime;
+        Arc::new(Self {
+            hub,
+            number,
+            state: AtomicU32::new(WOKEN),
+            rest: Mutex::new(Some(rest)),
+            #[cfg(feature = "tokio")]
+            runtime: runtime.0,
+        })
+    }
+
+    fn poll(self: &Arc<Self>) -> Poll<Result<(), BoxError>> {
+        // ORDERING: AcqRel: whoever woke it has done something that this poll is to see.
+        self.state.swap(RUNNING, Ordering::AcqRel);
+        let Some(mut rest) = lock(&self.rest).take() else { return Poll::Ready(Ok(())) };
+        #[cfg(feature = "tokio")]
+        let _entered = self.runtime.as_ref().map(tokio::runtime::Handle::enter);
+        let waker = Waker::from(self.clone());
+        let polled = catch_unwind(AssertUnwindSafe(|| rest.as_mut().poll(&mut Context::from_waker(&waker))));
+        match polled {
+            Ok(Poll::Pending) => {
+                *lock(&self.rest) = Some(rest);
+                Poll::Pending
+            }
+            Ok(ready) => {
+                let dropped = shielded(|| drop(rest));
+                dropped.map_or_else(|message| panic!("dropping its future: {message}"), |()| ready)
+            }
+            Err(panic) => {
+                // Two panics at once would end the process.
+                let _ = shielded(|| drop(rest));
+                resume_unwind(panic)
+            }
+        }
+    }
+
+    /// Lets go of it until it is woken. Its operation may be running, or over, elsewhere when this returns.
+    pub(super) fn park(&self) {
+        // ORDERING: AcqRel: who wakes it from now on sees its operation as this thread leaves it.
+        if self.state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            self.state.store(WOKEN, Ordering::Release);
+            self.hub.add_ready(self.number);
+        }
+    }
+}
+
+impl Wake for Later {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+        // Perhaps the last that holds the engine: what it drops then is foreign.
+        let _ = shielded(|| drop(self));
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // ORDERING: AcqRel: see `poll` and `park`.
+        if self.state.fetch_or(WOKEN, Ordering::AcqRel) == IDLE {
+            self.hub.make_ready(self.number);
+        }
+    }
+}
+
+/// What an operation's body is from its future's first poll on. Dropped undone, it drops the future, whoever else may wake it.
+pub(super) struct Resume(Option<Arc<Later>>);
+
+impl Resume {
+    pub(super) fn new(later: Arc<Later>) -> Self {
+        Self(Some(later))
+    }
+}
+
+impl Work for Resume {
+    unsafe fn run(mut self) -> Result<Ran, BoxError> {
+        let later = self.0.take().expect("it is there until it is run");
+        match later.poll() {
+            Poll::Ready(outcome) => outcome.map(|()| Ran::Over),
+            Poll::Pending => Ok(Ran::Parked(later)),
+        }
+    }
+}
+
+impl Drop for Resume {
+    fn drop(&mut self) {
+        let rest = self.0.take().and_then(|later| lock(&later.rest).take());
+        drop(rest);
+    }
+}
+
+/// Where an operation is made, for its future.
+pub(super) struct Runtime(#[cfg(feature = "tokio")] Option<tokio::runtime::Handle>);
+
+impl Runtime {
+    pub(super) fn current() -> Self {
+        Self(
+            #[cfg(feature = "tokio")]
+            tokio::runtime::Handle::try_current().ok(),
+        )
+    }
+}
+
+/// The operations of an engine, or of one flow on it, that are futures and are not over.
+#[derive(Default)]
+pub(super) struct Laters(Mutex<BTreeMap<u32, Arc<Later>>>);
+
+impl Laters {
+    pub(super) fn add(&self, later: &Arc<Later>) {
+        lock(&self.0).insert(later.number, later.clone());
+    }
+
+    pub(super) fn remove(&self, number: u32) {
+        let removed = lock(&self.0).remove(&number);
+        let _ = shielded(|| drop(removed));
+    }
+
+    /// Has each polled, or dropped if that is what it comes to.
+    pub(super) fn wake_all(&self) {
+        let laters: Vec<Arc<Later>> = lock(&self.0).values().cloned().collect();
+        laters.into_iter().for_each(Later::wake);
+    }
+}
