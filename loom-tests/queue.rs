@@ -79,7 +79,7 @@ impl Model {
     fn run(self: &Arc<Self>, threads: &[&'static [u32]]) {
         let push_all = |model: &Model, list: &[u32]| {
             let hand = Hand { model, ready: RefCell::default() };
-            list.iter().for_each(|&operation| hand.push(operation));
+            list.iter().for_each(|&operation| if operation == GLANCE { hand.glance() } else { hand.push(operation) });
         };
         let others = threads[1..].iter().map(|&list| {
             let model = self.clone();
@@ -109,6 +109,12 @@ impl Hand<'_> {
         }
         drop(pushing);
         self.release_hold(operation);
+        self.run_ready();
+    }
+
+    fn glance(&self) {
+        let var = &self.model.vars[0];
+        var.queue.glance(self, || var.words.get());
         self.run_ready();
     }
 
@@ -142,6 +148,8 @@ impl Hand<'_> {
     }
 }
 
+/// Stands in a thread's list for a look at the first variable.
+const GLANCE: u32 = u32::MAX;
 const READ: (usize, bool) = (0, false);
 const WRITE: (usize, bool) = (0, true);
 
@@ -180,6 +188,22 @@ fn a_reader_that_ends_while_another_arrives_leaves_the_turn_to_it() {
     check_within(3, || {
         let model = Model::new(1, &[&[WRITE], &[READ], &[WRITE], &[READ]]);
         model.run(&[&[0, 1], &[2, 3]]);
+    });
+}
+
+#[test]
+fn a_glance_meets_no_writer_and_holds_none_up() {
+    check_within(4, || {
+        let model = Model::new(1, &[&[WRITE], &[WRITE]]);
+        model.run(&[&[0, 1], &[GLANCE]]);
+    });
+}
+
+#[test]
+fn glances_meet_no_writer_behind_a_reader() {
+    check_within(3, || {
+        let model = Model::new(1, &[&[READ], &[WRITE]]);
+        model.run(&[&[0], &[1], &[GLANCE]]);
     });
 }
 

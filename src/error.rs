@@ -153,6 +153,8 @@ pub(crate) enum Kind {
         "operation '{operation}' waits for itself: what it awaits uses '{variable}' behind it; await that elsewhere, or use another variable"
     )]
     WaitsForItself { operation: Cow<'static, str>, variable: Cow<'static, str> },
+    #[error("the flow panicked: {message}")]
+    FlowPanicked { message: String },
     #[error(
         "waiting inside of an operation for others of its engine may never end: wait outside, or push what is to come after it"
     )]
@@ -264,9 +266,9 @@ impl Error {
         self.0.source.as_ref()?.downcast_ref()
     }
 
-    /// Returns true if the body of a node, or of an operation, panicked.
+    /// Returns true if the body of a node, of an operation or of a flow panicked.
     pub fn is_panic(&self) -> bool {
-        matches!(*self.0.kind, Kind::Panicked { .. } | Kind::OpPanicked { .. })
+        matches!(*self.0.kind, Kind::Panicked { .. } | Kind::OpPanicked { .. } | Kind::FlowPanicked { .. })
     }
 
     /// Returns true if the node, or the operation, did not run because one it depends on failed.

@@ -4,6 +4,7 @@ mod bridge;
 mod device;
 mod error;
 mod exec;
+mod flow;
 mod graph;
 mod plan;
 mod sim;
@@ -28,6 +29,7 @@ pub use exec::{
     Canceller, Executor, ExecutorBuilder, Idle, Inputs, Launched, NodeFuture, NodeSpan, Observer, Outputs, Run, SerialStream,
     Shutdown, Timeline, TimelineSpan, explore,
 };
+pub use flow::{Arg, Args, Flow, FlowRun, Function, Get, Ports};
 pub use graph::{
     Backend, COST_US_MAX, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, KernelStream, Many, Memory,
     NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape, Own, PORTS_MAX, Param, Read, Shape, Source, Sources, Takable, Take,

@@ -1,5 +1,6 @@
 //! What an executor and its runs share: the device, who is in flight, who waits to be, and the memory of dropped runs.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -33,6 +34,8 @@ pub(super) struct Core {
     /// Rung when no run is in flight.
     pub(super) idle: Lane,
     admission: Mutex<Admission>,
+    /// What guests share: see `Executor::common`.
+    pub(super) common: Mutex<Option<Weak<dyn Any + Send + Sync>>>,
 }
 
 /// Who is in flight, and who waits for room, first come first served.
@@ -81,6 +84,7 @@ impl Core {
             exits,
             idle,
             admission: Mutex::new(admission),
+            common: Mutex::new(None),
         }
     }
 

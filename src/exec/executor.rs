@@ -1,9 +1,10 @@
 //! Executors: a device, and the bounds within which it runs plans.
 
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use super::core::Core;
@@ -12,6 +13,7 @@ use super::{ExecutorBuilder, Inputs, Run, SerialStream};
 use crate::bridge::WaiterKey;
 use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
+use crate::sync::lock;
 
 /// Runs plans on a device. Cheap to clone; all clones are one executor.
 ///
@@ -118,6 +120,26 @@ impl Executor {
         Shutdown { core: core.clone(), key: WaiterKey::default(), idle: self.idle() }
     }
 
+    /// Returns what runs plans without keeping the executor.
+    pub(crate) fn runner(&self) -> Runner {
+        Runner(self.owner.core.clone())
+    }
+
+    /// Returns what all those share who ask for it at the same time; `make` makes it if nobody has it.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub(crate) fn common<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> Result<Arc<T>>) -> Result<Arc<T>> {
+        let mut common = lock(&self.owner.core.common);
+        if let Some(there) = common.as_ref().and_then(Weak::upgrade).and_then(|there| there.downcast().ok()) {
+            return Ok(there);
+        }
+        let made = make()?;
+        let shared: Arc<dyn Any + Send + Sync> = made.clone();
+        *common = Some(Arc::downgrade(&shared));
+        Ok(made)
+    }
+
     pub(super) fn core(&self) -> &Arc<Core> {
         &self.owner.core
     }
@@ -146,6 +168,16 @@ impl Executor {
     /// Returns the number of worker threads; 0 for an inline executor.
     pub fn workers(&self) -> usize {
         self.owner.core.pool.as_ref().map_or(0, |pool| pool.workers())
+    }
+}
+
+/// Runs plans as its executor does, and does not keep it.
+#[derive(Clone)]
+pub(crate) struct Runner(Arc<Core>);
+
+impl Runner {
+    pub(crate) fn run(&self, plan: &Plan, inputs: Inputs) -> Run {
+        Run::new(&self.0, plan, inputs)
     }
 }
 

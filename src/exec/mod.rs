@@ -31,6 +31,7 @@ pub(crate) mod state;
 mod submit;
 
 pub use builder::ExecutorBuilder;
+pub(crate) use executor::Runner;
 pub use executor::{Executor, Idle, Shutdown};
 pub(crate) use guest::{Guest, Room};
 pub use inputs::Inputs;
@@ -40,5 +41,6 @@ pub use observe::{Launched, NodeSpan, Observer, Timeline, TimelineSpan};
 pub use outputs::Outputs;
 pub(crate) use rehearse::STEPS_MAX;
 pub use rehearse::explore;
+pub(crate) use run::Cancel;
 pub use run::{Canceller, Run};
 pub use serial::SerialStream;

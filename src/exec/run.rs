@@ -69,7 +69,7 @@ impl Run {
 
     /// Returns a handle that cancels the run from elsewhere: while it is awaited, or after [`Run::spawn`] took it.
     pub fn canceller(&self) -> Canceller {
-        Canceller { run: Arc::downgrade(&self.inner) }
+        Canceller::of(&self.inner)
     }
 
     /// Spawns the run on the tokio runtime that this is called in, so that it makes progress without being polled by the caller.
@@ -86,19 +86,38 @@ impl Run {
     }
 }
 
-/// Cancels a run from elsewhere; made by [`Run::canceller`]. Keeps nothing of the run alive.
+/// Cancels a run or a flow from elsewhere; made by [`Run::canceller`] and [`FlowRun::canceller`](crate::FlowRun::canceller). Keeps nothing of it alive.
 #[derive(Clone)]
-pub struct Canceller {
-    run: Weak<RunInner>,
+pub struct Canceller(Option<Weak<dyn Cancel>>);
+
+/// What can be cancelled from elsewhere.
+pub(crate) trait Cancel: Send + Sync + 'static {
+    fn cancel(&self);
+}
+
+impl Cancel for RunInner {
+    fn cancel(&self) {
+        self.cancel(0);
+    }
 }
 
 impl Canceller {
-    /// Cancels the run, as [`Run::cancel`] does. Does nothing once the run is complete or gone.
+    pub(crate) fn of<C: Cancel>(what: &Arc<C>) -> Self {
+        let what: Weak<C> = Arc::downgrade(what);
+        Self(Some(what))
+    }
+
+    /// One of what is over already.
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
+    /// Cancels it, as its own `cancel` does. Does nothing once it is complete or gone.
     pub fn cancel(&self) {
-        if let Some(run) = self.run.upgrade() {
-            run.cancel(0);
+        if let Some(what) = self.0.as_ref().and_then(Weak::upgrade) {
+            what.cancel();
             // Perhaps its last owner by now: what it drops then is foreign.
-            let _ = shielded(|| drop(run));
+            let _ = shielded(|| drop(what));
         }
     }
 }

@@ -6,6 +6,8 @@ use std::task::Context;
 use super::hand::Hand;
 use super::hub::{Hub, NOWHERE};
 use super::op::Job;
+use super::place::Place;
+use super::slots::Turn;
 use super::within;
 use crate::bridge::WaiterKey;
 use crate::error::Result;
@@ -14,14 +16,12 @@ use crate::sync::{Ordering, lock};
 
 impl Hub {
     /// Runs an operation where it lies: nothing is pending, so nobody stands in any queue, and this thread has the engine to itself.
-    pub(super) fn push_alone(self: &Arc<Self>, job: &mut Option<Job>) -> Result<()> {
-        let outcome = job.as_ref().map_or(Ok(()), |job| self.perform(job, NOWHERE).map(drop));
-        *job = None;
-        match self.slots.end_turn() {
-            Ok(told) => self.tell(told),
-            Err(inbox) => self.empty(inbox),
-        }
-        outcome
+    pub(super) fn push_alone(self: &Arc<Self>, job: &mut Option<Job>) -> Option<Result<()>> {
+        self.alone(|| {
+            let outcome = job.as_ref().map_or(Ok(()), |job| self.perform(job, NOWHERE).map(drop));
+            *job = None;
+            outcome
+        })
     }
 
     /// Does what was put into the inbox, and what is put there meanwhile, and gives the engine back.
@@ -61,6 +61,43 @@ impl Hub {
         } else {
             self.call_polls();
         }
+    }
+
+    /// Has `look` done at a variable that nothing pending uses.
+    pub(super) fn glance<R>(self: &Arc<Self>, place: &Place, look: impl FnOnce() -> R) -> Option<R> {
+        if self.is_inline() {
+            return self.alone(look);
+        }
+        let hand = Hand::new(self);
+        let seen = place.queue.glance(&hand, look);
+        // A writer that waited for this look.
+        self.start(hand);
+        seen
+    }
+
+    /// Ends an operation whose future was dropped: at once where only polls would, and nobody may poll any more.
+    pub(super) fn end_early(self: &Arc<Self>, number: u32) {
+        if !self.is_inline() || !self.slots.begin_drive() {
+            return self.make_ready(number);
+        }
+        let hand = Hand::new(self);
+        self.run(number, &hand);
+        hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+        hand.give_back();
+        self.empty(Vec::new());
+    }
+
+    /// Has `work` done if nothing is pending, on an engine where that means that nobody stands in any queue.
+    pub(super) fn alone<R>(self: &Arc<Self>, work: impl FnOnce() -> R) -> Option<R> {
+        if !self.is_inline() || !matches!(self.slots.begin_turn(None), Turn::Fresh) {
+            return None;
+        }
+        let done = work();
+        match self.slots.end_turn() {
+            Ok(told) => self.tell(told),
+            Err(inbox) => self.empty(inbox),
+        }
+        Some(done)
     }
 
     /// Sees to it that somebody runs what is ready: a poll of anything of the engine, or this thread if the executor is shut down.

@@ -19,6 +19,9 @@ use crate::error::{Error, Kind, Result};
 use crate::exec::Executor;
 use crate::value::VarCell;
 
+/// How many operations may be pending if nobody says.
+const PENDING_MAX: usize = 65_536;
+
 /// Runs operations on variables, as parallel as what they read and write allows, with the result of running them one after the other as
 /// they were pushed.
 ///
@@ -33,8 +36,9 @@ use crate::value::VarCell;
 #[derive(Clone)]
 pub struct Engine {
     hub: Arc<Hub>,
+    /// To keep it. None: a flow's, which does not.
     #[expect(dead_code, reason = "it is kept")]
-    exec: Executor,
+    exec: Option<Executor>,
 }
 
 /// Settings of an [`Engine`]; made by [`Engine::builder`].
@@ -59,7 +63,7 @@ impl EngineBuilder {
         if !(1..=OPERATIONS_MAX).contains(&got) {
             return Err(Kind::Setting { what: "max_pending", must: "from 1 to 16777214", got }.into());
         }
-        Ok(Engine { hub: Hub::new(&self.exec, self.max_pending)?, exec: self.exec })
+        Ok(Engine { hub: Hub::new(&self.exec, self.max_pending)?, exec: Some(self.exec) })
     }
 }
 
@@ -74,13 +78,33 @@ impl Engine {
 
     /// Returns the settings of an engine, to change them.
     pub fn builder(exec: &Executor) -> EngineBuilder {
-        EngineBuilder { exec: exec.clone(), max_pending: 65_536 }
+        EngineBuilder { exec: exec.clone(), max_pending: PENDING_MAX }
     }
 
     /// Returns a new variable. The name is for errors and need not be unique.
     pub fn var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>, value: T) -> Var<T> {
         let place = Place::new(name.into(), self.hub.address());
         Var::new(self.hub.clone(), Block { place, cell: VarCell::new(value) })
+    }
+
+    /// Returns the engine that the flows of an executor share. It does not keep the executor.
+    pub(crate) fn of_flows(exec: &Executor) -> Result<Self> {
+        Ok(Self { hub: exec.common(|| Hub::new(exec, PENDING_MAX))?, exec: None })
+    }
+
+    /// Pushes an operation if there is room for it now.
+    ///
+    /// # Errors
+    /// As [`Engine::try_push`].
+    #[inline]
+    pub(crate) fn push_now(&self, op: Op<'_>) -> Result<Pushed> {
+        self.hub.try_push(&mut Some(op.job))
+    }
+
+    /// Returns a new variable that has no value yet.
+    pub(crate) fn unwritten<T: Send + Sync + 'static>(&self, name: Cow<'static, str>) -> Var<T> {
+        let place = Place::new(name, self.hub.address());
+        Var::new(self.hub.clone(), Block { place, cell: VarCell::empty() })
     }
 
     /// Pushes an operation, when there is room for it: it comes after everything that was pushed before.

@@ -130,7 +130,7 @@ impl Pushed {
     }
 
     /// A handle to an operation that has ended already.
-    pub(super) fn ended(outcome: Result<()>) -> Self {
+    pub(crate) fn ended(outcome: Result<()>) -> Self {
         Self(State::Ended(outcome))
     }
 }

@@ -133,8 +133,8 @@ impl Hub {
 
     fn push_within(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
         let is_async = job.as_ref().is_some_and(|job| job.is_async);
-        if self.is_inline() && !is_async && matches!(self.slots.begin_turn(None), Turn::Fresh) {
-            return Some(Pushed::ended(self.push_alone(job)));
+        if !is_async && let Some(outcome) = self.push_alone(job) {
+            return Some(Pushed::ended(outcome));
         }
         let number = self.slots.take(max)?;
         let slot = self.slots.get(number);
@@ -315,6 +315,7 @@ impl Hub {
             Ok(Ran::Later(rest, runtime)) => {
                 let later = Later::new(self.clone(), number, rest, runtime);
                 self.laters.add(&later);
+                job.scope.iter().for_each(|scope| scope.laters.add(&later));
                 // SAFETY: this thread runs it, alone.
                 unsafe { job.go_on_with(Resume::new(later)) };
                 return hand.ready.borrow_mut().push(number);
@@ -332,6 +333,7 @@ impl Hub {
         let (slot, frees) = (self.slots.get(number), job.role == Role::Frees);
         if job.is_async {
             self.laters.remove(number);
+            job.scope.iter().for_each(|scope| scope.laters.remove(number));
         }
         if !frees {
             for (place, asked) in job.asked.iter().enumerate() {
@@ -375,6 +377,9 @@ impl Hub {
         if self.is_closed.load(Ordering::Relaxed) && job.role != Role::Frees {
             return Some(Kind::ShutDown.into());
         }
+        if job.scope.as_ref().is_some_and(|scope| scope.is_cancelled()) {
+            return Some(Kind::Cancelled.into());
+        }
         job.asked.iter().filter(|asked| asked.how.is_read).find_map(|asked| {
             // SAFETY: granted.
             let place = unsafe { asked.place() };
@@ -397,6 +402,7 @@ impl Hub {
             && job.role == Role::User
             && !job.writes()
             && !error.is_shut_down()
+            && !error.is_cancelled()
         {
             let mut failures = lock(&self.failures);
             if failures.len() < FAILURES_MAX {

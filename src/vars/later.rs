@@ -80,6 +80,16 @@ impl Later {
         }
     }
 
+    /// Drops the future, unless it is being polled, and has its operation end.
+    fn abandon(self: Arc<Self>) {
+        let rest = lock(&self.rest).take();
+        let _ = shielded(|| drop(rest));
+        if self.state.fetch_or(WOKEN, Ordering::AcqRel) == IDLE {
+            self.hub.end_early(self.number);
+        }
+        let _ = shielded(|| drop(self));
+    }
+
     /// Lets go of it until it is woken. Its operation may be running, or over, elsewhere when this returns.
     pub(super) fn park(&self) {
         // ORDERING: AcqRel: who wakes it from now on sees its operation as this thread leaves it.
@@ -155,6 +165,12 @@ impl Laters {
     pub(super) fn remove(&self, number: u32) {
         let removed = lock(&self.0).remove(&number);
         let _ = shielded(|| drop(removed));
+    }
+
+    /// Drops the future of each, and has it end.
+    pub(super) fn drop_all(&self) {
+        let laters: Vec<Arc<Later>> = lock(&self.0).values().cloned().collect();
+        laters.into_iter().for_each(Later::abandon);
     }
 
     /// Has each polled, or dropped if that is what it comes to.

@@ -20,6 +20,7 @@ mod op;
 mod place;
 mod queue;
 mod ready;
+mod scope;
 mod slots;
 mod uses;
 mod var;
@@ -31,5 +32,7 @@ pub use handle::Pushed;
 pub use op::Op;
 #[cfg(test)]
 pub(crate) use queue::{Queue, Request, RequestId, Requests};
+pub(crate) use scope::Scope;
+pub(crate) use uses::Shared;
 pub use uses::{Fetch, OpFn, OpFutureFn, Put, Reads, TakeVar, Use, Writes};
 pub use var::{Var, VarRead, VarWait};

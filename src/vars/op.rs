@@ -15,6 +15,7 @@ use super::body::{Body, Ran, Work};
 use super::later::Runtime;
 use super::place::Asked;
 use super::queue::REQUESTS_MAX;
+use super::scope::Scope;
 use super::uses::{Asking, OpFn, OpFutureFn, Put, Reads, SCANNED, Writes};
 use super::within::Common;
 use crate::error::{BoxError, Error, Kind};
@@ -44,6 +45,8 @@ pub(super) struct Job {
     pub(super) is_async: bool,
     /// What it has in common with the one that pushes it.
     pub(super) common: Option<Arc<Common>>,
+    /// The flow that it is of.
+    pub(super) scope: Option<Arc<Scope>>,
 }
 
 /// What an operation asks for.
@@ -145,6 +148,12 @@ impl<'v> Op<'v> {
         &self.job.name
     }
 
+    /// Makes it one of a flow's.
+    pub(crate) fn within(mut self, scope: &Arc<Scope>) -> Self {
+        self.job.scope = Some(scope.clone());
+        self
+    }
+
     #[inline]
     pub(super) fn of_job(job: Job) -> Self {
         Self { job, vars: PhantomData }
@@ -195,6 +204,7 @@ impl Job {
             fault: None,
             is_async: false,
             common: None,
+            scope: None,
         }
     }
 

@@ -90,6 +90,18 @@ impl Queue {
         Self { tail: AtomicU64::new(0), gate: AtomicU64::new(0) }
     }
 
+    /// Has `look` done among those who read, if nobody stands in the queue.
+    ///
+    /// Who enters while it is done finds one more that reads: a writer waits at the gate. Who had entered before is at the tail, and then this leaves without a look.
+    pub(crate) fn glance<R>(&self, requests: &impl Requests, look: impl FnOnce() -> R) -> Option<R> {
+        // ORDERING: AcqRel: of two who step to the gate, the second sees what the first did before: a writer its own place at the tail.
+        self.gate.fetch_add(1, Ordering::AcqRel);
+        // ORDERING: Acquire: who finds nobody sees what the last one wrote.
+        let seen = (self.tail.load(Ordering::Acquire) == 0).then(look);
+        self.go_out(0, requests);
+        seen
+    }
+
     /// Puts a request at the end. It is granted here or later, once.
     pub(crate) fn enter(&self, id: RequestId, requests: &impl Requests) {
         let is_write = requests.request(id).is_write();
@@ -140,9 +152,10 @@ impl Queue {
         if !requests.request(id).is_write() {
             return self.let_in(id, requests);
         }
-        let before = self.gate.fetch_add(id.0 << READER_BITS, Ordering::AcqRel);
+        // One step, also where nothing changes: whoever comes to the gate behind it sees that the queue has somebody.
+        let waits = |gate: u64| if gate & READERS == 0 { gate } else { gate + (id.0 << READER_BITS) };
+        let before = self.change_gate(waits);
         if before & READERS == 0 {
-            self.gate.fetch_sub(id.0 << READER_BITS, Ordering::AcqRel);
             grant(id, requests);
         }
     }
@@ -173,13 +186,23 @@ impl Queue {
     /// A reader has left. `writer` is the one behind it, or 0. The last one out lets the writer in that waits, and touches nothing after that.
     fn go_out(&self, writer: u64, requests: &impl Requests) {
         let change = (writer << READER_BITS).wrapping_sub(1);
-        let before = self.gate.fetch_add(change, Ordering::AcqRel);
-        let waiting = before.wrapping_add(change) >> READER_BITS;
-        if before & READERS == 1
-            && let Some(writer) = some(waiting)
+        let is_last = |gate: u64| gate & READERS == 1;
+        let before = self.change_gate(|gate| if is_last(gate) { 0 } else { gate.wrapping_add(change) });
+        if is_last(before)
+            && let Some(writer) = some(before.wrapping_add(change) >> READER_BITS)
         {
-            self.gate.fetch_sub(waiting << READER_BITS, Ordering::AcqRel);
             grant(writer, requests);
+        }
+    }
+
+    /// Changes the gate in one step, and returns what it was.
+    fn change_gate(&self, change: impl Fn(u64) -> u64) -> u64 {
+        let mut gate = self.gate.load(Ordering::Relaxed);
+        loop {
+            match self.gate.compare_exchange_weak(gate, change(gate), Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(before) => return before,
+                Err(found) => gate = found,
+            }
         }
     }
 }

@@ -245,6 +245,34 @@ impl<T: Send + Sync + 'static> Writes for &Var<T> {
     }
 }
 
+/// A variable that an operation writes with a value that others may have, too.
+pub(crate) struct Shared<'v, T: Send + Sync + 'static>(pub(crate) &'v Var<T>);
+
+/// Writes a variable with a shared value.
+pub(crate) struct WriteShared<T>(Held<T>);
+
+impl<T: Send + Sync + 'static> Sealed for Shared<'_, T> {}
+
+impl<T: Send + Sync + 'static> Put<Arc<T>> for WriteShared<T> {
+    unsafe fn put(&self, value: Arc<T>) -> Result<(), Error> {
+        // SAFETY: by the caller's promise.
+        let block = unsafe { self.0.block() };
+        // SAFETY: as above.
+        unsafe { block.cell.put_shared(value) };
+        Ok(())
+    }
+}
+
+impl<T: Send + Sync + 'static> Writes for Shared<'_, T> {
+    type Value = Arc<T>;
+    type Put = WriteShared<T>;
+
+    fn ask(self, asking: &mut Asking<'_>) -> WriteShared<T> {
+        asking.ask(&self.0.block().place, How::WRITE);
+        WriteShared(Held::new(self.0.block()))
+    }
+}
+
 /// Writes variables of one type.
 pub struct WriteVars<T>(Box<[WriteVar<T>]>);
 

@@ -12,7 +12,7 @@ use super::hub::Hub;
 use super::op::Job;
 use super::place::{Asked, Block, Held, How};
 use super::uses::TakeVar;
-use crate::error::{BoxError, Kind, Result};
+use crate::error::{BoxError, Error, Kind, Result};
 use crate::graph::Takable;
 use crate::sync::{Mutex, lock};
 
@@ -57,11 +57,30 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// # Cancellation
     /// Dropping the future changes nothing.
     pub fn read(&self) -> VarRead<T> {
+        if let Some(found) = self.read_now() {
+            return VarRead(Reading::Now(Some(found)));
+        }
         let found = Arc::new(Mutex::new(None));
         let work = Look { var: Held::new(self.block()), found: found.clone() };
         let asked = Asked::new(&self.block().place, How::READ);
         let job = Job::waiting(format!("read of {}", self.name()), asked, work);
-        VarRead { pushed: self.0.hub.push_beyond(job), found }
+        VarRead(Reading::Pushed { pushed: self.0.hub.push_beyond(job), found })
+    }
+
+    /// Returns the value, or why there is none, if nothing that is pending uses the variable. May say that something is when nothing is.
+    pub(crate) fn read_now(&self) -> Option<Result<Arc<T>>> {
+        let (hub, block) = (&self.0.hub, self.block());
+        // SAFETY: whoever calls this has been granted to read.
+        let look = || match block.place.poison() {
+            Some(origin) => Err(origin),
+            None => unsafe { block.cell.share() }.ok_or_else(|| block.place.empty()),
+        };
+        hub.glance(&block.place, look)
+    }
+
+    /// Says that it will never have a value, and why. Nobody else has it.
+    pub(crate) fn fail(&self, error: Error) {
+        self.block().place.set_poison(Some(error));
     }
 
     /// Waits for everything that was pushed before and reads or writes the variable.
@@ -134,19 +153,29 @@ impl<'v, T: Send + Sync + 'static> Takable for &'v Var<T> {
 
 /// A variable's value, when it is there; made by [`Var::read`].
 #[must_use = "futures do nothing unless awaited"]
-pub struct VarRead<T> {
-    pushed: Result<Pushed>,
-    found: Arc<Mutex<Option<Arc<T>>>>,
+pub struct VarRead<T>(Reading<T>);
+
+enum Reading<T> {
+    /// The value was there when it was asked for.
+    Now(Option<Result<Arc<T>>>),
+    Pushed {
+        pushed: Result<Pushed>,
+        found: Arc<Mutex<Option<Arc<T>>>>,
+    },
 }
 
 impl<T> Future for VarRead<T> {
     type Output = Result<Arc<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Arc<T>>> {
-        match poll(&mut self.pushed, cx) {
+        let (pushed, found) = match &mut self.0 {
+            Reading::Now(found) => return Poll::Ready(found.take().unwrap_or_else(|| Err(Kind::Spent.into()))),
+            Reading::Pushed { pushed, found } => (pushed, found),
+        };
+        match poll(pushed, cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error.origin().clone())),
-            Poll::Ready(Ok(())) => Poll::Ready(lock(&self.found).take().ok_or_else(|| Kind::Spent.into())),
+            Poll::Ready(Ok(())) => Poll::Ready(lock(found).take().ok_or_else(|| Kind::Spent.into())),
         }
     }
 }

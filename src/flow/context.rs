@@ -1,0 +1,191 @@
+//! What a flow's code talks to: it pushes operations, and waits for values.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use super::function::{Args, Function, Ports};
+use super::get::Get;
+use super::slice::Slice;
+use crate::error::{BoxError, Error, Kind, Result};
+use crate::exec::Runner;
+use crate::vars::{Engine, Op, OpFn, OpFutureFn, Pushed, Reads, Scope, Var};
+
+/// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and given to the closure.
+///
+/// What is asked of it is pushed at once and returns at once: a [`Var`] that will have the value. Order follows from use, as in an [`Engine`]: what reads a variable comes after what
+/// was pushed before and writes it, and what shares no variable has no order. Only [`Flow::get`] waits. So `if`, `loop`, `match` and `?` are Rust's own; parts of a flow run side by side
+/// with `join!`, against a clock with `select!` or a timeout, and call each other as `async fn(f: &Flow, ..)`.
+///
+/// # Errors
+/// An operation that fails poisons what it writes, and what reads that does not run; [`Flow::get`] gives the origin.
+///
+/// # Cancellation
+/// When the [`FlowRun`](super::FlowRun) is dropped or cancelled, no operation that it has pushed begins any more, and asynchronous ones are dropped where they stand. To cancel what a
+/// *part* of a flow has pushed, make it a flow of its own ([`Flow::flow`]). A part that is not, and is dropped (by `select!`, say), pushes nothing more; what it has pushed goes on.
+pub struct Flow(Arc<Shared>);
+
+/// What a flow's context, its future and its cancellers share.
+pub(super) struct Shared {
+    engine: Engine,
+    runner: Runner,
+    pub(super) scope: Arc<Scope>,
+    pub(super) slice: Slice,
+}
+
+impl Flow {
+    pub(super) fn new(engine: Engine, runner: Runner, outer: Option<&Flow>) -> Self {
+        let scope = Scope::new(outer.map(|flow| flow.0.scope.clone()));
+        Self(Arc::new(Shared { engine, runner, scope, slice: Slice::new() }))
+    }
+
+    /// A flow that begins within this one.
+    pub(super) fn inner(&self) -> Self {
+        Self::new(self.0.engine.clone(), self.0.runner.clone(), Some(self))
+    }
+
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        self.0.clone()
+    }
+
+    /// Returns a new variable with a value.
+    pub fn value<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>, value: T) -> Var<T> {
+        self.0.engine.var(name, value)
+    }
+
+    /// Pushes a CPU function, and returns the variable that will have what it returns. As [`Graph::task`](crate::Graph::task), it gets `&T` for `&var` and `T` for
+    /// [`take`](crate::take)`(&var)`.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Executor, Flow};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let exec = Executor::inline();
+    /// let found = exec.flow(async |f: &Flow| {
+    ///     let mut x = f.value("x", 27_u64);
+    ///     let mut steps = 0;
+    ///     while *f.get(&x).await? != 1 {
+    ///         x = match *f.get(&x).await? % 2 {
+    ///             0 => f.task("halve", &x, |x: &u64| x / 2),
+    ///             _ => f.task("grow", &x, |x: &u64| 3 * x + 1),
+    ///         };
+    ///         steps += 1;
+    ///     }
+    ///     Ok(steps)
+    /// });
+    /// assert_eq!(found.await?, 111);
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn task<R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    where
+        R: Reads,
+        V: Send + Sync + 'static,
+        F: OpFn<R::Params, V>,
+    {
+        let (name, var) = self.unwritten(name.into());
+        self.push_to(&var, Op::task(name, reads, &var, work));
+        var
+    }
+
+    /// Pushes a CPU function that can fail: then its variable is poisoned.
+    pub fn try_task<R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    where
+        R: Reads,
+        V: Send + Sync + 'static,
+        F: OpFn<R::Params, Result<V, BoxError>>,
+    {
+        let (name, var) = self.unwritten(name.into());
+        self.push_to(&var, Op::try_task(name, reads, &var, work));
+        var
+    }
+
+    /// Pushes a closure that returns a future, as [`Op::future`].
+    pub fn future<R, V, F, Fut>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    where
+        R: Reads,
+        V: Send + Sync + 'static,
+        F: OpFutureFn<R::Params, Fut>,
+        Fut: Future<Output = Result<V, BoxError>> + Send + 'static,
+    {
+        let (name, var) = self.unwritten(name.into());
+        self.push_to(&var, Op::future(name, reads, &var, work));
+        var
+    }
+
+    /// Pushes any operation: one that writes variables that are there, or several, or none.
+    ///
+    /// The handle is a future of its end. What an operation that writes something fails with is told by what it writes, too.
+    pub fn node(&self, op: Op<'_>) -> Pushed {
+        self.push(op).unwrap_or_else(|refused| Pushed::ended(Err(refused)))
+    }
+
+    /// Calls a graph: pushes a run of it, and returns the variables that will have its results.
+    ///
+    /// The run begins when everything is there that it reads. An argument is `&var`, or [`take`](crate::take)`(&var)` for one that a node of the graph takes.
+    ///
+    /// # Errors
+    /// If the run fails, all its results are poisoned.
+    pub fn call<I: Ports, O: Ports>(&self, function: &Function<I, O>, args: impl Args<I>) -> O::Vars {
+        let results = O::unwritten(&self.0.engine, function.name());
+        let (plan, runner) = (function.plan().clone(), self.0.runner.clone());
+        let run = move |inputs| {
+            let run = runner.run(&plan, inputs);
+            async move {
+                let mut outputs = run.await?;
+                Ok(O::take(&mut outputs)?)
+            }
+        };
+        let op = args.op(function.name(), O::shared(&results), run);
+        if let Err(refused) = self.push(op) {
+            O::fail(&results, &refused);
+        }
+        results
+    }
+
+    /// Waits for everything that was pushed before and writes the variable, and returns the value as it is then. It takes its place among the operations
+    /// when this is called.
+    ///
+    /// # Errors
+    /// Why the operation failed that should have written it.
+    ///
+    /// # Cancellation
+    /// Dropping the future changes nothing.
+    #[inline]
+    pub fn get<'f, T: Send + Sync + 'static>(&'f self, var: &Var<T>) -> Get<'f, T> {
+        Get { slice: &self.0.slice, read: var.read() }
+    }
+
+    /// Pushes an operation. If it is refused the flow cannot go on.
+    #[inline]
+    fn push(&self, op: Op<'_>) -> Result<Pushed> {
+        let Shared { engine, scope, .. } = &*self.0;
+        engine.push_now(op.within(scope)).inspect_err(|refused| scope.fail(refused.clone()))
+    }
+
+    /// Pushes the operation that writes a new variable.
+    fn push_to<V: Send + Sync + 'static>(&self, var: &Var<V>, op: Op<'_>) {
+        if let Err(refused) = self.push(op) {
+            var.fail(refused);
+        }
+    }
+
+    /// Returns a variable for what an operation of that name gives.
+    fn unwritten<V: Send + Sync + 'static>(&self, name: Cow<'static, str>) -> (Cow<'static, str>, Var<V>) {
+        (name.clone(), self.0.engine.unwritten(name))
+    }
+}
+
+impl Shared {
+    /// Returns why the flow is over before its code is.
+    pub(super) fn verdict(&self) -> Option<Error> {
+        self.scope.failure().or_else(|| self.scope.is_cancelled().then(|| Kind::Cancelled.into()))
+    }
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flow").field("is_cancelled", &self.0.scope.is_cancelled()).finish()
+    }
+}

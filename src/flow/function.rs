@@ -1,0 +1,138 @@
+//! Graphs as functions: compiled once, with typed arguments and results, and called by flows.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::error::{BoxError, Error, Result};
+use crate::exec::{Inputs, Outputs};
+use crate::graph::Graph;
+use crate::plan::{Plan, Policy};
+use crate::vars::{Engine, Fetch, Op, TakeVar, Use, Var, Writes};
+
+/// A graph that flows call: [`Flow::call`](super::Flow::call). Cheap to clone.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Executor, Flow, Function, Graph, PerOperator, Value};
+///
+/// // One step of Newton's method for a square root, and how far it went.
+/// let step = Function::new("newton", &PerOperator, |g: &mut Graph, (x, a): (Value<f64>, Value<f64>)| {
+///     let next = g.task("next", (&x, &a), |x: &f64, a: &f64| 0.5 * (x + a / x));
+///     let moved = g.task("moved", (&x, &next), |x: &f64, next: &f64| (next - x).abs());
+///     (next, moved)
+/// })?;
+///
+/// # futures::executor::block_on(async {
+/// let exec = Executor::host()?;
+/// let root = exec.flow(async move |f: &Flow| {
+///     let (mut x, a) = (f.value("x", 1.0), f.value("a", 2.0));
+///     loop {
+///         let (next, moved) = f.call(&step, (&x, &a));
+///         x = next;
+///         if *f.get(&moved).await? < 1e-12 {
+///             return Ok(*f.get(&x).await?);
+///         }
+///     }
+/// });
+/// assert!((root.await? - 2.0_f64.sqrt()).abs() < 1e-12);
+/// # Ok::<(), anabranch::Error>(()) })?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+pub struct Function<I, O> {
+    name: Arc<str>,
+    plan: Plan,
+    kind: PhantomData<fn(I) -> O>,
+}
+
+impl<I: Ports, O: Ports> Function<I, O> {
+    /// Compiles the graph that `build` makes of its arguments. They, and what it returns, are one [`Value`](crate::Value) or a tuple of up to six.
+    ///
+    /// # Errors
+    /// As [`Graph::compile`].
+    pub fn new(name: impl Into<Arc<str>>, policy: &dyn Policy, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
+        let mut graph = Graph::new();
+        let args = I::declare(&mut graph);
+        build(&mut graph, args).output(&mut graph);
+        Ok(Self { name: name.into(), plan: graph.compile(policy)?, kind: PhantomData })
+    }
+
+    /// Returns the function's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the plan of its graph.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl<I, O> Clone for Function<I, O> {
+    fn clone(&self) -> Self {
+        Self { name: self.name.clone(), plan: self.plan.clone(), kind: PhantomData }
+    }
+}
+
+impl<I, O> fmt::Debug for Function<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Function").field("name", &self.name).field("plan", &self.plan).finish()
+    }
+}
+
+/// Only this room says what can be an argument or a result.
+pub trait Sealed {}
+
+/// The arguments or the results of a [`Function`]: a [`Value`](crate::Value), or a tuple of up to six.
+pub trait Ports: Sealed + 'static {
+    /// The variables that have them in a flow: [`Var`]s.
+    type Vars;
+    #[doc(hidden)]
+    type Arcs: Send + 'static;
+    #[doc(hidden)]
+    fn declare(graph: &mut Graph) -> Self;
+    #[doc(hidden)]
+    fn output(&self, graph: &mut Graph);
+    #[doc(hidden)]
+    fn unwritten(engine: &Engine, function: &str) -> Self::Vars;
+    #[doc(hidden)]
+    fn fail(vars: &Self::Vars, error: &Error);
+    #[doc(hidden)]
+    fn shared(vars: &Self::Vars) -> impl Writes<Value = Self::Arcs>;
+    #[doc(hidden)]
+    fn take(outputs: &mut Outputs) -> Result<Self::Arcs>;
+}
+
+/// One argument of a call: `&Var<T>`, or [`take`](crate::take)`(&var)` if a node of the graph takes it.
+pub trait Arg<T>: Use {
+    #[doc(hidden)]
+    fn give(owned: <Self::Fetch as Fetch>::Owned, name: &'static str, inputs: Inputs) -> Inputs;
+}
+
+impl<T: Send + Sync + 'static> Arg<T> for &Var<T> {
+    fn give(owned: Arc<T>, name: &'static str, inputs: Inputs) -> Inputs {
+        inputs.with_arc(name, owned)
+    }
+}
+
+impl<T: Send + Sync + 'static> Arg<T> for TakeVar<'_, T> {
+    fn give(owned: T, name: &'static str, inputs: Inputs) -> Inputs {
+        inputs.with(name, owned)
+    }
+}
+
+/// The arguments of a call: one [`Arg`] for each of the function's.
+#[diagnostic::on_unimplemented(
+    message = "these are not the arguments of the function",
+    label = "`&var` or `take(&var)`, or a tuple of these, of the types that the function's closure takes"
+)]
+pub trait Args<I> {
+    #[doc(hidden)]
+    fn op<'v, W, Fut>(self, name: &str, writes: W, run: impl FnOnce(Inputs) -> Fut + Send + 'static) -> Op<'v>
+    where
+        Self: 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static;
+}

@@ -1,0 +1,27 @@
+//! The wait of a flow for one value.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use super::slice::Slice;
+use crate::error::Result;
+use crate::vars::VarRead;
+
+/// Waits for a variable's value; made by [`Flow::get`](super::Flow::get).
+#[must_use = "futures do nothing unless awaited"]
+pub struct Get<'f, T> {
+    pub(super) slice: &'f Slice,
+    pub(super) read: VarRead<T>,
+}
+
+impl<T> Future for Get<'_, T> {
+    type Output = Result<Arc<T>>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Arc<T>>> {
+        ready!(self.slice.poll(cx));
+        Pin::new(&mut self.read).poll(cx)
+    }
+}

@@ -1,0 +1,209 @@
+//! A flow's future.
+
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use pin_project::{pin_project, pinned_drop};
+
+use super::context::{Flow, Shared};
+use crate::bridge::{WaiterKey, shielded};
+use crate::error::{Kind, Result, panic_message};
+use crate::exec::{Canceller, Executor};
+use crate::vars::Engine;
+
+/// Control flow as async code: a future of what the closure returns. Made by [`Executor::flow`].
+///
+/// It begins when it is first polled. The closure's own code runs inside of its polls, operations on the executor.
+///
+/// # Errors
+/// What the closure returns, a panic of it, a cancel, or a push that was refused: because the executor was shut down, or more operations were pushed than may be pending
+/// ([`Error::is_busy`](crate::Error::is_busy)).
+///
+/// # Cancellation
+/// Dropping it, or [`FlowRun::cancel`], lets no operation begin that it has pushed, drops asynchronous ones where they stand, and cancels the runs of graphs that it called. An operation that is
+/// running runs to its end. Dropping never waits. When the closure has returned, what it has pushed goes on.
+#[must_use = "futures do nothing unless awaited"]
+#[pin_project(PinnedDrop)]
+pub struct FlowRun<F> {
+    /// None once it is over.
+    #[pin]
+    code: Option<F>,
+    /// What it shares with its code; an error, if it could not be made.
+    shared: Result<Arc<Shared>>,
+    key: WaiterKey,
+}
+
+impl Executor {
+    /// Makes a flow: runs async code that calls graphs and pushes operations, with branches and loops between them. See [`Flow`].
+    ///
+    /// Flows of one executor share an engine, so they may share variables. The flow does not keep the executor: when that is dropped first, what it pushes ends with an error for which
+    /// [`Error::is_shut_down`](crate::Error::is_shut_down) is true.
+    ///
+    /// # Examples
+    /// Two halves of the work, side by side, within a deadline:
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use anabranch::{Executor, Flow, Result, Var};
+    ///
+    /// async fn sum(f: &Flow, mut x: Var<f64>, steps: u32) -> Result<f64> {
+    ///     for _ in 0..steps {
+    ///         x = f.task("halve", &x, |x: &f64| x / 2.0);
+    ///     }
+    ///     Ok(*f.get(&x).await?)
+    /// }
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let exec = Executor::host()?;
+    /// let both = exec.flow(async |f: &Flow| {
+    ///     let (x, y) = (f.value("x", 8.0), f.value("y", 1.0));
+    ///     let (x, y) = tokio::try_join!(sum(f, x, 3), sum(f, y, 1))?;
+    ///     Ok(x + y)
+    /// });
+    /// let both = tokio::time::timeout(Duration::from_secs(60), both).await.expect("it takes no minute")?;
+    /// assert_eq!(both, 1.5);
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn flow<T, F>(&self, work: F) -> FlowRun<impl Future<Output = Result<T>> + use<T, F>>
+    where
+        F: AsyncFnOnce(&Flow) -> Result<T>,
+    {
+        FlowRun::new(Engine::of_flows(self).map(|engine| Flow::new(engine, self.runner(), None)), work)
+    }
+}
+
+impl Flow {
+    /// Makes a flow within this one: its future can be dropped or cancelled by itself, with what it has pushed. Cancelled with this one.
+    ///
+    /// # Examples
+    /// The first to come wins, and what the other has pushed does not run:
+    /// ```
+    /// use anabranch::{Executor, Flow};
+    /// use futures::future::{Either, select};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let exec = Executor::inline();
+    /// let first = exec.flow(async |f: &Flow| {
+    ///     let quick = std::pin::pin!(f.flow(async |_: &Flow| Ok(1)));
+    ///     let never = std::pin::pin!(f.flow(async |f: &Flow| {
+    ///         let x = f.future("never", (), || async { std::future::pending().await });
+    ///         f.get(&x).await.map(|x| *x)
+    ///     }));
+    ///     match select(quick, never).await {
+    ///         Either::Left((one, _)) => one,
+    ///         Either::Right((other, _)) => other,
+    ///     }
+    /// });
+    /// assert_eq!(first.await?, 1);
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn flow<T, F>(&self, work: F) -> FlowRun<impl Future<Output = Result<T>> + use<T, F>>
+    where
+        F: AsyncFnOnce(&Flow) -> Result<T>,
+    {
+        FlowRun::new(Ok(self.inner()), work)
+    }
+}
+
+impl<Fut> FlowRun<Fut> {
+    /// Cancels the flow: it ends with an error for which [`Error::is_cancelled`](crate::Error::is_cancelled) is true. Does nothing to one that is over.
+    pub fn cancel(&self) {
+        if let (Ok(shared), Some(_)) = (&self.shared, &self.code) {
+            shared.scope.cancel();
+        }
+    }
+
+    /// Returns a handle that cancels the flow from elsewhere.
+    pub fn canceller(&self) -> Canceller {
+        match &self.shared {
+            Ok(shared) => Canceller::of(&shared.scope),
+            Err(_) => Canceller::none(),
+        }
+    }
+}
+
+impl FlowRun<std::convert::Infallible> {
+    fn new<T, F>(flow: Result<Flow>, work: F) -> FlowRun<impl Future<Output = Result<T>> + use<T, F>>
+    where
+        F: AsyncFnOnce(&Flow) -> Result<T>,
+    {
+        let shared = flow.as_ref().map(Flow::shared).map_err(Clone::clone);
+        let code = async move {
+            let flow = flow?;
+            work(&flow).await
+        };
+        FlowRun { code: Some(code), shared, key: WaiterKey::default() }
+    }
+}
+
+impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        let mut this = self.project();
+        let Some(code) = this.code.as_mut().as_pin_mut() else { return Poll::Ready(Err(Kind::Spent.into())) };
+        let polled = match this.shared {
+            Err(error) => Poll::Ready(Err(error.clone())),
+            Ok(shared) => poll_code(shared, code, this.key, cx),
+        };
+        if polled.is_ready() {
+            if let Ok(shared) = this.shared {
+                shared.scope.bell.forget(this.key);
+            }
+            let _ = shielded(|| this.code.set(None));
+        }
+        polled
+    }
+}
+
+/// Polls a flow's code, unless the flow is cancelled.
+fn poll_code<T>(
+    shared: &Shared,
+    code: Pin<&mut impl Future<Output = Result<T>>>,
+    key: &mut WaiterKey,
+    cx: &mut Context<'_>,
+) -> Poll<Result<T>> {
+    // Point u64::MAX never passes: the lane is only rung. Registered first, so that a cancel behind the look below rings.
+    let _ = shared.scope.bell.poll(u64::MAX, key, cx);
+    if let Some(error) = shared.verdict() {
+        shared.scope.cancel();
+        return Poll::Ready(Err(error));
+    }
+    shared.slice.begin();
+    let polled = catch_unwind(AssertUnwindSafe(|| code.poll(cx)));
+    match (polled, shared.scope.failure()) {
+        (Err(panic), _) => {
+            shared.scope.cancel();
+            Poll::Ready(Err(Kind::FlowPanicked { message: panic_message(panic) }.into()))
+        }
+        (Ok(_), Some(refused)) => {
+            shared.scope.cancel();
+            Poll::Ready(Err(refused))
+        }
+        (Ok(polled), None) => polled,
+    }
+}
+
+#[pinned_drop]
+impl<F> PinnedDrop for FlowRun<F> {
+    fn drop(self: Pin<&mut Self>) {
+        let mut this = self.project();
+        let Ok(shared) = this.shared else { return };
+        shared.scope.bell.forget(this.key);
+        if this.code.is_some() {
+            shared.scope.cancel();
+            let _ = shielded(|| this.code.set(None));
+        }
+    }
+}
+
+impl<F> fmt::Debug for FlowRun<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_cancelled = self.shared.as_ref().is_ok_and(|shared| shared.scope.is_cancelled());
+        f.debug_struct("FlowRun").field("is_over", &self.code.is_none()).field("is_cancelled", &is_cancelled).finish()
+    }
+}
