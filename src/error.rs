@@ -153,6 +153,8 @@ pub(crate) enum Kind {
         "operation '{operation}' waits for itself: what it awaits uses '{variable}' behind it; await that elsewhere, or use another variable"
     )]
     WaitsForItself { operation: Cow<'static, str>, variable: Cow<'static, str> },
+    #[error("the flow has {max} operations pending: let it wait for one of their values before it pushes more")]
+    FlowBusy { max: u64 },
     #[error("the flow panicked: {message}")]
     FlowPanicked { message: String },
     #[error(
@@ -237,9 +239,9 @@ impl Error {
         matches!(*self.0.kind, Kind::ShutDown)
     }
 
-    /// Returns true if the executor had no room for another run, or the engine none for another operation.
+    /// Returns true if the executor had no room for another run, or the engine, or flow, none for another operation.
     pub fn is_busy(&self) -> bool {
-        matches!(*self.0.kind, Kind::Busy { .. } | Kind::EngineBusy { .. })
+        matches!(*self.0.kind, Kind::Busy { .. } | Kind::EngineBusy { .. } | Kind::FlowBusy { .. })
     }
 
     /// Returns true if a device had not enough memory. Also true for the error of a run whose node failed because of that.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::function::{Args, Function, Ports};
 use super::get::Get;
 use super::slice::Slice;
+use crate::bridge::WaiterKey;
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::exec::Runner;
 use crate::vars::{Engine, Op, OpFn, OpFutureFn, Pushed, Reads, Scope, Var};
@@ -24,6 +25,7 @@ use crate::vars::{Engine, Op, OpFn, OpFutureFn, Pushed, Reads, Scope, Var};
 /// # Cancellation
 /// When the [`FlowRun`](super::FlowRun) is dropped or cancelled, no operation that it has pushed begins any more, and asynchronous ones are dropped where they stand. To cancel what a
 /// *part* of a flow has pushed, make it a flow of its own ([`Flow::flow`]). A part that is not, and is dropped (by `select!`, say), pushes nothing more; what it has pushed goes on.
+/// What never began is as if it had never been pushed: variables keep what they had, and one that had nothing yet has the cancel as its error.
 pub struct Flow(Arc<Shared>);
 
 /// What a flow's context, its future and its cancellers share.
@@ -161,7 +163,8 @@ impl Flow {
     #[inline]
     fn push(&self, op: Op<'_>) -> Result<Pushed> {
         let Shared { engine, scope, .. } = &*self.0;
-        engine.push_now(op.within(scope)).inspect_err(|refused| scope.fail(refused.clone()))
+        let pushed = scope.has_room().and_then(|()| engine.push_now(op.within(scope)));
+        pushed.inspect_err(|refused| scope.fail(refused.clone()))
     }
 
     /// Pushes the operation that writes a new variable.
@@ -178,6 +181,12 @@ impl Flow {
 }
 
 impl Shared {
+    /// The flow is over, and its code dropped.
+    pub(super) fn leave(&self, key: &mut WaiterKey) {
+        self.scope.bell.forget(key);
+        self.engine.sweep();
+    }
+
     /// Returns why the flow is over before its code is.
     pub(super) fn verdict(&self) -> Option<Error> {
         self.scope.failure().or_else(|| self.scope.is_cancelled().then(|| Kind::Cancelled.into()))

@@ -151,10 +151,8 @@ impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
             Ok(shared) => poll_code(shared, code, this.key, cx),
         };
         if polled.is_ready() {
-            if let Ok(shared) = this.shared {
-                shared.scope.bell.forget(this.key);
-            }
             let _ = shielded(|| this.code.set(None));
+            this.shared.iter().for_each(|shared| shared.leave(this.key));
         }
         polled
     }
@@ -193,10 +191,10 @@ impl<F> PinnedDrop for FlowRun<F> {
     fn drop(self: Pin<&mut Self>) {
         let mut this = self.project();
         let Ok(shared) = this.shared else { return };
-        shared.scope.bell.forget(this.key);
         if this.code.is_some() {
             shared.scope.cancel();
             let _ = shielded(|| this.code.set(None));
+            shared.leave(this.key);
         }
     }
 }

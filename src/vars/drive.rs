@@ -5,7 +5,7 @@ use std::task::Context;
 
 use super::hand::Hand;
 use super::hub::{Hub, NOWHERE};
-use super::op::Job;
+use super::op::{Job, Role};
 use super::place::Place;
 use super::slots::Turn;
 use super::within;
@@ -65,6 +65,9 @@ impl Hub {
 
     /// Has `look` done at a variable that nothing pending uses.
     pub(super) fn glance<R>(self: &Arc<Self>, place: &Place, look: impl FnOnce() -> R) -> Option<R> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return None;
+        }
         if self.is_inline() {
             return self.alone(look);
         }
@@ -75,16 +78,38 @@ impl Hub {
         seen
     }
 
-    /// Ends an operation whose future was dropped: at once where only polls would, and nobody may poll any more.
-    pub(super) fn end_early(self: &Arc<Self>, number: u32) {
-        if !self.is_inline() || !self.slots.begin_drive() {
-            return self.make_ready(number);
+    /// Draws an operation among those that are ready.
+    fn draw(&self) -> Option<u32> {
+        let choice = match (self.ready.0.len(), &*lock(&self.room)) {
+            (0, _) | (_, None) => None,
+            (among, Some(room)) => room.choose(among),
+        };
+        choice.and_then(|place| self.ready.0.remove(place))
+    }
+
+    /// Ends what is ready and will not begin any more, and frees what is to be freed, where only polls would, and nobody may poll again.
+    pub(super) fn sweep(self: &Arc<Self>) {
+        if self.workers > 0 || self.is_inline() && !self.slots.begin_drive() {
+            return;
         }
         let hand = Hand::new(self);
-        self.run(number, &hand);
-        hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+        loop {
+            // SAFETY: it is ready, and nobody has begun it.
+            let over = self.ready.0.extract(|number| self.is_over(unsafe { self.slots.get(number).job() }));
+            if over.is_empty() {
+                break;
+            }
+            over.into_iter().for_each(|number| self.run(number, &hand));
+            hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+        }
         hand.give_back();
-        self.empty(Vec::new());
+        if self.is_inline() {
+            self.empty(Vec::new());
+        }
+    }
+
+    fn is_over(&self, job: &Job) -> bool {
+        job.role == Role::Frees || job.scope.as_ref().is_some_and(|scope| scope.is_cancelled())
     }
 
     /// Has `work` done if nothing is pending, on an engine where that means that nobody stands in any queue.
@@ -159,11 +184,7 @@ impl Hub {
         }
         let hand = Hand::new(self);
         for _ in 0..STEPS_MAX {
-            let choice = match (self.ready.0.len(), &*lock(&self.room)) {
-                (0, _) | (_, None) => None,
-                (among, Some(room)) => room.choose(among),
-            };
-            let Some(number) = choice.and_then(|place| self.ready.0.remove(place)) else { break };
+            let Some(number) = self.ready.0.pop_free().or_else(|| self.draw()) else { break };
             self.run(number, &hand);
             hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
         }

@@ -83,13 +83,18 @@ impl Engine {
 
     /// Returns a new variable. The name is for errors and need not be unique.
     pub fn var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>, value: T) -> Var<T> {
-        let place = Place::new(name.into(), self.hub.address());
+        let place = Place::new(name.into(), self.hub.address(), false);
         Var::new(self.hub.clone(), Block { place, cell: VarCell::new(value) })
     }
 
-    /// Returns the engine that the flows of an executor share. It does not keep the executor.
+    /// Returns the engine that the flows of an executor share. It does not keep the executor. Each flow has a bound of its own, so that none is in another's way.
     pub(crate) fn of_flows(exec: &Executor) -> Result<Self> {
-        Ok(Self { hub: exec.common(|| Hub::new(exec, PENDING_MAX))?, exec: None })
+        Ok(Self { hub: exec.common(|| Hub::new(exec, OPERATIONS_MAX))?, exec: None })
+    }
+
+    /// Ends what was cancelled and frees what is to be freed, on an executor where only polls would.
+    pub(crate) fn sweep(&self) {
+        self.hub.sweep();
     }
 
     /// Pushes an operation if there is room for it now.
@@ -103,7 +108,7 @@ impl Engine {
 
     /// Returns a new variable that has no value yet.
     pub(crate) fn unwritten<T: Send + Sync + 'static>(&self, name: Cow<'static, str>) -> Var<T> {
-        let place = Place::new(name, self.hub.address());
+        let place = Place::new(name, self.hub.address(), true);
         Var::new(self.hub.clone(), Block { place, cell: VarCell::empty() })
     }
 

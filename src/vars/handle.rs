@@ -6,7 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use super::hub::Hub;
 use super::slots::Slot;
@@ -198,6 +198,7 @@ impl Future for Pushed {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let share = ready!(poll_share(cx));
         if let State::Pending(pending) = &mut self.0 {
             // Who must not wait here may elsewhere.
             if !pending.has_ended() {
@@ -206,10 +207,32 @@ impl Future for Pushed {
             let Poll::Ready(outcome) = pending.poll(cx) else { return Poll::Pending };
             self.0 = State::Ended(outcome);
         }
+        share.used();
         match std::mem::replace(&mut self.0, State::Told) {
             State::Ended(outcome) => Poll::Ready(outcome),
             _ => Poll::Ready(Err(Kind::Spent.into())),
         }
+    }
+}
+
+/// Waits until the task may go on: one that awaits what is ready, again and again, would otherwise never come to a pending poll.
+pub(super) fn poll_share(cx: &mut Context<'_>) -> Poll<Share> {
+    #[cfg(feature = "tokio")]
+    return tokio::task::coop::poll_proceed(cx).map(Share);
+    #[cfg(not(feature = "tokio"))]
+    {
+        let _ = cx;
+        Poll::Ready(Share())
+    }
+}
+
+/// A task's right to go on, given back if it is not used.
+pub(super) struct Share(#[cfg(feature = "tokio")] tokio::task::coop::RestoreOnPending);
+
+impl Share {
+    pub(super) fn used(self) {
+        #[cfg(feature = "tokio")]
+        self.0.made_progress();
     }
 }
 

@@ -140,6 +140,7 @@ impl Hub {
         let slot = self.slots.get(number);
         let common = job.as_mut().and_then(|job| {
             job.common = Common::of(self.address(), job);
+            job.scope.iter().for_each(|scope| scope.begin_one());
             job.common.clone()
         });
         let handle = Pushed::new(self.clone(), number, common);
@@ -314,6 +315,8 @@ impl Hub {
             Err(error) => Err(error),
             Ok(Ran::Later(rest, runtime)) => {
                 let later = Later::new(self.clone(), number, rest, runtime);
+                // ORDERING: Relaxed: whoever runs the operation next is told so through the ready list.
+                job.has_begun.store(true, Ordering::Relaxed);
                 self.laters.add(&later);
                 job.scope.iter().for_each(|scope| scope.laters.add(&later));
                 // SAFETY: this thread runs it, alone.
@@ -335,6 +338,7 @@ impl Hub {
             self.laters.remove(number);
             job.scope.iter().for_each(|scope| scope.laters.remove(number));
         }
+        job.scope.iter().for_each(|scope| scope.end_one());
         if !frees {
             for (place, asked) in job.asked.iter().enumerate() {
                 // SAFETY: its request has not left yet.
@@ -392,9 +396,15 @@ impl Hub {
 
     /// Marks what an operation has written, or has failed to write.
     fn take_effect(&self, job: &Job, failure: Option<&Error>) {
+        // What was cancelled is as if it had never been, as far as that can be.
+        let is_undone = failure.is_some_and(Error::is_cancelled);
+        let has_begun = job.has_begun.load(Ordering::Relaxed);
         for asked in job.asked.iter().filter(|asked| asked.how.changes()) {
             // SAFETY: granted to write.
             let place = unsafe { asked.place() };
+            if is_undone && !place.is_unwritten() && !(has_begun && asked.how.is_taken) {
+                continue;
+            }
             place.count_write();
             place.set_poison(failure.map(|error| error.origin().clone()));
         }

@@ -84,10 +84,7 @@ impl Later {
     fn abandon(self: Arc<Self>) {
         let rest = lock(&self.rest).take();
         let _ = shielded(|| drop(rest));
-        if self.state.fetch_or(WOKEN, Ordering::AcqRel) == IDLE {
-            self.hub.end_early(self.number);
-        }
-        let _ = shielded(|| drop(self));
+        self.wake();
     }
 
     /// Lets go of it until it is woken. Its operation may be running, or over, elsewhere when this returns.

@@ -19,6 +19,7 @@ use super::scope::Scope;
 use super::uses::{Asking, OpFn, OpFutureFn, Put, Reads, SCANNED, Writes};
 use super::within::Common;
 use crate::error::{BoxError, Error, Kind};
+use crate::sync::AtomicBool;
 
 /// One operation on variables, to be [pushed](super::Engine::push): what it reads, what it writes, and a closure that makes the one from the other.
 ///
@@ -41,6 +42,8 @@ pub(super) struct Job {
     pub(super) role: Role,
     /// A mistake in it, for who pushes it.
     pub(super) fault: Option<Error>,
+    /// Its future was made.
+    pub(super) has_begun: AtomicBool,
     /// Its closure returns a future.
     pub(super) is_async: bool,
     /// What it has in common with the one that pushes it.
@@ -202,6 +205,7 @@ impl Job {
             priority: 0,
             role: Role::User,
             fault: None,
+            has_begun: AtomicBool::new(false),
             is_async: false,
             common: None,
             scope: None,

@@ -16,18 +16,21 @@ pub(super) struct Place {
     /// The address of the hub that it belongs to: to compare.
     pub(super) hub: usize,
     version: AtomicU64,
+    /// It had no value when it was made.
+    begins_empty: bool,
     /// Why it has no value that could be read. Changed under a granted write only.
     poison: Mutex<Option<Error>>,
     is_poisoned: AtomicBool,
 }
 
 impl Place {
-    pub(super) fn new(name: Cow<'static, str>, hub: usize) -> Self {
+    pub(super) fn new(name: Cow<'static, str>, hub: usize, begins_empty: bool) -> Self {
         Self {
             queue: Queue::new(),
             name,
             hub,
             version: AtomicU64::new(0),
+            begins_empty,
             poison: Mutex::new(None),
             is_poisoned: AtomicBool::new(false),
         }
@@ -41,6 +44,11 @@ impl Place {
     pub(super) fn version(&self) -> u64 {
         // ORDERING: Acquire: who sees a version sees what was written.
         self.version.load(Ordering::Acquire)
+    }
+
+    /// Returns true if nothing has written it yet, and it had no value before.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.begins_empty && self.version() == 0
     }
 
     /// Counts a write.

@@ -39,6 +39,31 @@ impl Ready {
         Some(popped)
     }
 
+    /// Takes what frees a variable: that goes before all else.
+    pub(super) fn pop_free(&self) -> Option<u32> {
+        let mut lists = lock(&self.lists);
+        let frees = lists.others.get_mut(&Reverse(i32::MAX))?;
+        let popped = frees.pop_front()?;
+        self.count(-1);
+        Some(popped)
+    }
+
+    /// Takes out all that are as `is_wanted` says.
+    pub(super) fn extract(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Vec<u32> {
+        let mut lists = lock(&self.lists);
+        let mut wanted = Vec::new();
+        let Lists { plain, others } = &mut *lists;
+        for list in others.values_mut().chain([plain]) {
+            list.retain(|&operation| {
+                let is_taken = is_wanted(operation);
+                wanted.extend(is_taken.then_some(operation));
+                !is_taken
+            });
+        }
+        self.count(-(wanted.len() as i64));
+        wanted
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed) as usize
     }

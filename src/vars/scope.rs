@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use super::later::Laters;
 use crate::bridge::Lane;
-use crate::error::Error;
+use crate::error::{Error, Kind, Result};
 use crate::exec::Cancel;
-use crate::sync::{AtomicBool, OnceLock, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, OnceLock, Ordering};
+
+/// How many operations of one flow may be pending.
+const PENDING_MAX: u64 = 65_536;
 
 /// What the operations of one flow share.
 pub(crate) struct Scope {
@@ -14,6 +17,8 @@ pub(crate) struct Scope {
     outer: Option<Arc<Scope>>,
     is_cancelled: AtomicBool,
     pub(super) laters: Laters,
+    /// How many of its operations are pending.
+    pending: AtomicU64,
     /// Why it cannot go on: a push was refused.
     failure: OnceLock<Error>,
     /// Rung when it is cancelled.
@@ -26,6 +31,7 @@ impl Scope {
             outer,
             is_cancelled: AtomicBool::new(false),
             laters: Laters::default(),
+            pending: AtomicU64::new(0),
             failure: OnceLock::new(),
             bell: Lane::new(),
         })
@@ -44,6 +50,20 @@ impl Scope {
                 None => return false,
             }
         }
+    }
+
+    /// Returns an error if too many of its operations are pending.
+    pub(crate) fn has_room(&self) -> Result<()> {
+        // ORDERING: Relaxed, here and below: it is a count.
+        if self.pending.load(Ordering::Relaxed) < PENDING_MAX { Ok(()) } else { Err(Kind::FlowBusy { max: PENDING_MAX }.into()) }
+    }
+
+    pub(super) fn begin_one(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn end_one(&self) {
+        self.pending.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Notes down that one of its operations was refused. The first counts.

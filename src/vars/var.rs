@@ -4,10 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::body::{Nothing, Ran, Work};
-use super::handle::Pushed;
+use super::handle::{Pushed, poll_share};
 use super::hub::Hub;
 use super::op::Job;
 use super::place::{Asked, Block, Held, How};
@@ -70,9 +70,9 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// Returns the value, or why there is none, if nothing that is pending uses the variable. May say that something is when nothing is.
     pub(crate) fn read_now(&self) -> Option<Result<Arc<T>>> {
         let (hub, block) = (&self.0.hub, self.block());
-        // SAFETY: whoever calls this has been granted to read.
         let look = || match block.place.poison() {
             Some(origin) => Err(origin),
+            // SAFETY: whoever calls this has been granted to read.
             None => unsafe { block.cell.share() }.ok_or_else(|| block.place.empty()),
         };
         hub.glance(&block.place, look)
@@ -169,7 +169,10 @@ impl<T> Future for VarRead<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Arc<T>>> {
         let (pushed, found) = match &mut self.0 {
-            Reading::Now(found) => return Poll::Ready(found.take().unwrap_or_else(|| Err(Kind::Spent.into()))),
+            Reading::Now(found) => {
+                ready!(poll_share(cx)).used();
+                return Poll::Ready(found.take().unwrap_or_else(|| Err(Kind::Spent.into())));
+            }
             Reading::Pushed { pushed, found } => (pushed, found),
         };
         match poll(pushed, cx) {

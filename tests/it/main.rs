@@ -18,6 +18,7 @@ mod cuda;
 mod dice;
 mod endings;
 mod failures;
+mod flow;
 mod graphs;
 mod kernels;
 mod mistakes;

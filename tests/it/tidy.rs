@@ -138,7 +138,7 @@ fn only_the_sync_room_names_loom_and_only_the_cuda_device_names_cudarc() {
 
 #[test]
 fn unsafe_stays_where_it_is_watched() {
-    const WATCHED: [&str; 5] = ["value", "device", "bridge", "exec", "vars", "flow"];
+    const WATCHED: [&str; 5] = ["value", "device", "bridge", "exec", "vars"];
     for source in sources(&["src"]) {
         for (number, line) in source.code() {
             let is_watched = source.room().is_some_and(|room| WATCHED.contains(&room));

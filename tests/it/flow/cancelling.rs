@@ -1,0 +1,237 @@
+//! Flows that are cancelled, dropped, forgotten, or that fail.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use anabranch::{Executor, Flow, Function, Graph, Op, PerOperator, Result, Value};
+
+use super::{Maths, Way, suspend};
+use crate::support::{Tally, block_on, executors, poll_once, until};
+
+#[test]
+fn a_cancel_in_iteration_3_of_20_lets_no_further_body_start() {
+    for exec in executors() {
+        let started = Arc::new(AtomicU32::new(0));
+        let counts = started.clone();
+        let mut run = Box::pin(exec.flow(async move |f: &Flow| {
+            let x = f.value("x", 0);
+            for _ in 0..20 {
+                let counts = counts.clone();
+                let body = Op::future("body", &x, &x, move |x: Arc<u32>| async move {
+                    if counts.fetch_add(1, SeqCst) == 2 {
+                        pending::<()>().await;
+                    }
+                    Ok(*x + 1)
+                });
+                drop(f.node(body));
+            }
+            f.get(&x).await
+        }));
+        until(|| {
+            assert!(poll_once(&mut run).is_pending());
+            started.load(SeqCst) == 3
+        });
+        run.cancel();
+        assert!(block_on(&mut run).unwrap_err().is_cancelled());
+        run.cancel();
+        assert_eq!(started.load(SeqCst), 3);
+        drop(run);
+        // All that it has pushed ends.
+        block_on(exec.flow(async |f: &Flow| f.get(&f.value("x", 1)).await)).unwrap();
+        assert_eq!(started.load(SeqCst), 3);
+    }
+}
+
+#[test]
+fn a_flow_is_cancelled_from_elsewhere_while_it_is_awaited() {
+    for exec in executors() {
+        let run = exec.flow(async |_: &Flow| -> Result<()> { pending().await });
+        let (canceller, mut run) = (run.canceller(), Box::pin(run));
+        assert!(poll_once(&mut run).is_pending());
+        let thread = std::thread::spawn(move || canceller.cancel());
+        assert!(block_on(run).unwrap_err().is_cancelled());
+        thread.join().unwrap();
+    }
+}
+
+/// A flow with values that are counted: a loop, a branch, and a graph, about 20 operations.
+async fn counted(
+    f: &Flow,
+    tally: &Tally,
+    body: &Function<Value<crate::support::Counted>, Value<crate::support::Counted>>,
+) -> Result<u64> {
+    let mut x = f.value("x", tally.value(0));
+    for turn in 0..5 {
+        let (first, second) = (tally.clone(), tally.clone());
+        x = f.task("add", &x, move |x: &crate::support::Counted| first.value(x.get() + 1));
+        if turn % 2 == 0 {
+            x = f.call(body, &x);
+        }
+        x = f.future("slowly", &x, move |x: Arc<crate::support::Counted>| async move {
+            suspend().await;
+            Ok(second.value(x.get() * 2))
+        });
+        f.get(&x).await?;
+    }
+    Ok(f.get(&x).await?.get())
+}
+
+#[test]
+fn a_flow_that_is_dropped_after_any_number_of_polls_leaves_nothing() {
+    // Seen to fail (values left) without the drop of futures that wait.
+    for exec in executors() {
+        let tally = Tally::default();
+        let inner = tally.clone();
+        let body = Function::new("body", &PerOperator, move |g: &mut Graph, x: Value<crate::support::Counted>| {
+            g.task("same", &x, move |x: &crate::support::Counted| inner.value(x.get()))
+        });
+        let body = body.unwrap();
+        for polls in 0..40 {
+            let mut run = Box::pin(exec.flow(async |f: &Flow| counted(f, &tally, &body).await));
+            let is_over = (0..polls).any(|_| poll_once(&mut run).is_ready());
+            drop(run);
+            until(|| tally.alive() == 0);
+            let again = block_on(exec.flow(async |f: &Flow| counted(f, &tally, &body).await));
+            assert_eq!(again.unwrap(), 62);
+            until(|| tally.alive() == 0);
+            if is_over {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flow_that_is_never_polled_does_nothing() {
+    for exec in executors() {
+        let (x, runs) = (Arc::new(()), Arc::new(AtomicU32::new(0)));
+        let (held, counts) = (x.clone(), runs.clone());
+        let run = exec.flow(async move |f: &Flow| {
+            counts.fetch_add(1, SeqCst);
+            drop(held);
+            f.get(&f.value("x", 1)).await
+        });
+        drop(run);
+        assert_eq!((runs.load(SeqCst), Arc::strong_count(&x)), (0, 1));
+    }
+}
+
+#[test]
+fn a_forgotten_flow_harms_nobody() {
+    for exec in executors() {
+        let mut run = Box::pin(exec.flow(async |f: &Flow| {
+            let x = f.future("never", (), || async { pending().await });
+            f.get(&x).await.map(|x: Arc<u32>| *x)
+        }));
+        assert!(poll_once(&mut run).is_pending());
+        std::mem::forget(run);
+        let maths = Maths::new(Way::Graph);
+        let product = exec.flow(async |f: &Flow| {
+            let x = maths.mul(f, &f.value("x", 2.0), &f.value("y", 3.0));
+            f.get(&x).await.map(|x| *x)
+        });
+        assert_eq!(block_on(product).unwrap(), 6.0);
+    }
+}
+
+#[test]
+fn a_failure_is_told_where_the_value_is_asked_for_and_not_before() {
+    for exec in executors() {
+        let said = block_on(exec.flow(async |f: &Flow| {
+            let bad = f.try_task("bad", (), || -> std::result::Result<f64, anabranch::BoxError> { Err("no luck".into()) });
+            let after = f.task("after", &bad, |x: &f64| x + 1.0);
+            let other = f.task("other", (), || 5.0);
+            assert_eq!(*f.get(&other).await?, 5.0);
+            let Err(error) = f.get(&after).await else { panic!("what it reads has failed") };
+            Ok(format!("{error:#}"))
+        }));
+        assert_eq!(said.unwrap(), "operation 'bad' failed: no luck");
+    }
+}
+
+#[test]
+fn a_panic_is_the_error_of_its_flow_only() {
+    for exec in executors() {
+        let panics = exec.flow(async |f: &Flow| -> Result<()> {
+            f.get(&f.value("x", 1)).await?;
+            panic!("no luck")
+        });
+        let error = block_on(panics).unwrap_err();
+        assert!(error.is_panic());
+        assert_eq!(format!("{error:#}"), "the flow panicked: no luck");
+        let node = exec.flow(async |f: &Flow| {
+            let x = f.task("node", (), || -> u32 { panic!("no luck") });
+            f.get(&x).await.map(|x| *x)
+        });
+        assert_eq!(format!("{:#}", block_on(node).unwrap_err()), "operation 'node' panicked: no luck");
+        assert_eq!(*block_on(exec.flow(async |f: &Flow| f.get(&f.value("x", 1)).await)).unwrap(), 1);
+    }
+}
+
+#[test]
+fn a_call_that_fails_names_the_node() {
+    let fails = Function::new("fails", &PerOperator, |g: &mut Graph, x: Value<u32>| {
+        g.try_task("divide", &x, |x: &u32| 10_u32.checked_div(*x).ok_or_else(|| "by nothing".into()))
+    });
+    let fails = fails.unwrap();
+    for exec in executors() {
+        let said = |x: u32| {
+            let called = exec.flow(async |f: &Flow| f.get(&f.call(&fails, &f.value("x", x))).await);
+            block_on(called).map_err(|error| format!("{error:#}"))
+        };
+        assert_eq!(
+            said(0).unwrap_err(),
+            "operation 'fails' failed: node 'divide' failed on host 0 of the host device: by nothing"
+        );
+        assert_eq!(*said(5).unwrap(), 2);
+    }
+}
+
+#[test]
+fn what_is_pending_when_the_executor_is_shut_down_ends() {
+    for exec in executors() {
+        let mut run = Box::pin(exec.flow(async |f: &Flow| {
+            let x = f.future("never", (), || async { pending().await });
+            f.get(&x).await.map(|x: Arc<u32>| *x)
+        }));
+        assert!(poll_once(&mut run).is_pending());
+        block_on(exec.shutdown()).unwrap();
+        assert!(block_on(run).unwrap_err().is_shut_down());
+        assert!(block_on(exec.flow(async |_: &Flow| Ok(1))).unwrap_err().is_shut_down());
+    }
+}
+
+#[test]
+fn a_flow_does_not_keep_its_executor() {
+    for exec in [Executor::inline(), Executor::sim(1), Executor::builder().workers(2).build().unwrap()] {
+        let mut run = Box::pin(exec.flow(async |f: &Flow| {
+            let x = f.future("never", (), || async { pending().await });
+            f.get(&x).await.map(|x: Arc<u32>| *x)
+        }));
+        assert!(poll_once(&mut run).is_pending());
+        drop(exec);
+        assert!(block_on(run).unwrap_err().is_shut_down());
+    }
+}
+
+#[test]
+fn what_is_cancelled_before_it_begins_is_as_if_it_had_never_been() {
+    // Seen to fail (the cancel told by `x`) with operations that poison whatever they would have written.
+    for exec in executors() {
+        let (old, new) = block_on(exec.flow(async |f: &Flow| {
+            let (x, mut new) = (f.value("x", 1), None);
+            let mut part = Box::pin(f.flow(async |f: &Flow| -> Result<()> {
+                let gate = f.future("gate", (), || async { pending().await });
+                drop(f.node(Op::task("late", (&x, &gate), &x, |x: &u32, gate: &u32| x + gate)));
+                new = Some(f.task("new", &gate, |gate: &u32| gate + 1));
+                pending().await
+            }));
+            assert!(poll_once(&mut part).is_pending());
+            drop(part);
+            Ok((*f.get(&x).await?, f.get(&new.unwrap()).await.unwrap_err()))
+        }))
+        .unwrap();
+        assert!(old == 1 && new.is_cancelled(), "{old} {new:#}");
+    }
+}
