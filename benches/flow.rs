@@ -1,0 +1,96 @@
+//! Question: what does an iteration of async control flow cost, beside the same with a tokio task for each step?
+//!
+//! Method: loops on a number, each iteration pushes a step (an addition) and awaits its value before it decides to go on; the time from the first poll of the flow to its end,
+//! by the iterations. Inline, and on one and two workers. The peer spawns each step on a runtime of as many threads (a current-thread runtime beside the inline executor) and awaits it. They
+//! take turns, the median of the rounds. On workers a step's time is that of two threads handing each other the turn, with us as with tokio: the flow is polled in the thread
+//! that awaits it, the step runs on a worker.
+//!
+//! ```text
+//! cargo bench --bench flow                 prints the table
+//! cargo bench --bench flow -- --write      and writes it into docs/performance.md
+//! ```
+
+#[path = "run/report/machine.rs"]
+mod machine;
+#[path = "run/report/markers.rs"]
+#[allow(dead_code)]
+mod markers;
+#[path = "flow/programs.rs"]
+mod programs;
+#[path = "run/report/table.rs"]
+#[allow(dead_code)]
+mod table;
+
+use std::time::Instant;
+
+use anabranch::Executor;
+use clap::Parser;
+use tokio::runtime::Runtime;
+
+use crate::machine::Machine;
+use crate::markers::Output;
+use crate::programs::Program;
+use crate::table::{Table, median};
+
+const ROUNDS: usize = 7;
+
+/// Measures the cost of control flow.
+#[derive(Parser)]
+struct Args {
+    /// Iterations of a round.
+    #[arg(long, default_value_t = 100_000)]
+    iterations: u64,
+    #[command(flatten)]
+    output: Output,
+}
+
+fn main() {
+    let args = Args::parse();
+    let machine = Machine::now();
+    let mut table = Table::new(["program", "workers", "ours, ns", "tokio tasks, ns", "ours/tokio's", "budget, ns"]);
+    for program in Program::ALL {
+        for workers in [0, 1, 2] {
+            table.push(measured(program, workers, args.iterations));
+        }
+    }
+    let text = format!("{}\n\n{} iterations a round, {ROUNDS} rounds.\n\n{}", machine.text(), args.iterations, table.markdown());
+    args.output.publish("bench:flow", &text);
+}
+
+fn measured(program: Program, workers: usize, iterations: u64) -> [String; 6] {
+    let exec = Executor::builder().workers(workers).build().expect("threads start");
+    let runtime = runtime(workers);
+    let per_iteration = |start: Instant| start.elapsed().as_nanos() as f64 / iterations as f64;
+    let rounds: Vec<[f64; 2]> = (0..ROUNDS)
+        .map(|_| {
+            let start = Instant::now();
+            program.run(&exec, iterations);
+            let ours = per_iteration(start);
+            let start = Instant::now();
+            let has_peer = program.run_peer(&runtime, iterations);
+            [ours, if has_peer { per_iteration(start) } else { f64::NAN }]
+        })
+        .collect();
+    let [ours, theirs] = [0, 1].map(|which| median(&rounds.iter().map(|round| round[which]).collect::<Vec<_>>()));
+    let ratio = median(&rounds.iter().map(|round| round[0] / round[1]).collect::<Vec<_>>());
+    let known = |number: f64, text: String| if number.is_nan() { String::new() } else { text };
+    let budget = program
+        .budget_ns(workers)
+        .map_or(String::new(), |budget| format!("≤ {budget} {}", if ours <= budget as f64 { "met" } else { "missed" }));
+    [
+        program.name().to_owned(),
+        if workers == 0 { "inline".to_owned() } else { workers.to_string() },
+        format!("{ours:.0}"),
+        known(theirs, format!("{theirs:.0}")),
+        known(theirs, format!("{ratio:.3}")),
+        budget,
+    ]
+}
+
+fn runtime(workers: usize) -> Runtime {
+    let runtime = match workers {
+        0 => tokio::runtime::Builder::new_current_thread().build(),
+        threads => tokio::runtime::Builder::new_multi_thread().worker_threads(threads).build(),
+    };
+    runtime.expect("threads start")
+}

@@ -1,0 +1,133 @@
+//! The loops, as flows and as tokio tasks.
+
+use anabranch::{Executor, Flow, Function, Graph, Op, Result, Single, Value, Var};
+use futures::executor::block_on;
+use futures::future::join_all;
+use tokio::runtime::Runtime;
+
+/// Loops that run side by side.
+const LOOPS: u64 = 1000;
+/// Steps that are pushed before one is awaited.
+const AHEAD: u64 = 100;
+
+#[derive(Clone, Copy)]
+pub(crate) enum Program {
+    InPlace,
+    NewVariable,
+    Branch,
+    Call,
+    Ahead,
+    SideBySide,
+    Get,
+}
+
+impl Program {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::InPlace, Self::NewVariable, Self::Branch, Self::Call, Self::Ahead, Self::SideBySide, Self::Get];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::InPlace => "a step on one variable",
+            Self::NewVariable => "a step to a new variable",
+            Self::Branch => "a branch, and a step in either arm",
+            Self::Call => "a call of a graph with one node",
+            Self::Ahead => "steps pushed 100 ahead",
+            Self::SideBySide => "1,000 loops side by side",
+            Self::Get => "get of a value that is there",
+        }
+    }
+
+    pub(crate) fn budget_ns(self, workers: usize) -> Option<u64> {
+        matches!((self, workers), (Self::InPlace, 0)).then_some(100)
+    }
+
+    pub(crate) fn run(self, exec: &Executor, iterations: u64) {
+        let step = Function::new("step", &Single, |g: &mut Graph, x: Value<u64>| g.task("add", &x, add)).expect("it is right");
+        let sum = exec.flow(async |f: &Flow| {
+            let x = f.value("x", 0_u64);
+            match self {
+                Self::InPlace => in_place(f, x, iterations).await,
+                Self::NewVariable => new_variable(f, x, iterations).await,
+                Self::Branch => branch(f, x, iterations).await,
+                Self::Call => call(f, &step, x, iterations).await,
+                Self::Ahead => ahead(f, x, iterations).await,
+                Self::SideBySide => {
+                    let loops = (0..LOOPS).map(|_| in_place(f, f.value("x", 0), iterations / LOOPS));
+                    join_all(loops).await.into_iter().try_fold(0, |sum, x| Ok(sum + x?))
+                }
+                Self::Get => get(f, x, iterations).await,
+            }
+        });
+        assert_eq!(block_on(sum).expect("nothing fails"), iterations);
+    }
+
+    /// Returns false if there is nothing to compare with.
+    pub(crate) fn run_peer(self, runtime: &Runtime, iterations: u64) -> bool {
+        let sum = match self {
+            Self::InPlace | Self::NewVariable | Self::Branch => runtime.block_on(tasks(iterations)),
+            Self::SideBySide => runtime.block_on(join_all((0..LOOPS).map(|_| tasks(iterations / LOOPS)))).into_iter().sum(),
+            Self::Call | Self::Ahead | Self::Get => return false,
+        };
+        assert_eq!(sum, iterations);
+        true
+    }
+}
+
+fn add(x: &u64) -> u64 {
+    x + 1
+}
+
+async fn in_place(f: &Flow, x: Var<u64>, iterations: u64) -> Result<u64> {
+    while *f.get(&x).await? < iterations {
+        drop(f.node(Op::task("add", &x, &x, add)));
+    }
+    Ok(*f.get(&x).await?)
+}
+
+async fn new_variable(f: &Flow, mut x: Var<u64>, iterations: u64) -> Result<u64> {
+    while *f.get(&x).await? < iterations {
+        x = f.task("add", &x, add);
+    }
+    Ok(*f.get(&x).await?)
+}
+
+async fn branch(f: &Flow, mut x: Var<u64>, iterations: u64) -> Result<u64> {
+    loop {
+        x = match *f.get(&x).await? {
+            done if done == iterations => return Ok(done),
+            even if even % 2 == 0 => f.task("even", &x, |x: &u64| x | 1),
+            _ => f.task("odd", &x, add),
+        };
+    }
+}
+
+async fn call(f: &Flow, step: &Function<Value<u64>, Value<u64>>, mut x: Var<u64>, iterations: u64) -> Result<u64> {
+    while *f.get(&x).await? < iterations {
+        x = f.call(step, &x);
+    }
+    Ok(*f.get(&x).await?)
+}
+
+async fn ahead(f: &Flow, x: Var<u64>, iterations: u64) -> Result<u64> {
+    while *f.get(&x).await? < iterations {
+        (0..AHEAD).for_each(|_| drop(f.node(Op::task("add", &x, &x, add))));
+    }
+    Ok(*f.get(&x).await?)
+}
+
+async fn get(f: &Flow, x: Var<u64>, iterations: u64) -> Result<u64> {
+    let mut sum = 0;
+    for _ in 0..iterations {
+        sum += 1 + *f.get(&x).await?;
+    }
+    Ok(sum)
+}
+
+/// A task for each step.
+async fn tasks(iterations: u64) -> u64 {
+    let mut x = 0;
+    while x < iterations {
+        x = tokio::spawn(async move { add(&x) }).await.expect("it does not panic");
+    }
+    x
+}
