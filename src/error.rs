@@ -53,6 +53,26 @@ pub(crate) enum Kind {
     TakenAndRead { value: Arc<str>, node: Arc<str> },
     #[error("'{taker}' takes '{value}' by value, but {sharer} shares it as an Arc: read it by reference instead")]
     TakenShared { value: Arc<str>, taker: Arc<str>, sharer: String },
+    #[error(
+        "'{node}' takes '{value}', which lies in a graph around it: read it by reference, or make it a state of the loop or branch"
+    )]
+    TakenFromAround { value: Arc<str>, node: Arc<str> },
+    #[error("'{taker}' takes '{value}' by value, but '{control}' {why}")]
+    TakenState { value: Arc<str>, taker: Arc<str>, control: Arc<str>, why: &'static str },
+    #[error(
+        "{what} '{name}' is declared in an inner graph: it reads what is around it by itself, and gives what its closure returns"
+    )]
+    InnerPort { what: &'static str, name: Arc<str> },
+    #[error("an inner graph cannot be compiled by itself, or cut: do that to the graph around it")]
+    IsInner,
+    #[error("the branch '{node}' has no end: call join()")]
+    NotJoined { node: Arc<str> },
+    #[error("a closure panicked while it built a graph of '{node}': build the whole graph anew")]
+    Torn { node: Arc<str> },
+    #[error("'{name}' is no loop: only one has a number of iterations")]
+    NotALoop { name: Arc<str> },
+    #[error("in '{path}': {fault}")]
+    Within { path: String, fault: Error },
     #[error("{what} is {got}, the limit is {limit}")]
     Limit { what: String, got: usize, limit: usize },
     #[error("the cost of node '{node}' is {cost_us} us: a cost is from 0 to 10^12")]
@@ -123,6 +143,12 @@ pub(crate) enum Kind {
     Panicked { node: Arc<str>, stream: String, device: String, message: String },
     #[error("node '{node}' did not run, because '{because}' before it failed")]
     Skipped { node: Arc<str>, because: Arc<str> },
+    #[error("the condition of loop '{node}' is neither true nor false: what it compares is NaN")]
+    Undecided { node: Arc<str> },
+    #[error("loop '{node}' would go on after {max} iterations: raise its max_iterations, or see why it does not end")]
+    TooManyIterations { node: Arc<str>, max: u64 },
+    #[error("branch '{node}' has {arms} arms, counted from 0, and is told to take arm {selector}: -1 or None takes none")]
+    NoSuchArm { node: Arc<str>, selector: i64, arms: usize },
     #[error("the observer panicked at node '{node}': {message}")]
     Observer { node: Arc<str>, message: String },
     #[error("the run was cancelled")]
@@ -301,7 +327,14 @@ impl Error {
                 | EmptySection { .. }
                 | UnknownNodeId { .. }
                 | Policy { .. }
-        )
+                | TakenFromAround { .. }
+                | TakenState { .. }
+                | InnerPort { .. }
+                | IsInner
+                | NotJoined { .. }
+                | Torn { .. }
+                | NotALoop { .. }
+        ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_graph())
     }
 
     /// Returns true if programs are no correct plan of their graph; such errors come out of [`verify`](crate::verify).
@@ -343,7 +376,15 @@ impl Error {
             | NoRecord { node, .. }
             | WaitsForever { node }
             | RunCount { node, .. }
-            | DeviceCount { node, .. } => Some(node),
+            | DeviceCount { node, .. }
+            | TakenFromAround { node, .. }
+            | NotJoined { node }
+            | Torn { node }
+            | Undecided { node }
+            | TooManyIterations { node, .. }
+            | NoSuchArm { node, .. } => Some(node),
+            Within { fault, .. } => fault.node(),
+            TakenState { taker, .. } => Some(taker),
             NotOrdered { later, .. } => Some(later),
             ReleasedEarly { reader, .. } => Some(reader),
             DuplicateName { name } | ForeignValue { name } => Some(name),

@@ -31,13 +31,13 @@ pub use exec::{
 };
 pub use flow::{Arg, Args, Flow, FlowRun, Function, Get, Ports};
 pub use graph::{
-    Backend, COST_US_MAX, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Graph, KernelFn, KernelStream, Many, Memory,
-    NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape, Own, PORTS_MAX, Param, Read, Shape, Source, Sources, Takable, Take,
-    TaskFn, Value, take,
+    Above, Backend, Branch, COST_US_MAX, Condition, Control, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Graph, Holds, KernelFn,
+    KernelStream, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape, OneState, Own, PORTS_MAX, Param, Read,
+    Role, Select, Shape, Source, Sources, States, Takable, Take, TaskFn, Times, Value, above, take, times,
 };
 pub use plan::{
-    Assignment, CriticalPath, MinStreams, PerBackend, PerOperator, Plan, Point, Policy, Ranked, ReadySet, Schedule, Single, Span,
-    Step, StreamKind, makespan_us, svg, topological_order, verify,
+    Assignment, CriticalPath, InnerSchedule, MinStreams, PerBackend, PerOperator, Plan, Point, Policy, Ranked, ReadySet,
+    Schedule, Single, Span, Step, StreamKind, makespan_us, svg, topological_order, verify,
 };
 pub use sim::{Ending, Explored, Faults, Race, SimEvent, SimLog, Simulation, Slots, Touch, TouchKind};
 pub use vars::{

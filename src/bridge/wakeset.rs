@@ -26,6 +26,8 @@ struct Bell {
     set: NonNull<Wakeset>,
     index: u32,
     is_rung: AtomicBool,
+    /// Whether the future is to be made when it is popped next. A waker of an earlier one may ring before there is another.
+    is_due: AtomicBool,
     next: AtomicU32,
 }
 
@@ -38,7 +40,13 @@ impl Wakeset {
     pub(crate) fn new(futures: usize, lane: Arc<Lane>) -> Arc<Self> {
         Arc::new_cyclic(|weak: &std::sync::Weak<Self>| {
             let set = NonNull::new(weak.as_ptr().cast_mut()).expect("an Arc's address is not null");
-            let bell = |index| Bell { set, index, is_rung: AtomicBool::new(false), next: AtomicU32::new(NONE) };
+            let bell = |index| Bell {
+                set,
+                index,
+                is_rung: AtomicBool::new(false),
+                is_due: AtomicBool::new(false),
+                next: AtomicU32::new(NONE),
+            };
             Self { top: AtomicU32::new(NONE), bells: (0..futures as u32).map(bell).collect(), lane }
         })
     }
@@ -49,6 +57,19 @@ impl Wakeset {
         let bell: *const Bell = &self.bells[index as usize];
         // SAFETY: the vtable's functions keep RawWaker's contract; the waker owns the count that was forgotten above.
         unsafe { Waker::from_raw(RawWaker::new(bell.cast(), &VTABLE)) }
+    }
+
+    /// Says that there is to be a future number `index`, and wakes it.
+    pub(crate) fn begin(&self, index: u32) {
+        // ORDERING: Release: whoever takes note of it sees what led to it, whoever's wake brought him here.
+        self.bells[index as usize].is_due.store(true, Ordering::Release);
+        self.wake(index);
+    }
+
+    /// Returns true once for each [`Wakeset::begin`].
+    pub(crate) fn is_begun(&self, index: u32) -> bool {
+        // ORDERING: Acquire pairs with the Release in `begin`.
+        self.bells[index as usize].is_due.swap(false, Ordering::Acquire)
     }
 
     /// Puts future `index` on the stack, unless it is there, and rings the lane.

@@ -10,7 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::conduct;
-use super::inner::{Live, RunInner, fate};
+use super::fates::fate;
+use super::inner::{Live, RunInner};
 use super::inside::Inside;
 use super::observe::{Launched, Ran};
 use super::state;
@@ -42,15 +43,17 @@ pub(super) enum Drive {
 /// How far an async node is.
 #[derive(Clone, Copy)]
 enum AsyncNode {
-    New,
-    Polled { since: Option<Instant> },
-    Done,
+    /// There is no future: not yet, or not any more, or not again yet.
+    Idle,
+    Polled {
+        since: Option<Instant>,
+    },
 }
 
 impl Driver {
     /// Makes room for a run's async nodes.
     pub(super) fn expect_nodes(&mut self, count: usize) {
-        self.nodes.resize(count, AsyncNode::New);
+        self.nodes.resize(count, AsyncNode::Idle);
     }
 }
 
@@ -142,15 +145,15 @@ impl RunInner {
         let known = driver.nodes[index as usize];
         let since = match known {
             // A waker that outlived its future.
-            AsyncNode::Done => return,
-            AsyncNode::New => (self.state.glance() & state::OBSERVED != 0).then(Instant::now),
+            AsyncNode::Idle if !wakes.is_begun(index) => return,
+            AsyncNode::Idle => (self.state.glance() & state::OBSERVED != 0).then(Instant::now),
             AsyncNode::Polled { since } => since,
         };
         driver.nodes[index as usize] = AsyncNode::Polled { since };
         if self.state.is_cancelled() {
             return self.abort_node(driver, live, index);
         }
-        if let (AsyncNode::New, Some(error)) = (known, self.injected(node)) {
+        if let (AsyncNode::Idle, Some(error)) = (known, self.injected(node)) {
             self.set_fate(node, fate::FAILED, Some(self.failed(node, error)));
             return self.end_node(driver, live, index);
         }
@@ -180,7 +183,7 @@ impl RunInner {
     fn abort_open(&self, driver: &mut Driver, live: &Live) {
         let Some(wakes) = &live.wakes else { return };
         wakes.pop_all(|index| match driver.nodes[index as usize] {
-            AsyncNode::Done => {}
+            AsyncNode::Idle if !wakes.is_begun(index) => {}
             _ => self.abort_node(driver, live, index),
         });
         for index in 0..driver.nodes.len() as u32 {
@@ -205,7 +208,7 @@ impl RunInner {
 
     /// Resumes the program of an async node that is done.
     fn end_node(&self, driver: &mut Driver, live: &Live, index: u32) {
-        driver.nodes[index as usize] = AsyncNode::Done;
+        driver.nodes[index as usize] = AsyncNode::Idle;
         let code = self.code();
         let at = code.asyncs[index as usize];
         let program = code.program_of(at);

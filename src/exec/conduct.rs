@@ -9,7 +9,8 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::inner::{Live, RunInner, fate};
+use super::fates::fate;
+use super::inner::{Live, RunInner};
 use super::observe::{Launched, Ran};
 use super::queues::Berth;
 use super::state;
@@ -78,7 +79,7 @@ pub(super) struct Conductor<'r, 'q, Q> {
     pub(super) code: &'r Code,
     pub(super) barrier: Barrier,
     /// A copy, for when the run may be gone.
-    slot: u16,
+    pub(super) slot: u16,
     queue: &'r mut Q,
     stream: HostStream,
     pub(super) program: u32,
@@ -88,6 +89,15 @@ pub(super) struct Conductor<'r, 'q, Q> {
     /// Where the step's segment was submitted to, and as which point.
     pub(super) submitted: Option<(Berth, u64)>,
     queues: PhantomData<&'q ()>,
+}
+
+/// What came of a step that needs attention.
+pub(super) enum Attended {
+    Done,
+    /// The program waits. Whoever resumes it has a ticket for it.
+    Parked,
+    /// The program waits for these, or goes on itself.
+    LeadsTo(Ticket),
 }
 
 /// Where to go on after a step.
@@ -117,9 +127,16 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             // ORDERING: the cheap side of `RunInner::watch`.
             barrier.light();
             let attention = run.state.glance();
-            if attention != 0 || step.flags & (flag::ASYNC | flag::SEGMENT) != 0 || self.is_body_done {
-                if self.run_attentively(step, attention) {
-                    return;
+            if attention != 0 || step.flags & (flag::ASYNC | flag::SEGMENT | flag::CONTROL) != 0 || self.is_body_done {
+                match self.run_attentively(step, attention) {
+                    Attended::Done => {}
+                    Attended::Parked => return,
+                    Attended::LeadsTo(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
+                    Attended::LeadsTo(ticket) => {
+                        let program = self.queue.keep_first(ticket);
+                        self.go_to(program);
+                        continue;
+                    }
                 }
             } else if let Err(error) = self.call(step) {
                 self.fail(error);
@@ -169,32 +186,35 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         unsafe { step.call.run(cells, &mut self.stream) }
     }
 
-    /// The same for a run that has something to attend to, and for all steps but calls. Returns true if the program is parked.
+    /// The same for a run that has something to attend to, and for all steps but calls.
     #[cold]
     #[inline(never)]
-    fn run_attentively(&mut self, step: &HostStep, attention: u32) -> bool {
+    fn run_attentively(&mut self, step: &HostStep, attention: u32) -> Attended {
         if std::mem::take(&mut self.is_body_done) {
-            return false;
+            return Attended::Done;
         }
         if attention & state::WATCHED != 0 {
             self.signal_watchers(self.step);
         }
         if step.flags & flag::SEGMENT != 0 {
-            return self.submit_segment();
+            return if self.submit_segment() { Attended::Parked } else { Attended::Done };
+        }
+        if step.flags & flag::CONTROL != 0 {
+            return self.control(attention);
         }
         if self.skips(self.node(), attention) {
-            return false;
+            return Attended::Done;
         }
         if step.flags & flag::ASYNC != 0 {
             self.hand_over();
-            return true;
+            return Attended::Parked;
         }
         if attention & state::OBSERVED != 0 {
             self.call_observed(step);
         } else if let Err(error) = self.call(step) {
             self.fail(error);
         }
-        false
+        Attended::Done
     }
 
     /// Whether a node is not to run, which is noted down.
@@ -216,7 +236,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         let index = self.code.async_index(self.step);
         let wakes = self.live.wakes.clone().expect("a plan with async nodes has a wake set");
         let run = self.run.me();
-        wakes.wake(index);
+        wakes.begin(index);
         // A canceller that came before the wake did not see the node: end it here.
         if run.state.is_cancelled() {
             run.drive_cancelled();
@@ -240,7 +260,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         self.code.nodes[self.step as usize]
     }
 
-    fn fail(&self, error: BoxError) {
+    pub(super) fn fail(&self, error: BoxError) {
         self.run.judge_call(self.node(), Ok(Err(error)));
     }
 
@@ -388,8 +408,8 @@ impl RunInner {
 
     /// Returns what errors say of a node: its name, stream and device.
     fn describe(&self, node: NodeId) -> (Arc<str>, String, String) {
-        let schedule = &self.plan().schedule;
+        let (schedule, local) = self.plan().locate(node);
         let device = self.device_of(node).unwrap_or_else(|| "the host device".into());
-        (schedule.shape().name_of(node).clone(), schedule.stream_name(schedule.stream_of(node)), device)
+        (self.plan().name_of(node), schedule.stream_name(schedule.stream_of(local)), device)
     }
 }

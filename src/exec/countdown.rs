@@ -10,6 +10,12 @@ impl Countdown {
         Self(AtomicU32::new(count))
     }
 
+    /// Begins anew. Nobody is on the way to it any more.
+    pub(crate) fn reset(&self, count: u32) {
+        // ORDERING: Relaxed: whoever arrives next is started after this.
+        self.0.store(count, Ordering::Relaxed);
+    }
+
     /// Returns true if the caller, who has yet to arrive, is the only one left: it need not arrive any more.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {

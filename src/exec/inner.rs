@@ -5,6 +5,7 @@ use std::task::Poll;
 
 use super::asyncs::Driver;
 use super::conduct;
+use super::control::ControlState;
 use super::core::Core;
 use super::countdown::Countdown;
 use super::queues::Sweep;
@@ -40,12 +41,12 @@ pub(super) struct RunInner {
     pub(super) driver: Mutex<Driver>,
     /// Where the poll of an inline run is.
     pub(super) progress: Progress,
-    faults: Mutex<Vec<(NodeId, Error)>>,
+    pub(super) faults: Mutex<Vec<(NodeId, Error)>>,
     /// What became of each node, once one has failed.
-    fates: OnceLock<Box<[AtomicU32]>>,
+    pub(super) fates: OnceLock<Box<[AtomicU32]>>,
     /// A lane for each program, once a node is awaited; made for those programs only whose nodes are.
     watched: OnceLock<Box<[OnceLock<Arc<Lane>>]>>,
-    verdict: OnceLock<Result<()>>,
+    pub(super) verdict: OnceLock<Result<()>>,
     /// Last: it comes behind the values.
     _sweep: Sweep,
 }
@@ -80,17 +81,12 @@ pub(super) struct Live {
     /// The end of each segment that nobody awaits yet, as a point of its lane; 0 until it is submitted, and once somebody does.
     pub(super) points: Box<[AtomicU64]>,
     pub(super) wakes: Option<Arc<Wakeset>>,
+    /// Where the run is with each loop and branch.
+    pub(super) controls: Box<[ControlState]>,
     /// The run's entry in the pool; 0 for inline runs.
     pub(super) slot: u16,
     /// The run's place among those in flight.
     pub(super) flight: u32,
-}
-
-/// What became of a node.
-pub(super) mod fate {
-    pub(in crate::exec) const FAILED: u32 = 1;
-    pub(in crate::exec) const SKIPPED: u32 = 2;
-    pub(in crate::exec) const CANCELLED: u32 = 3;
 }
 
 impl RunInner {
@@ -232,6 +228,7 @@ impl RunInner {
                 events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
                 points: code.segments.iter().map(|_| AtomicU64::new(0)).collect(),
                 wakes: (!code.asyncs.is_empty()).then(|| Wakeset::new(code.asyncs.len(), self.lane.clone())),
+                controls: code.controls.iter().map(|_| ControlState::new()).collect(),
                 slot: if self.core.pool.is_some() { slot_of(flight) } else { 0 },
                 flight,
             }
@@ -335,70 +332,6 @@ impl RunInner {
         unsafe { live.frame.cells(self.code().access(node)) }
     }
 
-    /// Notes down what became of a node. The error, if it has one, is a cause of the run's failure.
-    pub(super) fn set_fate(&self, node: NodeId, fate: u32, error: Option<Error>) {
-        if let Some(error) = error {
-            lock(&self.faults).push((node, error));
-        }
-        let fates = self.fates.get_or_init(|| self.code().step_of.iter().map(|_| AtomicU32::new(0)).collect());
-        // ORDERING: Relaxed: dependants, and those who await the node, are started or signalled after this.
-        fates[node.index()].store(fate, Ordering::Relaxed);
-        if fate == fate::FAILED {
-            self.state.raise(state::FAILED);
-        }
-    }
-
-    /// Notes down an error that is no node's fate: the node did its part.
-    pub(super) fn add_fault(&self, node: NodeId, error: Error) {
-        lock(&self.faults).push((node, error));
-    }
-
-    pub(super) fn fate(&self, node: NodeId) -> u32 {
-        self.fates.get().map_or(0, |fates| fates[node.index()].load(Ordering::Relaxed))
-    }
-
-    /// Returns true if a predecessor of the node has no value.
-    pub(super) fn lacks_input(&self, node: NodeId) -> bool {
-        self.plan().schedule.predecessors(node).iter().any(|&before| self.fate(before) != 0)
-    }
-
-    /// Returns what to say of a node that is done, one way or another.
-    pub(super) fn node_result(&self, node: NodeId) -> Result<()> {
-        match self.fate(node) {
-            fate::FAILED => Err(self.fault_of(node)),
-            fate::SKIPPED => Err(self.skipped(node)),
-            fate::CANCELLED => Err(cancelled(self.state.glance())),
-            _ if self.is_complete() && !self.has_passed(node) => self.verdict.get().cloned().expect("the run is complete"),
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns true if the node's program came past it. A cancelled run, or one that never started, may not have come so far.
-    fn has_passed(&self, node: NodeId) -> bool {
-        let code = self.code();
-        let step = code.step_of[node.index()];
-        let place = |live: &Live| live.places[code.program_of(step) as usize].load(Ordering::Acquire);
-        self.live.get().map(place).is_some_and(|place| (place >> 1) + (place & 1) > step)
-    }
-
-    fn fault_of(&self, node: NodeId) -> Error {
-        let faults = lock(&self.faults);
-        let found = faults.iter().find(|(failed, _)| *failed == node).map(|(_, error)| error.clone());
-        found.expect("a failed node has an error")
-    }
-
-    fn skipped(&self, node: NodeId) -> Error {
-        let schedule = &self.plan().schedule;
-        let mut because = node;
-        // Each skipped node has a predecessor without a value, so this ends at one that failed.
-        while self.fate(because) == fate::SKIPPED {
-            let before = schedule.predecessors(because).iter().find(|&&before| self.fate(before) != 0);
-            because = *before.expect("a node is skipped because of a predecessor");
-        }
-        let name = |node| schedule.shape().name_of(node).clone();
-        Error::with_source(Kind::Skipped { node: name(node), because: name(because) }, Box::new(self.fault_of(because)))
-    }
-
     /// Returns the lane of the node's program and the node's point on it; from now on the program signals it.
     pub(super) fn watch(&self, node: NodeId) -> (Arc<Lane>, u64) {
         let code = self.code();
@@ -452,7 +385,7 @@ fn slot_of(flight: u32) -> u16 {
 }
 
 /// The verdict on a run with these bits.
-fn cancelled(bits: u32) -> Error {
+pub(super) fn cancelled(bits: u32) -> Error {
     if bits & state::SHUT_DOWN != 0 { Kind::ShutDown.into() } else { Kind::Cancelled.into() }
 }
 
@@ -464,6 +397,9 @@ impl Drop for RunInner {
         let cells = || unsafe { live.frame.cells(Access::Tagged) };
         for input in &plan.inputs {
             let _ = shielded(|| (input.port.transfer.clear)(cells(), input.port.offset));
+        }
+        for &(offset, transfer) in &code.cells {
+            let _ = shielded(|| (transfer.clear)(cells(), offset));
         }
         // After a clean run, what was not released are the outputs.
         let is_clean = matches!(self.verdict.get(), Some(Ok(())));

@@ -13,9 +13,11 @@
 mod asyncs;
 mod builder;
 mod conduct;
+mod control;
 mod core;
 pub(crate) mod countdown;
 mod executor;
+mod fates;
 mod guest;
 mod inner;
 mod inputs;

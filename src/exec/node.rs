@@ -13,7 +13,8 @@ use crate::graph::NodeId;
 /// Ready when one node of a run is done. Made by [`Run::node`](crate::Run::node).
 ///
 /// It can be awaited in another task than the run. Polling it makes the run progress just as polling the run does. On a CUDA device kernels that no host node
-/// stands between are submitted together, and each of them is ready when the device has done all of them.
+/// stands between are submitted together, and each of them is ready when the device has done all of them. A node of an inner graph, which is named by its path
+/// (`loop/body/mul`), is done when it is done for the first time.
 ///
 /// # Errors
 /// The node's own error; that of the predecessor because of which it did not run; that the run was cancelled or shut down before
@@ -80,7 +81,7 @@ impl Drop for NodeFuture {
 impl std::fmt::Debug for NodeFuture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.node {
-            Ok(watched) => f.debug_tuple("NodeFuture").field(self.run.plan().schedule.shape().name_of(watched.node)).finish(),
+            Ok(watched) => f.debug_tuple("NodeFuture").field(&self.run.plan().name_of(watched.node)).finish(),
             Err(error) => f.debug_tuple("NodeFuture").field(error).finish(),
         }
     }

@@ -23,11 +23,12 @@ pub struct NodeSpan<'a> {
     pub run: u64,
     /// The plan of the run.
     pub plan: &'a Plan,
-    /// The node, in the plan's shape.
+    /// The node, in the plan's shape. Nodes of inner graphs count on behind those, graph by graph as in
+    /// [`Schedule::inner`](crate::Schedule::inner).
     pub id: NodeId,
-    /// The node's name.
+    /// The node's name; of a node of an inner graph its path: `loop/body/mul`.
     pub node: &'a Arc<str>,
-    /// The stream of the plan that it ran on.
+    /// The stream of the plan that it ran on; those of inner graphs count on.
     pub stream: u32,
     /// When its body was called, or an async node first polled.
     pub started: Instant,
@@ -71,14 +72,13 @@ impl Ran {
 impl RunInner {
     pub(super) fn observe(&self, node: NodeId, ran: Ran, launched: Launched) {
         let Some(observer) = &self.core.observer else { return };
-        let schedule = &self.plan().schedule;
-        let name = schedule.shape().name_of(node);
+        let name = &self.plan().name_of(node);
         let span = NodeSpan {
             run: self.number,
             plan: &self.plan,
             id: node,
             node: name,
-            stream: schedule.stream_of(node),
+            stream: self.code().stream_of(node),
             started: ran.started,
             ended: ran.ended,
             is_ok: ran.is_ok,
@@ -145,10 +145,11 @@ impl Timeline {
     }
 
     /// Returns the runs of a plan, in the order in which they began: for each the spans of its nodes, from its beginning on, as
-    /// [`Schedule::to_svg`](crate::Schedule::to_svg) draws them.
+    /// [`Schedule::to_svg`](crate::Schedule::to_svg) draws them. A loop or a branch is one span; what ran in it is among [`Timeline::spans`].
     pub fn runs(&self, plan: &Plan) -> Vec<Vec<Span>> {
         let mut runs: BTreeMap<u64, Vec<TimelineSpan>> = BTreeMap::new();
-        let spans = self.spans().into_iter().filter(|span| span.plan.is_same(plan));
+        let nodes = plan.schedule().shape().nodes().len();
+        let spans = self.spans().into_iter().filter(|span| span.plan.is_same(plan) && span.id.index() < nodes);
         spans.for_each(|span| runs.entry(span.run).or_default().push(span));
         let mut runs: Vec<(Duration, Vec<TimelineSpan>)> =
             runs.into_values().map(|spans| (spans.iter().map(|span| span.start).min().unwrap_or_default(), spans)).collect();
@@ -165,7 +166,8 @@ impl Timeline {
     pub fn costs_us(&self, plan: &Plan) -> Vec<Option<f64>> {
         let mut took: Vec<Vec<Duration>> = vec![Vec::new(); plan.schedule().shape().nodes().len()];
         let spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
-        let spans = spans.iter().filter(|span| span.is_ok && span.plan.is_same(plan));
+        let nodes = took.len();
+        let spans = spans.iter().filter(|span| span.is_ok && span.plan.is_same(plan) && span.id.index() < nodes);
         spans.for_each(|span| took[span.id.index()].push(span.end - span.start));
         let median = |took: &mut Vec<Duration>| {
             took.sort_unstable();

@@ -9,15 +9,15 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::inner::{Live, RunInner, fate};
+use super::fates::fate;
+use super::inner::{Live, RunInner};
 use super::state;
 use crate::bridge::{Pace, Reactor, RemoteLane, WaiterKey, shielded};
 use crate::device::host::Ticket;
 use crate::device::queue::{Event, Fault, QueueDevice};
 use crate::error::{Error, Kind, Result};
 use crate::graph::NodeId;
-use crate::plan::StreamKind;
-use crate::plan::code::{Target, flag};
+use crate::plan::code::{Home, Segment, Target, flag};
 use crate::sync::{AtomicBool, Ordering};
 use crate::value::Access;
 
@@ -54,21 +54,17 @@ impl Queues {
         Ok(Self { devices: queued, reactor })
     }
 
-    /// Returns where a run's stream goes.
+    /// Returns where a program of a run goes.
     ///
     /// # Errors
     /// If the executor has no such device.
-    pub(super) fn berth(&self, run: &RunInner, live: &Live, stream: u32) -> Result<Berth> {
-        let schedule = &run.plan().schedule;
-        let device = match schedule.kind(stream) {
-            StreamKind::Device(device) => device,
-            StreamKind::Host => 0,
-        };
+    pub(super) fn berth(&self, run: &RunInner, live: &Live, program: u32) -> Result<Berth> {
+        let Home { device, id, .. } = run.code().homes[program as usize];
         let Some(queued) = self.devices.get(device as usize) else {
             return Err(Kind::NoSuchDevice { device, count: self.devices.len() }.into());
         };
         // Runs in flight begin at different lanes, so that they meet late.
-        Ok(Berth { device: device as usize, lane: schedule.id(stream).wrapping_add(live.flight) % queued.lanes })
+        Ok(Berth { device: device as usize, lane: id.wrapping_add(live.flight) % queued.lanes })
     }
 
     pub(super) fn device(&self, berth: Berth) -> &dyn QueueDevice {
@@ -176,7 +172,7 @@ impl RunInner {
         let (code, queues, live) = (self.code(), self.core.queues.as_ref()?, self.live.get()?);
         let step = code.step_of[node.index()];
         let is_queued = code.steps[step as usize].flags & flag::SEGMENT != 0;
-        let berth = queues.berth(self, live, code.streams[code.program_of(step) as usize]);
+        let berth = queues.berth(self, live, code.program_of(step));
         is_queued.then(|| berth.map_or_else(|_| "this executor".into(), |berth| queues.device(berth).name()))
     }
 
@@ -188,12 +184,12 @@ impl RunInner {
     /// Awaits a segment for someone who watches a node of it, if nobody does so yet and it is submitted.
     pub(super) fn await_segment(&self, live: &Live, step: u32) {
         let code = self.code();
-        let stream = code.streams[code.program_of(step) as usize];
+        let program = code.program_of(step);
         // ORDERING: AcqRel: whoever takes the point awaits it, once. Of "store it, look for watchers" and "watch, look for it" one side sees the other, by
         // the barrier of `RunInner::watch`.
         let point = live.points[code.segment_index(step)].swap(0, Ordering::AcqRel);
         if point != 0
-            && let Ok(berth) = self.queues().berth(self, live, stream)
+            && let Ok(berth) = self.queues().berth(self, live, program)
         {
             self.me().await_device(step, berth, point);
         }
@@ -271,15 +267,18 @@ impl RunInner {
 
     /// Gives the run's events back.
     pub(super) fn free_events(&self, live: &Live) {
+        self.free_events_of(live, &self.code().segments);
+    }
+
+    /// Gives the events of segments back, which are done.
+    pub(super) fn free_events_of(&self, live: &Live, segments: &[Segment]) {
         let Some(queues) = &self.core.queues else { return };
-        let code = self.code();
-        for segment in &code.segments {
+        for segment in segments {
             let Some(slot) = segment.event else { continue };
             // ORDERING: Relaxed, here and where it is stored: gates order it.
-            let handle = live.events[slot as usize].load(Ordering::Relaxed);
-            let stream = code.streams[code.program_of(segment.step) as usize];
+            let handle = live.events[slot as usize].swap(0, Ordering::Relaxed);
             if handle != 0
-                && let Ok(berth) = queues.berth(self, live, stream)
+                && let Ok(berth) = queues.berth(self, live, self.code().program_of(segment.step))
             {
                 queues.device(berth).free_events(&mut std::iter::once(Event(handle as usize)));
             }

@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use super::conduct::Conductor;
-use super::inner::{RunInner, fate};
+use super::fates::fate;
+use super::inner::RunInner;
 use super::observe::{Launched, Ran};
 use super::queues::Berth;
 use super::state;
@@ -23,7 +24,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
     pub(super) fn submit_segment(&mut self) -> bool {
         let (run, live, code) = (self.run, self.live, self.code);
         let segment = code.segment(self.step);
-        let berth = match run.queues().berth(run, live, code.streams[self.program as usize]) {
+        let berth = match run.queues().berth(run, live, self.program) {
             Ok(berth) => berth,
             Err(error) => {
                 self.fail_members(segment, &error);

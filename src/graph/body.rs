@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::task::{Context, Poll};
 
 use super::source::{FutureFn, KernelFn, KernelStream, TaskFn};
+use super::values::Transfer;
 use crate::error::BoxError;
 use crate::value::{Call, Cells, Outcome, Slot, TypedBody};
 
@@ -166,5 +167,32 @@ where
 
     fn needs_release(&self) -> bool {
         std::mem::needs_drop::<R>()
+    }
+}
+
+/// The body of a loop or a branch, which is carried out by the executor itself.
+pub(super) struct ControlBody {
+    /// Where its values lie.
+    pub(super) outs: Box<[(u32, &'static Transfer)]>,
+}
+
+impl TypedBody for ControlBody {
+    fn run(&self, _: Cells<'_>, _: &mut dyn Any) -> Outcome {
+        unreachable!("a control is no call")
+    }
+}
+
+impl Body for ControlBody {
+    fn call(&self, is_in_place: bool) -> Call {
+        Call::of(self, is_in_place)
+    }
+
+    fn release(&self, cells: Cells<'_>) {
+        self.outs.iter().for_each(|(offset, transfer)| (transfer.clear)(cells, *offset));
+    }
+
+    /// Whatever their type, they may be shared.
+    fn needs_release(&self) -> bool {
+        true
     }
 }

@@ -1,16 +1,19 @@
 //! The builder. Its methods never fail: the first mistake is kept and comes out of `compile`.
 
-use std::any::{Any, TypeId, type_name};
+use std::any::type_name;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::body::{Async, Body, Fallible, Finish, Infallible, Kernel, Task};
 use super::check::check_name;
-use super::source::{Binder, FutureFn, KernelFn, KernelStream, Sources, TaskFn, Use, Value};
+use super::control::ControlNode;
+use super::inner::{Around, InnerGraphs};
+use super::source::{Binder, FutureFn, KernelFn, KernelStream, Sources, TaskFn, Value};
+use super::values::{InputPort, Maker, OutputPort, Sharer, Transfer, ValueInfo};
 use super::{Backend, NodeId, NodeMut, PORTS_MAX, Shape};
 use crate::error::{BoxError, Error, Kind};
-use crate::value::{Arena, Cells, Layout, Slot};
+use crate::value::{Arena, Layout, Slot};
 
 /// A graph of CPU and GPU work: nodes, the values that flow between them, named inputs and outputs.
 ///
@@ -39,84 +42,26 @@ pub struct Graph {
     pub(crate) inputs: Vec<InputPort>,
     pub(crate) outputs: Vec<OutputPort>,
     pub(crate) mistake: Option<Error>,
+    /// The loops and branches among the nodes.
+    pub(crate) controls: Vec<ControlNode>,
+    /// The inner graphs of all controls, of inner graphs too. Whichever graph is being built has them.
+    pub(crate) inner: InnerGraphs,
+    /// Of an inner graph that is being built: what is around it.
+    pub(super) around: Option<Around>,
+    /// The nodes that read values of the graphs around this one.
+    pub(crate) captors: Vec<NodeId>,
+    /// The values that loops and branches keep, by who keeps them.
+    pub(super) kept: Vec<(NodeId, u32)>,
 }
 
 /// Where a node's value goes, and who calls its body.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeWork {
+    /// The first of its values; only a control has more.
     pub(crate) value: u32,
+    pub(crate) values: u32,
     pub(crate) is_async: bool,
-}
-
-/// What is known of one value while the graph is built.
-pub(crate) struct ValueInfo {
-    pub(super) type_id: TypeId,
-    pub(super) type_name: &'static str,
-    pub(super) offset: u32,
-    pub(super) transfer: &'static Transfer,
-    pub(crate) maker: Maker,
-    pub(crate) is_read: bool,
-    pub(super) last_reader: Option<NodeId>,
-    pub(crate) taker: Option<NodeId>,
-    /// Why the value is an `Arc`, if it is.
-    pub(crate) sharer: Option<Sharer>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Maker {
-    Input(u32),
-    Node(NodeId),
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum Sharer {
-    Output(u32),
-    Async(NodeId),
-}
-
-/// A named input: how a run's value gets into its cell.
-#[derive(Clone)]
-pub(crate) struct InputPort {
-    pub(crate) name: Arc<str>,
-    pub(crate) type_id: TypeId,
-    pub(crate) type_name: &'static str,
-    pub(crate) value: u32,
-    pub(crate) offset: u32,
-    pub(crate) readers: Vec<NodeId>,
-    pub(crate) transfer: &'static Transfer,
-}
-
-/// A named output: how a finished run's value gets out of its cell.
-#[derive(Clone)]
-pub(crate) struct OutputPort {
-    pub(crate) name: Arc<str>,
-    pub(super) value: u32,
-    pub(crate) type_name: &'static str,
-    pub(crate) offset: u32,
-    pub(crate) transfer: &'static Transfer,
-}
-
-/// How values of one type get into a run and out of it: functions of a run's cells and the offset of the value's.
-pub(crate) struct Transfer {
-    pub(crate) fill: fn(Cells<'_>, u32, Box<dyn Any>),
-    pub(crate) fill_shared: fn(Cells<'_>, u32, Arc<dyn Any + Send + Sync>),
-    pub(crate) clear: fn(Cells<'_>, u32),
-    pub(crate) share: fn(Cells<'_>, u32) -> Arc<dyn Any + Send + Sync>,
-}
-
-impl Transfer {
-    fn of<T: Send + Sync + 'static>() -> &'static Self {
-        const {
-            &Self {
-                fill: |cells, offset, given| cells.put(Slot::<T>::at(offset), *given.downcast().expect("checked by its TypeId")),
-                fill_shared: |cells, offset, given| {
-                    cells.put_shared(Slot::<T>::at(offset), given.downcast::<T>().expect("checked by its TypeId"))
-                },
-                clear: |cells, offset| cells.clear(Slot::<T>::at(offset)),
-                share: |cells, offset| -> Arc<dyn Any + Send + Sync> { cells.share::<T>(Slot::at(offset)) },
-            }
-        }
-    }
+    pub(crate) is_control: bool,
 }
 
 impl Default for Graph {
@@ -138,12 +83,18 @@ impl Graph {
             inputs: Vec::new(),
             outputs: Vec::new(),
             mistake: None,
+            controls: Vec::new(),
+            inner: InnerGraphs::default(),
+            around: None,
+            captors: Vec::new(),
+            kept: Vec::new(),
         }
     }
 
     /// Declares a named input, given to each run by `inputs! { "name" => value }`.
     pub fn input<T: Send + Sync + 'static>(&mut self, name: impl Into<Arc<str>>) -> Value<T> {
         let name = name.into();
+        self.check_is_outermost("input", &name);
         if let Err(error) = check_name(&name) {
             self.mistake(error);
         }
@@ -152,17 +103,7 @@ impl Graph {
         }
         self.check_ports("inputs", self.inputs.len());
         let slot = self.layout.slot::<T>();
-        let value = self.value(slot, Maker::Input(self.inputs.len() as u32));
-        self.inputs.push(InputPort {
-            name,
-            type_id: TypeId::of::<T>(),
-            type_name: type_name::<T>(),
-            value: value.index,
-            offset: slot.offset(),
-            readers: Vec::new(),
-            transfer: Transfer::of::<T>(),
-        });
-        value
+        self.add_input(name, slot)
     }
 
     /// Adds a CPU function: `work` gets what `sources` names and returns the node's value.
@@ -252,6 +193,7 @@ impl Graph {
     /// Declares that `value` leaves the graph under `name`; a finished run gives it as an `Arc`.
     pub fn output<T: Send + Sync + 'static>(&mut self, name: impl Into<Arc<str>>, value: &Value<T>) {
         let name = name.into();
+        self.check_is_outermost("output", &name);
         if let Err(error) = check_name(&name) {
             self.mistake(error);
         }
@@ -267,7 +209,8 @@ impl Graph {
         info.is_read = true;
         let (offset, maker) = (info.offset, info.maker);
         if let Maker::Node(node) = maker {
-            self.shape_mut().output(node, 0);
+            let output = value.index - self.works[node.index()].value;
+            self.shape_mut().output(node, output);
         }
         self.outputs.push(OutputPort {
             name,
@@ -313,53 +256,6 @@ impl Graph {
         Arc::make_mut(&mut self.shape)
     }
 
-    /// Notes that `reader` uses `value`, and returns the key of its cell.
-    pub(super) fn read_value<T: 'static>(&mut self, value: &Value<T>, reader: NodeId, how: Use, is_async: bool) -> Slot<T> {
-        if !self.owns(value) {
-            let name = self.shape.name_of(reader).clone();
-            self.mistake(Kind::ForeignValue { name }.into());
-            return Slot::dangling();
-        }
-        let info = &mut self.values[value.index as usize];
-        info.is_read = true;
-        let (offset, maker, previous) = (info.offset, info.maker, info.taker);
-        let reads_too = info.last_reader.replace(reader) == Some(reader);
-        match how {
-            Use::Take if previous.is_some() => self.taken_twice(maker, previous, reader),
-            Use::Take if reads_too => self.taken_and_read(maker, reader),
-            Use::Take => info.taker = Some(reader),
-            Use::Read if previous == Some(reader) => self.taken_and_read(maker, reader),
-            Use::Read if is_async => {
-                info.sharer.get_or_insert(Sharer::Async(reader));
-            }
-            Use::Read => {}
-        }
-        match maker {
-            Maker::Node(source) => self.shape_mut().read(source, 0, reader),
-            Maker::Input(input) => self.inputs[input as usize].readers.push(reader),
-        }
-        Slot::at(offset)
-    }
-
-    pub(super) fn order_after<T: 'static>(&mut self, earlier: &Value<T>, later: NodeId) {
-        if !self.owns(earlier) {
-            let name = self.shape.name_of(later).clone();
-            return self.mistake(Kind::ForeignValue { name }.into());
-        }
-        // An input is there before the run starts: nothing to wait for.
-        if let Maker::Node(source) = self.values[earlier.index as usize].maker {
-            self.shape_mut().order(source, later);
-        }
-    }
-
-    /// Returns the name of what makes a value.
-    pub(crate) fn maker_name(&self, maker: Maker) -> Arc<str> {
-        match maker {
-            Maker::Node(node) => self.shape.name_of(node).clone(),
-            Maker::Input(input) => self.inputs[input as usize].name.clone(),
-        }
-    }
-
     fn add_task<I, Q, F, K>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<K::Value>
     where
         I: Sources,
@@ -396,57 +292,11 @@ impl Graph {
     ) -> Value<T> {
         let value = self.value(out, Maker::Node(node));
         self.bodies.push(body, |body| body);
-        self.works.push(NodeWork { value: value.index, is_async });
+        self.works.push(NodeWork { value: value.index, values: 1, is_async, is_control: false });
         value
     }
 
-    fn value<T: Send + Sync + 'static>(&mut self, slot: Slot<T>, maker: Maker) -> Value<T> {
-        let index = self.values.len() as u32;
-        self.values.push(ValueInfo {
-            type_id: TypeId::of::<T>(),
-            type_name: type_name::<T>(),
-            offset: slot.offset(),
-            transfer: Transfer::of::<T>(),
-            maker,
-            // A unit carries nothing that could be forgotten.
-            is_read: TypeId::of::<T>() == TypeId::of::<()>(),
-            last_reader: None,
-            taker: None,
-            sharer: None,
-        });
-        Value::new(self.address(), index)
-    }
-
-    fn address(&self) -> usize {
-        Arc::as_ptr(&self.token).addr()
-    }
-
-    /// The type is checked too, because an address can be used again after a graph is gone.
-    fn owns<T: 'static>(&self, value: &Value<T>) -> bool {
-        let info = self.values.get(value.index as usize);
-        value.graph == self.address() && info.is_some_and(|info| info.type_id == TypeId::of::<T>())
-    }
-
-    fn taken_twice(&mut self, maker: Maker, first: Option<NodeId>, second: NodeId) {
-        let first = first.expect("the value was taken before");
-        let [first, second] = [first, second].map(|node| self.shape.name_of(node).clone());
-        self.mistake(Kind::TakenTwice { value: self.maker_name(maker), first, second }.into());
-    }
-
-    /// A reference that a body holds to what it was given by value would dangle.
-    fn taken_and_read(&mut self, maker: Maker, node: NodeId) {
-        let node = self.shape.name_of(node).clone();
-        self.mistake(Kind::TakenAndRead { value: self.maker_name(maker), node }.into());
-    }
-
-    /// Names of ports are looked up one by one, so there is a bound.
-    fn check_ports(&mut self, what: &str, count: usize) {
-        if count >= PORTS_MAX {
-            self.mistake(Kind::Limit { what: format!("the number of {what}"), got: count + 1, limit: PORTS_MAX }.into());
-        }
-    }
-
-    fn mistake(&mut self, error: Error) {
+    pub(super) fn mistake(&mut self, error: Error) {
         self.mistake.get_or_insert(error);
     }
 }

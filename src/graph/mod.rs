@@ -6,23 +6,41 @@
 mod arity;
 mod body;
 mod builder;
+mod carry;
 pub(super) mod check;
+mod control;
+mod inner;
 #[cfg(feature = "json")]
 mod json;
+mod nested;
 mod node;
 mod section;
+mod select;
 mod shape;
 mod source;
+mod states;
+mod values;
 
 pub(crate) use body::Body;
 pub use builder::Graph;
-pub(crate) use builder::{InputPort, Maker, OutputPort, Sharer};
+pub(crate) use builder::NodeWork;
+pub(crate) use carry::Carries;
 pub(crate) use check::{check, unknown_node};
+pub use control::Branch;
+pub(crate) use control::Flow;
+pub(crate) use inner::InnerId;
+pub use inner::Role;
+pub use nested::Control;
 pub use node::NodeMut;
+pub(crate) use select::Test;
+pub use select::{Above, Condition, Holds, Select, Times, above, times};
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
 pub use source::{
     Each, FutureFn, KernelFn, KernelStream, Many, Own, Param, Read, Source, Sources, Takable, Take, TaskFn, Value, take,
 };
+
+pub use states::{OneState, States};
+pub(crate) use values::{InputPort, Maker, OutputPort, Sharer, Transfer};
 
 /// The most nodes one graph may have: as many as one ticket of the host device can name.
 pub const NODES_MAX: usize = (1 << 24) - 1;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::builder::Graph;
-use super::{Backend, NodeId, Value};
+use super::{Backend, Control, Flow, NodeId, Value};
+use crate::error::Kind;
 
 /// A node of a graph that is being built; made by [`Graph::node`].
 pub struct NodeMut<'g> {
@@ -36,6 +37,23 @@ impl NodeMut<'_> {
     /// Sets the expected duration in microseconds, for policies and simulations. The default is 1.
     pub fn cost_us(self, cost_us: f64) -> Self {
         self.with(|shape| shape.cost_us = cost_us)
+    }
+
+    /// Sets the most iterations of a loop. If its condition holds once more the run fails, and the error names the loop.
+    pub fn max_iterations(self, max: u64) -> Self {
+        let Some(node) = self.node else { return self };
+        match self.graph.controls.iter_mut().find(|control| control.node == node).map(|control| &mut control.flow) {
+            Some(Flow::Repeat { max_iterations, .. }) => *max_iterations = max,
+            _ => {
+                let name = self.graph.shape().name_of(node).clone();
+                self.graph.mistake(Kind::NotALoop { name }.into());
+            }
+        }
+        self.with(|shape| {
+            if let Some(Control::Repeat { max_iterations, .. }) = shape.control.as_mut().map(Arc::make_mut) {
+                *max_iterations = Some(max);
+            }
+        })
     }
 
     /// Lets the node wait for `earlier` without reading it.

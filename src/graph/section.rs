@@ -5,7 +5,9 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::builder::{Graph, InputPort, Maker, NodeWork, OutputPort, Sharer, ValueInfo};
+use super::builder::{Graph, NodeWork};
+use super::control::ControlNode;
+use super::values::{InputPort, Maker, OutputPort, Sharer, ValueInfo};
 use super::{Edge, NodeId, Shape, unknown_node};
 use crate::error::{Kind, Result};
 
@@ -78,7 +80,8 @@ impl Graph {
     /// Returns the graph of the nodes on the paths from any of `from` to any of `to`, these included; no `from` means from the beginning,
     /// no `to` to the end. Both graphs can be compiled, and run, side by side.
     ///
-    /// What these nodes read from others becomes an input with the name of the node that makes it. The values of `to` become outputs with
+    /// What these nodes read from others becomes an input with the name of the node that makes it (with a number behind it, for the second value of a
+    /// loop or branch and those after it). The values of `to` become outputs with
     /// their nodes' names, beside the outputs that these nodes have already.
     ///
     /// # Errors
@@ -104,15 +107,20 @@ impl Graph {
         if let Some(mistake) = &self.mistake {
             return Err(mistake.clone());
         }
+        if self.is_inner() {
+            return Err(Kind::IsInner.into());
+        }
         let is_in = self.shape.between(from, to)?;
         let (mut shape, new) = self.shape.cut(&is_in);
         shape.settle_memory();
         let old: Vec<NodeId> = self.shape.ids().filter(|node| is_in[node.index()]).collect();
-        let mut section = Graph { layout: self.layout, shape: Arc::new(shape), ..Graph::new() };
+        let inner = self.inner.share();
+        let mut section = Graph { layout: self.layout, shape: Arc::new(shape), inner, ..Graph::new() };
         section.bodies = self.bodies.pick(old.iter().map(|node| node.index()));
         let mut cut = Cut { graph: self, section: &mut section, new: &new, values: HashMap::new() };
         old.iter().for_each(|&node| cut.take_node(node));
         cut.take_reads();
+        cut.take_controls();
         cut.take_outputs(to);
         Ok(section)
     }
@@ -139,7 +147,7 @@ impl Cut<'_> {
         let maker = match info.maker {
             Maker::Node(node) if inside(node).is_some() => Maker::Node(inside(node).expect("just seen")),
             maker => {
-                let (input, name) = (self.section.inputs.len() as u32, self.graph.maker_name(maker));
+                let (input, name) = (self.section.inputs.len() as u32, self.name(value, maker));
                 if self.section.inputs.iter().any(|port| port.name == name) {
                     let duplicate = Kind::DuplicatePort { what: "input", name: name.clone() };
                     self.section.mistake.get_or_insert(duplicate.into());
@@ -162,17 +170,46 @@ impl Cut<'_> {
         index
     }
 
+    /// Returns the name that a value has as an input or an output.
+    fn name(&self, value: u32, maker: Maker) -> Arc<str> {
+        let name = self.graph.maker_name(maker);
+        match maker {
+            Maker::Node(node) if value > self.graph.works[node.index()].value => {
+                format!("{name} {}", value - self.graph.works[node.index()].value).into()
+            }
+            _ => name,
+        }
+    }
+
     fn take_node(&mut self, node: NodeId) {
         let work = self.graph.works[node.index()];
-        let value = self.value(work.value);
+        let value = self.section.values.len() as u32;
+        (work.value..work.value + work.values).for_each(|value| _ = self.value(value));
         self.section.works.push(NodeWork { value, ..work });
+    }
+
+    /// Takes the loops and branches over, with the values that they keep.
+    fn take_controls(&mut self) {
+        let graph = self.graph;
+        for control in &graph.controls {
+            if let Some(node) = self.new[control.node.index()] {
+                let (states, flow) = (control.states.clone(), control.flow.clone());
+                self.section.controls.push(ControlNode { node, states, flow });
+            }
+        }
+        for &(keeper, value) in &graph.kept {
+            let Some(keeper) = self.new[keeper.index()] else { continue };
+            let value = self.value(value);
+            self.section.values[value as usize].sharer.get_or_insert(Sharer::Control(keeper));
+            self.section.kept.push((keeper, value));
+        }
     }
 
     /// Makes inputs of what is read from outside, and notes which values async nodes share.
     fn take_reads(&mut self) {
         let graph = self.graph;
         let reads = graph.shape.edges().iter().filter(|edge| edge.is_data());
-        let of_nodes = reads.map(|edge| (graph.works[edge.source.index()].value, edge.target));
+        let of_nodes = reads.map(|edge| (graph.value_of(edge), edge.target));
         let of_inputs = graph.inputs.iter().flat_map(|port| port.readers.iter().map(|&reader| (port.value, reader)));
         for (value, reader) in of_nodes.chain(of_inputs) {
             let Some(reader) = self.new[reader.index()] else { continue };
@@ -190,7 +227,6 @@ impl Cut<'_> {
     /// Keeps the outputs of these nodes, and adds the values of `to`.
     fn take_outputs(&mut self, to: &[&str]) {
         let graph = self.graph;
-        let is_made_by = |value: &ValueInfo, node: NodeId| value.maker == Maker::Node(node);
         for port in &graph.outputs {
             let value = self.values.get(&port.value).copied();
             let is_inside = |value: &u32| matches!(self.section.values[*value as usize].maker, Maker::Node(_));
@@ -201,16 +237,26 @@ impl Cut<'_> {
         for &name in to {
             let node = graph.shape.ids().find(|&node| &**graph.shape.name_of(node) == name);
             let Some(node) = node.and_then(|node| self.new[node.index()]) else { continue };
-            let value = self.section.values.iter().position(|value| is_made_by(value, node)).expect("a node has a value");
-            let is_unit = self.section.values[value].type_id == TypeId::of::<()>();
-            match self.section.outputs.iter().find(|port| &*port.name == name) {
-                None if is_unit => {}
-                None => self.add_output(name.into(), value as u32, true),
-                Some(port) if port.value as usize == value => {}
-                Some(_) => {
-                    let duplicate = Kind::DuplicatePort { what: "output", name: name.into() };
-                    self.section.mistake.get_or_insert(duplicate.into());
-                }
+            let work = self.section.works[node.index()];
+            for value in work.value..work.value + work.values {
+                let name = match value - work.value {
+                    0 => name.into(),
+                    number => format!("{name} {number}").into(),
+                };
+                self.take_output_of(value, name);
+            }
+        }
+    }
+
+    fn take_output_of(&mut self, value: u32, name: Arc<str>) {
+        let is_unit = self.section.values[value as usize].type_id == TypeId::of::<()>();
+        match self.section.outputs.iter().find(|port| port.name == name) {
+            None if is_unit => {}
+            None => self.add_output(name, value, true),
+            Some(port) if port.value == value => {}
+            Some(_) => {
+                let duplicate = Kind::DuplicatePort { what: "output", name };
+                self.section.mistake.get_or_insert(duplicate.into());
             }
         }
     }
@@ -222,7 +268,8 @@ impl Cut<'_> {
         let (type_name, offset, transfer, maker) = (info.type_name, info.offset, info.transfer, info.maker);
         self.section.outputs.push(OutputPort { name, value, type_name, offset, transfer });
         if let (Maker::Node(node), true) = (maker, is_new) {
-            Arc::make_mut(&mut self.section.shape).output(node, 0);
+            let output = value - self.section.works[node.index()].value;
+            Arc::make_mut(&mut self.section.shape).output(node, output);
         }
     }
 }

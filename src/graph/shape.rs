@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use super::Control;
+
 /// A node of one graph, by its position.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub(crate) u32);
@@ -93,6 +95,8 @@ pub struct NodeShape {
     pub devices: Option<Arc<[u32]>>,
     /// Its expected duration in microseconds.
     pub cost_us: f64,
+    /// What it does with its inner graphs, if it is a loop or a branch.
+    pub control: Option<Arc<Control>>,
 }
 
 /// A graph without closures.
@@ -126,7 +130,7 @@ impl Shape {
     pub fn node(&mut self, name: impl Into<Arc<str>>, backend: Backend) -> NodeId {
         // Ids beyond u32 cannot exist: the check for NODES_MAX reports such a graph before an id is used.
         let id = NodeId(self.nodes.len() as u32);
-        self.nodes.push(NodeShape { name: name.into(), backend, command: None, devices: None, cost_us: 1.0 });
+        self.nodes.push(NodeShape { name: name.into(), backend, command: None, devices: None, cost_us: 1.0, control: None });
         id
     }
 

@@ -42,7 +42,7 @@ impl<T> fmt::Debug for Value<T> {
 
 /// A value that a node takes by value; made by [`take`].
 #[derive(Debug, Clone, Copy)]
-pub struct Take<T>(Value<T>);
+pub struct Take<T>(pub(super) Value<T>);
 
 /// What can be taken instead of read: a [`Value`] of a graph, by a node, or a [`Var`](crate::Var) of an engine, by an operation.
 pub trait Takable {
@@ -245,6 +245,10 @@ pub trait FutureFn<P, Fut: Future>: Send + Sync + 'static {
 pub(super) enum Use {
     Read,
     Take,
+    /// By an async node, which outlives any borrow.
+    Await,
+    /// By a loop or a branch, for itself or for a node in it.
+    Keep,
 }
 
 /// Notes down what one node reads while its arguments are bound.
@@ -257,6 +261,7 @@ pub struct Binder<'g> {
 
 impl Binder<'_> {
     fn bind<T: 'static>(&mut self, value: &Value<T>, how: Use) -> Slot<T> {
-        self.graph.read_value(value, self.reader, how, self.is_async)
+        let how = if self.is_async && how == Use::Read { Use::Await } else { how };
+        self.graph.read_value(value, self.reader, how)
     }
 }

@@ -11,8 +11,8 @@
 
 use std::sync::Arc;
 
-use crate::graph::{Body, NodeId};
-use crate::value::{Access, Arena, Call};
+use crate::graph::{Body, Carries, NodeId, Test, Transfer};
+use crate::value::{Access, Arena, Call, Cells};
 
 /// Step flags. A step without any is one call.
 pub(crate) mod flag {
@@ -28,6 +28,8 @@ pub(crate) mod flag {
     pub(crate) const ASYNC: u8 = 8;
     /// The step is a [`Segment`](super::Segment), whose nodes only enqueue; on devices with queues only.
     pub(crate) const SEGMENT: u8 = 32;
+    /// The node is a loop or a branch.
+    pub(crate) const CONTROL: u8 = 64;
 }
 
 /// One node in its program, or one segment. Half a cache line.
@@ -93,6 +95,53 @@ pub(crate) struct Gate {
     pub(crate) then: Target,
 }
 
+/// Where a program's work goes on a device with queues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Home {
+    pub(crate) device: u32,
+    /// Who has the same is on the same stream.
+    pub(crate) id: u32,
+    pub(crate) is_host: bool,
+}
+
+/// An inner graph: some of the programs, which start when their control says so, and whose end goes on with that.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    /// Where its programs begin, and how many there are; and so for what these count and submit.
+    pub(crate) programs: (u32, u32),
+    /// How many of them wait for nothing.
+    pub(crate) roots: u32,
+    pub(crate) gates: (u32, u32),
+    pub(crate) segments: (u32, u32),
+    /// The number of its first node among those of all graphs.
+    pub(crate) first_node: u32,
+    /// The loop or branch that it is of.
+    pub(crate) control: NodeId,
+}
+
+/// A loop or a branch, where it stands.
+pub(crate) struct Control {
+    pub(crate) step: u32,
+    pub(crate) node: NodeId,
+    pub(crate) draft: Arc<ControlDraft>,
+}
+
+/// What a loop or a branch does, wherever it stands.
+pub(crate) struct ControlDraft {
+    /// The node, in its own graph.
+    pub(crate) node: NodeId,
+    pub(crate) flow: ControlFlow,
+    pub(crate) carries: Carries,
+    /// All cells that are its own.
+    pub(crate) cells: Box<[(u32, &'static Transfer)]>,
+}
+
+/// What a control does with its scopes, by their number.
+pub(crate) enum ControlFlow {
+    Repeat { condition: Option<u32>, test: Test, body: u32, max_iterations: u64 },
+    Branch { selector: u32, select: fn(Cells<'_>, u32) -> i64, arms: Box<[u32]> },
+}
+
 /// All programs of a plan, and how they wake each other.
 pub(crate) struct Code {
     /// Program after program.
@@ -103,14 +152,21 @@ pub(crate) struct Code {
     pub(crate) nodes: Vec<NodeId>,
     /// Where each program starts in `steps`, and where the last one ends.
     pub(crate) starts: Vec<u32>,
-    /// The stream of the schedule that each program is.
+    /// The stream that each program is: of the schedule, or of the schedule of an inner graph, whose streams count on behind.
     pub(crate) streams: Vec<u32>,
+    pub(crate) homes: Vec<Home>,
     /// Programs `0..roots` wait for nothing.
     pub(crate) roots: u32,
     pub(crate) targets: Vec<Target>,
     pub(crate) gates: Vec<Gate>,
-    /// Where each node stands in `steps`.
+    /// Where each node stands in `steps`. Nodes of inner graphs count on behind those of the outermost one, graph by graph.
     pub(crate) step_of: Vec<u32>,
+    /// The inner graphs, by their first nodes.
+    pub(crate) scopes: Vec<Scope>,
+    /// The loops and branches, by step.
+    pub(crate) controls: Vec<Control>,
+    /// The cells of those.
+    pub(crate) cells: Vec<(u32, &'static Transfer)>,
     /// The steps of async nodes, ascending.
     pub(crate) asyncs: Vec<u32>,
     /// The segments, by step.
@@ -175,6 +231,21 @@ impl Code {
         let is_segment = self.steps[step as usize].flags & flag::SEGMENT != 0;
         let members = if is_segment { self.members_of(self.segment(step)) } else { &[] };
         (!is_segment).then(|| self.nodes[step as usize]).into_iter().chain(members.iter().map(|member| member.node))
+    }
+
+    /// Returns where the loop or branch at a step stands in `controls`.
+    pub(crate) fn control_index(&self, step: u32) -> usize {
+        self.controls.binary_search_by_key(&step, |control| control.step).expect("the step is a control")
+    }
+
+    /// Returns the inner graph that a node is of; none for one of the outermost graph.
+    pub(crate) fn scope_of(&self, node: NodeId) -> Option<usize> {
+        self.scopes.partition_point(|scope| scope.first_node <= node.0).checked_sub(1)
+    }
+
+    /// Returns the stream that runs a node.
+    pub(crate) fn stream_of(&self, node: NodeId) -> u32 {
+        self.streams[self.program_of(self.step_of[node.index()]) as usize]
     }
 
     /// Returns the position of an async node's step among the async nodes.

@@ -5,13 +5,13 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
-use super::lower::{Facts, Lowering};
-use super::programs::Programs;
-use super::segments::Segments;
-use super::{Policy, Schedule};
-use crate::error::{Kind, Result};
-use crate::graph::{Body, Graph, InputPort, Maker, NodeId, OutputPort, Shape, Sharer, check, unknown_node};
-use crate::value::{Arena, Layout};
+use super::fabric::Fabric;
+use super::lower::Facts;
+use super::nest::{Nested, within};
+use super::{InnerSchedule, Policy, Schedule};
+use crate::error::{Error, Kind, Result};
+use crate::graph::{Body, Graph, InputPort, Maker, NodeId, NodeWork, OutputPort, Shape, Sharer, check, unknown_node};
+use crate::value::Layout;
 
 /// The most memory that the values of one run may take in place; what is behind a `Vec` or a `Box` does not count.
 const FRAME_BYTES_MAX: usize = 1 << 31;
@@ -28,7 +28,7 @@ pub(crate) struct PlanInner {
     pub(crate) code: Code,
     /// The same for devices with queues, once it is asked for.
     queue_code: OnceLock<Code>,
-    facts: Vec<Facts>,
+    fabric: Arc<Fabric>,
     pub(crate) layout: Layout,
     pub(crate) inputs: Vec<PlanInput>,
     pub(crate) outputs: Vec<OutputPort>,
@@ -55,24 +55,40 @@ impl Graph {
         if let Some(mistake) = &self.mistake {
             return Err(mistake.clone());
         }
+        if self.is_inner() {
+            return Err(Kind::IsInner.into());
+        }
         if self.layout.size() > FRAME_BYTES_MAX {
             let what = "the size in bytes of one run's values".into();
             return Err(Kind::Limit { what, got: self.layout.size(), limit: FRAME_BYTES_MAX }.into());
         }
+        let nested = self.nested();
         let shape = self.compiled_shape();
-        check(&shape)?;
-        self.check_values()?;
-        let schedule = Schedule::new(shape, policy)?;
-        let facts = self.facts();
-        let code = lower(&schedule, &self.bodies, &facts)?;
+        let shapes = nested.iter().map(|&Nested { around, node, role, graph }| {
+            let graph = graph.compiled_shape();
+            Nested { around, node, role, graph }
+        });
+        let shapes: Vec<Nested<Arc<Shape>>> = shapes.collect();
+        let fault = |at: Option<usize>, fault: Error| match at {
+            None => fault,
+            Some(at) => within(&shape, &shapes, at, fault),
+        };
+        let graphs =
+            std::iter::once((self, &shape)).chain(nested.iter().zip(&shapes).map(|(each, shape)| (each.graph, &shape.graph)));
+        for (at, (graph, shape)) in graphs.enumerate() {
+            let checked = check(shape).and_then(|()| graph.check_values());
+            checked.map_err(|error| fault(at.checked_sub(1), error))?;
+        }
+        let fabric = Arc::new(Fabric::new(self, &nested, fault)?);
+        let schedule = Schedule::with_inner(shape.clone(), shapes, policy)?;
         let inputs = self.inputs.iter().map(|port| {
             let value = &self.values[port.value as usize];
             PlanInput { port: port.clone(), is_shared: value.sharer.is_some(), taker: value.taker }
         });
         Ok(Plan(Arc::new(PlanInner {
-            code,
+            code: fabric.lower(&schedule)?,
             queue_code: OnceLock::new(),
-            facts,
+            fabric,
             layout: self.layout,
             inputs: inputs.collect(),
             outputs: self.outputs.clone(),
@@ -83,10 +99,11 @@ impl Graph {
 
     /// What can only be said once the whole graph is there: is every value read, and does nobody take what is shared?
     fn check_values(&self) -> Result<()> {
-        for value in &self.values {
+        for (value, number) in self.values.iter().zip(0..) {
             let name = || self.maker_name(value.maker);
             match (value.is_read, value.maker) {
                 (true, _) => {}
+                (false, Maker::Node(node)) if self.works[node.index()].is_control && !self.is_last_unread(number, node) => {}
                 (false, Maker::Node(_)) => return Err(Kind::UnusedNode { node: name() }.into()),
                 (false, Maker::Input(_)) => return Err(Kind::UnusedInput { name: name() }.into()),
             }
@@ -94,11 +111,19 @@ impl Graph {
                 let sharer = match sharer {
                     Sharer::Output(output) => format!("the output '{}'", self.outputs[output as usize].name),
                     Sharer::Async(node) => format!("the async node '{}'", self.shape().name_of(node)),
+                    Sharer::Control(node) => format!("the loop or branch '{}'", self.shape().name_of(node)),
                 };
                 return Err(Kind::TakenShared { value: name(), taker: self.shape().name_of(taker).clone(), sharer }.into());
             }
         }
         Ok(())
+    }
+
+    /// Who uses one value of a loop or a branch may leave the others. Returns whether this is the last, and nobody uses any.
+    fn is_last_unread(&self, value: u32, node: NodeId) -> bool {
+        let work = self.works[node.index()];
+        let values = &self.values[work.value as usize..(work.value + work.values) as usize];
+        value + 1 == work.value + work.values && values.iter().all(|value| !value.is_read)
     }
 
     /// The shape with what only the whole graph tells: where values are read, and that takers come last.
@@ -115,19 +140,15 @@ impl Graph {
 
     /// Edges from every other reader of a taken value to its taker.
     fn take_orders(&self) -> Vec<(NodeId, NodeId)> {
-        let taken: HashMap<NodeId, NodeId> = self
-            .values
-            .iter()
-            .filter_map(|value| match (value.maker, value.taker) {
-                (Maker::Node(node), Some(taker)) => Some((node, taker)),
-                _ => None,
-            })
-            .collect();
+        let takers = self.values.iter().zip(0..).filter_map(|(value, number): (_, u32)| match (value.maker, value.taker) {
+            (Maker::Node(_), Some(taker)) => Some((number, taker)),
+            _ => None,
+        });
+        let taken: HashMap<u32, NodeId> = takers.collect();
         let mut orders = Vec::new();
         if !taken.is_empty() {
             let reads = self.shape().edges().iter().filter(|edge| edge.is_data());
-            let orders_of = |source, reader| taken.get(&source).map(|&taker| (reader, taker));
-            orders.extend(reads.filter_map(|edge| orders_of(edge.source, edge.target)));
+            orders.extend(reads.filter_map(|edge| Some((edge.target, *taken.get(&self.value_of(edge))?))));
         }
         for port in &self.inputs {
             let taker = self.values[port.value as usize].taker;
@@ -137,25 +158,30 @@ impl Graph {
         orders
     }
 
-    fn facts(&self) -> Vec<Facts> {
-        let mut facts: Vec<Facts> = self
-            .works
-            .iter()
-            .zip(self.bodies.iter())
-            .map(|(work, body)| {
-                let value = &self.values[work.value as usize];
-                let is_shared = value.sharer.is_some();
-                let is_queued = body.is_queued();
-                Facts { is_async: work.is_async, is_queued, is_shared, is_taken: value.taker.is_some(), is_in_place: !is_shared }
-            })
-            .collect();
+    pub(super) fn facts(&self) -> Vec<Facts> {
+        let facts_of = |(work, body): (&NodeWork, &dyn Body)| {
+            let values = &self.values[work.value as usize..(work.value + work.values) as usize];
+            // A loop or a branch sees to it by itself.
+            let is_shared = !work.is_control && values.iter().any(|value| value.sharer.is_some());
+            Facts {
+                is_async: work.is_async,
+                is_control: work.is_control,
+                is_queued: body.is_queued(),
+                is_shared,
+                is_taken: values.iter().all(|value| value.taker.is_some()),
+                is_in_place: !is_shared,
+            }
+        };
+        let mut facts: Vec<Facts> = self.works.iter().zip(self.bodies.iter()).map(facts_of).collect();
         for edge in self.shape().edges() {
-            if edge.is_data() && facts[edge.source.index()].is_shared {
+            let Facts { is_shared, is_control, .. } = facts[edge.source.index()];
+            if edge.is_data() && (is_shared || is_control) {
                 facts[edge.target.index()].is_in_place = false;
             }
         }
-        // An input may be given as an `Arc`.
-        self.inputs.iter().flat_map(|port| &port.readers).for_each(|reader| facts[reader.index()].is_in_place = false);
+        // An input may be given as an `Arc`; so may what lies in a graph around.
+        let readers = self.inputs.iter().flat_map(|port| &port.readers).chain(&self.captors);
+        readers.for_each(|reader| facts[reader.index()].is_in_place = false);
         facts
     }
 }
@@ -184,22 +210,6 @@ impl Plan {
     }
 }
 
-/// Turns a schedule into code. A host runs a node on one stream, whatever devices it spans.
-fn lower(schedule: &Schedule, bodies: &Arena<dyn Body>, facts: &[Facts]) -> Result<Code> {
-    let on_host = schedule.on_first_streams()?;
-    let schedule = on_host.as_ref().unwrap_or(schedule);
-    Ok(Lowering { schedule, bodies, facts, programs: Programs::of(schedule), segments: None }.lower())
-}
-
-/// The same for devices with queues, with segments drawn together.
-fn lower_segments(schedule: &Schedule, bodies: &Arena<dyn Body>, facts: &[Facts]) -> Result<Code> {
-    let on_host = schedule.on_first_streams()?;
-    let schedule = on_host.as_ref().unwrap_or(schedule);
-    let segments = Segments::new(schedule, facts);
-    let programs = Programs::drawn_together(schedule, &segments);
-    Ok(Lowering { schedule, bodies, facts, programs, segments: Some(&segments) }.lower())
-}
-
 impl PlanInner {
     /// Compiles the same graph again, with other costs and another policy.
     pub(crate) fn recompile(&self, costs_us: &[Option<f64>], policy: &dyn Policy) -> Result<Plan> {
@@ -207,11 +217,17 @@ impl PlanInner {
         for (node, cost_us) in shape.nodes_mut().iter_mut().zip(costs_us) {
             node.cost_us = cost_us.unwrap_or(node.cost_us);
         }
-        let schedule = Schedule::new(Arc::new(shape), policy)?;
+        let inner = self.schedule.inner().iter().map(|inner| Nested {
+            around: inner.around,
+            node: inner.node,
+            role: inner.role,
+            graph: inner.schedule.shape().clone(),
+        });
+        let schedule = Schedule::with_inner(Arc::new(shape), inner.collect(), policy)?;
         Ok(Plan(Arc::new(Self {
-            code: lower(&schedule, &self.code.bodies, &self.facts)?,
+            code: self.fabric.lower(&schedule)?,
             queue_code: OnceLock::new(),
-            facts: self.facts.clone(),
+            fabric: self.fabric.clone(),
             layout: self.layout,
             inputs: self.inputs.clone(),
             outputs: self.outputs.clone(),
@@ -222,20 +238,66 @@ impl PlanInner {
 
     /// Returns the code for an executor whose devices have queues; made when it is asked for first.
     pub(crate) fn queue_code(&self) -> &Code {
-        if !self.facts.iter().any(|facts| facts.is_queued) {
+        if !self.fabric.has_queued() {
             return &self.code;
         }
         self.queue_code.get_or_init(|| {
-            let lowered = lower_segments(&self.schedule, &self.code.bodies, &self.facts);
+            let lowered = self.fabric.lower_segments(&self.schedule);
             lowered.expect("what the schedule is made of was checked when it was compiled")
         })
     }
 
-    /// Returns the node of this name; the names are put in order when the first one is asked for.
+    /// Returns the node of this name, or of this path (`loop/body/mul`); the names are put in order when the first one is asked for.
     pub(crate) fn node(&self, name: &str) -> Result<NodeId> {
         let shape = self.schedule.shape();
         let by_name = self.by_name.get_or_init(|| shape.ids().map(|node| (shape.name_of(node).clone(), node)).collect());
-        by_name.get(name).copied().ok_or_else(|| unknown_node(shape, name))
+        let node = by_name.get(name).copied().or_else(|| self.inner_node(name));
+        node.ok_or_else(|| unknown_node(shape, name))
+    }
+
+    /// Returns the node of an inner graph by its path.
+    fn inner_node(&self, path: &str) -> Option<NodeId> {
+        let (mut schedule, mut around, mut rest) = (&self.schedule, None, path);
+        loop {
+            let find = |name: &str| schedule.shape().ids().find(|&node| &**schedule.shape().name_of(node) == name);
+            let Some((name, behind)) = rest.split_once('/') else {
+                return find(rest).map(|node| NodeId(self.first_node(around) + node.0));
+            };
+            let (role, behind) = behind.split_once('/')?;
+            let node = find(name)?;
+            let is_it = |inner: &InnerSchedule| inner.around() == around && inner.node == node && inner.role.to_string() == role;
+            let inner = self.schedule.inner().iter().position(is_it)?;
+            (schedule, around, rest) = (self.schedule.inner()[inner].schedule(), Some(inner), behind);
+        }
+    }
+
+    /// Returns the number of the first node of a graph among those of all graphs.
+    fn first_node(&self, inner: Option<usize>) -> u32 {
+        inner.map_or(0, |inner| self.code.scopes[inner].first_node)
+    }
+
+    /// Returns the schedule of the graph that a node is of, and the node there.
+    pub(crate) fn locate(&self, node: NodeId) -> (&Schedule, NodeId) {
+        match self.code.scope_of(node) {
+            None => (&self.schedule, node),
+            Some(scope) => (self.schedule.inner()[scope].schedule(), NodeId(node.0 - self.first_node(Some(scope)))),
+        }
+    }
+
+    /// Returns the name of a node; of a node of an inner graph its path.
+    pub(crate) fn name_of(&self, node: NodeId) -> Arc<str> {
+        let (schedule, local) = self.locate(node);
+        let name = schedule.shape().name_of(local);
+        match self.code.scope_of(node) {
+            None => name.clone(),
+            Some(scope) => format!("{}/{name}", self.schedule.inner_path(scope)).into(),
+        }
+    }
+
+    /// Returns what comes right before a node in its graph.
+    pub(crate) fn predecessors(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        let (schedule, local) = self.locate(node);
+        schedule.predecessors(local).iter().map(move |before| NodeId(before.0 + node.0 - local.0))
     }
 }
 

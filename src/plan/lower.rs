@@ -25,6 +25,8 @@ pub(super) struct Lowering<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Facts {
     pub(super) is_async: bool,
+    /// The node is a loop or a branch.
+    pub(super) is_control: bool,
     /// The body may only enqueue the work.
     pub(super) is_queued: bool,
     /// The value is stored as an `Arc`.
@@ -57,6 +59,10 @@ impl Lowering<'_> {
             bodies: self.bodies.clone(),
             nodes: Vec::with_capacity(self.facts.len()),
             starts: Vec::with_capacity(programs.order.len() + 1),
+            homes: Vec::new(),
+            scopes: Vec::new(),
+            controls: Vec::new(),
+            cells: Vec::new(),
             streams: programs.order.iter().map(|&program| self.programs.stream(program)).collect(),
             roots: programs.roots,
             targets: Vec::new(),
@@ -245,6 +251,7 @@ impl Lowering<'_> {
         set(targets_len > 0, flag::TARGETS);
         set(stop.is_last, flag::LAST);
         set(is_async, flag::ASYNC);
+        set(self.facts[stop.node.index()].is_control, flag::CONTROL);
         set(is_segment, flag::SEGMENT);
         if is_async {
             code.asyncs.push(index);

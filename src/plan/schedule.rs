@@ -9,9 +9,9 @@ use super::policy::ask;
 use super::releases::{Releases, after_last_readers};
 use super::streams::Streams;
 use super::waits::{Waits, fewest};
-use super::{EXACT_NODES_MAX, Policy};
+use super::{EXACT_NODES_MAX, InnerSchedule, Policy};
 use crate::error::{Kind, Result};
-use crate::graph::{NodeId, Shape, check};
+use crate::graph::{NodeId, Shape};
 
 /// The most edges one graph may have.
 const EDGES_MAX: usize = 1 << 30;
@@ -97,23 +97,13 @@ pub struct Schedule {
     steps: Vec<Step>,
     records: usize,
     waits: usize,
-}
-
-impl Shape {
-    /// Compiles the shape to a schedule, with the streams that `policy` gives.
-    ///
-    /// # Errors
-    /// If the shape is not a graph that can be run (a cycle, an edge to nowhere, two nodes of one name), or the policy gives no
-    /// valid answer: it left a `gpu` or `mixed` node without a stream, used a label above 2³⁰, refused, or panicked.
-    pub fn schedule(&self, policy: &dyn Policy) -> Result<Schedule> {
-        check(self)?;
-        Schedule::new(Arc::new(self.clone()), policy)
-    }
+    /// The schedules of all inner graphs.
+    pub(super) inner: Vec<InnerSchedule>,
 }
 
 impl Schedule {
-    /// Compiles a shape that has passed [`check`].
-    pub(crate) fn new(shape: Arc<Shape>, policy: &dyn Policy) -> Result<Self> {
+    /// Compiles a shape that has passed its check, without its inner graphs.
+    pub(super) fn new(shape: Arc<Shape>, policy: &dyn Policy) -> Result<Self> {
         if shape.edges().len() > EDGES_MAX {
             return Err(Kind::Limit { what: "the number of edges".into(), got: shape.edges().len(), limit: EDGES_MAX }.into());
         }
@@ -148,6 +138,7 @@ impl Schedule {
             steps: programs.steps,
             records: programs.records,
             waits: waits.sources().len(),
+            inner: Vec::new(),
             predecessors: links.into,
             streams,
             order,

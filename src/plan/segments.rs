@@ -209,7 +209,8 @@ mod tests {
     use crate::graph::{Backend, Shape};
     use crate::plan::{PerBackend, PerOperator, Policy, Ranked, Single};
 
-    const QUEUED: Facts = Facts { is_async: false, is_queued: true, is_shared: false, is_taken: false, is_in_place: true };
+    const QUEUED: Facts =
+        Facts { is_async: false, is_control: false, is_queued: true, is_shared: false, is_taken: false, is_in_place: true };
     const HOST: Facts = Facts { is_queued: false, ..QUEUED };
 
     /// Returns segments by the names of their nodes, for nodes whose names do not begin with `h`.

@@ -48,6 +48,12 @@ impl<T: ?Sized> Arena<T> {
         Self { items: indices.map(|index| self.items[index]).collect(), chunks: self.chunks.clone() }
     }
 
+    /// Adds the items of another.
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.items.extend(&other.items);
+        self.chunks.extend(other.chunks.iter().cloned());
+    }
+
     /// Adds an item; `erase` forgets its type.
     pub(crate) fn push<B: Send + Sync + 'static>(&mut self, item: B, erase: fn(&B) -> &T) {
         let layout = Layout::new::<B>();

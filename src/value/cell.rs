@@ -41,6 +41,14 @@ impl<T> Cell<T> {
         }
     }
 
+    /// The same value, as an `Arc`.
+    pub(super) fn into_shared(self) -> Self {
+        match self {
+            Cell::InPlace(value) => Cell::Shared(Arc::new(value)),
+            shared => shared,
+        }
+    }
+
     pub(super) fn take(&mut self) -> T {
         match std::mem::replace(self, Cell::Empty) {
             Cell::InPlace(value) => value,

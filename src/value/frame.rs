@@ -223,6 +223,27 @@ impl<'f> Cells<'f> {
         }
     }
 
+    /// Moves the value of one cell, whatever it is, into another, which is empty; as an `Arc` if it is to be `shared`.
+    pub(crate) fn carry<T: 'static>(self, from: Slot<T>, to: Slot<T>, shared: bool) {
+        if is_unit::<T>() {
+            return;
+        }
+        // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell.
+        let source = unsafe { &mut *self.cell(from) };
+        let carried = std::mem::replace(source, Cell::Empty);
+        // SAFETY: as above; the cell is empty, so that nothing is overwritten undropped.
+        unsafe { self.cell(to).write(if shared { carried.into_shared() } else { carried }) }
+    }
+
+    /// Makes the value of a cell an `Arc`, and gives another cell, which is empty, a share of it.
+    pub(crate) fn split<T: 'static>(self, from: Slot<T>, to: Slot<T>) {
+        if is_unit::<T>() {
+            return;
+        }
+        self.carry(from, from, true);
+        self.put_shared(to, self.share(from));
+    }
+
     /// Drops the value, if it is there.
     pub(crate) fn clear<T: 'static>(self, slot: Slot<T>) {
         if !is_unit::<T>() {

@@ -13,6 +13,7 @@
 mod bounds;
 mod builtin;
 mod cancelling;
+mod control;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod dice;

@@ -1,0 +1,68 @@
+//! Loops and branches as policies and pictures see them: the shapes of their inner graphs.
+
+use std::sync::Arc;
+
+use super::Shape;
+use super::inner::Role;
+
+/// What a node with inner graphs does with them.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Control {
+    /// A loop.
+    Repeat {
+        /// What is asked before each iteration, and once more at the end; none if that needs no nodes.
+        condition: Option<Arc<Shape>>,
+        /// What is repeated.
+        body: Arc<Shape>,
+        /// How often, as far as it is known: simulations take it so.
+        iterations: u64,
+        /// The most iterations; more are an error.
+        max_iterations: Option<u64>,
+    },
+    /// A branch.
+    Branch {
+        /// The ways that it may take.
+        arms: Vec<Arc<Shape>>,
+        /// Which of them, as far as it is known: simulations take it so. None is none of them.
+        taken: Option<u32>,
+    },
+}
+
+impl Control {
+    /// Returns the inner graphs.
+    pub fn inner(&self) -> impl Iterator<Item = (Role, &Arc<Shape>)> {
+        let (condition, body, arms) = match self {
+            Self::Repeat { condition, body, .. } => (condition.as_ref(), Some(body), &[][..]),
+            Self::Branch { arms, .. } => (None, None, &arms[..]),
+        };
+        let arms = arms.iter().zip(0..).map(|(arm, number)| (Role::Arm(number), arm));
+        condition.map(|shape| (Role::Condition, shape)).into_iter().chain(body.map(|shape| (Role::Body, shape))).chain(arms)
+    }
+
+    /// Takes the inner graphs out.
+    fn take_inner(&mut self, into: &mut Vec<Arc<Shape>>) {
+        match self {
+            Self::Repeat { condition, body, .. } => {
+                into.extend(condition.take());
+                into.push(std::mem::take(body));
+            }
+            Self::Branch { arms, .. } => into.append(arms),
+        }
+    }
+}
+
+/// Level by level, because graphs may be nested deeper than a stack is.
+impl Drop for Control {
+    fn drop(&mut self) {
+        let mut open = Vec::new();
+        self.take_inner(&mut open);
+        while let Some(shape) = open.pop() {
+            let Some(mut shape) = Arc::into_inner(shape) else { continue };
+            for node in shape.nodes_mut() {
+                if let Some(mut control) = node.control.take().and_then(Arc::into_inner) {
+                    control.take_inner(&mut open);
+                }
+            }
+        }
+    }
+}

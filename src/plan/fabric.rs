@@ -1,0 +1,111 @@
+//! What plans of one graph have in common, whatever the policy: of the graph and of each inner graph the bodies, what is known of the values, and
+//! what its loops and branches do.
+
+use std::sync::Arc;
+
+use super::Schedule;
+use super::code::{Code, ControlDraft, ControlFlow};
+use super::link::link;
+use super::lower::{Facts, Lowering};
+use super::nest::{Nested, nested};
+use super::programs::Programs;
+use super::segments::Segments;
+use crate::error::{Error, Result};
+use crate::graph::{Body, Flow, Graph, InnerId};
+use crate::value::Arena;
+
+/// The outermost graph, and behind it the inner ones as they stand in [`Schedule::inner`].
+pub(super) struct Fabric(Vec<Unit>);
+
+/// One graph.
+pub(super) struct Unit {
+    pub(super) facts: Vec<Facts>,
+    pub(super) bodies: Arena<dyn Body>,
+    pub(super) controls: Vec<Arc<ControlDraft>>,
+}
+
+impl Graph {
+    /// Returns all inner graphs, those of inner graphs too, behind what is around them.
+    pub(super) fn nested(&self) -> Vec<Nested<&Graph>> {
+        nested(self, |graph| {
+            let controls = graph.controls.iter();
+            let inner = controls.flat_map(|control| control.flow.inner().map(move |(id, role)| (control.node, role, id)));
+            inner.map(|(node, role, id)| (node, role, &self.inner.get(id).graph)).collect()
+        })
+    }
+}
+
+impl Fabric {
+    /// `fault` is told the place of the inner graph in which something is wrong.
+    pub(super) fn new(graph: &Graph, nested: &[Nested<&Graph>], fault: impl Fn(Option<usize>, Error) -> Error) -> Result<Self> {
+        let graphs = std::iter::once(graph).chain(nested.iter().map(|nested| nested.graph));
+        let inner = |id: InnerId| graph.inner.get(id);
+        // As `nested` numbers them.
+        let mut next_scope = 0;
+        let mut units = Vec::with_capacity(nested.len() + 1);
+        for (at, unit) in graphs.enumerate() {
+            let mut controls = Vec::with_capacity(unit.controls.len());
+            for control in &unit.controls {
+                let carries = unit.carries(control, &inner).map_err(|error| fault(at.checked_sub(1), error))?;
+                let mut scope = || {
+                    next_scope += 1;
+                    next_scope - 1
+                };
+                let flow = match &control.flow {
+                    Flow::Repeat { condition, test, max_iterations, .. } => ControlFlow::Repeat {
+                        condition: condition.map(|_| scope()),
+                        test: *test,
+                        body: scope(),
+                        max_iterations: *max_iterations,
+                    },
+                    Flow::Branch { selector, select, arms } => {
+                        let arms = arms.iter().map(|_| scope()).collect();
+                        ControlFlow::Branch { selector: *selector, select: *select, arms }
+                    }
+                };
+                let cells = control.states.iter().flat_map(|state| {
+                    let spare = (state.spare != u32::MAX).then_some(state.spare);
+                    [Some(state.offset), spare].into_iter().flatten().map(|at| (at, state.transfer))
+                });
+                controls.push(Arc::new(ControlDraft { node: control.node, flow, carries, cells: cells.collect() }));
+            }
+            units.push(Unit { facts: unit.facts(), bodies: unit.bodies.clone(), controls });
+        }
+        Ok(Self(units))
+    }
+
+    /// Returns the outermost graph, or an inner one.
+    pub(super) fn unit(&self, inner: Option<usize>) -> &Unit {
+        &self.0[inner.map_or(0, |inner| inner + 1)]
+    }
+
+    pub(super) fn units(&self) -> impl Iterator<Item = &Unit> {
+        self.0.iter()
+    }
+
+    /// Whether a body may only enqueue its work.
+    pub(super) fn has_queued(&self) -> bool {
+        self.units().any(|unit| unit.facts.iter().any(|facts| facts.is_queued))
+    }
+
+    /// Turns a schedule into code. A host runs a node on one stream, whatever devices it spans.
+    pub(super) fn lower(&self, schedule: &Schedule) -> Result<Code> {
+        link(schedule, self, |schedule, unit| {
+            let on_host = schedule.on_first_streams()?;
+            let schedule = on_host.as_ref().unwrap_or(schedule);
+            let programs = Programs::of(schedule);
+            Ok(Lowering { schedule, bodies: &unit.bodies, facts: &unit.facts, programs, segments: None }.lower())
+        })
+    }
+
+    /// The same for devices with queues, with segments drawn together.
+    pub(super) fn lower_segments(&self, schedule: &Schedule) -> Result<Code> {
+        link(schedule, self, |schedule, unit| {
+            let on_host = schedule.on_first_streams()?;
+            let schedule = on_host.as_ref().unwrap_or(schedule);
+            let segments = Segments::new(schedule, &unit.facts);
+            let programs = Programs::drawn_together(schedule, &segments);
+            Ok(Lowering { schedule, bodies: &unit.bodies, facts: &unit.facts, programs, segments: Some(&segments) }.lower())
+        })
+    }
+}

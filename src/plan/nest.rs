@@ -1,0 +1,139 @@
+//! Inner graphs in schedules: each has a schedule of its own, by the same policy. All stand in one list, parents first, so that nothing recurses.
+
+use std::sync::Arc;
+
+use super::{Policy, Schedule};
+use crate::error::{Error, Kind, Result};
+use crate::graph::{NODES_MAX, NodeId, Role, Shape, check};
+
+/// The schedule of an inner graph: of the condition or the body of a loop, or of an arm of a branch.
+#[derive(Debug)]
+pub struct InnerSchedule {
+    pub(super) around: Option<u32>,
+    pub(super) node: NodeId,
+    pub(super) role: Role,
+    pub(super) schedule: Schedule,
+}
+
+impl InnerSchedule {
+    /// Returns the loop or branch, in the graph around.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Returns which of its inner graphs this is.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Returns where the schedule of the graph around stands in [`Schedule::inner`]; none if that is the outermost one.
+    pub fn around(&self) -> Option<usize> {
+        self.around.map(|around| around as usize)
+    }
+
+    /// Returns the schedule. It has no inner schedules itself: those stand in the outermost one.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+}
+
+/// An inner graph that is yet to be scheduled.
+pub(super) struct Nested<T> {
+    pub(super) around: Option<u32>,
+    pub(super) node: NodeId,
+    pub(super) role: Role,
+    pub(super) graph: T,
+}
+
+/// Returns all inner graphs of a graph, those of inner graphs too, behind what is around them.
+pub(super) fn nested<T: Clone>(outermost: T, inner_of: impl Fn(&T) -> Vec<(NodeId, Role, T)>) -> Vec<Nested<T>> {
+    let found = |around: Option<u32>, graph: &T| {
+        let inner = inner_of(graph).into_iter();
+        inner.map(move |(node, role, graph)| Nested { around, node, role, graph }).collect::<Vec<_>>()
+    };
+    let mut all = found(None, &outermost);
+    let mut next = 0;
+    while next < all.len() {
+        let inner = found(Some(next as u32), &all[next].graph);
+        all.extend(inner);
+        next += 1;
+    }
+    all
+}
+
+impl Shape {
+    /// Returns the inner graphs of the nodes.
+    fn inner(&self) -> Vec<(NodeId, Role, Arc<Shape>)> {
+        let controls = self.ids().filter_map(|node| Some((node, self.nodes()[node.index()].control.as_ref()?)));
+        let inner = controls.flat_map(|(node, control)| control.inner().map(move |(role, shape)| (node, role, shape.clone())));
+        inner.collect()
+    }
+
+    /// Compiles the shape to a schedule, with the streams that `policy` gives; and so the shapes of all inner graphs.
+    ///
+    /// # Errors
+    /// If the shape is not a graph that can be run (a cycle, an edge to nowhere, two nodes of one name), or the policy gives no
+    /// valid answer: it left a `gpu` or `mixed` node without a stream, used a label above 2³⁰, refused, or panicked.
+    pub fn schedule(&self, policy: &dyn Policy) -> Result<Schedule> {
+        check(self)?;
+        let shape = Arc::new(self.clone());
+        let inner = nested(shape.clone(), |shape| shape.inner());
+        for (at, nested) in inner.iter().enumerate() {
+            check(&nested.graph).map_err(|fault| within(&shape, &inner, at, fault))?;
+        }
+        Schedule::with_inner(shape, inner, policy)
+    }
+}
+
+impl Schedule {
+    /// Compiles shapes that have passed [`check`].
+    pub(super) fn with_inner(shape: Arc<Shape>, inner: Vec<Nested<Arc<Shape>>>, policy: &dyn Policy) -> Result<Self> {
+        let nodes = inner.iter().map(|nested| nested.graph.nodes().len()).sum::<usize>() + shape.nodes().len();
+        if nodes > NODES_MAX {
+            return Err(Kind::Limit { what: "the number of nodes in all graphs".into(), got: nodes, limit: NODES_MAX }.into());
+        }
+        let mut schedule = Self::new(shape.clone(), policy)?;
+        let mut schedules = Vec::with_capacity(inner.len());
+        for (at, &Nested { around, node, role, ref graph }) in inner.iter().enumerate() {
+            let scheduled = Self::new(graph.clone(), policy).map_err(|fault| within(&shape, &inner, at, fault))?;
+            schedules.push(InnerSchedule { around, node, role, schedule: scheduled });
+        }
+        schedule.inner = schedules;
+        Ok(schedule)
+    }
+
+    /// Returns the schedules of all inner graphs, those of inner graphs too: of the conditions and bodies of loops, and of the arms of branches. What
+    /// is around comes before what is inside.
+    pub fn inner(&self) -> &[InnerSchedule] {
+        &self.inner
+    }
+
+    /// Returns the path of an inner graph, by its place in [`Schedule::inner`]: `loop/body`.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn inner_path(&self, inner: usize) -> String {
+        let around = |inner: usize| self.inner[inner].around();
+        let name = |inner: usize| {
+            let schedule = around(inner).map_or(self, |around| &self.inner[around].schedule);
+            format!("{}/{}", schedule.shape().name_of(self.inner[inner].node), self.inner[inner].role)
+        };
+        path(inner, around, name)
+    }
+}
+
+/// An error of an inner graph, with where that is.
+pub(super) fn within(shape: &Shape, inner: &[Nested<Arc<Shape>>], at: usize, fault: Error) -> Error {
+    let around = |at: usize| inner[at].around.map(|around| around as usize);
+    let name = |at: usize| {
+        let shape = around(at).map_or(shape, |around| &inner[around].graph);
+        format!("{}/{}", shape.name_of(inner[at].node), inner[at].role)
+    };
+    Kind::Within { path: path(at, around, name), fault }.into()
+}
+
+fn path(inner: usize, around: impl Fn(usize) -> Option<usize>, name: impl Fn(usize) -> String) -> String {
+    let mut names: Vec<String> = std::iter::successors(Some(inner), |&inner| around(inner)).map(name).collect();
+    names.reverse();
+    names.join("/")
+}
