@@ -350,7 +350,7 @@ impl Error {
                 | DeviceCount { .. }
                 | Program { .. }
                 | ReleasedEarly { .. }
-        )
+        ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_plan())
     }
 
     /// The driver's code, if this is its answer.

@@ -39,6 +39,28 @@ impl Control {
         condition.map(|shape| (Role::Condition, shape)).into_iter().chain(body.map(|shape| (Role::Body, shape))).chain(arms)
     }
 
+    /// Returns how long it takes, if each inner graph takes as long as `inner_us` says: a condition is asked once more than a body is repeated.
+    pub fn takes_us(&self, inner_us: impl Fn(Role) -> f64) -> f64 {
+        match self {
+            Self::Repeat { condition, iterations, .. } => {
+                let condition_us = condition.as_ref().map_or(0.0, |_| inner_us(Role::Condition));
+                let iterations = *iterations as f64;
+                iterations * inner_us(Role::Body) + (iterations + 1.0) * condition_us
+            }
+            Self::Branch { taken, .. } => taken.map_or(0.0, |arm| inner_us(Role::Arm(arm))),
+        }
+    }
+
+    /// Returns what the loop or branch does, in a few words: `5 times`, `arm 1 of 3`.
+    pub fn remark(&self) -> String {
+        match self {
+            Self::Repeat { iterations: 1, .. } => "once".into(),
+            Self::Repeat { iterations, .. } => format!("{iterations} times"),
+            Self::Branch { taken: Some(taken), arms } => format!("arm {taken} of {}", arms.len()),
+            Self::Branch { taken: None, arms } => format!("none of {} arms", arms.len()),
+        }
+    }
+
     /// Takes the inner graphs out.
     fn take_inner(&mut self, into: &mut Vec<Arc<Shape>>) {
         match self {

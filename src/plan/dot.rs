@@ -1,44 +1,145 @@
-//! A schedule as a DOT graph: nodes in the lane of their stream, edges of the graph, waits as they stand in the programs.
+//! A schedule as a DOT graph: nodes in the lane of their stream, edges of the graph, waits as they stand in the programs; inner graphs in the
+//! box of their loop or branch.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::runs::Runs;
 use super::{Schedule, StreamKind};
-use crate::graph::Backend;
+use crate::graph::{Backend, NodeId};
 
 impl Schedule {
-    /// Writes the schedule as a DOT graph, for Graphviz: a cluster for each stream with its nodes in order, waits in red. Edges of the
-    /// graph that these two keep are not drawn.
+    /// Writes the schedule as a DOT graph, for Graphviz: a cluster for each stream with its nodes in order, waits in red; a loop or a branch is a
+    /// cluster with its inner graphs in it. Edges of the graph that these two keep are not drawn.
     pub fn to_dot(&self) -> String {
-        let runs = Runs::new(self);
-        let mut by_stream = vec![Vec::new(); self.streams() as usize];
-        runs.all.iter().enumerate().for_each(|(number, run)| by_stream[run.stream as usize].push(number));
         let mut out = String::new();
         let title = quoted(self.shape().name().unwrap_or(self.policy()));
         // Writing to a string cannot fail.
         let _ = writeln!(out, "digraph {title} {{");
         let _ = writeln!(out, "  rankdir=LR;\n  node [shape=box, style=\"filled,rounded\", fontname=\"Helvetica\"];");
-        for stream in 0..self.streams() {
-            let color = if self.kind(stream) == StreamKind::Host { "#f6f6f6" } else { "#eef2f8" };
-            let _ = writeln!(out, "  subgraph cluster_{stream} {{");
-            let _ = writeln!(out, "    label={}; style=filled; color=\"{color}\";", quoted(&self.stream_name(stream)));
-            for &number in &by_stream[stream as usize] {
-                let node = &self.shape().nodes()[runs.all[number].node.index()];
-                let _ = writeln!(out, "    r{number} [label={}, fillcolor=\"{}\"];", quoted(&node.name), fill(node.backend));
-            }
-            let _ = writeln!(out, "  }}");
-        }
-        for run in 0..runs.all.len() {
-            if let Some(before) = runs.before[run] {
-                let _ = writeln!(out, "  r{before} -> r{run} [color=\"#9aa4b2\"];");
-            }
-            for wait in &runs.waits[run] {
-                let _ = writeln!(out, "  r{wait} -> r{run} [color=\"#c2452d\", penwidth=1.5];");
-            }
-        }
+        Writer::new(self).write(&mut out);
         out.push_str("}\n");
         out
     }
+}
+
+/// What is written next. A stack of these instead of calls, because graphs may be nested deeper than that of a thread.
+enum Part {
+    /// A graph: its streams, and then its edges.
+    Graph(usize),
+    /// The box of an inner graph.
+    Open(usize),
+    Stream {
+        graph: usize,
+        stream: u32,
+    },
+    Run {
+        graph: usize,
+        run: usize,
+    },
+    Edges(usize),
+    Close,
+}
+
+struct Writer<'a> {
+    /// The outermost graph, and behind it the inner ones.
+    graphs: Vec<(&'a Schedule, Runs)>,
+    /// What each graph is to what is around it.
+    roles: Vec<String>,
+    /// The inner graphs of each loop and branch.
+    inner: HashMap<(usize, NodeId), Vec<usize>>,
+    open: Vec<Part>,
+    /// The clusters so far that are no stream of the outermost graph.
+    clusters: usize,
+}
+
+impl<'a> Writer<'a> {
+    fn new(schedule: &'a Schedule) -> Self {
+        let graphs = std::iter::once(schedule).chain(schedule.inner().iter().map(|inner| inner.schedule()));
+        let mut inner: HashMap<(usize, NodeId), Vec<usize>> = HashMap::new();
+        for (number, each) in schedule.inner().iter().enumerate() {
+            inner.entry((each.around().map_or(0, |around| around + 1), each.node())).or_default().push(number + 1);
+        }
+        let graphs = graphs.map(|graph| (graph, Runs::new(graph))).collect();
+        let roles = std::iter::once(String::new()).chain(schedule.inner().iter().map(|inner| inner.role().to_string()));
+        Self { graphs, roles: roles.collect(), inner, open: Vec::new(), clusters: 0 }
+    }
+
+    fn write(&mut self, out: &mut String) {
+        self.open.push(Part::Graph(0));
+        while let Some(part) = self.open.pop() {
+            match part {
+                Part::Graph(graph) => {
+                    let streams = 0..self.graphs[graph].0.streams();
+                    self.open.push(Part::Edges(graph));
+                    self.open.extend(streams.rev().map(|stream| Part::Stream { graph, stream }));
+                }
+                Part::Open(graph) => {
+                    let _ = writeln!(out, "  subgraph cluster_{} {{", prefix(graph));
+                    let _ = writeln!(out, "    label=\"{}\"; style=dashed; color=\"#607d8b\";", self.roles[graph]);
+                }
+                Part::Stream { graph, stream } => self.open_stream(graph, stream, out),
+                Part::Run { graph, run } => self.write_run(graph, run, out),
+                Part::Edges(graph) => self.write_edges(graph, out),
+                Part::Close => out.push_str("  }\n"),
+            }
+        }
+    }
+
+    fn open_stream(&mut self, graph: usize, stream: u32, out: &mut String) {
+        let (schedule, runs) = &self.graphs[graph];
+        let color = if schedule.kind(stream) == StreamKind::Host { "#f6f6f6" } else { "#eef2f8" };
+        let _ = writeln!(out, "  subgraph cluster_{}{stream} {{", prefix(graph));
+        let _ = writeln!(out, "    label={}; style=filled; color=\"{color}\";", quoted(&schedule.stream_name(stream)));
+        let on_stream = runs.all.iter().enumerate().rev().filter(|(_, run)| run.stream == stream);
+        self.open.push(Part::Close);
+        self.open.extend(on_stream.map(|(run, _)| Part::Run { graph, run }));
+    }
+
+    fn write_run(&mut self, graph: usize, run: usize, out: &mut String) {
+        let (schedule, runs) = &self.graphs[graph];
+        let id = runs.all[run].node;
+        let (node, prefix) = (&schedule.shape().nodes()[id.index()], prefix(graph));
+        let Some(control) = &node.control else {
+            let _ = writeln!(out, "    {prefix}r{run} [label={}, fillcolor=\"{}\"];", quoted(&node.name), fill(node.backend));
+            return;
+        };
+        self.clusters += 1;
+        let _ = writeln!(out, "  subgraph cluster_c{} {{", self.clusters);
+        let _ = writeln!(
+            out,
+            "    label={}; style=\"filled,rounded\"; color=\"#607d8b\"; fillcolor=\"#ffffff\";",
+            quoted(&node.name)
+        );
+        let label = quoted(&control.remark());
+        let _ = writeln!(
+            out,
+            "    {prefix}r{run} [label={label}, shape=diamond, style=filled, fillcolor=\"{}\"];",
+            fill(node.backend)
+        );
+        self.open.push(Part::Close);
+        // A node on several streams has its inner graphs on the first.
+        for inner in self.inner.remove(&(graph, id)).unwrap_or_default().into_iter().rev() {
+            self.open.extend([Part::Close, Part::Graph(inner), Part::Open(inner)]);
+        }
+    }
+
+    fn write_edges(&self, graph: usize, out: &mut String) {
+        let (runs, prefix) = (&self.graphs[graph].1, prefix(graph));
+        for run in 0..runs.all.len() {
+            if let Some(before) = runs.before[run] {
+                let _ = writeln!(out, "  {prefix}r{before} -> {prefix}r{run} [color=\"#9aa4b2\"];");
+            }
+            for wait in &runs.waits[run] {
+                let _ = writeln!(out, "  {prefix}r{wait} -> {prefix}r{run} [color=\"#c2452d\", penwidth=1.5];");
+            }
+        }
+    }
+}
+
+/// What the names of a graph's things begin with.
+fn prefix(graph: usize) -> String {
+    if graph == 0 { String::new() } else { format!("g{graph}_") }
 }
 
 /// The colours of backends, in all pictures.

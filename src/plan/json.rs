@@ -9,6 +9,22 @@ struct ScheduleForm<'a> {
     policy: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     remark: Option<&'a str>,
+    #[serde(flatten)]
+    table: TableForm<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inner: Vec<InnerForm<'a>>,
+}
+
+/// An inner graph, those around before those inside.
+#[derive(Serialize)]
+struct InnerForm<'a> {
+    path: String,
+    #[serde(flatten)]
+    table: TableForm<'a>,
+}
+
+#[derive(Serialize)]
+struct TableForm<'a> {
     order: Vec<&'a str>,
     streams: Vec<StreamForm>,
     nodes: Vec<NodeForm<'a>>,
@@ -51,11 +67,21 @@ enum StepForm<'a> {
 }
 
 impl Schedule {
-    /// Writes the schedule as JSON: the order, the streams with their devices, the streams of each node, and the programs.
+    /// Writes the schedule as JSON: the order, the streams with their devices, the streams of each node, and the programs; and the same for each
+    /// inner graph, by its path.
     ///
     /// Streams are named by the policy's labels. Host streams, which no policy named, come behind them, and a node that runs on one has
     /// no streams.
     pub fn to_json(&self) -> String {
+        let inner = self.inner().iter().enumerate();
+        let inner =
+            inner.map(|(number, inner)| InnerForm { path: self.inner_path(number), table: inner.schedule().table_form() });
+        let form =
+            ScheduleForm { policy: self.policy(), remark: self.remark(), table: self.table_form(), inner: inner.collect() };
+        serde_json::to_string_pretty(&form).expect("the form has string keys only")
+    }
+
+    fn table_form(&self) -> TableForm<'_> {
         let name = |node| &**self.shape().name_of(node);
         let streams = || 0..self.streams();
         let device = |stream| match self.kind(stream) {
@@ -66,17 +92,14 @@ impl Schedule {
             let streams = self.streams_of(node).filter(|&stream| self.kind(stream) != StreamKind::Host);
             streams.map(|stream| self.id(stream)).collect()
         };
-        let form = ScheduleForm {
-            policy: self.policy(),
-            remark: self.remark(),
+        TableForm {
             order: self.order().iter().map(|&node| name(node)).collect(),
             streams: streams().map(|stream| StreamForm { id: self.id(stream), device: device(stream) }).collect(),
             nodes: self.shape().ids().map(|node| NodeForm { name: name(node), streams: device_streams(node) }).collect(),
             programs: streams().map(|stream| ProgramForm { stream: self.id(stream), steps: self.step_forms(stream) }).collect(),
             records: self.records(),
             waits: self.waits(),
-        };
-        serde_json::to_string_pretty(&form).expect("the form has string keys only")
+        }
     }
 
     fn step_forms(&self, stream: u32) -> Vec<StepForm<'_>> {

@@ -99,6 +99,7 @@ impl Schedule {
             schedules.push(InnerSchedule { around, node, role, schedule: scheduled });
         }
         schedule.inner = schedules;
+        schedule.time_controls();
         Ok(schedule)
     }
 

@@ -1,5 +1,6 @@
 //! A schedule: one program of steps for each stream. Immutable; what changes while it runs belongs to a run.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use super::order::{Links, Rows, kahn_order};
 use super::parts::{Numbers, Parts};
 use super::policy::ask;
 use super::releases::{Releases, after_last_readers};
+use super::spans::Takes;
 use super::streams::Streams;
 use super::waits::{Waits, fewest};
 use super::{EXACT_NODES_MAX, InnerSchedule, Policy};
@@ -99,6 +101,8 @@ pub struct Schedule {
     waits: usize,
     /// The schedules of all inner graphs.
     pub(super) inner: Vec<InnerSchedule>,
+    /// How long loops and branches take.
+    pub(super) controls_us: HashMap<NodeId, Takes>,
 }
 
 impl Schedule {
@@ -139,6 +143,7 @@ impl Schedule {
             records: programs.records,
             waits: waits.sources().len(),
             inner: Vec::new(),
+            controls_us: HashMap::new(),
             predecessors: links.into,
             streams,
             order,

@@ -1,9 +1,11 @@
 //! When nodes run: spans on the lanes of a schedule, from its costs, a simulation or a real run. And what takes the time.
 
+use std::collections::HashMap;
+
 use super::runs::{Run, Runs};
 use super::schedule::waiting_links;
 use super::{Schedule, StreamKind};
-use crate::graph::NodeId;
+use crate::graph::{NodeId, Role};
 
 /// When one node ran on one stream. Times are in microseconds from the start.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -18,15 +20,51 @@ pub struct Span {
     pub end_us: f64,
 }
 
+/// How long a loop or a branch takes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Takes {
+    /// As its inner graphs are scheduled.
+    spans_us: f64,
+    /// However they are.
+    path_us: f64,
+}
+
 impl Schedule {
+    /// Finds out how long loops and branches take, from the inside out.
+    pub(super) fn time_controls(&mut self) {
+        let mut takes: Vec<Takes> = vec![Takes::default(); self.inner.len()];
+        // The inner graphs of each control, which stand side by side.
+        for at in (0..self.inner.len()).rev() {
+            let inner = &self.inner[at].schedule;
+            takes[at] = Takes { spans_us: makespan_us(&inner.spans()), path_us: inner.critical_path_us() };
+            let (around, node) = (self.inner[at].around(), self.inner[at].node);
+            let is_first = at == 0 || (self.inner[at - 1].around(), self.inner[at - 1].node) != (around, node);
+            if !is_first {
+                continue;
+            }
+            let siblings =
+                self.inner[at..].iter().zip(&takes[at..]).take_while(|(inner, _)| (inner.around(), inner.node) == (around, node));
+            let of: HashMap<Role, Takes> = siblings.map(|(inner, takes)| (inner.role, *takes)).collect();
+            let of = |role| of.get(&role).copied().unwrap_or_default();
+            let schedule = around.map_or(&*self, |around| &self.inner[around].schedule);
+            let Some(control) = schedule.shape().nodes()[node.index()].control.clone() else { continue };
+            let (spans_us, path_us) = (control.takes_us(|role| of(role).spans_us), control.takes_us(|role| of(role).path_us));
+            let controls_us = match around {
+                None => &mut self.controls_us,
+                Some(around) => &mut self.inner[around].schedule.controls_us,
+            };
+            controls_us.insert(node, Takes { spans_us, path_us });
+        }
+    }
+
     /// Returns when each node runs if each takes its `cost_us` and nothing else costs time: streams hold up what stands behind in them,
-    /// and devices run any number of streams at once. In issue order; a node on several streams has a span on each.
+    /// and devices run any number of streams at once. A loop or a branch takes what its inner graphs take. In issue order; a node on several streams has a span on each.
     pub fn spans(&self) -> Vec<Span> {
         let runs = Runs::new(self);
         let mut spans: Vec<Span> = Vec::with_capacity(runs.all.len());
         for (index, &Run { node, stream }) in runs.all.iter().enumerate() {
             let start_us = runs.before(index).map(|before| spans[before].end_us).fold(0.0, f64::max);
-            let end_us = start_us + self.shape().nodes()[node.index()].cost_us;
+            let end_us = start_us + self.takes_us(node);
             spans.push(Span { node, stream, start_us, end_us });
         }
         spans
@@ -34,7 +72,17 @@ impl Schedule {
 
     /// Returns the cost of the dearest path through the graph, in microseconds: no schedule takes less.
     pub fn critical_path_us(&self) -> f64 {
-        self.dearest_path_us(|node| self.shape().nodes()[node.index()].cost_us)
+        self.dearest_path_us(|node| self.controls_us.get(&node).map_or_else(|| self.cost_us(node), |takes| takes.path_us))
+    }
+
+    fn takes_us(&self, node: NodeId) -> f64 {
+        self.controls_us.get(&node).map_or_else(|| self.cost_us(node), |takes| takes.spans_us)
+    }
+
+    /// A branch without arms takes no time.
+    fn cost_us(&self, node: NodeId) -> f64 {
+        let node = &self.shape().nodes()[node.index()];
+        if node.control.is_some() { 0.0 } else { node.cost_us }
     }
 
     pub(super) fn dearest_path_us(&self, cost_us: impl Fn(NodeId) -> f64) -> f64 {

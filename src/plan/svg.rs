@@ -9,7 +9,7 @@ use super::runs::{Run, Runs};
 use super::spans::{Span, makespan_us, on_critical_path};
 use super::table::count;
 use super::{Schedule, StreamKind};
-use crate::graph::{Backend, NodeId};
+use crate::graph::{Backend, Control, NodeId};
 
 /// The width of a character of the boxes' font, in pixels.
 const CHAR: f64 = 6.3;
@@ -27,21 +27,30 @@ const AXIS: f64 = 30.0;
 const GAP: f64 = 12.0;
 
 impl Schedule {
-    /// Draws the schedule with these spans as an SVG: those of [`Schedule::spans`], of a simulation, or of a real run.
+    /// Draws the schedule with these spans as an SVG: those of [`Schedule::spans`], of a simulation, or of a real run. Inner graphs that have nodes stand below, each once and
+    /// to a scale of time of its own, with the spans of their schedules.
     pub fn to_svg(&self, spans: &[Span]) -> String {
-        svg(&[(self, spans)])
+        let inner = self.inner().iter().enumerate().filter(|(_, inner)| !inner.schedule().order().is_empty());
+        let inner = inner.map(|(number, inner)| {
+            let title = format!("in {}", self.inner_path(number));
+            Panel::new(inner.schedule(), &inner.schedule().spans(), Some(title))
+        });
+        draw(&std::iter::once(Panel::new(self, spans, None)).chain(inner).collect::<Vec<_>>())
     }
 }
 
 /// Draws schedules one below the other as one SVG, all to the same scale of time; see [`Schedule::to_svg`].
 pub fn svg(panels: &[(&Schedule, &[Span])]) -> String {
-    let panels: Vec<Panel<'_>> = panels.iter().map(|(schedule, spans)| Panel::new(schedule, spans)).collect();
+    draw(&panels.iter().map(|(schedule, spans)| Panel::new(schedule, spans, None)).collect::<Vec<_>>())
+}
+
+fn draw(panels: &[Panel<'_>]) -> String {
     let gutter = panels.iter().map(|panel| panel.gutter).fold(60.0, f64::max);
-    let makespan_us = panels.iter().map(|panel| panel.makespan_us).fold(0.0, f64::max);
+    let makespan_us = panels.iter().filter(|panel| !panel.is_inner).map(|panel| panel.makespan_us).fold(0.0, f64::max);
     let wanted = panels.iter().map(|panel| panel.width_wanted()).fold(0.0, f64::max);
-    let scale =
-        Scale { left: gutter, width: wanted.clamp(WIDTH_MIN, WIDTH_MAX), makespan_us: makespan_us.max(f64::MIN_POSITIVE) };
-    let width = gutter + scale.width + 24.0;
+    let chart = wanted.clamp(WIDTH_MIN, WIDTH_MAX);
+    let scale = |makespan_us: f64| Scale { left: gutter, width: chart, makespan_us: makespan_us.max(f64::MIN_POSITIVE) };
+    let width = gutter + chart + 24.0;
     let height = panels.iter().map(|panel| panel.height() + GAP).sum::<f64>();
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -55,8 +64,8 @@ pub fn svg(panels: &[(&Schedule, &[Span])]) -> String {
         marker("hot", RED),
     );
     let mut top = 0.0;
-    for panel in &panels {
-        panel.draw(&scale, top, &mut out);
+    for panel in panels {
+        panel.draw(&scale(if panel.is_inner { panel.makespan_us } else { makespan_us }), top, &mut out);
         top += panel.height() + GAP;
     }
     out.push_str("</svg>\n");
@@ -93,6 +102,8 @@ impl Scale {
 
 struct Panel<'a> {
     schedule: &'a Schedule,
+    title: String,
+    is_inner: bool,
     runs: Runs,
     /// By run.
     spans: Vec<Option<Span>>,
@@ -103,7 +114,10 @@ struct Panel<'a> {
 }
 
 impl<'a> Panel<'a> {
-    fn new(schedule: &'a Schedule, spans: &[Span]) -> Self {
+    fn new(schedule: &'a Schedule, spans: &[Span], title: Option<String>) -> Self {
+        let policy = schedule.policy();
+        let own = || schedule.shape().name().map_or_else(|| policy.to_owned(), |name| format!("{name} · {policy}"));
+        let (is_inner, title) = (title.is_some(), title.unwrap_or_else(own));
         let runs = Runs::new(schedule);
         let of: HashMap<Run, Span> = spans.iter().map(|span| (Run { node: span.node, stream: span.stream }, *span)).collect();
         let spans: Vec<Option<Span>> = runs.all.iter().map(|run| of.get(run).copied()).collect();
@@ -113,7 +127,7 @@ impl<'a> Panel<'a> {
         let gutter = names.max().unwrap_or(0) as f64 * CHAR + 26.0;
         // Many lanes are drawn flatter.
         let lane = (1400.0 / f64::from(schedule.streams().max(1))).clamp(9.0, 32.0);
-        Self { schedule, runs, makespan_us: makespan_us(&shown), spans, is_critical, lane, gutter }
+        Self { schedule, title, is_inner, runs, makespan_us: makespan_us(&shown), spans, is_critical, lane, gutter }
     }
 
     fn height(&self) -> f64 {
@@ -145,10 +159,6 @@ impl<'a> Panel<'a> {
 
     fn draw_header(&self, scale: &Scale, top: f64, out: &mut String) {
         let schedule = self.schedule;
-        let title = schedule
-            .shape()
-            .name()
-            .map_or_else(|| schedule.policy().to_owned(), |name| format!("{name} · {}", schedule.policy()));
         let remark = schedule.remark().map(|remark| format!(" ({remark})")).unwrap_or_default();
         let shown: Vec<Span> = self.spans.iter().copied().flatten().collect();
         let used = 100.0 * schedule.utilisation(&shown);
@@ -163,7 +173,7 @@ impl<'a> Panel<'a> {
             "<text x=\"16\" y=\"{:.0}\" font-size=\"15\" font-weight=\"bold\">{}{}</text>\n\
              <text x=\"16\" y=\"{:.0}\" fill=\"#60707c\">{}, {}, {} · takes {}, critical path {} · {used:.0} % busy</text>",
             top + 24.0,
-            escaped(&title),
+            escaped(&self.title),
             escaped(&remark),
             top + 42.0,
             count(schedule.order().len(), "node"),
@@ -172,26 +182,9 @@ impl<'a> Panel<'a> {
             time(self.makespan_us),
             time(critical_us),
         );
-        let right = scale.left + scale.width;
-        let key = [("cpu", Backend::Cpu), ("mixed", Backend::Mixed), ("gpu", Backend::Gpu)];
-        for ((name, backend), x) in key.into_iter().zip([-240.0, -192.0, -132.0]) {
-            let (x, y) = (right + x, top + 15.0);
-            let _ = writeln!(
-                out,
-                "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{:.0}\">{name}</text>",
-                fill(backend),
-                x + 15.0,
-                y + 9.5,
-            );
+        if !self.is_inner {
+            draw_key(scale.left + scale.width, top, out);
         }
-        let (x, y) = (right - 86.0, top + 15.0);
-        let _ = writeln!(
-            out,
-            "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"none\" stroke=\"#c2351f\" stroke-width=\"2\"/>\
-             <text x=\"{:.0}\" y=\"{:.0}\">critical path</text>",
-            x + 15.0,
-            y + 9.5,
-        );
     }
 
     fn draw_lanes(&self, scale: &Scale, top: f64, out: &mut String) {
@@ -282,12 +275,67 @@ impl<'a> Panel<'a> {
             (height / 5.0).min(4.0),
             fill(node.backend),
         );
+        let name = match &node.control {
+            None => node.name.to_string(),
+            Some(control) => {
+                draw_control(control, (x, y, width, height), out);
+                format!("{} · {}", node.name, control.remark())
+            }
+        };
         let room = ((width - 6.0) / CHAR).floor().max(0.0) as usize;
-        if let Some(label) = fitted(&node.name, room).filter(|_| height >= 11.0) {
+        if let Some(label) = fitted(&name, room).filter(|_| height >= 11.0) {
             let (x, y) = (x + width / 2.0, y + height / 2.0 + 4.0);
             let _ = write!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", escaped(&label));
         }
         out.push_str("</g>\n");
+    }
+}
+
+/// What the colours mean.
+fn draw_key(right: f64, top: f64, out: &mut String) {
+    let key = [("cpu", Backend::Cpu), ("mixed", Backend::Mixed), ("gpu", Backend::Gpu)];
+    for ((name, backend), x) in key.into_iter().zip([-240.0, -192.0, -132.0]) {
+        let (x, y) = (right + x, top + 15.0);
+        let _ = writeln!(
+            out,
+            "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{:.0}\">{name}</text>",
+            fill(backend),
+            x + 15.0,
+            y + 9.5,
+        );
+    }
+    let (x, y) = (right - 86.0, top + 15.0);
+    let _ = writeln!(
+        out,
+        "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"none\" stroke=\"#c2351f\" stroke-width=\"2\"/>\
+    <text x=\"{:.0}\" y=\"{:.0}\">critical path</text>",
+        x + 15.0,
+        y + 9.5,
+    );
+}
+
+/// A loop or a branch has a second rim, and a loop a line between two iterations, if there is room.
+fn draw_control(control: &Control, (x, y, width, height): (f64, f64, f64, f64), out: &mut String) {
+    if width > 8.0 && height > 8.0 {
+        let _ = write!(
+            out,
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" fill=\"none\" stroke=\"#00000066\" \
+             stroke-width=\"0.8\"/>",
+            x + 2.0,
+            y + 2.0,
+            width - 4.0,
+            height - 4.0,
+        );
+    }
+    let Control::Repeat { iterations, .. } = control else { return };
+    let each = width / *iterations as f64;
+    if each < 4.0 {
+        return;
+    }
+    for iteration in 1..*iterations {
+        let x = x + each * iteration as f64;
+        let (from, to) = (y + height - 6.0, y + height - 2.0);
+        let _ = write!(out, "<path d=\"M{x:.1} {from:.1}V{to:.1}\" stroke=\"#00000088\" stroke-width=\"0.8\"/>");
     }
 }
 

@@ -8,23 +8,18 @@ use super::schedule::{Point, Schedule, Step, StreamKind};
 /// Rows are wrapped before this column.
 const WIDTH: usize = 110;
 
-/// Prints a header, then the program of each stream as a row.
+/// Prints a header, then the program of each stream as a row; and the same for each inner graph, by its path.
 ///
 /// A point prints as `stream@record`. Linear in the number of steps.
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "policy {}{}: {}, {}, {}, {}",
-            self.policy(),
-            self.remark().map(|remark| format!(" ({remark})")).unwrap_or_default(),
-            count(self.order().len(), "node"),
-            self.streams_text(),
-            count(self.records(), "record"),
-            count(self.waits(), "wait")
-        )?;
-        let label_width = (0..self.streams()).map(|stream| self.stream_name(stream).len()).max().unwrap_or(0);
-        (0..self.streams()).try_for_each(|stream| row(self, stream, label_width, f))
+        write!(f, "policy {}{}: ", self.policy(), self.remark().map(|remark| format!(" ({remark})")).unwrap_or_default())?;
+        table(self, f)?;
+        for (number, inner) in self.inner().iter().enumerate() {
+            write!(f, "\n{}: ", printable(&self.inner_path(number)))?;
+            table(inner.schedule(), f)?;
+        }
+        Ok(())
     }
 }
 
@@ -38,6 +33,15 @@ impl Schedule {
             device => count(device, "stream"),
         }
     }
+}
+
+/// Prints the rest of the header, and the rows.
+fn table(schedule: &Schedule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (nodes, streams) = (count(schedule.order().len(), "node"), schedule.streams_text());
+    let (records, waits) = (count(schedule.records(), "record"), count(schedule.waits(), "wait"));
+    writeln!(f, "{nodes}, {streams}, {records}, {waits}")?;
+    let label_width = (0..schedule.streams()).map(|stream| schedule.stream_name(stream).len()).max().unwrap_or(0);
+    (0..schedule.streams()).try_for_each(|stream| row(schedule, stream, label_width, f))
 }
 
 /// A number of things.

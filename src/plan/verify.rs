@@ -57,11 +57,20 @@ pub fn verify<P: AsRef<[Step]>>(shape: &Shape, programs: &[(StreamKind, P)]) -> 
 }
 
 impl Schedule {
-    /// Checks this schedule with [`verify`], which shares no code with the compiler.
+    /// Checks this schedule, and those of inner graphs, with [`verify`](verify()), which shares no code with the compiler.
     ///
     /// # Errors
     /// As [`verify`]; for a schedule of this library that is a defect of the library.
     pub fn verify(&self) -> Result<()> {
+        self.verify_one()?;
+        for (number, inner) in self.inner().iter().enumerate() {
+            let within = |fault| Error::from(Kind::Within { path: self.inner_path(number), fault });
+            inner.schedule().verify_one().map_err(within)?;
+        }
+        Ok(())
+    }
+
+    fn verify_one(&self) -> Result<()> {
         let programs: Vec<(StreamKind, &[Step])> =
             (0..self.streams()).map(|stream| (self.kind(stream), self.steps(stream))).collect();
         verify(self.shape(), &programs)

@@ -7,6 +7,7 @@
 mod clocks;
 mod explore;
 mod faults;
+mod inner;
 mod log;
 mod simulation;
 

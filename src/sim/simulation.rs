@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::clocks::Clocks;
 use super::faults::Faults;
+use super::inner::Inner;
 use super::log::{Ending, Race, SimEvent, SimLog};
 use crate::device::sim::{Chooser, Machine, Op, Order, Player, Work};
 use crate::error::{Kind, Result};
@@ -52,22 +53,32 @@ impl Default for Slots {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Simulation {
-    shape: Arc<Shape>,
+    pub(super) shape: Arc<Shape>,
     programs: Vec<(StreamKind, Vec<Step>)>,
     /// What the log calls the streams, and what it calls their points.
     names: Vec<(String, String)>,
     /// The place of each node if nobody chooses.
     places: Vec<u32>,
-    slots: Slots,
-    hand_off_us: f64,
+    pub(super) slots: Slots,
+    pub(super) hand_off_us: f64,
     order: Order,
     faults: Faults,
     is_one_at_a_time: bool,
+    /// The inner graphs, those around before those inside.
+    pub(super) inner: Vec<Inner>,
 }
 
 impl Simulation {
     /// Returns the simulation of a schedule: in order, with the default slots, no time for hand-offs, no faults.
+    ///
+    /// A loop or a branch takes what its inner graphs take one after the other, each alone on such a machine, in order and without faults: a
+    /// loop as often as its shape says, a branch the arm that it says.
     pub fn new(schedule: &Schedule) -> Self {
+        Self { inner: Inner::all(schedule), ..Self::of_one(schedule) }
+    }
+
+    /// Without inner graphs.
+    pub(super) fn of_one(schedule: &Schedule) -> Self {
         let programs = (0..schedule.streams()).map(|stream| (schedule.kind(stream), schedule.steps(stream).to_vec())).collect();
         let mut places = vec![0; schedule.order().len()];
         schedule.order().iter().zip(0..).for_each(|(node, place)| places[node.index()] = place);
@@ -85,7 +96,8 @@ impl Simulation {
         let places = (0..shape.nodes().len() as u32).collect();
         let names = (0..programs.len()).map(|stream| (format!("stream {stream}"), stream.to_string())).collect();
         let (slots, order, faults) = (Slots::default(), Order::default(), Faults::default());
-        Self { shape, programs, names, places, slots, hand_off_us: 0.0, order, faults, is_one_at_a_time: false }
+        let inner = Vec::new();
+        Self { shape, programs, names, places, slots, hand_off_us: 0.0, order, faults, is_one_at_a_time: false, inner }
     }
 
     /// Sets how much the machine does at once. An engine without slots counts as having one.
@@ -127,7 +139,13 @@ impl Simulation {
             return Err(Kind::Simulation { fault }.into());
         }
         let setup = Setup::new(self);
-        let mut stage = Stage::new(self, &setup);
+        let controls_us = self.controls_us()?;
+        self.play(&setup, &controls_us)
+    }
+
+    /// `controls_us` says how long loops and branches take.
+    pub(super) fn play(&self, setup: &Setup, controls_us: &HashMap<NodeId, f64>) -> Result<SimLog> {
+        let mut stage = Stage::new(self, setup, controls_us);
         let chooser = Chooser::new(self.order.clone());
         let machine = Machine::new(&setup.programs, &setup.works, &setup.slots, self.hand_off_us, chooser);
         let (chooser, stuck) = machine.run(&mut stage);
@@ -178,7 +196,7 @@ enum EngineKind {
 }
 
 /// The programs as the machine takes them. The number of a work is that of its run, stream after stream.
-struct Setup {
+pub(super) struct Setup {
     programs: Vec<Vec<Op>>,
     works: Vec<Work>,
     slots: Vec<u32>,
@@ -190,7 +208,7 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(simulation: &Simulation) -> Self {
+    pub(super) fn new(simulation: &Simulation) -> Self {
         let nodes = simulation.shape.nodes();
         let mut engines: HashMap<(u32, EngineKind), u32> = HashMap::new();
         let mut setup = Self {
@@ -249,6 +267,7 @@ fn slots_of(slots: Slots, engine: EngineKind) -> u32 {
 struct Stage<'a> {
     simulation: &'a Simulation,
     setup: &'a Setup,
+    controls_us: &'a HashMap<NodeId, f64>,
     /// For each node what it waits for.
     waits_for: Vec<Vec<NodeId>>,
     clocks: Option<Clocks>,
@@ -262,7 +281,7 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    fn new(simulation: &'a Simulation, setup: &'a Setup) -> Self {
+    fn new(simulation: &'a Simulation, setup: &'a Setup, controls_us: &'a HashMap<NodeId, f64>) -> Self {
         let nodes = simulation.shape.nodes().len();
         let mut waits_for = vec![Vec::new(); nodes];
         let waiting = simulation.shape.edges().iter().filter(|edge| !simulation.shape.is_submission(edge));
@@ -270,6 +289,7 @@ impl<'a> Stage<'a> {
         Self {
             simulation,
             setup,
+            controls_us,
             waits_for,
             clocks: Clocks::new(setup.programs.len(), setup.records),
             races: Vec::new(),
@@ -306,7 +326,8 @@ impl<'a> Stage<'a> {
             return (Ending::Skipped, 0.0);
         }
         let faults = &self.simulation.faults;
-        let cost_us = self.simulation.shape.nodes()[node.index()].cost_us * faults.factor(node);
+        let own_us = self.simulation.shape.nodes()[node.index()].cost_us;
+        let cost_us = self.controls_us.get(&node).copied().unwrap_or(own_us) * faults.factor(node);
         let lost_us = match self.simulation.programs[stream as usize].0 {
             StreamKind::Device(device) => faults.lost_us(device),
             StreamKind::Host => None,

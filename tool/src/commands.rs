@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anabranch::{Order, Policy, Schedule, Shape, Simulation, verify};
+use anabranch::{Order, Policy, Schedule, Shape, Simulation, Single, verify};
 use clap::ValueEnum;
 
 use crate::args::{Args, Command, CompareFormat, MachineArgs, PlanFormat, PolicyName, SimulateFormat, format_of};
@@ -105,8 +105,11 @@ fn verify_plans(file: &Path, policy: Option<PolicyName>, plan: Option<&Path>) ->
         let form: PlanForm = serde_path_to_error::deserialize(&mut reader)
             .map_err(|error| invalid(&format_args!("{error}: is it what `anabranch plan --format json` prints?")))?;
         reader.end().map_err(|error| invalid(&error))?;
-        let programs = form.programs(&shape).map_err(|fault| invalid(&fault))?;
-        verify(&shape, &programs).map_err(|error| invalid(&error))?;
+        let any = schedule(file, &shape, &Single)?;
+        for (number, (shape, programs)) in form.programs(&any).map_err(|fault| invalid(&fault))?.into_iter().enumerate() {
+            let within = if number == 0 { String::new() } else { format!("in '{}': ", any.inner_path(number - 1)) };
+            verify(&shape, &programs).map_err(|error| invalid(&format_args!("{within}{error}")))?;
+        }
         return files::write(None, &format!("{}: keeps every edge, and every wait is needed\n", plan.display()));
     }
     let policies = PolicyName::value_variants().iter().filter(|name| policy.is_none_or(|policy| policy == **name));

@@ -1,6 +1,7 @@
 //! Plans as JSON, read back; and simulations written.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use anabranch::{NodeId, Point, Schedule, Shape, SimLog, Step, StreamKind};
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,16 @@ use serde::{Deserialize, Serialize};
 /// What is read of a plan: its streams and programs. The rest follows from them.
 #[derive(Deserialize)]
 pub(crate) struct PlanForm {
+    streams: Vec<StreamForm>,
+    programs: Vec<ProgramForm>,
+    #[serde(default)]
+    inner: Vec<InnerForm>,
+}
+
+/// The same of an inner graph.
+#[derive(Deserialize)]
+struct InnerForm {
+    path: String,
     streams: Vec<StreamForm>,
     programs: Vec<ProgramForm>,
 }
@@ -45,12 +56,42 @@ enum StepForm {
     Wait { stream: u32, point: u32 },
 }
 
+/// Programs by number of stream.
+type Programs = Vec<(StreamKind, Vec<Step>)>;
+
 impl PlanForm {
-    /// Returns the programs by number of stream.
-    pub(crate) fn programs(&self, shape: &Shape) -> Result<Vec<(StreamKind, Vec<Step>)>, String> {
+    /// Returns the programs of the outermost graph, and of each inner one. `schedule` is any schedule of the graph: it says which inner
+    /// graphs there are.
+    pub(crate) fn programs(self, schedule: &Schedule) -> Result<Vec<(Arc<Shape>, Programs)>, String> {
+        let Self { streams, programs, mut inner } = self;
+        let mut all = vec![(schedule.shape().clone(), TableForm { streams, programs }.programs(schedule.shape())?)];
+        for (number, graph) in schedule.inner().iter().enumerate() {
+            let path = schedule.inner_path(number);
+            let place = inner.iter().position(|form| form.path == path);
+            let InnerForm { streams, programs, .. } =
+                inner.swap_remove(place.ok_or_else(|| format!("inner: there is no '{path}'"))?);
+            let shape = graph.schedule().shape();
+            let programs = TableForm { streams, programs }.programs(shape).map_err(|fault| format!("inner '{path}': {fault}"))?;
+            all.push((shape.clone(), programs));
+        }
+        match inner.first() {
+            Some(form) => Err(format!("inner: the graph has no '{}'", form.path)),
+            None => Ok(all),
+        }
+    }
+}
+
+/// Streams and programs of one graph.
+struct TableForm {
+    streams: Vec<StreamForm>,
+    programs: Vec<ProgramForm>,
+}
+
+impl TableForm {
+    fn programs(&self, shape: &Shape) -> Result<Programs, String> {
         let names: HashMap<&str, NodeId> = shape.ids().map(|node| (&*shape.nodes()[node.index()].name, node)).collect();
         let mut numbers: HashMap<u32, u32> = HashMap::new();
-        let mut programs: Vec<(StreamKind, Vec<Step>)> = Vec::new();
+        let mut programs: Programs = Vec::new();
         for (index, stream) in self.streams.iter().enumerate() {
             let kind = match stream.device {
                 DeviceForm::Ordinal(device) => StreamKind::Device(device),

@@ -52,7 +52,7 @@ fn assert_golden(name: &str, text: &str) {
 
 #[test]
 fn plans_print_as_they_did() {
-    for (graph, policy) in [("worked", "per-operator"), ("mixed", "ranked")] {
+    for (graph, policy) in [("worked", "per-operator"), ("mixed", "ranked"), ("loops", "per-operator")] {
         for format in ["text", "json", "dot", "svg"] {
             let text = printed(&["plan", &format!("graphs/{graph}.json"), "--policy", policy, "--format", format]);
             assert_golden(&format!("{graph}.{}", if format == "text" { "txt" } else { format }), &text);

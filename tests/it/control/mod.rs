@@ -5,6 +5,7 @@ mod failures;
 mod known;
 mod nesting;
 mod random;
+mod shapes;
 mod states;
 
 use anabranch::{Executor, Graph, Value, take};

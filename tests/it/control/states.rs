@@ -106,8 +106,8 @@ fn a_dropped_loop_drops_its_values_once_after_any_number_of_polls() {
         let exec = Executor::builder().workers(workers).build().unwrap();
         let tally = Tally::default();
         let mut g = Graph::new();
-        let x = first(&mut g, "x", &tally, 0);
-        let x = g.repeat("outer", take(&x), times(3), |b, x| {
+        let (x, kept) = (first(&mut g, "x", &tally, 0), first(&mut g, "kept", &tally, 0));
+        let (x, kept) = g.repeat("outer", (take(&x), take(&kept)), times(3), |b, (x, kept)| {
             let x = b.repeat("inner", take(&x), times(2), |b, x| {
                 let tally = tally.clone();
                 b.future("wait", take(&x), move |x: Counted| {
@@ -119,9 +119,10 @@ fn a_dropped_loop_drops_its_values_once_after_any_number_of_polls() {
                     }
                 })
             });
-            next(b, "next", &tally, &x)
+            (next(b, "next", &tally, &x), kept)
         });
         g.output("x", &x);
+        g.output("kept", &kept);
         let plan = plan(&g);
         for polls in 0..60 {
             let mut run = exec.run(&plan, Inputs::new());

@@ -1,0 +1,344 @@
+//! The parts of the JSON form, and the checks that serde makes while it reads them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::{fault, quoted};
+use crate::error::Result;
+use crate::graph::{Backend, COST_US_MAX, Control, DEVICE_MAX, Edge, EdgeKind, Memory, NODES_MAX, NodeId, Shape};
+
+/// The most items that a list in the file may have: edges, inputs, outputs.
+const ITEMS_MAX: usize = 1 << 26;
+/// The most iterations of a loop in a file: times of simulations stay numbers.
+const ITERATIONS_MAX: u64 = 1_000_000_000;
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GraphForm<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<String>,
+    #[serde(borrow, deserialize_with = "nodes")]
+    pub(super) nodes: Vec<NodeForm<'a>>,
+    #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
+    pub(super) edges: Vec<(String, String)>,
+    #[serde(default, deserialize_with = "items", skip_serializing_if = "Vec::is_empty")]
+    pub(super) outputs: Vec<OutputForm>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NodeForm<'a> {
+    pub(super) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) backend: Option<BackendForm>,
+    #[serde(borrow, default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
+    pub(super) repeat: Option<RepeatForm<'a>>,
+    #[serde(borrow, default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
+    pub(super) branch: Option<BranchForm<'a>>,
+    #[serde(default, deserialize_with = "items", skip_serializing_if = "Vec::is_empty")]
+    pub(super) inputs: Vec<InputForm>,
+    #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
+    pub(super) after: Vec<String>,
+    #[serde(default, deserialize_with = "devices", skip_serializing_if = "Option::is_none")]
+    pub(super) devices: Option<Vec<u32>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) command: Option<String>,
+    #[serde(default = "one", deserialize_with = "cost", skip_serializing_if = "is_one")]
+    pub(super) cost_us: f64,
+}
+
+/// Inner graphs stay text until the graph around them was read, so that nothing recurses.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RepeatForm<'a> {
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) condition: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) body: &'a RawValue,
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub(super) iterations: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) max_iterations: Option<u64>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BranchForm<'a> {
+    #[serde(borrow, deserialize_with = "lists")]
+    pub(super) arms: Vec<&'a RawValue>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) taken: Option<u32>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InputForm {
+    pub(super) node: String,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) output: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) memory: Option<MemoryForm>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) metadata: bool,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OutputForm {
+    pub(super) node: String,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) output: u32,
+}
+
+#[derive(Clone, Copy, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum BackendForm {
+    Cpu,
+    Mixed,
+    Gpu,
+}
+
+#[derive(Clone, Copy, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum MemoryForm {
+    Cpu,
+    Gpu,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn once() -> u64 {
+    1
+}
+
+fn is_once(iterations: &u64) -> bool {
+    *iterations == 1
+}
+
+fn is_one(cost: &f64) -> bool {
+    *cost == 1.0
+}
+
+fn is_zero(output: &u32) -> bool {
+    *output == 0
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    let cost = f64::deserialize(from)?;
+    let is_right = (0.0..=COST_US_MAX).contains(&cost);
+    if is_right { Ok(cost) } else { Err(D::Error::custom(format!("a cost of {cost:?} us: a cost is from 0 to 10^12"))) }
+}
+
+fn devices<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u32>>, D::Error> {
+    let devices: Vec<u32> = bounded(from, DEVICE_MAX as usize + 1)?;
+    match devices.iter().find(|&&device| device > DEVICE_MAX) {
+        Some(device) => Err(D::Error::custom(format!("device {device} is out of range: the largest is {DEVICE_MAX}"))),
+        None => Ok(Some(devices)),
+    }
+}
+
+fn nodes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<NodeForm<'de>>, D::Error> {
+    Ok(bounded::<D, Object<NodeForm<'de>>>(from, NODES_MAX)?.into_iter().map(|Object(form)| form).collect())
+}
+
+pub(super) fn items<'de, D: Deserializer<'de>, T: Deserialize<'de> + Checked>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(bounded::<D, Object<T>>(from, ITEMS_MAX)?.into_iter().map(|Object(form)| form).collect())
+}
+
+fn lists<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    bounded(from, ITEMS_MAX)
+}
+
+fn object<'de, D: Deserializer<'de>, T: Deserialize<'de> + Checked>(from: D) -> Result<Option<T>, D::Error> {
+    Object::deserialize(from).map(|Object(form)| Some(form))
+}
+
+/// What a form must be beyond its fields, said where it stands in the file.
+pub(super) trait Checked {
+    fn fault(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Checked for GraphForm<'_> {}
+impl Checked for InputForm {}
+impl Checked for OutputForm {}
+
+impl Checked for NodeForm<'_> {
+    fn fault(&self) -> Option<String> {
+        match (&self.repeat, &self.branch, self.backend) {
+            (Some(_), Some(_), _) => Some("a node is a `repeat` or a `branch`, not both".into()),
+            (None, None, None) => Some("missing field `backend`".into()),
+            _ => None,
+        }
+    }
+}
+
+impl Checked for RepeatForm<'_> {
+    fn fault(&self) -> Option<String> {
+        let Self { iterations, max_iterations, .. } = *self;
+        if iterations > ITERATIONS_MAX {
+            return Some(format!("{iterations} iterations: the most to be simulated are {ITERATIONS_MAX}"));
+        }
+        let max = max_iterations.filter(|&max| max < iterations)?;
+        Some(format!("{iterations} iterations are more than `max_iterations`, {max}"))
+    }
+}
+
+impl Checked for BranchForm<'_> {
+    fn fault(&self) -> Option<String> {
+        let arms = self.arms.len();
+        let taken = self.taken.filter(|&taken| taken as usize >= arms)?;
+        Some(format!("arm {taken} is taken, and there are {arms}, counted from 0"))
+    }
+}
+
+/// A form that is an object in the file. By itself serde would take a list of its fields in order, too.
+pub(super) struct Object<T>(pub(super) T);
+
+impl<'de, T: Deserialize<'de> + Checked> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de> + Checked> Visitor<'de> for Fields<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+                let form = T::deserialize(MapAccessDeserializer::new(fields))?;
+                form.fault().map_or(Ok(form), |fault| Err(A::Error::custom(fault)))
+            }
+        }
+
+        from.deserialize_map(Fields(PhantomData)).map(Self)
+    }
+}
+
+/// Reads a list that ends by `max` items, so that no file can ask for more memory than a graph of the largest size.
+fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D, max: usize) -> Result<Vec<T>, D::Error> {
+    struct Items<T>(usize, PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {}", self.0)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = list.next_element()? {
+                if items.len() == self.0 {
+                    return Err(A::Error::custom(format!("the list is longer than {}", self.0)));
+                }
+                items.push(item);
+            }
+            Ok(items)
+        }
+    }
+
+    from.deserialize_seq(Items(max, PhantomData))
+}
+
+impl<'a> GraphForm<'a> {
+    pub(super) fn nodes(&self) -> &[NodeForm<'a>] {
+        &self.nodes
+    }
+
+    /// Returns the shape with its loops and branches. `place` is where the graph stands in the file.
+    pub(super) fn shape(&self, place: &str, controls: Vec<(NodeId, Arc<Control>)>) -> Result<Shape> {
+        let mut shape = Shape::new();
+        if let Some(name) = &self.name {
+            shape.set_name(name.as_str());
+        }
+        let mut ids: HashMap<&str, NodeId> = HashMap::with_capacity(self.nodes.len());
+        let mut controls = controls.into_iter().peekable();
+        for (index, node) in self.nodes.iter().enumerate() {
+            if node.name.is_empty() {
+                return Err(fault(&format!("{place}nodes[{index}].name"), "a node needs a name"));
+            }
+            let control = controls.next_if(|control| control.0.index() == index).map(|control| control.1);
+            let backend = node.backend.map(Backend::from).or_else(|| control.as_ref().map(|control| control.backend()));
+            let id = shape.node(node.name.as_str(), backend.unwrap_or_default());
+            if let Some(first) = ids.insert(&node.name, id) {
+                return Err(fault(
+                    &format!("{place}nodes[{index}].name"),
+                    &format!("the name {} is that of {place}nodes[{}]: give each its own", quoted(&node.name), first.index()),
+                ));
+            }
+            let changed = &mut shape.nodes_mut()[id.index()];
+            changed.devices = node.devices.as_deref().map(Arc::from);
+            changed.command = node.command.as_deref().map(Arc::from);
+            changed.cost_us = node.cost_us;
+            changed.control = control;
+        }
+        let find = |name: &str, path: &dyn Fn() -> String| {
+            ids.get(name).copied().ok_or_else(|| fault(&path(), &format!("there is no node named {}", quoted(name))))
+        };
+        for (index, node) in self.nodes.iter().enumerate() {
+            let target = ids[&*node.name];
+            for (at, input) in node.inputs.iter().enumerate() {
+                let source = find(&input.node, &|| format!("{place}nodes[{index}].inputs[{at}].node"))?;
+                let memory = input.memory.map_or_else(|| shape.memory_of(source), Memory::from);
+                let kind = EdgeKind::Data { output: input.output, memory, metadata: input.metadata };
+                shape.edge(Edge { source, target, kind });
+            }
+            for (at, after) in node.after.iter().enumerate() {
+                shape.order(find(after, &|| format!("{place}nodes[{index}].after[{at}]"))?, target);
+            }
+        }
+        for (at, (source, target)) in self.edges.iter().enumerate() {
+            let source = find(source, &|| format!("{place}edges[{at}][0]"))?;
+            shape.order(source, find(target, &|| format!("{place}edges[{at}][1]"))?);
+        }
+        for (at, output) in self.outputs.iter().enumerate() {
+            shape.output(find(&output.node, &|| format!("{place}outputs[{at}].node"))?, output.output);
+        }
+        Ok(shape)
+    }
+}
+
+impl From<BackendForm> for Backend {
+    fn from(form: BackendForm) -> Self {
+        match form {
+            BackendForm::Cpu => Self::Cpu,
+            BackendForm::Mixed => Self::Mixed,
+            BackendForm::Gpu => Self::Gpu,
+        }
+    }
+}
+
+impl From<Backend> for BackendForm {
+    fn from(backend: Backend) -> Self {
+        match backend {
+            Backend::Cpu => Self::Cpu,
+            Backend::Mixed => Self::Mixed,
+            Backend::Gpu => Self::Gpu,
+        }
+    }
+}
+
+impl From<MemoryForm> for Memory {
+    fn from(form: MemoryForm) -> Self {
+        match form {
+            MemoryForm::Cpu => Self::Cpu,
+            MemoryForm::Gpu => Self::Gpu,
+        }
+    }
+}

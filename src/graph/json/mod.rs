@@ -1,0 +1,89 @@
+//! A shape as data: the JSON form of a graph without closures. Reading gives an error that says where in the file, never a panic, and nothing
+//! recurses over graphs in graphs.
+
+mod forms;
+mod read;
+mod write;
+
+use std::borrow::Cow;
+
+use super::Shape;
+use crate::error::{Error, Kind, Result};
+
+/// How deep graphs may be nested in a file.
+const NESTING_MAX: usize = 64;
+/// The longest fault that is repeated in an error, in characters.
+const FAULT_CHARS_MAX: usize = 240;
+
+impl Shape {
+    /// Reads a graph without closures from its JSON form.
+    ///
+    /// ```json
+    /// {
+    ///   "name": "example",
+    ///   "nodes": [
+    ///     {"name": "a", "backend": "gpu"},
+    ///     {"name": "b", "backend": "cpu", "inputs": [{"node": "a", "output": 0, "memory": "gpu", "metadata": false}]},
+    ///     {"name": "c", "backend": "gpu", "devices": [0, 1], "command": "allreduce", "cost_us": 12.5,
+    ///      "inputs": [{"node": "b"}], "after": ["a"]}
+    ///   ],
+    ///   "edges": [["a", "b"]],
+    ///   "outputs": [{"node": "c", "output": 0}]
+    /// }
+    /// ```
+    ///
+    /// A node is a loop if it has `"repeat": {"condition": {...}, "body": {...}, "iterations": 5, "max_iterations": 100}`, and a branch if it has
+    /// `"branch": {"arms": [{...}, ...], "taken": 0}`, in which `{...}` are graphs.
+    ///
+    /// Only `nodes`, and `name` and `backend` of each, are required; `backend` not of loops and branches, and of these only `body` and `arms`. `after` and `edges` are order-only. Nodes may stand in any order;
+    /// edges keep theirs: first those of `inputs` and `after`, node by node, then `edges`. Unknown keys are errors.
+    ///
+    /// # Errors
+    /// Names the place in the file, by path and by line, and says what is wrong: no JSON, a key that there is not, a number out of
+    /// range, a name used twice, a producer that there is not, an edge to itself, a circle (with its nodes).
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Ranked, Shape};
+    ///
+    /// let shape = Shape::from_json(r#"{"nodes": [{"name": "a", "backend": "gpu"}, {"name": "b", "backend": "gpu", "after": ["a"]}]}"#)?;
+    /// assert_eq!(shape.schedule(&Ranked::new())?.streams(), 1);
+    ///
+    /// let error = Shape::from_json(r#"{"nodes": [{"name": "a", "backend": "tpu"}]}"#).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "nodes[0].backend: unknown variant `tpu`, expected one of `cpu`, `mixed`, `gpu` at line 1 column 41"
+    /// );
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn from_json(text: &str) -> Result<Self> {
+        read::shape(text)
+    }
+
+    /// Writes the JSON form that [`Shape::from_json`] reads. Edges whose place among the others cannot be said by `inputs` and `after`
+    /// come back in another order.
+    pub fn to_json(&self) -> String {
+        write::json(self)
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("'{}'", shortened(name, 64))
+}
+
+fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}...", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+fn fault(path: &str, fault: &str) -> Error {
+    let place = if path.is_empty() { String::new() } else { format!("{}: ", shortened(path, FAULT_CHARS_MAX)) };
+    // What is repeated of the file may be as long as the file; where it is comes last, and is kept.
+    let fault = match fault.rsplit_once(" at line ") {
+        Some((what, line)) => format!("{} at line {line}", shortened(what, FAULT_CHARS_MAX)),
+        None => shortened(fault, FAULT_CHARS_MAX).into_owned(),
+    };
+    Kind::Json { place, fault }.into()
+}

@@ -1,0 +1,133 @@
+//! From text to a shape: graph by graph, those around before those inside, and then put together from the inside out.
+
+use std::sync::Arc;
+
+use super::forms::{BranchForm, GraphForm, Object, RepeatForm};
+use super::{NESTING_MAX, fault};
+use crate::error::{Kind, Result};
+use crate::graph::{Backend, Control, NODES_MAX, NodeId, Shape, check};
+
+/// A graph that was read, without what is inside of its loops and branches.
+struct Known<'a> {
+    form: GraphForm<'a>,
+    /// Where it stands in the file: empty, or a path that ends with a dot.
+    place: String,
+    /// The loops and branches, and which graphs they have.
+    controls: Vec<(NodeId, ControlForm)>,
+}
+
+/// A loop or a branch whose graphs are known by number.
+enum ControlForm {
+    Repeat { condition: Option<usize>, body: usize, iterations: u64, max_iterations: Option<u64> },
+    Branch { arms: Vec<usize>, taken: Option<u32> },
+}
+
+/// A graph that is yet to be read.
+struct Unknown<'a> {
+    text: &'a str,
+    place: String,
+    depth: usize,
+}
+
+pub(super) fn shape(text: &str) -> Result<Shape> {
+    let mut known: Vec<Known<'_>> = Vec::new();
+    let mut unknown = vec![Unknown { text, place: String::new(), depth: 0 }];
+    let mut nodes = 0;
+    while known.len() < unknown.len() {
+        let Unknown { text: inner, ref place, depth } = unknown[known.len()];
+        let (place, form) = (place.clone(), form(text, inner, place)?);
+        nodes += form.nodes().len();
+        if nodes > NODES_MAX {
+            let what = "the number of nodes in all graphs".into();
+            return Err(Kind::Limit { what, got: nodes, limit: NODES_MAX }.into());
+        }
+        let controls = controls(&form, &place, depth, &mut unknown)?;
+        known.push(Known { form, place, controls });
+    }
+    let mut shapes: Vec<Option<Arc<Shape>>> = (0..known.len()).map(|_| None).collect();
+    while let Some(Known { form, place, controls }) = known.pop() {
+        let controls = controls.into_iter().map(|(node, control)| (node, assembled(control, &mut shapes))).collect();
+        let shape = form.shape(&place, controls)?;
+        check(&shape)
+            .map_err(|error| if place.is_empty() { error } else { fault(place.trim_end_matches('.'), &error.to_string()) })?;
+        shapes[known.len()] = Some(Arc::new(shape));
+    }
+    let outermost = shapes.swap_remove(0).expect("every graph was assembled");
+    Ok(Arc::into_inner(outermost).expect("nothing else has the outermost graph"))
+}
+
+/// Reads one graph, which is `inner` in `text`.
+fn form<'a>(text: &str, inner: &'a str, place: &str) -> Result<GraphForm<'a>> {
+    let at = |error: &serde_json::Error| located(error, text, inner.as_ptr().addr() - text.as_ptr().addr());
+    let mut reader = serde_json::Deserializer::from_str(inner);
+    let Object::<GraphForm<'a>>(form) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let path = if path == "." || path == "?" { place.trim_end_matches('.').to_owned() } else { format!("{place}{path}") };
+        fault(&path, &at(&error.into_inner()))
+    })?;
+    reader.end().map_err(|error| fault(place, &at(&error)))?;
+    Ok(form)
+}
+
+/// Returns what an error says, with the line and the column of the whole text.
+fn located(error: &serde_json::Error, text: &str, start: usize) -> String {
+    let message = error.to_string();
+    let Some((what, _)) = message.rsplit_once(" at line ").filter(|_| start > 0 && error.line() > 0) else { return message };
+    let before = &text[..start];
+    let line = error.line() + before.matches('\n').count();
+    let first = before.rfind('\n').map_or(before.len(), |end| before.len() - end - 1);
+    let column = error.column() + if error.line() == 1 { first } else { 0 };
+    format!("{what} at line {line} column {column}")
+}
+
+/// Returns the loops and branches of a graph, whose graphs are yet to be read.
+fn controls<'a>(
+    form: &GraphForm<'a>,
+    place: &str,
+    depth: usize,
+    unknown: &mut Vec<Unknown<'a>>,
+) -> Result<Vec<(NodeId, ControlForm)>> {
+    let mut controls = Vec::new();
+    for (node, index) in form.nodes().iter().zip(0..) {
+        let mut later = |text: &'a serde_json::value::RawValue, key: &str| -> Result<usize> {
+            let place = format!("{place}nodes[{index}].{key}");
+            if depth == NESTING_MAX {
+                return Err(fault(&place, &format!("graphs are nested more than {NESTING_MAX} deep")));
+            }
+            unknown.push(Unknown { text: text.get(), place: place + ".", depth: depth + 1 });
+            Ok(unknown.len() - 1)
+        };
+        let control = if let Some(RepeatForm { condition, body, iterations, max_iterations }) = &node.repeat {
+            let condition = condition.map(|condition| later(condition, "repeat.condition")).transpose()?;
+            let body = later(body, "repeat.body")?;
+            ControlForm::Repeat { condition, body, iterations: *iterations, max_iterations: *max_iterations }
+        } else if let Some(BranchForm { arms, taken }) = &node.branch {
+            let arms = arms.iter().zip(0..).map(|(arm, number): (_, u32)| later(arm, &format!("branch.arms[{number}]")));
+            ControlForm::Branch { arms: arms.collect::<Result<_>>()?, taken: *taken }
+        } else {
+            continue;
+        };
+        controls.push((NodeId(index), control));
+    }
+    Ok(controls)
+}
+
+/// Puts a loop or a branch together with its graphs.
+fn assembled(control: ControlForm, shapes: &mut [Option<Arc<Shape>>]) -> Arc<Control> {
+    let mut take = |number: usize| shapes[number].take().expect("graphs inside come before those around");
+    Arc::new(match control {
+        ControlForm::Repeat { condition, body, iterations, max_iterations } => {
+            let (condition, body) = (condition.map(&mut take), take(body));
+            Control::Repeat { condition, body, iterations, max_iterations }
+        }
+        ControlForm::Branch { arms, taken } => Control::Branch { arms: arms.into_iter().map(take).collect(), taken },
+    })
+}
+
+impl Control {
+    /// Returns where a loop or a branch wants to run, if nobody says: on a device if anything in it does.
+    pub(super) fn backend(&self) -> Backend {
+        let is_device = self.inner().any(|(_, shape)| shape.nodes().iter().any(|node| node.backend != Backend::Cpu));
+        if is_device { Backend::Gpu } else { Backend::Cpu }
+    }
+}

@@ -1,0 +1,106 @@
+//! From a shape to text: graphs inside first, each as text that the form of the graph around has in it.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::NESTING_MAX;
+use super::forms::{BackendForm, BranchForm, GraphForm, InputForm, MemoryForm, NodeForm, OutputForm, RepeatForm};
+use crate::graph::{Control, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
+
+/// How far the text of a graph stands to the right of the one around.
+const BODY: &str = "\n        ";
+const ARM: &str = "\n          ";
+
+pub(super) fn json(shape: &Shape) -> String {
+    // The graphs, those around before those inside, with the number of the first one inside and how deep they are.
+    let mut graphs: Vec<(Option<Arc<Shape>>, usize, usize)> = vec![(None, 0, 0)];
+    let mut next = 0;
+    while next < graphs.len() {
+        let (graph, depth, first) = (graphs[next].0.clone(), graphs[next].2, graphs.len());
+        graphs[next].1 = first;
+        let nodes = graph.as_deref().unwrap_or(shape).nodes().iter();
+        let inner = nodes.filter_map(|node| node.control.as_ref()).flat_map(|control| control.inner());
+        graphs.extend(inner.map(|(_, shape)| (Some(shape.clone()), 0, depth + 1)));
+        next += 1;
+    }
+    // What nobody can read again need not be pretty: its margins alone would grow beyond all bounds.
+    let is_pretty = graphs.last().is_none_or(|deepest| deepest.2 <= NESTING_MAX);
+    let mut texts: Vec<Option<Box<RawValue>>> = (0..graphs.len()).map(|_| None).collect();
+    while let Some((graph, first, _)) = graphs.pop() {
+        let graph = graph.as_deref().unwrap_or(shape);
+        let inner = inner_of(graph, &mut texts[first..], is_pretty);
+        let form = form(graph, &inner);
+        let text = if is_pretty { serde_json::to_string_pretty(&form) } else { serde_json::to_string(&form) };
+        let text = text.expect("the form has string keys only");
+        if graphs.is_empty() {
+            return text;
+        }
+        texts[graphs.len()] = Some(RawValue::from_string(text).expect("it was just written"));
+    }
+    unreachable!("the outermost graph comes last")
+}
+
+/// Returns the texts of the graphs in each node that is a loop or a branch, moved to where they will stand.
+fn inner_of(graph: &Shape, texts: &mut [Option<Box<RawValue>>], is_pretty: bool) -> Vec<Vec<Box<RawValue>>> {
+    let mut texts = texts.iter_mut();
+    let mut inner = |control: &Control| {
+        let margin = if let Control::Branch { .. } = control { ARM } else { BODY };
+        let taken = control.inner().map(|_| texts.next().and_then(Option::take).expect("graphs inside come before those around"));
+        taken.map(|text| if is_pretty { moved(&text, margin) } else { text }).collect()
+    };
+    graph.nodes().iter().map(|node| node.control.as_deref().map_or_else(Vec::new, &mut inner)).collect()
+}
+
+/// No string in JSON has a line end, so all of them are between lines.
+fn moved(text: &RawValue, margin: &str) -> Box<RawValue> {
+    RawValue::from_string(text.get().replace('\n', margin)).expect("only spaces were added")
+}
+
+fn node_form<'a>(node: &NodeShape, inner: &'a [Box<RawValue>]) -> NodeForm<'a> {
+    let (mut repeat, mut branch) = (None, None);
+    match node.control.as_deref() {
+        None => {}
+        Some(Control::Repeat { condition, iterations, max_iterations, .. }) => {
+            let (last, first) = inner.split_last().expect("a loop has a body");
+            let condition = condition.as_ref().map(|_| &*first[0]);
+            repeat = Some(RepeatForm { condition, body: last, iterations: *iterations, max_iterations: *max_iterations });
+        }
+        Some(Control::Branch { taken, .. }) => {
+            branch = Some(BranchForm { arms: inner.iter().map(|arm| &**arm).collect(), taken: *taken });
+        }
+    }
+    let is_own = node.control.as_ref().is_none_or(|control| control.backend() != node.backend);
+    NodeForm {
+        name: node.name.to_string(),
+        backend: is_own.then(|| BackendForm::from(node.backend)),
+        repeat,
+        branch,
+        inputs: Vec::new(),
+        after: Vec::new(),
+        devices: node.devices.as_ref().map(|devices| devices.to_vec()),
+        command: node.command.as_ref().map(|command| command.to_string()),
+        cost_us: node.cost_us,
+    }
+}
+
+fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
+    let name = |node: NodeId| shape.name_of(node).to_string();
+    let mut nodes: Vec<NodeForm<'a>> = shape.nodes().iter().zip(inner).map(|(node, inner)| node_form(node, inner)).collect();
+    // Order-only edges that nothing of the nodes' own comes after can stand at the end, where they keep their order.
+    let own = shape.edges().iter().rposition(Edge::is_data).map_or(0, |last| last + 1);
+    for edge in &shape.edges()[..own] {
+        let target = &mut nodes[edge.target.index()];
+        match edge.kind {
+            EdgeKind::Order => target.after.push(name(edge.source)),
+            EdgeKind::Data { output, memory, metadata } => {
+                let form = if memory == Memory::Gpu { MemoryForm::Gpu } else { MemoryForm::Cpu };
+                let memory = (memory != shape.memory_of(edge.source)).then_some(form);
+                target.inputs.push(InputForm { node: name(edge.source), output, memory, metadata });
+            }
+        }
+    }
+    let edges = shape.edges()[own..].iter().map(|edge| (name(edge.source), name(edge.target))).collect();
+    let outputs = shape.outputs().iter().map(|&(node, output)| OutputForm { node: name(node), output }).collect();
+    GraphForm { name: shape.name().map(str::to_owned), nodes, edges, outputs }
+}

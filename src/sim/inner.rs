@@ -1,0 +1,65 @@
+//! How long loops and branches take: what their inner graphs take, each alone on a machine like that of the graph around.
+
+use std::collections::HashMap;
+
+use super::simulation::{Setup, Simulation};
+use crate::error::{Kind, Result};
+use crate::graph::{COST_US_MAX, NodeId, Role};
+use crate::plan::Schedule;
+
+/// An inner graph that is to be simulated.
+#[derive(Clone, Debug)]
+pub(super) struct Inner {
+    around: Option<usize>,
+    node: NodeId,
+    role: Role,
+    simulation: Simulation,
+}
+
+/// A loop or a branch: the number of the graph that it is in, none for the outermost one; and its node there.
+type Control = (Option<usize>, NodeId);
+
+impl Inner {
+    /// All inner graphs of a schedule.
+    pub(super) fn all(schedule: &Schedule) -> Vec<Self> {
+        let inner = schedule.inner().iter();
+        inner
+            .map(|inner| {
+                let simulation = Simulation::of_one(inner.schedule());
+                Self { around: inner.around(), node: inner.node(), role: inner.role(), simulation }
+            })
+            .collect()
+    }
+}
+
+impl Simulation {
+    /// Returns how long each loop and branch of this graph takes.
+    pub(super) fn controls_us(&self) -> Result<HashMap<NodeId, f64>> {
+        // From the inside out: those inside come behind those around.
+        let mut took_us: HashMap<Control, Vec<(Role, f64)>> = HashMap::new();
+        for (at, inner) in self.inner.iter().enumerate().rev() {
+            let simulation = inner.simulation.clone().slots(self.slots).hand_off_us(self.hand_off_us);
+            let controls_us = simulation.of_controls(Some(at), &took_us)?;
+            let log = simulation.play(&Setup::new(&simulation), &controls_us)?;
+            took_us.entry((inner.around, inner.node)).or_default().push((inner.role, log.makespan_us()));
+        }
+        self.of_controls(None, &took_us)
+    }
+
+    /// Returns how long each loop and branch of one graph takes, if its inner graphs took so long.
+    fn of_controls(&self, graph: Option<usize>, took_us: &HashMap<Control, Vec<(Role, f64)>>) -> Result<HashMap<NodeId, f64>> {
+        let mut controls_us = HashMap::new();
+        for node in self.shape.ids() {
+            let Some(control) = &self.shape.nodes()[node.index()].control else { continue };
+            let inner_us = took_us.get(&(graph, node));
+            let of = |role| inner_us.and_then(|inner| inner.iter().find(|inner| inner.0 == role)).map_or(0.0, |inner| inner.1);
+            let us = control.takes_us(of);
+            if us > COST_US_MAX {
+                let fault = format!("node '{}' takes more than 10^12 us: a time is from 0 to 10^12", self.shape.name_of(node));
+                return Err(Kind::Simulation { fault }.into());
+            }
+            controls_us.insert(node, us);
+        }
+        Ok(controls_us)
+    }
+}

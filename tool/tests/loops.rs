@@ -1,0 +1,201 @@
+//! Loops and branches as data: what is read, what is refused and where, what comes back.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::process::Command;
+use std::sync::Arc;
+
+use anabranch::{Backend, Control, Edge, EdgeKind, Memory, Shape};
+
+fn loops() -> String {
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/graphs/loops.json")).unwrap()
+}
+
+fn fault(graph: &str) -> String {
+    let error = Shape::from_json(graph).unwrap_err();
+    assert!(error.is_invalid_graph());
+    error.to_string()
+}
+
+#[test]
+fn loops_and_branches_come_back_as_they_were_written() {
+    // Seen to fail with arms in the order of a stack.
+    let shape = Shape::from_json(&loops()).unwrap();
+    let written = shape.to_json();
+    assert_eq!(Shape::from_json(&written).unwrap(), shape);
+    assert_eq!(Shape::from_json(&written).unwrap().to_json(), written);
+    let indented = "          \"nodes\": [\n            {\n              \"name\": \"left\"";
+    assert!(written.contains(indented), "{written}");
+}
+
+#[test]
+fn a_control_runs_where_its_nodes_do_unless_it_is_said() {
+    let shape = Shape::from_json(&loops()).unwrap();
+    let backends: Vec<Backend> = shape.nodes().iter().map(|node| node.backend).collect();
+    assert_eq!(backends, [Backend::Mixed, Backend::Gpu, Backend::Gpu, Backend::Cpu, Backend::Cpu]);
+    // What reads it reads where it is.
+    let last = Edge { source: shape.ids().nth(2).unwrap(), target: shape.ids().nth(4).unwrap(), kind: read(Memory::Gpu) };
+    assert!(shape.edges().contains(&last), "{:?}", shape.edges());
+    let said = r#"{"nodes": [{"name": "a", "backend": "gpu", "branch": {"arms": []}}]}"#;
+    assert_eq!(Shape::from_json(said).unwrap().nodes()[0].backend, Backend::Gpu);
+    assert!(Shape::from_json(said).unwrap().to_json().contains("\"backend\": \"gpu\""));
+}
+
+fn read(memory: Memory) -> EdgeKind {
+    EdgeKind::Data { output: 0, memory, metadata: false }
+}
+
+#[test]
+fn bad_inner_graphs_are_named_by_place() {
+    // Each was seen to come with the path that it has here.
+    let node = |fields: &str| format!("{{\"nodes\": [{{\"name\": \"a\", {fields}}}]}}");
+    let body = |body: &str| node(&format!("\"repeat\": {{\"body\": {body}}}"));
+    let cases = [
+        (node(r#""repeat": {}"#), "nodes[0].repeat: missing field `body` at line 1 column 37"),
+        (
+            node(r#""repeat": {"body": {"nodes": []}, "times": 5}"#),
+            "nodes[0].repeat.times: unknown field `times`, expected one of",
+        ),
+        (node(r#""repeat": [{"nodes": []}]"#), "nodes[0].repeat: invalid type: sequence, expected an object at line 1"),
+        (
+            node(r#""repeat": {"body": {"nodes": []}, "iterations": -1}"#),
+            "nodes[0].repeat.iterations: invalid value: integer `-1`, expected u64",
+        ),
+        (
+            node(r#""repeat": {"body": {"nodes": []}, "iterations": 1000000001}"#),
+            "nodes[0].repeat: 1000000001 iterations: the most to be simulated are 1000000000 at line 1",
+        ),
+        (
+            node(r#""repeat": {"body": {"nodes": []}, "iterations": 7, "max_iterations": 5}"#),
+            "nodes[0].repeat: 7 iterations are more than `max_iterations`, 5 at line 1",
+        ),
+        (node(r#""branch": {"arms": {}}"#), "nodes[0].branch.arms: invalid type: map, expected a list"),
+        (
+            node(r#""branch": {"arms": [{"nodes": []}], "taken": 1}"#),
+            "nodes[0].branch: arm 1 is taken, and there are 1, counted from 0",
+        ),
+        (
+            node(r#""branch": {"arms": []}, "repeat": {"body": {"nodes": []}}"#),
+            "nodes[0]: a node is a `repeat` or a `branch`, not both at line 1",
+        ),
+        (body("5"), "nodes[0].repeat.body: invalid type: integer `5`, expected an object at line 1 column 45"),
+        (body("[]"), "nodes[0].repeat.body: invalid type: sequence, expected an object at line 1 column 44"),
+        (body(r#"{"nodes": [{"name": "b"}]}"#), "nodes[0].repeat.body.nodes[0]: missing field `backend` at line 1 column 68"),
+        (
+            body("{\n\"nodes\": [\n  {\"name\": \"b\", \"backend\": \"tpu\"}]}"),
+            "nodes[0].repeat.body.nodes[0].backend: unknown variant `tpu`, expected one of `cpu`, `mixed`, `gpu` at line 3 column 32",
+        ),
+        (
+            body(r#"{"nodes": [{"name": "b", "backend": "cpu", "after": ["a"]}]}"#),
+            "nodes[0].repeat.body.nodes[0].after[0]: there is no node named 'a'",
+        ),
+        (
+            body(r#"{"nodes": [{"name": "b", "backend": "cpu"}, {"name": "b", "backend": "cpu"}]}"#),
+            "nodes[0].repeat.body.nodes[1].name: the name 'b' is that of nodes[0].repeat.body.nodes[0]",
+        ),
+        (
+            body(r#"{"nodes": [{"name": "b", "backend": "cpu", "after": ["b"]}]}"#),
+            "nodes[0].repeat.body: node 'b' has an edge to itself: remove it",
+        ),
+        (node(r#""branch": {"arms": [{"nodes": []}, {}]}"#), "nodes[0].branch.arms[1]: missing field `nodes` at line 1"),
+    ];
+    for (graph, expected) in cases {
+        let message = fault(&graph);
+        assert!(message.starts_with(expected), "{graph}\n{message}\n{expected}");
+    }
+}
+
+/// A graph with others in it, `depth` deep.
+fn nested(depth: usize) -> String {
+    let open = r#"{"nodes": [{"name": "a", "repeat": {"body": "#;
+    format!("{}{}{}", open.repeat(depth), r#"{"nodes": [{"name": "b", "backend": "gpu"}]}"#, "}}]}".repeat(depth))
+}
+
+#[test]
+fn graphs_nest_sixty_four_deep_and_no_deeper() {
+    let shape = Shape::from_json(&nested(64)).unwrap();
+    assert_eq!(Shape::from_json(&shape.to_json()).unwrap(), shape);
+    assert_eq!(shape.schedule(&anabranch::Single).unwrap().inner().len(), 64);
+    for depth in [65, 100_000] {
+        let message = fault(&nested(depth));
+        assert!(
+            message.ends_with(".nodes[0].repeat.body: graphs are nested more than 64 deep") || message.len() < 600,
+            "{message}"
+        );
+        assert!(message.contains("deep"), "{message}");
+    }
+    // Brackets without end, where a graph is to stand.
+    for bracket in ["[", "{\"a\":", "{\"nodes\":["] {
+        let message = fault(&format!(r#"{{"nodes": [{{"name": "a", "repeat": {{"body": {}"#, bracket.repeat(1_000_000)));
+        assert!(message.len() < 600, "{message}");
+    }
+}
+
+#[test]
+fn what_is_nested_deeper_than_can_be_read_is_still_written() {
+    let mut shape = Shape::new();
+    shape.node("b", Backend::Gpu);
+    for _ in 0..2_000 {
+        let mut around = Shape::new();
+        around.node("a", Backend::Gpu);
+        let body = Arc::new(std::mem::replace(&mut shape, around));
+        let control = Control::Repeat { condition: None, body, iterations: 2, max_iterations: None };
+        shape.nodes_mut()[0].control = Some(Arc::new(control));
+    }
+    let text = shape.to_json();
+    assert_eq!(text.matches("\"repeat\"").count(), 2_000);
+    assert!(fault(&text).contains("deep"));
+}
+
+/// Breaks a plan that was printed.
+type Breaks = fn(&mut serde_json::Value);
+
+#[test]
+fn plans_with_inner_graphs_are_verified_as_they_are_printed() {
+    // Seen to fail with a wait taken out of an inner program.
+    let dir = std::env::temp_dir().join(format!("anabranch-loops-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let plan = dir.join("plan.json");
+    let path = plan.to_str().unwrap();
+    let tool = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+            .args(args)
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
+            .output()
+            .unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert!(tool(&["plan", "graphs/loops.json", "-o", path]).0);
+    let verify = ["verify", "graphs/loops.json", "--plan", path];
+    assert_eq!(tool(&verify), (true, String::new()));
+    let text = std::fs::read_to_string(&plan).unwrap();
+    let broken: [(Breaks, &str); 4] = [
+        (
+            |plan| {
+                let body = &mut plan["inner"][1];
+                assert_eq!(body["path"], "solve/body");
+                let programs = body["programs"].as_array_mut().unwrap();
+                programs
+                    .iter_mut()
+                    .for_each(|program| program["steps"].as_array_mut().unwrap().retain(|step| step.get("wait").is_none()));
+            },
+            "in 'solve/body': nothing orders node 'add' after",
+        ),
+        (|plan| _ = plan["inner"].as_array_mut().unwrap().pop(), "inner: there is no 'solve/body/piece/arm 1'"),
+        (|plan| plan["inner"][0]["path"] = "x".into(), "inner: there is no 'solve/condition'"),
+        (
+            |plan| {
+                let first = plan["inner"][0].clone();
+                plan["inner"].as_array_mut().unwrap().push(first);
+            },
+            "inner: the graph has no 'solve/condition'",
+        ),
+    ];
+    for (breaks, expected) in broken {
+        let mut form: serde_json::Value = serde_json::from_str(&text).unwrap();
+        breaks(&mut form);
+        std::fs::write(&plan, form.to_string()).unwrap();
+        let (is_ok, message) = tool(&verify);
+        assert!(!is_ok && message.contains(expected), "{message}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
