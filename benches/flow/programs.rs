@@ -1,6 +1,6 @@
 //! The loops, as flows and as tokio tasks.
 
-use anabranch::{Executor, Flow, Function, Graph, Op, Result, Single, Value, Var};
+use anabranch::{Executor, Flow, Function, Graph, Op, Plan, Result, Single, Value, Var, inputs};
 use futures::executor::block_on;
 use futures::future::join_all;
 use tokio::runtime::Runtime;
@@ -12,6 +12,8 @@ const AHEAD: u64 = 100;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Program {
+    Unrolled,
+    Repeat,
     InPlace,
     NewVariable,
     Branch,
@@ -22,11 +24,22 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::InPlace, Self::NewVariable, Self::Branch, Self::Call, Self::Ahead, Self::SideBySide, Self::Get];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Unrolled,
+        Self::Repeat,
+        Self::InPlace,
+        Self::NewVariable,
+        Self::Branch,
+        Self::Call,
+        Self::Ahead,
+        Self::SideBySide,
+        Self::Get,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Unrolled => "a graph, unrolled 100 times",
+            Self::Repeat => "a graph with a loop",
             Self::InPlace => "a step on one variable",
             Self::NewVariable => "a step to a new variable",
             Self::Branch => "a branch, and a step in either arm",
@@ -42,6 +55,11 @@ impl Program {
     }
 
     pub(crate) fn run(self, exec: &Executor, iterations: u64) {
+        match self {
+            Self::Unrolled => return run_graph(exec, &unrolled(), iterations, AHEAD),
+            Self::Repeat => return run_graph(exec, &repeat(iterations), iterations, iterations),
+            _ => {}
+        }
         let step = Function::new("step", &Single, |g: &mut Graph, x: Value<u64>| g.task("add", &x, add)).expect("it is right");
         let sum = exec.flow(async |f: &Flow| {
             let x = f.value("x", 0_u64);
@@ -56,6 +74,7 @@ impl Program {
                     join_all(loops).await.into_iter().try_fold(0, |sum, x| Ok(sum + x?))
                 }
                 Self::Get => get(f, x, iterations).await,
+                Self::Unrolled | Self::Repeat => unreachable!("they are no flows"),
             }
         });
         assert_eq!(block_on(sum).expect("nothing fails"), iterations);
@@ -66,11 +85,39 @@ impl Program {
         let sum = match self {
             Self::InPlace | Self::NewVariable | Self::Branch => runtime.block_on(tasks(iterations)),
             Self::SideBySide => runtime.block_on(join_all((0..LOOPS).map(|_| tasks(iterations / LOOPS)))).into_iter().sum(),
-            Self::Call | Self::Ahead | Self::Get => return false,
+            _ => return false,
         };
         assert_eq!(sum, iterations);
         true
     }
+}
+
+/// Runs a plan that goes so many steps, as often as it takes.
+fn run_graph(exec: &Executor, plan: &Plan, iterations: u64, steps: u64) {
+    let mut x = 0;
+    while x < iterations {
+        x = *block_on(exec.run(plan, inputs! { "x" => x })).and_then(|mut outputs| outputs.take("x")).expect("nothing fails");
+    }
+    assert_eq!(x, iterations.next_multiple_of(steps));
+}
+
+fn unrolled() -> Plan {
+    let mut g = Graph::new();
+    let mut x = g.input::<u64>("x");
+    for number in 0..AHEAD {
+        x = g.task(format!("add {number}"), &x, add);
+    }
+    g.output("x", &x);
+    g.compile(&Single).expect("it is right")
+}
+
+/// The condition is of nodes, as one that looks at the state.
+fn repeat(iterations: u64) -> Plan {
+    let mut g = Graph::new();
+    let x = g.input::<u64>("x");
+    let x = g.repeat("loop", &x, |c, x| c.task("more", &x, move |x: &u64| *x < iterations), |b, x| b.task("add", &x, add));
+    g.output("x", &x);
+    g.compile(&Single).expect("it is right")
 }
 
 fn add(x: &u64) -> u64 {
