@@ -161,7 +161,7 @@ pub(crate) enum Kind {
     OpPanicked { operation: Cow<'static, str>, message: String },
     #[error("operation '{operation}' did not run, because it reads '{variable}', which '{because}' has failed to write")]
     NotRun { operation: Cow<'static, str>, variable: Cow<'static, str>, because: String },
-    #[error("variable '{variable}' has no value: an operation took it and wrote none; write it first")]
+    #[error("variable '{variable}' has no value: nothing has written it, or an operation took it and wrote none; write it first")]
     VarEmpty { variable: Cow<'static, str> },
     #[error(
         "variable '{variable}' cannot be taken while somebody keeps what was read of it: drop that, or read the variable by reference"

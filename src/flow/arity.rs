@@ -23,7 +23,7 @@ impl<T: Send + Sync + 'static> Ports for Value<T> {
     }
 
     fn unwritten(engine: &Engine, function: &str) -> Var<T> {
-        engine.unwritten(function.to_owned().into())
+        engine.empty_var(function.to_owned())
     }
 
     fn fail(vars: &Var<T>, error: &Error) {
@@ -69,7 +69,7 @@ macro_rules! ports {
             }
 
             fn unwritten(engine: &Engine, function: &str) -> Self::Vars {
-                ($(engine.unwritten::<$T>(format!("{function}.{}", $name).into()),)*)
+                ($(engine.empty_var::<$T>(format!("{function}.{}", $name)),)*)
             }
 
             fn fail(vars: &Self::Vars, error: &Error) {

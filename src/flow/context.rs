@@ -176,7 +176,7 @@ impl Flow {
 
     /// Returns a variable for what an operation of that name gives.
     fn unwritten<V: Send + Sync + 'static>(&self, name: Cow<'static, str>) -> (Cow<'static, str>, Var<V>) {
-        (name.clone(), self.0.engine.unwritten(name))
+        (name.clone(), self.0.engine.empty_var(name))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The same few impls for every number of arguments, from none to eight.
 
-use super::uses::{Asking, Fetch, OpFn, OpFutureFn, Put, Reads, Sealed, TakeVar, Use, Writes};
+use super::uses::{Asking, Fetch, OpFn, OpFutureFn, OpKernelFn, Put, Reads, Sealed, TakeVar, Use, Writes};
 use super::var::Var;
 use crate::error::Error;
 
@@ -66,6 +66,19 @@ macro_rules! reads {
                 // SAFETY: by the caller's promise.
                 $(let $p = unsafe { $p.fetch() }?;)*
                 Ok(self($($p),*))
+            }
+        }
+
+        impl<F, S, R, $($P: Fetch),*> OpKernelFn<S, ($($P,)*), R> for F
+        where
+            F: for<'s, 'a> FnOnce(&'s mut S, $($P::Arg<'a>),*) -> R + Send + 'static,
+        {
+            #[allow(unused_variables)]
+            unsafe fn call(self, stream: &mut S, params: &($($P,)*)) -> Result<R, Error> {
+                let ($($p,)*) = params;
+                // SAFETY: by the caller's promise.
+                $(let $p = unsafe { $p.fetch() }?;)*
+                Ok(self(stream, $($p),*))
             }
         }
 

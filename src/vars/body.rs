@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use super::kernel::Enqueue;
 use super::later::{Later, Rest, Runtime};
 use crate::error::BoxError;
 
@@ -21,6 +22,8 @@ pub(super) enum Ran {
     Later(Rest, Runtime),
     /// The future waits for something.
     Parked(Arc<Later>),
+    /// It is a kernel, and is to be given a stream of a device.
+    Enqueue(Box<dyn Enqueue>),
 }
 
 /// Does nothing.

@@ -106,9 +106,9 @@ impl Engine {
         self.hub.try_push(&mut Some(op.job))
     }
 
-    /// Returns a new variable that has no value yet.
-    pub(crate) fn unwritten<T: Send + Sync + 'static>(&self, name: Cow<'static, str>) -> Var<T> {
-        let place = Place::new(name, self.hub.address(), true);
+    /// Returns a new variable without a value: who reads it before it is written gets an error. For what only operations can make, as the memory of a device.
+    pub fn empty_var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>) -> Var<T> {
+        let place = Place::new(name.into(), self.hub.address(), true);
         Var::new(self.hub.clone(), Block { place, cell: VarCell::empty() })
     }
 

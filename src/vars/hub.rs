@@ -311,7 +311,7 @@ impl Hub {
         // SAFETY: it was pushed, and is kept until it is done with.
         let job = unsafe { slot.job() };
         let outcome = match self.perform(job, (number, Watchers::key(slot))) {
-            Ok(Ran::Over) => Ok(()),
+            Ok(Ran::Over | Ran::Enqueue(_)) => Ok(()),
             Err(error) => Err(error),
             Ok(Ran::Later(rest, runtime)) => {
                 let later = Later::new(self.clone(), number, rest, runtime);
@@ -365,7 +365,7 @@ impl Hub {
                 let polling = job.is_async.then(|| Polling::enter(self.address(), key, job));
                 let inside = (!job.is_async).then(|| Inside::enter(self.place()));
                 // SAFETY: all that it asked for was granted; and as above.
-                let ran = catch_unwind(AssertUnwindSafe(|| unsafe { job.run() }));
+                let ran = catch_unwind(AssertUnwindSafe(|| unsafe { self.run_body(job) }));
                 drop((inside, polling));
                 ran.map_err(|panic| job.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| job.failed(cause)))
             }

@@ -177,7 +177,7 @@ impl<'v> Op<'v> {
     }
 
     #[inline]
-    fn using<R: Reads, W: Writes>(
+    pub(super) fn using<R: Reads, W: Writes>(
         name: Cow<'static, str>,
         reads: R,
         writes: W,
@@ -316,12 +316,12 @@ impl<Fut: Future<Output = Result<V, BoxError>>, O: Put<V>, V> Future for Writing
 }
 
 /// Turns what a closure returned into the values to write, or an error.
-trait Finish<R, V>: 'static {
+pub(super) trait Finish<R, V>: 'static {
     fn finish(returned: R) -> Result<V, BoxError>;
 }
 
-struct Infallible;
-struct Fallible;
+pub(super) struct Infallible;
+pub(super) struct Fallible;
 
 impl<V> Finish<V, V> for Infallible {
     fn finish(returned: V) -> Result<V, BoxError> {

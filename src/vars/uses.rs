@@ -114,6 +114,18 @@ pub trait OpFutureFn<P, Fut>: Send + 'static {
     unsafe fn call(self, params: &P) -> Result<Fut, Error>;
 }
 
+/// A closure that is a kernel on streams of type `S`, with arguments `P` and result `R`.
+#[diagnostic::on_unimplemented(
+    message = "this closure does not take a stream and what the operation reads, or does not return what it writes",
+    label = "first `&mut` the stream, then one argument per variable read; write their types out: `|s: &mut DeviceStream, x: &T| ...`"
+)]
+pub trait OpKernelFn<S, P, R>: Send + 'static {
+    /// # Safety
+    /// As [`Fetch::fetch`], for every parameter.
+    #[doc(hidden)]
+    unsafe fn call(self, stream: &mut S, params: &P) -> Result<R, Error>;
+}
+
 /// Reads a variable.
 pub struct ReadVar<T>(Held<T>);
 

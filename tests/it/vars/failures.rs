@@ -96,7 +96,7 @@ fn what_was_taken_and_not_written_has_no_value() {
     for (_exec, engine) in engines() {
         let x = engine.var("x", vec![1]);
         block_on(pushed(&engine, Op::task("takes", take(&x), (), drop::<Vec<i32>>))).unwrap();
-        let empty = "variable 'x' has no value: an operation took it and wrote none; write it first";
+        let empty = "variable 'x' has no value: nothing has written it, or an operation took it and wrote none; write it first";
         assert!(format!("{:#}", block_on(x.read()).unwrap_err()).ends_with(empty));
         let reads = block_on(pushed(&engine, Op::task("reads", &x, (), |_: &Vec<i32>| ()))).unwrap_err();
         assert!(format!("{reads:#}").ends_with(empty), "{reads:#}");

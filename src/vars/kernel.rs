@@ -1,0 +1,152 @@
+//! Operations that are kernels: their bodies get a stream, and ask it for work.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use super::body::{Body, Ran, Work};
+use super::hub::Hub;
+use super::op::{Fallible, Finish, Infallible, Job, Op};
+use super::uses::{OpKernelFn, Put, Reads, Writes};
+use crate::device::host::HostStream;
+use crate::error::BoxError;
+use crate::graph::KernelStream;
+
+/// A kernel that is to be given a stream.
+pub(super) trait Enqueue: Send {
+    /// # Safety
+    /// As [`Work::run`].
+    unsafe fn enqueue(self: Box<Self>, stream: &mut dyn Any) -> Result<(), BoxError>;
+}
+
+impl<'v> Op<'v> {
+    /// Returns an operation that is a kernel: `work` enqueues onto a stream (`S` is its type, [`DeviceStream`](crate::DeviceStream) or [`HostStream`](crate::HostStream)), in the same form as the kernel of
+    /// a graph.
+    ///
+    /// On an executor with a device that queues work, a kernel for a `DeviceStream` has done its part for other kernels when its work is submitted: they wait for it on their own streams, not on the host.
+    /// Operations of the host that use its variables, and whoever awaits it, wait until the device has done it. On all other executors it is done at once, by the host, and so is
+    /// every kernel for a `HostStream`.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, Op, kernels};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let engine = Engine::new(&Executor::inline())?; // or Executor::cuda(0)?
+    /// let x = engine.var("x", vec![1.0_f32, 2.0, 3.0]);
+    /// let on_device = engine.empty_var::<Buffer<f32>>("on device");
+    /// let sum = engine.empty_var::<HostBuffer<f32>>("sum");
+    /// engine.push(Op::try_kernel("up", &x, &on_device, |s: &mut DeviceStream, x: &Vec<f32>| Ok(s.upload(x)?))).await?;
+    /// engine
+    ///     .push(Op::try_kernel("sum", &on_device, &sum, |s: &mut DeviceStream, x: &Buffer<f32>| {
+    ///         let sum = kernels::sum(s, x)?;
+    ///         Ok(s.download(&sum)?)
+    ///     }))
+    ///     .await?;
+    /// assert_eq!(sum.read().await?[0], 6.0);
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn kernel<S, R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    where
+        S: KernelStream,
+        R: Reads + 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        F: OpKernelFn<S, R::Params, W::Value>,
+    {
+        Self::enqueueing::<S, R, W, F, W::Value, Infallible>(name.into(), reads, writes, work)
+    }
+
+    /// Returns a kernel whose submission can fail.
+    ///
+    /// # Errors
+    /// As [`Op::try_task`].
+    pub fn try_kernel<S, R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    where
+        S: KernelStream,
+        R: Reads + 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        F: OpKernelFn<S, R::Params, Result<W::Value, BoxError>>,
+    {
+        Self::enqueueing::<S, R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
+    }
+
+    fn enqueueing<S, R, W, F, V, K>(name: Cow<'static, str>, reads: R, writes: W, work: F) -> Self
+    where
+        S: KernelStream,
+        R: Reads,
+        W: Writes,
+        F: OpKernelFn<S, R::Params, V>,
+        V: 'static,
+        K: Finish<V, W::Value>,
+        W::Value: 'static,
+    {
+        Self::using(name, reads, writes, |params, put| {
+            Body::new(Kernel { params, put, work, kind: PhantomData::<fn(S, V) -> (K, W::Value)> })
+        })
+    }
+}
+
+impl Hub {
+    /// Does what an operation is there for; a kernel at once, on the host.
+    ///
+    /// # Safety
+    /// As [`Job::run`].
+    pub(super) unsafe fn run_body(&self, job: &Job) -> Result<Ran, BoxError> {
+        // SAFETY: by the caller's promise.
+        match unsafe { job.run() }? {
+            // SAFETY: as above.
+            Ran::Enqueue(kernel) => unsafe { kernel.enqueue(&mut HostStream::new(0)) }.map(|()| Ran::Over),
+            ran => Ok(ran),
+        }
+    }
+}
+
+struct Kernel<S, P, O, F, R, K, V> {
+    params: P,
+    put: O,
+    work: F,
+    kind: PhantomData<fn(S, R) -> (K, V)>,
+}
+
+impl<S, P, O, F, R, K, V> Work for Kernel<S, P, O, F, R, K, V>
+where
+    S: KernelStream,
+    P: Send + 'static,
+    O: Put<V>,
+    F: OpKernelFn<S, P, R>,
+    R: 'static,
+    K: Finish<R, V>,
+    V: 'static,
+{
+    unsafe fn run(self) -> Result<Ran, BoxError> {
+        let kernel = Box::new(self);
+        if S::IS_QUEUE {
+            return Ok(Ran::Enqueue(kernel));
+        }
+        // SAFETY: by the caller's promise.
+        unsafe { kernel.enqueue(&mut HostStream::new(0)) }.map(|()| Ran::Over)
+    }
+}
+
+impl<S, P, O, F, R, K, V> Enqueue for Kernel<S, P, O, F, R, K, V>
+where
+    S: KernelStream,
+    P: Send + 'static,
+    O: Put<V>,
+    F: OpKernelFn<S, P, R>,
+    R: 'static,
+    K: Finish<R, V>,
+    V: 'static,
+{
+    unsafe fn enqueue(self: Box<Self>, stream: &mut dyn Any) -> Result<(), BoxError> {
+        let Self { params, put, work, .. } = *self;
+        // SAFETY: by the caller's promise.
+        let called = S::with(stream, |stream| unsafe { work.call(stream, &params) });
+        let value = K::finish(called.expect("every device gives streams that its kernels can use")?)?;
+        // SAFETY: as above, and what was returned can refer to no argument: it is 'static.
+        unsafe { put.put(value) }?;
+        Ok(())
+    }
+}
