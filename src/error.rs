@@ -161,6 +161,8 @@ pub(crate) enum Kind {
     OpPanicked { operation: Cow<'static, str>, message: String },
     #[error("operation '{operation}' did not run, because it reads '{variable}', which '{because}' has failed to write")]
     NotRun { operation: Cow<'static, str>, variable: Cow<'static, str>, because: String },
+    #[error("operation '{operation}' was done in vain on its device, because '{because}', from which it reads, has failed there")]
+    DoneInVain { operation: Cow<'static, str>, because: String },
     #[error("variable '{variable}' has no value: nothing has written it, or an operation took it and wrote none; write it first")]
     VarEmpty { variable: Cow<'static, str> },
     #[error(
@@ -171,6 +173,8 @@ pub(crate) enum Kind {
     VarTakenAndRead { operation: Cow<'static, str>, variable: Cow<'static, str> },
     #[error("operation '{operation}' uses '{variable}', which is a variable of another engine")]
     ForeignVar { operation: Cow<'static, str>, variable: Cow<'static, str> },
+    #[error("operation '{operation}' is for device {device}, counted from 0, and the executor has {count}")]
+    OpDevice { operation: Cow<'static, str>, device: u32, count: usize },
     #[error("{got} values were returned for {wanted} variables")]
     ValueCount { got: usize, wanted: usize },
     #[error("the engine already has {max} operations pending: await some of them, or raise max_pending")]
@@ -284,7 +288,7 @@ impl Error {
     /// What an operation that did not run comes from: the failure of another.
     pub(crate) fn origin(&self) -> &Error {
         match (&*self.0.kind, self.cause()) {
-            (Kind::NotRun { .. }, Some(origin)) => origin,
+            (Kind::NotRun { .. } | Kind::DoneInVain { .. }, Some(origin)) => origin,
             _ => self,
         }
     }
@@ -301,7 +305,7 @@ impl Error {
 
     /// Returns true if the node, or the operation, did not run because one it depends on failed.
     pub fn is_skipped(&self) -> bool {
-        matches!(*self.0.kind, Kind::Skipped { .. } | Kind::NotRun { .. })
+        matches!(*self.0.kind, Kind::Skipped { .. } | Kind::NotRun { .. } | Kind::DoneInVain { .. })
     }
 
     /// Returns true if the graph or a policy's answer was not valid; such errors come out of `compile`.
@@ -391,6 +395,8 @@ impl Error {
             OpFailed { operation }
             | OpPanicked { operation, .. }
             | NotRun { operation, .. }
+            | DoneInVain { operation, .. }
+            | OpDevice { operation, .. }
             | VarTakenAndRead { operation, .. }
             | WaitsForItself { operation, .. }
             | ForeignVar { operation, .. } => Some(operation),

@@ -36,11 +36,11 @@ pub use graph::{
     Role, Select, Shape, Source, Sources, States, Takable, Take, TaskFn, Times, Value, above, take, times,
 };
 pub use plan::{
-    Assignment, CriticalPath, InnerSchedule, MinStreams, PerBackend, PerOperator, Plan, Point, Policy, Ranked, ReadySet,
-    Schedule, Single, Span, Step, StreamKind, makespan_us, svg, topological_order, verify,
+    Assignment, CriticalPath, InnerSchedule, MinStreams, PerBackend, PerOperator, Placement, Plan, Point, Policy, Ranked,
+    ReadySet, Schedule, Single, Span, Step, StreamKind, makespan_us, svg, topological_order, verify,
 };
 pub use sim::{Ending, Explored, Faults, Race, SimEvent, SimLog, Simulation, Slots, Touch, TouchKind};
 pub use vars::{
-    Engine, EngineBuilder, EngineIdle, Fetch, Op, OpFn, OpFutureFn, OpKernelFn, Push, Pushed, Put, Reads, TakeVar, Use, Var,
-    VarRead, VarWait, Writes,
+    Engine, EngineBuilder, EngineIdle, Fetch, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Push, Pushed, Put, Reads, TakeVar, Use,
+    Var, VarRead, VarWait, Writes,
 };

@@ -105,8 +105,8 @@ pub(crate) struct Part<'a> {
 
 /// How parts are to be submitted.
 pub(crate) struct Job<'a> {
-    /// What is the same whenever these parts are submitted, and only then.
-    pub(crate) key: &'a Arc<()>,
+    /// What is the same whenever these parts are submitted, and only then; None if they do not come again.
+    pub(crate) key: Option<&'a Arc<()>>,
     /// Whether another stream will wait for the end.
     pub(crate) is_recorded: bool,
     pub(crate) judge: &'a mut dyn Judge,

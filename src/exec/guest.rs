@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use super::Executor;
 use super::core::Core;
+use super::queues::Queues;
 use crate::device::host::{Entry, Ticket};
 use crate::error::Result;
 
@@ -39,6 +40,11 @@ impl Executor {
             unsafe { pool.enter(place, entry) };
         }
         Ok(Room { core: core.clone(), place })
+    }
+
+    /// Returns the devices that queue work, if there are any. Then there are workers.
+    pub(crate) fn queues(&self) -> Option<&Arc<Queues>> {
+        self.core().queues.as_ref()
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) use inside::{Inside, is_inside};
 pub use node::NodeFuture;
 pub use observe::{Launched, NodeSpan, Observer, Timeline, TimelineSpan};
 pub use outputs::Outputs;
+pub(crate) use queues::{Berth, Queues};
 pub(crate) use rehearse::STEPS_MAX;
 pub use rehearse::explore;
 pub(crate) use run::Cancel;

@@ -22,7 +22,7 @@ use crate::sync::{AtomicBool, Ordering};
 use crate::value::Access;
 
 /// The devices of an executor that queue work, and the thread that watches them.
-pub(super) struct Queues {
+pub(crate) struct Queues {
     devices: Vec<Queued>,
     reactor: Reactor,
 }
@@ -35,11 +35,11 @@ struct Queued {
     lanes: u32,
 }
 
-/// A lane of a device, as a run uses it.
-#[derive(Clone, Copy)]
-pub(super) struct Berth {
-    device: usize,
-    pub(super) lane: u32,
+/// A lane of a device, as runs and operations use it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Berth {
+    pub(crate) device: usize,
+    pub(crate) lane: u32,
 }
 
 impl Queues {
@@ -67,7 +67,12 @@ impl Queues {
         Ok(Berth { device: device as usize, lane: id.wrapping_add(live.flight) % queued.lanes })
     }
 
-    pub(super) fn device(&self, berth: Berth) -> &dyn QueueDevice {
+    /// Returns how many lanes each device has.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = u32> {
+        self.devices.iter().map(|queued| queued.lanes)
+    }
+
+    pub(crate) fn device(&self, berth: Berth) -> &dyn QueueDevice {
         &*self.devices[berth.device].device
     }
 
@@ -76,7 +81,7 @@ impl Queues {
     }
 
     /// Frees what was dropped, now or when its last use is over.
-    pub(super) fn collect(self: &Arc<Self>) {
+    pub(crate) fn collect(self: &Arc<Self>) {
         for (number, queued) in self.devices.iter().enumerate() {
             while let Some((lane, point)) = queued.device.collect() {
                 let waker = Waker::from(Arc::new(Collection(self.clone())));
@@ -91,7 +96,7 @@ impl Queues {
     }
 
     /// Returns how the wait for a point ended. If it has not, the waker is woken when it may have.
-    fn poll(&self, berth: Berth, point: u64, waker: Waker) -> Poll<Result<(), Fault>> {
+    pub(crate) fn poll(&self, berth: Berth, point: u64, waker: Waker) -> Poll<Result<(), Fault>> {
         let lane = self.devices[berth.device].first + berth.lane as usize;
         self.reactor.poll(lane, point, &mut WaiterKey::default(), &mut Context::from_waker(&waker))
     }

@@ -78,7 +78,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         }
         self.abandon_if_cancelled(members, &mut stream);
         let judge = &mut Members { run, members };
-        let submitted = device.submit(stream, &mut Job { key: &segment.key, is_recorded: segment.event.is_some(), judge });
+        let submitted = device.submit(stream, &mut Job { key: Some(&segment.key), is_recorded: segment.event.is_some(), judge });
         let launched = submitted.as_ref().map_or(Launched::Calls, |submitted| match submitted.is_graph {
             true => Launched::CudaGraph,
             false => Launched::Calls,

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::devices::Devices;
 use super::handle::Pushed;
 use super::hub::Hub;
 use super::op::{Job, Op};
@@ -17,10 +18,13 @@ use super::var::Var;
 use crate::bridge::WaiterKey;
 use crate::error::{Error, Kind, Result};
 use crate::exec::Executor;
+use crate::plan::Placement;
 use crate::value::VarCell;
 
 /// How many operations may be pending if nobody says.
 const PENDING_MAX: usize = 65_536;
+/// How many streams of a device are used at most.
+const STREAMS: usize = 8;
 
 /// Runs operations on variables, as parallel as what they read and write allows, with the result of running them one after the other as
 /// they were pushed.
@@ -45,12 +49,26 @@ pub struct Engine {
 pub struct EngineBuilder {
     exec: Executor,
     max_pending: usize,
+    placement: Placement,
+    max_streams: usize,
 }
 
 impl EngineBuilder {
     /// Sets how many operations may be pending, from 1 to 16,777,214. The default is 65,536.
     pub fn max_pending(mut self, operations: usize) -> Self {
         self.max_pending = operations;
+        self
+    }
+
+    /// Sets how streams are chosen for kernels, on an executor with devices that queue work. The default is [`Placement::Online`].
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// Sets on how many streams of a device kernels may be that do not ask for one, from 1. The default, and the most that a CUDA device has, is 8.
+    pub fn max_streams(mut self, streams: usize) -> Self {
+        self.max_streams = streams;
         self
     }
 
@@ -63,7 +81,17 @@ impl EngineBuilder {
         if !(1..=OPERATIONS_MAX).contains(&got) {
             return Err(Kind::Setting { what: "max_pending", must: "from 1 to 16777214", got }.into());
         }
-        Ok(Engine { hub: Hub::new(&self.exec, self.max_pending)?, exec: Some(self.exec) })
+        let got = self.max_streams;
+        if got == 0 {
+            return Err(Kind::Setting { what: "max_streams", must: "1 or more", got }.into());
+        }
+        Ok(Engine { hub: self.hub()?, exec: Some(self.exec) })
+    }
+
+    fn hub(&self) -> Result<Arc<Hub>> {
+        let max_streams = u32::try_from(self.max_streams).unwrap_or(u32::MAX);
+        let devices = self.exec.queues().map(|queues| Devices::new(queues, self.placement, max_streams));
+        Hub::new(&self.exec, self.max_pending, devices)
     }
 }
 
@@ -78,7 +106,7 @@ impl Engine {
 
     /// Returns the settings of an engine, to change them.
     pub fn builder(exec: &Executor) -> EngineBuilder {
-        EngineBuilder { exec: exec.clone(), max_pending: PENDING_MAX }
+        EngineBuilder { exec: exec.clone(), max_pending: PENDING_MAX, placement: Placement::default(), max_streams: STREAMS }
     }
 
     /// Returns a new variable. The name is for errors and need not be unique.
@@ -89,7 +117,7 @@ impl Engine {
 
     /// Returns the engine that the flows of an executor share. It does not keep the executor. Each flow has a bound of its own, so that none is in another's way.
     pub(crate) fn of_flows(exec: &Executor) -> Result<Self> {
-        Ok(Self { hub: exec.common(|| Hub::new(exec, OPERATIONS_MAX))?, exec: None })
+        Ok(Self { hub: exec.common(|| Self::builder(exec).max_pending(OPERATIONS_MAX).hub())?, exec: None })
     }
 
     /// Ends what was cancelled and frees what is to be freed, on an executor where only polls would.
@@ -139,6 +167,10 @@ impl Engine {
         let mut job = Some(op.job);
         let pushed = self.hub.try_push(&mut job);
         pushed.map_err(|error| (error, Op::of_job(job.expect("what was not pushed is left"))))
+    }
+
+    pub(super) fn devices(&self) -> Option<&Devices> {
+        self.hub.devices.as_ref()
     }
 
     /// Waits until nothing is pending.

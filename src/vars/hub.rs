@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 use super::body::Ran;
+use super::devices::Devices;
 use super::hand::Hand;
 use super::handle::{Pushed, Watchers};
 use super::later::{Later, Laters, Resume};
@@ -50,6 +51,8 @@ pub(super) struct Hub {
     looking: AtomicU64,
     pub(super) workers: u64,
     pub(super) is_simulated: bool,
+    /// The executor's devices that queue work. Then there are workers.
+    pub(super) devices: Option<Devices>,
     /// Whether a poll runs operations of a simulated executor.
     pub(super) is_rehearsing: AtomicBool,
     /// None once the executor is shut down and nothing is pending.
@@ -73,7 +76,7 @@ impl Guest for Hub {
 }
 
 impl Hub {
-    pub(super) fn new(exec: &Executor, max_pending: usize) -> Result<Arc<Self>> {
+    pub(super) fn new(exec: &Executor, max_pending: usize, devices: Option<Devices>) -> Result<Arc<Self>> {
         let hub = Arc::new(Self {
             slots: Slots::new(),
             watchers: Watchers::default(),
@@ -87,6 +90,7 @@ impl Hub {
             looking: AtomicU64::new(0),
             workers: exec.workers() as u64,
             is_simulated: exec.is_simulated(),
+            devices,
             is_rehearsing: AtomicBool::new(false),
             room: Mutex::new(None),
             is_closed: AtomicBool::new(false),
@@ -188,6 +192,12 @@ impl Hub {
     fn fault(&self, job: &Job) -> Option<Error> {
         if self.is_closed.load(Ordering::SeqCst) {
             return Some(Kind::ShutDown.into());
+        }
+        if let (Some(devices), Some(target)) = (&self.devices, job.kernel)
+            && target.device as usize >= devices.count()
+        {
+            let (operation, device, count) = (job.name.clone(), target.device, devices.count());
+            return Some(Kind::OpDevice { operation, device, count }.into());
         }
         // SAFETY: whoever made the operation has handles to its variables.
         let mut places = job.asked.iter().map(|asked| unsafe { asked.place() });
@@ -310,9 +320,13 @@ impl Hub {
         let slot = self.slots.get(number);
         // SAFETY: it was pushed, and is kept until it is done with.
         let job = unsafe { slot.job() };
+        if self.devices.as_ref().is_some_and(|devices| devices.puts_aside(number, job)) {
+            return;
+        }
         let outcome = match self.perform(job, (number, Watchers::key(slot))) {
-            Ok(Ran::Over | Ran::Enqueue(_)) => Ok(()),
+            Ok(Ran::Over) => Ok(()),
             Err(error) => Err(error),
+            Ok(Ran::Enqueue(kernel)) => return self.enqueue(number, job, kernel, hand),
             Ok(Ran::Later(rest, runtime)) => {
                 let later = Later::new(self.clone(), number, rest, runtime);
                 // ORDERING: Relaxed: whoever runs the operation next is told so through the ready list.
@@ -332,23 +346,27 @@ impl Hub {
         self.end(number, job, outcome, hand);
     }
 
-    fn end(&self, number: u32, job: &Job, outcome: Result<()>, hand: &Hand<'_>) {
-        let (slot, frees) = (self.slots.get(number), job.role == Role::Frees);
+    pub(super) fn end(&self, number: u32, job: &Job, outcome: Result<()>, hand: &Hand<'_>) {
+        let (slot, frees) = (self.slots.get(number), job.frees());
         if job.is_async {
             self.laters.remove(number);
             job.scope.iter().for_each(|scope| scope.laters.remove(number));
         }
         job.scope.iter().for_each(|scope| scope.end_one());
         if !frees {
-            for (place, asked) in job.asked.iter().enumerate() {
-                // SAFETY: its request has not left yet.
-                unsafe { asked.place() }.queue.leave(RequestId::new(number, place), hand);
-            }
+            self.leave_queues(number, job, hand);
         }
         self.watchers.end(number, slot, outcome);
         hand.release_looks(number, if frees { 2 } else { 1 });
         if hand.freed.borrow().len() >= self.freed_max {
             hand.give_back();
+        }
+    }
+
+    pub(super) fn leave_queues(&self, number: u32, job: &Job, hand: &Hand<'_>) {
+        for (place, asked) in job.asked.iter().enumerate() {
+            // SAFETY: its request has not left yet.
+            unsafe { asked.place() }.queue.leave(RequestId::new(number, place), hand);
         }
     }
 
@@ -395,7 +413,7 @@ impl Hub {
     }
 
     /// Marks what an operation has written, or has failed to write.
-    fn take_effect(&self, job: &Job, failure: Option<&Error>) {
+    pub(super) fn take_effect(&self, job: &Job, failure: Option<&Error>) {
         // What was cancelled is as if it had never been, as far as that can be.
         let is_undone = failure.is_some_and(Error::is_cancelled);
         let has_begun = job.has_begun.load(Ordering::Relaxed);
@@ -407,13 +425,18 @@ impl Hub {
             }
             place.count_write();
             place.set_poison(failure.map(|error| error.origin().clone()));
+            if job.kernel.is_none() {
+                place.trail.clear();
+            }
         }
-        if let Some(error) = failure
-            && job.role == Role::User
-            && !job.writes()
-            && !error.is_shut_down()
-            && !error.is_cancelled()
-        {
+        if let Some(error) = failure {
+            self.tell_idle(job, error);
+        }
+    }
+
+    /// Keeps a failure for `idle` if nobody else may hear of it.
+    pub(super) fn tell_idle(&self, job: &Job, error: &Error) {
+        if job.role == Role::User && !job.writes() && !error.is_shut_down() && !error.is_cancelled() {
             let mut failures = lock(&self.failures);
             if failures.len() < FAILURES_MAX {
                 failures.push_back(error.clone());
@@ -423,6 +446,11 @@ impl Hub {
 
     pub(super) fn give_back(&self, freed: impl IntoIterator<Item = u32>) {
         self.tell(self.slots.give_back(freed));
+        if let Some(devices) = &self.devices
+            && self.slots.in_use() == 0
+        {
+            devices.queues.collect();
+        }
         self.leave_if_over();
     }
 

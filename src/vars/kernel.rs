@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use super::body::{Body, Ran, Work};
+use super::devices::Target;
 use super::hub::Hub;
 use super::op::{Fallible, Finish, Infallible, Job, Op};
 use super::uses::{OpKernelFn, Put, Reads, Writes};
@@ -82,22 +83,26 @@ impl<'v> Op<'v> {
         K: Finish<V, W::Value>,
         W::Value: 'static,
     {
-        Self::using(name, reads, writes, |params, put| {
-            Body::new(Kernel { params, put, work, kind: PhantomData::<fn(S, V) -> (K, W::Value)> })
-        })
+        let mut op = Self::using(name, reads, writes, |params, put| {
+            Body::new(Kernel { params, put, work, kind: PhantomData::<fn(S, V, W::Value) -> K> })
+        });
+        op.job.kernel = S::IS_QUEUE.then(Target::default);
+        op
     }
 }
 
 impl Hub {
-    /// Does what an operation is there for; a kernel at once, on the host.
+    /// Does what an operation is there for. A kernel is left to be enqueued if there are devices for it, and done at once on the host if not.
     ///
     /// # Safety
     /// As [`Job::run`].
     pub(super) unsafe fn run_body(&self, job: &Job) -> Result<Ran, BoxError> {
         // SAFETY: by the caller's promise.
         match unsafe { job.run() }? {
-            // SAFETY: as above.
-            Ran::Enqueue(kernel) => unsafe { kernel.enqueue(&mut HostStream::new(0)) }.map(|()| Ran::Over),
+            Ran::Enqueue(kernel) if self.devices.is_none() => {
+                // SAFETY: as above.
+                unsafe { kernel.enqueue(&mut HostStream::new(0)) }.map(|()| Ran::Over)
+            }
             ran => Ok(ran),
         }
     }
@@ -107,7 +112,7 @@ struct Kernel<S, P, O, F, R, K, V> {
     params: P,
     put: O,
     work: F,
-    kind: PhantomData<fn(S, R) -> (K, V)>,
+    kind: PhantomData<fn(S, R, V) -> K>,
 }
 
 impl<S, P, O, F, R, K, V> Work for Kernel<S, P, O, F, R, K, V>

@@ -10,8 +10,11 @@
 
 mod arity;
 mod body;
+mod devices;
+mod done;
 mod drive;
 mod engine;
+mod enqueue;
 mod hand;
 mod handle;
 mod hub;
@@ -23,6 +26,8 @@ mod queue;
 mod ready;
 mod scope;
 mod slots;
+mod stream;
+mod trail;
 mod uses;
 mod var;
 mod within;
@@ -34,6 +39,7 @@ pub use op::Op;
 #[cfg(test)]
 pub(crate) use queue::{Queue, Request, RequestId, Requests};
 pub(crate) use scope::Scope;
+pub use stream::OpStream;
 pub(crate) use uses::Shared;
 pub use uses::{Fetch, OpFn, OpFutureFn, OpKernelFn, Put, Reads, TakeVar, Use, Writes};
 pub use var::{Var, VarRead, VarWait};

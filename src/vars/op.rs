@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use smallvec::{SmallVec, smallvec};
 
 use super::body::{Body, Ran, Work};
+use super::devices::Target;
 use super::later::Runtime;
 use super::place::Asked;
 use super::queue::REQUESTS_MAX;
@@ -46,6 +47,8 @@ pub(super) struct Job {
     pub(super) has_begun: AtomicBool,
     /// Its closure returns a future.
     pub(super) is_async: bool,
+    /// Which stream it asks for, if it is a kernel for one of a device.
+    pub(super) kernel: Option<Target>,
     /// What it has in common with the one that pushes it.
     pub(super) common: Option<Arc<Common>>,
     /// The flow that it is of.
@@ -207,8 +210,17 @@ impl Job {
             fault: None,
             has_begun: AtomicBool::new(false),
             is_async: false,
+            kernel: None,
             common: None,
             scope: None,
+        }
+    }
+
+    /// Asks for one thing more, which it did not ask for before.
+    pub(super) fn ask(&mut self, asked: Asked) {
+        self.asked.push(asked);
+        if self.asked.len() > REQUESTS_MAX {
+            self.check(false);
         }
     }
 
@@ -279,6 +291,10 @@ impl Job {
 
     pub(super) fn panicked(&self, message: String) -> Error {
         Kind::OpPanicked { operation: self.name.clone(), message }.into()
+    }
+
+    pub(super) fn frees(&self) -> bool {
+        self.role == Role::Frees
     }
 
     /// Returns true if it has something to poison should it fail.

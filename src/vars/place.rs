@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ptr::NonNull;
 
 use super::queue::{Queue, Request};
+use super::trail::Trail;
 use crate::bridge::shielded;
 use crate::error::{Error, Kind};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
@@ -21,6 +22,8 @@ pub(super) struct Place {
     /// Why it has no value that could be read. Changed under a granted write only.
     poison: Mutex<Option<Error>>,
     is_poisoned: AtomicBool,
+    /// What devices may still be doing to it.
+    pub(super) trail: Trail,
 }
 
 impl Place {
@@ -33,6 +36,7 @@ impl Place {
             begins_empty,
             poison: Mutex::new(None),
             is_poisoned: AtomicBool::new(false),
+            trail: Trail::new(),
         }
     }
 
@@ -61,7 +65,7 @@ impl Place {
     pub(super) fn poison(&self) -> Option<Error> {
         // ORDERING: Relaxed here and below: the grant that the caller has orders it.
         if !self.is_poisoned.load(Ordering::Relaxed) {
-            return None;
+            return self.trail.failure();
         }
         lock(&self.poison).clone()
     }

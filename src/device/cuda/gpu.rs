@@ -119,7 +119,9 @@ impl Gpu {
     /// Launches a recording as one if it can, and issues it otherwise. Returns which.
     fn launch(&self, path: &mut Path, recording: &mut Recording, job: &mut Job<'_>, strays: &mut Vec<u32>) -> Result<bool> {
         issue::wait_first(recording)?;
-        if path.graphs.launch(recording, job.key)? {
+        if let Some(key) = job.key
+            && path.graphs.launch(recording, key)?
+        {
             return Ok(true);
         }
         issue::issue(recording, job.judge, strays)?;

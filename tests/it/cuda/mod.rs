@@ -10,6 +10,7 @@ mod launched;
 mod order;
 mod runs;
 mod thumbnails;
+mod vars;
 
 use std::sync::LazyLock;
 

@@ -1,0 +1,233 @@
+//! How a kernel gets onto a device, and what happens when the device comes to its end.
+//!
+//! ```text
+//! all granted ──▶ place ──▶ begin · body · submit ──▶ note the point, leave the queues ──▶ those behind it are granted
+//!                                                └──▶ the reactor hears of the point ──▶ `Completion`: the handle, and who waits on the host
+//! ```
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Poll, Wake, Waker};
+
+use smallvec::SmallVec;
+
+use super::body::{Ran, Work};
+use super::devices::{Devices, WaitForRoom};
+use super::done::{Done, Recorded};
+use super::hand::Hand;
+use super::hub::Hub;
+use super::kernel::Enqueue;
+use super::op::Job;
+use super::trail::Needs;
+use crate::bridge::shielded;
+use crate::device::queue::{self, Judge, Part};
+use crate::error::{BoxError, Error, Kind, Result, panic_message};
+use crate::exec::{Berth, Inside};
+use crate::plan::Placed;
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+
+/// A kernel that has to wait before it can be submitted.
+struct Again(Box<dyn Enqueue>);
+
+impl Work for Again {
+    unsafe fn run(self) -> Result<Ran, BoxError> {
+        Ok(Ran::Enqueue(self.0))
+    }
+}
+
+impl Hub {
+    /// Has a kernel submitted that all is granted to, now or when there is room for it.
+    pub(super) fn enqueue(self: &Arc<Self>, number: u32, job: &Job, kernel: Box<dyn Enqueue>, hand: &Hand<'_>) {
+        let devices = self.devices.as_ref().expect("only with devices kernels are left to be enqueued");
+        let target = job.kernel.expect("it is one");
+        let needs = Needs::of(job);
+        let (berth, placed) = devices.place(target, &needs);
+        let events: Option<SmallVec<[Arc<Recorded>; 4]>> =
+            placed.waits.iter().map(|&place| needs.list()[place].done.event()).collect();
+        let room = devices.device(berth).backlog(berth.lane);
+        match (events, room) {
+            (Some(events), None) => self.submit(number, job, kernel, Chosen { berth, placed, needs, events }, hand),
+            (None, _) => {
+                // What it waits for was refused in part, or is over by now: then it is ready again at once.
+                let blind = placed.waits.iter().map(|&place| &needs.list()[place].done).find(|done| done.event().is_none());
+                let blind = blind.cloned();
+                devices.withdraw(placed);
+                // SAFETY: this thread runs it, alone.
+                unsafe { job.go_on_with(Again(kernel)) };
+                if !blind.is_some_and(|done| done.wakes(number)) {
+                    hand.ready.borrow_mut().push(number);
+                }
+            }
+            (Some(_), Some(point)) => {
+                devices.withdraw(placed);
+                // SAFETY: as above.
+                unsafe { job.go_on_with(Again(kernel)) };
+                let hub = self.clone();
+                Arc::new(WaitForRoom { hub, number, berth, point, is_over: AtomicBool::new(false) }).wake();
+            }
+        }
+    }
+
+    fn submit(self: &Arc<Self>, number: u32, job: &Job, kernel: Box<dyn Enqueue>, chosen: Chosen, hand: &Hand<'_>) {
+        let devices = self.devices.as_ref().expect("the lane is of one");
+        let Chosen { berth, placed, needs, events } = chosen;
+        let (outcome, end) = self.submit_to(devices, berth, job, kernel, &events);
+        drop(events);
+        let Some((point, event)) = end else {
+            devices.withdraw(placed);
+            self.take_effect(job, outcome.as_ref().err());
+            return self.end(number, job, outcome, hand);
+        };
+        let stamp = devices.submitted(placed, point);
+        let done = Arc::new(Done::new(&devices.queues, berth, stamp, event));
+        for asked in &job.asked {
+            // SAFETY: granted.
+            unsafe { asked.place() }.trail.note(asked.how, &done);
+        }
+        self.take_effect(job, outcome.as_ref().err());
+        self.leave_queues(number, job, hand);
+        let inputs = needs.list().iter().filter(|need| need.is_input && (!need.done.is_over() || need.done.failure().is_some()));
+        let inputs = inputs.map(|need| need.done.clone()).collect();
+        let failure = Mutex::new(outcome.err());
+        Arc::new(Completion { hub: self.clone(), number, done, inputs, failure, is_over: AtomicBool::new(false) }).wake();
+    }
+
+    /// Has a kernel's body called, and what it asks for submitted. Returns how that went, and the point and event of its end, if there is one to wait for.
+    fn submit_to(
+        &self,
+        devices: &Devices,
+        berth: Berth,
+        job: &Job,
+        kernel: Box<dyn Enqueue>,
+        events: &[Arc<Recorded>],
+    ) -> (Result<()>, Option<(u64, Option<queue::Event>)>) {
+        let device = devices.device(berth);
+        let mut stream = match device.begin(berth.lane, &mut events.iter().map(|recorded| recorded.event)) {
+            Ok(stream) => stream,
+            Err(error) => {
+                let _ = shielded(|| drop(kernel));
+                return (Err(job.failed_on_device(error.into())), None);
+            }
+        };
+        stream.begin_part(Part { stream: 0, waits: &[], is_awaited: false });
+        let inside = Inside::enter(self.place());
+        // SAFETY: all that it asked for was granted.
+        let called = catch_unwind(AssertUnwindSafe(|| unsafe { kernel.enqueue(&mut stream) }));
+        drop(inside);
+        let outcome = called
+            .map_err(|panic| job.panicked(panic_message(panic)))
+            .and_then(|called| called.map_err(|cause| job.failed_on_device(cause)));
+        if outcome.is_err() {
+            stream.abandon_part();
+        }
+        let mut refusal = Refusal(None);
+        // Also if it failed: what it has let go of, and what a library has enqueued, is to be over at a point that is known.
+        let submitted =
+            device.submit(stream, &mut queue::Job { key: None, is_recorded: devices.has_waits(), judge: &mut refusal });
+        let outcome = outcome.and(refusal.0.map_or(Ok(()), |error| Err(job.failed_on_device(error.into()))));
+        match submitted {
+            Ok(submitted) => (outcome, Some((submitted.point, submitted.event))),
+            // What was enqueued before the refusal must be over, too.
+            Err(error) => {
+                (outcome.and(Err(job.failed_on_device(error.into()))), device.mark(berth.lane).ok().map(|point| (point, None)))
+            }
+        }
+    }
+
+    /// Ends an operation that is pending and cannot go on.
+    pub(super) fn fail(self: &Arc<Self>, number: u32, error: Error) {
+        // SAFETY: it is put aside, and who calls this is the only one to take it up again.
+        let job = unsafe { self.slots.get(number).job() };
+        // SAFETY: as above.
+        let _ = shielded(|| unsafe { job.forgo() });
+        let hand = Hand::new(self);
+        self.take_effect(job, Some(&error));
+        self.end(number, job, Err(error), &hand);
+        hand.give_back();
+        self.start(hand);
+    }
+
+    /// The device is done with an operation, or will never be.
+    fn end_on_device(self: &Arc<Self>, completion: &Completion, outcome: Result<()>) {
+        let Completion { number, done, inputs, failure, .. } = completion;
+        let (slot, devices) = (self.slots.get(*number), self.devices.as_ref().expect("it was submitted to one"));
+        // SAFETY: its slot is given back only below.
+        let job = unsafe { slot.job() };
+        let is_heard = lock(failure).is_some();
+        let failed = lock(failure).take().or(outcome.err()).or_else(|| {
+            let origin = inputs.iter().find_map(|input| input.failure())?.origin().clone();
+            let because = origin.node().unwrap_or("an operation").to_owned();
+            Some(Error::with_source(Kind::DoneInVain { operation: job.name.clone(), because }, Box::new(origin)))
+        });
+        devices.end(done);
+        if let Some(error) = failed.as_ref().filter(|_| !is_heard) {
+            self.tell_idle(job, error);
+        }
+        let outcome = failed.map_or(Ok(()), Err);
+        done.end(outcome.clone()).into_iter().for_each(|waiting| self.make_ready(waiting));
+        let hand = Hand::new(self);
+        self.watchers.end(*number, slot, outcome);
+        hand.release_looks(*number, 1);
+        hand.give_back();
+    }
+}
+
+impl Job {
+    fn failed_on_device(&self, cause: BoxError) -> Error {
+        match cause.downcast::<Error>() {
+            // Whoever submits next hears of a loss: it need not be the work that did it.
+            Ok(error) if error.is_device_lost() => *error,
+            Ok(error) => self.failed(error),
+            Err(cause) => self.failed(cause),
+        }
+    }
+}
+
+/// Where a kernel goes, and behind what.
+struct Chosen {
+    berth: Berth,
+    placed: Placed,
+    needs: Needs,
+    events: SmallVec<[Arc<Recorded>; 4]>,
+}
+
+/// What the device has refused of a kernel's work.
+struct Refusal(Option<Error>);
+
+impl Judge for Refusal {
+    fn refused(&mut self, _: u32, error: Error) {
+        self.0.get_or_insert(error);
+    }
+
+    fn goes_on(&mut self, _: u32) -> bool {
+        false
+    }
+}
+
+/// An operation that a device is at.
+struct Completion {
+    hub: Arc<Hub>,
+    number: u32,
+    done: Arc<Done>,
+    /// What it reads from, as far as that was not known to have gone well.
+    inputs: SmallVec<[Arc<Done>; 2]>,
+    /// What went wrong when it was submitted.
+    failure: Mutex<Option<Error>>,
+    is_over: AtomicBool,
+}
+
+impl Wake for Completion {
+    fn wake(self: Arc<Self>) {
+        let devices = self.hub.devices.as_ref().expect("it was submitted to one");
+        let (berth, point) = (self.done.berth, self.done.stamp.point);
+        // Who registers may find that the point has passed while the reactor is on its way to wake.
+        if let Poll::Ready(outcome) = devices.queues.poll(berth, point, Waker::from(self.clone()))
+            && !self.is_over.swap(true, Ordering::AcqRel)
+        {
+            let outcome = outcome.map_err(|fault| devices.device(berth).judge(&fault));
+            self.hub.end_on_device(&self, outcome);
+        }
+        // Perhaps the last that holds the engine, and errors: what they drop is foreign.
+        let _ = shielded(|| drop(self));
+    }
+}

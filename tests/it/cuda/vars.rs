@@ -1,0 +1,306 @@
+//! Variables on a GPU: kernels that follow each other never visit the host, operations of the host wait for the device without a thread, and the result is that of
+//! one after the other.
+
+use std::sync::{Arc, Once};
+
+use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, In, Kernel, Launch, Op, Out, Placement, Pushed, Var, take};
+use anabranch_soft_cuda::{Param, ViolationKind, Which};
+
+use super::graphs::adding;
+use super::{DRIVER, Gpu};
+use crate::support::{Dice, block_on, poll_once, until};
+
+/// Makes the driver know the kernels of `mean`.
+fn register() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        let (f64, u32) = (Param::scalar::<f64>(), Param::scalar::<u32>());
+        DRIVER.register_kernel("add_to", &[Param::READ_WRITE, Param::READ, u32], |launch| {
+            // SAFETY: as `mean` launches it, here and below.
+            let n = unsafe { launch.scalar::<u32>(2) } as usize;
+            // SAFETY: as above.
+            let x = unsafe { launch.slice::<f64>(0, n) };
+            // SAFETY: as above.
+            let y = unsafe { launch.slice::<f64>(1, n) };
+            x.iter_mut().zip(y).for_each(|(x, y)| *x += *y);
+        });
+        DRIVER.register_kernel("over", &[Param::READ_WRITE, f64, u32], |launch| {
+            // SAFETY: as above.
+            let by = unsafe { launch.scalar::<f64>(1) };
+            // SAFETY: as above.
+            let n = unsafe { launch.scalar::<u32>(2) };
+            // SAFETY: as above.
+            unsafe { launch.slice::<f64>(0, n as usize) }.iter_mut().for_each(|x| *x /= by);
+        });
+    });
+}
+
+pub(super) fn engine(exec: &Executor, placement: Placement) -> Engine {
+    Engine::builder(exec).placement(placement).build().unwrap()
+}
+
+pub(super) fn push(engine: &Engine, op: Op<'_>) {
+    drop(pushed(engine, op));
+}
+
+pub(super) fn pushed(engine: &Engine, op: Op<'_>) -> Pushed {
+    block_on(engine.push(op)).unwrap()
+}
+
+pub(super) type OnDevice = Var<Buffer<f32>>;
+
+/// Uploads a number, twice in a row so that there is something to copy.
+pub(super) fn upload<'v>(name: &'static str, to: &'v OnDevice, value: f32) -> Op<'v> {
+    Op::try_kernel(name, (), to, move |s: &mut DeviceStream| Ok(s.upload(&[value; 2])?))
+}
+
+/// Sets `to` to the sum of two.
+pub(super) fn add<'v>(name: &'static str, a: &'v OnDevice, b: &'v OnDevice, to: &'v OnDevice) -> Op<'v> {
+    let adding = adding();
+    Op::try_kernel(name, (a, b), to, move |s: &mut DeviceStream, a: &Buffer<f32>, b: &Buffer<f32>| adding(s, a, b))
+}
+
+/// Writes into the memory that is there.
+pub(super) fn fill<'v>(name: &'static str, x: &'v OnDevice, value: f32) -> Op<'v> {
+    Op::try_kernel(name, take(x), x, move |s: &mut DeviceStream, mut x: Buffer<f32>| {
+        s.fill(&mut x, value)?;
+        Ok(x)
+    })
+}
+
+pub(super) fn download<'v>(x: &'v OnDevice, to: &'v Var<HostBuffer<f32>>) -> Op<'v> {
+    Op::try_kernel("down", x, to, |s: &mut DeviceStream, x: &Buffer<f32>| Ok(s.download(x)?))
+}
+
+/// Downloads a variable, and reads that.
+pub(super) fn read(engine: &Engine, x: &OnDevice) -> anabranch::Result<f32> {
+    let down = engine.empty_var("down");
+    push(engine, download(x, &down));
+    block_on(down.read()).map(|down| down[0])
+}
+
+type Doubles = Var<Buffer<f64>>;
+
+/// Sets a variable to the mean of others, and of one that counts as zero.
+fn mean<'v>(reads: &'v [Doubles], write: &'v Doubles) -> Op<'v> {
+    type AddTo = (Out<f64>, In<f64>, u32);
+    type Over = (Out<f64>, f64, u32);
+    const PTX: &str = include_str!("mean.ptx");
+    // SAFETY: these are its parameters. A thread touches the element of its own number below the length that it is launched with, which the buffers have.
+    let add_to = unsafe { Kernel::<AddTo>::ptx("add_to", PTX) };
+    // SAFETY: as above.
+    let over = unsafe { Kernel::<Over>::ptx("over", PTX) };
+    Op::try_kernel("mean", reads, write, move |s: &mut DeviceStream, reads: Vec<&Buffer<f64>>| {
+        let mut sum = s.alloc::<f64>(1)?;
+        s.fill(&mut sum, 0.0)?;
+        reads.iter().try_for_each(|x| s.launch(&add_to, Launch::for_len(1), (&mut sum, x, 1)))?;
+        s.launch(&over, Launch::for_len(1), (&mut sum, reads.len() as f64 + 1.0, 1))?;
+        Ok(sum)
+    })
+}
+
+/// Variables and operations: what each writes, what it reads, and whether the host does it.
+fn workload(seed: u64, vars: usize, ops: usize, hosts: usize) -> Vec<(usize, Vec<usize>, bool)> {
+    let mut dice = Dice::new(seed);
+    let op = |_| {
+        let reads = 2 + dice.below(18);
+        (dice.below(vars), (0..reads).map(|_| dice.below(vars)).collect(), dice.below(100) < hosts)
+    };
+    (0..ops).map(op).collect()
+}
+
+fn serial(vars: usize, ops: &[(usize, Vec<usize>, bool)]) -> Vec<u64> {
+    let mut values = vec![1.0_f64; vars];
+    for (write, reads, _) in ops {
+        values[*write] = reads.iter().map(|&read| values[read]).sum::<f64>() / (reads.len() as f64 + 1.0);
+    }
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// The same on a GPU; what the host does is downloaded before, and uploaded behind.
+fn on_gpu(engine: &Engine, vars: usize, ops: &[(usize, Vec<usize>, bool)]) -> Vec<u64> {
+    let vars: Vec<Doubles> = (0..vars).map(|number| engine.empty_var(format!("v{number}"))).collect();
+    let up = |s: &mut DeviceStream| Ok(s.upload(&[1.0_f64])?);
+    vars.iter().for_each(|var| push(engine, Op::try_kernel("one", (), var, up)));
+    for (write, reads, is_host) in ops {
+        let (reads, write): (Vec<Doubles>, _) = (reads.iter().map(|&read| vars[read].clone()).collect(), &vars[*write]);
+        if !is_host {
+            push(engine, mean(&reads, write));
+            continue;
+        }
+        let (down, value) = (engine.empty_var::<Vec<HostBuffer<f64>>>("down"), engine.empty_var::<f64>("value"));
+        let get =
+            |s: &mut DeviceStream, all: Vec<&Buffer<f64>>| Ok(all.iter().map(|x| s.download(x)).collect::<Result<_, _>>()?);
+        push(engine, Op::try_kernel("down", &reads[..], &down, get));
+        let mean = |all: &Vec<HostBuffer<f64>>| all.iter().map(|x| x[0]).sum::<f64>() / (all.len() as f64 + 1.0);
+        push(engine, Op::task("mean", &down, &value, mean));
+        push(engine, Op::try_kernel("up", &value, write, |s: &mut DeviceStream, x: &f64| Ok(s.upload(&[*x])?)));
+    }
+    let value = |var: &Doubles| {
+        let down = engine.empty_var::<HostBuffer<f64>>("down");
+        push(engine, Op::try_kernel("down", var, &down, |s: &mut DeviceStream, x: &Buffer<f64>| Ok(s.download(x)?)));
+        block_on(down.read()).unwrap()[0].to_bits()
+    };
+    let values = vars.iter().map(value).collect();
+    block_on(engine.idle()).unwrap();
+    values
+}
+
+const PLACEMENTS: [Placement; 3] = [Placement::Online, Placement::PerBackend, Placement::Single];
+
+#[test]
+fn random_workloads_are_bit_equal_to_the_serial_loop() {
+    register();
+    for seed in 0..6 {
+        let vars = 1 + Dice::new(seed).below(30);
+        for hosts in [0, 20, 100] {
+            let ops = workload(seed, vars, 150, hosts);
+            let wanted = serial(vars, &ops);
+            for placement in PLACEMENTS {
+                let gpu = Gpu::new();
+                let exec = gpu.executor(1 + seed as usize % 2);
+                let values = on_gpu(&engine(&exec, placement), vars, &ops);
+                assert_eq!(values, wanted, "seed {seed}, {hosts} of 100 on the host, {placement:?}");
+                drop(exec);
+                gpu.is_clean();
+            }
+        }
+    }
+}
+
+#[test]
+fn the_published_workload_ends_in_the_published_bits() {
+    register();
+    let mut lines = include_str!("../cases/rand_sum.txt").lines().filter(|line| !line.starts_with('#'));
+    let numbers = |line: &str| line.split_whitespace().map(|word| word.parse().unwrap()).collect::<Vec<usize>>();
+    let head = numbers(lines.next().unwrap());
+    let ops: Vec<_> = lines.by_ref().take(head[1]).map(numbers).map(|op| (op[0], op[3..].to_vec(), false)).collect();
+    let wanted: Vec<u64> = lines.flat_map(str::split_whitespace).map(|word| u64::from_str_radix(word, 16).unwrap()).collect();
+    let gpu = Gpu::new();
+    // Its 110,000 launches are looked at for races elsewhere.
+    gpu.device.track_races(false);
+    let exec = gpu.executor(2);
+    assert_eq!(on_gpu(&engine(&exec, Placement::Online), head[0], &ops), wanted);
+    drop(exec);
+    gpu.is_clean();
+}
+
+#[test]
+fn kernels_that_follow_each_other_never_visit_the_host() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let engine = engine(&exec, Placement::Online);
+    let [x, y, z] = ["x", "y", "z"].map(|name| engine.empty_var(name));
+    (1..3).for_each(|copy| gpu.device.stall_operation(Which::Copy, copy));
+    gpu.device.keep_log(true);
+    push(&engine, upload("x", &x, 1.0));
+    push(&engine, upload("y", &y, 2.0));
+    (0..10).for_each(|_| push(&engine, add("x", &x, &x, &x)));
+    push(&engine, add("z", &x, &y, &z));
+    let mut last = pushed(&engine, add("z", &z, &z, &z));
+    // All is submitted, though nothing is done.
+    until(|| gpu.device.calls_of("cuLaunchKernel") == 12);
+    assert!(poll_once(&mut last).is_pending());
+    assert_eq!((gpu.device.counters().stalled, engine.pending()), (2, 14));
+    gpu.device.release_stall();
+    block_on(last).unwrap();
+    let log = gpu.device.log();
+    let count = |call: &str| log.iter().filter(|line| line.starts_with(call)).count();
+    assert_eq!(count("cuStreamWaitEvent"), 1, "z waits for y: {log:#?}");
+    assert_eq!(count("cuStreamSynchronize") + count("cuEventSynchronize") + count("cuCtxSynchronize"), 0, "{log:#?}");
+    assert_eq!(read(&engine, &z).unwrap(), 2.0 * (1024.0 + 2.0));
+    drop((x, y, z, engine, exec));
+    gpu.is_clean();
+}
+
+/// Two readers of one buffer on streams of their own, and then a writer; whichever reader is the slow one.
+fn readers_and_a_writer(gpu: &Gpu, slow: u64) -> f32 {
+    let exec = gpu.executor(2);
+    let engine = engine(&exec, Placement::Online);
+    let [x, one, other] = ["x", "one", "other"].map(|name| engine.empty_var(name));
+    push(&engine, upload("x", &x, 1.0));
+    gpu.device.delay_operation(Which::Kernel, slow, std::time::Duration::from_millis(3));
+    push(&engine, add("one", &x, &x, &one));
+    push(&engine, add("other", &x, &x, &other));
+    push(&engine, fill("write", &x, 5.0));
+    let all = engine.empty_var("all");
+    push(&engine, add("sum", &one, &other, &all));
+    push(&engine, add("all", &all, &x, &all));
+    read(&engine, &all).unwrap()
+}
+
+// Seen to fail, with a race, if the placer leaves out a wait, if a writer does not look at readers, or a reader not at the writer.
+#[test]
+fn a_writer_comes_after_all_readers_on_other_streams() {
+    let gpu = Gpu::new();
+    for slow in 1..4 {
+        assert_eq!(readers_and_a_writer(&gpu, slow), 9.0);
+    }
+    gpu.is_clean();
+}
+
+#[test]
+fn the_driver_finds_a_wait_that_is_missing() {
+    let gpu = Gpu::new();
+    gpu.device.keep_log(true);
+    readers_and_a_writer(&gpu, 1);
+    let waits = gpu.device.calls_of("cuStreamWaitEvent");
+    assert!(waits >= 2, "{:#?}", gpu.device.log());
+    assert_eq!(gpu.device.violations().iter().filter(|violation| violation.kind == ViolationKind::Race).count(), 0);
+    gpu.is_clean();
+}
+
+#[test]
+fn what_is_on_the_host_waits_for_writers_and_writes_behind_readers_without_a_thread() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let engine = engine(&exec, Placement::Online);
+    let [x, y] = ["x", "y"].map(|name| engine.empty_var(name));
+    let free = engine.var("free", 0);
+    push(&engine, upload("x", &x, 3.0));
+    block_on(x.wait_writable()).unwrap();
+    gpu.device.stall_operation(Which::Kernel, 1);
+    push(&engine, add("reads", &x, &x, &y));
+    until(|| gpu.device.counters().stalled == 1);
+    // A reader need not wait for a reader; a writer does, and so does who reads what is being written.
+    assert_eq!(block_on(x.read()).unwrap().len(), 2);
+    let (mut writable, mut read, mut idle) = (x.wait_writable(), y.read(), engine.idle());
+    let len = engine.var("len", 0);
+    push(&engine, Op::task("len", &y, &len, |y: &Buffer<f32>| y.len()));
+    let (mut read_len, mut later) =
+        (len.read(), pushed(&engine, Op::future("later", &y, (), async |y: Arc<Buffer<f32>>| Ok(drop(y)))));
+    // The only worker has time for others, again and again.
+    for turn in 1..=20 {
+        push(&engine, Op::task("free", &free, &free, |x: &i32| x + 1));
+        assert_eq!(*block_on(free.read()).unwrap(), turn);
+        assert!(poll_once(&mut writable).is_pending() && poll_once(&mut read).is_pending() && poll_once(&mut idle).is_pending());
+        assert!(poll_once(&mut read_len).is_pending() && poll_once(&mut later).is_pending());
+    }
+    gpu.device.release_stall();
+    block_on(writable).unwrap();
+    assert_eq!((block_on(read).unwrap().len(), *block_on(read_len).unwrap()), (2, 2));
+    block_on(later).unwrap();
+    block_on(idle).unwrap();
+    drop((x, y, free, len, engine, exec));
+    gpu.is_clean();
+}
+
+#[test]
+fn variables_are_freed_behind_their_last_use_though_the_stream_stands_still() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let engine = engine(&exec, Placement::Online);
+    gpu.device.stall_operation(Which::Copy, 1);
+    let (x, y) = (engine.empty_var("x"), engine.empty_var("y"));
+    push(&engine, upload("x", &x, 3.0));
+    push(&engine, add("y", &x, &x, &y));
+    let last = pushed(&engine, add("y", &y, &x, &y));
+    drop((x, y));
+    until(|| gpu.device.calls_of("cuLaunchKernel") == 2);
+    drop((engine, exec));
+    assert!(gpu.device.counters().allocations >= 1);
+    gpu.device.release_stall();
+    // The executor is gone, but what was submitted is done.
+    block_on(last).unwrap();
+    gpu.is_clean();
+}
