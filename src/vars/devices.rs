@@ -95,8 +95,8 @@ impl Devices {
         (Berth { device, lane: placed.stream - lanes.start }, placed)
     }
 
-    pub(super) fn submitted(&self, placed: Placed, point: u64) -> Stamp {
-        lock(&self.placer).submitted(placed, point)
+    pub(super) fn submitted(&self, placed: Placed, point: u64, has_waited: bool) -> Stamp {
+        lock(&self.placer).submitted(placed, point, has_waited)
     }
 
     pub(super) fn withdraw(&self, placed: Placed) {

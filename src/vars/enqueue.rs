@@ -20,7 +20,7 @@ use super::kernel::Enqueue;
 use super::op::Job;
 use super::trail::Needs;
 use crate::bridge::shielded;
-use crate::device::queue::{self, Judge, Part};
+use crate::device::queue::{self, Event, Judge, Part};
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::exec::{Berth, Inside};
 use crate::plan::Placed;
@@ -73,12 +73,12 @@ impl Hub {
         let Chosen { berth, placed, needs, events } = chosen;
         let (outcome, end) = self.submit_to(devices, berth, job, kernel, &events);
         drop(events);
-        let Some((point, event)) = end else {
+        let Some(End { point, event, has_waited }) = end else {
             devices.withdraw(placed);
             self.take_effect(job, outcome.as_ref().err());
             return self.end(number, job, outcome, hand);
         };
-        let stamp = devices.submitted(placed, point);
+        let stamp = devices.submitted(placed, point, has_waited);
         let done = Arc::new(Done::new(&devices.queues, berth, stamp, event));
         for asked in &job.asked {
             // SAFETY: granted.
@@ -100,7 +100,7 @@ impl Hub {
         job: &Job,
         kernel: Box<dyn Enqueue>,
         events: &[Arc<Recorded>],
-    ) -> (Result<()>, Option<(u64, Option<queue::Event>)>) {
+    ) -> (Result<()>, Option<End>) {
         let device = devices.device(berth);
         let mut stream = match device.begin(berth.lane, &mut events.iter().map(|recorded| recorded.event)) {
             Ok(stream) => stream,
@@ -126,10 +126,11 @@ impl Hub {
             device.submit(stream, &mut queue::Job { key: None, is_recorded: devices.has_waits(), judge: &mut refusal });
         let outcome = outcome.and(refusal.0.map_or(Ok(()), |error| Err(job.failed_on_device(error.into()))));
         match submitted {
-            Ok(submitted) => (outcome, Some((submitted.point, submitted.event))),
+            Ok(submitted) => (outcome, Some(End { point: submitted.point, event: submitted.event, has_waited: true })),
             // What was enqueued before the refusal must be over, too.
             Err(error) => {
-                (outcome.and(Err(job.failed_on_device(error.into()))), device.mark(berth.lane).ok().map(|point| (point, None)))
+                let end = device.mark(berth.lane).ok().map(|point| End { point, event: None, has_waited: false });
+                (outcome.and(Err(job.failed_on_device(error.into()))), end)
             }
         }
     }
@@ -189,6 +190,14 @@ struct Chosen {
     placed: Placed,
     needs: Needs,
     events: SmallVec<[Arc<Recorded>; 4]>,
+}
+
+/// Where a kernel's work ends on its lane.
+struct End {
+    point: u64,
+    event: Option<Event>,
+    /// Whether the lane has waited for all that it was to wait for.
+    has_waited: bool,
 }
 
 /// What the device has refused of a kernel's work.

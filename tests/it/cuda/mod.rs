@@ -11,6 +11,8 @@ mod order;
 mod runs;
 mod thumbnails;
 mod vars;
+mod vars_faults;
+mod vars_streams;
 
 use std::sync::LazyLock;
 
