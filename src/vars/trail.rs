@@ -43,6 +43,11 @@ impl Trail {
         uses.write.as_ref()?.failure().cloned()
     }
 
+    /// Returns true if no device is about to write it.
+    pub(super) fn is_written(&self) -> bool {
+        self.find(How::READ, |done, _| (!done.is_over()).then_some(())).is_none()
+    }
+
     /// Calls `each` with what who uses the variable so comes after, until that returns something.
     fn find<R>(&self, how: How, mut each: impl FnMut(&Arc<Done>, bool) -> Option<R>) -> Option<R> {
         let uses = lock(self.0.get()?);

@@ -70,12 +70,14 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// Returns the value, or why there is none, if nothing that is pending uses the variable. May say that something is when nothing is.
     pub(crate) fn read_now(&self) -> Option<Result<Arc<T>>> {
         let (hub, block) = (&self.0.hub, self.block());
-        let look = || match block.place.poison() {
-            Some(origin) => Err(origin),
-            // SAFETY: whoever calls this has been granted to read.
-            None => unsafe { block.cell.share() }.ok_or_else(|| block.place.empty()),
+        let look = || {
+            block.place.trail.is_written().then(|| match block.place.poison() {
+                Some(origin) => Err(origin),
+                // SAFETY: whoever calls this has been granted to read.
+                None => unsafe { block.cell.share() }.ok_or_else(|| block.place.empty()),
+            })
         };
-        hub.glance(&block.place, look)
+        hub.glance(&block.place, look).flatten()
     }
 
     /// Says that it will never have a value, and why. Nobody else has it.
