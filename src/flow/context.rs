@@ -11,7 +11,8 @@ use super::slice::Slice;
 use crate::bridge::WaiterKey;
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::exec::Runner;
-use crate::vars::{Engine, Op, OpFn, OpFutureFn, Pushed, Reads, Scope, Var};
+use crate::graph::KernelStream;
+use crate::vars::{Engine, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Pushed, Reads, Scope, Var};
 
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and given to the closure.
 ///
@@ -26,7 +27,12 @@ use crate::vars::{Engine, Op, OpFn, OpFutureFn, Pushed, Reads, Scope, Var};
 /// When the [`FlowRun`](super::FlowRun) is dropped or cancelled, no operation that it has pushed begins any more, and asynchronous ones are dropped where they stand. To cancel what a
 /// *part* of a flow has pushed, make it a flow of its own ([`Flow::flow`]). A part that is not, and is dropped (by `select!`, say), pushes nothing more; what it has pushed goes on.
 /// What never began is as if it had never been pushed: variables keep what they had, and one that had nothing yet has the cancel as its error.
-pub struct Flow(Arc<Shared>);
+#[derive(Clone)]
+pub struct Flow {
+    shared: Arc<Shared>,
+    /// Where it puts what it pushes.
+    stream: Option<OpStream>,
+}
 
 /// What a flow's context, its future and its cancellers share.
 pub(super) struct Shared {
@@ -38,22 +44,23 @@ pub(super) struct Shared {
 
 impl Flow {
     pub(super) fn new(engine: Engine, runner: Runner, outer: Option<&Flow>) -> Self {
-        let scope = Scope::new(outer.map(|flow| flow.0.scope.clone()));
-        Self(Arc::new(Shared { engine, runner, scope, slice: Slice::new() }))
+        let scope = Scope::new(outer.map(|flow| flow.shared.scope.clone()));
+        let stream = outer.and_then(|flow| flow.stream.clone());
+        Self { shared: Arc::new(Shared { engine, runner, scope, slice: Slice::new() }), stream }
     }
 
     /// A flow that begins within this one.
     pub(super) fn inner(&self) -> Self {
-        Self::new(self.0.engine.clone(), self.0.runner.clone(), Some(self))
+        Self::new(self.shared.engine.clone(), self.shared.runner.clone(), Some(self))
     }
 
     pub(super) fn shared(&self) -> Arc<Shared> {
-        self.0.clone()
+        self.shared.clone()
     }
 
     /// Returns a new variable with a value.
     pub fn value<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>, value: T) -> Var<T> {
-        self.0.engine.var(name, value)
+        self.shared.engine.var(name, value)
     }
 
     /// Pushes a CPU function, and returns the variable that will have what it returns. As [`Graph::task`](crate::Graph::task), it gets `&T` for `&var` and `T` for
@@ -116,6 +123,79 @@ impl Flow {
         var
     }
 
+    /// Pushes a kernel, as [`Op::kernel`]: `work` enqueues onto a stream of the device.
+    pub fn kernel<S, R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    where
+        S: KernelStream,
+        R: Reads,
+        V: Send + Sync + 'static,
+        F: OpKernelFn<S, R::Params, V>,
+    {
+        let (name, var) = self.unwritten(name.into());
+        self.push_to(&var, Op::kernel(name, reads, &var, work));
+        var
+    }
+
+    /// Pushes a kernel whose submission can fail: then its variable is poisoned.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Buffer, DeviceStream, Executor, Flow, HostBuffer, kernels};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let exec = Executor::host()?; // or Executor::cuda(0)?
+    /// let mean = exec.flow(async |f: &Flow| {
+    ///     let x = f.value("x", vec![1.0_f32, 2.0, 6.0]);
+    ///     let x = f.try_kernel("up", &x, |s: &mut DeviceStream, x: &Vec<f32>| Ok(s.upload(x)?));
+    ///     let mean = f.try_kernel("mean", &x, |s: &mut DeviceStream, x: &Buffer<f32>| {
+    ///         let mean = kernels::mean(s, x)?;
+    ///         Ok(s.download(&mean)?)
+    ///     });
+    ///     Ok(f.get::<HostBuffer<f32>>(&mean).await?[0])
+    /// });
+    /// assert_eq!(mean.await?, 3.0);
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn try_kernel<S, R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    where
+        S: KernelStream,
+        R: Reads,
+        V: Send + Sync + 'static,
+        F: OpKernelFn<S, R::Params, Result<V, BoxError>>,
+    {
+        let (name, var) = self.unwritten(name.into());
+        self.push_to(&var, Op::try_kernel(name, reads, &var, work));
+        var
+    }
+
+    /// Returns a stream, to put operations and whole graphs on that are to go one after the other.
+    pub fn stream(&self) -> OpStream {
+        self.shared.engine.stream()
+    }
+
+    /// Returns this flow, with everything on that stream: operations, kernels, whole graphs and the flows within it.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Executor, Flow};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let exec = Executor::host()?;
+    /// exec.flow(async |f: &Flow| {
+    ///     let log = f.on(&f.stream());
+    ///     for line in ["one", "two", "three"] {
+    ///         // They have no variable in common, and are printed in this order.
+    ///         log.task("print", (), move || println!("{line}"));
+    ///     }
+    ///     Ok(())
+    /// })
+    /// .await?;
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn on(&self, stream: &OpStream) -> Self {
+        Self { shared: self.shared.clone(), stream: Some(stream.clone()) }
+    }
+
     /// Pushes any operation: one that writes variables that are there, or several, or none.
     ///
     /// The handle is a future of its end. What an operation that writes something fails with is told by what it writes, too.
@@ -130,8 +210,8 @@ impl Flow {
     /// # Errors
     /// If the run fails, all its results are poisoned.
     pub fn call<I: Ports, O: Ports>(&self, function: &Function<I, O>, args: impl Args<I>) -> O::Vars {
-        let results = O::unwritten(&self.0.engine, function.name());
-        let (plan, runner) = (function.plan().clone(), self.0.runner.clone());
+        let results = O::unwritten(&self.shared.engine, function.name());
+        let (plan, runner) = (function.plan().clone(), self.shared.runner.clone());
         let run = move |inputs| {
             let run = runner.run(&plan, inputs);
             async move {
@@ -156,13 +236,14 @@ impl Flow {
     /// Dropping the future changes nothing.
     #[inline]
     pub fn get<'f, T: Send + Sync + 'static>(&'f self, var: &Var<T>) -> Get<'f, T> {
-        Get { slice: &self.0.slice, read: var.read() }
+        Get { slice: &self.shared.slice, read: var.read() }
     }
 
     /// Pushes an operation. If it is refused the flow cannot go on.
     #[inline]
-    fn push(&self, op: Op<'_>) -> Result<Pushed> {
-        let Shared { engine, scope, .. } = &*self.0;
+    fn push<'f>(&'f self, op: Op<'f>) -> Result<Pushed> {
+        let Shared { engine, scope, .. } = &*self.shared;
+        let op = if let Some(stream) = &self.stream { op.on(stream) } else { op };
         let pushed = scope.has_room().and_then(|()| engine.push_now(op.within(scope)));
         pushed.inspect_err(|refused| scope.fail(refused.clone()))
     }
@@ -176,7 +257,7 @@ impl Flow {
 
     /// Returns a variable for what an operation of that name gives.
     fn unwritten<V: Send + Sync + 'static>(&self, name: Cow<'static, str>) -> (Cow<'static, str>, Var<V>) {
-        (name.clone(), self.0.engine.empty_var(name))
+        (name.clone(), self.shared.engine.empty_var(name))
     }
 }
 
@@ -195,6 +276,6 @@ impl Shared {
 
 impl fmt::Debug for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flow").field("is_cancelled", &self.0.scope.is_cancelled()).finish()
+        f.debug_struct("Flow").field("is_cancelled", &self.shared.scope.is_cancelled()).finish()
     }
 }

@@ -76,6 +76,30 @@ impl Executor {
     }
 }
 
+impl Engine {
+    /// Makes a flow on this engine, as [`Executor::flow`] does on one that all flows of an executor share: so that it is placed as this engine's settings say
+    /// ([`EngineBuilder::placement`](crate::EngineBuilder::placement)), and uses its variables.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Engine, Executor, Flow, Placement};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let engine = Engine::builder(&Executor::host()?).placement(Placement::Single).build()?;
+    /// let x = engine.var("x", 20);
+    /// let sum = engine.flow(async |f: &Flow| Ok(*f.get(&f.task("add", &x, |x: &i32| x + 1)).await?));
+    /// assert_eq!(sum.await?, 21);
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn flow<T, F>(&self, work: F) -> FlowRun<impl Future<Output = Result<T>> + use<T, F>>
+    where
+        F: AsyncFnOnce(&Flow) -> Result<T>,
+    {
+        let flow = self.executor().map(|exec| Flow::new(self.without_executor(), exec.runner(), None));
+        FlowRun::new(flow.ok_or_else(|| Kind::ShutDown.into()), work)
+    }
+}
+
 impl Flow {
     /// Makes a flow within this one: its future can be dropped or cancelled by itself, with what it has pushed. Cancelled with this one.
     ///

@@ -41,7 +41,6 @@ const STREAMS: usize = 8;
 pub struct Engine {
     hub: Arc<Hub>,
     /// To keep it. None: a flow's, which does not.
-    #[expect(dead_code, reason = "it is kept")]
     exec: Option<Executor>,
 }
 
@@ -118,6 +117,15 @@ impl Engine {
     /// Returns the engine that the flows of an executor share. It does not keep the executor. Each flow has a bound of its own, so that none is in another's way.
     pub(crate) fn of_flows(exec: &Executor) -> Result<Self> {
         Ok(Self { hub: exec.common(|| Self::builder(exec).max_pending(OPERATIONS_MAX).hub())?, exec: None })
+    }
+
+    /// The same engine, for who does not keep the executor.
+    pub(crate) fn without_executor(&self) -> Self {
+        Self { hub: self.hub.clone(), exec: None }
+    }
+
+    pub(crate) fn executor(&self) -> Option<&Executor> {
+        self.exec.as_ref()
     }
 
     /// Ends what was cancelled and frees what is to be freed, on an executor where only polls would.

@@ -5,6 +5,7 @@ mod builtin;
 mod devices;
 mod drivers;
 mod faults;
+mod flows;
 mod graphs;
 mod launched;
 mod order;
@@ -38,16 +39,16 @@ static DRIVER: LazyLock<Client> = LazyLock::new(|| {
 });
 
 /// A GPU that nobody else uses. Checks at the end that nothing is left and nothing was wrong.
-struct Gpu {
+pub(crate) struct Gpu {
     device: Device,
 }
 
 impl Gpu {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { device: DRIVER.next_device() }
     }
 
-    fn executor(&self, workers: usize) -> Executor {
+    pub(crate) fn executor(&self, workers: usize) -> Executor {
         Executor::builder().workers(workers).cuda(&[self.device.ordinal() as u32]).build().unwrap()
     }
 

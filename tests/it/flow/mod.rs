@@ -5,6 +5,7 @@ mod known;
 mod mistakes;
 mod random;
 mod side_by_side;
+mod streams;
 mod suspended;
 
 use std::fmt::Debug;
@@ -90,6 +91,8 @@ fn everywhere<T: PartialEq + Debug>(expected: T, program: impl AsyncFn(&Flow, &M
         for workers in [0, 1, 2, 8] {
             assert_eq!(run(&executor(workers)).unwrap(), expected, "{way:?}, {workers} workers");
         }
+        #[cfg(feature = "cuda")]
+        assert_eq!(run(&crate::cuda::Gpu::new().executor(2)).unwrap(), expected, "{way:?}, a GPU");
         for seed in 0..100 {
             assert_eq!(run(&Executor::sim(seed)).unwrap(), expected, "{way:?}, seed {seed}");
         }
@@ -104,6 +107,6 @@ fn in_every_order<T: PartialEq + Debug>(expected: T, program: impl AsyncFn(&Flow
         Ok(())
     });
     let explored = explored.unwrap();
-    assert!(explored.is_complete);
+    assert!(explored.is_complete, "{explored:?}");
     explored.orders
 }

@@ -1,0 +1,136 @@
+//! Flows whose work is on a GPU: loops over kernels and over graphs of kernels, bit-equal to the host.
+
+use anabranch::{
+    Buffer, DeviceStream, Engine, Executor, Flow, Function, Graph, HostBuffer, Placement, Result, Single, Value, Var, kernels,
+    take,
+};
+use anabranch_soft_cuda::{Code, Which};
+
+use super::Gpu;
+use crate::support::{block_on, poll_once, until};
+
+fn with_kernels() -> Gpu {
+    super::builtin::register();
+    Gpu::new()
+}
+
+fn up(f: &Flow, x: &Var<Vec<f32>>) -> Var<Buffer<f32>> {
+    f.try_kernel("up", x, |s: &mut DeviceStream, x: &Vec<f32>| Ok(s.upload(x)?))
+}
+
+fn shrink(f: &Flow, x: &Var<Buffer<f32>>) -> Var<Buffer<f32>> {
+    f.try_kernel("shrink", x, |s: &mut DeviceStream, x: &Buffer<f32>| Ok(kernels::scale_add(s, 0.7, x, 0.01, x)?))
+}
+
+fn sum(f: &Flow, x: &Var<Buffer<f32>>) -> Var<HostBuffer<f32>> {
+    f.try_kernel("sum", x, |s: &mut DeviceStream, x: &Buffer<f32>| {
+        let sum = kernels::sum(s, x)?;
+        Ok(s.download(&sum)?)
+    })
+}
+
+/// Shrinks until little is left; and how often.
+async fn until_small(f: &Flow, mut x: Var<Buffer<f32>>, least: f32) -> Result<(f32, u32)> {
+    for turn in 0.. {
+        let left = f.get(&sum(f, &x)).await?[0];
+        if left < least {
+            return Ok((left, turn));
+        }
+        x = shrink(f, &x);
+    }
+    unreachable!("it gets smaller and smaller")
+}
+
+/// Two loops side by side on the same start, one of which calls a graph; then a branch.
+async fn program(f: &Flow) -> Result<Vec<f32>> {
+    let half = Function::new("half", &Single, |g: &mut Graph, x: Value<Buffer<f32>>| {
+        let half = g.try_kernel("half", &x, |s: &mut DeviceStream, x: &Buffer<f32>| Ok(kernels::scale_add(s, 0.25, x, 0.25, x)?));
+        let left = g.try_kernel("left", &half, |s: &mut DeviceStream, x: &Buffer<f32>| {
+            let sum = kernels::sum(s, x)?;
+            Ok(s.download(&sum)?)
+        });
+        (half, left)
+    })?;
+    let start = up(f, &f.value("x", (0..100).map(|x| x as f32).collect()));
+    let halves = async {
+        let (mut x, mut turns) = (start.clone(), 0);
+        loop {
+            let (next, left) = f.call(&half, &x);
+            (x, turns) = (next, turns + 1);
+            let left = f.get(&left).await?[0];
+            if left < 3.0 {
+                return Ok((left, turns));
+            }
+        }
+    };
+    let ((a, n), (b, m)) = futures::try_join!(until_small(f, start.clone(), 5.0), halves)?;
+    let last = if n > m { shrink(f, &start) } else { start };
+    Ok(vec![a, n as f32, b, m as f32, f.get(&sum(f, &last)).await?[0]])
+}
+
+#[test]
+fn loops_over_kernels_and_graphs_equal_those_of_the_host() {
+    let run = |exec: &Executor| block_on(exec.flow(program)).unwrap();
+    let expected = run(&Executor::inline());
+    for seed in 0..20 {
+        assert_eq!(run(&Executor::sim(seed)), expected);
+    }
+    for workers in [1, 2, 8] {
+        let gpu = with_kernels();
+        let exec = gpu.executor(workers);
+        for placement in [Placement::Single, Placement::PerBackend, Placement::Online] {
+            let engine = Engine::builder(&exec).placement(placement).build().unwrap();
+            assert_eq!(block_on(engine.flow(program)).unwrap(), expected);
+        }
+        assert_eq!(run(&exec), expected);
+        drop(exec);
+        gpu.is_clean();
+    }
+}
+
+#[test]
+fn a_body_updates_its_state_in_place() {
+    let gpu = with_kernels();
+    let exec = gpu.executor(1);
+    let filled = block_on(exec.flow(async |f: &Flow| {
+        let mut x = up(f, &f.value("x", vec![0.0; 64]));
+        for turn in 0..20 {
+            x = f.try_kernel("fill", take(&x), move |s: &mut DeviceStream, mut x: Buffer<f32>| {
+                s.fill(&mut x, turn as f32)?;
+                Ok(x)
+            });
+        }
+        f.get(&sum(f, &x)).await
+    }));
+    assert_eq!(filled.unwrap()[0], 64.0 * 19.0);
+    // One for what is uploaded, and those of the sum.
+    assert!(gpu.device.calls_of("cuMemAllocAsync") <= 4, "{}", gpu.device.calls_of("cuMemAllocAsync"));
+    drop(exec);
+    gpu.is_clean();
+}
+
+#[test]
+fn a_flow_that_is_dropped_while_the_device_stands_still_leaves_nothing() {
+    let gpu = with_kernels();
+    let exec = gpu.executor(1);
+    gpu.device.stall_operation(Which::Kernel, 1);
+    let mut run = Box::pin(exec.flow(program));
+    until(|| poll_once(&mut run).is_pending() && gpu.device.counters().stalled > 0);
+    drop(run);
+    gpu.device.release_stall();
+    assert!(block_on(exec.flow(program)).is_ok());
+    drop(exec);
+    gpu.is_clean();
+}
+
+#[test]
+fn a_flow_hears_that_its_device_is_lost() {
+    for operation in [1, 4, 9, 16] {
+        let gpu = with_kernels();
+        let exec = gpu.executor(2);
+        gpu.device.fail_operation(Which::Any, operation, Code::ILLEGAL_ADDRESS);
+        let error = block_on(exec.flow(program)).unwrap_err();
+        assert!(error.is_device_lost(), "{error:#}");
+        assert!(block_on(exec.flow(program)).unwrap_err().is_device_lost());
+    }
+}
