@@ -3,7 +3,7 @@
 #[cfg(not(anabranch_loom))]
 pub(crate) use std::{
     hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, fence},
+    sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence},
     sync::{Mutex, MutexGuard, OnceLock},
     thread::{Thread, current, park, yield_now},
     thread_local,
@@ -12,7 +12,7 @@ pub(crate) use std::{
 #[cfg(anabranch_loom)]
 pub(crate) use loom::{
     hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, fence},
+    sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence},
     sync::{Mutex, MutexGuard},
     thread::{Thread, current, park, yield_now},
 };

@@ -110,8 +110,15 @@ impl Lane {
     }
 
     /// Takes a waiter out, if it is still there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn forget(&self, key: &mut WaiterKey) {
+        if key.0.is_some() {
+            self.take_out(key);
+        }
+    }
+
+    #[cold]
+    fn take_out(&self, key: &mut WaiterKey) {
         if let Some(place) = key.0.take() {
             let removed = lock(&self.waiters).wakers.remove(&place);
             drop_waker(removed);

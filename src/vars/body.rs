@@ -36,7 +36,7 @@ impl Work for Nothing {
 }
 
 /// How much fits in place.
-const WORDS: usize = 6;
+const WORDS: usize = 4;
 
 type Space = MaybeUninit<[usize; WORDS]>;
 
@@ -58,6 +58,7 @@ unsafe impl Send for Body {}
 unsafe impl Sync for Body {}
 
 impl Body {
+    #[inline]
     pub(super) fn new<W: Work>(work: W) -> Self {
         let mut space = Space::uninit();
         if Of::<W>::IS_IN_PLACE {
@@ -151,15 +152,15 @@ mod tests {
         for is_run in [true, false] {
             let bodies = [
                 Body::new(Add(total.clone(), [1])),
-                Body::new(Add(total.clone(), [2; 5])),
-                Body::new(Add(total.clone(), [3; 6])),
+                Body::new(Add(total.clone(), [2; 3])),
+                Body::new(Add(total.clone(), [3; 4])),
                 Body::new(Add(total.clone(), [4; 100])),
             ];
             for mut body in bodies.into_iter().filter(|_| is_run) {
                 // SAFETY: it asks for nothing.
                 unsafe { body.run() }.expect("it cannot fail");
             }
-            assert_eq!((total.load(Ordering::Relaxed), Arc::strong_count(&total)), (1 + 10 + 18 + 400, 1));
+            assert_eq!((total.load(Ordering::Relaxed), Arc::strong_count(&total)), (1 + 6 + 12 + 400, 1));
         }
     }
 }

@@ -110,7 +110,7 @@ impl Devices {
     /// Puts an operation of the host aside until devices are done with what it uses. Returns true if it is, and so another thread may have it.
     pub(super) fn puts_aside(&self, number: u32, job: &Job) -> bool {
         // What frees a variable need not wait: memory of a device knows its last uses.
-        if job.kernel.is_some() || job.frees() {
+        if job.is_kernel || job.frees() {
             return false;
         }
         while let Some(done) = Needs::pending(job) {

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::hand::Hand;
+use super::handle::Pushed;
 use super::hub::{Hub, NOWHERE};
 use super::op::{Job, Role};
 use super::place::Place;
-use super::slots::Turn;
+use super::slots::Told;
+use super::turn::End;
 use super::within;
 use crate::bridge::WaiterKey;
 use crate::error::Result;
@@ -15,6 +17,17 @@ use crate::exec::{STEPS_MAX, is_inside};
 use crate::sync::{Ordering, lock};
 
 impl Hub {
+    /// Pushes an operation without workers that cannot be run where it lies. It has been run when this returns, unless it is a future, or another thread, or this one further up the
+    /// stack, has the engine.
+    pub(super) fn push_to_inbox(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
+        let number = self.slots.take(&mut self.slots.free(), max)?;
+        let (number, handle) = self.settle(number, job);
+        if self.turn.post(number) {
+            self.empty(Vec::new());
+        }
+        Some(handle)
+    }
+
     /// Runs an operation where it lies: nothing is pending, so nobody stands in any queue, and this thread has the engine to itself.
     pub(super) fn push_alone(self: &Arc<Self>, job: &mut Option<Job>) -> Option<Result<()>> {
         self.alone(|| {
@@ -35,20 +48,20 @@ impl Hub {
             }
             // What was woken meanwhile waits for a poll, so that whoever pushes is not kept by what wakes itself again and again.
             while self.is_closed.load(Ordering::SeqCst)
-                && let Some(number) = self.ready.0.pop()
+                && let Some(number) = self.ready.pop(&self.slots)
             {
                 self.run(number, &hand);
             }
             hand.give_back();
-            match self.slots.end_turn() {
-                Ok(told) => {
-                    self.tell(told);
+            match self.turn.end() {
+                End::Over { is_awaited } => {
+                    self.tell(Told { space: false, idle: is_awaited });
                     break;
                 }
-                Err(more) => inbox = more,
+                End::More(more) => inbox = more,
             }
         }
-        if !self.ready.0.is_still_empty() {
+        if !self.ready.is_still_empty() {
             self.call_polls();
         }
     }
@@ -80,22 +93,22 @@ impl Hub {
 
     /// Draws an operation among those that are ready.
     fn draw(&self) -> Option<u32> {
-        let choice = match (self.ready.0.len(), &*lock(&self.room)) {
+        let choice = match (self.ready.len(), &*lock(&self.room)) {
             (0, _) | (_, None) => None,
             (among, Some(room)) => room.choose(among),
         };
-        choice.and_then(|place| self.ready.0.remove(place))
+        choice.and_then(|place| self.ready.remove(place))
     }
 
     /// Ends what is ready and will not begin any more, and frees what is to be freed, where only polls would, and nobody may poll again.
     pub(super) fn sweep(self: &Arc<Self>) {
-        if self.workers > 0 || self.is_inline() && !self.slots.begin_drive() {
+        if self.workers > 0 || self.is_inline() && !self.turn.begin() {
             return;
         }
         let hand = Hand::new(self);
         loop {
             // SAFETY: it is ready, and nobody has begun it.
-            let over = self.ready.0.extract(|number| self.is_over(unsafe { self.slots.get(number).job() }));
+            let over = self.ready.extract(|number| self.is_over(unsafe { self.slots.get(number).job() }));
             if over.is_empty() {
                 break;
             }
@@ -109,18 +122,24 @@ impl Hub {
     }
 
     fn is_over(&self, job: &Job) -> bool {
-        job.role == Role::Frees || job.scope.as_ref().is_some_and(|scope| scope.is_cancelled())
+        job.role == Role::Frees || job.scope().is_some_and(|scope| scope.is_cancelled())
     }
 
     /// Has `work` done if nothing is pending, on an engine where that means that nobody stands in any queue.
     pub(super) fn alone<R>(self: &Arc<Self>, work: impl FnOnce() -> R) -> Option<R> {
-        if !self.is_inline() || !matches!(self.slots.begin_turn(None), Turn::Fresh) {
+        if !self.is_inline() || self.slots.in_use() > 0 || !self.turn.begin() {
+            return None;
+        }
+        // Asked again: another thread may have pushed meanwhile; but now none can go on with that.
+        if self.slots.in_use() > 0 {
+            self.empty(Vec::new());
             return None;
         }
         let done = work();
-        match self.slots.end_turn() {
-            Ok(told) => self.tell(told),
-            Err(inbox) => self.empty(inbox),
+        match self.turn.end() {
+            End::Over { is_awaited: false } => {}
+            End::Over { is_awaited } => self.tell(Told { space: false, idle: is_awaited }),
+            End::More(inbox) => self.empty(inbox),
         }
         Some(done)
     }
@@ -151,6 +170,7 @@ impl Hub {
         }
     }
 
+    #[inline(always)]
     pub(super) fn forget_driver(&self, key: &mut WaiterKey) {
         self.bell.forget(key);
     }
@@ -160,19 +180,19 @@ impl Hub {
         if self.is_simulated {
             return self.rehearse();
         }
-        if self.ready.0.is_empty() || !self.slots.begin_drive() {
+        if self.ready.is_empty() || !self.turn.begin() {
             // Whoever has the engine rings when it gives it back.
             return false;
         }
         let hand = Hand::new(self);
         for _ in 0..STEPS_MAX {
-            let Some(number) = hand.next_own().or_else(|| self.ready.0.pop()) else { break };
+            let Some(number) = hand.next_own().or_else(|| self.ready.pop(&self.slots)) else { break };
             self.run(number, &hand);
         }
         hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
         hand.give_back();
         self.empty(Vec::new());
-        !self.ready.0.is_empty()
+        !self.ready.is_empty()
     }
 
     /// On a simulated executor: runs operations, each chosen among those that are ready. Returns true if some are left for a later poll.
@@ -184,12 +204,12 @@ impl Hub {
         }
         let hand = Hand::new(self);
         for _ in 0..STEPS_MAX {
-            let Some(number) = self.ready.0.pop_free().or_else(|| self.draw()) else { break };
+            let Some(number) = self.ready.pop_free().or_else(|| self.draw()) else { break };
             self.run(number, &hand);
             hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
         }
         hand.give_back();
         self.is_rehearsing.store(false, Ordering::Release);
-        !self.ready.0.is_empty()
+        !self.ready.is_empty()
     }
 }

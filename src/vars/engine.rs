@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,6 +10,7 @@ use std::task::{Context, Poll};
 use super::devices::Devices;
 use super::handle::Pushed;
 use super::hub::Hub;
+use super::name::Name;
 use super::op::{Job, Op};
 use super::place::{Block, Place};
 use super::queue::OPERATIONS_MAX;
@@ -110,7 +110,7 @@ impl Engine {
 
     /// Returns a new variable. The name is for errors and need not be unique.
     pub fn var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>, value: T) -> Var<T> {
-        let place = Place::new(name.into(), self.hub.address(), false);
+        let place = Place::new(Name::from(name.into()), self.hub.address(), false);
         Var::new(self.hub.clone(), Block { place, cell: VarCell::new(value) })
     }
 
@@ -144,7 +144,7 @@ impl Engine {
 
     /// Returns a new variable without a value: who reads it before it is written gets an error. For what only operations can make, as the memory of a device.
     pub fn empty_var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>) -> Var<T> {
-        let place = Place::new(name.into(), self.hub.address(), true);
+        let place = Place::new(Name::from(name.into()), self.hub.address(), true);
         Var::new(self.hub.clone(), Block { place, cell: VarCell::empty() })
     }
 
@@ -156,14 +156,8 @@ impl Engine {
     /// # Cancellation
     /// Dropped before it is ready, the operation was not pushed.
     #[inline]
-    pub fn push<'v>(&self, op: Op<'v>) -> Push<'v> {
-        Push {
-            hub: self.hub.clone(),
-            job: Some(op.job),
-            vars: PhantomData,
-            key: WaiterKey::default(),
-            driver: WaiterKey::default(),
-        }
+    pub fn push<'v>(&'v self, op: Op<'v>) -> Push<'v> {
+        Push { hub: &self.hub, job: Some(op.job), key: WaiterKey::default(), driver: WaiterKey::default() }
     }
 
     /// Pushes an operation if there is room for it now.
@@ -208,9 +202,8 @@ impl fmt::Debug for Engine {
 /// Pushes an operation when there is room; made by [`Engine::push`].
 #[must_use = "nothing is pushed unless it is awaited"]
 pub struct Push<'v> {
-    hub: Arc<Hub>,
+    hub: &'v Arc<Hub>,
     job: Option<Job>,
-    vars: PhantomData<&'v ()>,
     key: WaiterKey,
     driver: WaiterKey,
 }
@@ -266,7 +259,7 @@ impl Future for EngineIdle {
         }
         hub.drive(driver, cx);
         let _ = hub.idle.poll(u64::MAX, key, cx);
-        if !hub.slots.is_idle() {
+        if !hub.is_idle() {
             return Poll::Pending;
         }
         hub.idle.forget(key);

@@ -39,7 +39,7 @@ impl Hub {
     /// Has a kernel submitted that all is granted to, now or when there is room for it.
     pub(super) fn enqueue(self: &Arc<Self>, number: u32, job: &Job, kernel: Box<dyn Enqueue>, hand: &Hand<'_>) {
         let devices = self.devices.as_ref().expect("only with devices kernels are left to be enqueued");
-        let target = job.kernel.expect("it is one");
+        let target = job.kernel().expect("it is one");
         let needs = Needs::of(job);
         let (berth, placed) = devices.place(target, &needs);
         let events: Option<SmallVec<[Arc<Recorded>; 4]>> =
@@ -82,7 +82,7 @@ impl Hub {
         let done = Arc::new(Done::new(&devices.queues, berth, stamp, event));
         for asked in &job.asked {
             // SAFETY: granted.
-            unsafe { asked.place() }.trail.note(asked.how, &done);
+            unsafe { asked.place() }.trail.note(asked.how(), &done);
         }
         self.take_effect(job, outcome.as_ref().err());
         self.leave_queues(number, job, hand);
@@ -158,7 +158,7 @@ impl Hub {
         let failed = lock(failure).take().or(outcome.err()).or_else(|| {
             let origin = inputs.iter().find_map(|input| input.failure())?.origin().clone();
             let because = origin.node().unwrap_or("an operation").to_owned();
-            Some(Error::with_source(Kind::DoneInVain { operation: job.name.clone(), because }, Box::new(origin)))
+            Some(Error::with_source(Kind::DoneInVain { operation: job.name.to_cow(), because }, Box::new(origin)))
         });
         devices.end(done);
         if let Some(error) = failed.as_ref().filter(|_| !is_heard) {

@@ -87,6 +87,10 @@ impl Watchers {
                 false
             }
         };
+        if state & (HANDLED | AWAITED) == 0 {
+            // ORDERING: Relaxed: nobody has a handle, so nobody else looks.
+            return slot.state.store(key.1 + OPERATION, Ordering::Relaxed);
+        }
         // ORDERING: AcqRel: who sees the end sees what was done and what went wrong; and this sees the waker of who waits.
         let before = slot.state.swap(key.1 + OPERATION, Ordering::AcqRel);
         if is_kept && before & HANDLED == 0 {
@@ -167,6 +171,14 @@ impl Pending {
         Poll::Ready(self.hub.watchers.failure(self.key()).map_or(Ok(()), Err))
     }
 
+    /// Says that there is no handle any more. Returns false if the operation has ended.
+    fn let_go(&self) -> bool {
+        let state = &self.hub.slots.get(self.slot).state;
+        // ORDERING: AcqRel: as in `mark`.
+        let is_gone = state.compare_exchange(self.state | HANDLED, self.state, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        is_gone || self.is_waiting && self.mark(HANDLED, false)
+    }
+
     /// Sets a flag of the operation's slot, if it is still there.
     fn mark(&self, flag: u64, is_set: bool) -> bool {
         let state = &self.hub.slots.get(self.slot).state;
@@ -186,7 +198,7 @@ impl Drop for Pending {
             let waker = lock(&self.hub.watchers.wakers).remove(&self.key());
             let _ = shielded(|| drop(waker));
         }
-        if (self.has_ended() || !self.mark(HANDLED, false))
+        if !self.let_go()
             && let Some(told_to_nobody) = self.hub.watchers.failure(self.key())
         {
             let _ = shielded(|| drop(told_to_nobody));

@@ -1,7 +1,7 @@
 //! An engine's inside: how operations get into their variables' queues, how they are run, and what becomes of their failures.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use std::sync::{Arc, Weak};
 
 use super::body::Ran;
@@ -9,20 +9,20 @@ use super::devices::Devices;
 use super::hand::Hand;
 use super::handle::{Pushed, Watchers};
 use super::later::{Later, Laters, Resume};
-use super::op::{Job, Role};
+use super::op::Job;
+use super::place::Place;
 use super::queue::RequestId;
 use super::ready::Ready;
-use super::slots::{Slots, Told, Turn};
-use super::within::{self, Common, Polling};
+use super::slots::{Slots, Told};
+use super::turn::Turn;
+use super::within::{self, Common};
 use super::work::{work_alone, work_shared};
-use crate::bridge::{Lane, shielded};
+use crate::bridge::Lane;
 use crate::device::host::Entry;
-use crate::error::{Error, Kind, Result, panic_message};
-use crate::exec::{Executor, Guest, Inside, Room, is_inside};
-use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock, spin_loop};
+use crate::error::{Error, Kind, Result};
+use crate::exec::{Executor, Guest, Room, is_inside};
+use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, lock, spin_loop};
 
-/// How many failures of operations that write nothing are kept for `idle`.
-const FAILURES_MAX: usize = 1024;
 /// How many free slots a worker keeps back at most, to give them back together; all workers keep no more than one in 64 of what may be pending.
 const FREED_MAX: usize = 32;
 /// How often a worker that has found nothing looks again before it goes, and the pause between two looks: a few microseconds in all. Who pushes then need not
@@ -42,9 +42,9 @@ pub(super) struct Hub {
     /// Rung when an operation is ready that a poll is to run: there are no workers.
     pub(super) bell: Lane,
     laters: Laters,
-    pub(super) ready: Line<Ready>,
-    /// Held while an operation enters several queues, so that all of them have it in the same order.
-    pushing: Mutex<()>,
+    pub(super) ready: Ready,
+    /// Whose turn it is without workers.
+    pub(super) turn: Turn,
     /// Tickets that there are. Each has a count of the hub.
     pub(super) active: Line<AtomicU64>,
     /// Workers among them that look for something to do, and will come for it without being called.
@@ -61,7 +61,7 @@ pub(super) struct Hub {
     max_pending: usize,
     freed_max: usize,
     /// Of operations that write nothing.
-    failures: Mutex<VecDeque<Error>>,
+    pub(super) failures: Mutex<VecDeque<Error>>,
 }
 
 impl Guest for Hub {
@@ -84,8 +84,8 @@ impl Hub {
             idle: Lane::new(),
             bell: Lane::new(),
             laters: Laters::default(),
-            ready: Line(Ready::new()),
-            pushing: Mutex::new(()),
+            ready: Ready::new(exec.workers() == 0),
+            turn: Turn::new(),
             active: Line(AtomicU64::new(0)),
             looking: AtomicU64::new(0),
             workers: exec.workers() as u64,
@@ -118,12 +118,16 @@ impl Hub {
 
     /// Pushes an operation, unless there is a mistake in it or no room: then it is left there.
     pub(super) fn try_push(self: &Arc<Self>, job: &mut Option<Job>) -> Result<Pushed> {
-        match job.as_ref().map(|job| self.fault(job)) {
-            None => return Err(Kind::Spent.into()),
-            Some(Some(fault)) => return Err(fault),
-            Some(None) => {}
+        let Some(sound) = job else { return Err(Kind::Spent.into()) };
+        if let Some(fault) = self.fault(sound) {
+            return Err(fault);
         }
-        self.push_within(self.max_pending, job).ok_or_else(|| Kind::EngineBusy { max: self.max_pending }.into())
+        self.push_within(self.max_pending, job).ok_or_else(|| self.is_full())
+    }
+
+    #[cold]
+    fn is_full(&self) -> Error {
+        Kind::EngineBusy { max: self.max_pending }.into()
     }
 
     /// Pushes what the engine needs itself, whatever the bound.
@@ -132,7 +136,7 @@ impl Hub {
         let pushed = self.push_within(usize::MAX, &mut job);
         // Sixteen million operations are pending, and what was to be freed may be in use by some of them.
         std::mem::forget(job);
-        pushed.ok_or_else(|| Kind::EngineBusy { max: self.max_pending }.into())
+        pushed.ok_or_else(|| self.is_full())
     }
 
     fn push_within(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
@@ -140,77 +144,112 @@ impl Hub {
         if !is_async && let Some(outcome) = self.push_alone(job) {
             return Some(Pushed::ended(outcome));
         }
-        let number = self.slots.take(max)?;
-        let slot = self.slots.get(number);
-        let common = job.as_mut().and_then(|job| {
-            job.common = Common::of(self.address(), job);
-            job.scope.iter().for_each(|scope| scope.begin_one());
-            job.common.clone()
-        });
+        if self.is_inline() {
+            return self.push_to_inbox(max, job);
+        }
+        let hand = Hand::new(self);
+        let handle = {
+            // All queues have the operation in the same order, because others wait here.
+            let mut free = self.slots.free();
+            let (number, handle) = self.settle(self.slots.take(&mut free, max)?, job);
+            self.enter(number, &hand);
+            handle
+        };
+        hand.give_back();
+        self.start(hand);
+        Some(handle)
+    }
+
+    /// Puts an operation into its slot.
+    #[inline]
+    pub(super) fn settle(self: &Arc<Self>, number: u32, job: &mut Option<Job>) -> (u32, Pushed) {
+        let common = if within::is_polling(self.address()) { self.compare(job) } else { None };
+        if let Some(scope) = job.as_ref().and_then(Job::scope) {
+            scope.begin_one();
+        }
         let handle = Pushed::new(self.clone(), number, common);
         // SAFETY: nobody knows the slot yet.
-        unsafe { slot.put(job) };
-        if self.workers > 0 || self.is_simulated {
-            let hand = Hand::new(self);
-            self.enter(number, &hand);
-            hand.give_back();
-            self.start(hand);
-        } else if matches!(self.slots.begin_turn(Some(number)), Turn::Ours) {
-            self.empty(vec![number]);
-        }
-        Some(handle)
+        unsafe { self.slots.get(number).put(job) };
+        (number, handle)
+    }
+
+    /// Notes what an operation has in common with the one in which it is pushed.
+    #[cold]
+    fn compare(&self, job: &mut Option<Job>) -> Option<Arc<Common>> {
+        let job = job.as_mut()?;
+        let common = Common::of(self.address(), job)?;
+        job.set_common(common.clone());
+        Some(common)
     }
 
     pub(super) fn is_inline(&self) -> bool {
         self.workers == 0 && !self.is_simulated
     }
 
-    /// Has an operation enter the queues of its variables.
+    /// Has an operation enter the queues of its variables, while nobody else has one enter.
     pub(super) fn enter(self: &Arc<Self>, number: u32, hand: &Hand<'_>) {
         let slot = self.slots.get(number);
         // SAFETY: it does not run before the last hold is released.
         let job = unsafe { slot.job() };
         let requests = job.asked.len() as u32;
+        // With one request it cannot stand half in its queues.
+        let own = u32::from(requests != 1 || job.common().is_some());
         // ORDERING: Relaxed: the queues hand it over.
-        slot.holds.store(requests + 1, Ordering::Relaxed);
+        slot.holds.store(requests + own, Ordering::Relaxed);
         slot.looks.store(requests + 1, Ordering::Relaxed);
-        {
-            let _together = (requests > 1).then(|| lock(&self.pushing));
+        let granted = hand.count_own(number, || {
             for (place, asked) in job.asked.iter().enumerate() {
                 // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands behind.
                 unsafe { asked.place() }.queue.enter(RequestId::new(number, place), hand);
             }
-        }
-        if let Some(common) = &job.common
+        });
+        if own > 0
+            && let Some(common) = job.common()
             && common.look(job)
         {
             self.watchers.nudge(number, slot);
         }
-        hand.release_hold(number);
+        if granted + own > 0 {
+            hand.release_holds(number, granted + own);
+        }
     }
 
+    #[inline]
     fn fault(&self, job: &Job) -> Option<Error> {
-        if self.is_closed.load(Ordering::SeqCst) {
-            return Some(Kind::ShutDown.into());
-        }
-        if let (Some(devices), Some(target)) = (&self.devices, job.kernel)
-            && target.device as usize >= devices.count()
-        {
-            let (operation, device, count) = (job.name.clone(), target.device, devices.count());
-            return Some(Kind::OpDevice { operation, device, count }.into());
-        }
         // SAFETY: whoever made the operation has handles to its variables.
         let mut places = job.asked.iter().map(|asked| unsafe { asked.place() });
         let foreign = places.find(|place| place.hub != self.address());
-        let is_foreign =
-            |place: &super::place::Place| Kind::ForeignVar { variable: place.name.clone(), operation: job.name.clone() };
-        job.fault.clone().or_else(|| foreign.map(|place| is_foreign(place).into()))
+        let lacks_device = self.lacks_device(job);
+        if foreign.is_none() && !lacks_device && job.has_no_fault() && !self.is_closed.load(Ordering::SeqCst) {
+            return None;
+        }
+        self.describe_fault(job, foreign)
+    }
+
+    fn lacks_device(&self, job: &Job) -> bool {
+        job.kernel().zip(self.devices.as_ref()).is_some_and(|(target, devices)| target.device as usize >= devices.count())
+    }
+
+    #[cold]
+    fn describe_fault(&self, job: &Job, foreign: Option<&Place>) -> Option<Error> {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Some(Kind::ShutDown.into());
+        }
+        if let (Some(devices), Some(target), true) = (&self.devices, job.kernel(), self.lacks_device(job)) {
+            let (operation, device, count) = (job.name.to_cow(), target.device, devices.count());
+            return Some(Kind::OpDevice { operation, device, count }.into());
+        }
+        let is_foreign = |place: &Place| Kind::ForeignVar { variable: place.name.to_cow(), operation: job.name.to_cow() };
+        job.fault().cloned().or_else(|| foreign.map(|place| is_foreign(place).into()))
     }
 
     /// Has what a hand has made ready run.
     pub(super) fn start(self: &Arc<Self>, hand: Hand<'_>) {
+        if hand.ready.borrow().is_empty() {
+            return;
+        }
         hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
-        if self.ready.0.is_empty() || self.workers > 0 && self.call_workers() {
+        if self.workers > 0 && self.call_workers() {
             return;
         }
         if self.workers == 0 {
@@ -225,7 +264,7 @@ impl Hub {
 
     /// Runs what is ready in this thread: nobody else will.
     pub(super) fn run_all(self: &Arc<Self>, hand: &Hand<'_>) {
-        while let Some(number) = hand.next_own().or_else(|| self.ready.0.pop()) {
+        while let Some(number) = hand.next_own().or_else(|| self.ready.pop(&self.slots)) {
             self.run(number, hand);
         }
         hand.give_back();
@@ -234,13 +273,12 @@ impl Hub {
     pub(super) fn add_ready(&self, number: u32) {
         // SAFETY: it is ready, and nobody has begun it.
         let priority = unsafe { self.slots.get(number).job() }.priority;
-        self.ready.0.push(number, priority);
+        self.ready.push(&self.slots, number, priority);
     }
 
     /// Sees to it that a worker comes for what was made ready. Returns false if there are none any more.
     pub(super) fn call_workers(self: &Arc<Self>) -> bool {
-        // ORDERING: pairs with the fence in `is_still_empty`: of "push, look who works" and "stop to work, look" one sees the other.
-        fence(Ordering::SeqCst);
+        // ORDERING: Relaxed: see `Ready::is_still_empty`.
         if self.looking.load(Ordering::Relaxed) > 0 || self.active.0.load(Ordering::Relaxed) >= self.workers {
             return true;
         }
@@ -258,7 +296,7 @@ impl Hub {
         self.looking.fetch_add(1, Ordering::Relaxed);
         let found = (0..LOOKS).any(|_| {
             (0..PAUSE).for_each(|_| spin_loop());
-            !self.ready.0.is_empty()
+            !self.ready.is_empty()
         });
         // ORDERING: Release: whoever still saw it has pushed before, and the look behind `active` finds that.
         self.looking.fetch_sub(1, Ordering::Release);
@@ -292,6 +330,12 @@ impl Hub {
     /// Returns true if an operation can be pushed, or will be refused for another reason than want of room; else `space` is rung when that changes.
     pub(super) fn has_space(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst) || self.slots.has_space(self.max_pending)
+    }
+
+    /// Returns true if nothing is pending; else `idle` is rung when that changes.
+    pub(super) fn is_idle(&self) -> bool {
+        let is_empty = self.slots.is_idle();
+        self.turn.is_over() && is_empty
     }
 
     /// Returns an error if who asks would wait for ever: inside of an operation, blocking.
@@ -332,7 +376,9 @@ impl Hub {
                 // ORDERING: Relaxed: whoever runs the operation next is told so through the ready list.
                 job.has_begun.store(true, Ordering::Relaxed);
                 self.laters.add(&later);
-                job.scope.iter().for_each(|scope| scope.laters.add(&later));
+                if let Some(scope) = job.scope() {
+                    scope.laters.add(&later);
+                }
                 // SAFETY: this thread runs it, alone.
                 unsafe { job.go_on_with(Resume::new(later)) };
                 return hand.ready.borrow_mut().push(number);
@@ -350,14 +396,18 @@ impl Hub {
         let (slot, frees) = (self.slots.get(number), job.frees());
         if job.is_async {
             self.laters.remove(number);
-            job.scope.iter().for_each(|scope| scope.laters.remove(number));
+            job.scope().into_iter().for_each(|scope| scope.laters.remove(number));
         }
-        job.scope.iter().for_each(|scope| scope.end_one());
-        if !frees {
-            self.leave_queues(number, job, hand);
+        if let Some(scope) = job.scope() {
+            scope.end_one();
         }
+        let done_with = hand.count_own(number, || {
+            if !frees {
+                self.leave_queues(number, job, hand);
+            }
+        });
         self.watchers.end(number, slot, outcome);
-        hand.release_looks(number, if frees { 2 } else { 1 });
+        hand.release_looks(number, if frees { 2 } else { 1 + done_with });
         if hand.freed.borrow().len() >= self.freed_max {
             hand.give_back();
         }
@@ -370,81 +420,7 @@ impl Hub {
         }
     }
 
-    /// Does what an operation is there for, without its queues.
-    pub(super) fn perform(&self, job: &Job, key: within::Key) -> Result<Ran> {
-        let ran = match self.obstacle(job) {
-            Some(error) => {
-                // SAFETY: whoever performs it has it alone, but for its requests.
-                let _ = shielded(|| unsafe { job.forgo() });
-                Err(error)
-            }
-            None => {
-                // Who is inside of one that is a future may wait, but not for itself.
-                let polling = job.is_async.then(|| Polling::enter(self.address(), key, job));
-                let inside = (!job.is_async).then(|| Inside::enter(self.place()));
-                // SAFETY: all that it asked for was granted; and as above.
-                let ran = catch_unwind(AssertUnwindSafe(|| unsafe { self.run_body(job) }));
-                drop((inside, polling));
-                ran.map_err(|panic| job.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| job.failed(cause)))
-            }
-        };
-        if job.role != Role::Frees && matches!(ran, Ok(Ran::Over) | Err(_)) {
-            self.take_effect(job, ran.as_ref().err());
-        }
-        ran
-    }
-
-    /// Returns why an operation is not run.
-    fn obstacle(&self, job: &Job) -> Option<Error> {
-        if self.is_closed.load(Ordering::Relaxed) && job.role != Role::Frees {
-            return Some(Kind::ShutDown.into());
-        }
-        if job.scope.as_ref().is_some_and(|scope| scope.is_cancelled()) {
-            return Some(Kind::Cancelled.into());
-        }
-        job.asked.iter().filter(|asked| asked.how.is_read).find_map(|asked| {
-            // SAFETY: granted.
-            let place = unsafe { asked.place() };
-            let origin = place.poison()?;
-            let because = origin.node().unwrap_or("an operation").to_owned();
-            let (operation, variable) = (job.name.clone(), place.name.clone());
-            Some(Error::with_source(Kind::NotRun { operation, variable, because }, Box::new(origin)))
-        })
-    }
-
-    /// Marks what an operation has written, or has failed to write.
-    pub(super) fn take_effect(&self, job: &Job, failure: Option<&Error>) {
-        // What was cancelled is as if it had never been, as far as that can be.
-        let is_undone = failure.is_some_and(Error::is_cancelled);
-        let has_begun = job.has_begun.load(Ordering::Relaxed);
-        for asked in job.asked.iter().filter(|asked| asked.how.changes()) {
-            // SAFETY: granted to write.
-            let place = unsafe { asked.place() };
-            if is_undone && !place.is_unwritten() && !(has_begun && asked.how.is_taken) {
-                continue;
-            }
-            place.count_write();
-            place.set_poison(failure.map(|error| error.origin().clone()));
-            if job.kernel.is_none() {
-                place.trail.clear();
-            }
-        }
-        if let Some(error) = failure {
-            self.tell_idle(job, error);
-        }
-    }
-
-    /// Keeps a failure for `idle` if nobody else may hear of it.
-    pub(super) fn tell_idle(&self, job: &Job, error: &Error) {
-        if job.role == Role::User && !job.writes() && !error.is_shut_down() && !error.is_cancelled() {
-            let mut failures = lock(&self.failures);
-            if failures.len() < FAILURES_MAX {
-                failures.push_back(error.clone());
-            }
-        }
-    }
-
-    pub(super) fn give_back(&self, freed: impl IntoIterator<Item = u32>) {
+    pub(super) fn give_back(&self, freed: &[u32]) {
         self.tell(self.slots.give_back(freed));
         if let Some(devices) = &self.devices
             && self.slots.in_use() == 0

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use super::body::{Body, Ran, Work};
-use super::devices::Target;
 use super::hub::Hub;
 use super::op::{Fallible, Finish, Infallible, Job, Op};
 use super::uses::{OpKernelFn, Put, Reads, Writes};
@@ -86,7 +85,7 @@ impl<'v> Op<'v> {
         let mut op = Self::using(name, reads, writes, |params, put| {
             Body::new(Kernel { params, put, work, kind: PhantomData::<fn(S, V, W::Value) -> K> })
         });
-        op.job.kernel = S::IS_QUEUE.then(Target::default);
+        op.job.is_kernel = S::IS_QUEUE;
         op
     }
 }

@@ -14,6 +14,7 @@ use smallvec::{SmallVec, smallvec};
 use super::body::{Body, Ran, Work};
 use super::devices::Target;
 use super::later::Runtime;
+use super::name::Name;
 use super::place::Asked;
 use super::queue::REQUESTS_MAX;
 use super::scope::Scope;
@@ -34,25 +35,34 @@ pub struct Op<'v> {
 
 /// An operation, as the engine has it.
 pub(super) struct Job {
-    pub(super) name: Cow<'static, str>,
+    pub(super) name: Name,
     /// Each variable once.
     pub(super) asked: Uses,
     /// Only who runs it touches it; others look at the requests meanwhile.
     body: UnsafeCell<Body>,
+    /// What few have.
+    rare: Option<Box<Rare>>,
     pub(super) priority: i32,
     pub(super) role: Role,
-    /// A mistake in it, for who pushes it.
-    pub(super) fault: Option<Error>,
     /// Its future was made.
     pub(super) has_begun: AtomicBool,
     /// Its closure returns a future.
     pub(super) is_async: bool,
-    /// Which stream it asks for, if it is a kernel for one of a device.
-    pub(super) kernel: Option<Target>,
+    /// It is a kernel for a stream of a device.
+    pub(super) is_kernel: bool,
+}
+
+/// What few operations have, so that the others are smaller.
+#[derive(Default)]
+struct Rare {
+    /// A mistake in it, for who pushes it.
+    fault: Option<Error>,
     /// What it has in common with the one that pushes it.
-    pub(super) common: Option<Arc<Common>>,
+    common: Option<Arc<Common>>,
     /// The flow that it is of.
-    pub(super) scope: Option<Arc<Scope>>,
+    scope: Option<Arc<Scope>>,
+    /// Which stream it asks for.
+    target: Target,
 }
 
 /// What an operation asks for.
@@ -82,6 +92,7 @@ impl<'v> Op<'v> {
     /// assert_eq!(*y.read().await?, 21);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
+    #[inline]
     pub fn task<R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
     where
         R: Reads + 'v,
@@ -93,6 +104,7 @@ impl<'v> Op<'v> {
     }
 
     /// Returns an operation that may fail. What it writes is then poisoned: who reads it fails with this error, until it is overwritten.
+    #[inline]
     pub fn try_task<R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
     where
         R: Reads + 'v,
@@ -156,7 +168,7 @@ impl<'v> Op<'v> {
 
     /// Makes it one of a flow's.
     pub(crate) fn within(mut self, scope: &Arc<Scope>) -> Self {
-        self.job.scope = Some(scope.clone());
+        self.job.rare.get_or_insert_default().scope = Some(scope.clone());
         self
     }
 
@@ -165,6 +177,7 @@ impl<'v> Op<'v> {
         Self { job, vars: PhantomData }
     }
 
+    #[inline]
     fn of<R, W, F, V, K>(name: Cow<'static, str>, reads: R, writes: W, work: F) -> Self
     where
         R: Reads,
@@ -190,7 +203,7 @@ impl<'v> Op<'v> {
         let mut asking = Asking { uses: &mut uses, is_aliased: false };
         let (params, put) = (reads.ask(&mut asking), writes.ask(&mut asking));
         let is_aliased = asking.is_aliased;
-        let mut job = Job::new(name, uses, body(params, put));
+        let mut job = Job::new(Name::from(name), uses, body(params, put));
         if is_aliased || job.asked.len() > SCANNED {
             job.check(is_aliased);
         }
@@ -200,19 +213,17 @@ impl<'v> Op<'v> {
 
 impl Job {
     #[inline]
-    fn new(name: Cow<'static, str>, uses: Uses, body: Body) -> Self {
+    fn new(name: Name, uses: Uses, body: Body) -> Self {
         Self {
             name,
             asked: uses,
             body: UnsafeCell::new(body),
+            rare: None,
             priority: 0,
             role: Role::User,
-            fault: None,
             has_begun: AtomicBool::new(false),
             is_async: false,
-            kernel: None,
-            common: None,
-            scope: None,
+            is_kernel: false,
         }
     }
 
@@ -224,34 +235,72 @@ impl Job {
         }
     }
 
+    #[inline]
+    pub(super) fn has_no_fault(&self) -> bool {
+        self.rare.is_none() || self.fault().is_none()
+    }
+
+    /// Returns the mistake in it, if there is one.
+    pub(super) fn fault(&self) -> Option<&Error> {
+        self.rare.as_ref()?.fault.as_ref()
+    }
+
+    /// Returns what it has in common with the one that pushes it.
+    pub(super) fn common(&self) -> Option<&Arc<Common>> {
+        self.rare.as_ref()?.common.as_ref()
+    }
+
+    pub(super) fn set_common(&mut self, common: Arc<Common>) {
+        self.rare.get_or_insert_default().common = Some(common);
+    }
+
+    /// Returns which stream it asks for, if it is a kernel for one of a device.
+    #[inline]
+    pub(super) fn kernel(&self) -> Option<Target> {
+        self.is_kernel.then(|| self.rare.as_ref().map_or(Target::default(), |rare| rare.target))
+    }
+
+    pub(super) fn set_target(&mut self, target: Target) {
+        if self.is_kernel {
+            self.rare.get_or_insert_default().target = target;
+        }
+    }
+
+    /// Returns the flow that it is of.
+    #[inline]
+    pub(super) fn scope(&self) -> Option<&Arc<Scope>> {
+        self.rare.as_ref()?.scope.as_ref()
+    }
+
     /// Brings many uses down to one a variable, and notes what cannot be.
     #[cold]
     fn check(&mut self, mut is_aliased: bool) {
         self.asked.sort_by_key(Asked::address);
         self.asked.dedup_by(|one, kept| {
             let is_same = one.address() == kept.address();
-            is_aliased |= is_same && kept.add(one.how);
+            is_aliased |= is_same && kept.add_all(one);
             is_same
         });
         if is_aliased {
             // SAFETY: whoever makes an operation has a handle to the variable.
-            let taken = self.asked.iter().find(|asked| asked.how.is_taken).map(|asked| unsafe { asked.place() }.name.clone());
-            let (operation, variable) = (self.name.clone(), taken.unwrap_or_default());
-            self.fault = Some(Kind::VarTakenAndRead { operation, variable }.into());
+            let taken = self.asked.iter().find(|asked| asked.is_taken()).map(|asked| unsafe { asked.place() }.name.to_cow());
+            let (operation, variable) = (self.name.to_cow(), taken.unwrap_or_default());
+            self.rare.get_or_insert_default().fault = Some(Kind::VarTakenAndRead { operation, variable }.into());
         } else if self.asked.len() > REQUESTS_MAX {
-            let what = format!("the number of variables of operation '{}'", self.name);
-            self.fault = Some(Kind::Limit { what, got: self.asked.len(), limit: REQUESTS_MAX }.into());
+            let what = format!("the number of variables of operation '{}'", &*self.name);
+            self.rare.get_or_insert_default().fault =
+                Some(Kind::Limit { what, got: self.asked.len(), limit: REQUESTS_MAX }.into());
         }
     }
 
     /// What frees a variable: as soon as it can, so that memory comes back early.
     pub(super) fn freeing(asked: Asked, work: impl Work) -> Self {
-        Self { priority: i32::MAX, role: Role::Frees, ..Self::new("free".into(), smallvec![asked], Body::new(work)) }
+        Self { priority: i32::MAX, role: Role::Frees, ..Self::new(Name::Fixed("free"), smallvec![asked], Body::new(work)) }
     }
 
     /// What waits for a variable: to look at it, or until it could be written.
     pub(super) fn waiting(name: String, asked: Asked, work: impl Work) -> Self {
-        Self { role: Role::Waits, ..Self::new(name.into(), smallvec![asked], Body::new(work)) }
+        Self { role: Role::Waits, ..Self::new(Name::from(Cow::Owned(name)), smallvec![asked], Body::new(work)) }
     }
 
     /// Does what it is there for.
@@ -286,11 +335,11 @@ impl Job {
     }
 
     pub(super) fn failed(&self, cause: BoxError) -> Error {
-        Error::with_source(Kind::OpFailed { operation: self.name.clone() }, cause)
+        Error::with_source(Kind::OpFailed { operation: self.name.to_cow() }, cause)
     }
 
     pub(super) fn panicked(&self, message: String) -> Error {
-        Kind::OpPanicked { operation: self.name.clone(), message }.into()
+        Kind::OpPanicked { operation: self.name.to_cow(), message }.into()
     }
 
     pub(super) fn frees(&self) -> bool {
@@ -299,13 +348,13 @@ impl Job {
 
     /// Returns true if it has something to poison should it fail.
     pub(super) fn writes(&self) -> bool {
-        self.asked.iter().any(|asked| asked.how.changes())
+        self.asked.iter().any(Asked::changes)
     }
 }
 
 impl fmt::Debug for Op<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Op").field("name", &self.job.name).field("variables", &self.job.asked.len()).finish()
+        f.debug_struct("Op").field("name", &self.name()).field("variables", &self.job.asked.len()).finish()
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a variable is to those who order its uses, and its value behind that.
 
-use std::borrow::Cow;
 use std::ptr::NonNull;
 
+use super::name::Name;
 use super::queue::{Queue, Request};
 use super::trail::Trail;
 use crate::bridge::shielded;
@@ -10,24 +10,27 @@ use crate::error::{Error, Kind};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::value::VarCell;
 
-/// A variable without its type.
+/// A variable without its type. In front what those who push touch, and at the end what those who run operations do: 64 bytes are between them, so that the ones do not
+/// wait for the others' cache lines.
+#[repr(C, align(16))]
 pub(super) struct Place {
     pub(super) queue: Queue,
-    pub(super) name: Cow<'static, str>,
     /// The address of the hub that it belongs to: to compare.
     pub(super) hub: usize,
-    version: AtomicU64,
-    /// It had no value when it was made.
-    begins_empty: bool,
+    pub(super) name: Name,
     /// Why it has no value that could be read. Changed under a granted write only.
     poison: Mutex<Option<Error>>,
+    _apart: [u64; 2],
+    version: AtomicU64,
     is_poisoned: AtomicBool,
     /// What devices may still be doing to it.
     pub(super) trail: Trail,
+    /// It had no value when it was made.
+    begins_empty: bool,
 }
 
 impl Place {
-    pub(super) fn new(name: Cow<'static, str>, hub: usize, begins_empty: bool) -> Self {
+    pub(super) fn new(name: Name, hub: usize, begins_empty: bool) -> Self {
         Self {
             queue: Queue::new(),
             name,
@@ -35,6 +38,7 @@ impl Place {
             version: AtomicU64::new(0),
             begins_empty,
             poison: Mutex::new(None),
+            _apart: [0; 2],
             is_poisoned: AtomicBool::new(false),
             trail: Trail::new(),
         }
@@ -42,7 +46,7 @@ impl Place {
 
     /// What to say to who wants the value that was taken.
     pub(super) fn empty(&self) -> Error {
-        Kind::VarEmpty { variable: self.name.clone() }.into()
+        Kind::VarEmpty { variable: self.name.to_cow() }.into()
     }
 
     pub(super) fn version(&self) -> u64 {
@@ -110,73 +114,108 @@ unsafe impl<T: Send + Sync> Sync for Held<T> {}
 
 /// What an operation asks of one variable.
 pub(super) struct Asked {
-    place: NonNull<Place>,
-    pub(super) how: How,
+    /// Points to a [`Place`]; the lowest bits say how it is used, for as much as the request does not.
+    place: NonNull<u8>,
     pub(super) request: Request,
 }
+
+/// The bits of an address that say how it is used.
+const USE: usize = 7;
+const _: () = assert!(align_of::<Place>() > USE, "a place's address leaves room for how it is used");
 
 // SAFETY: a shared reference to a place, which is Sync, and an atomic.
 unsafe impl Send for Asked {}
 // SAFETY: as above.
 unsafe impl Sync for Asked {}
 
-/// How an operation uses a variable; several uses add up.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct How {
-    pub(super) is_read: bool,
-    pub(super) is_taken: bool,
-    /// It has a new value afterwards.
-    pub(super) is_written: bool,
-    /// Nobody else may have it meanwhile.
-    pub(super) is_alone: bool,
-}
+/// How an operation uses a variable: bits, because several uses add up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct How(u8);
 
 impl How {
-    pub(super) const READ: Self = Self { is_read: true, is_taken: false, is_written: false, is_alone: false };
-    pub(super) const TAKE: Self = Self { is_read: true, is_taken: true, is_written: false, is_alone: true };
-    pub(super) const WRITE: Self = Self { is_read: false, is_taken: false, is_written: true, is_alone: true };
-    /// Waits until it could be written, and leaves it as it is.
-    pub(super) const ALONE: Self = Self { is_read: false, is_taken: false, is_written: false, is_alone: true };
+    pub(super) const READ: Self = Self(1);
+    /// Read, and nothing is left.
+    pub(super) const TAKE: Self = Self(1 | 2 | 8);
+    /// It has a new value afterwards.
+    pub(super) const WRITE: Self = Self(4 | 8);
+    /// Nobody else has it meanwhile, as with the two above; and it is left as it is.
+    pub(super) const ALONE: Self = Self(8);
 
-    pub(super) fn and(self, other: Self) -> Self {
-        Self {
-            is_read: self.is_read | other.is_read,
-            is_taken: self.is_taken | other.is_taken,
-            is_written: self.is_written | other.is_written,
-            is_alone: self.is_alone | other.is_alone,
-        }
+    fn has(self, bits: u8) -> bool {
+        self.0 & bits != 0
     }
 
-    /// Whether it is another value afterwards, or none.
-    pub(super) fn changes(self) -> bool {
-        self.is_written || self.is_taken
+    pub(super) fn is_read(self) -> bool {
+        self.has(1)
+    }
+
+    pub(super) fn is_alone(self) -> bool {
+        self.has(8)
     }
 }
 
 impl Asked {
     #[inline]
     pub(super) fn new(place: &Place, how: How) -> Self {
-        Self { place: NonNull::from(place), how, request: Request::new(how.is_alone) }
+        let bits = usize::from(how.0) & USE;
+        let place = NonNull::from(place).cast::<u8>().map_addr(|addr| addr | bits);
+        Self { place, request: Request::new(how.has(8)) }
     }
 
     /// Uses the variable in one way more. Returns true if it is taken and read as well.
     #[inline]
-    pub(super) fn add(&mut self, how: How) -> bool {
-        let is_aliased = self.how.is_taken && how.is_read || how.is_taken && self.how.is_read;
-        self.how = self.how.and(how);
-        self.request = Request::new(self.how.is_alone);
+    pub(super) fn add(&mut self, more: How) -> bool {
+        let bits = usize::from(more.0) & USE;
+        let is_aliased = self.is_taken() && more.has(1) || more.has(2) && self.is_read();
+        self.place = self.place.map_addr(|addr| addr | bits);
+        if more.has(8) {
+            self.request = Request::new(true);
+        }
         is_aliased
+    }
+
+    /// The same with what another asks of the same variable.
+    pub(super) fn add_all(&mut self, more: &Self) -> bool {
+        self.add(more.how())
+    }
+
+    pub(super) fn how(&self) -> How {
+        let alone = if self.request.is_write() { 8 } else { 0 };
+        How((self.place.addr().get() & USE) as u8 | alone)
+    }
+
+    #[inline]
+    pub(super) fn is_read(&self) -> bool {
+        self.place.addr().get() & 1 != 0
+    }
+
+    #[inline]
+    pub(super) fn is_taken(&self) -> bool {
+        self.place.addr().get() & 2 != 0
+    }
+
+    /// Whether the variable is another afterwards, or none.
+    #[inline]
+    pub(super) fn changes(&self) -> bool {
+        self.place.addr().get() & (2 | 4) != 0
     }
 
     #[inline]
     pub(super) fn address(&self) -> usize {
-        self.place.addr().get()
+        self.place.addr().get() & !USE
+    }
+
+    /// Whether it is that variable.
+    #[inline]
+    pub(super) fn is_of(&self, place: &Place) -> bool {
+        self.address() == std::ptr::from_ref(place).addr()
     }
 
     /// # Safety
     /// The variable is alive: somebody has a handle to it, or the request stands in its queue and has not left it.
     pub(super) unsafe fn place<'a>(&self) -> &'a Place {
+        let place = self.place.as_ptr().map_addr(|addr| addr & !USE).cast::<Place>();
         // SAFETY: by the caller's promise.
-        unsafe { self.place.as_ref() }
+        unsafe { &*place }
     }
 }

@@ -40,6 +40,7 @@ pub(crate) struct Request {
 
 /// The request behind is one to write.
 const WRITE_BEHIND: u64 = 1 << ID_BITS;
+/// It is one to read, and was let in. Of one to write nobody asks it.
 const GRANTED: u64 = 1 << (ID_BITS + 1);
 /// It was let go before anybody stood behind it, though somebody is about to: he goes on where it left off.
 const LEFT: u64 = 1 << (ID_BITS + 2);
@@ -52,7 +53,7 @@ impl Request {
         Self { link: AtomicU64::new(if is_write { WRITES } else { 0 }) }
     }
 
-    /// Returns true once it is its turn.
+    /// Returns true once it is let in, for one to read.
     pub(crate) fn is_granted(&self) -> bool {
         // ORDERING: Relaxed: whoever acts on its turn was told so.
         self.link.load(Ordering::Relaxed) & GRANTED != 0
@@ -156,14 +157,14 @@ impl Queue {
         let waits = |gate: u64| if gate & READERS == 0 { gate } else { gate + (id.0 << READER_BITS) };
         let before = self.change_gate(waits);
         if before & READERS == 0 {
-            grant(id, requests);
+            requests.granted(id);
         }
     }
 
     /// A writer has left: it is the next one's turn.
     fn pass(&self, id: RequestId, requests: &impl Requests) {
         if requests.request(id).is_write() {
-            grant(id, requests);
+            requests.granted(id);
         } else {
             self.let_in(id, requests);
         }
@@ -191,7 +192,7 @@ impl Queue {
         if is_last(before)
             && let Some(writer) = some(before.wrapping_add(change) >> READER_BITS)
         {
-            grant(writer, requests);
+            requests.granted(writer);
         }
     }
 
@@ -205,11 +206,6 @@ impl Queue {
             }
         }
     }
-}
-
-fn grant(id: RequestId, requests: &impl Requests) {
-    requests.request(id).link.fetch_or(GRANTED, Ordering::AcqRel);
-    requests.granted(id);
 }
 
 fn some(id: u64) -> Option<RequestId> {

@@ -1,124 +1,193 @@
 //! Operations that are ready: higher priorities first, the same ones first come, first served.
+//!
+//! Those of priority 0, nearly all, stand in a chain through their slots, so that who makes one ready takes no lock:
+//!
+//! ```text
+//! first ──▶ a ──▶ b ──▶ c ◀── tail        push: swap yourself into the tail, then link yourself behind who was there (or make yourself the first)
+//! ```
+//!
+//! Who takes one out has a lock, and finds the chain broken where somebody has swapped and not linked yet. It waits for that a moment, then leaves it to the other, who
+//! sees to it that a worker comes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
+use super::slots::Slots;
+use crate::sync::{AtomicU32, AtomicU64, Line, Mutex, Ordering, lock, spin_loop};
+
+/// How often who finds a broken chain looks again.
+const LOOKS: u32 = 64;
 
 /// The queue.
 pub(super) struct Ready {
+    tail: Line<Tail>,
+    front: Line<Front>,
+}
+
+/// What those touch who make operations ready.
+struct Tail {
+    /// One more than the last of the chain, or 0.
+    last: AtomicU32,
+    /// How many are in the lists.
+    listed: AtomicU64,
     lists: Mutex<Lists>,
-    len: AtomicU64,
+    /// Whether all go into the lists: where one is to be taken out of the middle.
+    is_listed: bool,
+}
+
+/// What those touch who take them out.
+struct Front {
+    /// One more than the first of the chain, or 0. Changed by who has the lock, and by who finds the chain empty.
+    first: AtomicU32,
+    popping: Mutex<()>,
 }
 
 #[derive(Default)]
-struct Lists {
-    /// Those of priority 0.
-    plain: VecDeque<u32>,
-    others: BTreeMap<Reverse<i32>, VecDeque<u32>>,
-}
+struct Lists(BTreeMap<Reverse<i32>, VecDeque<u32>>);
 
 impl Ready {
-    pub(super) fn new() -> Self {
-        Self { lists: Mutex::default(), len: AtomicU64::new(0) }
+    pub(super) fn new(is_listed: bool) -> Self {
+        let tail = Tail { last: AtomicU32::new(0), listed: AtomicU64::new(0), lists: Mutex::default(), is_listed };
+        Self { tail: Line(tail), front: Line(Front { first: AtomicU32::new(0), popping: Mutex::new(()) }) }
     }
 
-    pub(super) fn push(&self, operation: u32, priority: i32) {
-        let mut lists = lock(&self.lists);
-        lists.of(priority).push_back(operation);
-        self.count(1);
+    pub(super) fn push(&self, slots: &Slots, operation: u32, priority: i32) {
+        let tail = &self.tail.0;
+        if priority != 0 || tail.is_listed {
+            let mut lists = lock(&tail.lists);
+            lists.0.entry(Reverse(priority)).or_default().push_back(operation);
+            return tail.count(1);
+        }
+        // ORDERING: Relaxed: the swap publishes it.
+        slots.get(operation).holds.store(0, Ordering::Relaxed);
+        // ORDERING: AcqRel: see `is_still_empty`; and whoever takes it out sees the operation.
+        let before = tail.last.swap(operation + 1, Ordering::AcqRel);
+        // ORDERING: Release: as above.
+        match before {
+            0 => self.front.0.first.store(operation + 1, Ordering::Release),
+            _ => slots.get(before - 1).holds.store(operation + 1, Ordering::Release),
+        }
     }
 
-    pub(super) fn pop(&self) -> Option<u32> {
-        if self.is_empty() {
+    pub(super) fn pop(&self, slots: &Slots) -> Option<u32> {
+        let mut is_urgent = true;
+        if self.tail.0.listed.load(Ordering::Relaxed) > 0 {
+            let mut lists = lock(&self.tail.0.lists);
+            is_urgent = lists.0.first_key_value().is_some_and(|(priority, _)| priority.0 > 0);
+            if is_urgent {
+                return self.tail.0.take(&mut lists, 0);
+            }
+        }
+        let popped = self.pop_chain(slots);
+        if popped.is_some() || is_urgent { popped } else { self.remove(0) }
+    }
+
+    fn pop_chain(&self, slots: &Slots) -> Option<u32> {
+        if self.tail.0.last.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let mut lists = lock(&self.lists);
-        let popped = lists.pop()?;
-        self.count(-1);
-        Some(popped)
+        let Front { first, popping } = &self.front.0;
+        let _popping = lock(popping);
+        // ORDERING: Acquire: see `push`.
+        let operation = first.load(Ordering::Acquire).checked_sub(1)?;
+        let behind = &slots.get(operation).holds;
+        let mut next = behind.load(Ordering::Acquire);
+        if next == 0 {
+            // It may be the last. Emptied first, because whoever finds the tail empty makes itself the first.
+            first.store(0, Ordering::Relaxed);
+            // ORDERING: Release: who finds the tail empty stores behind that.
+            if self.tail.0.last.compare_exchange(operation + 1, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return Some(operation);
+            }
+            for _ in 0..LOOKS {
+                next = behind.load(Ordering::Acquire);
+                if next != 0 {
+                    break;
+                }
+                spin_loop();
+            }
+        }
+        if next == 0 {
+            first.store(operation + 1, Ordering::Relaxed);
+            return None;
+        }
+        first.store(next, Ordering::Relaxed);
+        Some(operation)
     }
 
     /// Takes what frees a variable: that goes before all else.
     pub(super) fn pop_free(&self) -> Option<u32> {
-        let mut lists = lock(&self.lists);
-        let frees = lists.others.get_mut(&Reverse(i32::MAX))?;
-        let popped = frees.pop_front()?;
-        self.count(-1);
-        Some(popped)
+        let mut lists = lock(&self.tail.0.lists);
+        let is_there = lists.0.first_key_value().is_some_and(|(priority, _)| priority.0 == i32::MAX);
+        if is_there { self.tail.0.take(&mut lists, 0) } else { None }
     }
 
-    /// Takes out all that are as `is_wanted` says.
+    /// Takes out all that are as `is_wanted` says, where all are in lists.
     pub(super) fn extract(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Vec<u32> {
-        let mut lists = lock(&self.lists);
+        let mut lists = lock(&self.tail.0.lists);
         let mut wanted = Vec::new();
-        let Lists { plain, others } = &mut *lists;
-        for list in others.values_mut().chain([plain]) {
+        lists.0.retain(|_, list| {
             list.retain(|&operation| {
                 let is_taken = is_wanted(operation);
                 wanted.extend(is_taken.then_some(operation));
                 !is_taken
             });
-        }
-        self.count(-(wanted.len() as i64));
+            !list.is_empty()
+        });
+        self.tail.0.count(-(wanted.len() as i64));
         wanted
     }
 
+    /// Returns how many there are, where all are in lists.
     pub(super) fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed) as usize
+        self.tail.0.listed.load(Ordering::Relaxed) as usize
     }
 
-    /// Takes one out of the middle.
+    /// Takes one out of the middle of the lists.
     pub(super) fn remove(&self, place: usize) -> Option<u32> {
-        let mut lists = lock(&self.lists);
+        let mut lists = lock(&self.tail.0.lists);
+        self.tail.0.take(&mut lists, place)
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.tail.0.last.load(Ordering::Relaxed) == 0 && self.tail.0.listed.load(Ordering::Relaxed) == 0
+    }
+
+    /// The same, where of "push, then look who works" and "stop to work, then ask" one is to see the other.
+    pub(super) fn is_still_empty(&self) -> bool {
+        // ORDERING: AcqRel: of two who change a word one is second, and sees what the first did before: this here that there is something, or who pushes that nobody works.
+        self.tail.0.last.compare_exchange(0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && lock(&self.tail.0.lists).0.is_empty()
+    }
+}
+
+impl Tail {
+    fn take(&self, lists: &mut Lists, place: usize) -> Option<u32> {
         let removed = lists.remove(place)?;
         self.count(-1);
         Some(removed)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.len.load(Ordering::Relaxed) == 0
-    }
-
-    /// The same, where of "push, then look who works" and "stop to work, then ask" one is to see the other.
-    pub(super) fn is_still_empty(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.is_empty()
-    }
-
     /// Under the lock.
     fn count(&self, change: i64) {
-        // ORDERING: Relaxed: the lock, or a fence, orders it.
-        self.len.store(self.len.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
+        // ORDERING: Relaxed: the lock orders it.
+        self.listed.store(self.listed.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
     }
 }
 
 impl Lists {
-    fn of(&mut self, priority: i32) -> &mut VecDeque<u32> {
-        if priority == 0 { &mut self.plain } else { self.others.entry(Reverse(priority)).or_default() }
-    }
-
     fn remove(&mut self, mut place: usize) -> Option<u32> {
-        let lists = self.others.values_mut().chain([&mut self.plain]);
-        for list in lists {
-            if place < list.len() {
-                return list.remove(place);
-            }
-            place -= list.len();
+        let (&priority, list) = self.0.iter_mut().find(|(_, list)| {
+            let is_here = place < list.len();
+            place -= if is_here { 0 } else { list.len() };
+            is_here
+        })?;
+        let removed = list.remove(place);
+        if list.is_empty() {
+            self.0.remove(&priority);
         }
-        None
-    }
-
-    fn pop(&mut self) -> Option<u32> {
-        let Some(mut first) = self.others.first_entry() else { return self.plain.pop_front() };
-        if first.key().0 < 0 && !self.plain.is_empty() {
-            return self.plain.pop_front();
-        }
-        let popped = first.get_mut().pop_front();
-        if first.get().is_empty() {
-            first.remove();
-        }
-        popped.or_else(|| self.pop())
+        removed
     }
 }
 
@@ -126,17 +195,25 @@ impl Lists {
 mod tests {
     use super::*;
 
-    /// Seen to fail with negative priorities before plain ones, and with a list that is taken from its end.
+    /// Seen to fail with negative priorities before plain ones, with a list that is taken from its end, and with a chain whose first is its last.
     #[test]
     fn higher_priorities_go_first_and_equal_ones_in_order() {
-        let ready = Ready::new();
-        for (operation, priority) in [(0, -1), (1, 0), (2, 5), (3, 0), (4, 5), (5, -1)] {
-            ready.push(operation, priority);
+        for is_listed in [false, true] {
+            let (ready, slots) = (Ready::new(is_listed), Slots::new());
+            let _made: Vec<Option<u32>> = (0..6).map(|_| slots.take(&mut slots.free(), 6)).collect();
+            for (operation, priority) in [(0, -1), (1, 0), (2, 5), (3, 0), (4, 5), (5, -1)] {
+                ready.push(&slots, operation, priority);
+            }
+            let order: Vec<u32> = std::iter::from_fn(|| ready.pop(&slots)).collect();
+            assert_eq!((order, ready.is_empty(), ready.is_still_empty()), (vec![2, 4, 1, 3, 0, 5], true, true));
         }
-        let order: Vec<u32> = std::iter::from_fn(|| ready.pop()).collect();
-        assert_eq!((order, ready.is_empty()), (vec![2, 4, 1, 3, 0, 5], true));
-        [(0, 0), (1, 5), (2, 5), (3, 5)].into_iter().for_each(|(operation, priority)| ready.push(operation, priority));
+    }
+
+    #[test]
+    fn one_is_taken_out_of_the_middle() {
+        let (ready, slots) = (Ready::new(true), Slots::new());
+        [(0, 0), (1, 5), (2, 5), (3, 5)].into_iter().for_each(|(operation, priority)| ready.push(&slots, operation, priority));
         assert_eq!((ready.remove(1), ready.remove(2), ready.remove(2), ready.len()), (Some(2), Some(0), None, 2));
-        assert_eq!((ready.remove(1), ready.remove(0), ready.pop()), (Some(3), Some(1), None));
+        assert_eq!((ready.remove(1), ready.remove(0), ready.pop(&slots)), (Some(3), Some(1), None));
     }
 }

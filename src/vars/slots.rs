@@ -1,18 +1,21 @@
-//! Where pending operations lie: by number, in chunks that never move.
+//! Where pending operations lie: by number, in chunks that never move. Who pushes takes free ones from the front, who runs operations gives them back behind, so that the two
+//! seldom meet; the difference of what each has counted is what is pending.
 
 use std::cell::UnsafeCell;
 
 use super::op::Job;
 use super::queue::OPERATIONS_MAX;
-use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, lock};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Line, Mutex, MutexGuard, OnceLock, Ordering, lock};
 
 /// Slots of the first chunk; each other one has twice as many as the one before.
 const FIRST: usize = 64;
 const CHUNKS: usize = 19;
 
-/// The place of one pending operation.
+/// The place of one pending operation: two cache lines.
+#[repr(align(128))]
 pub(super) struct Slot {
-    /// Requests that were not granted yet, and one more while they are made. When it comes to 0, the operation is ready.
+    /// Requests that were not granted yet, and one more while they are made. When the last is released, the operation is ready; then this is the one behind it among those that are
+    /// (see `ready.rs`).
     pub(super) holds: AtomicU32,
     /// Requests that somebody may still look at, and one more for who runs the operation. When it comes to 0, the slot is free.
     pub(super) looks: AtomicU32,
@@ -23,6 +26,9 @@ pub(super) struct Slot {
 
 // SAFETY: the operation is put there before anybody knows the slot, its requests are atomics, and what else there is only who runs it touches.
 unsafe impl Sync for Slot {}
+
+#[cfg(all(target_pointer_width = "64", not(anabranch_loom)))]
+const _: () = assert!(size_of::<Slot>() == 128, "a pending operation takes two cache lines");
 
 impl Slot {
     fn new() -> Self {
@@ -64,32 +70,46 @@ impl Slot {
 /// All slots.
 pub(super) struct Slots {
     chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
-    free: Mutex<Free>,
+    /// What a slot's place is added to, for each chunk (see `place`).
+    bases: [AtomicPtr<Slot>; CHUNKS],
+    front: Line<Front>,
+    back: Line<Back>,
 }
 
-/// Which slots are free, and who waits for that.
-struct Free {
+/// What those touch who push.
+struct Front {
+    free: Mutex<Free>,
+    /// How many operations were pushed so far. Changes under the lock.
+    pushed: AtomicU64,
+}
+
+/// Free slots, for who pushes: taken with the lock that makes a push on several variables one push.
+pub(super) struct Free {
     list: Vec<u32>,
     /// How many there ever were.
     made: usize,
-    is_space_awaited: bool,
-    is_idle_awaited: bool,
-    /// Whether a thread has the engine to itself; then what others push goes into the inbox.
-    is_alone: bool,
-    inbox: Vec<u32>,
+    /// How many operations had ended when this was last looked up.
+    ended: u64,
 }
 
-/// Who has an engine without workers to itself.
-pub(super) enum Turn {
-    /// This thread, and nothing is pending.
-    Fresh,
-    /// This thread.
-    Ours,
-    /// Another one, or this one further up the stack. It does what was put into the inbox, too.
-    Taken,
+/// What those touch who run operations.
+struct Back {
+    freed: Mutex<Freed>,
+    /// How many operations have ended so far, and have given their slots back. Changes under the lock.
+    ended: AtomicU64,
+    /// Somebody waits until none is pending.
+    is_idle_awaited: AtomicBool,
+}
+
+/// Slots that were given back, and are not in the front yet.
+#[derive(Default)]
+struct Freed {
+    list: Vec<u32>,
+    is_space_awaited: bool,
 }
 
 /// Who is to be told that slots were given back.
+#[derive(Default)]
 pub(super) struct Told {
     pub(super) space: bool,
     pub(super) idle: bool,
@@ -97,106 +117,105 @@ pub(super) struct Told {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        let free = Free {
-            list: Vec::new(),
-            made: 0,
-            is_space_awaited: false,
-            is_idle_awaited: false,
-            is_alone: false,
-            inbox: Vec::new(),
-        };
-        Self { chunks: std::array::from_fn(|_| OnceLock::new()), free: Mutex::new(free) }
+        let free = Free { list: Vec::new(), made: 0, ended: 0 };
+        let back = Back { freed: Mutex::default(), ended: AtomicU64::new(0), is_idle_awaited: AtomicBool::new(false) };
+        Self {
+            chunks: std::array::from_fn(|_| OnceLock::new()),
+            bases: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            front: Line(Front { free: Mutex::new(free), pushed: AtomicU64::new(0) }),
+            back: Line(back),
+        }
     }
 
+    #[inline]
     pub(super) fn get(&self, number: u32) -> &Slot {
         let (chunk, place) = place(number as usize);
-        &self.chunks[chunk].get().expect("it was made")[place]
+        // ORDERING: Relaxed: whoever has the number has it from who made the chunk.
+        let base = self.bases[chunk].load(Ordering::Relaxed);
+        debug_assert!(!base.is_null());
+        // SAFETY: a number is given out when its chunk is made, and that stays as long as this.
+        unsafe { &*base.wrapping_add(place) }
+    }
+
+    /// Returns the free slots. As long as the caller has them, nobody else pushes.
+    pub(super) fn free(&self) -> MutexGuard<'_, Free> {
+        lock(&self.front.0.free)
     }
 
     /// Returns a free slot, unless `max` are in use.
-    pub(super) fn take(&self, max: usize) -> Option<u32> {
-        let mut free = lock(&self.free);
-        if free.in_use() >= max.min(OPERATIONS_MAX) {
-            return None;
+    pub(super) fn take(&self, free: &mut Free, max: usize) -> Option<u32> {
+        // Changes only under the lock that the caller has.
+        let pushed = self.front.0.pushed.load(Ordering::Relaxed);
+        let max = max.min(OPERATIONS_MAX) as u64;
+        if pushed - free.ended >= max {
+            free.ended = self.back.0.ended.load(Ordering::Relaxed);
+            if pushed - free.ended >= max {
+                return None;
+            }
         }
-        if let Some(number) = free.list.pop() {
-            return Some(number);
+        if free.list.is_empty() {
+            std::mem::swap(&mut free.list, &mut lock(&self.back.0.freed).list);
         }
+        let number = free.list.pop().or_else(|| self.make(free))?;
+        // ORDERING: Release: who counts it sees what was pushed before.
+        self.front.0.pushed.store(pushed + 1, Ordering::Release);
+        Some(number)
+    }
+
+    /// Makes a new slot.
+    #[cold]
+    fn make(&self, free: &mut Free) -> Option<u32> {
         let number = free.made;
-        free.made += 1;
         let (chunk, _) = place(number);
-        self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| Slot::new()).collect());
+        let slots = self.chunks.get(chunk)?.get_or_init(|| (0..FIRST << chunk).map(|_| Slot::new()).collect());
+        let base = slots.as_ptr().wrapping_sub(FIRST << chunk);
+        self.bases[chunk].store(base.cast_mut(), Ordering::Relaxed);
+        free.made += 1;
         Some(number as u32)
     }
 
-    /// Asks for the engine. With an operation it is put into the inbox if that is taken.
-    pub(super) fn begin_turn(&self, pushed: Option<u32>) -> Turn {
-        let mut free = lock(&self.free);
-        if free.is_alone {
-            free.inbox.extend(pushed);
-            return Turn::Taken;
-        }
-        if pushed.is_none() && free.in_use() > 0 {
-            return Turn::Taken;
-        }
-        free.is_alone = true;
-        if pushed.is_none() { Turn::Fresh } else { Turn::Ours }
-    }
-
-    /// Asks for the engine, to run what is ready.
-    pub(super) fn begin_drive(&self) -> bool {
-        !std::mem::replace(&mut lock(&self.free).is_alone, true)
-    }
-
-    /// Gives the engine back, if nothing was put into the inbox meanwhile.
-    pub(super) fn end_turn(&self) -> Result<Told, Vec<u32>> {
-        let mut free = lock(&self.free);
-        if !free.inbox.is_empty() {
-            return Err(std::mem::take(&mut free.inbox));
-        }
-        free.is_alone = false;
-        let is_idle = free.in_use() == 0;
-        Ok(Told { space: false, idle: is_idle && std::mem::take(&mut free.is_idle_awaited) })
-    }
-
     /// Gives slots back.
-    pub(super) fn give_back(&self, numbers: impl IntoIterator<Item = u32>) -> Told {
-        let mut free = lock(&self.free);
-        free.list.extend(numbers);
-        let is_idle = free.in_use() == 0 && !free.is_alone;
-        let space = std::mem::take(&mut free.is_space_awaited);
-        Told { space, idle: is_idle && std::mem::take(&mut free.is_idle_awaited) }
+    pub(super) fn give_back(&self, numbers: &[u32]) -> Told {
+        let mut freed = lock(&self.back.0.freed);
+        freed.list.extend_from_slice(numbers);
+        let ended = self.back.0.ended.load(Ordering::Relaxed) + numbers.len() as u64;
+        self.back.0.ended.store(ended, Ordering::Release);
+        let is_idle_told = self.back.0.is_idle_awaited.load(Ordering::Relaxed) && self.in_use() == 0;
+        if is_idle_told {
+            self.back.0.is_idle_awaited.store(false, Ordering::Relaxed);
+        }
+        Told { space: std::mem::take(&mut freed.is_space_awaited), idle: is_idle_told }
     }
 
     /// Returns true if fewer than `max` are in use; else whoever gives some back is told to say so.
     pub(super) fn has_space(&self, max: usize) -> bool {
-        let mut free = lock(&self.free);
-        free.is_space_awaited = free.in_use() >= max;
-        !free.is_space_awaited
+        let mut freed = lock(&self.back.0.freed);
+        freed.is_space_awaited = self.in_use() >= max;
+        !freed.is_space_awaited
     }
 
     /// Returns true if none is in use; else whoever gives the last one back is told to say so.
     pub(super) fn is_idle(&self) -> bool {
-        let mut free = lock(&self.free);
-        free.is_idle_awaited = free.in_use() > 0 || free.is_alone;
-        !free.is_idle_awaited
+        let _freed = lock(&self.back.0.freed);
+        let is_idle = self.in_use() == 0;
+        // Under the lock that whoever gives back has.
+        self.back.0.is_idle_awaited.store(!is_idle, Ordering::Relaxed);
+        is_idle
     }
 
+    /// How many are pending. Those that are pushed meanwhile may be among them.
     pub(super) fn in_use(&self) -> usize {
-        lock(&self.free).in_use()
+        // ORDERING: Acquire: what has ended was pushed before that, so this order never counts one that has ended and was not pushed.
+        let ended = self.back.0.ended.load(Ordering::Acquire);
+        (self.front.0.pushed.load(Ordering::Acquire) - ended) as usize
     }
 }
 
-impl Free {
-    fn in_use(&self) -> usize {
-        self.made - self.list.len()
-    }
-}
-
-/// Returns the chunk of a slot, and its place there.
+/// Returns the chunk of a slot, and its place behind that one's base: `FIRST << chunk` is the chunk's first.
+#[inline]
 fn place(number: usize) -> (usize, usize) {
-    let chunk = (number / FIRST + 1).ilog2() as usize;
-    (chunk, number - FIRST * ((1 << chunk) - 1))
+    let place = number + FIRST;
+    ((place.ilog2() - FIRST.ilog2()) as usize, place)
 }
 
 #[cfg(test)]
@@ -206,14 +225,15 @@ mod tests {
     /// Seen to fail with chunks that begin one later.
     #[test]
     fn slots_are_numbered_through() {
-        assert_eq!((place(0), place(63), place(64), place(191), place(192)), ((0, 0), (0, 63), (1, 0), (1, 127), (2, 0)));
+        assert_eq!([0, 63, 64, 191, 192].map(|number| place(number).0), [0, 0, 1, 1, 2]);
         assert_eq!(place(OPERATIONS_MAX - 1).0, CHUNKS - 1);
         let slots = Slots::new();
-        let taken: Vec<u32> = (0..1000).map_while(|_| slots.take(500)).collect();
+        let take = || slots.take(&mut slots.free(), 500);
+        let taken: Vec<u32> = (0..1000).map_while(|_| take()).collect();
         assert_eq!(taken, (0..500).collect::<Vec<_>>());
-        assert!(!slots.give_back([7]).space && slots.take(500) == Some(7) && slots.take(500).is_none());
+        assert!(!slots.give_back(&[7]).space && take() == Some(7) && take().is_none());
         assert!(!slots.has_space(500) && !slots.is_idle());
-        let told = slots.give_back(taken);
+        let told = slots.give_back(&taken);
         assert!(told.space && told.idle && slots.in_use() == 0 && slots.has_space(500) && slots.is_idle());
     }
 }

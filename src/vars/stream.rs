@@ -64,14 +64,14 @@ impl<'v> Op<'v> {
         if self.job.asked.iter().all(|earlier| earlier.address() != asked.address()) {
             self.job.ask(asked);
         }
-        self.job.kernel = self.job.kernel.map(|_| stream.target);
+        self.job.set_target(stream.target);
         self
     }
 
     /// Sets the device that a kernel goes to, counted from 0, if the executor has several. The default is the first. Buffers of another are to be fetched:
     /// see [`DeviceStream::fetch`](crate::DeviceStream::fetch).
     pub fn device(mut self, device: u32) -> Self {
-        self.job.kernel = self.job.kernel.map(|_| Target { device, lane: None });
+        self.job.set_target(Target { device, lane: None });
         self
     }
 }

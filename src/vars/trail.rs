@@ -51,8 +51,8 @@ impl Trail {
     /// Calls `each` with what who uses the variable so comes after, until that returns something.
     fn find<R>(&self, how: How, mut each: impl FnMut(&Arc<Done>, bool) -> Option<R>) -> Option<R> {
         let uses = lock(self.0.get()?);
-        let found = uses.write.as_ref().and_then(|write| each(write, how.is_read));
-        let reads = || uses.reads.iter().filter(|_| how.is_alone).find_map(|read| each(read, false));
+        let found = uses.write.as_ref().and_then(|write| each(write, how.is_read()));
+        let reads = || uses.reads.iter().filter(|_| how.is_alone()).find_map(|read| each(read, false));
         found.or_else(reads)
     }
 
@@ -60,7 +60,7 @@ impl Trail {
     pub(super) fn note(&self, how: How, done: &Arc<Done>) {
         let mut uses = lock(self.0.get_or_init(Box::default));
         let old = std::mem::take(&mut *uses);
-        if how.is_alone {
+        if how.is_alone() {
             uses.write = Some(done.clone());
         } else {
             // Readers that go in together may be noted in another order than submitted.
@@ -91,7 +91,7 @@ impl Needs {
         for asked in &job.asked {
             // SAFETY: its request stands in the variable's queue.
             let trail = &unsafe { asked.place() }.trail;
-            let _ = trail.find(asked.how, |done, is_input| {
+            let _ = trail.find(asked.how(), |done, is_input| {
                 match needs.iter_mut().find(|need| Arc::ptr_eq(&need.done, done)) {
                     Some(need) => need.is_input |= is_input,
                     None => needs.push(Need { done: done.clone(), is_input }),
@@ -107,7 +107,7 @@ impl Needs {
         job.asked.iter().find_map(|asked| {
             // SAFETY: as in `of`.
             let trail = &unsafe { asked.place() }.trail;
-            trail.find(asked.how, |done, _| (!done.is_over()).then(|| done.clone()))
+            trail.find(asked.how(), |done, _| (!done.is_over()).then(|| done.clone()))
         })
     }
 

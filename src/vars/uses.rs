@@ -21,14 +21,11 @@ pub(super) const SCANNED: usize = 16;
 impl Asking<'_> {
     #[inline]
     fn ask(&mut self, place: &Place, how: How) {
-        let asked = Asked::new(place, how);
-        for earlier in self.uses.iter_mut().take(SCANNED) {
-            if earlier.address() == asked.address() {
-                self.is_aliased |= earlier.add(how);
-                return;
-            }
+        let known = self.uses.len().min(SCANNED);
+        match self.uses[..known].iter_mut().find(|earlier| earlier.is_of(place)) {
+            Some(earlier) => self.is_aliased |= earlier.add(how),
+            None => self.uses.push(Asked::new(place, how)),
         }
-        self.uses.push(asked);
     }
 }
 
@@ -173,7 +170,7 @@ impl<T: Send + Sync + 'static> Fetch for TakenVar<T> {
         // SAFETY: granted, and nothing else of the operation refers to the value.
         unsafe { block.cell.take() }.map_err(|why| match why {
             Untakable::Empty => block.place.empty(),
-            Untakable::Shared => Kind::VarKept { variable: block.place.name.clone() }.into(),
+            Untakable::Shared => Kind::VarKept { variable: block.place.name.to_cow() }.into(),
         })
     }
 

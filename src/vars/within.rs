@@ -71,16 +71,16 @@ impl Common {
         let polled = polled(hub)?;
         // SAFETY: who polls an operation keeps it until it has returned, and this thread is in there.
         let outer = unsafe { polled.job.as_ref() };
-        let common = Self { with: polled.key, operation: outer.name.clone(), read: SmallVec::new(), behind: OnceLock::new() };
+        let common = Self { with: polled.key, operation: outer.name.to_cow(), read: SmallVec::new(), behind: OnceLock::new() };
         Some(Arc::new(common.compare(outer, job)))
     }
 
     fn compare(mut self, outer: &Job, job: &Job) -> Self {
         for (place, asked) in job.asked.iter().enumerate() {
             let Some(own) = outer.asked.iter().find(|own| own.address() == asked.address()) else { continue };
-            if own.how.is_alone || asked.how.is_alone {
+            if own.request.is_write() || asked.request.is_write() {
                 // SAFETY: the operation that is polled stands in the variable's queue.
-                let _ = self.behind.set(unsafe { own.place() }.name.clone());
+                let _ = self.behind.set(unsafe { own.place() }.name.to_cow());
             } else {
                 self.read.push(place as u16);
             }
@@ -92,7 +92,7 @@ impl Common {
     pub(super) fn look(&self, job: &Job) -> bool {
         let held_up = self.read.iter().map(|&place| &job.asked[place as usize]).find(|asked| !asked.request.is_granted());
         // SAFETY: it stands in the variable's queue.
-        held_up.is_some_and(|asked| self.behind.set(unsafe { asked.place() }.name.clone()).is_ok())
+        held_up.is_some_and(|asked| self.behind.set(unsafe { asked.place() }.name.to_cow()).is_ok())
     }
 
     /// Returns an error if this thread polls the other, and to wait there would be for ever.

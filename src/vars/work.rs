@@ -32,13 +32,13 @@ unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) 
     let hand = Hand::new(&hub);
     loop {
         // First come, first served: what was made ready goes on at once only where nobody waits.
-        if !hub.ready.0.is_empty() || hand.ready.borrow().len() > 1 {
+        if !hub.ready.is_empty() || hand.ready.borrow().len() > 1 {
             hand.ready.take().into_iter().for_each(|number| hub.add_ready(number));
         }
-        match hand.next_own().or_else(|| hub.ready.0.pop()) {
+        match hand.next_own().or_else(|| hub.ready.pop(&hub.slots)) {
             Some(number) => {
                 // There is more than it takes itself: another may want to come.
-                if !hub.ready.0.is_empty() && hub.active.0.load(Ordering::Relaxed) < hub.workers {
+                if !hub.ready.is_empty() && hub.active.0.load(Ordering::Relaxed) < hub.workers {
                     let _ = hub.call_workers();
                 }
                 hub.run(number, &hand);
@@ -49,7 +49,7 @@ unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) 
                     continue;
                 }
                 hub.active.0.fetch_sub(1, Ordering::SeqCst);
-                if hub.ready.0.is_still_empty() || !hub.activate_again() {
+                if hub.ready.is_still_empty() || !hub.activate_again() {
                     break;
                 }
             }

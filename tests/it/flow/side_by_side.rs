@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
 
 use anabranch::{Executor, Flow, Function, Graph, Op, PerOperator, Result, Value, Var, inputs, take};
 use futures::future::{Either, join_all, select};
@@ -149,7 +148,7 @@ fn a_function_gives_several_results_and_takes_what_it_is_given() {
 }
 
 #[test]
-fn a_deadline_returns_the_best_so_far() {
+fn whoever_gives_up_has_the_best_so_far() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for exec in executors() {
         let best: Var<u64> = runtime.block_on(async {
@@ -160,14 +159,21 @@ fn a_deadline_returns_the_best_so_far() {
                         f.node(Op::task("improve", &best, &best, |x: &u64| x + 1)).await?;
                     }
                 });
-                let ended = tokio::time::timeout(Duration::from_millis(20), improve).await;
-                assert!(ended.is_err());
+                let is_enough = async {
+                    while best.version() < 10 {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                tokio::select! {
+                    _ = improve => unreachable!("it is endless"),
+                    () = is_enough => {}
+                }
                 Ok(best)
             })
             .await
             .unwrap()
         });
-        assert!(*block_on(best.read()).unwrap() > 10);
+        assert!(*block_on(best.read()).unwrap() >= 10);
     }
 }
 

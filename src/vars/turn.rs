@@ -1,0 +1,86 @@
+//! Who has an engine without workers to itself: one word.
+//!
+//! ```text
+//!          begin                 end
+//!   0 ───────────────▶ ALONE ───────────▶ 0          what others post meanwhile sets POSTED: then the end is refused, and who has the
+//!                        │ post                      turn does that first; who waits until nothing is pending sets AWAITED
+//!                        ▼
+//!                  ALONE|POSTED ──end──▶ ALONE, and the inbox
+//! ```
+
+use crate::sync::{AtomicU32, Mutex, Ordering, lock};
+
+/// A thread has the engine.
+const ALONE: u32 = 1;
+/// The inbox is not empty.
+const POSTED: u32 = 2;
+/// Somebody waits for the end of the turn.
+const AWAITED: u32 = 4;
+
+/// The turn of an engine that has no workers.
+pub(super) struct Turn {
+    word: AtomicU32,
+    /// Operations that were pushed while a thread had the engine: the same one inside of an operation, or another.
+    inbox: Mutex<Vec<u32>>,
+}
+
+/// What comes of giving a turn back.
+pub(super) enum End {
+    Over {
+        is_awaited: bool,
+    },
+    /// These were posted: the turn is not over.
+    More(Vec<u32>),
+}
+
+impl Turn {
+    pub(super) fn new() -> Self {
+        Self { word: AtomicU32::new(0), inbox: Mutex::default() }
+    }
+
+    /// Asks for the engine. If this returns true, it is for the caller to [end](Turn::end) its turn.
+    #[inline]
+    #[must_use]
+    pub(super) fn begin(&self) -> bool {
+        // ORDERING: Acquire: pairs with the Release of whoever had it before.
+        self.word.fetch_or(ALONE, Ordering::Acquire) & ALONE == 0
+    }
+
+    /// Puts an operation into the inbox. Returns true if the caller has the engine now, as after [`Turn::begin`].
+    #[must_use]
+    pub(super) fn post(&self, number: u32) -> bool {
+        lock(&self.inbox).push(number);
+        // ORDERING: AcqRel: as in `begin`; and whoever takes the mark sees the inbox.
+        self.word.fetch_or(ALONE | POSTED, Ordering::AcqRel) & ALONE == 0
+    }
+
+    /// Gives the engine back, if nothing was posted meanwhile.
+    #[inline]
+    #[must_use]
+    pub(super) fn end(&self) -> End {
+        // ORDERING: Release: pairs with `begin`.
+        match self.word.compare_exchange(ALONE, 0, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => End::Over { is_awaited: false },
+            Err(_) => self.end_for_others(),
+        }
+    }
+
+    #[cold]
+    fn end_for_others(&self) -> End {
+        // ORDERING: AcqRel: as in `post` and `begin`.
+        if self.word.fetch_and(!POSTED, Ordering::AcqRel) & POSTED != 0 {
+            return End::More(std::mem::take(&mut lock(&self.inbox)));
+        }
+        match self.word.compare_exchange(ALONE | AWAITED, 0, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => End::Over { is_awaited: true },
+            // Something was posted just now.
+            Err(_) => End::More(Vec::new()),
+        }
+    }
+
+    /// Returns true if nobody has the engine; else whoever ends the turn is told.
+    pub(super) fn is_over(&self) -> bool {
+        // ORDERING: Acquire: who sees that it is over sees what was done.
+        self.word.load(Ordering::Acquire) & ALONE == 0 || self.word.fetch_or(AWAITED, Ordering::AcqRel) & ALONE == 0
+    }
+}
