@@ -84,6 +84,7 @@ impl Hub {
         if self.is_inline() {
             return self.alone(look);
         }
+        self.close_bulk();
         let hand = Hand::new(self);
         let seen = place.queue.glance(&hand, look);
         // A writer that waited for this look.

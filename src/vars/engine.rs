@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::bulk::Bulk;
 use super::devices::Devices;
 use super::handle::Pushed;
 use super::hub::Hub;
@@ -39,7 +40,7 @@ const STREAMS: usize = 8;
 /// else keeps the executor: what is pending when that ends fails with an error for which [`Error::is_shut_down`] is true.
 #[derive(Clone)]
 pub struct Engine {
-    hub: Arc<Hub>,
+    pub(super) hub: Arc<Hub>,
     /// To keep it. None: a flow's, which does not.
     exec: Option<Executor>,
 }
@@ -157,7 +158,7 @@ impl Engine {
     /// Dropped before it is ready, the operation was not pushed.
     #[inline]
     pub fn push<'v>(&'v self, op: Op<'v>) -> Push<'v> {
-        Push { hub: &self.hub, job: Some(op.job), key: WaiterKey::default(), driver: WaiterKey::default() }
+        Push { hub: &self.hub, job: Some(op.job), joined_max: 1, key: WaiterKey::default(), driver: WaiterKey::default() }
     }
 
     /// Pushes an operation if there is room for it now.
@@ -169,6 +170,11 @@ impl Engine {
         let mut job = Some(op.job);
         let pushed = self.hub.try_push(&mut job);
         pushed.map_err(|error| (error, Op::of_job(job.expect("what was not pushed is left"))))
+    }
+
+    /// Joins operations that are pushed one after the other, up to so many, into one: for small ones.
+    pub fn bulk(&self, operations: usize) -> Bulk<'_> {
+        Bulk::new(self, operations)
     }
 
     pub(super) fn devices(&self) -> Option<&Devices> {
@@ -187,7 +193,7 @@ impl Engine {
         EngineIdle { hub: self.hub.clone(), key: WaiterKey::default(), driver: WaiterKey::default() }
     }
 
-    /// Returns the number of operations that are pending.
+    /// Returns the number of operations that are pending. Those of a [bulk](Engine::bulk) are one, from its end on.
     pub fn pending(&self) -> usize {
         self.hub.slots.in_use()
     }
@@ -204,6 +210,8 @@ impl fmt::Debug for Engine {
 pub struct Push<'v> {
     hub: &'v Arc<Hub>,
     job: Option<Job>,
+    /// How many it is joined with at most.
+    pub(super) joined_max: usize,
     key: WaiterKey,
     driver: WaiterKey,
 }
@@ -212,9 +220,10 @@ impl Future for Push<'_> {
     type Output = Result<Pushed>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
-        let Self { hub, job, key, driver, .. } = &mut *self;
+        let Self { hub, job, joined_max, key, driver } = &mut *self;
         loop {
-            match hub.try_push(job) {
+            let pushed = if *joined_max > 1 { hub.try_join(*joined_max, job) } else { hub.try_push(job) };
+            match pushed {
                 Err(error) if error.is_busy() => {}
                 done => {
                     hub.space.forget(key);
@@ -257,6 +266,7 @@ impl Future for EngineIdle {
         if let Err(inside) = hub.may_wait_for_all() {
             return Poll::Ready(Err(inside));
         }
+        hub.close_bulk();
         hub.drive(driver, cx);
         let _ = hub.idle.poll(u64::MAX, key, cx);
         if !hub.is_idle() {

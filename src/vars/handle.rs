@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
+use super::bulk::Ends;
 use super::hub::Hub;
 use super::slots::Slot;
 use super::within::{Common, Key};
@@ -34,6 +35,7 @@ pub struct Pushed(State);
 
 enum State {
     Pending(Pending),
+    Joined(Part),
     Ended(Result<()>),
     Told,
 }
@@ -48,6 +50,14 @@ struct Pending {
     driver: WaiterKey,
     /// What it has in common with the operation that pushed it.
     common: Option<Arc<Common>>,
+}
+
+/// One of a bulk's operations.
+struct Part {
+    ends: Arc<Ends>,
+    number: u32,
+    key: WaiterKey,
+    driver: WaiterKey,
 }
 
 /// What operations' handles wait for, and what they are to be told.
@@ -133,9 +143,36 @@ impl Pushed {
         Self(State::Pending(Pending { hub, slot, state, is_waiting: false, driver, common }))
     }
 
+    /// A handle to one of a bulk's operations.
+    pub(super) fn part(ends: Arc<Ends>, number: u32) -> Self {
+        Self(State::Joined(Part { ends, number, key: WaiterKey::default(), driver: WaiterKey::default() }))
+    }
+
     /// A handle to an operation that has ended already.
     pub(crate) fn ended(outcome: Result<()>) -> Self {
         Self(State::Ended(outcome))
+    }
+}
+
+impl Part {
+    fn has_ended(&self) -> bool {
+        self.ends.lane.has_reached(1)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if !self.has_ended() {
+            self.ends.hub.close_bulk();
+            self.ends.hub.drive(&mut self.driver, cx);
+        }
+        ready!(self.ends.lane.poll(1, &mut self.key, cx));
+        Poll::Ready(self.ends.outcome(self.number))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.ends.lane.forget(&mut self.key);
+        self.ends.hub.forget_driver(&mut self.driver);
     }
 }
 
@@ -218,6 +255,12 @@ impl Future for Pushed {
             }
             let Poll::Ready(outcome) = pending.poll(cx) else { return Poll::Pending };
             self.0 = State::Ended(outcome);
+        } else if let State::Joined(part) = &mut self.0 {
+            if !part.has_ended() {
+                part.ends.hub.may_wait()?;
+            }
+            let outcome = ready!(part.poll(cx));
+            self.0 = State::Ended(outcome);
         }
         share.used();
         match std::mem::replace(&mut self.0, State::Told) {
@@ -250,7 +293,11 @@ impl Share {
 
 impl fmt::Debug for Pushed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let has_ended = if let State::Pending(pending) = &self.0 { pending.has_ended() } else { true };
+        let has_ended = match &self.0 {
+            State::Pending(pending) => pending.has_ended(),
+            State::Joined(part) => part.has_ended(),
+            State::Ended(_) | State::Told => true,
+        };
         f.debug_struct("Pushed").field("has_ended", &has_ended).finish()
     }
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use super::body::Ran;
+use super::bulk::Open;
 use super::devices::Devices;
 use super::hand::Hand;
 use super::handle::{Pushed, Watchers};
@@ -43,6 +44,7 @@ pub(super) struct Hub {
     pub(super) bell: Lane,
     laters: Laters,
     pub(super) ready: Ready,
+    pub(super) bulk: Open,
     /// Whose turn it is without workers.
     pub(super) turn: Turn,
     /// Tickets that there are. Each has a count of the hub.
@@ -85,6 +87,7 @@ impl Hub {
             bell: Lane::new(),
             laters: Laters::default(),
             ready: Ready::new(exec.workers() == 0),
+            bulk: Open::default(),
             turn: Turn::new(),
             active: Line(AtomicU64::new(0)),
             looking: AtomicU64::new(0),
@@ -126,7 +129,7 @@ impl Hub {
     }
 
     #[cold]
-    fn is_full(&self) -> Error {
+    pub(super) fn is_full(&self) -> Error {
         Kind::EngineBusy { max: self.max_pending }.into()
     }
 
@@ -147,16 +150,21 @@ impl Hub {
         if self.is_inline() {
             return self.push_to_inbox(max, job);
         }
+        self.close_bulk();
         let hand = Hand::new(self);
-        let handle = {
-            // All queues have the operation in the same order, because others wait here.
-            let mut free = self.slots.free();
-            let (number, handle) = self.settle(self.slots.take(&mut free, max)?, job);
-            self.enter(number, &hand);
-            handle
-        };
+        let handle = self.enter_new(max, job, &hand)?;
         hand.give_back();
         self.start(hand);
+        Some(handle)
+    }
+
+    /// Puts an operation into a slot, and has it enter the queues of its variables.
+    #[inline]
+    pub(super) fn enter_new(self: &Arc<Self>, max: usize, job: &mut Option<Job>, hand: &Hand<'_>) -> Option<Pushed> {
+        // All queues have the operation in the same order, because others wait here.
+        let mut free = self.slots.free();
+        let (number, handle) = self.settle(self.slots.take(&mut free, max)?, job);
+        self.enter(number, hand);
         Some(handle)
     }
 
@@ -215,7 +223,7 @@ impl Hub {
     }
 
     #[inline]
-    fn fault(&self, job: &Job) -> Option<Error> {
+    pub(super) fn fault(&self, job: &Job) -> Option<Error> {
         // SAFETY: whoever made the operation has handles to its variables.
         let mut places = job.asked.iter().map(|asked| unsafe { asked.place() });
         let foreign = places.find(|place| place.hub != self.address());

@@ -10,6 +10,7 @@
 
 mod arity;
 mod body;
+mod bulk;
 mod devices;
 mod done;
 mod drive;
@@ -36,6 +37,7 @@ mod var;
 mod within;
 mod work;
 
+pub use bulk::Bulk;
 pub use engine::{Engine, EngineBuilder, EngineIdle, Push};
 pub use handle::Pushed;
 pub use op::Op;

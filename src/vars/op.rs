@@ -76,6 +76,8 @@ pub(super) enum Role {
     Waits,
     /// Frees its only variable.
     Frees,
+    /// Does what others were pushed for.
+    Joins,
 }
 
 impl<'v> Op<'v> {
@@ -233,6 +235,24 @@ impl Job {
         if self.asked.len() > REQUESTS_MAX {
             self.check(false);
         }
+    }
+
+    /// What others were pushed for, one after the other.
+    pub(super) fn joining(uses: Uses, priority: i32, work: impl Work) -> Self {
+        let mut job = Self { priority, role: Role::Joins, ..Self::new(Name::Fixed("bulk"), uses, Body::new(work)) };
+        job.check(false);
+        job
+    }
+
+    /// Whether it may be run together with its neighbours: no future, nothing of a flow's.
+    pub(super) fn may_be_joined(&self) -> bool {
+        self.role == Role::User && !self.is_async && self.rare.is_none()
+    }
+
+    /// Whether it may be kept from running, and has an effect on its variables, itself.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        !matches!(self.role, Role::Frees | Role::Joins)
     }
 
     #[inline]

@@ -26,14 +26,14 @@ impl Hub {
             None => {
                 // Who is inside of one that is a future may wait, but not for itself.
                 let polling = job.is_async.then(|| Polling::enter(self.address(), key, job));
-                let inside = (!job.is_async).then(|| Inside::enter(self.place()));
+                let inside = (!job.is_async && job.role != Role::Joins).then(|| Inside::enter(self.place()));
                 // SAFETY: all that it asked for was granted; and as above.
                 let ran = catch_unwind(AssertUnwindSafe(|| unsafe { self.run_body(job) }));
                 drop((inside, polling));
                 ran.map_err(|panic| job.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| job.failed(cause)))
             }
         };
-        if job.role != Role::Frees && matches!(ran, Ok(Ran::Over) | Err(_)) {
+        if job.is_plain() && matches!(ran, Ok(Ran::Over) | Err(_)) {
             self.take_effect(job, ran.as_ref().err());
         }
         ran
@@ -41,7 +41,10 @@ impl Hub {
 
     /// Returns why an operation is not run.
     fn obstacle(&self, job: &Job) -> Option<Error> {
-        if self.is_closed.load(Ordering::Relaxed) && job.role != Role::Frees {
+        if !job.is_plain() {
+            return None;
+        }
+        if self.is_closed.load(Ordering::Relaxed) {
             return Some(Kind::ShutDown.into());
         }
         if job.scope().is_some_and(|scope| scope.is_cancelled()) {

@@ -174,6 +174,11 @@ impl Asked {
         is_aliased
     }
 
+    /// The same once more, for another operation.
+    pub(super) fn again(&self) -> Self {
+        Self { place: self.place, request: Request::new(self.request.is_write()) }
+    }
+
     /// The same with what another asks of the same variable.
     pub(super) fn add_all(&mut self, more: &Self) -> bool {
         self.add(more.how())

@@ -1,6 +1,7 @@
 //! Variables: operations run in an order that follows from what they read and write.
 
 mod bounds;
+mod bulk;
 mod devices;
 mod failures;
 mod futures;

@@ -2,7 +2,7 @@
 
 use anabranch::{Engine, Op, Var};
 
-use super::{engines, idle, push};
+use super::{engines, idle};
 use crate::support::{Dice, block_on};
 
 /// Each operation sets a variable to the sum of others, in this order, divided by one more than there are.
@@ -29,11 +29,14 @@ impl Workload {
         values
     }
 
-    fn run(&self, engine: &Engine) -> Vec<f64> {
+    /// Runs it in bulks of so many operations.
+    fn run(&self, engine: &Engine, bulk: usize) -> Vec<f64> {
+        let mut bulk = engine.bulk(bulk);
         let vars: Vec<Var<f64>> = (0..self.vars).map(|number| engine.var(format!("v{number}"), 1.0)).collect();
         for (write, reads) in &self.ops {
             let reads: Vec<Var<f64>> = reads.iter().map(|&read| vars[read].clone()).collect();
-            push(engine, Op::task("mean", &reads[..], &vars[*write], |values: Vec<&f64>| mean(values.into_iter())));
+            let op = Op::task("mean", &reads[..], &vars[*write], |values: Vec<&f64>| mean(values.into_iter()));
+            drop(block_on(bulk.push(op)).unwrap());
         }
         let values = vars.iter().map(|var| *block_on(var.read()).unwrap()).collect();
         idle(engine).unwrap();
@@ -59,8 +62,10 @@ fn the_published_workload_ends_in_the_published_bits() {
     let wanted: Vec<u64> = lines.flat_map(str::split_whitespace).map(|word| u64::from_str_radix(word, 16).unwrap()).collect();
     let workload = Workload { vars: head[0], ops };
     assert_eq!((wanted.len(), bits(&workload.serial())), (100, wanted.clone()));
-    for (exec, engine) in engines() {
-        assert_eq!(bits(&workload.run(&engine)), wanted, "{exec:?}");
+    for bulk in [1, 100] {
+        for (exec, engine) in engines() {
+            assert_eq!(bits(&workload.run(&engine, bulk)), wanted, "bulks of {bulk}, {exec:?}");
+        }
     }
 }
 
@@ -71,7 +76,8 @@ fn random_workloads_are_bit_equal_to_the_serial_loop() {
         let workload = Workload::random(seed, 1 + dice.below(40), 1000);
         let wanted = bits(&workload.serial());
         for (exec, engine) in engines() {
-            assert_eq!(bits(&workload.run(&engine)), wanted, "seed {seed}, {exec:?}");
+            let bulk = [1, 2, 7, 100][dice.below(4)];
+            assert_eq!(bits(&workload.run(&engine, bulk)), wanted, "seed {seed}, bulks of {bulk}, {exec:?}");
         }
     }
 }

@@ -1,0 +1,231 @@
+//! Bulks: operations that stand in queues, and are run, as one.
+//!
+//! An engine has at most one bulk that is open. Operations that are pushed into it are collected here, and stand in no queue yet; whatever else is pushed, read or awaited closes it
+//! first, so that nobody sees another order than that of pushing. Who closes it keeps the lock until the joined operation stands in its queues.
+
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+
+use super::body::{Ran, Work};
+use super::engine::{Engine, Push};
+use super::hand::Hand;
+use super::handle::Pushed;
+use super::hub::{Hub, NOWHERE};
+use super::op::{Job, Op, Uses};
+use super::queue::REQUESTS_MAX;
+use super::uses::SCANNED;
+use super::within;
+use crate::bridge::Lane;
+use crate::error::{BoxError, Error, Kind, Result};
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+
+/// Joins consecutive operations into one; made by [`Engine::bulk`].
+///
+/// An operation costs the more, the less it does: it is put into the queues of its variables and taken out again, and a worker comes for it. Joined operations share that. They stand in the queues of all
+/// variables that any of them uses, so none begins before all could; each is run, fails and counts on its own.
+///
+/// The bulk goes to its end, and the next begins, when it has as many operations as it was made for; when an operation is pushed that cannot be joined (one that is a future, or has another
+/// priority) or that is pushed elsewhere on the engine; when a variable is read or dropped, [`Engine::idle`] or the handle of one of its operations is awaited; and when this is dropped.
+///
+/// What stands ahead of one operation of a bulk must not wait for another one, as that waits for the first.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Engine, Executor, Op};
+///
+/// # futures::executor::block_on(async {
+/// let engine = Engine::new(&Executor::host()?)?;
+/// let x = engine.var("x", 0);
+/// let mut bulk = engine.bulk(100);
+/// for _ in 0..1000 {
+///     drop(bulk.push(Op::task("add", &x, &x, |x: &i32| x + 1)).await?);
+/// }
+/// bulk.end();
+/// assert_eq!(*x.read().await?, 1000);
+/// # Ok::<(), anabranch::Error>(()) }).unwrap();
+/// ```
+#[must_use = "it joins what is pushed into it"]
+pub struct Bulk<'e> {
+    engine: &'e Engine,
+    operations: usize,
+}
+
+impl<'e> Bulk<'e> {
+    pub(super) fn new(engine: &'e Engine, operations: usize) -> Self {
+        Self { engine, operations }
+    }
+
+    /// Pushes an operation, as [`Engine::push`], to be joined with its neighbours. Without workers, where everything is run as it is pushed, nothing is joined.
+    ///
+    /// # Errors
+    /// As [`Engine::push`].
+    ///
+    /// # Cancellation
+    /// Dropped before it is ready, the operation was not pushed.
+    pub fn push<'v>(&'v mut self, op: Op<'v>) -> Push<'v> {
+        let mut push = self.engine.push(op);
+        push.joined_max = self.operations;
+        push
+    }
+
+    /// Ends it, as its drop does.
+    pub fn end(self) {}
+}
+
+impl Drop for Bulk<'_> {
+    fn drop(&mut self) {
+        self.engine.hub.close_bulk();
+    }
+}
+
+impl fmt::Debug for Bulk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bulk").field("operations", &self.operations).finish()
+    }
+}
+
+/// The open bulk of an engine.
+#[derive(Default)]
+pub(super) struct Open {
+    parts: Mutex<Parts>,
+    /// Whether there are any. Changes under the lock.
+    is_open: AtomicBool,
+}
+
+/// Operations that are collected.
+#[derive(Default)]
+struct Parts {
+    jobs: Vec<Job>,
+    /// What they use; a variable may be there more than once.
+    uses: Uses,
+    ends: Option<Arc<Ends>>,
+}
+
+impl Parts {
+    /// Returns true if an operation can be joined with those that are there.
+    fn go_with(&self, job: &Job) -> bool {
+        let is_alike = self.jobs.first().is_none_or(|first| first.priority == job.priority);
+        is_alike && self.uses.len() + job.asked.len() <= REQUESTS_MAX
+    }
+
+    fn add(&mut self, hub: &Arc<Hub>, job: Job) -> Pushed {
+        for asked in &job.asked {
+            let known = self.uses.len().saturating_sub(SCANNED);
+            match self.uses[known..].iter_mut().find(|known| known.address() == asked.address()) {
+                Some(known) => drop(known.add_all(asked)),
+                None => self.uses.push(asked.again()),
+            }
+        }
+        let ends = self.ends.get_or_insert_with(|| Arc::new(Ends::new(hub.clone()))).clone();
+        self.jobs.push(job);
+        Pushed::part(ends, self.jobs.len() as u32 - 1)
+    }
+}
+
+/// What the handles of a bulk's operations wait for, and what they are to be told.
+pub(super) struct Ends {
+    pub(super) hub: Arc<Hub>,
+    /// At point 1, all have ended.
+    pub(super) lane: Lane,
+    failures: Mutex<Vec<(u32, Error)>>,
+}
+
+impl Ends {
+    fn new(hub: Arc<Hub>) -> Self {
+        Self { hub, lane: Lane::new(), failures: Mutex::default() }
+    }
+
+    /// Returns what became of an operation, once all have ended.
+    pub(super) fn outcome(&self, part: u32) -> Result<()> {
+        let failures = lock(&self.failures);
+        let failure = failures.iter().find(|(failed, _)| *failed == part);
+        failure.map_or(Ok(()), |(_, error)| Err(error.clone()))
+    }
+}
+
+/// What a joined operation does: one after the other.
+struct Joined {
+    jobs: Vec<Job>,
+    ends: Arc<Ends>,
+}
+
+impl Work for Joined {
+    unsafe fn run(mut self) -> Result<Ran, BoxError> {
+        for (part, job) in mem::take(&mut self.jobs).into_iter().enumerate() {
+            // All that the joined operation asked for was granted, and each of its parts has asked for less.
+            if let Err(error) = self.ends.hub.perform(&job, NOWHERE) {
+                lock(&self.ends.failures).push((part as u32, error));
+            }
+        }
+        Ok(Ran::Over)
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        // Left are those that were not run, because nobody is there to run them.
+        let undone = (0..self.jobs.len() as u32).map(|part| (part, Kind::ShutDown.into()));
+        lock(&self.ends.failures).extend(undone);
+        self.ends.lane.signal(1);
+    }
+}
+
+impl Hub {
+    /// Joins an operation with those of the open bulk, unless there is a mistake in it, or no room for another bulk: then it is left there.
+    pub(super) fn try_join(self: &Arc<Self>, most: usize, job: &mut Option<Job>) -> Result<Pushed> {
+        let is_joined = job.as_ref().is_some_and(Job::may_be_joined);
+        if most < 2 || !is_joined || self.is_inline() || within::is_polling(self.address()) {
+            return self.try_push(job);
+        }
+        if let Some(fault) = job.as_ref().and_then(|job| self.fault(job)) {
+            return Err(fault);
+        }
+        let hand = Hand::new(self);
+        let joined = self.join(most, job, &hand);
+        hand.give_back();
+        self.start(hand);
+        joined.ok_or_else(|| self.is_full())
+    }
+
+    fn join(self: &Arc<Self>, most: usize, job: &mut Option<Job>, hand: &Hand<'_>) -> Option<Pushed> {
+        let mut parts = lock(&self.bulk.parts);
+        if job.as_ref().is_some_and(|job| !parts.go_with(job)) {
+            self.close(&mut parts, hand);
+        }
+        if parts.jobs.is_empty() && !self.has_space() {
+            return None;
+        }
+        let handle = parts.add(self, job.take()?);
+        // ORDERING: Relaxed: who is to see it has heard of this push.
+        self.bulk.is_open.store(true, Ordering::Relaxed);
+        if parts.jobs.len() >= most {
+            self.close(&mut parts, hand);
+        }
+        Some(handle)
+    }
+
+    /// Pushes the open bulk, if there is one.
+    #[inline]
+    pub(super) fn close_bulk(self: &Arc<Self>) {
+        // ORDERING: Acquire: who finds that it was closed finds the queues as that has left them.
+        if self.bulk.is_open.load(Ordering::Acquire) {
+            let hand = Hand::new(self);
+            self.close(&mut lock(&self.bulk.parts), &hand);
+            hand.give_back();
+            self.start(hand);
+        }
+    }
+
+    /// Has what was collected enter its queues, as one.
+    fn close(self: &Arc<Self>, parts: &mut Parts, hand: &Hand<'_>) {
+        let Parts { jobs, uses, ends } = mem::take(parts);
+        if let Some(ends) = ends {
+            let priority = jobs.first().map_or(0, |job| job.priority);
+            // However many are pending: there was room when it was begun.
+            drop(self.enter_new(usize::MAX, &mut Some(Job::joining(uses, priority, Joined { jobs, ends })), hand));
+        }
+        // ORDERING: Release: as in `close_bulk`.
+        self.bulk.is_open.store(false, Ordering::Release);
+    }
+}
