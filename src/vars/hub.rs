@@ -22,7 +22,7 @@ use crate::bridge::Lane;
 use crate::device::host::Entry;
 use crate::error::{Error, Kind, Result};
 use crate::exec::{Executor, Guest, Room, is_inside};
-use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, lock, spin_loop};
+use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock, spin_loop};
 
 /// How many free slots a worker keeps back at most, to give them back together; all workers keep no more than one in 64 of what may be pending.
 const FREED_MAX: usize = 32;
@@ -324,7 +324,9 @@ impl Hub {
 
     /// Leaves the executor when that is shut down and nothing is left to do.
     pub(super) fn leave_if_over(&self) {
-        if !self.is_closed.load(Ordering::SeqCst) {
+        // ORDERING: SeqCst: of "close, look who is left" and "be the last, look whether closed" one sees the other.
+        fence(Ordering::SeqCst);
+        if !self.is_closed.load(Ordering::Relaxed) {
             return;
         }
         let room = {

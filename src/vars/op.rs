@@ -246,7 +246,7 @@ impl Job {
 
     /// Whether it may be run together with its neighbours: no future, nothing of a flow's.
     pub(super) fn may_be_joined(&self) -> bool {
-        self.role == Role::User && !self.is_async && self.rare.is_none()
+        self.role == Role::User && !self.is_async && !self.is_kernel && self.rare.is_none()
     }
 
     /// Whether it may be kept from running, and has an effect on its variables, itself.
