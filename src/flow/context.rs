@@ -244,8 +244,7 @@ impl Flow {
     fn push<'f>(&'f self, op: Op<'f>) -> Result<Pushed> {
         let Shared { engine, scope, .. } = &*self.shared;
         let op = if let Some(stream) = &self.stream { op.on(stream) } else { op };
-        let pushed = scope.has_room().and_then(|()| engine.push_now(op.within(scope)));
-        pushed.inspect_err(|refused| scope.fail(refused.clone()))
+        engine.push_of(scope, op).inspect_err(|refused| scope.fail(refused.clone()))
     }
 
     /// Pushes the operation that writes a new variable.

@@ -15,6 +15,7 @@ use super::name::Name;
 use super::op::{Job, Op};
 use super::place::{Block, Place};
 use super::queue::OPERATIONS_MAX;
+use super::scope::Scope;
 use super::var::Var;
 use crate::bridge::WaiterKey;
 use crate::error::{Error, Kind, Result};
@@ -134,13 +135,21 @@ impl Engine {
         self.hub.sweep();
     }
 
-    /// Pushes an operation if there is room for it now.
+    /// Pushes an operation of a flow if there is room for it now.
     ///
     /// # Errors
-    /// As [`Engine::try_push`].
+    /// As [`Engine::try_push`], or that the flow has no room.
     #[inline]
-    pub(crate) fn push_now(&self, op: Op<'_>) -> Result<Pushed> {
-        self.hub.try_push(&mut Some(op.job))
+    pub(crate) fn push_of(&self, scope: &Arc<Scope>, op: Op<'_>) -> Result<Pushed> {
+        let job = &mut Some(op.job);
+        if !scope.is_cancelled()
+            && let Some(outcome) = self.hub.run_now(job)
+        {
+            return outcome.map(|outcome| Pushed::ended(outcome));
+        }
+        scope.has_room()?;
+        job.iter_mut().for_each(|job| job.set_scope(scope.clone()));
+        self.hub.try_push(job)
     }
 
     /// Returns a new variable without a value: who reads it before it is written gets an error. For what only operations can make, as the memory of a device.

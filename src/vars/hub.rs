@@ -128,6 +128,16 @@ impl Hub {
         self.push_within(self.max_pending, job).ok_or_else(|| self.is_full())
     }
 
+    /// Runs an operation where it lies, if there is no mistake in it, and nothing is pending on an engine without workers. None if something is: then it is left there.
+    #[inline]
+    pub(super) fn run_now(self: &Arc<Self>, job: &mut Option<Job>) -> Option<Result<Result<()>>> {
+        let sound = job.as_ref().filter(|job| self.is_inline() && !job.is_async)?;
+        match self.fault(sound) {
+            Some(fault) => Some(Err(fault)),
+            None => self.push_alone(job).map(Ok),
+        }
+    }
+
     #[cold]
     pub(super) fn is_full(&self) -> Error {
         Kind::EngineBusy { max: self.max_pending }.into()

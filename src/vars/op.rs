@@ -168,12 +168,6 @@ impl<'v> Op<'v> {
         &self.job.name
     }
 
-    /// Makes it one of a flow's.
-    pub(crate) fn within(mut self, scope: &Arc<Scope>) -> Self {
-        self.job.rare.get_or_insert_default().scope = Some(scope.clone());
-        self
-    }
-
     #[inline]
     pub(super) fn of_job(job: Job) -> Self {
         Self { job, vars: PhantomData }
@@ -286,6 +280,11 @@ impl Job {
         }
     }
 
+    /// Makes it one of a flow's.
+    pub(super) fn set_scope(&mut self, scope: Arc<Scope>) {
+        self.rare.get_or_insert_default().scope = Some(scope);
+    }
+
     /// Returns the flow that it is of.
     #[inline]
     pub(super) fn scope(&self) -> Option<&Arc<Scope>> {
@@ -319,8 +318,20 @@ impl Job {
     }
 
     /// What waits for a variable: to look at it, or until it could be written.
-    pub(super) fn waiting(name: String, asked: Asked, work: impl Work) -> Self {
-        Self { role: Role::Waits, ..Self::new(Name::from(Cow::Owned(name)), smallvec![asked], Body::new(work)) }
+    pub(super) fn waiting(asked: Asked, work: impl Work) -> Self {
+        Self { role: Role::Waits, ..Self::new(Name::Fixed("wait"), smallvec![asked], Body::new(work)) }
+    }
+
+    /// Returns what errors call it. A wait is called after its variable, which nobody pays for who waits in vain for an error.
+    pub(super) fn said_name(&self) -> Cow<'static, str> {
+        match (self.role, &self.asked[..]) {
+            (Role::Waits, [asked]) => {
+                let what = if asked.is_read() { "read of" } else { "wait for" };
+                // SAFETY: the operation is being performed, so its request stands in the variable's queue.
+                format!("{what} {}", &*unsafe { asked.place() }.name).into()
+            }
+            _ => self.name.to_cow(),
+        }
     }
 
     /// Does what it is there for.
@@ -355,11 +366,11 @@ impl Job {
     }
 
     pub(super) fn failed(&self, cause: BoxError) -> Error {
-        Error::with_source(Kind::OpFailed { operation: self.name.to_cow() }, cause)
+        Error::with_source(Kind::OpFailed { operation: self.said_name() }, cause)
     }
 
     pub(super) fn panicked(&self, message: String) -> Error {
-        Kind::OpPanicked { operation: self.name.to_cow(), message }.into()
+        Kind::OpPanicked { operation: self.said_name(), message }.into()
     }
 
     pub(super) fn frees(&self) -> bool {

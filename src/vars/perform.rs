@@ -55,7 +55,7 @@ impl Hub {
             let place = unsafe { asked.place() };
             let origin = place.poison()?;
             let because = origin.node().unwrap_or("an operation").to_owned();
-            let (operation, variable) = (job.name.to_cow(), place.name.to_cow());
+            let (operation, variable) = (job.said_name(), place.name.to_cow());
             Some(Error::with_source(Kind::NotRun { operation, variable, because }, Box::new(origin)))
         })
     }

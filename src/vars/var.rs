@@ -63,7 +63,7 @@ impl<T: Send + Sync + 'static> Var<T> {
         let found = Arc::new(Mutex::new(None));
         let work = Look { var: Held::new(self.block()), found: found.clone() };
         let asked = Asked::new(&self.block().place, How::READ);
-        let job = Job::waiting(format!("read of {}", self.name()), asked, work);
+        let job = Job::waiting(asked, work);
         VarRead(Reading::Pushed { pushed: self.0.hub.push_beyond(job), found })
     }
 
@@ -94,7 +94,7 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// Dropping the future changes nothing.
     pub fn wait_writable(&self) -> VarWait {
         let asked = Asked::new(&self.block().place, How::ALONE);
-        let job = Job::waiting(format!("wait for {}", self.name()), asked, Nothing);
+        let job = Job::waiting(asked, Nothing);
         VarWait { pushed: self.0.hub.push_beyond(job) }
     }
 }
