@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::harness::{Task, check, join, spawn};
+use super::harness::{Plain, Task, check, join, spawn};
 use crate::bridge::{Lane, WaiterKey, Wakeset};
 use crate::sync;
 
@@ -96,6 +96,35 @@ fn futures_that_are_woken_at_once_are_each_polled_once() {
         sources.into_iter().for_each(join);
         set.pop_all(poll);
         assert_eq!(polls.map(AtomicU32::into_inner), [1, 1]);
+    });
+}
+
+// A waker of the future before, which is done, rings while the next one is begun. Seen to fail with any of: `is_begun` Relaxed; `begin` Relaxed; a wake
+// that is taken for a beginning.
+#[test]
+fn a_future_begins_once_and_sees_what_came_before_whoever_rang() {
+    check(|| {
+        let (_lane, set) = set_of(1);
+        let (stale, program) = (set.waker(0), set.clone());
+        let cell = Arc::new(Plain::new(0));
+        let ready = cell.clone();
+        let threads = [
+            spawn(move || stale.wake()),
+            spawn(move || {
+                ready.set(1);
+                program.begin(0);
+            }),
+        ];
+        let mut begun = 0;
+        let mut poll = |index| {
+            if set.is_begun(index) {
+                begun += cell.get();
+            }
+        };
+        set.pop_all(&mut poll);
+        threads.into_iter().for_each(join);
+        set.pop_all(&mut poll);
+        assert_eq!(begun, 1);
     });
 }
 

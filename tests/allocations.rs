@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use anabranch::{Each, Executor, Graph, HostStream, PerOperator, Plan, Value, inputs, take};
+use anabranch::{Each, Executor, Graph, HostStream, PerOperator, Plan, Value, inputs, take, times};
 use futures::executor::block_on;
 use futures::poll;
 
@@ -104,6 +104,33 @@ fn a_warm_run_allocates_the_same_for_any_number_of_nodes() {
             // An inline run of many nodes takes several polls, and a poll an allocation.
             assert!(few <= 24 && many <= few + 40, "{few} for 100 nodes, {many} for 10,000, on {exec:?}");
         }
+    }
+}
+
+/// A plan of loops in each other and a branch, some of whose states are shared for good.
+fn looped(iterations: u64) -> Plan {
+    let mut g = Graph::new();
+    let x = g.input::<u64>("x");
+    let (first, kept) = (g.task("first", &x, |x: &u64| *x), g.task("kept", &x, |x: &u64| *x));
+    let (last, _) = g.repeat("outer", (take(&first), &kept), times(iterations), |b, (x, kept)| {
+        let x = b.repeat("inner", take(&x), times(3), |b, x| TASK(b, "add".into(), &x));
+        let which = b.task("which", &x, |x: &u64| i64::from(x.is_multiple_of(3)) - 1);
+        let x = b.branch("branch", &which, take(&x)).arm(|a, x| TAKER(a, "add".into(), &x)).join();
+        (b.task("sum", (&x, &kept), |x: &u64, kept: &u64| x + kept), kept)
+    });
+    g.output("x", &last);
+    g.compile(&PerOperator).unwrap()
+}
+
+#[test]
+fn iterations_allocate_nothing() {
+    let _alone = ALONE.lock();
+    // Seen to fail with a loop that shares its state: the output of a graph is an `Arc`, but only when the loop is over.
+    for workers in [0, 1, 2] {
+        let exec = Executor::builder().workers(workers).build().unwrap();
+        let (few, many) = (allocations(&exec, &looped(10)), allocations(&exec, &looped(1_000)));
+        // An inline run of many iterations takes several polls, and a poll an allocation.
+        assert!(few <= 24 && many <= few + 40, "{few} for 10 iterations, {many} for 1,000, on {exec:?}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod behaviours;
 mod builtin;
+mod control;
 mod devices;
 mod drivers;
 mod faults;
