@@ -10,7 +10,7 @@ use crate::device::queue::{Arg, Event, Fault, HostMemory, Job, Memory, Part, Que
 use crate::device::{DeviceStream, Launch};
 use crate::error::{Error, Result};
 use crate::sync::{AtomicU64, Ordering, spin_loop};
-use crate::{Executor, Graph, Inputs, PerOperator, Plan};
+use crate::{Engine, Executor, Graph, Inputs, Op, PerOperator, Plan, Pushed};
 
 /// A device of one lane.
 struct Device {
@@ -169,5 +169,43 @@ fn a_run_that_is_dropped_while_its_device_is_at_it_frees_its_values_afterwards()
         while alive.count() > 0 {
             spin_loop();
         }
+    });
+}
+
+/// An engine on a device, and that device's lane.
+fn engine(is_prompt: bool) -> (Executor, Engine, Arc<Word>) {
+    let (exec, lane) = executor(is_prompt);
+    let engine = Engine::builder(&exec).max_pending(8).build().expect("there is room");
+    (exec, engine, lane)
+}
+
+fn push(engine: &Engine, op: Op<'_>) -> Pushed {
+    engine.try_push(op).map_err(|(error, _)| error).expect("there is room")
+}
+
+// Seen to fail (the task is never run) with an end that empties the list of who waits, and then says how it ended.
+#[test]
+fn an_operation_of_the_host_is_put_aside_until_a_device_is_done_with_what_it_reads() {
+    check_within(1, || {
+        let (_exec, engine, _lane) = engine(true);
+        let x = engine.empty_var::<i32>("x");
+        let kernel = push(&engine, Op::kernel("kernel", (), &x, |_: &mut DeviceStream| 20));
+        let task = push(&engine, Op::task("task", &x, &x, |x: &i32| x + 22));
+        block_on(task).expect("nothing goes wrong");
+        block_on(kernel).expect("nothing goes wrong");
+        assert_eq!(x.version(), 2);
+    });
+}
+
+// Seen to fail with a handle that is told of the end when its kernel is submitted.
+#[test]
+fn a_kernels_handle_hears_of_its_end_when_the_device_says_so() {
+    check_within(1, || {
+        let (_exec, engine, lane) = engine(false);
+        let x = engine.empty_var::<i32>("x");
+        let mut kernel = push(&engine, Op::kernel("kernel", (), &x, |_: &mut DeviceStream| 20));
+        assert!(!poll_once(&mut kernel));
+        lane.0.store(1, Ordering::Release);
+        block_on(kernel).expect("nothing goes wrong");
     });
 }

@@ -73,7 +73,7 @@ impl Hub {
             }
             place.count_write();
             place.set_poison(failure.map(|error| error.origin().clone()));
-            if !job.is_kernel {
+            if self.devices.is_some() && !job.is_kernel {
                 place.trail.clear();
             }
         }

@@ -42,7 +42,7 @@ impl<T: Send + Sync + 'static> Var<T> {
         &self.block().place.name
     }
 
-    /// Returns how often it was written: the number of operations that wrote it, or failed to, and have ended.
+    /// Returns how often it was written: the number of operations that wrote it, or failed to, and have ended; of kernels for a device with queues, those that were submitted.
     pub fn version(&self) -> u64 {
         self.block().place.version()
     }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Once};
 
 use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, In, Kernel, Launch, Op, Out, Placement, Pushed, Var, take};
-use anabranch_soft_cuda::{Param, ViolationKind, Which};
+use anabranch_soft_cuda::{Param, Which};
 
 use super::graphs::adding;
 use super::{DRIVER, Gpu};
@@ -201,7 +201,8 @@ fn kernels_that_follow_each_other_never_visit_the_host() {
     // All is submitted, though nothing is done.
     until(|| gpu.device.calls_of("cuLaunchKernel") == 12);
     assert!(poll_once(&mut last).is_pending());
-    assert_eq!((gpu.device.counters().stalled, engine.pending()), (2, 14));
+    until(|| gpu.device.counters().stalled == 2);
+    assert_eq!(engine.pending(), 14);
     gpu.device.release_stall();
     block_on(last).unwrap();
     let log = gpu.device.log();
@@ -234,19 +235,10 @@ fn readers_and_a_writer(gpu: &Gpu, slow: u64) -> f32 {
 fn a_writer_comes_after_all_readers_on_other_streams() {
     let gpu = Gpu::new();
     for slow in 1..4 {
+        let waits = gpu.device.calls_of("cuStreamWaitEvent");
         assert_eq!(readers_and_a_writer(&gpu, slow), 9.0);
+        assert!(gpu.device.calls_of("cuStreamWaitEvent") >= waits + 2);
     }
-    gpu.is_clean();
-}
-
-#[test]
-fn the_driver_finds_a_wait_that_is_missing() {
-    let gpu = Gpu::new();
-    gpu.device.keep_log(true);
-    readers_and_a_writer(&gpu, 1);
-    let waits = gpu.device.calls_of("cuStreamWaitEvent");
-    assert!(waits >= 2, "{:#?}", gpu.device.log());
-    assert_eq!(gpu.device.violations().iter().filter(|violation| violation.kind == ViolationKind::Race).count(), 0);
     gpu.is_clean();
 }
 
@@ -297,10 +289,33 @@ fn variables_are_freed_behind_their_last_use_though_the_stream_stands_still() {
     let last = pushed(&engine, add("y", &y, &x, &y));
     drop((x, y));
     until(|| gpu.device.calls_of("cuLaunchKernel") == 2);
+    // What frees them has run, and left the memory to the device.
+    until(|| engine.pending() == 3);
     drop((engine, exec));
     assert!(gpu.device.counters().allocations >= 1);
     gpu.device.release_stall();
     // The executor is gone, but what was submitted is done.
     block_on(last).unwrap();
+    gpu.is_clean();
+}
+
+// Seen to fail with an engine that leaves what was dropped to the next submission.
+#[test]
+fn memory_comes_back_when_nothing_is_pending() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let engine = engine(&exec, Placement::Online);
+    for _ in 0..20 {
+        let [x, y] = ["x", "y"].map(|name| engine.empty_var(name));
+        push(&engine, upload("x", &x, 3.0));
+        push(&engine, add("y", &x, &x, &y));
+        push(&engine, add("x", &x, &y, &x));
+        assert_eq!(read(&engine, &x).unwrap(), 9.0);
+        drop((x, y));
+        block_on(engine.idle()).unwrap();
+        until(|| gpu.device.counters().allocations == 0);
+    }
+    assert!(gpu.device.counters().events < 30, "{:?}", gpu.device.counters());
+    drop((engine, exec));
     gpu.is_clean();
 }

@@ -88,7 +88,7 @@ fn errors(engine: &Engine, ended: Vec<Pushed>) -> Vec<Error> {
     errors
 }
 
-// Seen to fail (never to end) with a completion that takes no fault for an end.
+// Seen to fail with a completion that takes a fault for an end like any other.
 #[test]
 fn a_fatal_error_at_any_operation_ends_all_that_is_on_the_device() {
     for placement in [Placement::Online, Placement::Single] {
@@ -114,7 +114,6 @@ fn a_fatal_error_at_any_operation_ends_all_that_is_on_the_device() {
     }
 }
 
-// Seen to fail with a wait for room that asks again after a fault (it never ended).
 #[test]
 fn operations_that_wait_for_room_end_when_their_device_is_lost() {
     let gpu = Gpu::new();
@@ -129,6 +128,38 @@ fn operations_that_wait_for_room_end_when_their_device_is_lost() {
     gpu.device.release_stall();
     let errors = errors(&engine, ended);
     assert!(errors.len() > 1490 && errors.iter().all(Error::is_device_lost), "{}", errors.len());
+}
+
+#[test]
+fn operations_that_wait_for_room_end_when_their_lane_has_a_fault() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let engine = Engine::builder(&exec).max_streams(1).build().unwrap();
+    let [x, y] = ["x", "y"].map(|name| engine.empty_var(name));
+    gpu.device.stall_operation(Which::Any, 2);
+    // Long enough for the watchdog to ask.
+    gpu.device.delay_operation(Which::Any, 4, Duration::from_millis(300));
+    gpu.device.fail_operation(Which::Any, 3, Code::INVALID_VALUE);
+    push(&engine, upload("x", &x, 1.0));
+    let ended: Vec<Pushed> = (0..1500).map(|_| pushed(&engine, fill("fill", &x, 2.0))).collect();
+    until(|| gpu.device.counters().issued > 500);
+    // The only worker has time for others: two wait for room, and the rest behind one of them.
+    let other = pushed(&engine, upload("y", &y, 1.0));
+    (0..100).for_each(|_| wait_for_worker(&exec));
+    gpu.device.release_stall();
+    let error = block_on(other).unwrap_err();
+    assert_eq!(error.to_string(), "the CUDA driver answered CUDA_ERROR_INVALID_VALUE (1)");
+    let errors = errors(&engine, ended);
+    let is_it = |error: &Error| format!("{error:#}").contains("CUDA_ERROR_INVALID_VALUE");
+    assert!(errors.len() > 1490 && errors.iter().all(is_it), "{}", errors.len());
+    gpu.device.clear_faults();
+    // When it is over the delay.
+    until(|| {
+        push(&engine, upload("x", &x, 3.0));
+        read(&engine, &x).is_ok_and(|x| x == 3.0)
+    });
+    drop((x, y, engine, exec, errors, error));
+    gpu.is_clean();
 }
 
 #[test]
@@ -233,6 +264,8 @@ fn a_fault_that_is_not_fatal_fails_what_reads_from_there_and_the_device_goes_on(
     };
     let bad = pushed(&engine, Op::try_kernel("bad", &x, &y, twice));
     let fine = pushed(&engine, upload("fine", &w, 1.0));
+    // So that what comes after is on a stream that has no fault of its own.
+    push(&engine, upload("z", &z, 2.0));
     let (after, late) = (pushed(&engine, add("after", &y, &z, &z)), y.read());
     until(|| gpu.device.calls_of("cuLaunchKernel") == 3);
     let error = block_on(bad).unwrap_err();
@@ -240,7 +273,9 @@ fn a_fault_that_is_not_fatal_fails_what_reads_from_there_and_the_device_goes_on(
     gpu.device.clear_faults();
     block_on(fine).unwrap();
     let error = block_on(after).unwrap_err();
-    assert!(format!("{error:#}").contains("CUDA_ERROR_INVALID_VALUE"), "{error:?}");
+    let said = "operation 'after' was done in vain on its device, because 'an operation', from which it reads, has failed there";
+    assert!(error.is_skipped() && error.to_string() == said, "{error:?}");
+    assert!(format!("{error:#}").contains("CUDA_ERROR_INVALID_VALUE"), "{error:#}");
     assert!(block_on(late).is_err());
     assert!(block_on(z.read()).is_err(), "it is poisoned");
     push(&engine, upload("z", &z, 4.0));
@@ -267,6 +302,7 @@ fn a_kernel_that_fails_poisons_what_it_writes_and_leaves_what_it_reads() {
     };
     let error = block_on(pushed(&engine, Op::try_kernel("fails", &x, &y, enough))).unwrap_err();
     assert_eq!(format!("{error:#}"), "operation 'fails' failed: it was enough");
+    assert_eq!(gpu.device.calls_of("cuMemsetD32Async"), 0, "what it has asked for is not done");
     let panics = |_: &mut DeviceStream, _: Buffer<f32>| -> Buffer<f32> { crate::support::panic_quietly("no") };
     let error = block_on(pushed(&engine, Op::kernel("panics", take(&x), &x, panics))).unwrap_err();
     assert!(error.is_panic(), "{error:?}");

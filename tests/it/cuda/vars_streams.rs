@@ -91,7 +91,9 @@ fn what_is_put_on_one_stream_runs_there_in_order_with_what_the_host_does_of_it()
         let host = Op::task("host", (), (), move || told.store(true, std::sync::atomic::Ordering::SeqCst));
         let mut host = pushed(&engine, host.on(&stream));
         push(&engine, upload("w", &w, 4.0).on(&stream));
-        (0..100).for_each(|_| assert!(poll_once(&mut host).is_pending()));
+        // The only worker has come by.
+        block_on(pushed(&engine, Op::task("other", (), (), || ()))).unwrap();
+        assert!(poll_once(&mut host).is_pending());
         assert!(!done.load(std::sync::atomic::Ordering::SeqCst) && streams(&gpu).len() == 3);
         gpu.device.clear_faults();
         block_on(host).unwrap();
@@ -195,4 +197,21 @@ fn what_a_run_gives_is_a_variables_value() {
     drop((x, down, engine, exec));
     gpu.is_clean();
     assert!(DRIVER.calls().len() > 1);
+}
+
+// Decision 47: lanes of their own for copies would take two waits for each chain.
+#[test]
+fn copies_and_kernels_of_independent_chains_wait_for_nothing() {
+    let (gpu, exec, engine, vars) = held_up(Placement::Online);
+    let chains: Vec<_> = (0..32).map(|_| (engine.empty_var("x"), engine.empty_var("down"))).collect();
+    for (x, down) in &chains {
+        let kernels = ["1", "2", "3"].map(|name| add(name, x, x, x));
+        let ops = std::iter::once(upload("up", x, 1.0)).chain(kernels).chain([download(x, down)]);
+        ops.for_each(|op| submit(&gpu, &engine, op));
+    }
+    assert_eq!(gpu.device.calls_of("cuStreamWaitEvent"), 0, "{:?}", streams(&gpu));
+    gpu.device.clear_faults();
+    chains.iter().for_each(|(_, down)| assert_eq!(block_on(down.read()).unwrap()[0], 8.0));
+    drop((chains, vars, engine, exec));
+    gpu.is_clean();
 }
