@@ -1,5 +1,6 @@
 //! Flows: control flow as async code over graphs and operations.
 
+mod bounds;
 mod cancelling;
 mod known;
 mod mistakes;
