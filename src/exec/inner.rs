@@ -303,23 +303,30 @@ impl RunInner {
         self.lane.signal(COMPLETE);
     }
 
-    /// Returns what a complete run gave, for the one `Run` to ask once. The run keeps nothing of it, so whoever gets the outputs
-    /// is their only owner, even if a worker is still on its way out of the run.
+    /// Returns what a complete run gave, for the one `Run` to ask once. The run keeps nothing of it, nor of what it was given: whoever gets the outputs is their
+    /// only owner, and an input that somebody shared with the run is his alone again, even if a worker is still on its way out of the run.
     pub(super) fn outputs(&self) -> Result<Outputs> {
-        self.verdict.get().expect("the run is complete").clone()?;
+        let outputs = self.verdict.get().expect("the run is complete").clone().map(|()| self.move_outputs());
+        if let Some(live) = self.live.get() {
+            for input in &self.plan().inputs {
+                // SAFETY: the run is complete: nobody else touches its cells any more.
+                let _ = shielded(|| (input.port.transfer.clear)(unsafe { live.frame.cells(Access::Tagged) }, input.port.offset));
+            }
+        }
+        outputs
+    }
+
+    fn move_outputs(&self) -> Outputs {
         let live = self.live.get().expect("only a run that started completes without an error");
         let plan = self.plan();
-        // SAFETY: the run is complete: nobody else touches its cells any more.
+        // SAFETY: as in `outputs`.
         let cells = || unsafe { live.frame.cells(Access::Tagged) };
         let values = plan.outputs.iter().map(|port| Some((port.transfer.share)(cells(), port.offset))).collect();
         for &(node, _) in plan.schedule.shape().outputs() {
             let body = plan.code.bodies.get(node.index());
             let _ = shielded(|| body.release(cells()));
         }
-        for input in plan.inputs.iter().filter(|input| input.is_shared) {
-            let _ = shielded(|| (input.port.transfer.clear)(cells(), input.port.offset));
-        }
-        Ok(Outputs { values, plan: self.plan.clone() })
+        Outputs { values, plan: self.plan.clone() }
     }
 
     /// Returns the cells as the node may use them.

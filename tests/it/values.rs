@@ -112,6 +112,27 @@ fn an_input_may_be_shared_with_the_caller() {
     assert_eq!(Arc::strong_count(&block), 1);
 }
 
+#[test]
+fn a_shared_input_is_its_owners_alone_when_the_run_is_over() {
+    // Seen to fail when inputs were dropped with the run, which a worker on its way out may have kept.
+    let mut g = Graph::new();
+    let (x, fails) = (g.input::<Block>("x"), g.input::<bool>("fails"));
+    let out = g.try_task("out", (&x, &fails), |x: &Block, fails: &bool| match fails {
+        true => Err("as it was told".into()),
+        false => Ok(x.address()),
+    });
+    g.output("out", &out);
+    let (plan, mut block) = (plan(&g), Arc::new(Block(vec![1])));
+    for exec in executors() {
+        for number in 0..2000 {
+            let fails = number % 2 == 1;
+            let run = exec.run(&plan, inputs! { "fails" => fails }.with_arc("x", block.clone()));
+            assert_eq!(block_on(run).is_err(), fails);
+            assert!(Arc::get_mut(&mut block).is_some(), "run {number} of {exec:?}");
+        }
+    }
+}
+
 /// A graph in which values are read, taken, shared, ignored by order edges, and given out.
 fn all_sorts(tally: &Tally) -> Graph {
     let mut g = Graph::new();

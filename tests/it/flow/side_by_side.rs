@@ -148,6 +148,32 @@ fn a_function_gives_several_results_and_takes_what_it_is_given() {
 }
 
 #[test]
+fn what_a_call_has_read_can_be_taken_behind_it() {
+    // Seen to fail when a run that was over could still keep its inputs.
+    let length = Function::new("length", &PerOperator, |g: &mut Graph, list: Value<Vec<usize>>| {
+        g.task("length", &list, |list: &Vec<usize>| list.len())
+    });
+    let length = length.unwrap();
+    for exec in executors() {
+        let grown = block_on(exec.flow(async |f: &Flow| {
+            let mut list = f.value("list", Vec::new());
+            for _ in 0..2000 {
+                let length = f.call(&length, &list);
+                list = f.task("push", (take(&list), &length), |mut list: Vec<usize>, length: &usize| {
+                    list.push(*length);
+                    list
+                });
+                if f.get(&length).await?.is_multiple_of(7) {
+                    f.get(&list).await?;
+                }
+            }
+            f.get(&list).await
+        }));
+        assert_eq!(*grown.unwrap(), (0..2000).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn whoever_gives_up_has_the_best_so_far() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for exec in executors() {
