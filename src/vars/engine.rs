@@ -145,7 +145,7 @@ impl Engine {
         if !scope.is_cancelled()
             && let Some(outcome) = self.hub.run_now(job)
         {
-            return outcome.map(|outcome| Pushed::ended(outcome));
+            return outcome.map(Pushed::ended);
         }
         scope.has_room()?;
         job.iter_mut().for_each(|job| job.set_scope(scope.clone()));
@@ -174,7 +174,6 @@ impl Engine {
     ///
     /// # Errors
     /// Gives the operation back, with an error for which [`Error::is_busy`] is true, or as [`Engine::push`].
-    #[expect(clippy::result_large_err, reason = "the operation comes back as it was given")]
     pub fn try_push<'v>(&self, op: Op<'v>) -> Result<Pushed, (Error, Op<'v>)> {
         let mut job = Some(op.job);
         let pushed = self.hub.try_push(&mut job);
