@@ -177,6 +177,10 @@ pub(crate) enum Kind {
     OpDevice { operation: Cow<'static, str>, device: u32, count: usize },
     #[error("{got} values were returned for {wanted} variables")]
     ValueCount { got: usize, wanted: usize },
+    #[error(
+        "operation '{operation}' failed, and {more} later ones that write nothing: {kept} such failures are kept until they are told"
+    )]
+    AndMoreFailed { operation: Cow<'static, str>, more: u64, kept: usize },
     #[error("the engine already has {max} operations pending: await some of them, or raise max_pending")]
     EngineBusy { max: usize },
     #[error(
@@ -393,6 +397,7 @@ impl Error {
             ReleasedEarly { reader, .. } => Some(reader),
             DuplicateName { name } | ForeignValue { name } => Some(name),
             OpFailed { operation }
+            | AndMoreFailed { operation, .. }
             | OpPanicked { operation, .. }
             | NotRun { operation, .. }
             | DoneInVain { operation, .. }

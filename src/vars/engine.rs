@@ -192,13 +192,18 @@ impl Engine {
     /// Waits until nothing is pending.
     ///
     /// # Errors
-    /// The oldest failure that was not told here yet, of an operation that writes nothing, so that nobody may have heard of it: await it again for the next. And if it
-    /// is awaited inside of an operation of this engine.
+    /// The oldest failure that was not told here yet, of an operation that writes nothing, or of the drop of a value that was freed, so that nobody may have heard of it: await it again for the
+    /// next. Whoever else waits meanwhile is told it, too. The last one says how many more there were if there was no room to keep them. And if it is awaited inside of an operation of this engine.
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.
     pub fn idle(&self) -> EngineIdle {
-        EngineIdle { hub: self.hub.clone(), key: WaiterKey::default(), driver: WaiterKey::default() }
+        EngineIdle {
+            hub: self.hub.clone(),
+            told: self.hub.failures.begin_wait(),
+            key: WaiterKey::default(),
+            driver: WaiterKey::default(),
+        }
     }
 
     /// Returns the number of operations that are pending. Those of a [bulk](Engine::bulk) are one, from its end on.
@@ -262,6 +267,8 @@ impl Drop for Push<'_> {
 #[must_use = "futures do nothing unless awaited"]
 pub struct EngineIdle {
     hub: Arc<Hub>,
+    /// How many failures were told when it began.
+    told: u64,
     key: WaiterKey,
     driver: WaiterKey,
 }
@@ -270,7 +277,7 @@ impl Future for EngineIdle {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let Self { hub, key, driver } = &mut *self;
+        let Self { hub, told, key, driver } = &mut *self;
         if let Err(inside) = hub.may_wait_for_all() {
             return Poll::Ready(Err(inside));
         }
@@ -281,12 +288,13 @@ impl Future for EngineIdle {
             return Poll::Pending;
         }
         hub.idle.forget(key);
-        Poll::Ready(hub.take_failure().map_or(Ok(()), Err))
+        Poll::Ready(hub.failures.tell(told).map_or(Ok(()), Err))
     }
 }
 
 impl Drop for EngineIdle {
     fn drop(&mut self) {
+        self.hub.failures.end_wait();
         self.hub.idle.forget(&mut self.key);
         self.hub.forget_driver(&mut self.driver);
     }

@@ -61,11 +61,18 @@ impl<'h> Hand<'h> {
         }
     }
 
-    /// Returns the operation that this thread goes on with: the first that it made ready.
+    /// Returns the operation that this thread goes on with: the first that it made ready of the highest priority.
     #[inline]
     pub(super) fn next_own(&self) -> Option<u32> {
         let mut ready = self.ready.borrow_mut();
-        (!ready.is_empty()).then(|| ready.remove(0))
+        if ready.len() < 2 {
+            return ready.pop();
+        }
+        // SAFETY: they are ready, and nobody has begun them.
+        let priority = |&number: &u32| unsafe { self.hub.slots.get(number).job() }.priority;
+        let highest = ready.iter().map(priority).max()?;
+        let first = ready.iter().position(|number| priority(number) == highest)?;
+        Some(ready.remove(first))
     }
 
     pub(super) fn give_back(&self) {

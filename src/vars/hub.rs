@@ -1,12 +1,11 @@
 //! An engine's inside: how operations get into their variables' queues, how they are run, and what becomes of their failures.
 
-use std::collections::VecDeque;
-
 use std::sync::{Arc, Weak};
 
 use super::body::Ran;
 use super::bulk::Open;
 use super::devices::Devices;
+use super::failures::Failures;
 use super::hand::Hand;
 use super::handle::{Pushed, Watchers};
 use super::later::{Later, Laters, Resume};
@@ -62,8 +61,7 @@ pub(super) struct Hub {
     pub(super) is_closed: AtomicBool,
     max_pending: usize,
     freed_max: usize,
-    /// Of operations that write nothing.
-    pub(super) failures: Mutex<VecDeque<Error>>,
+    pub(super) failures: Failures,
 }
 
 impl Guest for Hub {
@@ -99,7 +97,7 @@ impl Hub {
             is_closed: AtomicBool::new(false),
             max_pending,
             freed_max: (max_pending / 64 / exec.workers().max(1)).clamp(1, FREED_MAX),
-            failures: Mutex::default(),
+            failures: Failures::default(),
         });
         let guest: Weak<Self> = Arc::downgrade(&hub);
         let entry = Entry { run: Arc::as_ptr(&hub).cast(), resume: work_shared, resume_alone: work_alone };
@@ -341,7 +339,8 @@ impl Hub {
         }
         let room = {
             let mut room = lock(&self.room);
-            let is_over = self.active.0.load(Ordering::SeqCst) == 0 && self.slots.in_use() == 0;
+            // Behind the lock who pushes from now on sees that nobody works, and that there is no room, and runs what it has pushed.
+            let is_over = self.active.0.load(Ordering::SeqCst) == 0 && self.slots.is_unused();
             if is_over { room.take() } else { None }
         };
         drop(room);
@@ -372,11 +371,6 @@ impl Hub {
             return Err(Kind::InsideOperation.into());
         }
         self.may_wait()
-    }
-
-    /// Takes the oldest failure that only `idle` tells.
-    pub(super) fn take_failure(&self) -> Option<Error> {
-        lock(&self.failures).pop_front()
     }
 
     /// Runs an operation that is ready, and ends it, unless it is a future that is not ready.

@@ -58,7 +58,15 @@ impl Later {
     fn poll(self: &Arc<Self>) -> Poll<Result<(), BoxError>> {
         // ORDERING: AcqRel: whoever woke it has done something that this poll is to see.
         self.state.swap(RUNNING, Ordering::AcqRel);
-        let Some(mut rest) = lock(&self.rest).take() else { return Poll::Ready(Ok(())) };
+        if self.hub.is_closed.load(Ordering::Relaxed) {
+            // It was woken to be ended, behind the look whether the engine is closed: so that it does not park.
+            self.state.fetch_or(WOKEN, Ordering::Relaxed);
+        }
+        let Some(mut rest) = lock(&self.rest).take() else {
+            // Its flow was cancelled behind the same look: it is to be ended, too.
+            self.state.fetch_or(WOKEN, Ordering::Relaxed);
+            return Poll::Pending;
+        };
         #[cfg(feature = "tokio")]
         let _entered = self.runtime.as_ref().map(tokio::runtime::Handle::enter);
         let waker = Waker::from(self.clone());

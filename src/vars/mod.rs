@@ -16,6 +16,7 @@ mod done;
 mod drive;
 mod engine;
 mod enqueue;
+mod failures;
 mod hand;
 mod handle;
 mod hub;

@@ -9,10 +9,7 @@ use super::within::{Key, Polling};
 use crate::bridge::shielded;
 use crate::error::{Error, Kind, Result, panic_message};
 use crate::exec::Inside;
-use crate::sync::{Ordering, lock};
-
-/// How many failures of operations that write nothing are kept for `idle`.
-const FAILURES_MAX: usize = 1024;
+use crate::sync::Ordering;
 
 impl Hub {
     /// Does what an operation is there for, without its queues.
@@ -35,6 +32,8 @@ impl Hub {
         };
         if job.is_plain() && matches!(ran, Ok(Ran::Over) | Err(_)) {
             self.take_effect(job, ran.as_ref().err());
+        } else if let Err(error) = &ran {
+            self.tell_idle(job, error);
         }
         ran
     }
@@ -84,11 +83,9 @@ impl Hub {
 
     /// Keeps a failure for `idle` if nobody else may hear of it.
     pub(super) fn tell_idle(&self, job: &Job, error: &Error) {
-        if job.role == Role::User && !job.writes() && !error.is_shut_down() && !error.is_cancelled() {
-            let mut failures = lock(&self.failures);
-            if failures.len() < FAILURES_MAX {
-                failures.push_back(error.clone());
-            }
+        let is_unheard = job.frees() || job.role == Role::User && !job.writes();
+        if is_unheard && !error.is_shut_down() && !error.is_cancelled() {
+            self.failures.keep(error);
         }
     }
 }

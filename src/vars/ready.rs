@@ -16,7 +16,7 @@ use super::slots::Slots;
 use crate::sync::{AtomicU32, AtomicU64, Line, Mutex, Ordering, lock, spin_loop};
 
 /// How often who finds a broken chain looks again.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = if cfg!(anabranch_loom) { 2 } else { 64 };
 
 /// The queue.
 pub(super) struct Ready {
@@ -88,9 +88,9 @@ impl Ready {
         }
         let Front { first, popping } = &self.front.0;
         let _popping = lock(popping);
-        // ORDERING: Acquire: see `push`.
-        let operation = first.load(Ordering::Acquire).checked_sub(1)?;
+        let operation = look_for(first).checked_sub(1)?;
         let behind = &slots.get(operation).holds;
+        // ORDERING: Acquire: see `push`.
         let mut next = behind.load(Ordering::Acquire);
         if next == 0 {
             // It may be the last. Emptied first, because whoever finds the tail empty makes itself the first.
@@ -99,13 +99,7 @@ impl Ready {
             if self.tail.0.last.compare_exchange(operation + 1, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return Some(operation);
             }
-            for _ in 0..LOOKS {
-                next = behind.load(Ordering::Acquire);
-                if next != 0 {
-                    break;
-                }
-                spin_loop();
-            }
+            next = look_for(behind);
         }
         if next == 0 {
             first.store(operation + 1, Ordering::Relaxed);
@@ -160,6 +154,19 @@ impl Ready {
         self.tail.0.last.compare_exchange(0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             && lock(&self.tail.0.lists).0.is_empty()
     }
+}
+
+/// Returns what is stored there, if that is done soon.
+fn look_for(place: &AtomicU32) -> u32 {
+    for _ in 0..LOOKS {
+        // ORDERING: Acquire: see `push`.
+        let found = place.load(Ordering::Acquire);
+        if found != 0 {
+            return found;
+        }
+        spin_loop();
+    }
+    0
 }
 
 impl Tail {

@@ -203,6 +203,12 @@ impl Slots {
         is_idle
     }
 
+    /// Returns true if none is in use, and whoever takes one from now on sees what the caller saw.
+    pub(super) fn is_unused(&self) -> bool {
+        let _free = self.free();
+        self.in_use() == 0
+    }
+
     /// How many are pending. Those that are pushed meanwhile may be among them.
     pub(super) fn in_use(&self) -> usize {
         // ORDERING: Acquire: what has ended was pushed before that, so this order never counts one that has ended and was not pushed.

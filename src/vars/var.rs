@@ -12,6 +12,7 @@ use super::hub::Hub;
 use super::op::Job;
 use super::place::{Asked, Block, Held, How};
 use super::uses::TakeVar;
+use crate::bridge::shielded;
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::graph::Takable;
 use crate::sync::{Mutex, lock};
@@ -49,7 +50,8 @@ impl<T: Send + Sync + 'static> Var<T> {
 
     /// Waits for everything that was pushed before and writes the variable, and returns the value as it is then.
     ///
-    /// It takes its place among the operations when this is called, not when it is polled.
+    /// It takes its place among the operations when this is called, not when it is polled. So it cannot wait for room, and is not bounded: reads go beyond the engine's `max_pending`, and are
+    /// to be awaited, or dropped, by who asks for many.
     ///
     /// # Errors
     /// Why the operation failed that should have written it.
@@ -117,10 +119,14 @@ impl<T: Send + Sync + 'static> Work for Look<T> {
 }
 
 /// Frees a variable.
-struct Free<T>(#[expect(dead_code, reason = "to be dropped")] Arc<Block<T>>);
+struct Free<T>(Arc<Block<T>>);
 
 impl<T: Send + Sync + 'static> Work for Free<T> {
     unsafe fn run(self) -> Result<Ran, BoxError> {
+        // Only what has a drop of its own can fail.
+        let name = std::mem::needs_drop::<T>().then(|| self.0.place.name.to_cow());
+        let freed = shielded(|| drop(self));
+        freed.map_err(|message| format!("dropping the value of '{}' panicked: {message}", name.unwrap_or_default()))?;
         Ok(Ran::Over)
     }
 }

@@ -8,6 +8,7 @@ mod futures;
 mod order;
 mod producers;
 mod simulated;
+mod untold;
 mod workload;
 
 use anabranch::{Engine, Executor, Op, Pushed, Result};

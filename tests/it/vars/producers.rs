@@ -7,8 +7,13 @@ use anabranch::{Op, Var, take};
 use super::{engine, idle, push};
 use crate::support::{Dice, block_on};
 
-/// How long threads hammer.
-const TIME: Duration = Duration::from_secs(10);
+/// How long threads hammer before what they did is looked at.
+const TIME: Duration = Duration::from_secs(1);
+
+/// How often they do. To have them at it for ten seconds: `HAMMER_S=10 cargo test --release --test it producers`.
+fn rounds() -> usize {
+    std::env::var("HAMMER_S").map_or(1, |seconds| seconds.parse().expect("a number of seconds"))
+}
 
 /// Each operation adds its number to lists of two to four variables. Returns the lists.
 fn hammer(workers: usize, producers: u64, time: Duration) -> Vec<Vec<u32>> {
@@ -21,7 +26,7 @@ fn hammer(workers: usize, producers: u64, time: Duration) -> Vec<Vec<u32>> {
             scope.spawn(move || {
                 let mut dice = Dice::new(producer);
                 for number in 0.. {
-                    if number >= 300_000 || Instant::now() >= end {
+                    if number >= 1_000_000 || Instant::now() >= end {
                         break;
                     }
                     let id = (number * producers + producer) as u32;
@@ -56,8 +61,10 @@ fn have_one_order(lists: &[Vec<u32>]) -> bool {
 fn producers_of_operations_on_two_variables_have_one_order() {
     // Seen to fail without the lock around the requests of one operation.
     for (workers, producers) in [(1, 2), (2, 2), (2, 8), (0, 2)] {
-        let lists = hammer(workers, producers, TIME / 10);
-        let total: usize = lists.iter().map(Vec::len).sum();
-        assert!(total > 1000 && have_one_order(&lists), "{workers} workers, {producers} producers, {total} entries");
+        for _ in 0..rounds() {
+            let lists = hammer(workers, producers, TIME);
+            let total: usize = lists.iter().map(Vec::len).sum();
+            assert!(total > 1000 && have_one_order(&lists), "{workers} workers, {producers} producers, {total} entries");
+        }
     }
 }
