@@ -199,7 +199,7 @@ fn what_a_run_gives_is_a_variables_value() {
     assert!(DRIVER.calls().len() > 1);
 }
 
-// Decision 47: lanes of their own for copies would take two waits for each chain.
+// Decision 53: lanes of their own for copies would take two waits for each chain.
 #[test]
 fn copies_and_kernels_of_independent_chains_wait_for_nothing() {
     let (gpu, exec, engine, vars) = held_up(Placement::Online);
