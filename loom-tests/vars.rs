@@ -124,7 +124,8 @@ fn a_future_that_is_woken_while_it_parks_goes_on() {
     });
 }
 
-// Fails still: the shutdown waits for ever. One way there was a wake between the look whether the engine is closed and the poll, which `Later::poll` minds now; there is another.
+// Seen to fail (the shutdown waits for ever) where a wake between the look whether the engine is closed and the poll is lost (`Later::poll`), and where who parks and finds itself woken does
+// not see what it was woken for.
 #[test]
 fn a_future_that_nobody_wakes_ends_when_the_executor_is_shut_down() {
     check_within(2, || {

@@ -97,8 +97,8 @@ impl Later {
 
     /// Lets go of it until it is woken. Its operation may be running, or over, elsewhere when this returns.
     pub(super) fn park(&self) {
-        // ORDERING: AcqRel: who wakes it from now on sees its operation as this thread leaves it.
-        if self.state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        // ORDERING: AcqRel: who wakes it from now on sees its operation as this thread leaves it; and whoever runs it again sees why it was woken meanwhile.
+        if self.state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err() {
             self.state.store(WOKEN, Ordering::Release);
             self.hub.add_ready(self.number);
         }
