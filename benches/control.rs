@@ -1,8 +1,8 @@
 //! Question: what does an iteration of a loop cost, beside a run of its own for each iteration?
 //!
 //! Method: loops of small nodes on numbers; the time of a run by its iterations, so many that the run itself does not count. Inline, and on one and two
-//! workers. The peer awaits a run of a plan with the same nodes for each iteration, as one would without loops. They take turns, the median of
-//! the rounds. Allocations are what a run of twice as many iterations makes beyond one, by the iterations.
+//! workers. The peer awaits a run of a plan with the same nodes for each iteration, as one would without loops. They take turns; the shortest of many short rounds, because
+//! what others do on the machine only ever adds. Allocations are what a run of twice as many iterations makes beyond one, by the iterations.
 //!
 //! ```text
 //! cargo bench --bench control                 prints the table
@@ -28,9 +28,9 @@ use futures::executor::block_on;
 
 use crate::machine::Machine;
 use crate::markers::Output;
-use crate::table::{Table, median};
+use crate::table::Table;
 
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 101;
 /// The budget of an iteration of one node inline.
 const BUDGET_NS: f64 = 100.0;
 
@@ -38,7 +38,7 @@ const BUDGET_NS: f64 = 100.0;
 #[derive(Parser)]
 struct Args {
     /// Iterations of a run.
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 10_000)]
     iterations: u64,
     /// Only the iterations whose name has this in it.
     #[arg(long, default_value = "")]
@@ -167,7 +167,7 @@ fn main() {
                     [ours, time(apart, || _ = (0..apart).fold(0.0, |x, _| run(&exec, &single, x)))]
                 })
                 .collect();
-            let [ours, theirs] = [0, 1].map(|which| median(&rounds.iter().map(|round| round[which]).collect::<Vec<_>>()));
+            let [ours, theirs] = [0, 1].map(|which| rounds.iter().map(|round| round[which]).fold(f64::INFINITY, f64::min));
             let is_met = if ours <= BUDGET_NS { "met" } else { "missed" };
             table.push([
                 name.to_owned(),
@@ -176,7 +176,7 @@ fn main() {
                 format!("{ours:.0}"),
                 format!("{theirs:.0}"),
                 format!("{:.2}", allocations(&exec, step, has_condition)),
-                if workers == 0 && which == 0 { format!("≤ {BUDGET_NS:.0} {is_met}") } else { String::new() },
+                if workers == 0 && which == 0 && !has_condition { format!("≤ {BUDGET_NS:.0} {is_met}") } else { String::new() },
             ]);
         }
     }
