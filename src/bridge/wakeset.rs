@@ -61,8 +61,9 @@ impl Wakeset {
 
     /// Says that there is to be a future number `index`, and wakes it.
     pub(crate) fn begin(&self, index: u32) {
-        // ORDERING: Release: whoever takes note of it sees what led to it, whoever's wake brought him here.
-        self.bells[index as usize].is_due.store(true, Ordering::Release);
+        // ORDERING: Release: whoever takes note of it sees what led to it, whoever's wake brought him here. A swap, because loom does not see that a
+        // store comes after the swap of a poll that was too early.
+        self.bells[index as usize].is_due.swap(true, Ordering::Release);
         self.wake(index);
     }
 
