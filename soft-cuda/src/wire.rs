@@ -157,6 +157,8 @@ pub(crate) enum Setting {
     /// Which, n-th.
     StallOperation,
     ReleaseStall,
+    /// The one that was issued first of those in force.
+    ReleaseFirstStall,
     /// 0 called, 1 dropped, 2 late (microseconds), 3 serialised.
     HostFunctions,
     /// On or off.

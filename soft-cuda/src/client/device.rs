@@ -68,6 +68,11 @@ impl Device {
         self.set(Setting::ReleaseStall, 0, 0, 0);
     }
 
+    /// Lets one stream go on: that whose operation to stop at was issued first.
+    pub fn release_first_stall(&self) {
+        self.set(Setting::ReleaseFirstStall, 0, 0, 0);
+    }
+
     /// Has the `nth` allocation from now fail, of device or pinned memory.
     pub fn fail_allocation(&self, nth: u64) {
         self.set(Setting::FailAllocation, nth, 0, 0);

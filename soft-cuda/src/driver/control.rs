@@ -63,6 +63,7 @@ extern "C" fn set(ordinal: u32, setting: Setting, first: u64, second: u64, third
         Setting::DelayEveryOperation => device.faults.delay_every(time(first)),
         Setting::StallOperation => device.faults.add(which(first), second, Effect::Stall),
         Setting::ReleaseStall => device.faults.stalls.release(),
+        Setting::ReleaseFirstStall => device.faults.stalls.release_first(),
         Setting::HostFunctions => device.faults.set_host_functions(host_functions(first, second)),
         Setting::Attribute => drop(lock(&device.attributes).insert(first as u32, second as i32)),
         Setting::ClearFaults => clear_faults(device),

@@ -36,6 +36,12 @@ impl Stalls {
         self.moved.notify_all();
     }
 
+    pub(crate) fn release_first(&self) {
+        let mut tickets = lock(&self.tickets);
+        tickets.released = tickets.issued.min(tickets.released + 1);
+        self.moved.notify_all();
+    }
+
     /// Returns how many streams stand still.
     pub(crate) fn stopped(&self) -> u64 {
         lock(&self.tickets).stopped

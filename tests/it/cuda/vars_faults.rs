@@ -255,19 +255,22 @@ fn a_fault_that_is_not_fatal_fails_what_reads_from_there_and_the_device_goes_on(
     push(&engine, upload("x", &x, 1.0));
     push(&engine, upload("z", &z, 2.0));
     block_on(engine.idle()).unwrap();
-    gpu.device.fail_operation(Which::Kernel, 1, Code::INVALID_VALUE);
-    gpu.device.stall_operation(Which::Kernel, 2);
-    // Standing still behind the fault, so that it is heard of.
-    let twice = |s: &mut DeviceStream, x: &Buffer<f32>| {
+    // Standing still in front of the fault, until what reads from there is submitted; and behind it, so that it is heard of.
+    gpu.device.stall_operation(Which::Kernel, 1);
+    gpu.device.fail_operation(Which::Kernel, 2, Code::INVALID_VALUE);
+    gpu.device.stall_operation(Which::Kernel, 3);
+    let thrice = |s: &mut DeviceStream, x: &Buffer<f32>| {
         let once = adding()(s, x, x)?;
-        adding()(s, &once, x)
+        let twice = adding()(s, &once, x)?;
+        adding()(s, &twice, x)
     };
-    let bad = pushed(&engine, Op::try_kernel("bad", &x, &y, twice));
+    let bad = pushed(&engine, Op::try_kernel("bad", &x, &y, thrice));
     let fine = pushed(&engine, upload("fine", &w, 1.0));
     // So that what comes after is on a stream that has no fault of its own.
     push(&engine, upload("z", &z, 2.0));
     let (after, late) = (pushed(&engine, add("after", &y, &z, &z)), y.read());
-    until(|| gpu.device.calls_of("cuLaunchKernel") == 3);
+    until(|| gpu.device.calls_of("cuLaunchKernel") == 4);
+    gpu.device.release_first_stall();
     let error = block_on(bad).unwrap_err();
     assert!(!error.is_device_lost() && error.to_string().contains("CUDA_ERROR_INVALID_VALUE"), "{error:?}");
     gpu.device.clear_faults();
