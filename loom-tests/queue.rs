@@ -1,7 +1,6 @@
 //! A variable's queue: nobody reads or writes while another writes, each request is granted once and let go once, in order; and a push
 //! on two variables is one push.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::harness::{Plain, check_within, join, spawn};
@@ -37,7 +36,7 @@ struct Model {
 /// A thread, and the operations that it has made ready. Each thread runs those itself, so that nothing but the queues gives them any order.
 struct Hand<'m> {
     model: &'m Model,
-    ready: RefCell<Vec<u32>>,
+    ready: Vec<u32>,
 }
 
 impl Requests for Hand<'_> {
@@ -47,11 +46,11 @@ impl Requests for Hand<'_> {
         &operation.requests[id.number()].1
     }
 
-    fn granted(&self, id: RequestId) {
+    fn granted(&mut self, id: RequestId) {
         self.release_hold(id.operation());
     }
 
-    fn done_with(&self, id: RequestId) {
+    fn done_with(&mut self, id: RequestId) {
         let before = self.model.operations[id.operation() as usize].looks.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "a request is done with once");
     }
@@ -78,7 +77,7 @@ impl Model {
     /// Pushes each list in a thread of its own, the first in this one.
     fn run(self: &Arc<Self>, threads: &[&'static [u32]]) {
         let push_all = |model: &Model, list: &[u32]| {
-            let hand = Hand { model, ready: RefCell::default() };
+            let mut hand = Hand { model, ready: Vec::new() };
             list.iter().for_each(|&operation| if operation == GLANCE { hand.glance() } else { hand.push(operation) });
         };
         let others = threads[1..].iter().map(|&list| {
@@ -100,36 +99,35 @@ impl Model {
 }
 
 impl Hand<'_> {
-    fn push(&self, operation: u32) {
+    fn push(&mut self, operation: u32) {
         let Operation { made, requests, .. } = &self.model.operations[operation as usize];
         made.set(1);
         let pushing = (requests.len() > 1).then(|| lock(&self.model.pushing));
-        for (number, (var, _)) in requests.iter().enumerate() {
-            self.model.vars[*var].queue.enter(RequestId::new(operation, number), self);
+        for (number, (var, request)) in requests.iter().enumerate() {
+            self.model.vars[*var].queue.enter(RequestId::new(operation, number), request, self);
         }
         drop(pushing);
         self.release_hold(operation);
         self.run_ready();
     }
 
-    fn glance(&self) {
+    fn glance(&mut self) {
         let var = &self.model.vars[0];
         var.queue.glance(self, || var.words.get());
         self.run_ready();
     }
 
-    fn release_hold(&self, operation: u32) {
+    fn release_hold(&mut self, operation: u32) {
         // ORDERING: AcqRel: the last grant sees what all the others hand over.
         let before = self.model.operations[operation as usize].holds.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "a request is granted once");
         if before == 1 {
-            self.ready.borrow_mut().push(operation);
+            self.ready.push(operation);
         }
     }
 
-    fn run_ready(&self) {
-        loop {
-            let Some(operation) = self.ready.borrow_mut().pop() else { return };
+    fn run_ready(&mut self) {
+        while let Some(operation) = self.ready.pop() {
             let requests = &self.model.operations[operation as usize].requests;
             for (var, request) in requests {
                 let var = &self.model.vars[*var];
@@ -141,8 +139,8 @@ impl Hand<'_> {
                 }
             }
             self.model.runs.fetch_add(1, Ordering::Relaxed);
-            for (number, (var, _)) in requests.iter().enumerate() {
-                self.model.vars[*var].queue.leave(RequestId::new(operation, number), self);
+            for (number, (var, request)) in requests.iter().enumerate() {
+                self.model.vars[*var].queue.leave(RequestId::new(operation, number), request, self);
             }
         }
     }

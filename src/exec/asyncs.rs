@@ -12,7 +12,7 @@ use std::time::Instant;
 use super::conduct;
 use super::fates::fate;
 use super::inner::{Live, RunInner};
-use super::inside::Inside;
+use super::inside::inside;
 use super::observe::{Launched, Ran};
 use super::state;
 use crate::bridge::{Wakeset, shielded};
@@ -66,13 +66,11 @@ impl RunInner {
             return Drive::Done;
         }
         let Some(mut driver) = self.try_driver() else { return Drive::Busy };
-        let inside = Inside::enter(self.core.place());
-        let mut is_spent = self.run_inline(&mut driver);
-        self.poll_woken(&mut driver, live);
-        if !is_spent {
-            is_spent = self.run_inline(&mut driver);
-        }
-        drop(inside);
+        let is_spent = inside(self.core.place(), || {
+            let is_spent = self.run_inline(&mut driver);
+            self.poll_woken(&mut driver, live);
+            is_spent || self.run_inline(&mut driver)
+        });
         drop(driver);
         // ORDERING: pairs with the fence in `drive_cancelled`: of "let go, look for a cancel" and "cancel, try the lock" one side
         // sees the other.
@@ -91,14 +89,14 @@ impl RunInner {
         let Some(live) = self.live.get() else { return };
         loop {
             let Some(mut driver) = self.try_driver() else { return };
-            let inside = Inside::enter(self.core.place());
-            self.abort_open(&mut driver, live);
-            if self.core.pool.is_none() && !self.is_complete() {
-                // Nobody may come to poll again, and nothing of the run is running now: what is left of it is skipped.
-                driver.tickets.clear();
-                Self::finish(self.me());
-            }
-            drop(inside);
+            inside(self.core.place(), || {
+                self.abort_open(&mut driver, live);
+                if self.core.pool.is_none() && !self.is_complete() {
+                    // Nobody may come to poll again, and nothing of the run is running now: what is left of it is skipped.
+                    driver.tickets.clear();
+                    Self::finish(self.me());
+                }
+            });
             drop(driver);
             if !live.wakes.as_ref().is_some_and(|wakes| wakes.has_woken()) {
                 return;

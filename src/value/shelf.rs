@@ -4,8 +4,14 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use crate::sync::{AtomicBool, Ordering};
+
 /// The value of a variable. Who may touch it when is settled elsewhere: by the variable's queue. What is given out of it ([`VarCell::share`]) is never written again.
-pub(crate) struct VarCell<T>(UnsafeCell<Shelf<T>>);
+pub(crate) struct VarCell<T> {
+    shelf: UnsafeCell<Shelf<T>>,
+    /// The value was given out, so that somebody may have it still. As long as it was not, nobody needs to look, which costs a read-modify-write.
+    is_given: AtomicBool,
+}
 
 /// Where a value lies, or none does.
 enum Shelf<T> {
@@ -21,12 +27,16 @@ unsafe impl<T: Send + Sync> Sync for VarCell<T> {}
 
 impl<T> VarCell<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(UnsafeCell::new(Shelf::Full(Arc::new(value))))
+        Self::of(Shelf::Full(Arc::new(value)))
     }
 
     /// A cell that nobody has written yet.
     pub(crate) fn empty() -> Self {
-        Self(UnsafeCell::new(Shelf::Empty(None)))
+        Self::of(Shelf::Empty(None))
+    }
+
+    fn of(shelf: Shelf<T>) -> Self {
+        Self { shelf: UnsafeCell::new(shelf), is_given: AtomicBool::new(false) }
     }
 
     /// Returns the value, if there is one.
@@ -35,7 +45,7 @@ impl<T> VarCell<T> {
     /// The caller has been granted to read or to write, and does not write while it has the reference.
     pub(crate) unsafe fn get(&self) -> Option<&T> {
         // SAFETY: nobody writes while somebody reads.
-        match unsafe { &*self.0.get() } {
+        match unsafe { &*self.shelf.get() } {
             Shelf::Full(value) => Some(value),
             Shelf::Empty(_) => None,
         }
@@ -46,8 +56,10 @@ impl<T> VarCell<T> {
     /// # Safety
     /// The caller has been granted to read or to write.
     pub(crate) unsafe fn share(&self) -> Option<Arc<T>> {
+        // ORDERING: Relaxed: who writes was granted that behind this.
+        self.is_given.store(true, Ordering::Relaxed);
         // SAFETY: as in `get`.
-        match unsafe { &*self.0.get() } {
+        match unsafe { &*self.shelf.get() } {
             Shelf::Full(value) => Some(value.clone()),
             Shelf::Empty(_) => None,
         }
@@ -59,14 +71,29 @@ impl<T> VarCell<T> {
     /// The caller has been granted to write, and has no reference to the value.
     pub(crate) unsafe fn put(&self, value: T) {
         // SAFETY: nobody else is here.
-        let shelf = unsafe { &mut *self.0.get() };
+        let shelf = unsafe { &mut *self.shelf.get() };
         match shelf {
-            Shelf::Full(old) => match Arc::get_mut(old) {
+            Shelf::Full(old) => match self.own(old) {
                 Some(own) => *own = value,
-                None => *old = Arc::new(value),
+                None => {
+                    self.is_given.store(false, Ordering::Relaxed);
+                    *old = Arc::new(value);
+                }
             },
             Shelf::Empty(place) => *shelf = Shelf::Full(fill(place.take(), value)),
         }
+    }
+
+    /// Returns the value if nobody else has it.
+    #[inline]
+    fn own<'a>(&self, value: &'a mut Arc<T>) -> Option<&'a mut T> {
+        if self.is_given.load(Ordering::Relaxed) {
+            let own = Arc::get_mut(value)?;
+            self.is_given.store(false, Ordering::Relaxed);
+            return Some(own);
+        }
+        // SAFETY: it was never given out, so this is the only Arc, and there is no Weak.
+        Some(unsafe { &mut *Arc::as_ptr(value).cast_mut() })
     }
 
     /// Writes a value that others may have, too.
@@ -76,8 +103,9 @@ impl<T> VarCell<T> {
     #[cfg_attr(not(test), allow(dead_code, reason = "for values that come from a run"))]
     pub(crate) unsafe fn put_shared(&self, value: Arc<T>) {
         // SAFETY: nobody else is here.
-        let shelf = unsafe { &mut *self.0.get() };
+        let shelf = unsafe { &mut *self.shelf.get() };
         *shelf = Shelf::Full(value);
+        self.is_given.store(true, Ordering::Relaxed);
     }
 
     /// Takes the value out.
@@ -89,9 +117,9 @@ impl<T> VarCell<T> {
     /// As [`VarCell::put`].
     pub(crate) unsafe fn take(&self) -> Result<T, Untakable> {
         // SAFETY: nobody else is here.
-        let shelf = unsafe { &mut *self.0.get() };
+        let shelf = unsafe { &mut *self.shelf.get() };
         let Shelf::Full(value) = shelf else { return Err(Untakable::Empty) };
-        if Arc::get_mut(value).is_none() {
+        if self.own(value).is_none() {
             return Err(Untakable::Shared);
         }
         let Shelf::Full(value) = std::mem::replace(shelf, Shelf::Empty(None)) else { unreachable!("it was seen") };
@@ -113,8 +141,9 @@ pub(crate) enum Untakable {
 
 /// Puts a value where one lay that was taken, or in a new place.
 fn fill<T>(place: Option<Arc<MaybeUninit<T>>>, value: T) -> Arc<T> {
-    let Some(mut place) = place else { return Arc::new(value) };
-    Arc::get_mut(&mut place).expect("an empty place is never given out").write(value);
+    let Some(place) = place else { return Arc::new(value) };
+    // SAFETY: an empty place is never given out, so this is the only Arc.
+    unsafe { &mut *Arc::as_ptr(&place).cast_mut() }.write(value);
     // SAFETY: it was written just now.
     unsafe { place.assume_init() }
 }

@@ -7,6 +7,7 @@ use crate::error::Error;
 impl<T: Send + Sync + 'static> Reads for &Var<T> {
     type Params = (<Self as Use>::Fetch,);
 
+    #[inline(always)]
     fn ask(self, asking: &mut Asking<'_>) -> Self::Params {
         (Use::ask(self, asking),)
     }
@@ -15,6 +16,7 @@ impl<T: Send + Sync + 'static> Reads for &Var<T> {
 impl<T: Send + Sync + 'static> Reads for TakeVar<'_, T> {
     type Params = (<Self as Use>::Fetch,);
 
+    #[inline(always)]
     fn ask(self, asking: &mut Asking<'_>) -> Self::Params {
         (Use::ask(self, asking),)
     }
@@ -23,6 +25,7 @@ impl<T: Send + Sync + 'static> Reads for TakeVar<'_, T> {
 impl<T: Send + Sync + 'static> Reads for &[Var<T>] {
     type Params = (<Self as Use>::Fetch,);
 
+    #[inline(always)]
     fn ask(self, asking: &mut Asking<'_>) -> Self::Params {
         (Use::ask(self, asking),)
     }
@@ -49,6 +52,7 @@ macro_rules! reads {
         impl<$($P: Use),*> Reads for ($($P,)*) {
             type Params = ($($P::Fetch,)*);
 
+            #[inline(always)]
             #[allow(clippy::unused_unit, unused_variables)]
             fn ask(self, asking: &mut Asking<'_>) -> Self::Params {
                 let ($($p,)*) = self;
@@ -113,6 +117,7 @@ macro_rules! writes {
             type Value = ($($P::Value,)*);
             type Put = ($($P::Put,)*);
 
+            #[inline(always)]
             fn ask(self, asking: &mut Asking<'_>) -> Self::Put {
                 let ($($p,)*) = self;
                 ($($p.ask(asking),)*)

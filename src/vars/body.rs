@@ -49,7 +49,8 @@ pub(super) struct Body {
 /// What can be done with one type of work.
 struct Acts {
     run: unsafe fn(*mut Space) -> Result<Ran, BoxError>,
-    drop: unsafe fn(*mut Space),
+    /// None if there is nothing to drop.
+    drop: Option<unsafe fn(*mut Space)>,
 }
 
 // SAFETY: a work is Send, and nobody gets a reference to one.
@@ -75,6 +76,7 @@ impl Body {
     ///
     /// # Safety
     /// As [`Work::run`].
+    #[inline(always)]
     pub(super) unsafe fn run(&mut self) -> Result<Ran, BoxError> {
         let acts = std::mem::replace(&mut self.acts, &Of::<Nothing>::ACTS);
         // SAFETY: made for what lies there, which is used up.
@@ -84,15 +86,19 @@ impl Body {
     /// Drops it undone.
     pub(super) fn forgo(&mut self) {
         let acts = std::mem::replace(&mut self.acts, &Of::<Nothing>::ACTS);
-        // SAFETY: made for what lies there, which is used up.
-        unsafe { (acts.drop)(&raw mut self.space) }
+        if let Some(drop) = acts.drop {
+            // SAFETY: made for what lies there, which is used up.
+            unsafe { drop(&raw mut self.space) }
+        }
     }
 }
 
 impl Drop for Body {
     fn drop(&mut self) {
-        // SAFETY: made for what lies there, which nobody uses again.
-        unsafe { (self.acts.drop)(&raw mut self.space) }
+        if let Some(drop) = self.acts.drop {
+            // SAFETY: made for what lies there, which nobody uses again.
+            unsafe { drop(&raw mut self.space) }
+        }
     }
 }
 
@@ -101,7 +107,8 @@ struct Of<W>(PhantomData<W>);
 
 impl<W: Work> Of<W> {
     const IS_IN_PLACE: bool = size_of::<W>() <= size_of::<Space>() && align_of::<W>() <= align_of::<Space>();
-    const ACTS: Acts = Acts { run: run::<W>, drop: drop_in_place::<W> };
+    const ACTS: Acts = Acts { run: run::<W>, drop: if Self::HAS_DROP { Some(drop_in_place::<W>) } else { None } };
+    const HAS_DROP: bool = std::mem::needs_drop::<W>() || !Self::IS_IN_PLACE;
 }
 
 /// # Safety

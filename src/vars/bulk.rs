@@ -181,14 +181,14 @@ impl Hub {
         if let Some(fault) = job.as_ref().and_then(|job| self.fault(job)) {
             return Err(fault);
         }
-        let hand = Hand::new(self);
-        let joined = self.join(most, job, &hand);
+        let mut hand = Hand::new(self);
+        let joined = self.join(most, job, &mut hand);
         hand.give_back();
-        self.start(hand);
+        self.start(&mut hand);
         joined.ok_or_else(|| self.is_full())
     }
 
-    fn join(self: &Arc<Self>, most: usize, job: &mut Option<Job>, hand: &Hand<'_>) -> Option<Pushed> {
+    fn join(self: &Arc<Self>, most: usize, job: &mut Option<Job>, hand: &mut Hand<'_>) -> Option<Pushed> {
         let mut parts = lock(&self.bulk.parts);
         if job.as_ref().is_some_and(|job| !parts.go_with(job)) {
             self.close(&mut parts, hand);
@@ -206,19 +206,24 @@ impl Hub {
     }
 
     /// Pushes the open bulk, if there is one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn close_bulk(self: &Arc<Self>) {
         // ORDERING: Acquire: who finds that it was closed finds the queues as that has left them.
         if self.bulk.is_open.load(Ordering::Acquire) {
-            let hand = Hand::new(self);
-            self.close(&mut lock(&self.bulk.parts), &hand);
-            hand.give_back();
-            self.start(hand);
+            self.close_open_bulk();
         }
     }
 
+    #[inline(never)]
+    fn close_open_bulk(self: &Arc<Self>) {
+        let mut hand = Hand::new(self);
+        self.close(&mut lock(&self.bulk.parts), &mut hand);
+        hand.give_back();
+        self.start(&mut hand);
+    }
+
     /// Has what was collected enter its queues, as one.
-    fn close(self: &Arc<Self>, parts: &mut Parts, hand: &Hand<'_>) {
+    fn close(self: &Arc<Self>, parts: &mut Parts, hand: &mut Hand<'_>) {
         let Parts { jobs, uses, ends } = mem::take(parts);
         if let Some(ends) = ends {
             let priority = jobs.first().map_or(0, |job| job.priority);

@@ -19,6 +19,7 @@ use crate::sync::{Ordering, lock};
 impl Hub {
     /// Pushes an operation without workers that cannot be run where it lies. It has been run when this returns, unless it is a future, or another thread, or this one further up the
     /// stack, has the engine.
+    #[inline(never)]
     pub(super) fn push_to_inbox(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
         let number = self.slots.take(&mut self.slots.free(), max)?;
         let (number, handle) = self.settle(number, job);
@@ -29,28 +30,35 @@ impl Hub {
     }
 
     /// Runs an operation where it lies: nothing is pending, so nobody stands in any queue, and this thread has the engine to itself.
+    #[inline(always)]
     pub(super) fn push_alone(self: &Arc<Self>, job: &mut Option<Job>) -> Option<Result<()>> {
-        self.alone(|| {
-            let outcome = job.as_ref().map_or(Ok(()), |job| self.perform(job, NOWHERE).map(drop));
-            *job = None;
-            outcome
-        })
+        if !self.begin_alone() {
+            return None;
+        }
+        let outcome = match job {
+            // What is run where it lies is over: there is nothing to drop.
+            Some(job) => self.perform(job, NOWHERE).map(std::mem::forget),
+            None => Ok(()),
+        };
+        *job = None;
+        self.end_alone();
+        Some(outcome)
     }
 
     /// Does what was put into the inbox, and what is put there meanwhile, and gives the engine back.
     #[cold]
     pub(super) fn empty(self: &Arc<Self>, mut inbox: Vec<u32>) {
-        let hand = Hand::new(self);
+        let mut hand = Hand::new(self);
         loop {
-            inbox.into_iter().for_each(|number| self.enter(number, &hand));
+            inbox.into_iter().for_each(|number| self.enter(number, &mut hand));
             while let Some(number) = hand.next_own() {
-                self.run(number, &hand);
+                self.run(number, &mut hand);
             }
             // What was woken meanwhile waits for a poll, so that whoever pushes is not kept by what wakes itself again and again.
             while self.is_closed.load(Ordering::SeqCst)
                 && let Some(number) = self.ready.pop(&self.slots)
             {
-                self.run(number, &hand);
+                self.run(number, &mut hand);
             }
             hand.give_back();
             match self.turn.end() {
@@ -82,13 +90,18 @@ impl Hub {
             return None;
         }
         if self.is_inline() {
-            return self.alone(look);
+            if !self.begin_alone() {
+                return None;
+            }
+            let seen = look();
+            self.end_alone();
+            return Some(seen);
         }
         self.close_bulk();
-        let hand = Hand::new(self);
-        let seen = place.queue.glance(&hand, look);
+        let mut hand = Hand::new(self);
+        let seen = place.queue.glance(&mut hand, look);
         // A writer that waited for this look.
-        self.start(hand);
+        self.start(&mut hand);
         seen
     }
 
@@ -106,15 +119,15 @@ impl Hub {
         if self.workers > 0 || self.is_inline() && !self.turn.begin() {
             return;
         }
-        let hand = Hand::new(self);
+        let mut hand = Hand::new(self);
         loop {
             // SAFETY: it is ready, and nobody has begun it.
             let over = self.ready.extract(|number| self.is_over(unsafe { self.slots.get(number).job() }));
             if over.is_empty() {
                 break;
             }
-            over.into_iter().for_each(|number| self.run(number, &hand));
-            hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+            over.into_iter().for_each(|number| self.run(number, &mut hand));
+            hand.pass_on();
         }
         hand.give_back();
         if self.is_inline() {
@@ -126,23 +139,27 @@ impl Hub {
         job.role == Role::Frees || job.scope().is_some_and(|scope| scope.is_cancelled())
     }
 
-    /// Has `work` done if nothing is pending, on an engine where that means that nobody stands in any queue.
-    pub(super) fn alone<R>(self: &Arc<Self>, work: impl FnOnce() -> R) -> Option<R> {
+    /// Asks for the engine, if nothing is pending, which where there are no workers means that nobody stands in any queue. If this returns true, it is for the caller to
+    /// [give it back](Hub::end_alone).
+    #[inline(always)]
+    #[must_use]
+    fn begin_alone(self: &Arc<Self>) -> bool {
         if !self.is_inline() || self.slots.in_use() > 0 || !self.turn.begin() {
-            return None;
+            return false;
         }
         // Asked again: another thread may have pushed meanwhile; but now none can go on with that.
-        if self.slots.in_use() > 0 {
+        let is_alone = self.slots.in_use() == 0;
+        if !is_alone {
             self.empty(Vec::new());
-            return None;
         }
-        let done = work();
-        match self.turn.end() {
-            End::Over { is_awaited: false } => {}
-            End::Over { is_awaited } => self.tell(Told { space: false, idle: is_awaited }),
-            End::More(inbox) => self.empty(inbox),
+        is_alone
+    }
+
+    #[inline(always)]
+    fn end_alone(self: &Arc<Self>) {
+        if !self.turn.end_at_once() {
+            self.empty(Vec::new());
         }
-        Some(done)
     }
 
     /// Sees to it that somebody runs what is ready: a poll of anything of the engine, or this thread if the executor is shut down.
@@ -155,7 +172,7 @@ impl Hub {
         if self.is_inline() {
             while self.go_on() {}
         } else {
-            self.run_all(&Hand::new(self));
+            self.run_all(&mut Hand::new(self));
         }
     }
 
@@ -185,12 +202,12 @@ impl Hub {
             // Whoever has the engine rings when it gives it back.
             return false;
         }
-        let hand = Hand::new(self);
+        let mut hand = Hand::new(self);
         for _ in 0..STEPS_MAX {
             let Some(number) = hand.next_own().or_else(|| self.ready.pop(&self.slots)) else { break };
-            self.run(number, &hand);
+            self.run(number, &mut hand);
         }
-        hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+        hand.pass_on();
         hand.give_back();
         self.empty(Vec::new());
         !self.ready.is_empty()
@@ -203,11 +220,11 @@ impl Hub {
             // Another thread does, and may be about to stop, with nobody left there to go on with what this one has pushed.
             return true;
         }
-        let hand = Hand::new(self);
+        let mut hand = Hand::new(self);
         for _ in 0..STEPS_MAX {
             let Some(number) = self.ready.pop_free().or_else(|| self.draw()) else { break };
-            self.run(number, &hand);
-            hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+            self.run(number, &mut hand);
+            hand.pass_on();
         }
         hand.give_back();
         self.is_rehearsing.store(false, Ordering::Release);

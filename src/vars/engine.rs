@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use super::bulk::Bulk;
 use super::devices::Devices;
-use super::handle::Pushed;
+use super::handle::{Pushed, Waits};
 use super::hub::Hub;
 use super::name::Name;
 use super::op::{Job, Op};
@@ -167,7 +167,7 @@ impl Engine {
     /// Dropped before it is ready, the operation was not pushed.
     #[inline]
     pub fn push<'v>(&'v self, op: Op<'v>) -> Push<'v> {
-        Push { hub: &self.hub, job: Some(op.job), joined_max: 1, key: WaiterKey::default(), driver: WaiterKey::default() }
+        Push { hub: &self.hub, job: Some(op.job), joined_max: 1, waits: Waits::default() }
     }
 
     /// Pushes an operation if there is room for it now.
@@ -225,41 +225,51 @@ pub struct Push<'v> {
     job: Option<Job>,
     /// How many it is joined with at most.
     pub(super) joined_max: usize,
-    key: WaiterKey,
-    driver: WaiterKey,
+    waits: Waits,
 }
 
 impl Future for Push<'_> {
     type Output = Result<Pushed>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
-        let Self { hub, job, joined_max, key, driver } = &mut *self;
+        match self.try_push() {
+            Err(error) if error.is_busy() => self.wait_for_room(cx),
+            done => Poll::Ready(done),
+        }
+    }
+}
+
+impl Push<'_> {
+    #[inline]
+    fn try_push(&mut self) -> Result<Pushed> {
+        let Self { hub, job, joined_max, .. } = self;
+        if *joined_max > 1 { hub.try_join(*joined_max, job) } else { hub.try_push(job) }
+    }
+
+    #[inline(never)]
+    fn wait_for_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
+        self.hub.may_wait_for_all()?;
         loop {
-            let pushed = if *joined_max > 1 { hub.try_join(*joined_max, job) } else { hub.try_push(job) };
-            match pushed {
-                Err(error) if error.is_busy() => {}
-                done => {
-                    hub.space.forget(key);
-                    return Poll::Ready(done);
-                }
-            }
-            if let Err(inside) = hub.may_wait_for_all() {
-                return Poll::Ready(Err(inside));
-            }
-            hub.drive(driver, cx);
+            let (key, driver) = self.waits.keys();
+            self.hub.drive(driver, cx);
             // Point u64::MAX never passes: the lane is only rung.
-            let _ = hub.space.poll(u64::MAX, key, cx);
-            if !hub.has_space() {
+            let _ = self.hub.space.poll(u64::MAX, key, cx);
+            if !self.hub.has_space() {
                 return Poll::Pending;
+            }
+            match self.try_push() {
+                Err(error) if error.is_busy() => {}
+                done => return Poll::Ready(done),
             }
         }
     }
 }
 
 impl Drop for Push<'_> {
+    #[inline]
     fn drop(&mut self) {
-        self.hub.space.forget(&mut self.key);
-        self.hub.forget_driver(&mut self.driver);
+        self.waits.forget(&self.hub.space, self.hub);
     }
 }
 

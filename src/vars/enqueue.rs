@@ -22,7 +22,7 @@ use super::trail::Needs;
 use crate::bridge::shielded;
 use crate::device::queue::{self, Event, Judge, Part};
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
-use crate::exec::{Berth, Inside};
+use crate::exec::{Berth, inside};
 use crate::plan::Placed;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
@@ -37,7 +37,7 @@ impl Work for Again {
 
 impl Hub {
     /// Has a kernel submitted that all is granted to, now or when there is room for it.
-    pub(super) fn enqueue(self: &Arc<Self>, number: u32, job: &Job, kernel: Box<dyn Enqueue>, hand: &Hand<'_>) {
+    pub(super) fn enqueue(self: &Arc<Self>, number: u32, job: &Job, kernel: Box<dyn Enqueue>, hand: &mut Hand<'_>) {
         let devices = self.devices.as_ref().expect("only with devices kernels are left to be enqueued");
         let target = job.kernel().expect("it is one");
         let needs = Needs::of(job);
@@ -55,7 +55,7 @@ impl Hub {
                 // SAFETY: this thread runs it, alone.
                 unsafe { job.go_on_with(Again(kernel)) };
                 if !blind.is_some_and(|done| done.wakes(number)) {
-                    hand.ready.borrow_mut().push(number);
+                    hand.ready.push(number);
                 }
             }
             (Some(_), Some(point)) => {
@@ -68,7 +68,7 @@ impl Hub {
         }
     }
 
-    fn submit(self: &Arc<Self>, number: u32, job: &Job, kernel: Box<dyn Enqueue>, chosen: Chosen, hand: &Hand<'_>) {
+    fn submit(self: &Arc<Self>, number: u32, job: &Job, kernel: Box<dyn Enqueue>, chosen: Chosen, hand: &mut Hand<'_>) {
         let devices = self.devices.as_ref().expect("the lane is of one");
         let Chosen { berth, placed, needs, events } = chosen;
         let (outcome, end) = self.submit_to(devices, berth, job, kernel, &events);
@@ -110,10 +110,9 @@ impl Hub {
             }
         };
         stream.begin_part(Part { stream: 0, waits: &[], is_awaited: false });
-        let inside = Inside::enter(self.place());
         // SAFETY: all that it asked for was granted.
-        let called = catch_unwind(AssertUnwindSafe(|| unsafe { kernel.enqueue(&mut stream) }));
-        drop(inside);
+        let enqueue = AssertUnwindSafe(|| unsafe { kernel.enqueue(&mut stream) });
+        let called = inside(self.place(), || catch_unwind(enqueue));
         let outcome = called
             .map_err(|panic| job.panicked(panic_message(panic)))
             .and_then(|called| called.map_err(|cause| job.failed_on_device(cause)));
@@ -141,11 +140,11 @@ impl Hub {
         let job = unsafe { self.slots.get(number).job() };
         // SAFETY: as above.
         let _ = shielded(|| unsafe { job.forgo() });
-        let hand = Hand::new(self);
+        let mut hand = Hand::new(self);
         self.take_effect(job, Some(&error));
-        self.end(number, job, Err(error), &hand);
+        self.end(number, job, Err(error), &mut hand);
         hand.give_back();
-        self.start(hand);
+        self.start(&mut hand);
     }
 
     /// The device is done with an operation, or will never be.
@@ -166,7 +165,7 @@ impl Hub {
         }
         let outcome = failed.map_or(Ok(()), Err);
         done.end(outcome.clone()).into_iter().for_each(|waiting| self.make_ready(waiting));
-        let hand = Hand::new(self);
+        let mut hand = Hand::new(self);
         self.watchers.end(*number, slot, outcome);
         hand.release_looks(*number, 1);
         hand.give_back();

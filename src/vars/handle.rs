@@ -12,7 +12,7 @@ use super::bulk::Ends;
 use super::hub::Hub;
 use super::slots::Slot;
 use super::within::{Common, Key};
-use crate::bridge::{WaiterKey, shielded};
+use crate::bridge::{Lane, WaiterKey, shielded};
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -43,10 +43,16 @@ enum State {
 struct Pending {
     hub: Arc<Hub>,
     slot: u32,
-    /// The slot's state, without flags.
-    state: u64,
     /// Whether it is among those who wait.
     is_waiting: bool,
+    /// The slot's state, without flags.
+    state: u64,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few handles have, so that the others are smaller.
+#[derive(Default)]
+struct Rare {
     driver: WaiterKey,
     /// What it has in common with the operation that pushed it.
     common: Option<Arc<Common>>,
@@ -56,8 +62,34 @@ struct Pending {
 struct Part {
     ends: Arc<Ends>,
     number: u32,
-    key: WaiterKey,
-    driver: WaiterKey,
+    waits: Waits,
+}
+
+/// Where somebody is waited for who was polled: for a lane, and as who drives an engine without workers. In a box, because most need not wait.
+#[derive(Default)]
+pub(super) struct Waits(Option<Box<(WaiterKey, WaiterKey)>>);
+
+impl Waits {
+    /// Returns the key for the lane, and that for the engine's bell.
+    pub(super) fn keys(&mut self) -> &mut (WaiterKey, WaiterKey) {
+        self.0.get_or_insert_default()
+    }
+
+    /// Waits no longer.
+    #[inline(always)]
+    pub(super) fn forget(&mut self, lane: &Lane, hub: &Hub) {
+        if self.0.is_some() {
+            self.forget_both(lane, hub);
+        }
+    }
+
+    #[cold]
+    fn forget_both(&mut self, lane: &Lane, hub: &Hub) {
+        if let Some(mut keys) = self.0.take() {
+            lane.forget(&mut keys.0);
+            hub.forget_driver(&mut keys.1);
+        }
+    }
 }
 
 /// What operations' handles wait for, and what they are to be told.
@@ -120,6 +152,13 @@ impl Watchers {
         self.failed.store(failures.len() as u64, Ordering::Relaxed);
     }
 
+    /// Forgets what went wrong with an operation that has ended, and that nobody is told.
+    #[inline(never)]
+    fn forget_failure(&self, key: (u32, u64)) {
+        let told_to_nobody = self.failure(key);
+        let _ = shielded(|| drop(told_to_nobody));
+    }
+
     /// Takes what went wrong with an operation that has ended.
     fn failure(&self, key: (u32, u64)) -> Option<Error> {
         if self.failed.load(Ordering::Relaxed) == 0 {
@@ -134,18 +173,19 @@ impl Watchers {
 
 impl Pushed {
     /// A handle to the operation that is about to be pushed in that slot.
+    #[inline]
     pub(super) fn new(hub: Arc<Hub>, slot: u32, common: Option<Arc<Common>>) -> Self {
         let word = &hub.slots.get(slot).state;
         // Nobody else knows the slot yet, and its last operation has left no flags.
         let state = word.load(Ordering::Relaxed);
         word.store(state | HANDLED, Ordering::Relaxed);
-        let driver = WaiterKey::default();
-        Self(State::Pending(Pending { hub, slot, state, is_waiting: false, driver, common }))
+        let rare = common.map(|common| Box::new(Rare { common: Some(common), ..Rare::default() }));
+        Self(State::Pending(Pending { hub, slot, state, is_waiting: false, rare }))
     }
 
     /// A handle to one of a bulk's operations.
     pub(super) fn part(ends: Arc<Ends>, number: u32) -> Self {
-        Self(State::Joined(Part { ends, number, key: WaiterKey::default(), driver: WaiterKey::default() }))
+        Self(State::Joined(Part { ends, number, waits: Waits::default() }))
     }
 
     /// A handle to an operation that has ended already.
@@ -161,18 +201,18 @@ impl Part {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.has_ended() {
+            let (key, driver) = self.waits.keys();
             self.ends.hub.close_bulk();
-            self.ends.hub.drive(&mut self.driver, cx);
+            self.ends.hub.drive(driver, cx);
+            ready!(self.ends.lane.poll(1, key, cx));
         }
-        ready!(self.ends.lane.poll(1, &mut self.key, cx));
         Poll::Ready(self.ends.outcome(self.number))
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        self.ends.lane.forget(&mut self.key);
-        self.ends.hub.forget_driver(&mut self.driver);
+        self.waits.forget(&self.ends.lane, &self.ends.hub);
     }
 }
 
@@ -184,7 +224,8 @@ impl Pending {
     /// Returns an error if to wait here would be for ever.
     fn may_wait(&self) -> Result<()> {
         self.hub.may_wait()?;
-        self.common.as_ref().map_or(Ok(()), |common| common.may_wait(self.hub.address()))
+        let common = self.rare.as_ref().and_then(|rare| rare.common.as_ref());
+        common.map_or(Ok(()), |common| common.may_wait(self.hub.address()))
     }
 
     fn has_ended(&self) -> bool {
@@ -193,8 +234,8 @@ impl Pending {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        if !self.has_ended() {
-            self.hub.drive(&mut self.driver, cx);
+        if !self.has_ended() && self.hub.workers == 0 {
+            self.hub.drive(&mut self.rare.get_or_insert_default().driver, cx);
         }
         if !self.has_ended() {
             let waker = cx.waker().clone();
@@ -208,7 +249,19 @@ impl Pending {
         Poll::Ready(self.hub.watchers.failure(self.key()).map_or(Ok(()), Err))
     }
 
+    #[inline(never)]
+    fn wait_no_longer(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            self.hub.forget_driver(&mut rare.driver);
+        }
+        if self.is_waiting {
+            let waker = lock(&self.hub.watchers.wakers).remove(&self.key());
+            let _ = shielded(|| drop(waker));
+        }
+    }
+
     /// Says that there is no handle any more. Returns false if the operation has ended.
+    #[inline]
     fn let_go(&self) -> bool {
         let state = &self.hub.slots.get(self.slot).state;
         // ORDERING: AcqRel: as in `mark`.
@@ -229,16 +282,13 @@ impl Pending {
 }
 
 impl Drop for Pending {
+    #[inline]
     fn drop(&mut self) {
-        self.hub.forget_driver(&mut self.driver);
-        if self.is_waiting {
-            let waker = lock(&self.hub.watchers.wakers).remove(&self.key());
-            let _ = shielded(|| drop(waker));
+        if self.is_waiting || self.rare.is_some() {
+            self.wait_no_longer();
         }
-        if !self.let_go()
-            && let Some(told_to_nobody) = self.hub.watchers.failure(self.key())
-        {
-            let _ = shielded(|| drop(told_to_nobody));
+        if !self.let_go() {
+            self.hub.watchers.forget_failure(self.key());
         }
     }
 }

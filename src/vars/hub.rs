@@ -24,7 +24,7 @@ use crate::exec::{Executor, Guest, Room, is_inside};
 use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock, spin_loop};
 
 /// How many free slots a worker keeps back at most, to give them back together; all workers keep no more than one in 64 of what may be pending.
-const FREED_MAX: usize = 32;
+pub(super) const FREED_MAX: usize = 32;
 /// How often a worker that has found nothing looks again before it goes, and the pause between two looks: a few microseconds in all. Who pushes then need not
 /// call it, and gets ahead of it, so that what depends on each other is run in a row.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 8 };
@@ -118,6 +118,7 @@ impl Hub {
     }
 
     /// Pushes an operation, unless there is a mistake in it or no room: then it is left there.
+    #[inline(never)]
     pub(super) fn try_push(self: &Arc<Self>, job: &mut Option<Job>) -> Result<Pushed> {
         let Some(sound) = job else { return Err(Kind::Spent.into()) };
         if let Some(fault) = self.fault(sound) {
@@ -150,25 +151,30 @@ impl Hub {
         pushed.ok_or_else(|| self.is_full())
     }
 
+    #[inline(always)]
     fn push_within(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
-        let is_async = job.as_ref().is_some_and(|job| job.is_async);
-        if !is_async && let Some(outcome) = self.push_alone(job) {
-            return Some(Pushed::ended(outcome));
-        }
         if self.is_inline() {
-            return self.push_to_inbox(max, job);
+            let is_async = job.as_ref().is_some_and(|job| job.is_async);
+            let ended = if is_async { None } else { self.push_alone(job).map(Pushed::ended) };
+            return ended.or_else(|| self.push_to_inbox(max, job));
         }
+        self.push_behind(max, job)
+    }
+
+    /// Pushes an operation that others run.
+    #[inline(always)]
+    fn push_behind(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
         self.close_bulk();
-        let hand = Hand::new(self);
-        let handle = self.enter_new(max, job, &hand)?;
+        let mut hand = Hand::new(self);
+        let handle = self.enter_new(max, job, &mut hand)?;
         hand.give_back();
-        self.start(hand);
+        self.start(&mut hand);
         Some(handle)
     }
 
     /// Puts an operation into a slot, and has it enter the queues of its variables.
-    #[inline]
-    pub(super) fn enter_new(self: &Arc<Self>, max: usize, job: &mut Option<Job>, hand: &Hand<'_>) -> Option<Pushed> {
+    #[inline(always)]
+    pub(super) fn enter_new(self: &Arc<Self>, max: usize, job: &mut Option<Job>, hand: &mut Hand<'_>) -> Option<Pushed> {
         // All queues have the operation in the same order, because others wait here.
         let mut free = self.slots.free();
         let (number, handle) = self.settle(self.slots.take(&mut free, max)?, job);
@@ -177,7 +183,7 @@ impl Hub {
     }
 
     /// Puts an operation into its slot.
-    #[inline]
+    #[inline(always)]
     pub(super) fn settle(self: &Arc<Self>, number: u32, job: &mut Option<Job>) -> (u32, Pushed) {
         let common = if within::is_polling(self.address()) { self.compare(job) } else { None };
         if let Some(scope) = job.as_ref().and_then(Job::scope) {
@@ -203,7 +209,8 @@ impl Hub {
     }
 
     /// Has an operation enter the queues of its variables, while nobody else has one enter.
-    pub(super) fn enter(self: &Arc<Self>, number: u32, hand: &Hand<'_>) {
+    #[inline(always)]
+    pub(super) fn enter(self: &Arc<Self>, number: u32, hand: &mut Hand<'_>) {
         let slot = self.slots.get(number);
         // SAFETY: it does not run before the last hold is released.
         let job = unsafe { slot.job() };
@@ -213,12 +220,12 @@ impl Hub {
         // ORDERING: Relaxed: the queues hand it over.
         slot.holds.store(requests + own, Ordering::Relaxed);
         slot.looks.store(requests + 1, Ordering::Relaxed);
-        let granted = hand.count_own(number, || {
-            for (place, asked) in job.asked.iter().enumerate() {
-                // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands behind.
-                unsafe { asked.place() }.queue.enter(RequestId::new(number, place), hand);
-            }
-        });
+        hand.begin_count(number);
+        for (place, asked) in job.asked.iter().enumerate() {
+            // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands behind.
+            unsafe { asked.place() }.queue.enter(RequestId::new(number, place), &asked.request, hand);
+        }
+        let granted = hand.end_count();
         if own > 0
             && let Some(common) = job.common()
             && common.look(job)
@@ -232,14 +239,12 @@ impl Hub {
 
     #[inline]
     pub(super) fn fault(&self, job: &Job) -> Option<Error> {
-        // SAFETY: whoever made the operation has handles to its variables.
-        let mut places = job.asked.iter().map(|asked| unsafe { asked.place() });
-        let foreign = places.find(|place| place.hub != self.address());
-        let lacks_device = self.lacks_device(job);
-        if foreign.is_none() && !lacks_device && job.has_no_fault() && !self.is_closed.load(Ordering::SeqCst) {
-            return None;
+        let mut is_odd = job.is_kernel || !job.has_no_fault() || self.is_closed.load(Ordering::SeqCst);
+        for asked in &job.asked {
+            // SAFETY: whoever made the operation has handles to its variables.
+            is_odd |= unsafe { asked.place() }.hub != self.address();
         }
-        self.describe_fault(job, foreign)
+        if is_odd { self.describe_fault(job) } else { None }
     }
 
     fn lacks_device(&self, job: &Job) -> bool {
@@ -247,7 +252,7 @@ impl Hub {
     }
 
     #[cold]
-    fn describe_fault(&self, job: &Job, foreign: Option<&Place>) -> Option<Error> {
+    fn describe_fault(&self, job: &Job) -> Option<Error> {
         if self.is_closed.load(Ordering::SeqCst) {
             return Some(Kind::ShutDown.into());
         }
@@ -255,16 +260,22 @@ impl Hub {
             let (operation, device, count) = (job.name.to_cow(), target.device, devices.count());
             return Some(Kind::OpDevice { operation, device, count }.into());
         }
+        // SAFETY: as in `fault`.
+        let foreign = || job.asked.iter().map(|asked| unsafe { asked.place() }).find(|place| place.hub != self.address());
         let is_foreign = |place: &Place| Kind::ForeignVar { variable: place.name.to_cow(), operation: job.name.to_cow() };
-        job.fault().cloned().or_else(|| foreign.map(|place| is_foreign(place).into()))
+        job.fault().cloned().or_else(|| foreign().map(|place| is_foreign(place).into()))
     }
 
     /// Has what a hand has made ready run.
-    pub(super) fn start(self: &Arc<Self>, hand: Hand<'_>) {
-        if hand.ready.borrow().is_empty() {
-            return;
+    #[inline(always)]
+    pub(super) fn start(self: &Arc<Self>, hand: &mut Hand<'_>) {
+        if !hand.ready.is_empty() {
+            self.start_all(hand);
         }
-        hand.ready.take().into_iter().for_each(|number| self.add_ready(number));
+    }
+
+    fn start_all(self: &Arc<Self>, hand: &mut Hand<'_>) {
+        hand.pass_on();
         if self.workers > 0 && self.call_workers() {
             return;
         }
@@ -275,11 +286,11 @@ impl Hub {
         if is_inside(self.place()) {
             return;
         }
-        self.run_all(&hand);
+        self.run_all(hand);
     }
 
     /// Runs what is ready in this thread: nobody else will.
-    pub(super) fn run_all(self: &Arc<Self>, hand: &Hand<'_>) {
+    pub(super) fn run_all(self: &Arc<Self>, hand: &mut Hand<'_>) {
         while let Some(number) = hand.next_own().or_else(|| self.ready.pop(&self.slots)) {
             self.run(number, hand);
         }
@@ -374,7 +385,7 @@ impl Hub {
     }
 
     /// Runs an operation that is ready, and ends it, unless it is a future that is not ready.
-    pub(super) fn run(self: &Arc<Self>, number: u32, hand: &Hand<'_>) {
+    pub(super) fn run(self: &Arc<Self>, number: u32, hand: &mut Hand<'_>) {
         let slot = self.slots.get(number);
         // SAFETY: it was pushed, and is kept until it is done with.
         let job = unsafe { slot.job() };
@@ -395,7 +406,7 @@ impl Hub {
                 }
                 // SAFETY: this thread runs it, alone.
                 unsafe { job.go_on_with(Resume::new(later)) };
-                return hand.ready.borrow_mut().push(number);
+                return hand.ready.push(number);
             }
             Ok(Ran::Parked(later)) => {
                 // SAFETY: as above.
@@ -406,7 +417,7 @@ impl Hub {
         self.end(number, job, outcome, hand);
     }
 
-    pub(super) fn end(&self, number: u32, job: &Job, outcome: Result<()>, hand: &Hand<'_>) {
+    pub(super) fn end(&self, number: u32, job: &Job, outcome: Result<()>, hand: &mut Hand<'_>) {
         let (slot, frees) = (self.slots.get(number), job.frees());
         if job.is_async {
             self.laters.remove(number);
@@ -415,22 +426,22 @@ impl Hub {
         if let Some(scope) = job.scope() {
             scope.end_one();
         }
-        let done_with = hand.count_own(number, || {
-            if !frees {
-                self.leave_queues(number, job, hand);
-            }
-        });
+        hand.begin_count(number);
+        if !frees {
+            self.leave_queues(number, job, hand);
+        }
+        let done_with = hand.end_count();
         self.watchers.end(number, slot, outcome);
         hand.release_looks(number, if frees { 2 } else { 1 + done_with });
-        if hand.freed.borrow().len() >= self.freed_max {
+        if hand.freed.len() >= self.freed_max {
             hand.give_back();
         }
     }
 
-    pub(super) fn leave_queues(&self, number: u32, job: &Job, hand: &Hand<'_>) {
+    pub(super) fn leave_queues(&self, number: u32, job: &Job, hand: &mut Hand<'_>) {
         for (place, asked) in job.asked.iter().enumerate() {
             // SAFETY: its request has not left yet.
-            unsafe { asked.place() }.queue.leave(RequestId::new(number, place), hand);
+            unsafe { asked.place() }.queue.leave(RequestId::new(number, place), &asked.request, hand);
         }
     }
 

@@ -95,6 +95,7 @@ impl Hub {
     ///
     /// # Safety
     /// As [`Job::run`].
+    #[inline(always)]
     pub(super) unsafe fn run_body(&self, job: &Job) -> Result<Ran, BoxError> {
         // SAFETY: by the caller's promise.
         match unsafe { job.run() }? {

@@ -240,7 +240,13 @@ impl Job {
 
     /// Whether it may be run together with its neighbours: no future, nothing of a flow's.
     pub(super) fn may_be_joined(&self) -> bool {
-        self.role == Role::User && !self.is_async && !self.is_kernel && self.rare.is_none()
+        self.role == Role::User && self.is_simple()
+    }
+
+    /// Whether there is nothing about it that is not in its requests and its closure.
+    #[inline(always)]
+    pub(super) fn is_simple(&self) -> bool {
+        self.rare.is_none() && !self.is_async && !self.is_kernel && self.is_plain()
     }
 
     /// Whether it may be kept from running, and has an effect on its variables, itself.
@@ -338,6 +344,7 @@ impl Job {
     ///
     /// # Safety
     /// As [`Work::run`], and nobody else calls this.
+    #[inline(always)]
     pub(super) unsafe fn run(&self) -> Result<Ran, BoxError> {
         // SAFETY: by the caller's promise.
         let body = unsafe { &mut *self.body.get() };

@@ -7,42 +7,89 @@ use super::hub::Hub;
 use super::op::{Job, Role};
 use super::within::{Key, Polling};
 use crate::bridge::shielded;
-use crate::error::{Error, Kind, Result, panic_message};
-use crate::exec::Inside;
+use crate::error::{BoxError, Error, Kind, Result, panic_message};
+use crate::exec::inside;
 use crate::sync::Ordering;
 
 impl Hub {
     /// Does what an operation is there for, without its queues.
+    #[inline(always)]
     pub(super) fn perform(&self, job: &Job, key: Key) -> Result<Ran> {
-        let ran = match self.obstacle(job) {
-            Some(error) => {
-                // SAFETY: whoever performs it has it alone, but for its requests.
-                let _ = shielded(|| unsafe { job.forgo() });
-                Err(error)
-            }
-            None => {
-                // Who is inside of one that is a future may wait, but not for itself.
-                let polling = job.is_async.then(|| Polling::enter(self.address(), key, job));
-                let inside = (!job.is_async && job.role != Role::Joins).then(|| Inside::enter(self.place()));
-                // SAFETY: all that it asked for was granted; and as above.
-                let ran = catch_unwind(AssertUnwindSafe(|| unsafe { self.run_body(job) }));
-                drop((inside, polling));
-                ran.map_err(|panic| job.panicked(panic_message(panic))).and_then(|ran| ran.map_err(|cause| job.failed(cause)))
-            }
-        };
-        if job.is_plain() && matches!(ran, Ok(Ran::Over) | Err(_)) {
-            self.take_effect(job, ran.as_ref().err());
-        } else if let Err(error) = &ran {
-            self.tell_idle(job, error);
+        if !self.is_smooth(job) {
+            return self.perform_with_care(job, key);
         }
-        ran
+        match inside(self.place(), || self.run_caught(job)) {
+            Ok(Ok(ran)) => {
+                // As below, where nothing was poisoned before.
+                for asked in job.asked.iter().filter(|asked| asked.changes()) {
+                    // SAFETY: granted to write.
+                    unsafe { asked.place() }.count_write();
+                }
+                Ok(ran)
+            }
+            Ok(Err(cause)) => Err(self.has_failed(job, job.failed(cause))),
+            Err(panic) => Err(self.has_failed(job, job.panicked(panic_message(panic)))),
+        }
+    }
+
+    /// Returns true if all that is to be done for an operation is to run it and to count what it writes, as with nearly all.
+    #[inline(always)]
+    fn is_smooth(&self, job: &Job) -> bool {
+        let mut is_smooth = job.is_simple() && !self.is_closed.load(Ordering::Relaxed);
+        for asked in &job.asked {
+            // SAFETY: granted.
+            is_smooth &= !unsafe { asked.place() }.may_be_poisoned();
+        }
+        is_smooth
+    }
+
+    #[inline(never)]
+    fn perform_with_care(&self, job: &Job, key: Key) -> Result<Ran> {
+        if job.is_plain()
+            && let Some(error) = self.obstacle(job)
+        {
+            // SAFETY: whoever performs it has it alone, but for its requests.
+            let _ = shielded(|| unsafe { job.forgo() });
+            self.take_effect(job, Some(&error));
+            return Err(error);
+        }
+        let ran = if job.is_async {
+            // Who is inside of one that is a future may wait, but not for itself.
+            let _polling = Polling::enter(self.address(), key, job);
+            self.run_caught(job)
+        } else {
+            inside(self.place(), || self.run_caught(job))
+        };
+        match ran {
+            Ok(Ok(ran)) => {
+                if matches!(ran, Ran::Over) && job.is_plain() {
+                    self.take_effect(job, None);
+                }
+                Ok(ran)
+            }
+            Ok(Err(cause)) => Err(self.has_failed(job, job.failed(cause))),
+            Err(panic) => Err(self.has_failed(job, job.panicked(panic_message(panic)))),
+        }
+    }
+
+    #[inline(always)]
+    fn run_caught(&self, job: &Job) -> std::thread::Result<Result<Ran, BoxError>> {
+        // SAFETY: all that it asked for was granted, and whoever performs it has it alone, but for its requests.
+        catch_unwind(AssertUnwindSafe(|| unsafe { self.run_body(job) }))
+    }
+
+    #[cold]
+    fn has_failed(&self, job: &Job, error: Error) -> Error {
+        if job.is_plain() {
+            self.take_effect(job, Some(&error));
+        } else {
+            self.tell_idle(job, &error);
+        }
+        error
     }
 
     /// Returns why an operation is not run.
     fn obstacle(&self, job: &Job) -> Option<Error> {
-        if !job.is_plain() {
-            return None;
-        }
         if self.is_closed.load(Ordering::Relaxed) {
             return Some(Kind::ShutDown.into());
         }

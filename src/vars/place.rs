@@ -65,9 +65,15 @@ impl Place {
         self.version.store(self.version.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
+    /// Returns true if there may be something to [clear](Place::set_poison), or to [hear](Place::poison): what went wrong with it, or a trail.
+    #[inline]
+    pub(super) fn may_be_poisoned(&self) -> bool {
+        // ORDERING: Relaxed here and below: the grant that the caller has orders it.
+        self.is_poisoned.load(Ordering::Relaxed) || self.trail.has_begun()
+    }
+
     /// Returns why it cannot be read.
     pub(super) fn poison(&self) -> Option<Error> {
-        // ORDERING: Relaxed here and below: the grant that the caller has orders it.
         if !self.is_poisoned.load(Ordering::Relaxed) {
             return self.trail.failure();
         }

@@ -69,10 +69,10 @@ pub(crate) trait Requests {
     fn request(&self, id: RequestId) -> &Request;
 
     /// It is its turn.
-    fn granted(&self, id: RequestId);
+    fn granted(&mut self, id: RequestId);
 
     /// It was let go and nobody will look at it any more.
-    fn done_with(&self, id: RequestId);
+    fn done_with(&mut self, id: RequestId);
 }
 
 /// The end of a variable's queue, and who is inside.
@@ -94,7 +94,7 @@ impl Queue {
     /// Has `look` done among those who read, if nobody stands in the queue.
     ///
     /// Who enters while it is done finds one more that reads: a writer waits at the gate. Who had entered before is at the tail, and then this leaves without a look.
-    pub(crate) fn glance<R>(&self, requests: &impl Requests, look: impl FnOnce() -> R) -> Option<R> {
+    pub(crate) fn glance<R>(&self, requests: &mut impl Requests, look: impl FnOnce() -> R) -> Option<R> {
         // ORDERING: AcqRel: of two who step to the gate, the second sees what the first did before: a writer its own place at the tail.
         self.gate.fetch_add(1, Ordering::AcqRel);
         // ORDERING: Acquire: who finds nobody sees what the last one wrote.
@@ -104,33 +104,32 @@ impl Queue {
     }
 
     /// Puts a request at the end. It is granted here or later, once.
-    pub(crate) fn enter(&self, id: RequestId, requests: &impl Requests) {
-        let is_write = requests.request(id).is_write();
+    pub(crate) fn enter(&self, id: RequestId, request: &Request, requests: &mut impl Requests) {
+        let is_write = request.is_write();
         // ORDERING: AcqRel here and in all that follows: each of these words hands over what its last holder did to the next.
-        let Some(ahead_id) = some(self.tail.swap(id.0, Ordering::AcqRel)) else { return self.come_first(id, requests) };
+        let Some(ahead_id) = some(self.tail.swap(id.0, Ordering::AcqRel)) else { return self.come_first(id, is_write, requests) };
         let behind = if is_write { WRITE_BEHIND } else { 0 };
         let seen = requests.request(ahead_id).link.fetch_or(id.0 | behind, Ordering::AcqRel);
         if seen & LEFT != 0 {
             requests.done_with(ahead_id);
-            self.come_first(id, requests);
+            self.come_first(id, is_write, requests);
         } else if seen & (GRANTED | WRITES) == GRANTED && !is_write {
             self.let_in(id, requests);
         }
     }
 
     /// Ends a request that was granted.
-    pub(crate) fn leave(&self, id: RequestId, requests: &impl Requests) {
-        let request = requests.request(id);
+    pub(crate) fn leave(&self, id: RequestId, request: &Request, requests: &mut impl Requests) {
         let mut seen = request.link.load(Ordering::Acquire);
         let is_write = seen & WRITES != 0;
         if seen & ID == 0 {
             // ORDERING: AcqRel: who comes next sees what was done.
             if self.tail.compare_exchange(id.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 requests.done_with(id);
-                return if is_write {
-                } else {
-                    self.go_out(0, requests)
-                };
+                if !is_write {
+                    self.go_out(0, requests);
+                }
+                return;
             }
             seen = request.link.fetch_or(LEFT, Ordering::AcqRel);
         }
@@ -149,8 +148,8 @@ impl Queue {
     }
 
     /// A request finds nobody ahead but readers that are inside.
-    fn come_first(&self, id: RequestId, requests: &impl Requests) {
-        if !requests.request(id).is_write() {
+    fn come_first(&self, id: RequestId, is_write: bool, requests: &mut impl Requests) {
+        if !is_write {
             return self.let_in(id, requests);
         }
         // One step, also where nothing changes: whoever comes to the gate behind it sees that the queue has somebody.
@@ -162,7 +161,7 @@ impl Queue {
     }
 
     /// A writer has left: it is the next one's turn.
-    fn pass(&self, id: RequestId, requests: &impl Requests) {
+    fn pass(&self, id: RequestId, requests: &mut impl Requests) {
         if requests.request(id).is_write() {
             requests.granted(id);
         } else {
@@ -171,7 +170,7 @@ impl Queue {
     }
 
     /// Lets a reader in, and those right behind it.
-    fn let_in(&self, mut id: RequestId, requests: &impl Requests) {
+    fn let_in(&self, mut id: RequestId, requests: &mut impl Requests) {
         loop {
             self.gate.fetch_add(1, Ordering::AcqRel);
             let seen = requests.request(id).link.fetch_or(GRANTED, Ordering::AcqRel);
@@ -185,7 +184,7 @@ impl Queue {
     }
 
     /// A reader has left. `writer` is the one behind it, or 0. The last one out lets the writer in that waits, and touches nothing after that.
-    fn go_out(&self, writer: u64, requests: &impl Requests) {
+    fn go_out(&self, writer: u64, requests: &mut impl Requests) {
         let change = (writer << READER_BITS).wrapping_sub(1);
         let is_last = |gate: u64| gate & READERS == 1;
         let before = self.change_gate(|gate| if is_last(gate) { 0 } else { gate.wrapping_add(change) });

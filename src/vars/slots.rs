@@ -138,32 +138,38 @@ impl Slots {
     }
 
     /// Returns the free slots. As long as the caller has them, nobody else pushes.
+    #[inline]
     pub(super) fn free(&self) -> MutexGuard<'_, Free> {
         lock(&self.front.0.free)
     }
 
     /// Returns a free slot, unless `max` are in use.
+    #[inline]
     pub(super) fn take(&self, free: &mut Free, max: usize) -> Option<u32> {
         // Changes only under the lock that the caller has.
         let pushed = self.front.0.pushed.load(Ordering::Relaxed);
-        let max = max.min(OPERATIONS_MAX) as u64;
-        if pushed - free.ended >= max {
-            free.ended = self.back.0.ended.load(Ordering::Relaxed);
-            if pushed - free.ended >= max {
-                return None;
-            }
+        if pushed - free.ended >= max.min(OPERATIONS_MAX) as u64 && !self.has_room_now(free, max) {
+            return None;
         }
-        if free.list.is_empty() {
-            std::mem::swap(&mut free.list, &mut lock(&self.back.0.freed).list);
-        }
-        let number = free.list.pop().or_else(|| self.make(free))?;
+        let number = free.list.pop().or_else(|| self.fetch(free))?;
         // ORDERING: Release: who counts it sees what was pushed before.
         self.front.0.pushed.store(pushed + 1, Ordering::Release);
         Some(number)
     }
 
-    /// Makes a new slot.
-    #[cold]
+    #[inline(never)]
+    fn has_room_now(&self, free: &mut Free, max: usize) -> bool {
+        free.ended = self.back.0.ended.load(Ordering::Relaxed);
+        self.front.0.pushed.load(Ordering::Relaxed) - free.ended < max.min(OPERATIONS_MAX) as u64
+    }
+
+    /// Takes over the slots that were given back meanwhile, or makes one.
+    #[inline(never)]
+    fn fetch(&self, free: &mut Free) -> Option<u32> {
+        std::mem::swap(&mut free.list, &mut lock(&self.back.0.freed).list);
+        free.list.pop().or_else(|| self.make(free))
+    }
+
     fn make(&self, free: &mut Free) -> Option<u32> {
         let number = free.made;
         let (chunk, _) = place(number);

@@ -37,6 +37,12 @@ impl Trail {
         Self(OnceLock::new())
     }
 
+    /// Returns true if a device has ever used it.
+    #[inline]
+    pub(super) fn has_begun(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     /// Returns why the device has not written what it should have, if that is known.
     pub(super) fn failure(&self) -> Option<Error> {
         let uses = lock(self.0.get()?);

@@ -54,19 +54,20 @@ impl Turn {
         self.word.fetch_or(ALONE | POSTED, Ordering::AcqRel) & ALONE == 0
     }
 
-    /// Gives the engine back, if nothing was posted meanwhile.
+    /// Gives the engine back, if nothing was posted meanwhile and nobody waits.
     #[inline]
     #[must_use]
-    pub(super) fn end(&self) -> End {
+    pub(super) fn end_at_once(&self) -> bool {
         // ORDERING: Release: pairs with `begin`.
-        match self.word.compare_exchange(ALONE, 0, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => End::Over { is_awaited: false },
-            Err(_) => self.end_for_others(),
-        }
+        self.word.compare_exchange(ALONE, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
-    #[cold]
-    fn end_for_others(&self) -> End {
+    /// Gives the engine back, if nothing was posted meanwhile.
+    #[must_use]
+    pub(super) fn end(&self) -> End {
+        if self.end_at_once() {
+            return End::Over { is_awaited: false };
+        }
         // ORDERING: AcqRel: as in `post` and `begin`.
         if self.word.fetch_and(!POSTED, Ordering::AcqRel) & POSTED != 0 {
             return End::More(std::mem::take(&mut lock(&self.inbox)));

@@ -149,6 +149,7 @@ impl<T: Send + Sync + 'static> Fetch for ReadVar<T> {
 impl<T: Send + Sync + 'static> Use for &Var<T> {
     type Fetch = ReadVar<T>;
 
+    #[inline(always)]
     fn ask(self, asking: &mut Asking<'_>) -> ReadVar<T> {
         asking.ask(&self.block().place, How::READ);
         ReadVar(Held::new(self.block()))
@@ -185,6 +186,7 @@ impl<T: Send + Sync + 'static> Fetch for TakenVar<T> {
 impl<T: Send + Sync + 'static> Use for TakeVar<'_, T> {
     type Fetch = TakenVar<T>;
 
+    #[inline(always)]
     fn ask(self, asking: &mut Asking<'_>) -> TakenVar<T> {
         asking.ask(&self.0.block().place, How::TAKE);
         TakenVar(Held::new(self.0.block()))
@@ -213,6 +215,7 @@ impl<T: Send + Sync + 'static> Fetch for ReadVars<T> {
 impl<T: Send + Sync + 'static> Use for &[Var<T>] {
     type Fetch = ReadVars<T>;
 
+    #[inline(always)]
     fn ask(self, asking: &mut Asking<'_>) -> ReadVars<T> {
         ReadVars(self.iter().map(|var| Use::ask(var, asking)).collect())
     }
@@ -222,6 +225,7 @@ impl Writes for () {
     type Value = ();
     type Put = ();
 
+    #[inline(always)]
     fn ask(self, _: &mut Asking<'_>) {}
 }
 
@@ -248,6 +252,7 @@ impl<T: Send + Sync + 'static> Writes for &Var<T> {
     type Value = T;
     type Put = WriteVar<T>;
 
+    #[inline(always)]
     fn ask(self, asking: &mut Asking<'_>) -> WriteVar<T> {
         asking.ask(&self.block().place, How::WRITE);
         WriteVar(Held::new(self.block()))
@@ -276,6 +281,7 @@ impl<T: Send + Sync + 'static> Writes for Shared<'_, T> {
     type Value = Arc<T>;
     type Put = WriteShared<T>;
 
+    #[inline(always)]
     fn ask(self, asking: &mut Asking<'_>) -> WriteShared<T> {
         asking.ask(&self.0.block().place, How::WRITE);
         WriteShared(Held::new(self.0.block()))
@@ -300,6 +306,7 @@ impl<T: Send + Sync + 'static> Writes for &[Var<T>] {
     type Value = Vec<T>;
     type Put = WriteVars<T>;
 
+    #[inline(always)]
     fn ask(self, asking: &mut Asking<'_>) -> WriteVars<T> {
         WriteVars(self.iter().map(|var| Writes::ask(var, asking)).collect())
     }

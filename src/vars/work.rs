@@ -29,11 +29,11 @@ pub(super) unsafe fn work_alone(hub: *const (), ticket: Ticket, queue: &mut Alon
 unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) {
     // SAFETY: the ticket has a count, which this takes over.
     let hub: Arc<Hub> = unsafe { Arc::from_raw(hub.cast()) };
-    let hand = Hand::new(&hub);
+    let mut hand = Hand::new(&hub);
     loop {
         // First come, first served: what was made ready goes on at once only where nobody waits.
-        if !hub.ready.is_empty() || hand.ready.borrow().len() > 1 {
-            hand.ready.take().into_iter().for_each(|number| hub.add_ready(number));
+        if !hub.ready.is_empty() || hand.ready.len() > 1 {
+            hand.pass_on();
         }
         match hand.next_own().or_else(|| hub.ready.pop(&hub.slots)) {
             Some(number) => {
@@ -41,7 +41,7 @@ unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) 
                 if !hub.ready.is_empty() && hub.active.0.load(Ordering::Relaxed) < hub.workers {
                     let _ = hub.call_workers();
                 }
-                hub.run(number, &hand);
+                hub.run(number, &mut hand);
             }
             None => {
                 hand.give_back();
@@ -55,7 +55,7 @@ unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) 
             }
         }
         if !queue.has_fuel() {
-            hand.ready.take().into_iter().for_each(|number| hub.add_ready(number));
+            hand.pass_on();
             hand.give_back();
             drop(hand);
             std::mem::forget(hub);
