@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -15,27 +17,55 @@ use super::uses::TakeVar;
 use crate::bridge::shielded;
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::graph::Takable;
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
 
 /// A value that operations of one engine read and write, in the order in which they were pushed. Made by [`Engine::var`](super::Engine::var).
 ///
 /// Cheap to clone; clones are the same variable. When the last is dropped, the value is freed behind everything that was pushed before.
-pub struct Var<T: Send + Sync + 'static>(Arc<Owner<T>>);
+///
+/// It counts its clones itself, in what it points to, which an `Arc` would free where the last one is dropped.
+pub struct Var<T: Send + Sync + 'static>(NonNull<Shared<T>>);
 
-/// Shared by the clones: its drop is the last clone's.
-struct Owner<T: Send + Sync + 'static> {
-    hub: Arc<Hub>,
-    /// None once it is dropped.
-    block: Option<Arc<Block<T>>>,
+/// What the clones share.
+struct Shared<T> {
+    block: Block<T>,
+    clones: AtomicU64,
+    /// Taken out when there are no clones any more.
+    hub: ManuallyDrop<Arc<Hub>>,
 }
+
+// SAFETY: shared references to what is Sync, and a count.
+unsafe impl<T: Send + Sync> Send for Var<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Var<T> {}
 
 impl<T: Send + Sync + 'static> Var<T> {
     pub(super) fn new(hub: Arc<Hub>, block: Block<T>) -> Self {
-        Self(Arc::new(Owner { hub, block: Some(Arc::new(block)) }))
+        let shared = Box::new(Shared { block, clones: AtomicU64::new(1), hub: ManuallyDrop::new(hub) });
+        Self(NonNull::from(Box::leak(shared)))
     }
 
+    #[inline]
+    fn shared(&self) -> &Shared<T> {
+        // SAFETY: this is one of the clones, so what they share is there.
+        unsafe { self.0.as_ref() }
+    }
+
+    #[inline]
     pub(super) fn block(&self) -> &Block<T> {
-        self.0.block.as_ref().expect("it is not dropped yet")
+        &self.shared().block
+    }
+
+    fn hub(&self) -> &Arc<Hub> {
+        &self.shared().hub
+    }
+
+    /// Has the variable freed: there are no clones any more.
+    fn free(&self) {
+        // SAFETY: nobody takes it out again, or drops it there.
+        let hub = unsafe { ptr::read(&raw const self.shared().hub) };
+        let job = Job::freeing(Asked::new(&self.block().place, How::ALONE), Free(self.0));
+        drop(ManuallyDrop::into_inner(hub).push_beyond(job));
     }
 
     /// Returns the variable's name.
@@ -66,12 +96,12 @@ impl<T: Send + Sync + 'static> Var<T> {
         let work = Look { var: Held::new(self.block()), found: found.clone() };
         let asked = Asked::new(&self.block().place, How::READ);
         let job = Job::waiting(asked, work);
-        VarRead(Reading::Pushed { pushed: self.0.hub.push_beyond(job), found })
+        VarRead(Reading::Pushed { pushed: self.hub().push_beyond(job), found })
     }
 
     /// Returns the value, or why there is none, if nothing that is pending uses the variable. May say that something is when nothing is.
     pub(crate) fn read_now(&self) -> Option<Result<Arc<T>>> {
-        let (hub, block) = (&self.0.hub, self.block());
+        let (hub, block) = (self.hub(), self.block());
         let look = || {
             block.place.trail.is_written().then(|| match block.place.poison() {
                 Some(origin) => Err(origin),
@@ -97,7 +127,7 @@ impl<T: Send + Sync + 'static> Var<T> {
     pub fn wait_writable(&self) -> VarWait {
         let asked = Asked::new(&self.block().place, How::ALONE);
         let job = Job::waiting(asked, Nothing);
-        VarWait { pushed: self.0.hub.push_beyond(job) }
+        VarWait { pushed: self.hub().push_beyond(job) }
     }
 }
 
@@ -118,30 +148,47 @@ impl<T: Send + Sync + 'static> Work for Look<T> {
     }
 }
 
-/// Frees a variable.
-struct Free<T>(Arc<Block<T>>);
+/// Frees a variable. No box: those ahead of it look at the variable meanwhile.
+struct Free<T>(NonNull<Shared<T>>);
+
+// SAFETY: nobody else has it when this is done with it.
+unsafe impl<T: Send + Sync> Send for Free<T> {}
+
+impl<T> Drop for Free<T> {
+    fn drop(&mut self) {
+        // SAFETY: made by a box; all that used it was ahead of this in its queue, and there are no clones.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
 
 impl<T: Send + Sync + 'static> Work for Free<T> {
     unsafe fn run(self) -> Result<Ran, BoxError> {
         // Only what has a drop of its own can fail.
-        let name = std::mem::needs_drop::<T>().then(|| self.0.place.name.to_cow());
+        // SAFETY: it is freed below.
+        let place = unsafe { &self.0.as_ref().block.place };
+        let name = std::mem::needs_drop::<T>().then(|| place.name.to_cow());
         let freed = shielded(|| drop(self));
         freed.map_err(|message| format!("dropping the value of '{}' panicked: {message}", name.unwrap_or_default()))?;
         Ok(Ran::Over)
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for Owner<T> {
+impl<T: Send + Sync + 'static> Drop for Var<T> {
+    #[inline]
     fn drop(&mut self) {
-        let Some(block) = self.block.take() else { return };
-        let job = Job::freeing(Asked::new(&block.place, How::ALONE), Free(block));
-        drop(self.hub.push_beyond(job));
+        // ORDERING: Release, and Acquire for the last: it sees what was done with all the others.
+        if self.shared().clones.fetch_sub(1, Ordering::Release) == 1 {
+            fence(Ordering::Acquire);
+            self.free();
+        }
     }
 }
 
 impl<T: Send + Sync + 'static> Clone for Var<T> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        // ORDERING: Relaxed: this clone keeps it alive. In a u64 it cannot run over.
+        self.shared().clones.fetch_add(1, Ordering::Relaxed);
+        Self(self.0)
     }
 }
 
