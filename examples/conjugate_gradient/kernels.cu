@@ -22,7 +22,8 @@ extern "C" __global__ void dot(const double* x, const double* y, double* product
 }
 
 // y = y + sign (a / b) x: a thread for each element. Its factor is made where it is used, so it never visits the host.
-extern "C" __global__ void add(double* y, double sign, const double* a, const double* b, const double* x, unsigned n) {
+extern "C" __global__ void add_scaled(double* y, double sign, const double* a, const double* b, const double* x,
+                                      unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] += sign * (*a / *b) * x[i];
 }

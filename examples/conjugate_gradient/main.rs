@@ -4,10 +4,14 @@
 //! cargo run --example conjugate_gradient                               # a Poisson problem on 20 x 20 points
 //! cargo run --example conjugate_gradient -- MATRIX.mtx --tolerance 1e-8
 //! cargo run --example conjugate_gradient -- --generate 100 /tmp/poisson.mtx
+//! cargo run --features cuda --example conjugate_gradient -- --device cuda
 //! ```
 //!
 //! Read `solver.rs` first: the graph of an iteration, and the loop around it. `vectors.rs` has the kernels, which need no GPU: each has a twin for hosts.
+//! The solver is the same on all devices.
 
+#[path = "../thumbnails/device.rs"]
+mod device;
 mod plot;
 mod solver;
 mod vectors;
@@ -22,6 +26,7 @@ use sprs::TriMatI;
 use sprs::io::{SymmetryMode::Symmetric, read_matrix_market, write_matrix_market_sym};
 use sprs::prod::mul_acc_mat_vec_csr;
 
+use device::Device;
 use solver::{Solution, Solver};
 use vectors::Rows;
 
@@ -52,8 +57,12 @@ struct Args {
     #[arg(long, value_name = "N", conflicts_with = "simulate")]
     workers: Option<usize>,
 
+    /// Where kernels run
+    #[arg(long, value_enum, default_value_t = Device::Auto)]
+    device: Device,
+
     /// Run on the simulated device, in an order drawn from this seed
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", conflicts_with = "device")]
     simulate: Option<u64>,
 
     /// Draw the residuals into this file, as SVG
@@ -62,8 +71,22 @@ struct Args {
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode, BoxError> {
-    let args = Args::parse();
+async fn main() -> ExitCode {
+    match run(&Args::parse()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            println!("it did not converge");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns whether the residual became small enough.
+async fn run(args: &Args) -> Result<bool, BoxError> {
     if let Some(points) = args.generate {
         write_matrix_market_sym(&args.matrix, &poisson(points), Symmetric)?;
     }
@@ -71,11 +94,8 @@ async fn main() -> Result<ExitCode, BoxError> {
     let (n, entries) = (rows.rows(), rows.nnz());
     println!("{}: {n} unknowns, {entries} entries", args.matrix.display());
 
-    let exec = match (args.simulate, args.workers) {
-        (Some(seed), _) => Executor::sim(seed),
-        (None, Some(workers)) => Executor::builder().workers(workers).build()?,
-        (None, None) => Executor::host()?,
-    };
+    let (exec, device) = executor(args)?;
+    println!("{device}");
     let started = Instant::now();
     let solution = solve(&exec, rows, args.tolerance, args.iterations).await?;
     let (iterations, time) = (solution.residuals.len() - 1, started.elapsed());
@@ -87,11 +107,16 @@ async fn main() -> Result<ExitCode, BoxError> {
         plot::draw(path, &title, &solution.residuals, args.tolerance)?;
         println!("the residuals are drawn in {}", path.display());
     }
-    if !solution.is_converged {
-        println!("it did not converge");
-        return Ok(ExitCode::FAILURE);
+    Ok(solution.is_converged)
+}
+
+/// Returns an executor, and a line that says what device it has.
+fn executor(args: &Args) -> Result<(Executor, String), BoxError> {
+    if let Some(seed) = args.simulate {
+        return Ok((Executor::sim(seed), format!("device: simulated, in the order of seed {seed}")));
     }
-    Ok(ExitCode::SUCCESS)
+    let settings = || args.workers.into_iter().fold(Executor::builder(), |settings, workers| settings.workers(workers));
+    args.device.executor(settings)
 }
 
 /// Solves for a right-hand side whose solution is known.

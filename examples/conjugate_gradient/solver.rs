@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anabranch::{DeviceStream, Flow, Function, Graph, HostBuffer, Ranked, Result, Value, take};
 
-use crate::vectors::{Matrix, Rows, Vector, add, dot, turn};
+use super::vectors::{Matrix, Rows, Vector, add, dot, turn};
 
 /// What an iteration is given: the matrix A, the solution x, the residual r, the direction p, and r · r.
 type Before = (Value<Matrix>, Value<Vector>, Value<Vector>, Value<Vector>, Value<Vector>);

@@ -1,4 +1,4 @@
-//! Vectors and a sparse matrix in a device's memory, and what is done with them: kernels in CUDA C, each with a twin for hosts.
+//! Vectors and a sparse matrix in a device's memory, and what is done with them: kernels for a GPU, each with a twin for hosts.
 
 use std::sync::LazyLock;
 
@@ -19,7 +19,8 @@ pub(crate) struct Matrix {
     values: Vector,
 }
 
-const CODE: &str = include_str!("kernels.cu");
+/// What the compiler made of `kernels.cu`, so that none is needed here.
+const CODE: &str = include_str!("kernels.ptx");
 
 type Multiply = Kernel<(In<u32>, In<u32>, In<f64>, In<f64>, Out<f64>, u32)>;
 type Dot = Kernel<(In<f64>, In<f64>, Out<f64>, u32)>;
@@ -28,7 +29,7 @@ type Turn = Kernel<(Out<f64>, In<f64>, In<f64>, In<f64>, u32)>;
 
 static MULTIPLY: LazyLock<Multiply> = LazyLock::new(|| {
     // SAFETY: a thread writes an element of its own below `n`, the length of both vectors and of the matrix's side. A `Matrix` is made of `Rows`, which are sound.
-    unsafe { Multiply::cuda_c("multiply", CODE) }.twin(|_, (starts, columns, values, x, y, _)| {
+    unsafe { Multiply::ptx("multiply", CODE) }.twin(|_, (starts, columns, values, x, y, _)| {
         for (row, y) in y.iter_mut().enumerate() {
             let entries = starts[row] as usize..starts[row + 1] as usize;
             *y = entries.map(|at| values[at] * x[columns[at] as usize]).sum();
@@ -38,12 +39,12 @@ static MULTIPLY: LazyLock<Multiply> = LazyLock::new(|| {
 
 static DOT: LazyLock<Dot> = LazyLock::new(|| {
     // SAFETY: it reads below `n`, the length of both vectors, and is launched in one block of 256 threads, of which one writes the only element.
-    unsafe { Dot::cuda_c("dot", CODE) }.twin(|_, (x, y, product, _)| product[0] = x.iter().zip(y).map(|(x, y)| x * y).sum())
+    unsafe { Dot::ptx("dot", CODE) }.twin(|_, (x, y, product, _)| product[0] = x.iter().zip(y).map(|(x, y)| x * y).sum())
 });
 
 static ADD: LazyLock<Add> = LazyLock::new(|| {
     // SAFETY: a thread changes an element of its own below `n`, the length of both vectors; a number has one element.
-    unsafe { Add::cuda_c("add", CODE) }.twin(|_, (y, sign, a, b, x, _)| {
+    unsafe { Add::ptx("add_scaled", CODE) }.twin(|_, (y, sign, a, b, x, _)| {
         let factor = sign * (a[0] / b[0]);
         y.iter_mut().zip(x).for_each(|(y, x)| *y += factor * x);
     })
@@ -51,7 +52,7 @@ static ADD: LazyLock<Add> = LazyLock::new(|| {
 
 static TURN: LazyLock<Turn> = LazyLock::new(|| {
     // SAFETY: as for `add`.
-    unsafe { Turn::cuda_c("turn", CODE) }.twin(|_, (y, a, b, x, _)| {
+    unsafe { Turn::ptx("turn", CODE) }.twin(|_, (y, a, b, x, _)| {
         let factor = a[0] / b[0];
         y.iter_mut().zip(x).for_each(|(y, x)| *y = x + factor * *y);
     })

@@ -11,6 +11,7 @@ mod graphs;
 mod launched;
 mod order;
 mod runs;
+mod solver;
 mod thumbnails;
 mod vars;
 mod vars_faults;
