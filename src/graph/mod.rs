@@ -50,5 +50,8 @@ pub const PORTS_MAX: usize = 4096;
 pub const DEVICE_MAX: u32 = 1023;
 /// The largest cost of one node in microseconds, eleven days: sums of costs stay numbers.
 pub const COST_US_MAX: f64 = 1e12;
+/// How deep graphs that come as data may be nested.
+#[cfg(feature = "json")]
+const NESTING_MAX: usize = 64;
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::builder::{Graph, NodeWork};
 use super::control::ControlNode;
+use super::shape::Link;
 use super::values::{InputPort, Maker, OutputPort, Sharer, ValueInfo};
 use super::{Edge, NodeId, Shape, unknown_node};
 use crate::error::{Kind, Result};
@@ -47,9 +48,15 @@ impl Shape {
             shape.nodes_mut()[id.index()].clone_from(old);
             new[node.index()] = Some(id);
         }
-        for edge in self.edges() {
-            if let (Some(source), Some(target)) = (new[edge.source.index()], new[edge.target.index()]) {
-                shape.edge(Edge { source, target, ..*edge });
+        let new_of = |node: NodeId| new[node.index()];
+        for link in self.links() {
+            match link {
+                Link::Edge(edge) => {
+                    if let (Some(source), Some(target)) = (new_of(edge.source), new_of(edge.target)) {
+                        shape.edge(Edge { source, target, ..edge });
+                    }
+                }
+                Link::State { state, target } => new_of(target).into_iter().for_each(|target| shape.read_state(state, target)),
             }
         }
         self.outputs()

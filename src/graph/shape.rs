@@ -102,12 +102,39 @@ pub struct NodeShape {
 /// A graph without closures.
 ///
 /// Node order and edge order matter: where a policy must choose between equals, the one that stands first wins.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Shape {
     name: Option<Arc<str>>,
     nodes: Vec<NodeShape>,
     edges: Vec<Edge>,
+    states: Vec<StateRead>,
     outputs: Vec<(NodeId, u32)>,
+}
+
+/// A node of an inner graph reads a state of the loop or branch around.
+#[derive(Clone, Copy, Debug)]
+struct StateRead {
+    state: u32,
+    target: NodeId,
+    /// How many edges were made before: what a node reads has an order.
+    edges: usize,
+}
+
+/// An edge, or the reading of a state.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Link {
+    Edge(Edge),
+    State { state: u32, target: NodeId },
+}
+
+/// Where a state is read matters among what the same node reads, and nowhere else.
+impl PartialEq for Shape {
+    fn eq(&self, other: &Self) -> bool {
+        let has_states = !self.states.is_empty() || !other.states.is_empty();
+        let is_same =
+            (&self.name, &self.nodes, &self.edges, &self.outputs) == (&other.name, &other.nodes, &other.edges, &other.outputs);
+        is_same && (!has_states || self.reads() == other.reads())
+    }
 }
 
 impl Shape {
@@ -150,6 +177,11 @@ impl Shape {
         self.edges.push(edge);
     }
 
+    /// Lets `target`, in an inner graph, read a state of the loop or branch around, by its number. What a node reads has the order in which it was added.
+    pub fn read_state(&mut self, state: u32, target: NodeId) {
+        self.states.push(StateRead { state, target, edges: self.edges.len() });
+    }
+
     /// Declares that an output of `node` leaves the graph.
     pub fn output(&mut self, node: NodeId, output: u32) {
         self.outputs.push((node, output));
@@ -176,6 +208,31 @@ impl Shape {
     /// Returns the edges, in the order of their making.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
+    }
+
+    /// Returns the edges, and the readings of states among them, in the order of their making.
+    pub(super) fn links(&self) -> impl Iterator<Item = Link> + '_ {
+        let (mut edges, mut states) = (self.edges.iter(), self.states.iter().peekable());
+        std::iter::from_fn(move || {
+            let made = self.edges.len() - edges.len();
+            match states.next_if(|read| read.edges <= made) {
+                Some(&StateRead { state, target, .. }) => Some(Link::State { state, target }),
+                None => edges.next().copied().map(Link::Edge),
+            }
+        })
+    }
+
+    /// Returns what each node reads, in the order of its arguments.
+    pub(super) fn reads(&self) -> Vec<Vec<Link>> {
+        let mut reads = vec![Vec::new(); self.nodes.len()];
+        for link in self.links() {
+            match link {
+                Link::Edge(edge) if edge.is_data() => reads[edge.target.index()].push(link),
+                Link::Edge(_) => {}
+                Link::State { target, .. } => reads[target.index()].push(link),
+            }
+        }
+        reads
     }
 
     /// Returns what leaves the graph, as (node, output).

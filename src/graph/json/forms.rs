@@ -80,7 +80,10 @@ pub(super) struct BranchForm<'a> {
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InputForm {
-    pub(super) node: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) state: Option<u32>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) output: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,7 +177,6 @@ pub(super) trait Checked {
 }
 
 impl Checked for GraphForm<'_> {}
-impl Checked for InputForm {}
 impl Checked for OutputForm {}
 
 impl Checked for NodeForm<'_> {
@@ -182,6 +184,19 @@ impl Checked for NodeForm<'_> {
         match (&self.repeat, &self.branch, self.backend) {
             (Some(_), Some(_), _) => Some("a node is a `repeat` or a `branch`, not both".into()),
             (None, None, None) => Some("missing field `backend`".into()),
+            _ => None,
+        }
+    }
+}
+
+impl Checked for InputForm {
+    fn fault(&self) -> Option<String> {
+        match (&self.node, self.state) {
+            (Some(_), Some(_)) => Some("an input is a `node` or a `state`, not both".into()),
+            (None, None) => Some("missing field `node`".into()),
+            (None, Some(_)) if self.output > 0 || self.memory.is_some() || self.metadata => {
+                Some("a state is read where it is, and whole: it has no `output`, `memory` or `metadata`".into())
+            }
             _ => None,
         }
     }
@@ -294,7 +309,11 @@ impl<'a> GraphForm<'a> {
         for (index, node) in self.nodes.iter().enumerate() {
             let target = ids[&*node.name];
             for (at, input) in node.inputs.iter().enumerate() {
-                let source = find(&input.node, &|| format!("{place}nodes[{index}].inputs[{at}].node"))?;
+                if let Some(state) = input.state {
+                    shape.read_state(state, target);
+                }
+                let Some(source) = &input.node else { continue };
+                let source = find(source, &|| format!("{place}nodes[{index}].inputs[{at}].node"))?;
                 let memory = input.memory.map_or_else(|| shape.memory_of(source), Memory::from);
                 let kind = EdgeKind::Data { output: input.output, memory, metadata: input.metadata };
                 shape.edge(Edge { source, target, kind });

@@ -10,8 +10,6 @@ use std::borrow::Cow;
 use super::Shape;
 use crate::error::{Error, Kind, Result};
 
-/// How deep graphs may be nested in a file.
-const NESTING_MAX: usize = 64;
 /// The longest fault that is repeated in an error, in characters.
 const FAULT_CHARS_MAX: usize = 240;
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use super::fault;
 use super::forms::{BranchForm, GraphForm, Object, RepeatForm};
-use super::{NESTING_MAX, fault};
 use crate::error::{Kind, Result};
-use crate::graph::{Backend, Control, NODES_MAX, NodeId, Shape, check};
+use crate::graph::{Backend, Control, NESTING_MAX, NODES_MAX, NodeId, Shape, check};
 
 /// A graph that was read, without what is inside of its loops and branches.
 struct Known<'a> {
@@ -27,15 +27,18 @@ struct Unknown<'a> {
     text: &'a str,
     place: String,
     depth: usize,
+    /// How many states the loop or branch around has; none if this is the outermost graph.
+    states: Option<u32>,
 }
 
 pub(super) fn shape(text: &str) -> Result<Shape> {
     let mut known: Vec<Known<'_>> = Vec::new();
-    let mut unknown = vec![Unknown { text, place: String::new(), depth: 0 }];
+    let mut unknown = vec![Unknown { text, place: String::new(), depth: 0, states: None }];
     let mut nodes = 0;
     while known.len() < unknown.len() {
-        let Unknown { text: inner, ref place, depth } = unknown[known.len()];
+        let Unknown { text: inner, ref place, depth, states } = unknown[known.len()];
         let (place, form) = (place.clone(), form(text, inner, place)?);
+        check_states(&form, &place, states)?;
         nodes += form.nodes().len();
         if nodes > NODES_MAX {
             let what = "the number of nodes in all graphs".into();
@@ -69,6 +72,21 @@ fn form<'a>(text: &str, inner: &'a str, place: &str) -> Result<GraphForm<'a>> {
     Ok(form)
 }
 
+fn check_states(form: &GraphForm<'_>, place: &str, states: Option<u32>) -> Result<()> {
+    for (node, index) in form.nodes().iter().zip(0..) {
+        for (input, at) in node.inputs.iter().zip(0..) {
+            let Some(state) = input.state.filter(|&state| states.is_none_or(|states| state >= states)) else { continue };
+            let (index, at): (u32, u32) = (index, at);
+            let why = match states {
+                Some(states) => format!("there is no state {state}: the loop or branch around has {states}, counted from 0"),
+                None => "only graphs in loops and branches have states".into(),
+            };
+            return Err(fault(&format!("{place}nodes[{index}].inputs[{at}].state"), &why));
+        }
+    }
+    Ok(())
+}
+
 /// Returns what an error says, with the line and the column of the whole text.
 fn located(error: &serde_json::Error, text: &str, start: usize) -> String {
     let message = error.to_string();
@@ -94,7 +112,9 @@ fn controls<'a>(
             if depth == NESTING_MAX {
                 return Err(fault(&place, &format!("graphs are nested more than {NESTING_MAX} deep")));
             }
-            unknown.push(Unknown { text: text.get(), place: place + ".", depth: depth + 1 });
+            // What a branch reads first is its selector.
+            let states = Some((node.inputs.len() - usize::from(node.branch.is_some() && !node.inputs.is_empty())) as u32);
+            unknown.push(Unknown { text: text.get(), place: place + ".", depth: depth + 1, states });
             Ok(unknown.len() - 1)
         };
         let control = if let Some(RepeatForm { condition, body, iterations, max_iterations }) = &node.repeat {

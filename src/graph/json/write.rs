@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::NESTING_MAX;
 use super::forms::{BackendForm, BranchForm, GraphForm, InputForm, MemoryForm, NodeForm, OutputForm, RepeatForm};
-use crate::graph::{Control, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
+use crate::graph::shape::Link;
+use crate::graph::{Control, Edge, EdgeKind, Memory, NESTING_MAX, NodeId, NodeShape, Shape};
 
 /// How far the text of a graph stands to the right of the one around.
 const BODY: &str = "\n        ";
@@ -89,15 +89,22 @@ fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
     let mut nodes: Vec<NodeForm<'a>> = shape.nodes().iter().zip(inner).map(|(node, inner)| node_form(node, inner)).collect();
     // Order-only edges that nothing of the nodes' own comes after can stand at the end, where they keep their order.
     let own = shape.edges().iter().rposition(Edge::is_data).map_or(0, |last| last + 1);
-    for edge in &shape.edges()[..own] {
-        let target = &mut nodes[edge.target.index()];
-        match edge.kind {
-            EdgeKind::Order => target.after.push(name(edge.source)),
-            EdgeKind::Data { output, memory, metadata } => {
-                let form = if memory == Memory::Gpu { MemoryForm::Gpu } else { MemoryForm::Cpu };
-                let memory = (memory != shape.memory_of(edge.source)).then_some(form);
-                target.inputs.push(InputForm { node: name(edge.source), output, memory, metadata });
+    let mut edges = 0;
+    for link in shape.links() {
+        edges += usize::from(matches!(link, Link::Edge(_)));
+        match link {
+            Link::State { state, target } => {
+                let input = InputForm { node: None, state: Some(state), output: 0, memory: None, metadata: false };
+                nodes[target.index()].inputs.push(input);
             }
+            Link::Edge(Edge { source, target, kind: EdgeKind::Data { output, memory, metadata } }) => {
+                let form = if memory == Memory::Gpu { MemoryForm::Gpu } else { MemoryForm::Cpu };
+                let memory = (memory != shape.memory_of(source)).then_some(form);
+                let input = InputForm { node: Some(name(source)), state: None, output, memory, metadata };
+                nodes[target.index()].inputs.push(input);
+            }
+            Link::Edge(Edge { source, target, .. }) if edges <= own => nodes[target.index()].after.push(name(source)),
+            Link::Edge(_) => {}
         }
     }
     let edges = shape.edges()[own..].iter().map(|edge| (name(edge.source), name(edge.target))).collect();
