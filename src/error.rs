@@ -71,6 +71,8 @@ pub(crate) enum Kind {
     Torn { node: Arc<str> },
     #[error("'{name}' is no loop: only one has a number of iterations")]
     NotALoop { name: Arc<str> },
+    #[error("node '{node}' {fault}")]
+    Body { node: Arc<str>, fault: String },
     #[error("in '{path}': {fault}")]
     Within { path: String, fault: Error },
     #[error("{what} is {got}, the limit is {limit}")]
@@ -342,6 +344,7 @@ impl Error {
                 | NotJoined { .. }
                 | Torn { .. }
                 | NotALoop { .. }
+                | Body { .. }
         ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_graph())
     }
 
@@ -388,6 +391,7 @@ impl Error {
             | TakenFromAround { node, .. }
             | NotJoined { node }
             | Torn { node }
+            | Body { node, .. }
             | Undecided { node }
             | TooManyIterations { node, .. }
             | NoSuchArm { node, .. } => Some(node),

@@ -31,9 +31,9 @@ pub use exec::{
 };
 pub use flow::{Arg, Args, Flow, FlowRun, Function, Get, Ports};
 pub use graph::{
-    Above, Backend, Branch, COST_US_MAX, Condition, Control, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Graph, Holds, KernelFn,
-    KernelStream, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape, OneState, Own, PORTS_MAX, Param, Read,
-    Role, Select, Shape, Source, Sources, States, Takable, Take, TaskFn, Times, Value, above, take, times,
+    Above, Backend, Bodies, Branch, COST_US_MAX, Condition, Control, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Given, Graph,
+    Holds, KernelFn, KernelStream, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape, OneState, Own, PORTS_MAX,
+    Param, Read, Role, Select, Shape, Source, Sources, States, Takable, Take, TaskFn, Times, Value, above, take, times,
 };
 pub use plan::{
     Assignment, CriticalPath, InnerSchedule, MinStreams, PerBackend, PerOperator, Placement, Plan, Point, Policy, Ranked,

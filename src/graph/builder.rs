@@ -1,6 +1,5 @@
 //! The builder. Its methods never fail: the first mistake is kept and comes out of `compile`.
 
-use std::any::type_name;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use super::check::check_name;
 use super::control::ControlNode;
 use super::inner::{Around, InnerGraphs};
 use super::source::{Binder, FutureFn, KernelFn, KernelStream, Sources, TaskFn, Value};
-use super::values::{InputPort, Maker, OutputPort, Sharer, Transfer, ValueInfo};
+use super::values::{InputPort, Maker, OutputPort, Sharer, ValueInfo};
 use super::{Backend, NodeId, NodeMut, PORTS_MAX, Shape};
 use crate::error::{BoxError, Error, Kind};
 use crate::value::{Arena, Layout, Slot};
@@ -204,21 +203,20 @@ impl Graph {
         if !self.owns(value) {
             return self.mistake(Kind::ForeignValue { name }.into());
         }
-        let info = &mut self.values[value.index as usize];
+        self.output_own(name, value.index);
+    }
+
+    /// The same with a value of this graph, by its number, under a name that nobody has checked.
+    pub(super) fn output_own(&mut self, name: Arc<str>, value: u32) {
+        let info = &mut self.values[value as usize];
         info.sharer.get_or_insert(Sharer::Output(self.outputs.len() as u32));
         info.is_read = true;
-        let (offset, maker) = (info.offset, info.maker);
+        let ValueInfo { offset, maker, type_name, transfer, .. } = *info;
         if let Maker::Node(node) = maker {
-            let output = value.index - self.works[node.index()].value;
+            let output = value - self.works[node.index()].value;
             self.shape_mut().output(node, output);
         }
-        self.outputs.push(OutputPort {
-            name,
-            value: value.index,
-            type_name: type_name::<T>(),
-            offset,
-            transfer: Transfer::of::<T>(),
-        });
+        self.outputs.push(OutputPort { name, value, type_name, offset, transfer });
     }
 
     /// Adds an order-only edge: `later` starts after `earlier` is done, without reading it.

@@ -130,22 +130,32 @@ impl Graph {
     {
         let node = self.shape_mut().node(name, Backend::Cpu);
         let states = states.enter(self, node);
-        let (asked, test) = self.within(node, Role::Condition, |inner| {
+        let ask = |inner: &mut Graph| {
             let views = S::views(inner, &states);
-            let asked = condition(inner, views);
-            asked.settle(inner)
-        });
-        let (id, results) = self.within(node, Role::Body, |inner| {
+            condition(inner, views).settle(inner)
+        };
+        let give = |inner: &mut Graph| {
             let views = S::views(inner, &states);
-            let given = body(inner, views);
-            S::origins(given, inner)
-        });
+            S::origins(body(inner, views), inner)
+        };
+        let (flow, control) = self.looped(node, ask, give);
+        self.add_control::<S>(node, states, flow, control)
+    }
+
+    /// Builds the inner graphs of a loop: what `ask` returns says whether to go on, what `give` returns are the new states.
+    pub(super) fn looped(
+        &mut self,
+        node: NodeId,
+        ask: impl FnOnce(&mut Graph) -> Test,
+        give: impl FnOnce(&mut Graph) -> Vec<Origin>,
+    ) -> (Flow, Control) {
+        let (asked, test) = self.within(node, Role::Condition, ask);
+        let (id, results) = self.within(node, Role::Body, give);
         let shape = |id| self.inner.get(id).graph.shared_shape().clone();
         let condition = Some(asked).filter(|&id| !shape(id).nodes().is_empty());
         let iterations = if let Test::Times(times) = test { times } else { 1 };
         let control = Control::Repeat { condition: condition.map(shape), body: shape(id), iterations, max_iterations: None };
-        let flow = Flow::Repeat { condition, test, body: Inner { id, results }, max_iterations: u64::MAX };
-        self.add_control::<S>(node, states, flow, control)
+        (Flow::Repeat { condition, test, body: Inner { id, results }, max_iterations: u64::MAX }, control)
     }
 
     /// Begins a branch, to which arms are added; [`Branch::join`] ends it. `selector` says which arm is taken, counted from 0; `None`, or -1, takes none of them, and the
@@ -179,9 +189,15 @@ impl Graph {
         Branch { graph: self, node, open: Some((states, flow)), kind: PhantomData }
     }
 
-    fn add_control<S: States>(&mut self, node: NodeId, mut states: Vec<State>, flow: Flow, control: Control) -> S::Values {
+    fn add_control<S: States>(&mut self, node: NodeId, states: Vec<State>, flow: Flow, control: Control) -> S::Values {
         let first = self.values.len() as u32;
         let values = S::gives(self, node, &states);
+        self.close_control(node, first, states, flow, control);
+        values
+    }
+
+    /// Ends a loop or a branch. Its values are there: as many as it has states, from `first` on.
+    pub(super) fn close_control(&mut self, node: NodeId, first: u32, mut states: Vec<State>, flow: Flow, control: Control) {
         // A state that comes out in another's place needs one to wait in.
         for results in flow.givers().iter().map(|giver| &giver.results) {
             for ((state, origin), number) in states.iter_mut().zip(results).zip(0..) {
@@ -195,7 +211,12 @@ impl Graph {
         self.works.push(NodeWork { value: first, values: states.len() as u32, is_async: false, is_control: true });
         self.shape_mut().nodes_mut()[node.index()].control = Some(Arc::new(control));
         self.controls.push(ControlNode { node, states, flow });
-        values
+    }
+
+    /// Returns a branch as policies see it.
+    pub(super) fn branched(&self, flow: &Flow, taken: Option<u32>) -> Control {
+        let shape = |(id, _)| -> Arc<Shape> { self.inner.get(id).graph.shared_shape().clone() };
+        Control::Branch { arms: flow.inner().map(shape).collect(), taken }
     }
 
     /// Finds out where a new state comes from that an inner graph gives.
@@ -209,9 +230,14 @@ impl Graph {
                 }
             };
         }
-        match self.give(given.index) {
+        self.own_origin(given.index)
+    }
+
+    /// The same of a value of this graph, by its number.
+    pub(super) fn own_origin(&mut self, value: u32) -> Origin {
+        match self.give(value) {
             Maker::Input(state) => Origin::State(state),
-            Maker::Node(_) => Origin::Node { value: given.index, offset: self.values[given.index as usize].offset },
+            Maker::Node(_) => Origin::Node { value, offset: self.values[value as usize].offset },
         }
     }
 
@@ -261,8 +287,8 @@ impl<S: States> Branch<'_, S> {
     }
 
     fn close(&mut self, states: Vec<State>, flow: Flow) -> S::Values {
-        let shapes: Vec<Arc<Shape>> = flow.inner().map(|(id, _)| self.graph.inner.get(id).graph.shared_shape().clone()).collect();
-        self.graph.add_control::<S>(self.node, states, flow, Control::Branch { arms: shapes, taken: None })
+        let control = self.graph.branched(&flow, None);
+        self.graph.add_control::<S>(self.node, states, flow, control)
     }
 }
 

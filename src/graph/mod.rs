@@ -4,6 +4,7 @@
 //! device, an executor; nothing in this room runs a node.
 
 mod arity;
+mod bodies;
 mod body;
 mod builder;
 mod carry;
@@ -12,6 +13,7 @@ mod control;
 mod inner;
 #[cfg(feature = "json")]
 mod json;
+mod load;
 mod nested;
 mod node;
 mod section;
@@ -21,6 +23,7 @@ mod source;
 mod states;
 mod values;
 
+pub use bodies::{Bodies, Given};
 pub(crate) use body::Body;
 pub use builder::Graph;
 pub(crate) use builder::NodeWork;
@@ -51,7 +54,6 @@ pub const DEVICE_MAX: u32 = 1023;
 /// The largest cost of one node in microseconds, eleven days: sums of costs stay numbers.
 pub const COST_US_MAX: f64 = 1e12;
 /// How deep graphs that come as data may be nested.
-#[cfg(feature = "json")]
 const NESTING_MAX: usize = 64;
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;

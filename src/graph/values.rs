@@ -59,6 +59,20 @@ pub(crate) struct OutputPort {
     pub(crate) transfer: &'static Transfer,
 }
 
+/// A type of values: what of it is known when the program runs.
+#[derive(Clone, Copy)]
+pub(super) struct Type {
+    pub(super) id: TypeId,
+    pub(super) name: &'static str,
+    pub(super) transfer: &'static Transfer,
+}
+
+impl Type {
+    pub(super) fn of<T: Send + Sync + 'static>() -> Self {
+        Self { id: TypeId::of::<T>(), name: type_name::<T>(), transfer: Transfer::of::<T>() }
+    }
+}
+
 /// How values of one type get into a run, out of it, and from cell to cell: functions of a run's cells and the offsets of the values'.
 pub(crate) struct Transfer {
     pub(crate) fill: fn(Cells<'_>, u32, Box<dyn Any>),
@@ -99,34 +113,35 @@ impl Transfer {
 
 impl Graph {
     pub(super) fn value<T: Send + Sync + 'static>(&mut self, slot: Slot<T>, maker: Maker) -> Value<T> {
+        Value::new(self.address(), self.value_of_type(Type::of::<T>(), slot.offset(), maker))
+    }
+
+    pub(super) fn value_of_type(&mut self, of: Type, offset: u32, maker: Maker) -> u32 {
         let index = self.values.len() as u32;
         self.values.push(ValueInfo {
-            type_id: TypeId::of::<T>(),
-            type_name: type_name::<T>(),
-            offset: slot.offset(),
-            transfer: Transfer::of::<T>(),
+            type_id: of.id,
+            type_name: of.name,
+            offset,
+            transfer: of.transfer,
             maker,
             // A unit carries nothing that could be forgotten.
-            is_read: TypeId::of::<T>() == TypeId::of::<()>(),
+            is_read: of.id == TypeId::of::<()>(),
             last_reader: None,
             taker: None,
             sharer: None,
         });
-        Value::new(self.address(), index)
+        index
     }
 
     /// Adds an input, under a name that nobody has checked.
     pub(super) fn add_input<T: Send + Sync + 'static>(&mut self, name: Arc<str>, slot: Slot<T>) -> Value<T> {
-        let value = self.value(slot, Maker::Input(self.inputs.len() as u32));
-        self.inputs.push(InputPort {
-            name,
-            type_id: TypeId::of::<T>(),
-            type_name: type_name::<T>(),
-            value: value.index,
-            offset: slot.offset(),
-            readers: Vec::new(),
-            transfer: Transfer::of::<T>(),
-        });
+        Value::new(self.address(), self.input_of_type(name, Type::of::<T>(), slot.offset()))
+    }
+
+    pub(super) fn input_of_type(&mut self, name: Arc<str>, of: Type, offset: u32) -> u32 {
+        let value = self.value_of_type(of, offset, Maker::Input(self.inputs.len() as u32));
+        let Type { id: type_id, name: type_name, transfer } = of;
+        self.inputs.push(InputPort { name, type_id, type_name, value, offset, readers: Vec::new(), transfer });
         value
     }
 
@@ -149,15 +164,20 @@ impl Graph {
                 Slot::dangling()
             });
         }
-        self.note_use(value.index, reader, how);
-        match self.values[value.index as usize].maker {
+        Slot::at(self.read_own(value.index, reader, how))
+    }
+
+    /// The same with a value of this graph, by its number. Returns where its cell is.
+    pub(super) fn read_own(&mut self, value: u32, reader: NodeId, how: Use) -> u32 {
+        self.note_use(value, reader, how);
+        match self.values[value as usize].maker {
             Maker::Node(source) => {
-                let output = value.index - self.works[source.index()].value;
+                let output = value - self.works[source.index()].value;
                 self.shape_mut().read(source, output, reader);
             }
             Maker::Input(input) => self.inputs[input as usize].readers.push(reader),
         }
-        Slot::at(self.values[value.index as usize].offset)
+        self.values[value as usize].offset
     }
 
     /// Notes how a value is used, without an edge.

@@ -22,6 +22,8 @@ mod failures;
 mod flow;
 mod graphs;
 mod kernels;
+#[cfg(feature = "json")]
+mod loading;
 mod mistakes;
 mod misuse;
 mod observing;

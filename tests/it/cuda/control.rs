@@ -205,3 +205,45 @@ fn an_inner_graph_goes_on_on_the_stream_of_its_control() {
     drop(exec);
     gpu.is_clean();
 }
+
+/// The same loop as data.
+#[cfg(feature = "json")]
+const FIBONACCI: &str = r#"{"nodes": [
+    {"name": "x", "backend": "cpu"},
+    {"name": "up", "backend": "mixed", "inputs": [{"node": "x"}]},
+    {"name": "fibonacci", "inputs": [{"node": "up"}, {"node": "up"}], "repeat": {
+        "condition": {"nodes": [
+            {"name": "down", "backend": "gpu", "inputs": [{"state": 1}]},
+            {"name": "small", "backend": "cpu", "inputs": [{"node": "down"}]}
+        ]},
+        "body": {"nodes": [
+            {"name": "b", "backend": "gpu", "inputs": [{"state": 1}]},
+            {"name": "next", "backend": "gpu", "inputs": [{"state": 0}, {"state": 1}]}
+        ]}
+    }},
+    {"name": "down", "backend": "gpu", "inputs": [{"node": "fibonacci", "output": 1}]},
+    {"name": "out", "backend": "cpu", "inputs": [{"node": "down"}]}
+]}"#;
+
+#[cfg(feature = "json")]
+#[test]
+fn a_loop_of_kernels_may_come_as_data() {
+    // Seen to fail with states that do not change places.
+    type Numbers = Value<Buffer<f32>>;
+    let bodies = anabranch::Bodies::new()
+        .node("x", |g: &mut Graph, name: &str, ()| g.input::<Vec<f32>>(name))
+        .node("up", |g, name, x: Value<Vec<f32>>| g.try_kernel(name, &x, upload))
+        .node("b", |_, _, b: Numbers| b)
+        .node("next", |g, name, (a, b): (Numbers, Numbers)| sum(g, name, &a, &b))
+        .node("down", |g, name, x: Numbers| g.try_kernel(name, &x, download))
+        .condition("small", |g, name, x: Value<HostBuffer<f32>>| g.task(name, &x, |x: &HostBuffer<f32>| above(1000.0, x[0])))
+        .node("out", |g, name, x: Value<HostBuffer<f32>>| g.task(name, &x, |x: &HostBuffer<f32>| x[0]));
+    let graph = Graph::from_shape(&anabranch::Shape::from_json(FIBONACCI).unwrap(), &bodies).unwrap();
+    let (plan, gpu) = (graph.compile(&Ranked::new()).unwrap(), Gpu::new());
+    for exec in executors().into_iter().chain([1, 2].map(|workers| gpu.executor(workers))) {
+        for x in [1.0, 7.0, 2000.0] {
+            assert_eq!(result(&exec, &plan, x), unrolled_fibonacci(x), "{exec:?}");
+        }
+    }
+    gpu.is_clean();
+}

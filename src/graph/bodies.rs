@@ -1,0 +1,182 @@
+//! Bodies for graphs that come as data: how each kind of node is added to a graph. Types are checked when they meet the data, and never after.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::builder::Graph;
+use super::select::{Condition, Holds, Select, Test};
+use super::source::Value;
+use super::values::Type;
+use crate::value::Cells;
+
+/// What the nodes of a graph do that comes as data: a body for each command. [`Graph::from_shape`] puts the two together.
+///
+/// A body is a closure that adds the node: it gets the graph, the node's name and the values that the node reads, in their order, and returns the node's value.
+/// So it may be a task, a future or a kernel, and it may `take`; and what it adds may be an input of the graph. The values are `()`, one [`Value`], a tuple of up to
+/// eight, or a `Vec<Value<T>>` for any number of one type.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Bodies, Graph, Value};
+///
+/// let bodies = Bodies::new()
+///     .node("text", |g: &mut Graph, name: &str, ()| g.input::<String>(name))
+///     .node("count", |g: &mut Graph, name: &str, t: Value<String>| g.task(name, &t, |t: &String| t.split(' ').count()));
+/// ```
+#[derive(Default)]
+pub struct Bodies(HashMap<Arc<str>, Box<AddNode>>);
+
+type AddNode = dyn Fn(&mut Graph, &str, &[Loose]) -> Result<Loose, String> + Send + Sync;
+
+/// A value of a type that only the bodies know.
+#[derive(Clone, Copy)]
+pub struct Loose {
+    /// Its number in its graph.
+    pub(super) value: u32,
+    pub(super) of: Type,
+    pub(super) decides: Decides,
+}
+
+/// What a value can decide, if its body was given for that.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Decides {
+    /// Whether a loop goes on.
+    pub(super) test: Option<fn(&mut Graph, u32) -> Test>,
+    /// Which arm a branch takes.
+    pub(super) select: Option<fn(Cells<'_>, u32) -> i64>,
+}
+
+impl Bodies {
+    /// Returns none yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the body of the nodes whose command is `command`; a node without one has its name for it. One that was there before is gone.
+    pub fn node<V, R>(
+        self,
+        command: impl Into<Arc<str>>,
+        add: impl Fn(&mut Graph, &str, V) -> Value<R> + Send + Sync + 'static,
+    ) -> Self
+    where
+        V: Given,
+        R: Send + Sync + 'static,
+    {
+        self.with(command.into(), add, Decides::default())
+    }
+
+    /// Adds a body whose value says whether a loop goes on.
+    pub fn condition<V, K>(
+        self,
+        command: impl Into<Arc<str>>,
+        add: impl Fn(&mut Graph, &str, V) -> Value<K> + Send + Sync + 'static,
+    ) -> Self
+    where
+        V: Given,
+        K: Holds,
+    {
+        let test = |inner: &mut Graph, value| Value::<K>::new(inner.address(), value).settle(inner);
+        self.with(command.into(), add, Decides { test: Some(test), select: None })
+    }
+
+    /// Adds a body whose value says which arm a branch takes.
+    pub fn selector<V, K>(
+        self,
+        command: impl Into<Arc<str>>,
+        add: impl Fn(&mut Graph, &str, V) -> Value<K> + Send + Sync + 'static,
+    ) -> Self
+    where
+        V: Given,
+        K: Select,
+    {
+        self.with(command.into(), add, Decides { test: None, select: Some(K::select_at) })
+    }
+
+    fn with<V: Given, R: Send + Sync + 'static>(
+        mut self,
+        command: Arc<str>,
+        add: impl Fn(&mut Graph, &str, V) -> Value<R> + Send + Sync + 'static,
+        decides: Decides,
+    ) -> Self {
+        let add_node = move |g: &mut Graph, name: &str, given: &[Loose]| {
+            let given = V::of(g, given)?;
+            let made = add(g, name, given);
+            if !g.owns(&made) {
+                return Err("has a body that returns a value of another graph".to_owned());
+            }
+            Ok(Loose { value: made.index, of: Type::of::<R>(), decides })
+        };
+        self.0.insert(command, Box::new(add_node));
+        self
+    }
+
+    pub(super) fn get(&self, command: &str) -> Option<&AddNode> {
+        self.0.get(command).map(|add| &**add)
+    }
+}
+
+impl fmt::Debug for Bodies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// What a body in [`Bodies`] takes: `()`, a [`Value`], a tuple of up to eight, or a `Vec` of values of one type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not what a body can be given",
+    label = "`()`, `Value<T>`, a tuple of up to eight of these, or `Vec<Value<T>>`"
+)]
+pub trait Given: Sized {
+    #[doc(hidden)]
+    fn of(graph: &Graph, given: &[Loose]) -> Result<Self, String>;
+}
+
+impl<T: 'static> Given for Value<T> {
+    fn of(graph: &Graph, given: &[Loose]) -> Result<Self, String> {
+        Ok(<(Value<T>,)>::of(graph, given)?.0)
+    }
+}
+
+impl<T: 'static> Given for Vec<Value<T>> {
+    fn of(graph: &Graph, given: &[Loose]) -> Result<Self, String> {
+        given.iter().zip(0..).map(|(loose, number)| typed(graph, loose, number)).collect()
+    }
+}
+
+fn typed<T: 'static>(graph: &Graph, loose: &Loose, number: u32) -> Result<Value<T>, String> {
+    if loose.of.id == TypeId::of::<T>() {
+        return Ok(Value::new(graph.address(), loose.value));
+    }
+    let (found, taken) = (loose.of.name, std::any::type_name::<T>());
+    Err(format!("reads a `{found}` as its input {number}, counted from 0, and its body takes a `{taken}`"))
+}
+
+fn values(count: usize) -> String {
+    if count == 1 { "1 value".into() } else { format!("{count} values") }
+}
+
+macro_rules! given {
+    ($($T:ident $number:literal),*; $count:literal) => {
+        impl<$($T: 'static),*> Given for ($(Value<$T>,)*) {
+            #[allow(unused_variables, clippy::unused_unit)]
+            fn of(graph: &Graph, given: &[Loose]) -> Result<Self, String> {
+                if given.len() != $count {
+                    return Err(format!("reads {}, and its body takes {}", values(given.len()), $count));
+                }
+                Ok(($(typed::<$T>(graph, &given[$number], $number)?,)*))
+            }
+        }
+    };
+}
+
+given!(; 0);
+given!(A 0; 1);
+given!(A 0, B 1; 2);
+given!(A 0, B 1, C 2; 3);
+given!(A 0, B 1, C 2, D 3; 4);
+given!(A 0, B 1, C 2, D 3, E 4; 5);
+given!(A 0, B 1, C 2, D 3, E 4, F 5; 6);
+given!(A 0, B 1, C 2, D 3, E 4, F 5, G 6; 7);
+given!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7; 8);

@@ -1,0 +1,185 @@
+//! Loops and branches of a shape: their states get the types of what goes in, and each inner graph is loaded where the builder would build it.
+
+use std::sync::Arc;
+
+use super::Loader;
+use crate::error::Result;
+use crate::graph::bodies::Loose;
+use crate::graph::builder::Graph;
+use crate::graph::control::{Flow, Inner, Origin, State};
+use crate::graph::inner::Role;
+use crate::graph::select::Test;
+use crate::graph::source::Use;
+use crate::graph::values::Maker;
+use crate::graph::{Backend, Control, NodeId, Shape};
+
+/// The iterations that are expected, and the most.
+type Bounds = (u64, Option<u64>);
+
+impl Loader<'_> {
+    /// Adds a loop. Returns its states as they come out.
+    pub(super) fn add_loop(
+        &self,
+        graph: &mut Graph,
+        node: NodeId,
+        condition: Option<&Shape>,
+        body: &Shape,
+        (iterations, max_iterations): Bounds,
+        first: &[Loose],
+    ) -> Result<Vec<Loose>> {
+        if first.is_empty() {
+            return Err(self.fault(node, "is a loop and reads nothing: what it reads are its states".into()));
+        }
+        let new = graph.shape_mut().node(self.shape.name_of(node).clone(), Backend::Cpu);
+        let inside = Inside { loader: self, node, first, states: enter(graph, new, first) };
+        let ask = |inner: &mut Graph| inside.test(inner, condition, iterations);
+        let (mut flow, mut control) = graph.looped(new, ask, |inner| inside.origins(inner, Role::Body, body));
+        if let (Flow::Repeat { max_iterations: max, .. }, Some(most)) = (&mut flow, max_iterations) {
+            *max = most;
+        }
+        if let Control::Repeat { iterations: expected, max_iterations: max, .. } = &mut control {
+            (*expected, *max) = (iterations, max_iterations);
+        }
+        inside.close(graph, new, flow, control)
+    }
+
+    /// Adds a branch. Returns what comes out of it.
+    pub(super) fn add_branch(
+        &self,
+        graph: &mut Graph,
+        node: NodeId,
+        arms: &[Arc<Shape>],
+        taken: Option<u32>,
+        given: &[Loose],
+    ) -> Result<Vec<Loose>> {
+        let Some((selector, first @ [_, ..])) = given.split_first() else {
+            return Err(
+                self.fault(node, "is a branch, and needs two inputs or more: its selector, and what goes through it".into())
+            );
+        };
+        let select = selector.decides.select.ok_or_else(|| {
+            let of = selector.of.name;
+            self.fault(
+                node,
+                format!("reads a `{of}` first, which selects no arm: give the body that makes it by `Bodies::selector`"),
+            )
+        })?;
+        let new = graph.shape_mut().node(self.shape.name_of(node).clone(), Backend::Cpu);
+        let selector = graph.read_own(selector.value, new, Use::Read);
+        let inside = Inside { loader: self, node, first, states: enter(graph, new, first) };
+        let arms = arms.iter().zip(0..).map(|(arm, number)| {
+            let role = Role::Arm(number);
+            let (id, results) = graph.within(new, role, |inner| inside.origins(inner, role, arm));
+            Inner { id, results }
+        });
+        let flow = Flow::Branch { selector, select, arms: arms.collect() };
+        let control = graph.branched(&flow, taken);
+        inside.close(graph, new, flow, control)
+    }
+}
+
+/// Lets a loop or a branch read the first values of its states.
+fn enter(graph: &mut Graph, node: NodeId, first: &[Loose]) -> Vec<State> {
+    let state = |first: &Loose| {
+        let transfer = first.of.transfer;
+        let (from, offset) = (graph.read_own(first.value, node, Use::Keep), (transfer.place)(&mut graph.layout));
+        State { offset, spare: u32::MAX, first: from, is_taken: false, transfer }
+    };
+    first.iter().map(state).collect()
+}
+
+/// The inside of a loop or a branch.
+struct Inside<'a> {
+    loader: &'a Loader<'a>,
+    node: NodeId,
+    /// What goes in.
+    first: &'a [Loose],
+    states: Vec<State>,
+}
+
+impl Inside<'_> {
+    /// Loads an inner graph. Returns what it gives.
+    fn load(&self, inner: &mut Graph, role: Role, shape: &Shape) -> Result<Vec<Loose>> {
+        let views = self.first.iter().zip(&self.states).zip(0..).map(|((first, state), number): (_, u32)| {
+            let value = inner.input_of_type(format!("state {number}").into(), first.of, state.offset);
+            // It may be that only the condition reads it, or only the body.
+            inner.values[value as usize].is_read = true;
+            Loose { value, ..*first }
+        });
+        let views: Vec<Loose> = views.collect();
+        let Loader { bodies, depth, .. } = *self.loader;
+        let mut loader = Loader::new(bodies, shape, format!("{}/", self.path(role)), depth + 1);
+        loader.load(inner, &views)?;
+        Ok(loader.outputs()?.into_iter().map(|(_, _, value)| value).collect())
+    }
+
+    fn path(&self, role: Role) -> String {
+        format!("{}{}/{role}", self.loader.path, self.loader.shape.name_of(self.node))
+    }
+
+    /// Loads the body or an arm. Returns where the new states come from; a fault is the inner graph's mistake.
+    fn origins(&self, inner: &mut Graph, role: Role, shape: &Shape) -> Vec<Origin> {
+        let given = self.load(inner, role, shape).and_then(|given| match self.misfit(&given, role) {
+            None => Ok(given),
+            Some(fault) => Err(self.loader.fault(self.node, fault)),
+        });
+        let kept = (0..self.states.len() as u32).map(Origin::State);
+        match given {
+            Err(fault) => {
+                inner.mistake(fault);
+                kept.collect()
+            }
+            Ok(given) => {
+                let new: Vec<Origin> = given.iter().map(|given| inner.own_origin(given.value)).collect();
+                let count = new.len();
+                new.into_iter().chain(kept.skip(count)).collect()
+            }
+        }
+    }
+
+    /// Says why `given` cannot be the new states, if they cannot.
+    fn misfit(&self, given: &[Loose], role: Role) -> Option<String> {
+        if given.len() > self.first.len() {
+            return Some(format!("gives {} values with its {role}, more than it has states", given.len()));
+        }
+        let mut pairs = given.iter().zip(self.first).zip(0..);
+        let ((given, first), state): (_, u32) = pairs.find(|((given, first), _)| given.of.id != first.of.id)?;
+        let (given, first) = (given.of.name, first.of.name);
+        Some(format!("has a `{first}` as state {state}, counted from 0, and its {role} gives a `{given}` for it"))
+    }
+
+    /// Loads the condition of a loop, if it has one.
+    fn test(&self, inner: &mut Graph, condition: Option<&Shape>, iterations: u64) -> Test {
+        let Some(shape) = condition else { return Test::Times(iterations) };
+        let test = self.load(inner, Role::Condition, shape).and_then(|given| match given[..] {
+            [Loose { value, decides, of }] => decides.test.map(|test| test(inner, value)).ok_or_else(|| {
+                let of = of.name;
+                let fault =
+                    format!("goes on by a `{of}`, which does not say that: give the body that makes it by `Bodies::condition`");
+                self.loader.fault(self.node, fault)
+            }),
+            _ => {
+                let fault = format!("has a condition of {} values: name the one that decides in its outputs", given.len());
+                Err(self.loader.fault(self.node, fault))
+            }
+        });
+        test.unwrap_or_else(|fault| {
+            inner.mistake(fault);
+            Test::Times(0)
+        })
+    }
+
+    /// Ends it. Returns its states as they come out.
+    fn close(self, graph: &mut Graph, node: NodeId, flow: Flow, control: Control) -> Result<Vec<Loose>> {
+        if let Some(mistake) = &graph.mistake {
+            return Err(mistake.clone());
+        }
+        let outs = self.first.iter().zip(&self.states).map(|(first, state)| {
+            let value = graph.value_of_type(first.of, state.offset, Maker::Node(node));
+            Loose { value, ..*first }
+        });
+        let outs: Vec<Loose> = outs.collect();
+        graph.close_control(node, outs[0].value, self.states, flow, control);
+        Ok(outs)
+    }
+}

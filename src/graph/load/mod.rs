@@ -1,0 +1,208 @@
+//! From a shape and bodies to a graph: node by node, each behind what it reads; the graphs in a loop or a branch while the one around is being built.
+//!
+//! Types are those that the bodies give: a state has the type of its first value, and what an inner graph gives for it is checked against that.
+
+mod control;
+
+use std::any::TypeId;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::bodies::{Bodies, Loose};
+use super::builder::Graph;
+use super::check::check;
+use super::shape::Link;
+use super::values::Maker;
+use super::{Control, Edge, EdgeKind, NESTING_MAX, NodeId, Shape};
+use crate::error::{Error, Kind, Result};
+
+impl Graph {
+    /// Makes a graph of one that came as data, as [`Shape::from_json`] reads it, by the bodies of its nodes' commands.
+    ///
+    /// Backends, commands, costs, devices and order are those of the shape. What a loop reads are its states; what its body gives are the first of the new ones, in
+    /// order, and the others stay as they are. What a branch reads first is its selector, the rest goes through it likewise. A loop without a condition is
+    /// repeated `iterations` times. Outputs have the names of the nodes that give them (with a number behind it, for the second value of a loop or branch and those after it).
+    ///
+    /// # Errors
+    /// Names the node, by its path, that has no body; that reads other values than its body takes; that is to decide over a loop or a branch, and was given by
+    /// [`Bodies::node`]; whose inner graphs give what its states are not. And what [`Graph::compile`] says of a shape.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(feature = "json")] {
+    /// use anabranch::{Bodies, Executor, Graph, Shape, Single, Value, inputs};
+    ///
+    /// let shape = Shape::from_json(r#"{"nodes": [
+    ///     {"name": "x", "backend": "cpu"},
+    ///     {"name": "grown", "inputs": [{"node": "x"}], "repeat": {"iterations": 5, "body": {"nodes": [
+    ///         {"name": "double", "backend": "cpu", "inputs": [{"state": 0}]}
+    ///     ]}}}
+    /// ]}"#)?;
+    /// let bodies = Bodies::new()
+    ///     .node("x", |g: &mut Graph, name: &str, ()| g.input::<u64>(name))
+    ///     .node("double", |g: &mut Graph, name: &str, x: Value<u64>| g.task(name, &x, |x: &u64| 2 * x));
+    ///
+    /// let plan = Graph::from_shape(&shape, &bodies)?.compile(&Single)?;
+    /// let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! { "x" => 1_u64 }))?;
+    /// assert_eq!(*outputs.take::<u64>("grown")?, 32);
+    /// # }
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn from_shape(shape: &Shape, bodies: &Bodies) -> Result<Self> {
+        let mut graph = Self::new();
+        shape.name().into_iter().for_each(|name| graph.shape_mut().set_name(name));
+        let mut loader = Loader::new(bodies, shape, String::new(), 0);
+        loader.load(&mut graph, &[])?;
+        for (node, output, value) in loader.outputs()? {
+            let name = shape.name_of(node);
+            let is_said = !shape.outputs().is_empty();
+            if is_said || value.of.id != TypeId::of::<()>() {
+                graph.check_ports("outputs", graph.outputs.len());
+                graph.output_own(if output == 0 { name.clone() } else { format!("{name} {output}").into() }, value.value);
+            }
+        }
+        match graph.mistake.take() {
+            Some(mistake) => Err(mistake),
+            None => Ok(graph),
+        }
+    }
+}
+
+/// One graph while it is made of its shape.
+struct Loader<'a> {
+    bodies: &'a Bodies,
+    shape: &'a Shape,
+    /// What stands before the names of its nodes: nothing, or the path of its loop or branch with a slash behind it.
+    path: String,
+    depth: usize,
+    /// The values of each node that was made.
+    made: Vec<Vec<Loose>>,
+    /// Which node gives them, if one does, and whether it was added for that: a body may return what is there already.
+    nodes: Vec<Option<(NodeId, bool)>>,
+}
+
+impl<'a> Loader<'a> {
+    fn new(bodies: &'a Bodies, shape: &'a Shape, path: String, depth: usize) -> Self {
+        let count = shape.nodes().len();
+        Self { bodies, shape, path, depth, made: vec![Vec::new(); count], nodes: vec![None; count] }
+    }
+
+    /// Adds all nodes to `graph`, which has these states.
+    fn load(&mut self, graph: &mut Graph, states: &[Loose]) -> Result<()> {
+        if self.depth > NESTING_MAX {
+            return Err(Kind::Limit { what: "how deep graphs are nested".into(), got: self.depth, limit: NESTING_MAX }.into());
+        }
+        check(self.shape).map_err(|fault| match self.path.trim_end_matches('/') {
+            "" => fault,
+            path => Kind::Within { path: path.into(), fault }.into(),
+        })?;
+        let last_read = self.shape.edges().iter().rposition(Edge::is_data).map_or(0, |last| last + 1);
+        let (early, late) = self.shape.edges().split_at(last_read);
+        let reads = self.shape.reads();
+        let mut orders = vec![Vec::new(); reads.len()];
+        early.iter().filter(|edge| !edge.is_data()).for_each(|edge| orders[edge.target.index()].push(edge.source));
+        for node in in_order(self.shape) {
+            let given = reads[node.index()].iter().map(|read| self.value(node, *read, states)).collect::<Result<Vec<_>>>()?;
+            self.add(graph, node, &given)?;
+            orders[node.index()].iter().for_each(|&source| self.order(graph, source, node));
+        }
+        // Those that nothing is read behind stay behind all others, as they are in the shape.
+        late.iter().for_each(|edge| self.order(graph, edge.source, edge.target));
+        Ok(())
+    }
+
+    fn value(&self, node: NodeId, read: Link, states: &[Loose]) -> Result<Loose> {
+        match read {
+            Link::State { state, .. } => states.get(state as usize).copied().ok_or_else(|| {
+                let around =
+                    if self.depth == 0 { "is in no loop or branch".into() } else { format!("has {} around", states.len()) };
+                self.fault(node, format!("reads state {state}, counted from 0, and {around}"))
+            }),
+            Link::Edge(Edge { source, kind, .. }) => {
+                let EdgeKind::Data { output, .. } = kind else { unreachable!("only what is read is asked for") };
+                self.output(source, output)
+            }
+        }
+    }
+
+    fn output(&self, node: NodeId, output: u32) -> Result<Loose> {
+        let made = &self.made[node.index()];
+        let why = || format!("has no output {output}: it has {}, counted from 0", made.len());
+        made.get(output as usize).copied().ok_or_else(|| self.fault(node, why()))
+    }
+
+    /// Returns what leaves the graph: what the shape says, or else the first value of each node that nothing comes after.
+    fn outputs(&self) -> Result<Vec<(NodeId, u32, Loose)>> {
+        let mut is_sink = vec![true; self.made.len()];
+        self.shape.edges().iter().for_each(|edge| is_sink[edge.source.index()] = false);
+        let sinks = self.shape.ids().filter(|node| is_sink[node.index()]).map(|node| (node, 0));
+        let said = self.shape.outputs();
+        let all: Vec<_> = if said.is_empty() { sinks.collect() } else { said.to_vec() };
+        all.into_iter().map(|(node, output)| Ok((node, output, self.output(node, output)?))).collect()
+    }
+
+    fn add(&mut self, graph: &mut Graph, node: NodeId, given: &[Loose]) -> Result<()> {
+        let (shape, first) = (&self.shape.nodes()[node.index()], graph.shape().nodes().len());
+        let made = match shape.control.as_deref() {
+            None => vec![self.add_body(graph, node, given)?],
+            Some(Control::Repeat { condition, body, iterations, max_iterations }) => {
+                let bounds = (*iterations, *max_iterations);
+                self.add_loop(graph, node, condition.as_deref(), body, bounds, given)?
+            }
+            Some(Control::Branch { arms, taken }) => self.add_branch(graph, node, arms, *taken, given)?,
+        };
+        let maker = made.first().map(|value| graph.values[value.value as usize].maker);
+        if let Some(Maker::Node(giver)) = maker {
+            let is_new = giver.index() >= first;
+            if is_new {
+                let changed = &mut graph.shape_mut().nodes_mut()[giver.index()];
+                (changed.backend, changed.cost_us) = (shape.backend, shape.cost_us);
+                (changed.command, changed.devices) = (shape.command.clone(), shape.devices.clone());
+            }
+            self.nodes[node.index()] = Some((giver, is_new));
+        }
+        self.made[node.index()] = made;
+        Ok(())
+    }
+
+    fn add_body(&self, graph: &mut Graph, node: NodeId, given: &[Loose]) -> Result<Loose> {
+        let shape = &self.shape.nodes()[node.index()];
+        let command = shape.command();
+        let add = self.bodies.get(command);
+        let add = add.ok_or_else(|| self.fault(node, format!("has no body: give one for its command '{command}'")))?;
+        add(graph, &shape.name, given).map_err(|fault| self.fault(node, fault))
+    }
+
+    fn order(&self, graph: &mut Graph, source: NodeId, target: NodeId) {
+        // An input is there before the run starts: nothing to wait for. And what was added for another node waits for nothing more.
+        if let (Some((source, _)), Some((target, true))) = (self.nodes[source.index()], self.nodes[target.index()]) {
+            graph.shape_mut().order(source, target);
+        }
+    }
+
+    fn fault(&self, node: NodeId, fault: String) -> Error {
+        Kind::Body { node: format!("{}{}", self.path, self.shape.name_of(node)).into(), fault }.into()
+    }
+}
+
+/// Returns the nodes, each behind those that come before it, and else in their own order. The shape has no circle.
+fn in_order(shape: &Shape) -> Vec<NodeId> {
+    let count = shape.nodes().len();
+    let (mut missing, mut later) = (vec![0_u32; count], vec![Vec::new(); count]);
+    for edge in shape.edges() {
+        missing[edge.target.index()] += 1;
+        later[edge.source.index()].push(edge.target);
+    }
+    let mut ready: BinaryHeap<_> = shape.ids().filter(|node| missing[node.index()] == 0).map(Reverse).collect();
+    let mut order = Vec::with_capacity(count);
+    while let Some(Reverse(node)) = ready.pop() {
+        order.push(node);
+        for &target in &later[node.index()] {
+            missing[target.index()] -= 1;
+            if missing[target.index()] == 0 {
+                ready.push(Reverse(target));
+            }
+        }
+    }
+    order
+}
