@@ -31,6 +31,7 @@ mod run;
 mod serial;
 pub(crate) mod state;
 mod submit;
+pub(crate) mod whole;
 
 pub use builder::ExecutorBuilder;
 pub(crate) use executor::Runner;

@@ -1,5 +1,6 @@
 //! The same few impls for every number of arguments and results.
 
+use std::any::Any;
 use std::future::Future;
 
 use super::function::{Arg, Args, Ports, Sealed};
@@ -40,14 +41,24 @@ impl<T: Send + Sync + 'static> Ports for Value<T> {
 }
 
 impl<T: Send + Sync + 'static, A: Arg<T>> Args<Value<T>> for A {
-    fn op<'v, W, Fut>(self, name: &str, writes: W, run: impl FnOnce(Inputs) -> Fut + Send + 'static) -> Op<'v>
+    fn run<'v, W, Fut>(self, name: &str, writes: W, run: impl FnOnce(Inputs) -> Fut + Send + 'static) -> Op<'v>
     where
         Self: 'v,
         W: Writes + 'v,
         W::Value: 'static,
         Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
     {
-        Args::<(Value<T>,)>::op((self,), name, writes, run)
+        Args::<(Value<T>,)>::run((self,), name, writes, run)
+    }
+
+    fn kernel<'v, W, E>(self, name: &str, writes: W, enqueue: impl FnOnce(Inputs) -> E + Send + 'static) -> Op<'v>
+    where
+        Self: 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        E: FnOnce(&mut dyn Any) -> Result<W::Value, BoxError> + 'static,
+    {
+        Args::<(Value<T>,)>::kernel((self,), name, writes, enqueue)
     }
 }
 
@@ -88,7 +99,7 @@ macro_rules! ports {
         }
 
         impl<$($T: Send + Sync + 'static, $A: Arg<$T>),*> Args<($(Value<$T>,)*)> for ($($A,)*) {
-            fn op<'v, W, Fut>(self, name: &str, writes: W, run: impl FnOnce(Inputs) -> Fut + Send + 'static) -> Op<'v>
+            fn run<'v, W, Fut>(self, name: &str, writes: W, run: impl FnOnce(Inputs) -> Fut + Send + 'static) -> Op<'v>
             where
                 Self: 'v,
                 W: Writes + 'v,
@@ -99,6 +110,20 @@ macro_rules! ports {
                     let inputs = Inputs::new();
                     $(let inputs = <$A as Arg<$T>>::give($a, $name, inputs);)*
                     run(inputs)
+                })
+            }
+
+            fn kernel<'v, W, E>(self, name: &str, writes: W, enqueue: impl FnOnce(Inputs) -> E + Send + 'static) -> Op<'v>
+            where
+                Self: 'v,
+                W: Writes + 'v,
+                W::Value: 'static,
+                E: FnOnce(&mut dyn Any) -> Result<W::Value, BoxError> + 'static,
+            {
+                Op::whole(name.to_owned(), self, writes, move |$($a: <<$A as Use>::Fetch as Fetch>::Owned),*| {
+                    let inputs = Inputs::new();
+                    $(let inputs = <$A as Arg<$T>>::give($a, $name, inputs);)*
+                    enqueue(inputs)
                 })
             }
         }

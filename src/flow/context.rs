@@ -1,5 +1,6 @@
 //! What a flow's code talks to: it pushes operations, and waits for values.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
@@ -10,7 +11,7 @@ use super::get::Get;
 use super::slice::Slice;
 use crate::bridge::WaiterKey;
 use crate::error::{BoxError, Error, Kind, Result};
-use crate::exec::Runner;
+use crate::exec::{Runner, whole};
 use crate::graph::KernelStream;
 use crate::vars::{Engine, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Pushed, Reads, Scope, Var};
 
@@ -211,15 +212,22 @@ impl Flow {
     /// If the run fails, all its results are poisoned.
     pub fn call<I: Ports, O: Ports>(&self, function: &Function<I, O>, args: impl Args<I>) -> O::Vars {
         let results = O::unwritten(&self.shared.engine, function.name());
-        let (plan, runner) = (function.plan().clone(), self.shared.runner.clone());
-        let run = move |inputs| {
-            let run = runner.run(&plan, inputs);
-            async move {
-                let mut outputs = run.await?;
-                Ok(O::take(&mut outputs)?)
+        let (plan, name, writes) = (function.plan().clone(), function.name(), O::shared(&results));
+        let op = match function.device() {
+            // What comes next is submitted behind it: the host has no part in it.
+            Some(device) if self.shared.engine.has_devices() => {
+                let enqueue = move |inputs| move |stream: &mut dyn Any| Ok(O::take(&mut whole::enqueue(&plan, inputs, stream)?)?);
+                args.kernel(name, writes, enqueue).device(device)
+            }
+            _ => {
+                let runner = self.shared.runner.clone();
+                let run = move |inputs| {
+                    let run = runner.run(&plan, inputs);
+                    async move { Ok(O::take(&mut run.await?)?) }
+                };
+                args.run(name, writes, run)
             }
         };
-        let op = args.op(function.name(), O::shared(&results), run);
         if let Err(refused) = self.push(op) {
             O::fail(&results, &refused);
         }

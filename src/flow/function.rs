@@ -1,12 +1,13 @@
 //! Graphs as functions: compiled once, with typed arguments and results, and called by flows.
 
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::error::{BoxError, Error, Result};
-use crate::exec::{Inputs, Outputs};
+use crate::exec::{Inputs, Outputs, whole};
 use crate::graph::Graph;
 use crate::plan::{Plan, Policy};
 use crate::vars::{Engine, Fetch, Op, TakeVar, Use, Var, Writes};
@@ -43,6 +44,8 @@ use crate::vars::{Engine, Fetch, Op, TakeVar, Use, Var, Writes};
 pub struct Function<I, O> {
     name: Arc<str>,
     plan: Plan,
+    /// All its nodes are kernels for this one.
+    device: Option<u32>,
     kind: PhantomData<fn(I) -> O>,
 }
 
@@ -55,7 +58,13 @@ impl<I: Ports, O: Ports> Function<I, O> {
         let mut graph = Graph::new();
         let args = I::declare(&mut graph);
         build(&mut graph, args).output(&mut graph);
-        Ok(Self { name: name.into(), plan: graph.compile(policy)?, kind: PhantomData })
+        let plan = graph.compile(policy)?;
+        Ok(Self { name: name.into(), device: whole::device_of_all(&plan), plan, kind: PhantomData })
+    }
+
+    /// Returns the device that all nodes are kernels for, if they are.
+    pub(super) fn device(&self) -> Option<u32> {
+        self.device
     }
 
     /// Returns the function's name.
@@ -71,7 +80,7 @@ impl<I: Ports, O: Ports> Function<I, O> {
 
 impl<I, O> Clone for Function<I, O> {
     fn clone(&self) -> Self {
-        Self { name: self.name.clone(), plan: self.plan.clone(), kind: PhantomData }
+        Self { name: self.name.clone(), plan: self.plan.clone(), device: self.device, kind: PhantomData }
     }
 }
 
@@ -128,11 +137,20 @@ impl<T: Send + Sync + 'static> Arg<T> for TakeVar<'_, T> {
     label = "`&var` or `take(&var)`, or a tuple of these, of the types that the function's closure takes"
 )]
 pub trait Args<I> {
+    /// The call as a run, which is awaited.
     #[doc(hidden)]
-    fn op<'v, W, Fut>(self, name: &str, writes: W, run: impl FnOnce(Inputs) -> Fut + Send + 'static) -> Op<'v>
+    fn run<'v, W, Fut>(self, name: &str, writes: W, run: impl FnOnce(Inputs) -> Fut + Send + 'static) -> Op<'v>
     where
         Self: 'v,
         W: Writes + 'v,
         W::Value: 'static,
         Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static;
+    /// The call as a kernel.
+    #[doc(hidden)]
+    fn kernel<'v, W, E>(self, name: &str, writes: W, enqueue: impl FnOnce(Inputs) -> E + Send + 'static) -> Op<'v>
+    where
+        Self: 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        E: FnOnce(&mut dyn Any) -> Result<W::Value, BoxError> + 'static;
 }

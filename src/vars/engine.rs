@@ -130,6 +130,11 @@ impl Engine {
         self.exec.as_ref()
     }
 
+    /// Whether there are devices that queue work.
+    pub(crate) fn has_devices(&self) -> bool {
+        self.hub.devices.is_some()
+    }
+
     /// Ends what was cancelled and frees what is to be freed, on an executor where only polls would.
     pub(crate) fn sweep(&self) {
         self.hub.sweep();

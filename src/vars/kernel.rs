@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use super::body::{Body, Ran, Work};
 use super::hub::Hub;
 use super::op::{Fallible, Finish, Infallible, Job, Op};
-use super::uses::{OpKernelFn, Put, Reads, Writes};
+use super::uses::{OpFutureFn, OpKernelFn, Put, Reads, Writes};
 use crate::device::host::HostStream;
 use crate::error::BoxError;
 use crate::graph::KernelStream;
@@ -72,6 +72,22 @@ impl<'v> Op<'v> {
         Self::enqueueing::<S, R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
     }
 
+    /// Returns a kernel whose closure gets what it reads to keep, as that of a future does, and returns what is done with a stream, of whatever type.
+    pub(crate) fn whole<R, W, F, E>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    where
+        R: Reads + 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        F: OpFutureFn<R::Params, E>,
+        E: FnOnce(&mut dyn Any) -> Result<W::Value, BoxError> + 'static,
+    {
+        let mut op = Self::using(name.into(), reads, writes, |params, put| {
+            Body::new(Whole { params, put, work, kind: PhantomData::<fn() -> (E, W::Value)> })
+        });
+        op.job.is_kernel = true;
+        op
+    }
+
     fn enqueueing<S, R, W, F, V, K>(name: Cow<'static, str>, reads: R, writes: W, work: F) -> Self
     where
         S: KernelStream,
@@ -105,6 +121,45 @@ impl Hub {
             }
             ran => Ok(ran),
         }
+    }
+}
+
+struct Whole<P, O, F, E, V> {
+    params: P,
+    put: O,
+    work: F,
+    kind: PhantomData<fn() -> (E, V)>,
+}
+
+impl<P, O, F, E, V> Work for Whole<P, O, F, E, V>
+where
+    P: Send + 'static,
+    O: Put<V>,
+    F: OpFutureFn<P, E>,
+    E: FnOnce(&mut dyn Any) -> Result<V, BoxError> + 'static,
+    V: 'static,
+{
+    unsafe fn run(self) -> Result<Ran, BoxError> {
+        Ok(Ran::Enqueue(Box::new(self)))
+    }
+}
+
+impl<P, O, F, E, V> Enqueue for Whole<P, O, F, E, V>
+where
+    P: Send + 'static,
+    O: Put<V>,
+    F: OpFutureFn<P, E>,
+    E: FnOnce(&mut dyn Any) -> Result<V, BoxError> + 'static,
+    V: 'static,
+{
+    unsafe fn enqueue(self: Box<Self>, stream: &mut dyn Any) -> Result<(), BoxError> {
+        let Self { params, put, work, .. } = *self;
+        // SAFETY: by the caller's promise.
+        let enqueue = unsafe { work.call(&params) }?;
+        let value = enqueue(stream)?;
+        // SAFETY: as above, and what is returned can refer to no argument: it is 'static.
+        unsafe { put.put(value) }?;
+        Ok(())
     }
 }
 

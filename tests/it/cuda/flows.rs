@@ -1,8 +1,8 @@
 //! Flows whose work is on a GPU: loops over kernels and over graphs of kernels, bit-equal to the host.
 
 use anabranch::{
-    Buffer, DeviceStream, Engine, Executor, Flow, Function, Graph, HostBuffer, Placement, Result, Single, Value, Var, kernels,
-    take,
+    Buffer, DeviceStream, Engine, Executor, Flow, Function, Graph, HostBuffer, PerOperator, Placement, Result, Single, Value,
+    Var, kernels, take,
 };
 use anabranch_soft_cuda::{Code, Which};
 
@@ -132,5 +132,72 @@ fn a_flow_hears_that_its_device_is_lost() {
         let error = block_on(exec.flow(program)).unwrap_err();
         assert!(error.is_device_lost(), "{error:#}");
         assert!(block_on(exec.flow(program)).unwrap_err().is_device_lost());
+    }
+}
+
+type OnDevice = Value<Buffer<f32>>;
+
+/// Twice x, and three times it, on two streams; then their sum.
+fn sixfold(fails_at: Option<&'static str>) -> Function<OnDevice, OnDevice> {
+    let add = move |name: &'static str| {
+        move |s: &mut DeviceStream, x: &Buffer<f32>, y: &Buffer<f32>| {
+            if fails_at == Some(name) {
+                return Err("no more".into());
+            }
+            Ok(kernels::scale_add(s, 1.0, x, 1.0, y)?)
+        }
+    };
+    Function::new("sixfold", &PerOperator, |g: &mut Graph, x: OnDevice| {
+        let twice = g.try_kernel("twice", (&x, &x), add("twice"));
+        let thrice = g.try_kernel("thrice", (&x, &x), move |s: &mut DeviceStream, x: &Buffer<f32>, y: &Buffer<f32>| {
+            let twice = kernels::scale_add(s, 1.0, x, 1.0, y)?;
+            Ok(kernels::scale_add(s, 2.0, &twice, 0.0, &twice)?)
+        });
+        g.try_kernel("six", (&twice, &thrice), add("six"))
+    })
+    .unwrap()
+}
+
+/// Seen to fail (it waits for ever) with calls that are runs.
+#[test]
+fn graphs_of_kernels_that_follow_each_other_never_visit_the_host() {
+    let gpu = with_kernels();
+    let exec = gpu.executor(1);
+    let six = sixfold(None);
+    gpu.device.stall_operation(Which::Kernel, 1);
+    let flow = exec.flow(async |f: &Flow| {
+        let mut x = up(f, &f.value("x", vec![1.0; 8]));
+        for _ in 0..3 {
+            x = f.call(&six, &x);
+        }
+        f.get(&sum(f, &x)).await
+    });
+    let mut flow = Box::pin(flow);
+    // Four kernels a call, and those of the sum; though none is done.
+    until(|| poll_once(&mut flow).is_pending() && gpu.device.calls_of("cuLaunchKernel") > 12);
+    assert_eq!(gpu.device.counters().stalled, 1);
+    gpu.device.release_stall();
+    assert_eq!(block_on(flow).unwrap()[0], 8.0 * 6.0_f32.powi(3));
+    drop((exec, six));
+    gpu.is_clean();
+}
+
+#[test]
+fn a_node_of_a_called_graph_that_fails_is_named() {
+    for node in ["twice", "six"] {
+        let gpu = with_kernels();
+        let exec = gpu.executor(1);
+        let error = block_on(exec.flow(async |f: &Flow| {
+            let x = up(f, &f.value("x", vec![1.0; 8]));
+            let six = f.call(&sixfold(Some(node)), &x);
+            let failed = f.get(&sum(f, &six)).await.unwrap_err();
+            // What the graph has read is as it was.
+            assert_eq!(f.get(&sum(f, &x)).await?[0], 8.0);
+            Err::<(), _>(failed)
+        }));
+        let text = format!("{:#}", error.unwrap_err());
+        assert!(text.contains("sixfold") && text.contains(node) && text.contains("no more"), "{text}");
+        drop(exec);
+        gpu.is_clean();
     }
 }
