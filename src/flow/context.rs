@@ -206,7 +206,8 @@ impl Flow {
 
     /// Calls a graph: pushes a run of it, and returns the variables that will have its results.
     ///
-    /// The run begins when everything is there that it reads. An argument is `&var`, or [`take`](crate::take)`(&var)` for one that a node of the graph takes.
+    /// The run begins when everything is there that it reads. A graph of nothing but kernels for one device that queues work is called as one kernel, on one stream: it is submitted behind
+    /// what it reads, as any kernel is, and the host has no part in it. An argument is `&var`, or [`take`](crate::take)`(&var)` for one that a node of the graph takes.
     ///
     /// # Errors
     /// If the run fails, all its results are poisoned.
