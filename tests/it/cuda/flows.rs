@@ -1,5 +1,7 @@
 //! Flows whose work is on a GPU: loops over kernels and over graphs of kernels, bit-equal to the host.
 
+use std::time::{Duration, Instant};
+
 use anabranch::{
     Buffer, DeviceStream, Engine, Executor, Flow, Function, Graph, HostBuffer, PerOperator, Placement, Result, Single, Value,
     Var, kernels, take,
@@ -113,11 +115,17 @@ fn a_body_updates_its_state_in_place() {
 fn a_flow_that_is_dropped_while_the_device_stands_still_leaves_nothing() {
     let gpu = with_kernels();
     let exec = gpu.executor(1);
-    gpu.device.stall_operation(Which::Kernel, 1);
-    let mut run = Box::pin(exec.flow(program));
-    until(|| poll_once(&mut run).is_pending() && gpu.device.counters().stalled > 0);
-    drop(run);
-    gpu.device.release_stall();
+    let mut quickest = Duration::MAX;
+    for _ in 0..5 {
+        gpu.device.stall_operation(Which::Kernel, 1);
+        let mut run = Box::pin(exec.flow(program));
+        until(|| poll_once(&mut run).is_pending() && gpu.device.counters().stalled > 0);
+        let started = Instant::now();
+        drop(run);
+        quickest = quickest.min(started.elapsed());
+        gpu.device.clear_faults();
+    }
+    assert!(quickest < Duration::from_millis(1), "{quickest:?}");
     assert!(block_on(exec.flow(program)).is_ok());
     drop(exec);
     gpu.is_clean();

@@ -219,6 +219,9 @@ fn readers_and_a_writer(gpu: &Gpu, slow: u64) -> f32 {
     let exec = gpu.executor(2);
     let engine = engine(&exec, Placement::Online);
     let [x, one, other] = ["x", "one", "other"].map(|name| engine.empty_var(name));
+    // Nothing is done before all is submitted, so that everybody finds the others on their streams.
+    gpu.device.stall_operation(Which::Copy, 1);
+    let launched = gpu.device.calls_of("cuLaunchKernel");
     push(&engine, upload("x", &x, 1.0));
     gpu.device.delay_operation(Which::Kernel, slow, std::time::Duration::from_millis(3));
     push(&engine, add("one", &x, &x, &one));
@@ -227,6 +230,8 @@ fn readers_and_a_writer(gpu: &Gpu, slow: u64) -> f32 {
     let all = engine.empty_var("all");
     push(&engine, add("sum", &one, &other, &all));
     push(&engine, add("all", &all, &x, &all));
+    until(|| gpu.device.calls_of("cuLaunchKernel") == launched + 4);
+    gpu.device.release_stall();
     read(&engine, &all).unwrap()
 }
 

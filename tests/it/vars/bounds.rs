@@ -27,7 +27,7 @@ fn an_engine_that_is_full_gives_the_operation_back() {
 }
 
 #[test]
-fn a_million_pushes_grow_nothing() {
+fn many_pushes_grow_nothing() {
     let exec = executor(2);
     let engine = Engine::builder(&exec).max_pending(100).build().unwrap();
     let x = engine.var("x", 0_u64);
