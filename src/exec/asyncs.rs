@@ -152,7 +152,7 @@ impl RunInner {
             return self.abort_node(driver, live, index);
         }
         if let (AsyncNode::Idle, Some(error)) = (known, self.injected(node)) {
-            self.set_fate(node, fate::FAILED, Some(self.failed(node, error)));
+            self.set_fate(node, fate::FAILED, Some(self.blame(node).failed(error)));
             return self.end_node(driver, live, index);
         }
         let waker = wakes.waker(index);
@@ -162,10 +162,10 @@ impl RunInner {
         let fault = match polled {
             Ok(Poll::Pending) => return,
             Ok(Poll::Ready(Ok(()))) => None,
-            Ok(Poll::Ready(Err(error))) => Some(self.failed(node, error)),
+            Ok(Poll::Ready(Err(error))) => Some(self.blame(node).failed(error)),
             Err(panic) => {
                 let _ = shielded(|| body.abort(cells));
-                Some(self.panicked(node, panic_message(panic)))
+                Some(self.blame(node).panicked(panic_message(panic)))
             }
         };
         if let Some(since) = since {
@@ -198,7 +198,7 @@ impl RunInner {
         let cells = unsafe { self.cells(node) };
         if let Err(message) = shielded(|| body.abort(cells)) {
             let message = format!("dropping its future: {message}");
-            self.add_fault(node, self.panicked(node, message));
+            self.add_fault(node, self.blame(node).panicked(message));
         }
         self.set_fate(node, fate::CANCELLED, None);
         self.end_node(driver, live, index);

@@ -7,8 +7,8 @@
 use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
+use super::blame::Blame;
 use super::fates::fate;
 use super::inner::{Live, RunInner};
 use super::observe::{Launched, Ran};
@@ -16,8 +16,7 @@ use super::queues::Berth;
 use super::state;
 use crate::bridge::shielded;
 use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket};
-
-use crate::error::{BoxError, Error, Kind, panic_message};
+use crate::error::{BoxError, panic_message};
 use crate::graph::NodeId;
 use crate::plan::code::{Code, HostStep, Target, flag};
 use crate::sync::Ordering;
@@ -386,30 +385,16 @@ impl RunInner {
     pub(super) fn judge_call(&self, node: NodeId, called: std::thread::Result<Outcome>) {
         let error = match called {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => self.failed(node, error),
-            Err(panic) => self.panicked(node, panic_message(panic)),
+            Ok(Err(error)) => self.blame(node).failed(error),
+            Err(panic) => self.blame(node).panicked(panic_message(panic)),
         };
         self.set_fate(node, fate::FAILED, Some(error));
     }
 
-    pub(super) fn failed(&self, node: NodeId, source: BoxError) -> Error {
-        // Whoever submits next hears of it: it need not be the work that did it.
-        if let Some(lost) = source.downcast_ref::<Error>().filter(|cause| cause.is_device_lost()) {
-            return lost.clone();
-        }
-        let (node, stream, device) = self.describe(node);
-        Error::with_source(Kind::Failed { node, stream, device }, source)
-    }
-
-    pub(super) fn panicked(&self, node: NodeId, message: String) -> Error {
-        let (node, stream, device) = self.describe(node);
-        Kind::Panicked { node, stream, device, message }.into()
-    }
-
     /// Returns what errors say of a node: its name, stream and device.
-    fn describe(&self, node: NodeId) -> (Arc<str>, String, String) {
+    pub(super) fn blame(&self, node: NodeId) -> Blame {
         let (schedule, local) = self.plan().locate(node);
         let device = self.device_of(node).unwrap_or_else(|| "the host device".into());
-        (self.plan().name_of(node), schedule.stream_name(schedule.stream_of(local)), device)
+        Blame { node: self.plan().name_of(node), stream: schedule.stream_name(schedule.stream_of(local)), device }
     }
 }

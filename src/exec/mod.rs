@@ -11,6 +11,7 @@
 //! ```
 
 mod asyncs;
+mod blame;
 mod builder;
 mod conduct;
 mod control;

@@ -237,7 +237,7 @@ impl RunInner {
     /// Fails a node of which nothing is known to have gone wrong before.
     pub(super) fn fail_unless_known(&self, node: NodeId, error: &Error) {
         if self.fate(node) == 0 {
-            self.set_fate(node, fate::FAILED, Some(self.failed(node, Box::new(error.clone()))));
+            self.set_fate(node, fate::FAILED, Some(self.blame(node).failed(Box::new(error.clone()))));
         }
     }
 
@@ -266,7 +266,7 @@ impl RunInner {
         let cells = unsafe { live.frame.cells(Access::Tagged) };
         if let Err(message) = shielded(|| body.release(cells)) {
             let message = format!("dropping its value: {message}");
-            self.add_fault(node, self.panicked(node, message));
+            self.add_fault(node, self.blame(node).panicked(message));
         }
     }
 

@@ -6,10 +6,11 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::blame::Blame;
 use super::inputs::Inputs;
 use super::outputs::Outputs;
 use crate::bridge::shielded;
-use crate::error::{BoxError, Error, Kind, Result, panic_message};
+use crate::error::{Result, panic_message};
 use crate::graph::NodeId;
 use crate::plan::{Plan, PlanInner};
 use crate::value::{Access, Frame};
@@ -56,27 +57,14 @@ impl Values<'_> {
         // SAFETY: the plan keeps the body, and the cells are as its step says.
         match catch_unwind(AssertUnwindSafe(|| unsafe { step.call.run(cells, stream) })) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(cause)) => Err(self.failed(node, cause)),
-            Err(panic) => {
-                let (node, stream, device) = self.describe(node);
-                Err(Kind::Panicked { node, stream, device, message: panic_message(panic) }.into())
-            }
+            Ok(Err(cause)) => Err(self.blame(node).failed(cause)),
+            Err(panic) => Err(self.blame(node).panicked(panic_message(panic))),
         }
     }
 
-    fn failed(&self, node: NodeId, cause: BoxError) -> Error {
-        if let Some(lost) = cause.downcast_ref::<Error>().filter(|cause| cause.is_device_lost()) {
-            return lost.clone();
-        }
-        let (node, stream, device) = self.describe(node);
-        Error::with_source(Kind::Failed { node, stream, device }, cause)
-    }
-
-    /// Returns what errors say of a node: its name, stream and device.
-    fn describe(&self, node: NodeId) -> (std::sync::Arc<str>, String, String) {
-        let schedule = &self.plan.schedule;
-        let stream = schedule.stream_of(node);
-        (self.plan.name_of(node), schedule.stream_name(stream), "its device".into())
+    fn blame(&self, node: NodeId) -> Blame {
+        let device = self.plan.code.homes[0].device;
+        Blame { node: self.plan.name_of(node), stream: "the stream of its call".into(), device: format!("device {device}") }
     }
 }
 
