@@ -1,7 +1,7 @@
 //! What models are made of: threads, memory without any order of its own, and a task that counts. The only file of the models
 //! that names loom.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -128,6 +128,12 @@ impl Task {
     pub(super) fn poll(&self, lane: &Lane, n: u64, key: &mut WaiterKey) -> Poll<()> {
         let waker = Waker::from(self.0.clone());
         lane.poll(n, key, &mut Context::from_waker(&waker))
+    }
+
+    /// Polls a future once.
+    pub(super) fn poll_future<F: Future>(&self, future: Pin<&mut F>) -> Poll<F::Output> {
+        let waker = Waker::from(self.0.clone());
+        future.poll(&mut Context::from_waker(&waker))
     }
 
     /// How often the task was woken.

@@ -9,7 +9,7 @@ use super::runs::Alive;
 use crate::sync::{Mutex, lock};
 use crate::{Engine, Error, Executor, Op, Pushed};
 
-fn engine() -> (Executor, Engine) {
+pub(super) fn engine() -> (Executor, Engine) {
     let exec = Executor::builder().workers(1).max_in_flight(1).build().expect("the settings are in range");
     let engine = Engine::builder(&exec).max_pending(4).build().expect("there is room");
     (exec, engine)
@@ -79,10 +79,10 @@ fn what_is_pending_when_the_executor_is_shut_down_ends() {
 
 /// What a future waits for until another thread opens it.
 #[derive(Default)]
-struct Gate(Mutex<(bool, Option<Waker>)>);
+pub(super) struct Gate(Mutex<(bool, Option<Waker>)>);
 
 impl Gate {
-    fn open(&self) {
+    pub(super) fn open(&self) {
         let waker = {
             let mut gate = lock(&self.0);
             gate.0 = true;
@@ -91,7 +91,7 @@ impl Gate {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    async fn opened(&self) {
+    pub(super) async fn opened(&self) {
         poll_fn(|cx| {
             let mut gate = lock(&self.0);
             gate.1 = Some(cx.waker().clone());

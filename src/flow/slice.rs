@@ -71,6 +71,10 @@ impl Slice {
     }
 
     fn now(&self) -> u64 {
+        if cfg!(anabranch_loom) {
+            // Each execution of a model is to take the same way again.
+            return 0;
+        }
         self.origin.elapsed().as_nanos() as u64
     }
 }

@@ -9,7 +9,7 @@ use super::hub::{Hub, NOWHERE};
 use super::op::{Job, Role};
 use super::place::Place;
 use super::slots::Told;
-use super::turn::End;
+use super::turn::{End, More};
 use super::within;
 use crate::bridge::WaiterKey;
 use crate::error::Result;
@@ -24,7 +24,7 @@ impl Hub {
         let number = self.slots.take(&mut self.slots.free(), max)?;
         let (number, handle) = self.settle(number, job);
         if self.turn.post(number) {
-            self.empty(Vec::new());
+            self.empty(More::default());
         }
         Some(handle)
     }
@@ -47,12 +47,15 @@ impl Hub {
 
     /// Does what was put into the inbox, and what is put there meanwhile, and gives the engine back.
     #[cold]
-    pub(super) fn empty(self: &Arc<Self>, mut inbox: Vec<u32>) {
+    pub(super) fn empty(self: &Arc<Self>, mut more: More) {
         let mut hand = Hand::new(self);
         loop {
-            inbox.into_iter().for_each(|number| self.enter(number, &mut hand));
+            more.posted.into_iter().for_each(|number| self.enter(number, &mut hand));
             while let Some(number) = hand.next_own() {
                 self.run(number, &mut hand);
+            }
+            if more.is_nudged {
+                self.end_what_is_over(&mut hand);
             }
             // What was woken meanwhile waits for a poll, so that whoever pushes is not kept by what wakes itself again and again.
             while self.is_closed.load(Ordering::SeqCst)
@@ -66,7 +69,7 @@ impl Hub {
                     self.tell(Told { space: false, idle: is_awaited });
                     break;
                 }
-                End::More(more) => inbox = more,
+                End::More(asked) => more = asked,
             }
         }
         if !self.ready.is_still_empty() {
@@ -114,29 +117,35 @@ impl Hub {
         choice.and_then(|place| self.ready.remove(place))
     }
 
-    /// Ends what is ready and will not begin any more, and frees what is to be freed, where only polls would, and nobody may poll again.
+    /// Has what is ready end that will not begin any more, and run what the engine does itself (frees and reads), where only polls would, and nobody may poll again.
     pub(super) fn sweep(self: &Arc<Self>) {
-        if self.workers > 0 || self.is_inline() && !self.turn.begin() {
+        // Behind the lists' lock: who makes something ready looks afterwards whether it is over, and sees what was seen here.
+        if self.workers > 0 || self.ready.is_still_empty() {
             return;
         }
-        let mut hand = Hand::new(self);
+        if !self.is_inline() {
+            let mut hand = Hand::new(self);
+            self.end_what_is_over(&mut hand);
+            hand.give_back();
+        } else if self.turn.nudge() {
+            self.empty(More::default());
+        }
+    }
+
+    fn end_what_is_over(self: &Arc<Self>, hand: &mut Hand<'_>) {
         loop {
             // SAFETY: it is ready, and nobody has begun it.
             let over = self.ready.extract(|number| self.is_over(unsafe { self.slots.get(number).job() }));
             if over.is_empty() {
-                break;
+                return;
             }
-            over.into_iter().for_each(|number| self.run(number, &mut hand));
+            over.into_iter().for_each(|number| self.run(number, hand));
             hand.pass_on();
-        }
-        hand.give_back();
-        if self.is_inline() {
-            self.empty(Vec::new());
         }
     }
 
     fn is_over(&self, job: &Job) -> bool {
-        job.role == Role::Frees || job.scope().is_some_and(|scope| scope.is_cancelled())
+        matches!(job.role, Role::Frees | Role::Waits) || job.scope().is_some_and(|scope| scope.is_cancelled())
     }
 
     /// Asks for the engine, if nothing is pending, which where there are no workers means that nobody stands in any queue. If this returns true, it is for the caller to
@@ -150,7 +159,7 @@ impl Hub {
         // Asked again: another thread may have pushed meanwhile; but now none can go on with that.
         let is_alone = self.slots.in_use() == 0;
         if !is_alone {
-            self.empty(Vec::new());
+            self.empty(More::default());
         }
         is_alone
     }
@@ -158,7 +167,7 @@ impl Hub {
     #[inline(always)]
     fn end_alone(self: &Arc<Self>) {
         if !self.turn.end_at_once() {
-            self.empty(Vec::new());
+            self.empty(More::default());
         }
     }
 
@@ -209,7 +218,7 @@ impl Hub {
         }
         hand.pass_on();
         hand.give_back();
-        self.empty(Vec::new());
+        self.empty(More::default());
         !self.ready.is_empty()
     }
 

@@ -397,7 +397,7 @@ impl Hub {
             Err(error) => Err(error),
             Ok(Ran::Enqueue(kernel)) => return self.enqueue(number, job, kernel, hand),
             Ok(Ran::Later(rest, runtime)) => {
-                let later = Later::new(self.clone(), number, rest, runtime);
+                let later = Later::new(self.clone(), number, job.scope().cloned(), rest, runtime);
                 // ORDERING: Relaxed: whoever runs the operation next is told so through the ready list.
                 job.has_begun.store(true, Ordering::Relaxed);
                 self.laters.add(&later);

@@ -17,6 +17,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::body::{Ran, Work};
 use super::hub::Hub;
+use super::scope::Scope;
 use crate::bridge::shielded;
 use crate::error::BoxError;
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
@@ -32,6 +33,8 @@ const WOKEN: u32 = 2;
 pub(super) struct Later {
     hub: Arc<Hub>,
     number: u32,
+    /// The flow that it is of.
+    scope: Option<Arc<Scope>>,
     state: AtomicU32,
     /// None while it is polled, and once it is over.
     rest: Mutex<Option<Rest>>,
@@ -42,12 +45,13 @@ pub(super) struct Later {
 
 impl Later {
     /// It is ready already.
-    pub(super) fn new(hub: Arc<Hub>, number: u32, rest: Rest, runtime: Runtime) -> Arc<Self> {
+    pub(super) fn new(hub: Arc<Hub>, number: u32, scope: Option<Arc<Scope>>, rest: Rest, runtime: Runtime) -> Arc<Self> {
         #[cfg(not(feature = "tokio"))]
         let Runtime {} = runtime;
         Arc::new(Self {
             hub,
             number,
+            scope,
             state: AtomicU32::new(WOKEN),
             rest: Mutex::new(Some(rest)),
             #[cfg(feature = "tokio")]
@@ -101,6 +105,15 @@ impl Later {
         if self.state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err() {
             self.state.store(WOKEN, Ordering::Release);
             self.hub.add_ready(self.number);
+            self.end_if_over();
+        }
+    }
+
+    /// It is ready: ends it if its flow is over, and perhaps nobody polls anything of the engine again.
+    fn end_if_over(&self) {
+        // Of "make it ready, look whether the flow is cancelled" and "cancel the flow, look for what is ready" one side sees the other.
+        if self.scope.as_ref().is_some_and(|scope| scope.is_cancelled()) {
+            self.hub.sweep();
         }
     }
 }
@@ -116,6 +129,7 @@ impl Wake for Later {
         // ORDERING: AcqRel: see `poll` and `park`.
         if self.state.fetch_or(WOKEN, Ordering::AcqRel) == IDLE {
             self.hub.make_ready(self.number);
+            self.end_if_over();
         }
     }
 }

@@ -3,8 +3,8 @@
 //! ```text
 //!          begin                 end
 //!   0 ───────────────▶ ALONE ───────────▶ 0          what others post meanwhile sets POSTED: then the end is refused, and who has the
-//!                        │ post                      turn does that first; who waits until nothing is pending sets AWAITED
-//!                        ▼
+//!                        │ post                      turn does that first; NUDGED is the same for who has nothing to post but a look
+//!                        ▼                           around; who waits until nothing is pending sets AWAITED
 //!                  ALONE|POSTED ──end──▶ ALONE, and the inbox
 //! ```
 
@@ -16,6 +16,8 @@ const ALONE: u32 = 1;
 const POSTED: u32 = 2;
 /// Somebody waits for the end of the turn.
 const AWAITED: u32 = 4;
+/// Who has the engine is to look for what is over.
+const NUDGED: u32 = 8;
 
 /// The turn of an engine that has no workers.
 pub(super) struct Turn {
@@ -29,8 +31,17 @@ pub(super) enum End {
     Over {
         is_awaited: bool,
     },
-    /// These were posted: the turn is not over.
-    More(Vec<u32>),
+    /// The turn is not over.
+    More(More),
+}
+
+/// What is to be done before a turn ends.
+#[derive(Default)]
+pub(super) struct More {
+    /// Operations that were posted.
+    pub(super) posted: Vec<u32>,
+    /// Whether somebody asks to look for what is over.
+    pub(super) is_nudged: bool,
 }
 
 impl Turn {
@@ -54,6 +65,13 @@ impl Turn {
         self.word.fetch_or(ALONE | POSTED, Ordering::AcqRel) & ALONE == 0
     }
 
+    /// Has whoever has the engine look for what is over. Returns true if that is the caller, as after [`Turn::begin`].
+    #[must_use]
+    pub(super) fn nudge(&self) -> bool {
+        // ORDERING: AcqRel: as in `post`.
+        self.word.fetch_or(ALONE | NUDGED, Ordering::AcqRel) & ALONE == 0
+    }
+
     /// Gives the engine back, if nothing was posted meanwhile and nobody waits.
     #[inline]
     #[must_use]
@@ -69,13 +87,14 @@ impl Turn {
             return End::Over { is_awaited: false };
         }
         // ORDERING: AcqRel: as in `post` and `begin`.
-        if self.word.fetch_and(!POSTED, Ordering::AcqRel) & POSTED != 0 {
-            return End::More(std::mem::take(&mut lock(&self.inbox)));
+        let before = self.word.fetch_and(!(POSTED | NUDGED), Ordering::AcqRel);
+        if before & (POSTED | NUDGED) != 0 {
+            return End::More(More { posted: std::mem::take(&mut lock(&self.inbox)), is_nudged: before & NUDGED != 0 });
         }
         match self.word.compare_exchange(ALONE | AWAITED, 0, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => End::Over { is_awaited: true },
-            // Something was posted just now.
-            Err(_) => End::More(Vec::new()),
+            // Something was asked of it just now.
+            Err(_) => End::More(More::default()),
         }
     }
 

@@ -1,10 +1,11 @@
 //! Flows that are cancelled, dropped, forgotten, or that fail.
 
 use std::future::pending;
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
-use anabranch::{Executor, Flow, Function, Graph, Op, PerOperator, Result, Value};
+use anabranch::{Engine, Executor, Flow, Function, Graph, Op, PerOperator, Result, Value};
 
 use super::{Maths, Way, suspend};
 use crate::support::{Tally, block_on, executors, poll_once, until};
@@ -100,6 +101,45 @@ fn a_flow_that_is_dropped_after_any_number_of_polls_leaves_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn what_a_dropped_flow_has_waited_for_is_freed_where_nobody_polls_again() {
+    // Seen to fail (the value is left) where a read that has come to its turn waits for a poll.
+    for exec in [Executor::inline(), Executor::sim(1)] {
+        let (tally, engine) = (Tally::default(), Engine::new(&exec).unwrap());
+        let mut run = Box::pin(engine.flow(async |f: &Flow| {
+            let x = f.value("x", tally.value(1));
+            drop(f.node(Op::future("never", (), &x, || async { pending().await })));
+            f.get(&x).await.map(|x| x.get())
+        }));
+        assert!(poll_once(&mut run).is_pending());
+        drop(run);
+        assert_eq!((tally.alive(), engine.pending()), (0, 0));
+    }
+}
+
+#[test]
+fn a_flow_that_its_own_operation_drops_leaves_nothing_where_nobody_polls_again() {
+    // Seen to fail (it is pending) where an operation that is woken while it runs is made ready behind the flow's end, and waits for a poll.
+    type Held = Mutex<Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>>;
+    let engine = Engine::new(&Executor::inline()).unwrap();
+    let held = Arc::new(Held::default());
+    let within = held.clone();
+    *held.lock().unwrap() = Some(Box::pin(engine.flow(async move |f: &Flow| {
+        let drops = Op::future("drops", (), (), move || async move {
+            drop(within.lock().unwrap().take());
+            pending().await
+        });
+        drop(f.node(drops));
+        pending().await
+    })));
+    // Pushed while another operation runs, so that it is begun behind that, and not in a poll.
+    let polls = Op::task("polls", (), (), move || {
+        assert!(poll_once(held.lock().unwrap().as_mut().unwrap()).is_pending());
+    });
+    drop(engine.try_push(polls).map_err(|(error, _)| error).unwrap());
+    assert_eq!(engine.pending(), 0);
 }
 
 #[test]

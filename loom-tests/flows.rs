@@ -1,0 +1,187 @@
+//! Flows: one goes on when another thread ends what it awaits, whatever task has polled it last; and of its cancel, its end and its drop one wins, and nothing is left behind.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use super::harness::{JoinHandle, Task, block_on, check, check_within, join, spawn};
+use super::runs::{Alive, poll_once};
+use super::vars::{Gate, engine};
+use crate::{Engine, Executor, Flow, FlowRun, Op, Result};
+
+// Seen to fail (a deadlock) with any of: a second poll that keeps the first task's waker; a poll that marks the operation as awaited without a look whether it has ended; an end that looks before
+// its swap whether somebody waits, or wakes nobody.
+#[test]
+fn a_flow_that_another_task_polls_again_hears_of_what_a_worker_ends() {
+    check_within(2, || {
+        let (_exec, engine) = engine();
+        let Ok(one) = engine.try_push(Op::task("one", (), (), || ())) else { panic!("there is room") };
+        let mut flow = pin!(engine.flow(async move |_: &Flow| one.await));
+        if Task::new().poll_future(flow.as_mut()).is_pending() {
+            block_on(flow).expect("nothing goes wrong");
+        }
+    });
+}
+
+/// A flow without workers that waits for the value of a future, which waits for a gate.
+struct Waiting {
+    engine: Engine,
+    gate: Arc<Gate>,
+    /// What the future has, counted.
+    alive: Alive,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        let engine = Engine::builder(&Executor::inline()).max_pending(8).build().expect("there is room");
+        Self { engine, gate: Arc::default(), alive: Alive::default() }
+    }
+
+    fn flow(&self) -> FlowRun<impl Future<Output = Result<u32>> + use<>> {
+        let (gate, value) = (self.gate.clone(), self.alive.value());
+        self.engine.flow(async move |f: &Flow| {
+            let one = f.future("one", (), move || async move {
+                gate.opened().await;
+                drop(value);
+                Ok(1)
+            });
+            f.get(&one).await.map(|one| *one)
+        })
+    }
+
+    /// Opens the gate in another thread, and polls there what waited for it, or leaves that to who is woken.
+    fn open_elsewhere(&self, is_polled: bool) -> JoinHandle<()> {
+        let (gate, mut idle) = (self.gate.clone(), self.engine.idle());
+        spawn(move || {
+            gate.open();
+            if is_polled {
+                poll_once(&mut idle);
+            }
+        })
+    }
+
+    fn assert_nothing_is_left(&self) {
+        assert_eq!((self.engine.pending(), self.alive.count()), (0, 0));
+    }
+}
+
+/// Polls a flow as another task than before while what it waits for comes.
+fn poll_again_while_it_comes(is_polled: bool) {
+    check_within(2, move || {
+        let waiting = Waiting::new();
+        let mut flow = pin!(waiting.flow());
+        assert!(Task::new().poll_future(flow.as_mut()).is_pending());
+        let other = waiting.open_elsewhere(is_polled);
+        let again = Task::new().poll_future(flow.as_mut());
+        if again.is_pending() {
+            assert_eq!(block_on(flow).expect("nothing goes wrong"), 1);
+        }
+        join(other);
+        waiting.assert_nothing_is_left();
+    });
+}
+
+// Seen to fail as the one before, but for the look before the swap.
+#[test]
+fn a_flow_that_another_task_polls_again_gets_a_value_that_another_thread_makes() {
+    poll_again_while_it_comes(true);
+}
+
+// Seen to fail with a poll that does not wait for the engine's bell, and with a wake that does not ring it (each: a deadlock).
+#[test]
+fn a_flow_that_another_task_polls_again_is_rung_to_make_a_value_itself() {
+    poll_again_while_it_comes(false);
+}
+
+// Seen to fail with a poll that looks whether it is cancelled before it waits for the bell, and with a cancel that does not ring (each: a deadlock).
+#[test]
+fn a_flow_that_is_cancelled_while_it_is_polled_hears_of_it() {
+    check(|| {
+        let flow = Waiting::new().engine.flow(async |_: &Flow| std::future::pending::<Result<()>>().await);
+        let canceller = flow.canceller();
+        let cancelling = spawn(move || canceller.cancel());
+        assert!(block_on(flow).expect_err("it never ends").is_cancelled());
+        join(cancelling);
+    });
+}
+
+// Failed at first: a read that stood behind what was cancelled was left for a poll that did not come. Seen to fail with that, and with any of: a cancelled operation that begins all the same (it is polled
+// for ever); one that is polled when its future is gone, and parks; one that is woken while it runs, and is not made ready when it parks (each is left); a wake of what is woken already that makes it
+// ready once more (it is run after its end).
+#[test]
+fn of_the_end_and_a_cancel_of_a_flow_one_wins_and_it_hears_of_that() {
+    check_within(1, || {
+        let waiting = Waiting::new();
+        let mut flow = pin!(waiting.flow());
+        assert!(Task::new().poll_future(flow.as_mut()).is_pending());
+        let canceller = flow.canceller();
+        let cancelling = spawn(move || canceller.cancel());
+        let ending = waiting.open_elsewhere(true);
+        match block_on(flow.as_mut()) {
+            Ok(value) => assert_eq!(value, 1),
+            Err(error) => assert!(error.is_cancelled(), "{error}"),
+        }
+        join(cancelling);
+        join(ending);
+        waiting.assert_nothing_is_left();
+    });
+}
+
+// Failed at first: what a cancel made ready behind the flow's last look was left for a poll that did not come. Seen to fail (operations are pending) with that, and with any of: a cancel that does not
+// drop futures, or does not make their operations ready; reads that are left.
+#[test]
+fn a_flow_that_is_dropped_while_it_is_cancelled_leaves_nothing() {
+    check_within(3, || {
+        let waiting = Waiting::new();
+        let mut flow = Box::pin(waiting.flow());
+        assert!(Task::new().poll_future(flow.as_mut()).is_pending());
+        let canceller = flow.canceller();
+        let cancelling = spawn(move || canceller.cancel());
+        drop(flow);
+        join(cancelling);
+        waiting.assert_nothing_is_left();
+    });
+}
+
+// Seen to fail (operations are pending) with a flow that is over and, where another thread has the engine, leaves what it has cancelled to that without a word; and with reads that are left.
+#[test]
+fn a_flow_that_is_dropped_while_another_thread_has_its_engine_leaves_nothing() {
+    check_within(2, || {
+        let waiting = Waiting::new();
+        let mut flow = Box::pin(waiting.flow());
+        assert!(Task::new().poll_future(flow.as_mut()).is_pending());
+        let dropping = spawn(move || drop(flow));
+        let other = waiting.engine.try_push(Op::task("other", (), (), || ()));
+        drop(other.map_err(|(error, _)| error).expect("there is room"));
+        join(dropping);
+        waiting.assert_nothing_is_left();
+    });
+}
+
+// Both were seen to fail (operations are pending) with a flow whose drop does not cancel it and with reads that are left, and (it is run after its end) with a wake of what is woken already that makes it ready
+// once more; the first with any of: who wakes it does not look afterwards whether its flow is cancelled; a flow that is over looks for nothing; the second with an operation that is polled when its
+// future is gone, and parks, and with one that is woken while it runs, and is not made ready when it parks.
+/// Drops a flow while it is cancelled, and what it waits for comes.
+fn drop_while_it_ends(is_polled: bool) {
+    check_within(2, move || {
+        let waiting = Waiting::new();
+        let mut flow = Box::pin(waiting.flow());
+        assert!(Task::new().poll_future(flow.as_mut()).is_pending());
+        let canceller = flow.canceller();
+        let cancelling = spawn(move || canceller.cancel());
+        let opening = waiting.open_elsewhere(is_polled);
+        drop(flow);
+        join(cancelling);
+        join(opening);
+        waiting.assert_nothing_is_left();
+    });
+}
+
+#[test]
+fn a_flow_that_is_dropped_while_it_is_cancelled_and_woken_leaves_nothing() {
+    drop_while_it_ends(false);
+}
+
+#[test]
+fn a_flow_that_is_dropped_while_it_is_cancelled_and_ends_leaves_nothing() {
+    drop_while_it_ends(true);
+}
