@@ -30,7 +30,7 @@ fn an_operation_that_is_pushed_is_run_and_its_handle_hears_of_it() {
 // Seen to fail (the read has a value) where a failure does not poison.
 #[test]
 fn a_failure_comes_to_who_reads_what_should_have_been_written() {
-    check_within(2, || {
+    check_within(1, || {
         let (_exec, engine) = engine();
         let x = engine.var("x", 1);
         let Ok(fails) = engine.try_push(Op::try_task("fails", (), &x, || Err("no".into()))) else { panic!("there is room") };
@@ -60,7 +60,9 @@ fn a_variable_is_freed_once_behind_what_another_thread_pushed() {
     });
 }
 
-// Seen to fail (an operation stays pending) where who leaves a closed engine looks without the pushes' lock whether anything is pending.
+// Seen to fail (a deadlock: an operation stays pending, or the shutdown waits for ever) where who leaves a closed engine looks without the pushes' lock whether anything is pending, does not look at
+// all, or not whether anybody works, or looks without the fence; where a close, or a worker at its end, does not look whether it can leave; where a worker at its end does not look again for what is ready, or
+// does not go on with it; and where who pushes without a room does not run it.
 #[test]
 fn what_is_pending_when_the_executor_is_shut_down_ends() {
     check_within(2, || {
@@ -137,9 +139,11 @@ fn a_future_that_nobody_wakes_ends_when_the_executor_is_shut_down() {
     });
 }
 
+// Seen to fail (it is run after its end) where a wake of what is woken already, or of what runs, makes it ready once more; (it never ends) where who parks and finds itself woken is not made ready, where
+// what is closed is polled all the same, and where a close does not look whether the engine can leave.
 #[test]
 fn a_future_that_is_woken_while_the_executor_is_shut_down_ends_once() {
-    check_within(1, || {
+    check_within(2, || {
         let (exec, engine) = engine();
         let gate = Arc::new(Gate::default());
         let waits = push_waiting(&engine, &gate).expect("there is room");
