@@ -39,6 +39,8 @@ mod within;
 mod work;
 
 pub use bulk::Bulk;
+#[cfg(test)]
+pub(crate) use done::Ending;
 pub use engine::{Engine, EngineBuilder, EngineIdle, Push};
 pub use handle::Pushed;
 pub use op::Op;
