@@ -4,9 +4,10 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use super::harness::{block_on, check_within, join, spawn};
+use super::harness::{block_on, check, check_within, join, spawn};
 use super::runs::Alive;
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
+use crate::vars::Parking;
 use crate::{Engine, Error, Executor, Op, Pushed};
 
 pub(super) fn engine() -> (Executor, Engine) {
@@ -151,5 +152,56 @@ fn a_future_that_is_woken_while_the_executor_is_shut_down_ends_once() {
         block_on(exec.shutdown()).expect("it is outside");
         join(other);
         assert!(block_on(waits).map_or_else(|error| error.is_shut_down(), |()| true));
+    });
+}
+
+/// A future that two wake, one of which has something for it.
+struct Woken {
+    parking: Parking,
+    /// How often it was made ready.
+    ready: AtomicU32,
+    flag: AtomicBool,
+}
+
+impl Woken {
+    fn wake(&self) {
+        if self.parking.wake() {
+            self.ready.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Polls it. Returns true if that was the last time.
+    fn run(&self) -> bool {
+        self.parking.begin();
+        // ORDERING: Relaxed: nothing but the wake says that there is something.
+        let is_over = self.flag.load(Ordering::Relaxed);
+        if !is_over && self.parking.park() {
+            self.ready.fetch_add(1, Ordering::AcqRel);
+        }
+        is_over
+    }
+}
+
+// Seen to fail (nobody polls it again) where who parks and finds itself woken stores that, or where the swap that begins a poll is Release.
+#[test]
+fn a_future_sees_what_both_have_done_who_woke_it_while_it_parked() {
+    check(|| {
+        let woken = Woken { parking: Parking::new(), ready: AtomicU32::new(1), flag: AtomicBool::new(false) };
+        let woken = Arc::new(woken);
+        let (one, other) = (woken.clone(), woken.clone());
+        let one = spawn(move || one.wake());
+        let other = spawn(move || {
+            other.flag.store(true, Ordering::Relaxed);
+            other.wake();
+        });
+        let (mut polls, mut is_over) = (0, false);
+        // ORDERING: Relaxed: what it was woken for it is to see by its own words.
+        while !is_over && woken.ready.load(Ordering::Relaxed) > polls {
+            polls += 1;
+            is_over = woken.run();
+        }
+        join(one);
+        join(other);
+        assert!(is_over || woken.ready.load(Ordering::Relaxed) > polls, "nobody polls it again");
     });
 }

@@ -216,7 +216,7 @@ impl Flow {
         let (plan, name, writes) = (function.plan().clone(), function.name(), O::shared(&results));
         let op = match function.device() {
             // What comes next is submitted behind it: the host has no part in it.
-            Some(device) if self.shared.engine.has_devices() => {
+            Some(device) if self.shared.engine.has_devices() && self.is_pinned_to(device) => {
                 let enqueue = move |inputs| move |stream: &mut dyn Any| Ok(O::take(&mut whole::enqueue(&plan, inputs, stream)?)?);
                 args.kernel(name, writes, enqueue).device(device)
             }
@@ -235,6 +235,11 @@ impl Flow {
         results
     }
 
+    /// Returns true if what it pushes may go to that device.
+    fn is_pinned_to(&self, device: u32) -> bool {
+        self.stream.as_ref().is_none_or(|stream| stream.device() == device)
+    }
+
     /// Waits for everything that was pushed before and writes the variable, and returns the value as it is then. It takes its place among the operations
     /// when this is called.
     ///
@@ -245,7 +250,7 @@ impl Flow {
     /// Dropping the future changes nothing.
     #[inline]
     pub fn get<'f, T: Send + Sync + 'static>(&'f self, var: &Var<T>) -> Get<'f, T> {
-        Get { slice: &self.shared.slice, read: var.read() }
+        Get { slice: Some(&self.shared.slice), read: var.read() }
     }
 
     /// Pushes an operation. If it is refused the flow cannot go on.

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use super::slice::Slice;
 use crate::error::Result;
@@ -12,7 +12,8 @@ use crate::vars::VarRead;
 /// Waits for a variable's value; made by [`Flow::get`](super::Flow::get).
 #[must_use = "futures do nothing unless awaited"]
 pub struct Get<'f, T> {
-    pub(super) slice: &'f Slice,
+    /// None once it has let others run: a wait does that once, however late it is polled again.
+    pub(super) slice: Option<&'f Slice>,
     pub(super) read: VarRead<T>,
 }
 
@@ -21,7 +22,12 @@ impl<T> Future for Get<'_, T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Arc<T>>> {
-        ready!(self.slice.poll(cx));
+        if let Some(slice) = self.slice
+            && slice.poll(cx).is_pending()
+        {
+            self.slice = None;
+            return Poll::Pending;
+        }
         Pin::new(&mut self.read).poll(cx)
     }
 }

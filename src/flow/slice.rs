@@ -11,7 +11,7 @@ const SLICE: Duration = Duration::from_micros(200);
 const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 const WAITS_MAX: u32 = 256;
 
-/// One poll's share of the thread. Only the task that polls the flow uses it; atomics, because the flow moves between threads.
+/// One poll's share of the thread. Who waits with a clone of the flow in another task, or inside of an operation, counts with it: then it is a rough measure.
 pub(super) struct Slice {
     origin: Instant,
     began_ns: AtomicU64,
@@ -35,14 +35,14 @@ impl Slice {
     /// A poll begins.
     pub(super) fn begin(&self) {
         let now = self.now();
-        // ORDERING: Relaxed, here and below: one task at a time uses these, and what moves it between threads orders them.
+        // ORDERING: Relaxed, here and below: a measure, which nothing depends on.
         self.began_ns.store(now, Ordering::Relaxed);
         self.looked_ns.store(now, Ordering::Relaxed);
         self.waits.store(1, Ordering::Relaxed);
         self.left.store(1, Ordering::Relaxed);
     }
 
-    /// Counts a wait that is over at once. Pending if the flow has had its share: then it is woken already.
+    /// Counts a wait that is over at once. Pending if the flow has had its share: then it is woken already, and the next share begins.
     #[inline]
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let left = self.left.load(Ordering::Relaxed);
@@ -57,12 +57,13 @@ impl Slice {
     fn look(&self, cx: &mut Context<'_>) -> Poll<()> {
         let now = self.now();
         let (began, looked) = (self.began_ns.load(Ordering::Relaxed), self.looked_ns.load(Ordering::Relaxed));
-        if now - began >= SLICE.as_nanos() as u64 {
+        if now.saturating_sub(began) >= SLICE.as_nanos() as u64 {
+            self.begin();
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let waits = u64::from(self.waits.load(Ordering::Relaxed));
-        let per_wait = ((now - looked) / waits).max(1);
+        let per_wait = (now.saturating_sub(looked) / waits).max(1);
         let waits = (BETWEEN_LOOKS.as_nanos() as u64 / per_wait).clamp(1, u64::from(WAITS_MAX)) as u32;
         self.looked_ns.store(now, Ordering::Relaxed);
         self.waits.store(waits, Ordering::Relaxed);

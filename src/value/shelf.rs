@@ -100,7 +100,6 @@ impl<T> VarCell<T> {
     ///
     /// # Safety
     /// As [`VarCell::put`].
-    #[cfg_attr(not(test), allow(dead_code, reason = "for values that come from a run"))]
     pub(crate) unsafe fn put_shared(&self, value: Arc<T>) {
         // SAFETY: nobody else is here.
         let shelf = unsafe { &mut *self.shelf.get() };

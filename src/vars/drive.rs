@@ -213,7 +213,7 @@ impl Hub {
         }
         let mut hand = Hand::new(self);
         for _ in 0..STEPS_MAX {
-            let Some(number) = hand.next_own().or_else(|| self.ready.pop(&self.slots)) else { break };
+            let Some(number) = self.next(&mut hand) else { break };
             self.run(number, &mut hand);
         }
         hand.pass_on();

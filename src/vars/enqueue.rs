@@ -37,7 +37,9 @@ impl Work for Again {
 
 impl Hub {
     /// Has a kernel submitted that all is granted to, now or when there is room for it.
-    pub(super) fn enqueue(self: &Arc<Self>, number: u32, job: &Job, kernel: Box<dyn Enqueue>, hand: &mut Hand<'_>) {
+    pub(super) fn enqueue(self: &Arc<Self>, number: u32, kernel: Box<dyn Enqueue>, hand: &mut Hand<'_>) {
+        // SAFETY: this thread runs it.
+        let job = unsafe { self.slots.get(number).job() };
         let devices = self.devices.as_ref().expect("only with devices kernels are left to be enqueued");
         let target = job.kernel().expect("it is one");
         let needs = Needs::of(job);
@@ -46,7 +48,7 @@ impl Hub {
             placed.waits.iter().map(|&place| needs.list()[place].done.event()).collect();
         let room = devices.device(berth).backlog(berth.lane);
         match (events, room) {
-            (Some(events), None) => self.submit(number, job, kernel, Chosen { berth, placed, needs, events }, hand),
+            (Some(events), None) => self.submit(number, kernel, Chosen { berth, placed, needs, events }, hand),
             (None, _) => {
                 // What it waits for was refused in part, or is over by now: then it is ready again at once.
                 let blind = placed.waits.iter().map(|&place| &needs.list()[place].done).find(|done| done.event().is_none());
@@ -68,7 +70,10 @@ impl Hub {
         }
     }
 
-    fn submit(self: &Arc<Self>, number: u32, job: &Job, kernel: Box<dyn Enqueue>, chosen: Chosen, hand: &mut Hand<'_>) {
+    fn submit(self: &Arc<Self>, number: u32, kernel: Box<dyn Enqueue>, chosen: Chosen, hand: &mut Hand<'_>) {
+        // No argument: it is gone when the device is done with it, perhaps before this returns.
+        // SAFETY: this thread runs it.
+        let job = unsafe { self.slots.get(number).job() };
         let devices = self.devices.as_ref().expect("the lane is of one");
         let Chosen { berth, placed, needs, events } = chosen;
         let (outcome, end) = self.submit_to(devices, berth, job, kernel, &events);
@@ -76,7 +81,7 @@ impl Hub {
         let Some(End { point, event, has_waited }) = end else {
             devices.withdraw(placed);
             self.take_effect(job, outcome.as_ref().err());
-            return self.end(number, job, outcome, hand);
+            return self.end(number, outcome, hand);
         };
         let stamp = devices.submitted(placed, point, has_waited);
         let done = Arc::new(Done::new(&devices.queues, berth, stamp, event));
@@ -85,7 +90,7 @@ impl Hub {
             unsafe { asked.place() }.trail.note(asked.how(), &done);
         }
         self.take_effect(job, outcome.as_ref().err());
-        self.leave_queues(number, job, hand);
+        self.leave_queues(number, hand);
         let inputs = needs.list().iter().filter(|need| need.is_input && (!need.done.is_over() || need.done.failure().is_some()));
         let inputs = inputs.map(|need| need.done.clone()).collect();
         let failure = Mutex::new(outcome.err());
@@ -142,7 +147,7 @@ impl Hub {
         let _ = shielded(|| unsafe { job.forgo() });
         let mut hand = Hand::new(self);
         self.take_effect(job, Some(&error));
-        self.end(number, job, Err(error), &mut hand);
+        self.end(number, Err(error), &mut hand);
         hand.give_back();
         self.start(&mut hand);
     }
@@ -166,6 +171,7 @@ impl Hub {
         let outcome = failed.map_or(Ok(()), Err);
         done.end(outcome.clone()).into_iter().for_each(|waiting| self.make_ready(waiting));
         let mut hand = Hand::new(self);
+        self.leave_scope(*number);
         self.watchers.end(*number, slot, outcome);
         hand.release_looks(*number, 1);
         hand.give_back();

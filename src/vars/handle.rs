@@ -110,7 +110,8 @@ impl Watchers {
     /// Has whoever waits for an operation look again.
     #[cold]
     pub(super) fn nudge(&self, number: u32, slot: &Slot) {
-        let waker = lock(&self.wakers).get(&(number, Self::key(slot))).cloned();
+        // Taken out, because to clone it would be to call it under the lock; who is woken and finds nothing comes back with it.
+        let waker = lock(&self.wakers).remove(&(number, Self::key(slot)));
         let _ = shielded(|| waker.into_iter().for_each(Waker::wake));
     }
 

@@ -289,9 +289,18 @@ impl Hub {
         self.run_all(hand);
     }
 
+    /// Returns what is to be run next. First come, first served: what this thread has made ready goes on at once only where nobody waits.
+    #[inline]
+    pub(super) fn next(&self, hand: &mut Hand<'_>) -> Option<u32> {
+        if !self.ready.is_empty() || hand.ready.len() > 1 {
+            hand.pass_on();
+        }
+        hand.next_own().or_else(|| self.ready.pop(&self.slots))
+    }
+
     /// Runs what is ready in this thread: nobody else will.
     pub(super) fn run_all(self: &Arc<Self>, hand: &mut Hand<'_>) {
-        while let Some(number) = hand.next_own().or_else(|| self.ready.pop(&self.slots)) {
+        while let Some(number) = self.next(hand) {
             self.run(number, hand);
         }
         hand.give_back();
@@ -395,7 +404,7 @@ impl Hub {
         let outcome = match self.perform(job, (number, Watchers::key(slot))) {
             Ok(Ran::Over) => Ok(()),
             Err(error) => Err(error),
-            Ok(Ran::Enqueue(kernel)) => return self.enqueue(number, job, kernel, hand),
+            Ok(Ran::Enqueue(kernel)) => return self.enqueue(number, kernel, hand),
             Ok(Ran::Later(rest, runtime)) => {
                 let later = Later::new(self.clone(), number, job.scope().cloned(), rest, runtime);
                 // ORDERING: Relaxed: whoever runs the operation next is told so through the ready list.
@@ -414,21 +423,17 @@ impl Hub {
                 return later.park();
             }
         };
-        self.end(number, job, outcome, hand);
+        self.end(number, outcome, hand);
     }
 
-    pub(super) fn end(&self, number: u32, job: &Job, outcome: Result<()>, hand: &mut Hand<'_>) {
-        let (slot, frees) = (self.slots.get(number), job.frees());
-        if job.is_async {
-            self.laters.remove(number);
-            job.scope().into_iter().for_each(|scope| scope.laters.remove(number));
-        }
-        if let Some(scope) = job.scope() {
-            scope.end_one();
-        }
+    pub(super) fn end(&self, number: u32, outcome: Result<()>, hand: &mut Hand<'_>) {
+        let slot = self.slots.get(number);
+        // SAFETY: its slot is given back only below.
+        let frees = unsafe { slot.job() }.frees();
+        self.leave_scope(number);
         hand.begin_count(number);
         if !frees {
-            self.leave_queues(number, job, hand);
+            self.leave_queues(number, hand);
         }
         let done_with = hand.end_count();
         self.watchers.end(number, slot, outcome);
@@ -438,7 +443,25 @@ impl Hub {
         }
     }
 
-    pub(super) fn leave_queues(&self, number: u32, job: &Job, hand: &mut Hand<'_>) {
+    /// An operation is over, for those who count and end what a flow or the engine has.
+    #[inline]
+    pub(super) fn leave_scope(&self, number: u32) {
+        // SAFETY: whoever ends it gives its slot back later.
+        let job = unsafe { self.slots.get(number).job() };
+        if job.is_async {
+            self.laters.remove(number);
+        }
+        if let Some(scope) = job.scope() {
+            if job.is_async {
+                scope.laters.remove(number);
+            }
+            scope.end_one();
+        }
+    }
+
+    pub(super) fn leave_queues(&self, number: u32, hand: &mut Hand<'_>) {
+        // SAFETY: as in `leave_scope`.
+        let job = unsafe { self.slots.get(number).job() };
         for (place, asked) in job.asked.iter().enumerate() {
             // SAFETY: its request has not left yet.
             unsafe { asked.place() }.queue.leave(RequestId::new(number, place), &asked.request, hand);

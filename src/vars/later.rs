@@ -29,13 +29,53 @@ const IDLE: u32 = 0;
 const RUNNING: u32 = 1;
 const WOKEN: u32 = 2;
 
+/// In whose hands a future is: of its waker, or of who runs it.
+pub(crate) struct Parking(AtomicU32);
+
+impl Parking {
+    /// It is ready already.
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(WOKEN))
+    }
+
+    /// A poll begins.
+    pub(crate) fn begin(&self) {
+        // ORDERING: AcqRel: whoever woke it has done something that this poll is to see.
+        self.0.swap(RUNNING, Ordering::AcqRel);
+    }
+
+    /// It is not to park after this poll.
+    fn keep_awake(&self) {
+        self.0.fetch_or(WOKEN, Ordering::Relaxed);
+    }
+
+    /// A poll has ended. Returns true if it was woken meanwhile: then it is ready again.
+    #[must_use]
+    pub(crate) fn park(&self) -> bool {
+        // ORDERING: AcqRel: who wakes it from now on sees its operation as this thread leaves it; and whoever runs it again sees why it was woken meanwhile.
+        let was_woken = self.0.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err();
+        if was_woken {
+            // ORDERING: AcqRel: more may have woken it since, and the next poll, which reads this, is to see what they did, too.
+            self.0.swap(WOKEN, Ordering::AcqRel);
+        }
+        was_woken
+    }
+
+    /// Returns true if it is for the caller to make it ready.
+    #[must_use]
+    pub(crate) fn wake(&self) -> bool {
+        // ORDERING: AcqRel: see `begin` and `park`.
+        self.0.fetch_or(WOKEN, Ordering::AcqRel) == IDLE
+    }
+}
+
 /// An operation whose closure has returned a future.
 pub(super) struct Later {
     hub: Arc<Hub>,
     number: u32,
     /// The flow that it is of.
     scope: Option<Arc<Scope>>,
-    state: AtomicU32,
+    parking: Parking,
     /// None while it is polled, and once it is over.
     rest: Mutex<Option<Rest>>,
     /// The runtime in which it was begun, so that its timers and sockets work on whatever thread polls it.
@@ -52,7 +92,7 @@ impl Later {
             hub,
             number,
             scope,
-            state: AtomicU32::new(WOKEN),
+            parking: Parking::new(),
             rest: Mutex::new(Some(rest)),
             #[cfg(feature = "tokio")]
             runtime: runtime.0,
@@ -60,15 +100,14 @@ impl Later {
     }
 
     fn poll(self: &Arc<Self>) -> Poll<Result<(), BoxError>> {
-        // ORDERING: AcqRel: whoever woke it has done something that this poll is to see.
-        self.state.swap(RUNNING, Ordering::AcqRel);
+        self.parking.begin();
         if self.hub.is_closed.load(Ordering::Relaxed) {
             // It was woken to be ended, behind the look whether the engine is closed: so that it does not park.
-            self.state.fetch_or(WOKEN, Ordering::Relaxed);
+            self.parking.keep_awake();
         }
         let Some(mut rest) = lock(&self.rest).take() else {
             // Its flow was cancelled behind the same look: it is to be ended, too.
-            self.state.fetch_or(WOKEN, Ordering::Relaxed);
+            self.parking.keep_awake();
             return Poll::Pending;
         };
         #[cfg(feature = "tokio")]
@@ -101,9 +140,7 @@ impl Later {
 
     /// Lets go of it until it is woken. Its operation may be running, or over, elsewhere when this returns.
     pub(super) fn park(&self) {
-        // ORDERING: AcqRel: who wakes it from now on sees its operation as this thread leaves it; and whoever runs it again sees why it was woken meanwhile.
-        if self.state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            self.state.store(WOKEN, Ordering::Release);
+        if self.parking.park() {
             self.hub.add_ready(self.number);
             self.end_if_over();
         }
@@ -126,8 +163,7 @@ impl Wake for Later {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // ORDERING: AcqRel: see `poll` and `park`.
-        if self.state.fetch_or(WOKEN, Ordering::AcqRel) == IDLE {
+        if self.parking.wake() {
             self.hub.make_ready(self.number);
             self.end_if_over();
         }

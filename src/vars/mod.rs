@@ -43,6 +43,8 @@ pub use bulk::Bulk;
 pub(crate) use done::Ending;
 pub use engine::{Engine, EngineBuilder, EngineIdle, Push};
 pub use handle::Pushed;
+#[cfg(test)]
+pub(crate) use later::Parking;
 pub use op::Op;
 #[cfg(test)]
 pub(crate) use queue::{Queue, Request, RequestId, Requests};

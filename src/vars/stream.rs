@@ -56,6 +56,13 @@ impl Engine {
     }
 }
 
+impl OpStream {
+    /// The device that it is of.
+    pub(crate) fn device(&self) -> u32 {
+        self.target.device
+    }
+}
+
 impl<'v> Op<'v> {
     /// Puts it on a stream: it runs when all that was put there before has, whether they have variables in common or not. Of several streams the last counts as its device's, and it
     /// waits for its turn on each.

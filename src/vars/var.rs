@@ -65,7 +65,10 @@ impl<T: Send + Sync + 'static> Var<T> {
         // SAFETY: nobody takes it out again, or drops it there.
         let hub = unsafe { ptr::read(&raw const self.shared().hub) };
         let job = Job::freeing(Asked::new(&self.block().place, How::ALONE), Free(self.0));
-        drop(ManuallyDrop::into_inner(hub).push_beyond(job));
+        let hub = ManuallyDrop::into_inner(hub);
+        drop(hub.push_beyond(job));
+        // Perhaps the last count: what it drops then is foreign.
+        let _ = shielded(|| drop(hub));
     }
 
     /// Returns the variable's name.
@@ -156,8 +159,16 @@ unsafe impl<T: Send + Sync> Send for Free<T> {}
 
 impl<T> Drop for Free<T> {
     fn drop(&mut self) {
-        // SAFETY: made by a box; all that used it was ahead of this in its queue, and there are no clones.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        // Nobody is left to be told.
+        let _ = self.free();
+    }
+}
+
+impl<T> Free<T> {
+    /// Frees it. Returns what the drop of its value said if it panicked.
+    fn free(&self) -> Result<(), String> {
+        // SAFETY: made by a box; all that used it was ahead of this in its queue, and there are no clones. Done once: by the drop, or in its place.
+        shielded(|| drop(unsafe { Box::from_raw(self.0.as_ptr()) }))
     }
 }
 
@@ -167,8 +178,9 @@ impl<T: Send + Sync + 'static> Work for Free<T> {
         // SAFETY: it is freed below.
         let place = unsafe { &self.0.as_ref().block.place };
         let name = std::mem::needs_drop::<T>().then(|| place.name.to_cow());
-        let freed = shielded(|| drop(self));
-        freed.map_err(|message| format!("dropping the value of '{}' panicked: {message}", name.unwrap_or_default()))?;
+        ManuallyDrop::new(self)
+            .free()
+            .map_err(|message| format!("dropping the value of '{}' panicked: {message}", name.unwrap_or_default()))?;
         Ok(Ran::Over)
     }
 }

@@ -31,11 +31,7 @@ unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) 
     let hub: Arc<Hub> = unsafe { Arc::from_raw(hub.cast()) };
     let mut hand = Hand::new(&hub);
     loop {
-        // First come, first served: what was made ready goes on at once only where nobody waits.
-        if !hub.ready.is_empty() || hand.ready.len() > 1 {
-            hand.pass_on();
-        }
-        match hand.next_own().or_else(|| hub.ready.pop(&hub.slots)) {
+        match hub.next(&mut hand) {
             Some(number) => {
                 // There is more than it takes itself: another may want to come.
                 if !hub.ready.is_empty() && hub.active.0.load(Ordering::Relaxed) < hub.workers {

@@ -209,3 +209,23 @@ fn a_node_of_a_called_graph_that_fails_is_named() {
         gpu.is_clean();
     }
 }
+
+/// Seen to fail (with `is_busy`) with kernels that count as pending for ever.
+#[test]
+fn a_flow_goes_on_for_longer_than_may_be_pending_at_once() {
+    let gpu = with_kernels();
+    let exec = gpu.executor(1);
+    let turns = block_on(exec.flow(async |f: &Flow| {
+        for turn in 0..660 {
+            let mut x = up(f, &f.value("x", vec![1.0; 2]));
+            for _ in 0..100 {
+                x = f.try_kernel("again", take(&x), |_: &mut DeviceStream, x: Buffer<f32>| Ok(x));
+            }
+            f.get(&x).await.inspect_err(|error| println!("in turn {turn}: {error}"))?;
+        }
+        Ok(660)
+    }));
+    assert_eq!(turns.unwrap(), 660);
+    drop(exec);
+    gpu.is_clean();
+}

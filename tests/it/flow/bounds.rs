@@ -160,3 +160,38 @@ fn a_waker_that_asks_for_more_does_not_deadlock() {
         let _ = block_on(run);
     }
 }
+
+/// Longer than a flow goes on within one poll.
+fn work_long() {
+    let started = std::time::Instant::now();
+    while started.elapsed() < Duration::from_millis(1) {
+        std::hint::spin_loop();
+    }
+}
+
+/// Seen to fail (nobody comes back) with a share of the thread that only the flow's own poll begins anew.
+#[test]
+fn clones_of_a_flow_wait_in_other_tasks_and_in_operations() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    for exec in executors() {
+        let sum = runtime.block_on(exec.flow(async |f: &Flow| {
+            let parts = (0..4_u64).map(|number| {
+                let f = f.clone();
+                tokio::spawn(async move {
+                    work_long();
+                    let x = f.value("x", number);
+                    let twice = f.task("twice", &x, |x: &u64| 2 * x);
+                    Ok::<_, anabranch::Error>(*f.get(&x).await? + *f.get(&twice).await?)
+                })
+            });
+            let (there, y) = (f.clone(), f.value("y", 100_u64));
+            let inside = f.future("inside", (), move || async move {
+                work_long();
+                Ok(*there.get(&y).await?)
+            });
+            let parts = join_all(parts).await.into_iter().map(Result::unwrap);
+            Ok(parts.sum::<Result<u64>>()? + *f.get(&inside).await?)
+        }));
+        assert_eq!(sum.unwrap(), 18 + 100);
+    }
+}

@@ -1,17 +1,17 @@
 //! Operations that are futures: they have their variables until they are ready, and wait without a thread.
 
 use std::future::{pending, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anabranch::{BoxError, Engine, Executor, Op, Result, Var, take};
 use futures::channel::oneshot;
 
 use super::{engine, engines, idle, on, push, pushed};
-use crate::support::{block_on, poll_once};
+use crate::support::{Deed, block_on, hooked, poll_once};
 
 /// Writes what is sent to `x`.
 fn receives(x: &Var<i32>) -> (Op<'_>, oneshot::Sender<i32>) {
@@ -309,4 +309,32 @@ fn all_orders_of_futures_are_explored() {
     }
     let read = pin!(x.read());
     assert_eq!(*block_on(read).unwrap(), 123);
+}
+
+/// Seen to fail (the engine is never given back) where it is cloned to be woken.
+#[test]
+fn a_waker_that_panics_when_it_is_cloned_harms_no_other_operation() {
+    let (_exec, engine) = engine(0);
+    let (x, z) = (engine.var("x", 1), engine.var("z", 1));
+    let (go_on, goes_on) = oneshot::channel::<()>();
+    let (there, inner, is_armed) = (engine.clone(), x.clone(), Arc::new(AtomicBool::new(false)));
+    let selfish = Op::future("selfish", &x, (), move |_: Arc<i32>| async move {
+        goes_on.await?;
+        // Behind 'write', and so behind this one.
+        let mut read = there.try_push(Op::task("read", &inner, (), |_: &i32| ())).map_err(|(error, _)| error)?;
+        let armed = is_armed.clone();
+        let waker = hooked(move |deed| assert!(deed != Deed::Clone || !armed.load(SeqCst), "on purpose"));
+        let polled = Pin::new(&mut read).poll(&mut Context::from_waker(&waker));
+        is_armed.store(true, SeqCst);
+        assert!(polled.is_pending());
+        pending::<()>().await;
+        drop(read);
+        Ok(())
+    });
+    let mut selfish = pushed(&engine, selfish);
+    push(&engine, Op::task("write", (), &x, || 2));
+    go_on.send(()).unwrap();
+    let _ = poll_once(&mut selfish);
+    let mut other = pushed(&engine, Op::task("other", &z, &z, |z: &i32| z + 1));
+    assert!((0..10).any(|_| poll_once(&mut other).is_ready()));
 }

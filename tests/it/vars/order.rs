@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
 
 use anabranch::{Op, take};
+use futures::channel::oneshot;
 
 use super::{engine, engines, idle, push, pushed};
 use crate::support::{block_on, poll_once, until};
@@ -222,4 +223,30 @@ fn handles_may_be_awaited_late_or_never() {
         handles.iter_mut().for_each(|handle| assert!(poll_once(handle).is_ready()));
         assert!(handles.iter_mut().all(|handle| matches!(poll_once(handle), std::task::Poll::Ready(Err(_)))));
     }
+}
+
+/// Seen to fail (b before c) where who polls goes on with what it made ready itself.
+#[test]
+fn without_workers_too_what_becomes_ready_stands_behind_what_is() {
+    let (_exec, engine) = engine(0);
+    let (order, x) = (Arc::new(Mutex::new(Vec::new())), engine.var("x", ()));
+    let (first, first_comes) = oneshot::channel::<()>();
+    let (second, second_comes) = oneshot::channel::<()>();
+    let note = |name: &'static str| {
+        let order = order.clone();
+        move || order.lock().unwrap().push(name)
+    };
+    let (a, b, c) = (note("a"), note("b"), note("c"));
+    let waiting = |comes: oneshot::Receiver<()>, note: Box<dyn Fn() + Send>| async move {
+        comes.await?;
+        note();
+        Ok(())
+    };
+    push(&engine, Op::future("a", (), &x, move || waiting(first_comes, Box::new(a))));
+    push(&engine, Op::task("b", &x, (), move |(): &()| b()).priority(-5));
+    push(&engine, Op::future("c", (), (), move || waiting(second_comes, Box::new(c))).priority(-1));
+    first.send(()).unwrap();
+    second.send(()).unwrap();
+    idle(&engine).unwrap();
+    assert_eq!(order.lock().unwrap()[..], ["a", "c", "b"]);
 }

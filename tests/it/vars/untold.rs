@@ -69,3 +69,14 @@ fn without_workers_what_an_operation_pushed_goes_by_priority() {
     push(&engine, Op::task("pushes", (), (), pushes));
     assert_eq!(*log.lock().unwrap(), [3, 5, 1, 4, 2]);
 }
+
+/// Seen to fail (the panic comes out of the variable's drop) where what was pending is freed without a shield.
+#[test]
+fn a_value_that_panics_when_nobody_is_left_to_be_told_harms_nobody() {
+    let exec = anabranch::Executor::sim(1);
+    let engine = anabranch::Engine::new(&exec).unwrap();
+    let bomb = engine.var("bomb", Bomb);
+    drop(engine);
+    drop(bomb);
+    drop(exec);
+}
