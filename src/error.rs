@@ -191,10 +191,12 @@ pub(crate) enum Kind {
     WaitsForItself { operation: Cow<'static, str>, variable: Cow<'static, str> },
     #[error("the flow has {max} operations pending: let it wait for one of their values before it pushes more")]
     FlowBusy { max: u64 },
+    #[error("the flow failed")]
+    FlowFailed,
     #[error("the flow panicked: {message}")]
     FlowPanicked { message: String },
     #[error(
-        "waiting inside of an operation for others of its engine may never end: wait outside, or push what is to come after it"
+        "waiting inside of an operation for others of its engine, or for room there, may never end: wait outside, or use try_push"
     )]
     InsideOperation,
 

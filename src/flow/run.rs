@@ -11,7 +11,7 @@ use pin_project::{pin_project, pinned_drop};
 
 use super::context::{Flow, Shared};
 use crate::bridge::{WaiterKey, shielded};
-use crate::error::{Kind, Result, panic_message};
+use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::exec::{Canceller, Executor};
 use crate::vars::Engine;
 
@@ -24,7 +24,7 @@ use crate::vars::Engine;
 /// ([`Error::is_busy`](crate::Error::is_busy)).
 ///
 /// # Cancellation
-/// Dropping it, or [`FlowRun::cancel`], lets no operation begin that it has pushed, drops asynchronous ones where they stand, and cancels the runs of graphs that it called. An operation that is
+/// Dropping it, or [`FlowRun::cancel`], lets no operation begin that it has pushed, drops asynchronous ones where they stand, and cancels the runs of graphs that it called; what is on a device is done there. An operation that is
 /// running runs to its end. Dropping never waits. When the closure has returned, what it has pushed goes on.
 #[must_use = "futures do nothing unless awaited"]
 #[pin_project(PinnedDrop)]
@@ -130,6 +130,28 @@ impl Flow {
         F: AsyncFnOnce(&Flow) -> Result<T>,
     {
         FlowRun::new(Ok(self.inner()), work)
+    }
+}
+
+impl Error {
+    /// An error of one's own, for the code of a flow: what it says is the [`source`](std::error::Error::source) of this one.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Error, Executor, Flow};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let flow = Executor::inline().flow(async |f: &Flow| {
+    ///     let number: i32 = "seven".parse().map_err(Error::other)?;
+    ///     Ok(*f.get(&f.value("x", number)).await?)
+    /// });
+    /// let error = flow.await.unwrap_err();
+    /// let own = std::error::Error::source(&error).unwrap().downcast_ref::<std::num::ParseIntError>();
+    /// assert!(own.is_some() && error.to_string() == "the flow failed");
+    /// # })
+    /// ```
+    pub fn other(cause: impl Into<BoxError>) -> Self {
+        Self::with_source(Kind::FlowFailed, cause.into())
     }
 }
 

@@ -166,7 +166,8 @@ impl Engine {
     /// Pushes an operation, when there is room for it: it comes after everything that was pushed before.
     ///
     /// # Errors
-    /// If the operation uses a variable of another engine, takes one that it reads as well, or the executor is shut down.
+    /// If the operation uses a variable of another engine, takes one that it reads as well, or the executor is shut down; and if there is no room, and this is awaited inside of an
+    /// operation of this engine, which may itself be what stands in the way.
     ///
     /// # Cancellation
     /// Dropped before it is ready, the operation was not pushed.

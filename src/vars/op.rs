@@ -25,7 +25,7 @@ use crate::sync::AtomicBool;
 
 /// One operation on variables, to be [pushed](super::Engine::push): what it reads, what it writes, and a closure that makes the one from the other.
 ///
-/// The closure gets `&T` for a variable that is read, and `T` for one that is taken ([`take`](crate::take)). It returns the new values of what is
+/// The closure gets `&T` for a variable that is read, `T` for one that is taken ([`take`](crate::take)), and `Vec<&T>` for a slice of variables. It returns the new values of what is
 /// written. These are stored when it has returned, so an operation may read what it writes and gets the old value. It borrows its variables until it is pushed.
 #[must_use = "an operation does nothing until it is pushed"]
 pub struct Op<'v> {
