@@ -8,7 +8,7 @@ impl<T: Send + Sync + 'static> Reads for &Var<T> {
     type Params = (<Self as Use>::Fetch,);
 
     #[inline(always)]
-    fn ask(self, asking: &mut Asking<'_>) -> Self::Params {
+    fn ask(self, asking: &mut Asking) -> Self::Params {
         (Use::ask(self, asking),)
     }
 }
@@ -17,7 +17,7 @@ impl<T: Send + Sync + 'static> Reads for TakeVar<'_, T> {
     type Params = (<Self as Use>::Fetch,);
 
     #[inline(always)]
-    fn ask(self, asking: &mut Asking<'_>) -> Self::Params {
+    fn ask(self, asking: &mut Asking) -> Self::Params {
         (Use::ask(self, asking),)
     }
 }
@@ -26,7 +26,7 @@ impl<T: Send + Sync + 'static> Reads for &[Var<T>] {
     type Params = (<Self as Use>::Fetch,);
 
     #[inline(always)]
-    fn ask(self, asking: &mut Asking<'_>) -> Self::Params {
+    fn ask(self, asking: &mut Asking) -> Self::Params {
         (Use::ask(self, asking),)
     }
 }
@@ -54,7 +54,7 @@ macro_rules! reads {
 
             #[inline(always)]
             #[allow(clippy::unused_unit, unused_variables)]
-            fn ask(self, asking: &mut Asking<'_>) -> Self::Params {
+            fn ask(self, asking: &mut Asking) -> Self::Params {
                 let ($($p,)*) = self;
                 ($($p.ask(asking),)*)
             }
@@ -118,7 +118,7 @@ macro_rules! writes {
             type Put = ($($P::Put,)*);
 
             #[inline(always)]
-            fn ask(self, asking: &mut Asking<'_>) -> Self::Put {
+            fn ask(self, asking: &mut Asking) -> Self::Put {
                 let ($($p,)*) = self;
                 ($($p.ask(asking),)*)
             }

@@ -8,11 +8,12 @@ use std::mem;
 use std::sync::Arc;
 
 use super::body::{Ran, Work};
-use super::engine::{Engine, Push};
+use super::engine::Engine;
 use super::hand::Hand;
 use super::handle::Pushed;
 use super::hub::{Hub, NOWHERE};
 use super::op::{Job, Op, Uses};
+use super::push::Push;
 use super::queue::REQUESTS_MAX;
 use super::uses::SCANNED;
 use super::within;
@@ -62,11 +63,9 @@ impl<'e> Bulk<'e> {
     /// As [`Engine::push`].
     ///
     /// # Cancellation
-    /// Dropped before it is ready, the operation was not pushed.
-    pub fn push<'v>(&'v mut self, op: Op<'v>) -> Push<'v> {
-        let mut push = self.engine.push(op);
-        push.joined_max = self.operations;
-        push
+    /// As [`Engine::push`].
+    pub fn push<'v>(&'v mut self, mut op: Op<'v>) -> Push<'v> {
+        Push::new(&self.engine.hub, &mut op.job, self.operations)
     }
 
     /// Ends it, as its drop does.
@@ -173,9 +172,14 @@ impl Drop for Joined {
 
 impl Hub {
     /// Joins an operation with those of the open bulk, unless there is a mistake in it, or no room for another bulk: then it is left there.
+    #[inline]
     pub(super) fn try_join(self: &Arc<Self>, most: usize, job: &mut Option<Job>) -> Result<Pushed> {
+        if most < 2 { self.try_push(job) } else { self.try_join_more(most, job) }
+    }
+
+    fn try_join_more(self: &Arc<Self>, most: usize, job: &mut Option<Job>) -> Result<Pushed> {
         let is_joined = job.as_ref().is_some_and(Job::may_be_joined);
-        if most < 2 || !is_joined || self.is_inline() || within::is_polling(self.address()) {
+        if !is_joined || self.is_inline() || within::is_polling(self.address()) {
             return self.try_push(job);
         }
         if let Some(fault) = job.as_ref().and_then(|job| self.fault(job)) {

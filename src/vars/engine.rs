@@ -9,11 +9,12 @@ use std::task::{Context, Poll};
 
 use super::bulk::Bulk;
 use super::devices::Devices;
-use super::handle::{Pushed, Waits};
+use super::handle::Pushed;
 use super::hub::Hub;
 use super::name::Name;
-use super::op::{Job, Op};
+use super::op::Op;
 use super::place::{Block, Place};
+use super::push::Push;
 use super::queue::OPERATIONS_MAX;
 use super::scope::Scope;
 use super::var::Var;
@@ -145,8 +146,8 @@ impl Engine {
     /// # Errors
     /// As [`Engine::try_push`], or that the flow has no room.
     #[inline]
-    pub(crate) fn push_of(&self, scope: &Arc<Scope>, op: Op<'_>) -> Result<Pushed> {
-        let job = &mut Some(op.job);
+    pub(crate) fn push_of(&self, scope: &Arc<Scope>, mut op: Op<'_>) -> Result<Pushed> {
+        let job = &mut op.job;
         if !scope.is_cancelled()
             && let Some(outcome) = self.hub.run_now(job)
         {
@@ -163,27 +164,25 @@ impl Engine {
         Var::new(self.hub.clone(), Block { place, cell: VarCell::empty() })
     }
 
-    /// Pushes an operation, when there is room for it: it comes after everything that was pushed before.
+    /// Pushes an operation: it comes after everything that was pushed before. If there is room for it then it is pushed at once, else when there is, for whoever awaits this.
     ///
     /// # Errors
     /// If the operation uses a variable of another engine, takes one that it reads as well, or the executor is shut down; and if there is no room, and this is awaited inside of an
     /// operation of this engine, which may itself be what stands in the way.
     ///
     /// # Cancellation
-    /// Dropped before it is ready, the operation was not pushed.
+    /// Dropped while it waits for room, the operation was not pushed. What was pushed stays so.
     #[inline]
-    pub fn push<'v>(&'v self, op: Op<'v>) -> Push<'v> {
-        Push { hub: &self.hub, job: Some(op.job), joined_max: 1, waits: Waits::default() }
+    pub fn push<'v>(&'v self, mut op: Op<'v>) -> Push<'v> {
+        Push::new(&self.hub, &mut op.job, 1)
     }
 
     /// Pushes an operation if there is room for it now.
     ///
     /// # Errors
     /// Gives the operation back, with an error for which [`Error::is_busy`] is true, or as [`Engine::push`].
-    pub fn try_push<'v>(&self, op: Op<'v>) -> Result<Pushed, (Error, Op<'v>)> {
-        let mut job = Some(op.job);
-        let pushed = self.hub.try_push(&mut job);
-        pushed.map_err(|error| (error, Op::of_job(job.expect("what was not pushed is left"))))
+    pub fn try_push<'v>(&self, mut op: Op<'v>) -> Result<Pushed, (Error, Op<'v>)> {
+        self.hub.try_push(&mut op.job).map_err(|error| (error, op))
     }
 
     /// Joins operations that are pushed one after the other, up to so many, into one: for small ones.
@@ -221,61 +220,6 @@ impl Engine {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine").field("pending", &self.pending()).finish()
-    }
-}
-
-/// Pushes an operation when there is room; made by [`Engine::push`].
-#[must_use = "nothing is pushed unless it is awaited"]
-pub struct Push<'v> {
-    hub: &'v Arc<Hub>,
-    job: Option<Job>,
-    /// How many it is joined with at most.
-    pub(super) joined_max: usize,
-    waits: Waits,
-}
-
-impl Future for Push<'_> {
-    type Output = Result<Pushed>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
-        match self.try_push() {
-            Err(error) if error.is_busy() => self.wait_for_room(cx),
-            done => Poll::Ready(done),
-        }
-    }
-}
-
-impl Push<'_> {
-    #[inline]
-    fn try_push(&mut self) -> Result<Pushed> {
-        let Self { hub, job, joined_max, .. } = self;
-        if *joined_max > 1 { hub.try_join(*joined_max, job) } else { hub.try_push(job) }
-    }
-
-    #[inline(never)]
-    fn wait_for_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
-        self.hub.may_wait_for_all()?;
-        loop {
-            let (key, driver) = self.waits.keys();
-            self.hub.drive(driver, cx);
-            // Point u64::MAX never passes: the lane is only rung.
-            let _ = self.hub.space.poll(u64::MAX, key, cx);
-            if !self.hub.has_space() {
-                return Poll::Pending;
-            }
-            match self.try_push() {
-                Err(error) if error.is_busy() => {}
-                done => return Poll::Ready(done),
-            }
-        }
-    }
-}
-
-impl Drop for Push<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.waits.forget(&self.hub.space, self.hub);
     }
 }
 

@@ -67,17 +67,17 @@ struct Part {
 
 /// Where somebody is waited for who was polled: for a lane, and as who drives an engine without workers. In a box, because most need not wait.
 #[derive(Default)]
-pub(super) struct Waits(Option<Box<(WaiterKey, WaiterKey)>>);
+struct Waits(Option<Box<(WaiterKey, WaiterKey)>>);
 
 impl Waits {
     /// Returns the key for the lane, and that for the engine's bell.
-    pub(super) fn keys(&mut self) -> &mut (WaiterKey, WaiterKey) {
+    fn keys(&mut self) -> &mut (WaiterKey, WaiterKey) {
         self.0.get_or_insert_default()
     }
 
     /// Waits no longer.
     #[inline(always)]
-    pub(super) fn forget(&mut self, lane: &Lane, hub: &Hub) {
+    fn forget(&mut self, lane: &Lane, hub: &Hub) {
         if self.0.is_some() {
             self.forget_both(lane, hub);
         }

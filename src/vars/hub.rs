@@ -49,7 +49,7 @@ pub(super) struct Hub {
     /// Tickets that there are. Each has a count of the hub.
     pub(super) active: Line<AtomicU64>,
     /// Workers among them that look for something to do, and will come for it without being called.
-    looking: AtomicU64,
+    looking: Line<AtomicU64>,
     pub(super) workers: u64,
     pub(super) is_simulated: bool,
     /// The executor's devices that queue work. Then there are workers.
@@ -88,7 +88,7 @@ impl Hub {
             bulk: Open::default(),
             turn: Turn::new(),
             active: Line(AtomicU64::new(0)),
-            looking: AtomicU64::new(0),
+            looking: Line(AtomicU64::new(0)),
             workers: exec.workers() as u64,
             is_simulated: exec.is_simulated(),
             devices,
@@ -128,7 +128,7 @@ impl Hub {
     }
 
     /// Runs an operation where it lies, if there is no mistake in it, and nothing is pending on an engine without workers. None if something is: then it is left there.
-    #[inline]
+    #[inline(never)]
     pub(super) fn run_now(self: &Arc<Self>, job: &mut Option<Job>) -> Option<Result<Result<()>>> {
         let sound = job.as_ref().filter(|job| self.is_inline() && !job.is_async)?;
         match self.fault(sound) {
@@ -315,7 +315,7 @@ impl Hub {
     /// Sees to it that a worker comes for what was made ready. Returns false if there are none any more.
     pub(super) fn call_workers(self: &Arc<Self>) -> bool {
         // ORDERING: Relaxed: see `Ready::is_still_empty`.
-        if self.looking.load(Ordering::Relaxed) > 0 || self.active.0.load(Ordering::Relaxed) >= self.workers {
+        if self.looking.0.load(Ordering::Relaxed) > 0 || self.active.0.load(Ordering::Relaxed) >= self.workers {
             return true;
         }
         let room = lock(&self.room);
@@ -329,13 +329,13 @@ impl Hub {
 
     /// Looks for a while whether more becomes ready.
     pub(super) fn look_again(&self) -> bool {
-        self.looking.fetch_add(1, Ordering::Relaxed);
+        self.looking.0.fetch_add(1, Ordering::Relaxed);
         let found = (0..LOOKS).any(|_| {
             (0..PAUSE).for_each(|_| spin_loop());
             !self.ready.is_empty()
         });
         // ORDERING: Release: whoever still saw it has pushed before, and the look behind `active` finds that.
-        self.looking.fetch_sub(1, Ordering::Release);
+        self.looking.0.fetch_sub(1, Ordering::Release);
         found
     }
 

@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 
 use super::body::{Body, Ran, Work};
 use super::hub::Hub;
-use super::op::{Fallible, Finish, Infallible, Job, Op};
+use super::op::{Job, Op};
+use super::task::{Fallible, Finish, Infallible};
 use super::uses::{OpFutureFn, OpKernelFn, Put, Reads, Writes};
 use crate::device::host::HostStream;
 use crate::error::BoxError;
@@ -84,7 +85,7 @@ impl<'v> Op<'v> {
         let mut op = Self::using(name.into(), reads, writes, |params, put| {
             Body::new(Whole { params, put, work, kind: PhantomData::<fn() -> (E, W::Value)> })
         });
-        op.job.is_kernel = true;
+        op.job_mut().is_kernel = true;
         op
     }
 
@@ -101,7 +102,7 @@ impl<'v> Op<'v> {
         let mut op = Self::using(name, reads, writes, |params, put| {
             Body::new(Kernel { params, put, work, kind: PhantomData::<fn(S, V, W::Value) -> K> })
         });
-        op.job.is_kernel = S::IS_QUEUE;
+        op.job_mut().is_kernel = S::IS_QUEUE;
         op
     }
 }

@@ -26,11 +26,13 @@ mod name;
 mod op;
 mod perform;
 mod place;
+mod push;
 mod queue;
 mod ready;
 mod scope;
 mod slots;
 mod stream;
+mod task;
 mod trail;
 mod turn;
 mod uses;
@@ -41,11 +43,12 @@ mod work;
 pub use bulk::Bulk;
 #[cfg(test)]
 pub(crate) use done::Ending;
-pub use engine::{Engine, EngineBuilder, EngineIdle, Push};
+pub use engine::{Engine, EngineBuilder, EngineIdle};
 pub use handle::Pushed;
 #[cfg(test)]
 pub(crate) use later::Parking;
 pub use op::Op;
+pub use push::Push;
 #[cfg(test)]
 pub(crate) use queue::{Queue, Request, RequestId, Requests};
 pub(crate) use scope::Scope;

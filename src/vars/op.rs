@@ -5,20 +5,18 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use smallvec::{SmallVec, smallvec};
 
 use super::body::{Body, Ran, Work};
 use super::devices::Target;
-use super::later::Runtime;
 use super::name::Name;
 use super::place::Asked;
 use super::queue::REQUESTS_MAX;
 use super::scope::Scope;
-use super::uses::{Asking, OpFn, OpFutureFn, Put, Reads, SCANNED, Writes};
+use super::task::{AsyncTask, Fallible, Finish, Infallible, Task};
+use super::uses::{Asking, OpFn, OpFutureFn, Reads, SCANNED, Writes};
 use super::within::Common;
 use crate::error::{BoxError, Error, Kind};
 use crate::sync::AtomicBool;
@@ -29,7 +27,8 @@ use crate::sync::AtomicBool;
 /// written. These are stored when it has returned, so an operation may read what it writes and gets the old value. It borrows its variables until it is pushed.
 #[must_use = "an operation does nothing until it is pushed"]
 pub struct Op<'v> {
-    pub(super) job: Job,
+    /// There until it is pushed. An option here, so that it is moved once: from where it is made to where it is pending.
+    pub(super) job: Option<Job>,
     vars: PhantomData<&'v ()>,
 }
 
@@ -150,27 +149,31 @@ impl<'v> Op<'v> {
         Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
     {
         let mut op = Self::using(name.into(), reads, writes, |params, put| {
-            let runtime = Runtime::current();
-            Body::new(AsyncTask { params, put, work, runtime, kind: PhantomData::<fn() -> (Fut, W::Value)> })
+            Body::new(AsyncTask::<_, _, _, Fut, W::Value>::new(params, put, work))
         });
-        op.job.is_async = true;
+        op.job_mut().is_async = true;
         op
     }
 
     /// Sets its priority: of operations that are ready, those of a higher one go first, and those of the same first come, first served. The default is 0.
     pub fn priority(mut self, priority: i32) -> Self {
-        self.job.priority = priority;
+        self.job_mut().priority = priority;
         self
     }
 
     /// Returns its name.
     pub fn name(&self) -> &str {
-        &self.job.name
+        &self.job().name
     }
 
     #[inline]
-    pub(super) fn of_job(job: Job) -> Self {
-        Self { job, vars: PhantomData }
+    fn job(&self) -> &Job {
+        self.job.as_ref().expect("whoever pushes it has it")
+    }
+
+    #[inline]
+    pub(super) fn job_mut(&mut self) -> &mut Job {
+        self.job.as_mut().expect("whoever pushes it has it")
     }
 
     #[inline]
@@ -183,9 +186,7 @@ impl<'v> Op<'v> {
         K: Finish<V, W::Value>,
         W::Value: 'static,
     {
-        Self::using(name, reads, writes, |params, put| {
-            Body::new(Task { params, put, work, kind: PhantomData::<fn(V) -> (K, W::Value)> })
-        })
+        Self::using(name, reads, writes, |params, put| Body::new(Task::<_, _, _, V, K, W::Value>::new(params, put, work)))
     }
 
     #[inline]
@@ -195,15 +196,12 @@ impl<'v> Op<'v> {
         writes: W,
         body: impl FnOnce(R::Params, W::Put) -> Body,
     ) -> Self {
-        let mut uses = SmallVec::new();
-        let mut asking = Asking { uses: &mut uses, is_aliased: false };
+        let mut asking = Asking::default();
         let (params, put) = (reads.ask(&mut asking), writes.ask(&mut asking));
-        let is_aliased = asking.is_aliased;
-        let mut job = Job::new(Name::from(name), uses, body(params, put));
-        if is_aliased || job.asked.len() > SCANNED {
-            job.check(is_aliased);
-        }
-        Self::of_job(job)
+        let (name, is_aliased, mut uses) = (Name::from(name), asking.is_aliased, asking.uses());
+        let is_odd = is_aliased || uses.len() > SCANNED;
+        let rare = if is_odd { Rare::with_fault(check(&name, &mut uses, is_aliased)) } else { None };
+        Self { job: Some(Job { rare, ..Job::new(name, uses, body(params, put)) }), vars: PhantomData }
     }
 }
 
@@ -227,14 +225,14 @@ impl Job {
     pub(super) fn ask(&mut self, asked: Asked) {
         self.asked.push(asked);
         if self.asked.len() > REQUESTS_MAX {
-            self.check(false);
+            self.check();
         }
     }
 
     /// What others were pushed for, one after the other.
     pub(super) fn joining(uses: Uses, priority: i32, work: impl Work) -> Self {
         let mut job = Self { priority, role: Role::Joins, ..Self::new(Name::Fixed("bulk"), uses, Body::new(work)) };
-        job.check(false);
+        job.check();
         job
     }
 
@@ -297,24 +295,9 @@ impl Job {
         self.rare.as_ref()?.scope.as_ref()
     }
 
-    /// Brings many uses down to one a variable, and notes what cannot be.
-    #[cold]
-    fn check(&mut self, mut is_aliased: bool) {
-        self.asked.sort_by_key(Asked::address);
-        self.asked.dedup_by(|one, kept| {
-            let is_same = one.address() == kept.address();
-            is_aliased |= is_same && kept.add_all(one);
-            is_same
-        });
-        if is_aliased {
-            // SAFETY: whoever makes an operation has a handle to the variable.
-            let taken = self.asked.iter().find(|asked| asked.is_taken()).map(|asked| unsafe { asked.place() }.name.to_cow());
-            let (operation, variable) = (self.name.to_cow(), taken.unwrap_or_default());
-            self.rare.get_or_insert_default().fault = Some(Kind::VarTakenAndRead { operation, variable }.into());
-        } else if self.asked.len() > REQUESTS_MAX {
-            let what = format!("the number of variables of operation '{}'", &*self.name);
-            self.rare.get_or_insert_default().fault =
-                Some(Kind::Limit { what, got: self.asked.len(), limit: REQUESTS_MAX }.into());
+    fn check(&mut self) {
+        if let Some(fault) = check(&self.name, &mut self.asked, false) {
+            self.rare.get_or_insert_default().fault = Some(fault);
         }
     }
 
@@ -390,100 +373,33 @@ impl Job {
     }
 }
 
+impl Rare {
+    fn with_fault(fault: Option<Error>) -> Option<Box<Self>> {
+        fault.is_some().then(|| Box::new(Self { fault, ..Self::default() }))
+    }
+}
+
+/// Brings many uses down to one a variable, and returns what is wrong with them.
+#[cold]
+fn check(operation: &Name, uses: &mut Uses, mut is_aliased: bool) -> Option<Error> {
+    uses.sort_by_key(Asked::address);
+    uses.dedup_by(|one, kept| {
+        let is_same = one.address() == kept.address();
+        is_aliased |= is_same && kept.add_all(one);
+        is_same
+    });
+    if is_aliased {
+        // SAFETY: whoever makes an operation has a handle to the variable.
+        let taken = uses.iter().find(|asked| asked.is_taken()).map(|asked| unsafe { asked.place() }.name.to_cow());
+        let (operation, variable) = (operation.to_cow(), taken.unwrap_or_default());
+        return Some(Kind::VarTakenAndRead { operation, variable }.into());
+    }
+    let what = || format!("the number of variables of operation '{}'", &**operation);
+    (uses.len() > REQUESTS_MAX).then(|| Kind::Limit { what: what(), got: uses.len(), limit: REQUESTS_MAX }.into())
+}
+
 impl fmt::Debug for Op<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Op").field("name", &self.name()).field("variables", &self.job.asked.len()).finish()
-    }
-}
-
-/// A future, and where what it gives goes. By hand, because an async block whose future panics would drop that at once, and two panics end the process.
-struct Writing<Fut, O, V> {
-    future: Fut,
-    put: O,
-    value: PhantomData<fn() -> V>,
-}
-
-impl<Fut: Future<Output = Result<V, BoxError>>, O: Put<V>, V> Future for Writing<Fut, O, V> {
-    type Output = Result<(), BoxError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: the future is not moved out of the reference.
-        let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: it lies in what is pinned, and is not moved before it is dropped there.
-        let future = unsafe { Pin::new_unchecked(&mut this.future) };
-        let value = ready!(future.poll(cx))?;
-        // SAFETY: the operation has what it asked for until this is over; what the future has of it are Arcs.
-        unsafe { this.put.put(value) }?;
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// Turns what a closure returned into the values to write, or an error.
-pub(super) trait Finish<R, V>: 'static {
-    fn finish(returned: R) -> Result<V, BoxError>;
-}
-
-pub(super) struct Infallible;
-pub(super) struct Fallible;
-
-impl<V> Finish<V, V> for Infallible {
-    fn finish(returned: V) -> Result<V, BoxError> {
-        Ok(returned)
-    }
-}
-
-impl<V> Finish<Result<V, BoxError>, V> for Fallible {
-    fn finish(returned: Result<V, BoxError>) -> Result<V, BoxError> {
-        returned
-    }
-}
-
-struct Task<P, O, F, R, K, V> {
-    params: P,
-    put: O,
-    work: F,
-    kind: PhantomData<fn(R) -> (K, V)>,
-}
-
-impl<P, O, F, R, K, V> Work for Task<P, O, F, R, K, V>
-where
-    P: Send + 'static,
-    O: Put<V>,
-    F: OpFn<P, R>,
-    R: 'static,
-    K: Finish<R, V>,
-    V: 'static,
-{
-    unsafe fn run(self) -> Result<Ran, BoxError> {
-        let Self { params, put, work, .. } = self;
-        // SAFETY: by the caller's promise.
-        let value = K::finish(unsafe { work.call(&params) }?)?;
-        // SAFETY: as above, and what was returned can refer to no argument: it is 'static.
-        unsafe { put.put(value) }?;
-        Ok(Ran::Over)
-    }
-}
-
-struct AsyncTask<P, O, F, Fut, V> {
-    params: P,
-    put: O,
-    work: F,
-    runtime: Runtime,
-    kind: PhantomData<fn() -> (Fut, V)>,
-}
-
-impl<P, O, F, Fut, V> Work for AsyncTask<P, O, F, Fut, V>
-where
-    P: Send + 'static,
-    O: Put<V>,
-    F: OpFutureFn<P, Fut>,
-    Fut: Future<Output = Result<V, BoxError>> + Send + 'static,
-    V: 'static,
-{
-    unsafe fn run(self) -> Result<Ran, BoxError> {
-        let Self { params, put, work, runtime, .. } = self;
-        // SAFETY: by the caller's promise.
-        let future = unsafe { work.call(&params) }?;
-        Ok(Ran::Later(Box::pin(Writing { future, put, value: PhantomData }), runtime))
+        f.debug_struct("Op").field("name", &self.name()).field("variables", &self.job().asked.len()).finish()
     }
 }

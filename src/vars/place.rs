@@ -180,6 +180,12 @@ impl Asked {
         is_aliased
     }
 
+    /// Something to fill a place with that nobody looks at.
+    #[inline(always)]
+    pub(super) fn filler(&self) -> Self {
+        Self { place: self.place, request: Request::new(false) }
+    }
+
     /// The same once more, for another operation.
     pub(super) fn again(&self) -> Self {
         Self { place: self.place, request: Request::new(self.request.is_write()) }

@@ -28,8 +28,6 @@ pub(super) struct Ready {
 struct Tail {
     /// One more than the last of the chain, or 0.
     last: AtomicU32,
-    /// How many are in the lists.
-    listed: AtomicU64,
     lists: Mutex<Lists>,
     /// Whether all go into the lists: where one is to be taken out of the middle.
     is_listed: bool,
@@ -40,6 +38,8 @@ struct Front {
     /// One more than the first of the chain, or 0. Changed by who has the lock, and by who finds the chain empty.
     first: AtomicU32,
     popping: Mutex<()>,
+    /// How many are in the lists: here, because who takes out asks for it each time. Changes under the lists' lock.
+    listed: AtomicU64,
 }
 
 #[derive(Default)]
@@ -47,8 +47,9 @@ struct Lists(BTreeMap<Reverse<i32>, VecDeque<u32>>);
 
 impl Ready {
     pub(super) fn new(is_listed: bool) -> Self {
-        let tail = Tail { last: AtomicU32::new(0), listed: AtomicU64::new(0), lists: Mutex::default(), is_listed };
-        Self { tail: Line(tail), front: Line(Front { first: AtomicU32::new(0), popping: Mutex::new(()) }) }
+        let tail = Tail { last: AtomicU32::new(0), lists: Mutex::default(), is_listed };
+        let front = Front { first: AtomicU32::new(0), popping: Mutex::new(()), listed: AtomicU64::new(0) };
+        Self { tail: Line(tail), front: Line(front) }
     }
 
     pub(super) fn push(&self, slots: &Slots, operation: u32, priority: i32) {
@@ -56,7 +57,7 @@ impl Ready {
         if priority != 0 || tail.is_listed {
             let mut lists = lock(&tail.lists);
             lists.0.entry(Reverse(priority)).or_default().push_back(operation);
-            return tail.count(1);
+            return self.count(1);
         }
         // ORDERING: Relaxed: the swap publishes it.
         slots.get(operation).holds.store(0, Ordering::Relaxed);
@@ -71,11 +72,11 @@ impl Ready {
 
     pub(super) fn pop(&self, slots: &Slots) -> Option<u32> {
         let mut is_urgent = true;
-        if self.tail.0.listed.load(Ordering::Relaxed) > 0 {
+        if self.front.0.listed.load(Ordering::Relaxed) > 0 {
             let mut lists = lock(&self.tail.0.lists);
             is_urgent = lists.0.first_key_value().is_some_and(|(priority, _)| priority.0 > 0);
             if is_urgent {
-                return self.tail.0.take(&mut lists, 0);
+                return self.take(&mut lists, 0);
             }
         }
         let popped = self.pop_chain(slots);
@@ -83,10 +84,10 @@ impl Ready {
     }
 
     fn pop_chain(&self, slots: &Slots) -> Option<u32> {
-        if self.tail.0.last.load(Ordering::Relaxed) == 0 {
+        if self.is_chain_empty() {
             return None;
         }
-        let Front { first, popping } = &self.front.0;
+        let Front { first, popping, .. } = &self.front.0;
         let _popping = lock(popping);
         let operation = look_for(first).checked_sub(1)?;
         let behind = &slots.get(operation).holds;
@@ -113,7 +114,7 @@ impl Ready {
     pub(super) fn pop_free(&self) -> Option<u32> {
         let mut lists = lock(&self.tail.0.lists);
         let is_there = lists.0.first_key_value().is_some_and(|(priority, _)| priority.0 == i32::MAX);
-        if is_there { self.tail.0.take(&mut lists, 0) } else { None }
+        if is_there { self.take(&mut lists, 0) } else { None }
     }
 
     /// Takes out all that are as `is_wanted` says, where all are in lists.
@@ -128,24 +129,30 @@ impl Ready {
             });
             !list.is_empty()
         });
-        self.tail.0.count(-(wanted.len() as i64));
+        self.count(-(wanted.len() as i64));
         wanted
     }
 
     /// Returns how many there are, where all are in lists.
     pub(super) fn len(&self) -> usize {
-        self.tail.0.listed.load(Ordering::Relaxed) as usize
+        self.front.0.listed.load(Ordering::Relaxed) as usize
     }
 
     /// Takes one out of the middle of the lists.
     pub(super) fn remove(&self, place: usize) -> Option<u32> {
         let mut lists = lock(&self.tail.0.lists);
-        self.tail.0.take(&mut lists, place)
+        self.take(&mut lists, place)
     }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.tail.0.last.load(Ordering::Relaxed) == 0 && self.tail.0.listed.load(Ordering::Relaxed) == 0
+        self.is_chain_empty() && self.front.0.listed.load(Ordering::Relaxed) == 0
+    }
+
+    /// Asks the front first: as long as there is a first, who takes out leaves the end to those who push.
+    #[inline]
+    fn is_chain_empty(&self) -> bool {
+        self.front.0.first.load(Ordering::Relaxed) == 0 && self.tail.0.last.load(Ordering::Relaxed) == 0
     }
 
     /// The same, where of "push, then look who works" and "stop to work, then ask" one is to see the other.
@@ -153,6 +160,19 @@ impl Ready {
         // ORDERING: AcqRel: of two who change a word one is second, and sees what the first did before: this here that there is something, or who pushes that nobody works.
         self.tail.0.last.compare_exchange(0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             && lock(&self.tail.0.lists).0.is_empty()
+    }
+
+    fn take(&self, lists: &mut Lists, place: usize) -> Option<u32> {
+        let removed = lists.remove(place)?;
+        self.count(-1);
+        Some(removed)
+    }
+
+    /// Under the lists' lock.
+    fn count(&self, change: i64) {
+        let listed = &self.front.0.listed;
+        // ORDERING: Relaxed: the lock orders it.
+        listed.store(listed.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
     }
 }
 
@@ -167,20 +187,6 @@ fn look_for(place: &AtomicU32) -> u32 {
         spin_loop();
     }
     0
-}
-
-impl Tail {
-    fn take(&self, lists: &mut Lists, place: usize) -> Option<u32> {
-        let removed = lists.remove(place)?;
-        self.count(-1);
-        Some(removed)
-    }
-
-    /// Under the lock.
-    fn count(&self, change: i64) {
-        // ORDERING: Relaxed: the lock orders it.
-        self.listed.store(self.listed.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
-    }
 }
 
 impl Lists {

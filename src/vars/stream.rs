@@ -68,17 +68,18 @@ impl<'v> Op<'v> {
     /// waits for its turn on each.
     pub fn on(mut self, stream: &'v OpStream) -> Self {
         let asked = Asked::new(&stream.turn.block().place, How::ALONE);
-        if self.job.asked.iter().all(|earlier| earlier.address() != asked.address()) {
-            self.job.ask(asked);
+        let job = self.job_mut();
+        if job.asked.iter().all(|earlier| earlier.address() != asked.address()) {
+            job.ask(asked);
         }
-        self.job.set_target(stream.target);
+        job.set_target(stream.target);
         self
     }
 
     /// Sets the device that a kernel goes to, counted from 0, if the executor has several. The default is the first. Buffers of another are to be fetched:
     /// see [`DeviceStream::fetch`](crate::DeviceStream::fetch).
     pub fn device(mut self, device: u32) -> Self {
-        self.job.set_target(Target { device, lane: None });
+        self.job_mut().set_target(Target { device, lane: None });
         self
     }
 }

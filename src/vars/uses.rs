@@ -1,5 +1,6 @@
 //! What operations read and write: variables on one side, the arguments and the result of a closure on the other.
 
+use std::mem;
 use std::sync::Arc;
 
 use super::op::Uses;
@@ -9,8 +10,13 @@ use crate::error::{Error, Kind};
 use crate::value::Untakable;
 
 /// Collects what an operation asks for.
-pub struct Asking<'a> {
-    pub(super) uses: &'a mut Uses,
+#[derive(Default)]
+pub struct Asking {
+    /// The first two, each by its own name, so that they stay in registers until they are written to where they are to be: what is written to memory word by word, and copied from there
+    /// at once by more than a word, is waited for.
+    first: Option<Asked>,
+    second: Option<Asked>,
+    more: Vec<Asked>,
     /// Whether one is taken and read as well.
     pub(super) is_aliased: bool,
 }
@@ -18,15 +24,55 @@ pub struct Asking<'a> {
 /// How many variables are compared with each further one. Those behind are compared once all are there.
 pub(super) const SCANNED: usize = 16;
 
-impl Asking<'_> {
-    #[inline]
+impl Asking {
+    #[inline(always)]
     fn ask(&mut self, place: &Place, how: How) {
-        let known = self.uses.len().min(SCANNED);
-        match self.uses[..known].iter_mut().find(|earlier| earlier.is_of(place)) {
-            Some(earlier) => self.is_aliased |= earlier.add(how),
-            None => self.uses.push(Asked::new(place, how)),
+        match (&mut self.first, &mut self.second) {
+            (Some(first), _) if first.is_of(place) => self.is_aliased |= first.add(how),
+            (first @ None, _) => *first = Some(Asked::new(place, how)),
+            (_, Some(second)) if second.is_of(place) => self.is_aliased |= second.add(how),
+            (_, second @ None) => *second = Some(Asked::new(place, how)),
+            _ => {
+                // Taken out, because what a call gets the address of is in memory.
+                let (more, is_aliased) = ask_more(mem::take(&mut self.more), place, how);
+                self.more = more;
+                self.is_aliased |= is_aliased;
+            }
         }
     }
+
+    /// Returns what was asked for.
+    #[inline(always)]
+    pub(super) fn uses(self) -> Uses {
+        match (self.first, self.second) {
+            (Some(first), Some(second)) if !self.more.is_empty() => all_of(first, second, self.more),
+            (Some(first), second) => {
+                let count = 1 + usize::from(second.is_some());
+                let second = second.unwrap_or_else(|| first.filler());
+                Uses::from_buf_and_len([first, second], count)
+            }
+            (None, _) => Uses::new(),
+        }
+    }
+}
+
+/// Asks for one variable more, and returns whether it is taken and read as well.
+#[inline(never)]
+fn ask_more(mut more: Vec<Asked>, place: &Place, how: How) -> (Vec<Asked>, bool) {
+    let scanned = more.len().min(SCANNED - 2);
+    let is_aliased = match more[..scanned].iter_mut().find(|known| known.is_of(place)) {
+        Some(known) => known.add(how),
+        None => {
+            more.push(Asked::new(place, how));
+            false
+        }
+    };
+    (more, is_aliased)
+}
+
+#[inline(never)]
+fn all_of(first: Asked, second: Asked, more: Vec<Asked>) -> Uses {
+    [first, second].into_iter().chain(more).collect()
 }
 
 /// Only this room says what can be asked for: what an operation gets at must stand in the queue of what it is.
@@ -41,7 +87,7 @@ pub trait Use: Sealed {
     /// How the closure's argument comes out of its variable.
     type Fetch: Fetch;
     #[doc(hidden)]
-    fn ask(self, asking: &mut Asking<'_>) -> Self::Fetch;
+    fn ask(self, asking: &mut Asking) -> Self::Fetch;
 }
 
 /// How an argument comes out of its variable.
@@ -65,7 +111,7 @@ pub trait Reads: Sealed {
     /// How the closure's arguments come out of their variables.
     type Params: Send + 'static;
     #[doc(hidden)]
-    fn ask(self, asking: &mut Asking<'_>) -> Self::Params;
+    fn ask(self, asking: &mut Asking) -> Self::Params;
 }
 
 /// Everything that an operation writes: `()`, `&Var<T>`, `&[Var<T>]`, or a tuple of up to eight. The closure returns the new values: nothing, a `T`, a `Vec<T>` as
@@ -76,7 +122,7 @@ pub trait Writes: Sealed {
     /// Where that goes.
     type Put: Put<Self::Value>;
     #[doc(hidden)]
-    fn ask(self, asking: &mut Asking<'_>) -> Self::Put;
+    fn ask(self, asking: &mut Asking) -> Self::Put;
 }
 
 /// Where what a closure returns goes.
@@ -150,7 +196,7 @@ impl<T: Send + Sync + 'static> Use for &Var<T> {
     type Fetch = ReadVar<T>;
 
     #[inline(always)]
-    fn ask(self, asking: &mut Asking<'_>) -> ReadVar<T> {
+    fn ask(self, asking: &mut Asking) -> ReadVar<T> {
         asking.ask(&self.block().place, How::READ);
         ReadVar(Held::new(self.block()))
     }
@@ -187,7 +233,7 @@ impl<T: Send + Sync + 'static> Use for TakeVar<'_, T> {
     type Fetch = TakenVar<T>;
 
     #[inline(always)]
-    fn ask(self, asking: &mut Asking<'_>) -> TakenVar<T> {
+    fn ask(self, asking: &mut Asking) -> TakenVar<T> {
         asking.ask(&self.0.block().place, How::TAKE);
         TakenVar(Held::new(self.0.block()))
     }
@@ -216,7 +262,7 @@ impl<T: Send + Sync + 'static> Use for &[Var<T>] {
     type Fetch = ReadVars<T>;
 
     #[inline(always)]
-    fn ask(self, asking: &mut Asking<'_>) -> ReadVars<T> {
+    fn ask(self, asking: &mut Asking) -> ReadVars<T> {
         ReadVars(self.iter().map(|var| Use::ask(var, asking)).collect())
     }
 }
@@ -226,7 +272,7 @@ impl Writes for () {
     type Put = ();
 
     #[inline(always)]
-    fn ask(self, _: &mut Asking<'_>) {}
+    fn ask(self, _: &mut Asking) {}
 }
 
 impl Put<()> for () {
@@ -253,7 +299,7 @@ impl<T: Send + Sync + 'static> Writes for &Var<T> {
     type Put = WriteVar<T>;
 
     #[inline(always)]
-    fn ask(self, asking: &mut Asking<'_>) -> WriteVar<T> {
+    fn ask(self, asking: &mut Asking) -> WriteVar<T> {
         asking.ask(&self.block().place, How::WRITE);
         WriteVar(Held::new(self.block()))
     }
@@ -282,7 +328,7 @@ impl<T: Send + Sync + 'static> Writes for Shared<'_, T> {
     type Put = WriteShared<T>;
 
     #[inline(always)]
-    fn ask(self, asking: &mut Asking<'_>) -> WriteShared<T> {
+    fn ask(self, asking: &mut Asking) -> WriteShared<T> {
         asking.ask(&self.0.block().place, How::WRITE);
         WriteShared(Held::new(self.0.block()))
     }
@@ -307,7 +353,7 @@ impl<T: Send + Sync + 'static> Writes for &[Var<T>] {
     type Put = WriteVars<T>;
 
     #[inline(always)]
-    fn ask(self, asking: &mut Asking<'_>) -> WriteVars<T> {
+    fn ask(self, asking: &mut Asking) -> WriteVars<T> {
         WriteVars(self.iter().map(|var| Writes::ask(var, asking)).collect())
     }
 }

@@ -26,6 +26,42 @@ fn an_engine_that_is_full_gives_the_operation_back() {
     assert_eq!(*block_on(x.read()).unwrap() / 10, 2);
 }
 
+/// Seen to fail with a push that waits for its first poll.
+#[test]
+fn what_there_is_room_for_is_pushed_at_once_and_nothing_else_without_a_wait() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", 0);
+        drop(engine.push(Op::task("add", &x, &x, |x: &i32| x + 1)));
+        assert_eq!(*block_on(x.read()).unwrap(), 1);
+    }
+    let exec = executor(1);
+    let engine = Engine::builder(&exec).max_pending(1).build().unwrap();
+    let (gate, x) = (Arc::new(Barrier::new(2)), engine.var("x", 0));
+    let held = gate.clone();
+    push(
+        &engine,
+        Op::task("hold", (), (), move || {
+            held.wait();
+        }),
+    );
+    let mut waits = engine.push(Op::task("add", &x, &x, |x: &i32| x + 1));
+    assert!(poll_once(&mut waits).is_pending());
+    drop(waits);
+    gate.wait();
+    idle(&engine).unwrap();
+    assert_eq!(*block_on(x.read()).unwrap(), 0);
+}
+
+/// Seen to fail with a push that does not forget what it has said.
+#[test]
+fn a_push_says_once_what_became_of_it() {
+    for (_exec, engine) in engines() {
+        let mut push = engine.push(Op::task("one", (), (), || ()));
+        assert!(matches!(poll_once(&mut push), std::task::Poll::Ready(Ok(_))));
+        assert!(matches!(poll_once(&mut push), std::task::Poll::Ready(Err(_))));
+    }
+}
+
 #[test]
 fn many_pushes_grow_nothing() {
     let exec = executor(2);
