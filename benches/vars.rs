@@ -3,7 +3,7 @@
 //! Method: streams of small operations on numbers, pushed by one thread as fast as the engine takes them; the time from the first push to the last
 //! end, by the operations. Inline, and on one and two workers. The peer is a task for each operation on a runtime of as many threads, which holds an owned
 //! guard of each variable; the guards are asked for in the order of pushing, so that it has the same order, and at most as many tasks are out as operations
-//! may be pending. They take turns, the median of the rounds. Memory is what 60,000 operations take that cannot begin.
+//! may be pending. They take turns, each with a pass that is not timed before one that is; the median of the rounds. Memory is what 60,000 operations take that cannot begin.
 //!
 //! ```text
 //! cargo bench --bench vars                 prints the table
@@ -119,31 +119,49 @@ fn row(workload: &Workload, workers: usize, bulk: usize) -> [String; 7] {
     ]
 }
 
+/// Pushes the operations of a workload, into an engine or a bulk.
+macro_rules! push_all {
+    ($to:ident, $workload:ident, $vars:ident) => {
+        for (write, reads) in $workload.iter() {
+            match (write, reads) {
+                (Some(write), &[read]) => push!($to, &$vars[read], &$vars[write], |x: &u64| x.wrapping_add(1)),
+                (None, &[read]) => push!($to, &$vars[read], (), |x: &u64| _ = std::hint::black_box(*x)),
+                (write, reads) => {
+                    let reads: Vec<Var<u64>> = reads.iter().map(|&read| $vars[read].clone()).collect();
+                    let sum = |values: Vec<&u64>| values.into_iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
+                    push!($to, &reads[..], &$vars[write.expect("what reads much writes")], sum)
+                }
+            }
+        }
+    };
+}
+
+macro_rules! push {
+    ($to:ident, $reads:expr, $writes:expr, $work:expr) => {
+        drop($to.push(Op::task("op", $reads, $writes, $work)).await.expect("it is right"))
+    };
+}
+
 /// Returns the ns of each operation.
 fn ours(workload: &Workload, workers: usize, bulk: usize) -> f64 {
     let exec = Executor::builder().workers(workers).build().expect("threads start");
     let engine = Engine::builder(&exec).max_pending(PENDING_MAX).build().expect("it has room");
     let vars: Vec<Var<u64>> = (0..workload.vars).map(|_| engine.var("v", 1)).collect();
+    let push_all = || {
+        block_on(async {
+            if bulk > 1 {
+                let mut bulk = engine.bulk(bulk);
+                push_all!(bulk, workload, vars);
+            } else {
+                push_all!(engine, workload, vars);
+            }
+            engine.idle().await.expect("nothing fails");
+        });
+    };
+    push_all();
     let start = Instant::now();
-    block_on(async {
-        let mut bulk = engine.bulk(bulk);
-        for (write, reads) in &workload.operations {
-            let op = match (write, &reads[..]) {
-                (Some(write), [read]) => Op::task("op", &vars[*read], &vars[*write], |x: &u64| x.wrapping_add(1)),
-                (None, [read]) => Op::task("op", &vars[*read], (), |x: &u64| _ = std::hint::black_box(*x)),
-                (write, reads) => {
-                    let reads: Vec<Var<u64>> = reads.iter().map(|&read| vars[read].clone()).collect();
-                    let sum = |values: Vec<&u64>| values.into_iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
-                    let write = write.expect("what reads much writes");
-                    drop(bulk.push(Op::task("op", &reads[..], &vars[write], sum)).await.expect("it is right"));
-                    continue;
-                }
-            };
-            drop(bulk.push(op).await.expect("it is right"));
-        }
-        engine.idle().await.expect("nothing fails");
-    });
-    start.elapsed().as_nanos() as f64 / workload.operations.len() as f64
+    push_all();
+    start.elapsed().as_nanos() as f64 / workload.len() as f64
 }
 
 fn bytes_of_an_operation() -> f64 {

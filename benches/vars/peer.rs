@@ -30,32 +30,36 @@ pub(crate) fn run(workload: &Workload, workers: usize) -> f64 {
     let runtime = runtime(workers);
     let vars: Vec<Arc<RwLock<u64>>> = (0..workload.vars).map(|_| Arc::new(RwLock::new(1))).collect();
     let room = Arc::new(Semaphore::new(PENDING_MAX));
+    let run_all = || {
+        runtime.block_on(async {
+            for (write, reads) in workload.iter() {
+                let place = room.clone().acquire_owned().await.expect("it is not closed");
+                let mut asked: Vec<(usize, bool)> = reads.iter().map(|&read| (read, false)).collect();
+                asked.extend(write.map(|write| (write, true)));
+                // Each variable once, to write if it is written.
+                asked.sort_by_key(|&(var, is_write)| (var, !is_write));
+                asked.dedup_by_key(|&mut (var, _)| var);
+                let reads = reads.to_vec();
+                let mut places: Vec<Place> = asked.into_iter().map(|one| ask(&vars, one)).collect();
+                tokio::spawn(async move {
+                    let mut guards = Vec::with_capacity(places.len());
+                    for place in places.drain(..) {
+                        guards.push(match place {
+                            Place::Asked(asked) => asked.await,
+                            Place::Given(var, guard) => (var, guard),
+                        });
+                    }
+                    operate(&mut guards, &reads, write);
+                    drop((guards, place));
+                });
+            }
+            let _all = room.acquire_many(PENDING_MAX as u32).await.expect("it is not closed");
+        });
+    };
+    run_all();
     let start = Instant::now();
-    runtime.block_on(async {
-        for (write, reads) in &workload.operations {
-            let place = room.clone().acquire_owned().await.expect("it is not closed");
-            let mut asked: Vec<(usize, bool)> = reads.iter().map(|&read| (read, false)).collect();
-            asked.extend(write.map(|write| (write, true)));
-            // Each variable once, to write if it is written.
-            asked.sort_by_key(|&(var, is_write)| (var, !is_write));
-            asked.dedup_by_key(|&mut (var, _)| var);
-            let (reads, write) = (reads.clone(), *write);
-            let mut places: Vec<Place> = asked.into_iter().map(|one| ask(&vars, one)).collect();
-            tokio::spawn(async move {
-                let mut guards = Vec::with_capacity(places.len());
-                for place in places.drain(..) {
-                    guards.push(match place {
-                        Place::Asked(asked) => asked.await,
-                        Place::Given(var, guard) => (var, guard),
-                    });
-                }
-                operate(&mut guards, &reads, write);
-                drop((guards, place));
-            });
-        }
-        let _all = room.acquire_many(PENDING_MAX as u32).await.expect("it is not closed");
-    });
-    start.elapsed().as_nanos() as f64 / workload.operations.len() as f64
+    run_all();
+    start.elapsed().as_nanos() as f64 / workload.len() as f64
 }
 
 fn runtime(workers: usize) -> Runtime {

@@ -4,23 +4,24 @@
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) vars: usize,
-    pub(crate) operations: Vec<(Option<usize>, Vec<usize>)>,
+    /// What each writes, and the end of what it reads.
+    operations: Vec<(Option<usize>, usize)>,
+    /// One after the other, so that the stream costs nothing that is measured.
+    reads: Vec<usize>,
     /// For two workers, in ns.
     budget: Option<u64>,
 }
 
 impl Workload {
     pub(crate) fn all(operations: usize) -> Vec<Self> {
-        let own = |name, vars: usize, budget, operation: &dyn Fn(usize) -> (Option<usize>, Vec<usize>)| Self {
-            name,
-            vars,
-            operations: (0..operations).map(operation).collect(),
-            budget,
+        let own = |name, vars: usize, budget, operation: &dyn Fn(usize) -> (Option<usize>, usize)| {
+            let (writes, reads): (Vec<_>, Vec<_>) = (0..operations).map(operation).unzip();
+            Self { name, vars, operations: writes.into_iter().zip(1..).collect(), reads, budget }
         };
         vec![
-            own("a chain on one variable", 1, Some(100), &|_| (Some(0), vec![0])),
-            own("independent variables", 1000, Some(150), &|op| (Some(op % 1000), vec![op % 1000])),
-            own("1 writes : 9 read", 1, None, &|op| ((op % 10 == 0).then_some(0), vec![0])),
+            own("a chain on one variable", 1, Some(100), &|_| (Some(0), 0)),
+            own("independent variables", 1000, Some(150), &|op| (Some(op % 1000), op % 1000)),
+            own("1 writes : 9 read", 1, None, &|op| ((op % 10 == 0).then_some(0), 0)),
             Self::random(operations / 10),
         ]
     }
@@ -36,9 +37,24 @@ impl Workload {
             word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             ((word ^ (word >> 31)) % n) as usize
         };
-        let mut operation = || (Some(below(100)), (0..2 + below(18)).map(|_| below(100)).collect());
+        let mut reads = Vec::new();
+        let mut operation = || {
+            let write = below(100);
+            (0..2 + below(18)).for_each(|_| reads.push(below(100)));
+            (Some(write), reads.len())
+        };
         let operations = (0..operations).map(|_| operation()).collect();
-        Self { name: "random, 2 to 19 reads", vars: 100, operations, budget: None }
+        Self { name: "random, 2 to 19 reads", vars: 100, operations, reads, budget: None }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Returns what each operation writes and reads.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Option<usize>, &[usize])> {
+        let mut begin = 0;
+        self.operations.iter().map(move |&(write, end)| (write, &self.reads[std::mem::replace(&mut begin, end)..end]))
     }
 
     pub(crate) fn budget_ns(&self, workers: usize) -> Option<u64> {

@@ -4,8 +4,11 @@
 //! first, so that nobody sees another order than that of pushing. Who closes it keeps the lock until the joined operation stands in its queues.
 
 use std::fmt;
-use std::mem;
+use std::future::Future;
+use std::mem::{self, ManuallyDrop};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use super::body::{Ran, Work};
 use super::engine::Engine;
@@ -64,8 +67,14 @@ impl<'e> Bulk<'e> {
     ///
     /// # Cancellation
     /// As [`Engine::push`].
-    pub fn push<'v>(&'v mut self, mut op: Op<'v>) -> Push<'v> {
-        Push::new(&self.engine.hub, &mut op.job, self.operations)
+    #[inline]
+    pub fn push<'v>(&'v mut self, op: Op<'v>) -> Join<'v> {
+        let (hub, mut op) = (&self.engine.hub, ManuallyDrop::new(op));
+        Join(match hub.try_join(self.operations, &mut op.job) {
+            Ok(Some(part)) => Joining::Joined(Some(part)),
+            Ok(None) => Joining::Alone(Push::new(hub, &mut op.job)),
+            Err(refused) => Joining::Alone(Push::refused(refused, hub, &mut op.job, self.operations)),
+        })
     }
 
     /// Ends it, as its drop does.
@@ -81,6 +90,31 @@ impl Drop for Bulk<'_> {
 impl fmt::Debug for Bulk<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bulk").field("operations", &self.operations).finish()
+    }
+}
+
+/// Pushes an operation into a bulk; made by [`Bulk::push`].
+#[must_use = "where there is no room the operation is pushed only if this is awaited"]
+pub struct Join<'v>(Joining<'v>);
+
+enum Joining<'v> {
+    /// None once it was told.
+    Joined(Option<(Arc<Ends>, u32)>),
+    Alone(Push<'v>),
+}
+
+impl Future for Join<'_> {
+    type Output = Result<Pushed>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
+        match &mut self.0 {
+            Joining::Joined(part) => {
+                let part = part.take().ok_or_else(|| Error::from(Kind::Spent))?;
+                Poll::Ready(Ok(Pushed::part(part.0, part.1)))
+            }
+            Joining::Alone(push) => Pin::new(push).poll(cx),
+        }
     }
 }
 
@@ -108,7 +142,7 @@ impl Parts {
         is_alike && self.uses.len() + job.asked.len() <= REQUESTS_MAX
     }
 
-    fn add(&mut self, hub: &Arc<Hub>, job: Job) -> Pushed {
+    fn add(&mut self, hub: &Arc<Hub>, job: Job) -> (Arc<Ends>, u32) {
         for asked in &job.asked {
             let known = self.uses.len().saturating_sub(SCANNED);
             match self.uses[known..].iter_mut().find(|known| known.address() == asked.address()) {
@@ -118,7 +152,7 @@ impl Parts {
         }
         let ends = self.ends.get_or_insert_with(|| Arc::new(Ends::new(hub.clone()))).clone();
         self.jobs.push(job);
-        Pushed::part(ends, self.jobs.len() as u32 - 1)
+        (ends, self.jobs.len() as u32 - 1)
     }
 }
 
@@ -171,16 +205,12 @@ impl Drop for Joined {
 }
 
 impl Hub {
-    /// Joins an operation with those of the open bulk, unless there is a mistake in it, or no room for another bulk: then it is left there.
-    #[inline]
-    pub(super) fn try_join(self: &Arc<Self>, most: usize, job: &mut Option<Job>) -> Result<Pushed> {
-        if most < 2 { self.try_push(job) } else { self.try_join_more(most, job) }
-    }
-
-    fn try_join_more(self: &Arc<Self>, most: usize, job: &mut Option<Job>) -> Result<Pushed> {
+    /// Joins an operation with those of the open bulk, and returns where it will be told what became of it. None if it cannot be joined. It is left there if not, and if there is a mistake in
+    /// it, or no room for another bulk.
+    pub(super) fn try_join(self: &Arc<Self>, most: usize, job: &mut Option<Job>) -> Result<Option<(Arc<Ends>, u32)>> {
         let is_joined = job.as_ref().is_some_and(Job::may_be_joined);
-        if !is_joined || self.is_inline() || within::is_polling(self.address()) {
-            return self.try_push(job);
+        if most < 2 || !is_joined || self.is_inline() || within::is_polling(self.address()) {
+            return Ok(None);
         }
         if let Some(fault) = job.as_ref().and_then(|job| self.fault(job)) {
             return Err(fault);
@@ -189,10 +219,10 @@ impl Hub {
         let joined = self.join(most, job, &mut hand);
         hand.give_back();
         self.start(&mut hand);
-        joined.ok_or_else(|| self.is_full())
+        joined.map(Some).ok_or_else(|| self.is_full())
     }
 
-    fn join(self: &Arc<Self>, most: usize, job: &mut Option<Job>, hand: &mut Hand<'_>) -> Option<Pushed> {
+    fn join(self: &Arc<Self>, most: usize, job: &mut Option<Job>, hand: &mut Hand<'_>) -> Option<(Arc<Ends>, u32)> {
         let mut parts = lock(&self.bulk.parts);
         if job.as_ref().is_some_and(|job| !parts.go_with(job)) {
             self.close(&mut parts, hand);
@@ -200,13 +230,13 @@ impl Hub {
         if parts.jobs.is_empty() && !self.has_space() {
             return None;
         }
-        let handle = parts.add(self, job.take()?);
+        let part = parts.add(self, job.take()?);
         // ORDERING: Relaxed: who is to see it has heard of this push.
         self.bulk.is_open.store(true, Ordering::Relaxed);
         if parts.jobs.len() >= most {
             self.close(&mut parts, hand);
         }
-        Some(handle)
+        Some(part)
     }
 
     /// Pushes the open bulk, if there is one.
@@ -232,7 +262,8 @@ impl Hub {
         if let Some(ends) = ends {
             let priority = jobs.first().map_or(0, |job| job.priority);
             // However many are pending: there was room when it was begun.
-            drop(self.enter_new(usize::MAX, &mut Some(Job::joining(uses, priority, Joined { jobs, ends })), hand));
+            let joined = self.enter_new(usize::MAX, &mut Some(Job::joining(uses, priority, Joined { jobs, ends })), hand);
+            drop(joined.map(|handled| Pushed::pending(self.clone(), handled, None)));
         }
         // ORDERING: Release: as in `close_bulk`.
         self.bulk.is_open.store(false, Ordering::Release);

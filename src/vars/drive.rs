@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::hand::Hand;
-use super::handle::Pushed;
+use super::handle::Handled;
 use super::hub::{Hub, NOWHERE};
 use super::op::{Job, Role};
 use super::place::Place;
@@ -20,13 +20,13 @@ impl Hub {
     /// Pushes an operation without workers that cannot be run where it lies. It has been run when this returns, unless it is a future, or another thread, or this one further up the
     /// stack, has the engine.
     #[inline(never)]
-    pub(super) fn push_to_inbox(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
+    pub(super) fn push_to_inbox(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Handled> {
         let number = self.slots.take(&mut self.slots.free(), max)?;
-        let (number, handle) = self.settle(number, job);
+        let handled = self.settle(number, job);
         if self.turn.post(number) {
             self.empty(More::default());
         }
-        Some(handle)
+        Some(handled)
     }
 
     /// Runs an operation where it lies: nothing is pending, so nobody stands in any queue, and this thread has the engine to itself.

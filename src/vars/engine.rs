@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -172,9 +173,9 @@ impl Engine {
     ///
     /// # Cancellation
     /// Dropped while it waits for room, the operation was not pushed. What was pushed stays so.
-    #[inline]
-    pub fn push<'v>(&'v self, mut op: Op<'v>) -> Push<'v> {
-        Push::new(&self.hub, &mut op.job, 1)
+    #[inline(always)]
+    pub fn push<'v>(&'v self, op: Op<'v>) -> Push<'v> {
+        Push::new(&self.hub, &mut ManuallyDrop::new(op).job)
     }
 
     /// Pushes an operation if there is room for it now.

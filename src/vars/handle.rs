@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -48,6 +49,15 @@ struct Pending {
     /// The slot's state, without flags.
     state: u64,
     rare: Option<Box<Rare>>,
+}
+
+/// An operation to which there is to be a handle: two words, that need no memory on the way to where that is made.
+#[derive(Clone, Copy)]
+pub(super) struct Handled {
+    /// One more than its number.
+    pub(super) slot: NonZeroU32,
+    /// The slot's state, without flags.
+    pub(super) state: u64,
 }
 
 /// What few handles have, so that the others are smaller.
@@ -173,15 +183,11 @@ impl Watchers {
 }
 
 impl Pushed {
-    /// A handle to the operation that is about to be pushed in that slot.
-    #[inline]
-    pub(super) fn new(hub: Arc<Hub>, slot: u32, common: Option<Arc<Common>>) -> Self {
-        let word = &hub.slots.get(slot).state;
-        // Nobody else knows the slot yet, and its last operation has left no flags.
-        let state = word.load(Ordering::Relaxed);
-        word.store(state | HANDLED, Ordering::Relaxed);
+    /// The handle to an operation.
+    #[inline(always)]
+    pub(super) fn pending(hub: Arc<Hub>, Handled { slot, state }: Handled, common: Option<Arc<Common>>) -> Self {
         let rare = common.map(|common| Box::new(Rare { common: Some(common), ..Rare::default() }));
-        Self(State::Pending(Pending { hub, slot, state, is_waiting: false, rare }))
+        Self(State::Pending(Pending { hub, slot: slot.get() - 1, state, is_waiting: false, rare }))
     }
 
     /// A handle to one of a bulk's operations.
@@ -192,6 +198,17 @@ impl Pushed {
     /// A handle to an operation that has ended already.
     pub(crate) fn ended(outcome: Result<()>) -> Self {
         Self(State::Ended(outcome))
+    }
+}
+
+impl Handled {
+    /// Says that there will be a handle to the operation that is about to be pushed in that slot.
+    #[inline(always)]
+    pub(super) fn new(number: u32, slot: &Slot) -> Self {
+        // Nobody else knows the slot yet, and its last operation has left no flags.
+        let state = slot.state.load(Ordering::Relaxed);
+        slot.state.store(state | HANDLED, Ordering::Relaxed);
+        Self { slot: NonZeroU32::MIN.saturating_add(number), state }
     }
 }
 

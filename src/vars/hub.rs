@@ -7,7 +7,7 @@ use super::bulk::Open;
 use super::devices::Devices;
 use super::failures::Failures;
 use super::hand::Hand;
-use super::handle::{Pushed, Watchers};
+use super::handle::{Handled, Pushed, Watchers};
 use super::later::{Later, Laters, Resume};
 use super::op::Job;
 use super::place::Place;
@@ -127,6 +127,13 @@ impl Hub {
         self.push_within(self.max_pending, job).ok_or_else(|| self.is_full())
     }
 
+    /// Pushes an operation for workers if there is nothing particular about it or who pushes it, and room.
+    #[inline(never)]
+    pub(super) fn push_plainly(self: &Arc<Self>, job: &mut Option<Job>) -> Option<Handled> {
+        let is_plain = !self.is_inline() && !within::is_polling(self.address()) && self.fault(job.as_ref()?).is_none();
+        if is_plain { self.push_behind(self.max_pending, job) } else { None }
+    }
+
     /// Runs an operation where it lies, if there is no mistake in it, and nothing is pending on an engine without workers. None if something is: then it is left there.
     #[inline(never)]
     pub(super) fn run_now(self: &Arc<Self>, job: &mut Option<Job>) -> Option<Result<Result<()>>> {
@@ -153,46 +160,50 @@ impl Hub {
 
     #[inline(always)]
     fn push_within(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
-        if self.is_inline() {
-            let is_async = job.as_ref().is_some_and(|job| job.is_async);
-            let ended = if is_async { None } else { self.push_alone(job).map(Pushed::ended) };
-            return ended.or_else(|| self.push_to_inbox(max, job));
+        if self.is_inline()
+            && job.as_ref().is_some_and(|job| !job.is_async)
+            && let Some(outcome) = self.push_alone(job)
+        {
+            return Some(Pushed::ended(outcome));
         }
-        self.push_behind(max, job)
+        // If there is no room, and it is pushed later elsewhere, then what it has in common with this one harms nobody.
+        let common = if within::is_polling(self.address()) { self.compare(job) } else { None };
+        let handled = if self.is_inline() { self.push_to_inbox(max, job) } else { self.push_behind(max, job) };
+        Some(Pushed::pending(self.clone(), handled?, common))
     }
 
     /// Pushes an operation that others run.
     #[inline(always)]
-    fn push_behind(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Pushed> {
+    fn push_behind(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Handled> {
         self.close_bulk();
         let mut hand = Hand::new(self);
-        let handle = self.enter_new(max, job, &mut hand)?;
+        let handled = self.enter_new(max, job, &mut hand)?;
         hand.give_back();
         self.start(&mut hand);
-        Some(handle)
+        Some(handled)
     }
 
     /// Puts an operation into a slot, and has it enter the queues of its variables.
     #[inline(always)]
-    pub(super) fn enter_new(self: &Arc<Self>, max: usize, job: &mut Option<Job>, hand: &mut Hand<'_>) -> Option<Pushed> {
+    pub(super) fn enter_new(self: &Arc<Self>, max: usize, job: &mut Option<Job>, hand: &mut Hand<'_>) -> Option<Handled> {
         // All queues have the operation in the same order, because others wait here.
         let mut free = self.slots.free();
-        let (number, handle) = self.settle(self.slots.take(&mut free, max)?, job);
+        let number = self.slots.take(&mut free, max)?;
+        let handled = self.settle(number, job);
         self.enter(number, hand);
-        Some(handle)
+        Some(handled)
     }
 
     /// Puts an operation into its slot.
     #[inline(always)]
-    pub(super) fn settle(self: &Arc<Self>, number: u32, job: &mut Option<Job>) -> (u32, Pushed) {
-        let common = if within::is_polling(self.address()) { self.compare(job) } else { None };
+    pub(super) fn settle(&self, number: u32, job: &mut Option<Job>) -> Handled {
         if let Some(scope) = job.as_ref().and_then(Job::scope) {
             scope.begin_one();
         }
-        let handle = Pushed::new(self.clone(), number, common);
+        let slot = self.slots.get(number);
         // SAFETY: nobody knows the slot yet.
-        unsafe { self.slots.get(number).put(job) };
-        (number, handle)
+        unsafe { slot.put(job) };
+        Handled::new(number, slot)
     }
 
     /// Notes what an operation has in common with the one in which it is pushed.

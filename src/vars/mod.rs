@@ -40,7 +40,7 @@ mod var;
 mod within;
 mod work;
 
-pub use bulk::Bulk;
+pub use bulk::{Bulk, Join};
 #[cfg(test)]
 pub(crate) use done::Ending;
 pub use engine::{Engine, EngineBuilder, EngineIdle};

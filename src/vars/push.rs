@@ -6,25 +6,33 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use super::handle::Pushed;
+use super::handle::{Handled, Pushed};
 use super::hub::Hub;
 use super::op::Job;
 use crate::bridge::WaiterKey;
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 
-/// Pushes an operation; made by [`Engine::push`].
+/// Pushes an operation; made by [`Engine::push`](super::Engine::push).
 #[must_use = "where there is no room the operation is pushed only if this is awaited"]
 pub struct Push<'v> {
-    state: PushState<'v>,
-    /// Not 0 if it was run where it lay, without a mistake: then there is nothing else to know. A word, and behind the rest, because this is read as soon as all was moved, and a byte that was
-    /// written cannot be had from a load of sixteen: without workers that is a fifth of what an operation takes.
-    has_run: usize,
+    hub: &'v Arc<Hub>,
+    state: State<'v>,
 }
 
-enum PushState<'v> {
-    Tried(Result<Pushed>),
-    Waits(Box<Waiting<'v>>),
+/// What has become of it: words that come in registers, and are looked at where they are. What is written to memory word by word, and moved from there at once by more than a word, is waited
+/// for, and that was a fifth of the time of a push.
+enum State<'v> {
+    /// It was run where it lay.
+    Ran,
+    Handled(Handled),
+    Other(Box<Other<'v>>),
     Told,
+}
+
+/// What becomes of few.
+enum Other<'v> {
+    Tried(Result<Pushed>),
+    Waits(Waiting<'v>),
 }
 
 /// An operation for which there was no room.
@@ -40,50 +48,86 @@ struct Waiting<'v> {
 impl Future for Push<'_> {
     type Output = Result<Pushed>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
-        if mem::take(&mut self.has_run) != 0 {
-            return Poll::Ready(Ok(Pushed::ended(Ok(()))));
-        }
-        if let PushState::Waits(waiting) = &mut self.state {
-            self.state = PushState::Tried(ready!(waiting.poll(cx)));
-        }
-        match mem::replace(&mut self.state, PushState::Told) {
-            PushState::Tried(pushed) => Poll::Ready(pushed),
-            _ => Poll::Ready(Err(Kind::Spent.into())),
-        }
+        let Self { hub, state } = &mut *self;
+        let pushed = match state {
+            State::Ran => Ok(Pushed::ended(Ok(()))),
+            State::Handled(handled) => Ok(Pushed::pending(hub.clone(), *handled, None)),
+            State::Other(other) => ready!(other.poll(cx)),
+            State::Told => Err(Kind::Spent.into()),
+        };
+        *state = State::Told;
+        Poll::Ready(pushed)
     }
 }
 
 impl<'v> Push<'v> {
-    /// Pushes an operation, joined with so many at most, unless there is no room.
+    /// Pushes an operation, unless there is no room. It is taken out in any case.
+    #[inline(always)]
+    pub(super) fn new(hub: &'v Arc<Hub>, job: &mut Option<Job>) -> Self {
+        let state = match hub.run_now(job) {
+            Some(Ok(Ok(()))) => State::Ran,
+            Some(outcome) => State::Other(Other::tried(outcome.map(Pushed::ended), job)),
+            None => match hub.push_plainly(job) {
+                Some(handled) => State::Handled(handled),
+                None => State::Other(Other::push(hub, job)),
+            },
+        };
+        Self { hub, state }
+    }
+
+    /// One that waits for room, for who would join it with so many at most.
+    #[cold]
+    pub(super) fn refused(error: Error, hub: &'v Arc<Hub>, job: &mut Option<Job>, joined_max: usize) -> Self {
+        Self { hub, state: State::Other(Other::refused(error, hub, job, joined_max)) }
+    }
+}
+
+impl Drop for Push<'_> {
     #[inline]
-    pub(super) fn new(hub: &'v Arc<Hub>, job: &mut Option<Job>, joined_max: usize) -> Self {
-        match hub.run_now(job) {
-            Some(Ok(Ok(()))) => Self { state: PushState::Told, has_run: 1 },
-            Some(outcome) => Self { state: PushState::Tried(outcome.map(Pushed::ended)), has_run: 0 },
-            None => Self::try_or_wait(hub, job, joined_max),
+    fn drop(&mut self) {
+        if let State::Handled(handled) = self.state {
+            drop(Pushed::pending(self.hub.clone(), handled, None));
         }
+    }
+}
+
+impl<'v> Other<'v> {
+    #[cold]
+    fn tried(pushed: Result<Pushed>, job: &mut Option<Job>) -> Box<Self> {
+        // What was refused is still there.
+        *job = None;
+        Box::new(Self::Tried(pushed))
     }
 
     #[inline(never)]
-    fn try_or_wait(hub: &'v Arc<Hub>, job: &mut Option<Job>, joined_max: usize) -> Self {
-        let state = match hub.try_join(joined_max, job) {
-            Err(error) if error.is_busy() => PushState::Waits(Box::new(Waiting {
-                hub,
-                job: job.take(),
-                joined_max,
-                key: WaiterKey::default(),
-                driver: WaiterKey::default(),
-            })),
-            tried => PushState::Tried(tried),
-        };
-        Self { state, has_run: 0 }
+    fn push(hub: &'v Arc<Hub>, job: &mut Option<Job>) -> Box<Self> {
+        match hub.try_push(job) {
+            Err(refused) => Self::refused(refused, hub, job, 1),
+            pushed => Self::tried(pushed, job),
+        }
+    }
+
+    #[cold]
+    fn refused(error: Error, hub: &'v Arc<Hub>, job: &mut Option<Job>, joined_max: usize) -> Box<Self> {
+        if !error.is_busy() {
+            return Self::tried(Err(error), job);
+        }
+        let (key, driver) = (WaiterKey::default(), WaiterKey::default());
+        Box::new(Self::Waits(Waiting { hub, job: job.take(), joined_max, key, driver }))
+    }
+
+    #[inline(never)]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
+        match self {
+            Self::Tried(pushed) => Poll::Ready(mem::replace(pushed, Err(Kind::Spent.into()))),
+            Self::Waits(waiting) => waiting.poll(cx),
+        }
     }
 }
 
 impl Waiting<'_> {
-    #[inline(never)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
         let Self { hub, job, joined_max, key, driver } = self;
         hub.may_wait_for_all()?;
@@ -94,7 +138,12 @@ impl Waiting<'_> {
             if !hub.has_space() {
                 return Poll::Pending;
             }
-            match hub.try_join(*joined_max, job) {
+            let pushed = match hub.try_join(*joined_max, job) {
+                Ok(Some((ends, number))) => Ok(Pushed::part(ends, number)),
+                Ok(None) => hub.try_push(job),
+                Err(refused) => Err(refused),
+            };
+            match pushed {
                 Err(error) if error.is_busy() => {}
                 done => return Poll::Ready(done),
             }

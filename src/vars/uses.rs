@@ -16,7 +16,8 @@ pub struct Asking {
     /// at once by more than a word, is waited for.
     first: Option<Asked>,
     second: Option<Asked>,
-    more: Vec<Asked>,
+    /// All, if there are more: in front two to be overwritten with those above.
+    all: Vec<Asked>,
     /// Whether one is taken and read as well.
     pub(super) is_aliased: bool,
 }
@@ -27,25 +28,40 @@ pub(super) const SCANNED: usize = 16;
 impl Asking {
     #[inline(always)]
     fn ask(&mut self, place: &Place, how: How) {
+        if !self.ask_few(place, how) {
+            // Taken out, because what a call gets the address of is in memory.
+            let mut all = mem::take(&mut self.all);
+            self.is_aliased |= ask_more(&mut all, place, how);
+            self.all = all;
+        }
+    }
+
+    fn ask_all<'p>(&mut self, places: impl Iterator<Item = &'p Place>, how: How) {
+        let mut all = mem::take(&mut self.all);
+        for place in places {
+            self.is_aliased |= !self.ask_few(place, how) && ask_more(&mut all, place, how);
+        }
+        self.all = all;
+    }
+
+    /// Returns false if it is one more than two.
+    #[inline(always)]
+    fn ask_few(&mut self, place: &Place, how: How) -> bool {
         match (&mut self.first, &mut self.second) {
             (Some(first), _) if first.is_of(place) => self.is_aliased |= first.add(how),
             (first @ None, _) => *first = Some(Asked::new(place, how)),
             (_, Some(second)) if second.is_of(place) => self.is_aliased |= second.add(how),
             (_, second @ None) => *second = Some(Asked::new(place, how)),
-            _ => {
-                // Taken out, because what a call gets the address of is in memory.
-                let (more, is_aliased) = ask_more(mem::take(&mut self.more), place, how);
-                self.more = more;
-                self.is_aliased |= is_aliased;
-            }
+            _ => return false,
         }
+        true
     }
 
     /// Returns what was asked for.
     #[inline(always)]
     pub(super) fn uses(self) -> Uses {
         match (self.first, self.second) {
-            (Some(first), Some(second)) if !self.more.is_empty() => all_of(first, second, self.more),
+            (Some(first), Some(second)) if !self.all.is_empty() => all_of(first, second, self.all),
             (Some(first), second) => {
                 let count = 1 + usize::from(second.is_some());
                 let second = second.unwrap_or_else(|| first.filler());
@@ -56,23 +72,23 @@ impl Asking {
     }
 }
 
-/// Asks for one variable more, and returns whether it is taken and read as well.
-#[inline(never)]
-fn ask_more(mut more: Vec<Asked>, place: &Place, how: How) -> (Vec<Asked>, bool) {
-    let scanned = more.len().min(SCANNED - 2);
-    let is_aliased = match more[..scanned].iter_mut().find(|known| known.is_of(place)) {
-        Some(known) => known.add(how),
-        None => {
-            more.push(Asked::new(place, how));
-            false
-        }
-    };
-    (more, is_aliased)
+/// Asks for one variable more than two. Returns whether it is taken and read as well.
+fn ask_more(all: &mut Vec<Asked>, place: &Place, how: How) -> bool {
+    if all.is_empty() {
+        all.extend([Asked::new(place, how), Asked::new(place, how)]);
+    }
+    let scanned = all.len().min(SCANNED);
+    if let Some(known) = all[2..scanned].iter_mut().find(|known| known.is_of(place)) {
+        return known.add(how);
+    }
+    all.push(Asked::new(place, how));
+    false
 }
 
 #[inline(never)]
-fn all_of(first: Asked, second: Asked, more: Vec<Asked>) -> Uses {
-    [first, second].into_iter().chain(more).collect()
+fn all_of(first: Asked, second: Asked, mut all: Vec<Asked>) -> Uses {
+    (all[0], all[1]) = (first, second);
+    Uses::from_vec(all)
 }
 
 /// Only this room says what can be asked for: what an operation gets at must stand in the queue of what it is.
@@ -263,7 +279,8 @@ impl<T: Send + Sync + 'static> Use for &[Var<T>] {
 
     #[inline(always)]
     fn ask(self, asking: &mut Asking) -> ReadVars<T> {
-        ReadVars(self.iter().map(|var| Use::ask(var, asking)).collect())
+        asking.ask_all(self.iter().map(|var| &var.block().place), How::READ);
+        ReadVars(self.iter().map(|var| ReadVar(Held::new(var.block()))).collect())
     }
 }
 
@@ -354,6 +371,7 @@ impl<T: Send + Sync + 'static> Writes for &[Var<T>] {
 
     #[inline(always)]
     fn ask(self, asking: &mut Asking) -> WriteVars<T> {
-        WriteVars(self.iter().map(|var| Writes::ask(var, asking)).collect())
+        asking.ask_all(self.iter().map(|var| &var.block().place), How::WRITE);
+        WriteVars(self.iter().map(|var| WriteVar(Held::new(var.block()))).collect())
     }
 }
