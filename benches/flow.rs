@@ -38,7 +38,7 @@ const ROUNDS: usize = 7;
 #[derive(Parser)]
 struct Args {
     /// Iterations of a round.
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 10_000)]
     iterations: u64,
     #[command(flatten)]
     output: Output,

@@ -21,14 +21,10 @@ use crate::bridge::Lane;
 use crate::device::host::Entry;
 use crate::error::{Error, Kind, Result};
 use crate::exec::{Executor, Guest, Room, is_inside};
-use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock, spin_loop};
+use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock};
 
 /// How many free slots a worker keeps back at most, to give them back together; all workers keep no more than one in 64 of what may be pending.
 pub(super) const FREED_MAX: usize = 32;
-/// How often a worker that has found nothing looks again before it goes, and the pause between two looks: a few microseconds in all. Who pushes then need not
-/// call it, and gets ahead of it, so that what depends on each other is run in a row.
-const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 8 };
-const PAUSE: u32 = 32;
 /// The key of an operation that is run where it lies.
 pub(super) const NOWHERE: within::Key = (u32::MAX, 0);
 
@@ -49,7 +45,7 @@ pub(super) struct Hub {
     /// Tickets that there are. Each has a count of the hub.
     pub(super) active: Line<AtomicU64>,
     /// Workers among them that look for something to do, and will come for it without being called.
-    looking: Line<AtomicU64>,
+    pub(super) looking: Line<AtomicU64>,
     pub(super) workers: u64,
     pub(super) is_simulated: bool,
     /// The executor's devices that queue work. Then there are workers.
@@ -321,44 +317,6 @@ impl Hub {
         // SAFETY: it is ready, and nobody has begun it.
         let priority = unsafe { self.slots.get(number).job() }.priority;
         self.ready.push(&self.slots, number, priority);
-    }
-
-    /// Sees to it that a worker comes for what was made ready. Returns false if there are none any more.
-    pub(super) fn call_workers(self: &Arc<Self>) -> bool {
-        // ORDERING: Relaxed: see `Ready::is_still_empty`.
-        if self.looking.0.load(Ordering::Relaxed) > 0 || self.active.0.load(Ordering::Relaxed) >= self.workers {
-            return true;
-        }
-        let room = lock(&self.room);
-        let Some(room) = &*room else { return false };
-        if self.try_activate() {
-            std::mem::forget(self.clone());
-            room.call_worker();
-        }
-        true
-    }
-
-    /// Looks for a while whether more becomes ready.
-    pub(super) fn look_again(&self) -> bool {
-        self.looking.0.fetch_add(1, Ordering::Relaxed);
-        let found = (0..LOOKS).any(|_| {
-            (0..PAUSE).for_each(|_| spin_loop());
-            !self.ready.is_empty()
-        });
-        // ORDERING: Release: whoever still saw it has pushed before, and the look behind `active` finds that.
-        self.looking.0.fetch_sub(1, Ordering::Release);
-        found
-    }
-
-    /// The same for a worker that has just let go of its ticket, and was the last in the engine perhaps.
-    pub(super) fn activate_again(&self) -> bool {
-        let room = lock(&self.room);
-        room.is_some() && self.try_activate()
-    }
-
-    fn try_activate(&self) -> bool {
-        let more = |active| (active < self.workers).then_some(active + 1);
-        self.active.0.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_ok()
     }
 
     /// Leaves the executor when that is shut down and nothing is left to do.

@@ -64,6 +64,9 @@ struct Rare {
     target: Target,
 }
 
+/// The priority of what frees a variable.
+pub(super) const FREES: i32 = i32::MAX;
+
 /// What an operation asks for.
 pub(super) type Uses = SmallVec<[Asked; 2]>;
 
@@ -155,9 +158,10 @@ impl<'v> Op<'v> {
         op
     }
 
-    /// Sets its priority: of operations that are ready, those of a higher one go first, and those of the same first come, first served. The default is 0.
+    /// Sets its priority: of operations that are ready, those of a higher one go first, and those of the same first come, first served. The default is 0. What frees a variable goes ahead of
+    /// all.
     pub fn priority(mut self, priority: i32) -> Self {
-        self.job_mut().priority = priority;
+        self.job_mut().priority = priority.min(FREES - 1);
         self
     }
 
@@ -303,7 +307,7 @@ impl Job {
 
     /// What frees a variable: as soon as it can, so that memory comes back early.
     pub(super) fn freeing(asked: Asked, work: impl Work) -> Self {
-        Self { priority: i32::MAX, role: Role::Frees, ..Self::new(Name::Fixed("free"), smallvec![asked], Body::new(work)) }
+        Self { priority: FREES, role: Role::Frees, ..Self::new(Name::Fixed("free"), smallvec![asked], Body::new(work)) }
     }
 
     /// What waits for a variable: to look at it, or until it could be written.

@@ -12,6 +12,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
+use super::op::FREES;
 use super::slots::Slots;
 use crate::sync::{AtomicU32, AtomicU64, Line, Mutex, Ordering, lock, spin_loop};
 
@@ -113,7 +114,7 @@ impl Ready {
     /// Takes what frees a variable: that goes before all else.
     pub(super) fn pop_free(&self) -> Option<u32> {
         let mut lists = lock(&self.tail.0.lists);
-        let is_there = lists.0.first_key_value().is_some_and(|(priority, _)| priority.0 == i32::MAX);
+        let is_there = lists.0.first_key_value().is_some_and(|(priority, _)| priority.0 == FREES);
         if is_there { self.take(&mut lists, 0) } else { None }
     }
 

@@ -6,7 +6,12 @@ use super::hand::Hand;
 use super::hub::Hub;
 use crate::bridge::shielded;
 use crate::device::host::{Alone, Queue, Shared, Ticket};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, lock, spin_loop};
+
+/// How often a worker that has found nothing looks again before it goes, and the pause between two looks: a few microseconds in all. Who pushes then need not
+/// call it, and gets ahead of it, so that what depends on each other is run in a row.
+const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 8 };
+const PAUSE: u32 = 32;
 
 /// # Safety
 /// `hub` is what the ticket was made for.
@@ -62,4 +67,44 @@ unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) 
     drop(hand);
     // Perhaps the last count: what it drops then is foreign.
     let _ = shielded(|| drop(hub));
+}
+
+impl Hub {
+    /// Sees to it that a worker comes for what was made ready. Returns false if there are none any more.
+    pub(super) fn call_workers(self: &Arc<Self>) -> bool {
+        // ORDERING: Relaxed: see `Ready::is_still_empty`.
+        if self.looking.0.load(Ordering::Relaxed) > 0 || self.active.0.load(Ordering::Relaxed) >= self.workers {
+            return true;
+        }
+        let room = lock(&self.room);
+        let Some(room) = &*room else { return false };
+        if self.try_activate() {
+            std::mem::forget(self.clone());
+            room.call_worker();
+        }
+        true
+    }
+
+    /// Looks for a while whether more becomes ready.
+    pub(super) fn look_again(&self) -> bool {
+        self.looking.0.fetch_add(1, Ordering::Relaxed);
+        let found = (0..LOOKS).any(|_| {
+            (0..PAUSE).for_each(|_| spin_loop());
+            !self.ready.is_empty()
+        });
+        // ORDERING: Release: whoever still saw it has pushed before, and the look behind `active` finds that.
+        self.looking.0.fetch_sub(1, Ordering::Release);
+        found
+    }
+
+    /// The same for a worker that has just let go of its ticket, and was the last in the engine perhaps.
+    pub(super) fn activate_again(&self) -> bool {
+        let room = lock(&self.room);
+        room.is_some() && self.try_activate()
+    }
+
+    fn try_activate(&self) -> bool {
+        let more = |active| (active < self.workers).then_some(active + 1);
+        self.active.0.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_ok()
+    }
 }

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
 
-use anabranch::{Op, take};
+use anabranch::{Executor, Op, take};
 use futures::channel::oneshot;
 
-use super::{engine, engines, idle, push, pushed};
+use super::{engine, engines, idle, on, push, pushed};
 use crate::support::{block_on, poll_once, until};
 
 #[test]
@@ -188,6 +188,36 @@ fn a_variable_is_freed_behind_everything_that_was_pushed_before() {
         idle(&engine).unwrap();
         until(|| engine.pending() == 0);
         assert_eq!(drops.load(SeqCst), 1, "{exec:?}");
+    }
+}
+
+/// Seen to fail with frees of priority 0, and with others that go as far ahead as frees.
+#[test]
+fn what_frees_goes_ahead_of_all_that_is_ready() {
+    struct Noted(Arc<Mutex<Vec<&'static str>>>);
+    impl Drop for Noted {
+        fn drop(&mut self) {
+            self.0.lock().unwrap().push("free");
+        }
+    }
+    for seed in 0..20 {
+        let (exec, engine) = if seed == 0 { engine(1) } else { on(Executor::sim(seed)) };
+        let (log, gate) = (Arc::new(Mutex::new(vec![])), Arc::new(Barrier::new(2)));
+        let x = engine.var("x", Noted(log.clone()));
+        if seed == 0 {
+            let held = gate.clone();
+            push(&engine, Op::task("hold", (), (), move || _ = held.wait()));
+        }
+        for _ in 0..3 {
+            let log = log.clone();
+            push(&engine, Op::task("note", (), (), move || log.lock().unwrap().push("note")).priority(i32::MAX));
+        }
+        drop(x);
+        if seed == 0 {
+            gate.wait();
+        }
+        idle(&engine).unwrap();
+        assert_eq!(*log.lock().unwrap(), ["free", "note", "note", "note"], "{exec:?}");
     }
 }
 
