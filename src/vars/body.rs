@@ -83,6 +83,10 @@ impl Body {
         unsafe { (acts.run)(&raw mut self.space) }
     }
 
+    pub(super) fn needs_drop(&self) -> bool {
+        self.acts.drop.is_some()
+    }
+
     /// Drops it undone.
     pub(super) fn forgo(&mut self) {
         let acts = std::mem::replace(&mut self.acts, &Of::<Nothing>::ACTS);

@@ -40,7 +40,7 @@ impl Hub {
             Some(job) => self.perform(job, NOWHERE).map(std::mem::forget),
             None => Ok(()),
         };
-        *job = None;
+        Job::clear(job);
         self.end_alone();
         Some(outcome)
     }

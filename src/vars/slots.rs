@@ -62,8 +62,7 @@ impl Slot {
     /// Nobody uses it any more.
     pub(super) unsafe fn clear(&self) {
         // SAFETY: by the caller's promise.
-        let job = unsafe { &mut *self.job.get() };
-        *job = None;
+        Job::clear(unsafe { &mut *self.job.get() });
     }
 }
 
