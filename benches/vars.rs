@@ -85,15 +85,17 @@ fn main() {
     let args = Args::parse();
     let machine = Machine::now();
     let mut table = Table::new(["operations", "workers", "bulk", "ours, ns", "tokio's RwLock, ns", "ours/tokio's", "budget, ns"]);
+    let mut fixed = Vec::new();
     for workload in Workload::all(args.operations) {
         for (workers, bulk) in [(0, 1), (1, 1), (2, 1), (2, 10), (2, 100)] {
-            table.push(row(&workload, workers, bulk));
+            table.push(row(&workload, workers, bulk, &mut fixed));
         }
     }
     let text = format!(
-        "{}\n\n{} operations a round, {ROUNDS} rounds, at most {PENDING_MAX} pending. In brackets the fastest round.\n\n{}\nA pending operation takes {:.0} bytes (budget ≤ 200).",
+        "{}\n\n{} operations a round, {ROUNDS} rounds, at most {PENDING_MAX} pending. In brackets the fastest round. {}\n\n{}\nA pending operation takes {:.0} bytes (budget ≤ 200).",
         machine.text(),
         args.operations,
+        steadiness(&fixed),
         table.markdown(),
         bytes_of_an_operation()
     );
@@ -101,8 +103,12 @@ fn main() {
 }
 
 /// Measures one line of the table.
-fn row(workload: &Workload, workers: usize, bulk: usize) -> [String; 7] {
-    let rounds: Vec<[f64; 2]> = (0..ROUNDS).map(|_| [ours(workload, workers, bulk), peer::run(workload, workers)]).collect();
+fn row(workload: &Workload, workers: usize, bulk: usize, fixed: &mut Vec<f64>) -> [String; 7] {
+    let mut round = |_| {
+        fixed.push(fixed_work());
+        [ours(workload, workers, bulk), peer::run(workload, workers)]
+    };
+    let rounds: Vec<[f64; 2]> = (0..ROUNDS).map(&mut round).collect();
     let of = |which: usize| rounds.iter().map(|round| round[which]).collect::<Vec<f64>>();
     let (ours, fastest) = (median(&of(0)), of(0).into_iter().fold(f64::INFINITY, f64::min));
     let ratio = median(&rounds.iter().map(|round| round[0] / round[1]).collect::<Vec<_>>());
@@ -117,6 +123,25 @@ fn row(workload: &Workload, workers: usize, bulk: usize) -> [String; 7] {
         format!("{ratio:.3}"),
         budget.map_or(String::new(), verdict),
     ]
+}
+
+/// Returns the ns of work that is always the same, on four numbers in registers: the machine's own speed, which the others on it have a part in.
+fn fixed_work() -> f64 {
+    let start = Instant::now();
+    let mut words = [1_u64, 2, 3, 4];
+    for _ in 0..1_000_000 {
+        words = words.map(|word| (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb));
+    }
+    std::hint::black_box(words);
+    start.elapsed().as_nanos() as f64
+}
+
+fn steadiness(fixed: &[f64]) -> String {
+    let fastest = fixed.iter().copied().fold(f64::INFINITY, f64::min);
+    format!(
+        "Work that is always the same took {:.2} times as long in the median round as in its fastest.",
+        median(fixed) / fastest
+    )
 }
 
 /// Pushes the operations of a workload, into an engine or a bulk.
