@@ -114,6 +114,7 @@ pub(super) struct Watchers {
 impl Watchers {
     /// Returns what tells the slot's operation from all others that it ever had.
     pub(super) fn key(slot: &Slot) -> u64 {
+        // ORDERING: Relaxed: the caller has the operation, so only its flags may change.
         slot.state.load(Ordering::Relaxed) & !(HANDLED | AWAITED)
     }
 

@@ -138,25 +138,32 @@ unsafe impl Sync for Asked {}
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct How(u8);
 
+/// It is read.
+const READS: u8 = 1;
+/// Nothing is left in it.
+const TAKES: u8 = 2;
+/// It has a new value afterwards.
+const WRITES: u8 = 4;
+/// Nobody else has it meanwhile: as its request says it, it is not kept in the address.
+const EXCLUDES: u8 = 8;
+
 impl How {
-    pub(super) const READ: Self = Self(1);
-    /// Read, and nothing is left.
-    pub(super) const TAKE: Self = Self(1 | 2 | 8);
-    /// It has a new value afterwards.
-    pub(super) const WRITE: Self = Self(4 | 8);
-    /// Nobody else has it meanwhile, as with the two above; and it is left as it is.
-    pub(super) const ALONE: Self = Self(8);
+    pub(super) const READ: Self = Self(READS);
+    pub(super) const TAKE: Self = Self(READS | TAKES | EXCLUDES);
+    pub(super) const WRITE: Self = Self(WRITES | EXCLUDES);
+    /// It is left as it is.
+    pub(super) const ALONE: Self = Self(EXCLUDES);
 
     fn has(self, bits: u8) -> bool {
         self.0 & bits != 0
     }
 
     pub(super) fn is_read(self) -> bool {
-        self.has(1)
+        self.has(READS)
     }
 
     pub(super) fn is_alone(self) -> bool {
-        self.has(8)
+        self.has(EXCLUDES)
     }
 }
 
@@ -165,16 +172,16 @@ impl Asked {
     pub(super) fn new(place: &Place, how: How) -> Self {
         let bits = usize::from(how.0) & USE;
         let place = NonNull::from(place).cast::<u8>().map_addr(|addr| addr | bits);
-        Self { place, request: Request::new(how.has(8)) }
+        Self { place, request: Request::new(how.is_alone()) }
     }
 
     /// Uses the variable in one way more. Returns true if it is taken and read as well.
     #[inline]
     pub(super) fn add(&mut self, more: How) -> bool {
         let bits = usize::from(more.0) & USE;
-        let is_aliased = self.is_taken() && more.has(1) || more.has(2) && self.is_read();
+        let is_aliased = self.is_taken() && more.is_read() || more.has(TAKES) && self.is_read();
         self.place = self.place.map_addr(|addr| addr | bits);
-        if more.has(8) {
+        if more.is_alone() {
             self.request = Request::new(true);
         }
         is_aliased
@@ -197,24 +204,29 @@ impl Asked {
     }
 
     pub(super) fn how(&self) -> How {
-        let alone = if self.request.is_write() { 8 } else { 0 };
-        How((self.place.addr().get() & USE) as u8 | alone)
+        let alone = if self.request.is_write() { EXCLUDES } else { 0 };
+        How(self.bits() | alone)
+    }
+
+    #[inline]
+    fn bits(&self) -> u8 {
+        (self.place.addr().get() & USE) as u8
     }
 
     #[inline]
     pub(super) fn is_read(&self) -> bool {
-        self.place.addr().get() & 1 != 0
+        self.bits() & READS != 0
     }
 
     #[inline]
     pub(super) fn is_taken(&self) -> bool {
-        self.place.addr().get() & 2 != 0
+        self.bits() & TAKES != 0
     }
 
     /// Whether the variable is another afterwards, or none.
     #[inline]
     pub(super) fn changes(&self) -> bool {
-        self.place.addr().get() & (2 | 4) != 0
+        self.bits() & (TAKES | WRITES) != 0
     }
 
     #[inline]

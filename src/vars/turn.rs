@@ -91,6 +91,7 @@ impl Turn {
         if before & (POSTED | NUDGED) != 0 {
             return End::More(More { posted: std::mem::take(&mut lock(&self.inbox)), is_nudged: before & NUDGED != 0 });
         }
+        // ORDERING: AcqRel: as in `is_over`.
         match self.word.compare_exchange(ALONE | AWAITED, 0, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => End::Over { is_awaited: true },
             // Something was asked of it just now.
@@ -100,7 +101,7 @@ impl Turn {
 
     /// Returns true if nobody has the engine; else whoever ends the turn is told.
     pub(super) fn is_over(&self) -> bool {
-        // ORDERING: Acquire: who sees that it is over sees what was done.
+        // ORDERING: Acquire: who sees that it is over sees what was done. AcqRel: of "wait" and "end" one sees the other.
         self.word.load(Ordering::Acquire) & ALONE == 0 || self.word.fetch_or(AWAITED, Ordering::AcqRel) & ALONE == 0
     }
 }

@@ -122,6 +122,10 @@ pub trait Fetch: Send + 'static {
     unsafe fn own(&self) -> Result<Self::Owned, Error>;
 }
 
+#[diagnostic::on_unimplemented(
+    message = "this is nothing that an operation reads",
+    label = "give `&var`, `take(&var)`, `&vars[..]`, a tuple of up to eight of them, or `()`"
+)]
 /// Everything that an operation reads: `()`, one [`Use`], or a tuple of up to eight.
 pub trait Reads: Sealed {
     /// How the closure's arguments come out of their variables.
@@ -130,6 +134,10 @@ pub trait Reads: Sealed {
     fn ask(self, asking: &mut Asking) -> Self::Params;
 }
 
+#[diagnostic::on_unimplemented(
+    message = "this is nothing that an operation writes",
+    label = "give `&var`, `&vars[..]`, a tuple of up to eight of them, or `()`"
+)]
 /// Everything that an operation writes: `()`, `&Var<T>`, `&[Var<T>]`, or a tuple of up to eight. The closure returns the new values: nothing, a `T`, a `Vec<T>` as
 /// long as the slice, or a tuple.
 pub trait Writes: Sealed {

@@ -87,6 +87,7 @@ impl Hub {
 
     /// Looks for a while whether more becomes ready.
     pub(super) fn look_again(&self) -> bool {
+        // ORDERING: Relaxed: who does not see it calls a worker for nothing.
         self.looking.0.fetch_add(1, Ordering::Relaxed);
         let found = (0..LOOKS).any(|_| {
             (0..PAUSE).for_each(|_| spin_loop());
@@ -105,6 +106,7 @@ impl Hub {
 
     fn try_activate(&self) -> bool {
         let more = |active| (active < self.workers).then_some(active + 1);
+        // ORDERING: SeqCst: as in `leave_if_over`.
         self.active.0.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_ok()
     }
 }
