@@ -239,7 +239,7 @@ pub(crate) enum Kind {
     UnknownOutput { name: String, known: Vec<Arc<str>> },
     #[error("output '{name}' has the type `{expected}`, not `{asked}`")]
     OutputType { name: String, expected: &'static str, asked: &'static str },
-    #[error("the run was polled again after it had given its outputs: keep what the first await returned")]
+    #[error("a future was polled again after it was ready: keep what the first await returned")]
     Spent,
     #[error("output '{name}' was already taken")]
     OutputTaken { name: String },

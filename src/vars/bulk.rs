@@ -69,6 +69,7 @@ impl<'e> Bulk<'e> {
     /// As [`Engine::push`].
     #[inline]
     pub fn push<'v>(&'v mut self, op: Op<'v>) -> Join<'v> {
+        // It is taken out in any case.
         let (hub, mut op) = (&self.engine.hub, ManuallyDrop::new(op));
         Join(match hub.try_join(self.operations, &mut op.job) {
             Ok(Some(part)) => Joining::Joined(Some(part)),
@@ -94,7 +95,7 @@ impl fmt::Debug for Bulk<'_> {
 }
 
 /// Pushes an operation into a bulk; made by [`Bulk::push`].
-#[must_use = "where there is no room the operation is pushed only if this is awaited"]
+#[must_use = "if there is no room, or the operation is refused, then only who awaits this is told"]
 pub struct Join<'v>(Joining<'v>);
 
 enum Joining<'v> {

@@ -165,16 +165,18 @@ impl Engine {
         Var::new(self.hub.clone(), Block { place, cell: VarCell::empty() })
     }
 
-    /// Pushes an operation: it comes after everything that was pushed before. If there is room for it then it is pushed at once, else when there is, for whoever awaits this.
+    /// Pushes an operation: it comes after everything that was pushed before. If there is room for it then it is pushed at once, else when there is, for whoever awaits this; what others push meanwhile may
+    /// come before it.
     ///
     /// # Errors
     /// If the operation uses a variable of another engine, takes one that it reads as well, or the executor is shut down; and if there is no room, and this is awaited inside of an
-    /// operation of this engine, which may itself be what stands in the way.
+    /// operation of this engine, which may itself be what stands in the way. If this is dropped and never awaited then [`Engine::idle`] tells why the operation was refused.
     ///
     /// # Cancellation
     /// Dropped while it waits for room, the operation was not pushed. What was pushed stays so.
     #[inline(always)]
     pub fn push<'v>(&'v self, op: Op<'v>) -> Push<'v> {
+        // It is taken out in any case.
         Push::new(&self.hub, &mut ManuallyDrop::new(op).job)
     }
 

@@ -206,7 +206,7 @@ impl Handled {
     /// Says that there will be a handle to the operation that is about to be pushed in that slot.
     #[inline(always)]
     pub(super) fn new(number: u32, slot: &Slot) -> Self {
-        // Nobody else knows the slot yet, and its last operation has left no flags.
+        // ORDERING: Relaxed: nobody else knows the slot yet, and its last operation has left no flags.
         let state = slot.state.load(Ordering::Relaxed);
         slot.state.store(state | HANDLED, Ordering::Relaxed);
         Self { slot: NonZeroU32::MIN.saturating_add(number), state }

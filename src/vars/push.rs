@@ -1,4 +1,5 @@
-//! The push of an operation: done when there is room for it.
+//! The push of an operation: done when there is room for it. Who makes one has the operation in a place that is not dropped, and finds it empty afterwards: it was pushed, was dropped because it was
+//! refused, or waits in the push.
 
 use std::future::Future;
 use std::mem;
@@ -13,7 +14,7 @@ use crate::bridge::WaiterKey;
 use crate::error::{Error, Kind, Result};
 
 /// Pushes an operation; made by [`Engine::push`](super::Engine::push).
-#[must_use = "where there is no room the operation is pushed only if this is awaited"]
+#[must_use = "if there is no room, or the operation is refused, then only who awaits this is told"]
 pub struct Push<'v> {
     hub: &'v Arc<Hub>,
     state: State<'v>,
@@ -74,6 +75,7 @@ impl<'v> Push<'v> {
                 None => State::Other(Other::push(hub, job)),
             },
         };
+        debug_assert!(job.is_none());
         Self { hub, state }
     }
 
@@ -87,8 +89,10 @@ impl<'v> Push<'v> {
 impl Drop for Push<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let State::Handled(handled) = self.state {
-            drop(Pushed::pending(self.hub.clone(), handled, None));
+        match &self.state {
+            State::Handled(handled) => drop(Pushed::pending(self.hub.clone(), *handled, None)),
+            State::Other(other) => other.tell_idle(self.hub),
+            State::Ran | State::Told => {}
         }
     }
 }
@@ -118,6 +122,16 @@ impl<'v> Other<'v> {
         Box::new(Self::Waits(Waiting { hub, job: job.take(), joined_max, key, driver }))
     }
 
+    /// What was refused, and nobody has heard of, is told by `idle`.
+    #[cold]
+    fn tell_idle(&self, hub: &Hub) {
+        if let Self::Tried(Err(refused)) = self
+            && !refused.is_shut_down()
+        {
+            hub.failures.keep(refused);
+        }
+    }
+
     #[inline(never)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
         match self {
@@ -129,25 +143,31 @@ impl<'v> Other<'v> {
 
 impl Waiting<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
-        let Self { hub, job, joined_max, key, driver } = self;
-        hub.may_wait_for_all()?;
+        if let Some(done) = self.push() {
+            return Poll::Ready(done);
+        }
+        self.hub.may_wait_for_all()?;
         loop {
-            hub.drive(driver, cx);
+            self.hub.drive(&mut self.driver, cx);
             // Point u64::MAX never passes: the lane is only rung.
-            let _ = hub.space.poll(u64::MAX, key, cx);
-            if !hub.has_space() {
+            let _ = self.hub.space.poll(u64::MAX, &mut self.key, cx);
+            if !self.hub.has_space() {
                 return Poll::Pending;
             }
-            let pushed = match hub.try_join(*joined_max, job) {
-                Ok(Some((ends, number))) => Ok(Pushed::part(ends, number)),
-                Ok(None) => hub.try_push(job),
-                Err(refused) => Err(refused),
-            };
-            match pushed {
-                Err(error) if error.is_busy() => {}
-                done => return Poll::Ready(done),
+            if let Some(done) = self.push() {
+                return Poll::Ready(done);
             }
         }
+    }
+
+    /// Returns None if there is still no room.
+    fn push(&mut self) -> Option<Result<Pushed>> {
+        let pushed = match self.hub.try_join(self.joined_max, &mut self.job) {
+            Ok(Some((ends, number))) => Ok(Pushed::part(ends, number)),
+            Ok(None) => self.hub.try_push(&mut self.job),
+            Err(refused) => Err(refused),
+        };
+        if pushed.as_ref().is_err_and(Error::is_busy) { None } else { Some(pushed) }
     }
 }
 

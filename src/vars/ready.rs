@@ -153,6 +153,7 @@ impl Ready {
     /// Asks the front first: as long as there is a first, who takes out leaves the end to those who push.
     #[inline]
     fn is_chain_empty(&self) -> bool {
+        // ORDERING: Relaxed, as of `listed`: who takes out has the locks, and who goes asks `is_still_empty`.
         self.front.0.first.load(Ordering::Relaxed) == 0 && self.tail.0.last.load(Ordering::Relaxed) == 0
     }
 

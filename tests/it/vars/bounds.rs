@@ -3,9 +3,10 @@
 use std::sync::{Arc, Barrier};
 
 use anabranch::{Engine, Op};
+use futures::channel::oneshot;
 
-use super::{engines, idle, push, pushed};
-use crate::support::{block_on, executor, poll_once};
+use super::{engine, engines, idle, push, pushed};
+use crate::support::{block_on, executor, poll_once, until};
 
 #[test]
 fn an_engine_that_is_full_gives_the_operation_back() {
@@ -28,22 +29,21 @@ fn an_engine_that_is_full_gives_the_operation_back() {
 
 /// Seen to fail with a push that waits for its first poll.
 #[test]
-fn what_there_is_room_for_is_pushed_at_once_and_nothing_else_without_a_wait() {
+fn what_there_is_room_for_is_pushed_at_once() {
     for (_exec, engine) in engines() {
         let x = engine.var("x", 0);
         drop(engine.push(Op::task("add", &x, &x, |x: &i32| x + 1)));
         assert_eq!(*block_on(x.read()).unwrap(), 1);
     }
+}
+
+#[test]
+fn a_push_that_is_dropped_while_it_waits_for_room_has_pushed_nothing() {
     let exec = executor(1);
     let engine = Engine::builder(&exec).max_pending(1).build().unwrap();
     let (gate, x) = (Arc::new(Barrier::new(2)), engine.var("x", 0));
     let held = gate.clone();
-    push(
-        &engine,
-        Op::task("hold", (), (), move || {
-            held.wait();
-        }),
-    );
+    push(&engine, Op::task("hold", (), (), move || _ = held.wait()));
     let mut waits = engine.push(Op::task("add", &x, &x, |x: &i32| x + 1));
     assert!(poll_once(&mut waits).is_pending());
     drop(waits);
@@ -51,6 +51,69 @@ fn what_there_is_room_for_is_pushed_at_once_and_nothing_else_without_a_wait() {
     idle(&engine).unwrap();
     assert_eq!(*block_on(x.read()).unwrap(), 0);
 }
+
+/// Seen to fail with a push that asks whether it may wait before it asks whether there is room.
+#[test]
+fn a_push_may_be_awaited_inside_of_an_operation_once_there_is_room() {
+    let exec = executor(2);
+    let engine = Engine::builder(&exec).max_pending(2).build().unwrap();
+    let (inner, added) = (engine.clone(), engine.var("added", 0));
+    let (open, opened) = oneshot::channel::<()>();
+    let pending = pushed(&engine, Op::future("pending", (), (), move || async move { Ok(opened.await?) }));
+    let sum = added.clone();
+    let work = move || async move {
+        let late = inner.push(Op::task("add", &sum, &sum, |x: &i32| x + 1));
+        let _ = open.send(());
+        pending.await?;
+        while inner.pending() > 1 {
+            std::thread::yield_now();
+        }
+        drop(late.await?);
+        Ok(())
+    };
+    block_on(pushed(&engine, Op::future("outer", (), (), work))).unwrap();
+    assert_eq!(*block_on(added.read()).unwrap(), 1);
+}
+
+/// Seen to fail with a refusal that is dropped with its push.
+#[test]
+fn a_refusal_that_nobody_awaits_is_told_by_idle() {
+    for ((_exec, one), (_other, other)) in engines().into_iter().zip(engines()) {
+        let x = other.var("x", 0);
+        drop(one.push(Op::task("add", &x, &x, |x: &i32| x + 1)));
+        let error = idle(&one).unwrap_err();
+        assert!(error.to_string().contains("'x'"), "{error}");
+        idle(&one).unwrap();
+    }
+}
+
+/// Seen to fail with a push that keeps, dropped, its part in the operation's handle.
+#[test]
+fn nothing_is_kept_of_a_failure_whose_push_was_dropped() {
+    for workers in [1, 2] {
+        let (_exec, engine) = engine(workers);
+        let (gate, kept) = (Arc::new(Barrier::new(2)), Arc::new(()));
+        let (held, cause) = (gate.clone(), Cause(kept.clone()));
+        drop(engine.push(Op::try_task("fail", (), (), move || {
+            held.wait();
+            Err(cause.into())
+        })));
+        gate.wait();
+        drop(idle(&engine).unwrap_err());
+        until(|| Arc::strong_count(&kept) == 1);
+    }
+}
+
+#[derive(Debug)]
+struct Cause(#[expect(dead_code, reason = "it is counted")] Arc<()>);
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no more")
+    }
+}
+
+impl std::error::Error for Cause {}
 
 /// Seen to fail with a push that does not forget what it has said.
 #[test]

@@ -206,7 +206,8 @@ fn what_frees_goes_ahead_of_all_that_is_ready() {
         let x = engine.var("x", Noted(log.clone()));
         if seed == 0 {
             let held = gate.clone();
-            push(&engine, Op::task("hold", (), (), move || _ = held.wait()));
+            push(&engine, Op::task("hold", (), (), move || _ = (held.wait(), held.wait())));
+            gate.wait();
         }
         for _ in 0..3 {
             let log = log.clone();
