@@ -228,16 +228,13 @@ impl Job {
     /// Empties a place for operations. Of one that has run nearly always nothing is left to be dropped, and to see that is cheaper than to drop it part by part.
     #[inline(always)]
     pub(super) fn clear(place: &mut Option<Self>) {
-        let is_bare = |job: &Self| {
-            let is_idle = matches!(job.name, Name::Fixed(_)) && !job.asked.spilled() && job.rare.is_none();
-            // SAFETY: whoever empties the place has it alone.
-            is_idle && !unsafe { &*job.body.get() }.needs_drop()
+        let is_bare = |job: &mut Self| {
+            let is_fixed = matches!(job.name, Name::Fixed(_)) && !job.asked.spilled() && job.rare.is_none();
+            is_fixed && !job.body.get_mut().needs_drop()
         };
-        if place.as_ref().is_some_and(is_bare) {
-            // SAFETY: it is overwritten, and nothing in it needs a drop.
-            unsafe { std::ptr::write(place, None) };
-        } else {
-            *place = None;
+        match place.as_mut().is_some_and(is_bare) {
+            true => std::mem::forget(place.take()),
+            false => *place = None,
         }
     }
 
