@@ -123,7 +123,7 @@ pub(crate) enum Kind {
     InputTwice { name: String },
     #[error("input '{name}' has the type `{expected}`, but a `{given}` was given")]
     InputType { name: Arc<str>, expected: &'static str, given: &'static str },
-    #[error("input '{name}' is taken by value by node '{taker}': give it by value, not as an Arc; to a call in a flow, as take(&var)")]
+    #[error("input '{name}' is taken by value by node '{taker}': give it by value, in a flow's call as take(&var)")]
     InputShared { name: Arc<str>, taker: Arc<str> },
     #[error("there is no node named '{name}'{}", hint(.near))]
     UnknownNode { name: String, near: Option<Arc<str>> },

@@ -258,7 +258,7 @@ fn inputs_must_be_the_plans() {
     let mistyped = refusal(|| inputs! { "size" => 1u32, "block" => vec![1u64] });
     assert_eq!(mistyped, "input 'size' has the type `u64`, but a `u32` was given");
     let shared = refusal(|| inputs! { "size" => 1u64 }.with_arc("block", Arc::new(vec![1u64])));
-    assert_eq!(shared, "input 'block' is taken by value by node 'taken': give it by value, not as an Arc; to a call in a flow, as take(&var)");
+    assert_eq!(shared, "input 'block' is taken by value by node 'taken': give it by value, in a flow's call as take(&var)");
 }
 
 #[test]
