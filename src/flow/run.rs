@@ -163,7 +163,7 @@ impl<Fut> FlowRun<Fut> {
         }
     }
 
-    /// Returns a handle that cancels the flow from elsewhere.
+    /// Returns a handle that cancels the flow from elsewhere, as long as it is not over.
     pub fn canceller(&self) -> Canceller {
         match &self.shared {
             Ok(shared) => Canceller::of(&shared.scope),
@@ -228,7 +228,12 @@ fn poll_code<T>(
             shared.scope.cancel();
             Poll::Ready(Err(refused))
         }
-        (Ok(polled), None) => polled,
+        (Ok(polled), None) => {
+            if polled.is_ready() {
+                shared.scope.end();
+            }
+            polled
+        }
     }
 }
 

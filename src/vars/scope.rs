@@ -6,7 +6,7 @@ use super::later::Laters;
 use crate::bridge::Lane;
 use crate::error::{Error, Kind, Result};
 use crate::exec::Cancel;
-use crate::sync::{AtomicBool, AtomicU64, OnceLock, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, OnceLock, Ordering};
 
 /// How many operations of one flow may be pending.
 const PENDING_MAX: u64 = 65_536;
@@ -15,7 +15,7 @@ const PENDING_MAX: u64 = 65_536;
 pub(crate) struct Scope {
     /// The flow that this one was begun in.
     outer: Option<Arc<Scope>>,
-    is_cancelled: AtomicBool,
+    fate: AtomicU32,
     pub(super) laters: Laters,
     /// How many of its operations are pending.
     pending: AtomicU64,
@@ -25,11 +25,17 @@ pub(crate) struct Scope {
     pub(crate) bell: Lane,
 }
 
+/// Neither of those below yet.
+const GOING: u32 = 0;
+const CANCELLED: u32 = 1;
+/// The flow's code is over, and what it has pushed goes on.
+const OVER: u32 = 2;
+
 impl Scope {
     pub(crate) fn new(outer: Option<Arc<Scope>>) -> Arc<Self> {
         Arc::new(Self {
             outer,
-            is_cancelled: AtomicBool::new(false),
+            fate: AtomicU32::new(GOING),
             laters: Laters::default(),
             pending: AtomicU64::new(0),
             failure: OnceLock::new(),
@@ -42,7 +48,7 @@ impl Scope {
         let mut scope = self;
         loop {
             // ORDERING: SeqCst: of "cancel, look for futures" and "add a future, look whether it is cancelled" one sees the other.
-            if scope.is_cancelled.load(Ordering::SeqCst) {
+            if scope.fate.load(Ordering::SeqCst) == CANCELLED {
                 return true;
             }
             match &scope.outer {
@@ -75,9 +81,14 @@ impl Scope {
         self.failure.get().cloned()
     }
 
-    /// Cancels it. Does nothing to one that is.
+    /// The flow's code has ended well: to cancel it does nothing from now on.
+    pub(crate) fn end(&self) {
+        let _ = self.fate.compare_exchange(GOING, OVER, Ordering::SeqCst, Ordering::Relaxed);
+    }
+
+    /// Cancels it. Does nothing to one that is, or is over.
     pub(crate) fn cancel(&self) {
-        if !self.is_cancelled.swap(true, Ordering::SeqCst) {
+        if self.fate.compare_exchange(GOING, CANCELLED, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
             self.laters.drop_all();
             self.bell.ring();
         }

@@ -56,6 +56,26 @@ fn a_flow_is_cancelled_from_elsewhere_while_it_is_awaited() {
     }
 }
 
+/// Seen to fail with a cancel that does not ask whether the flow is over.
+#[test]
+fn a_cancel_of_a_flow_that_is_over_leaves_what_it_pushed() {
+    for exec in executors() {
+        let engine = Engine::new(&exec).unwrap();
+        let (x, (open, opened)) = (engine.var("x", 0), futures::channel::oneshot::channel::<()>());
+        let written = x.clone();
+        let run = engine.flow(async move |f: &Flow| {
+            let write = Op::future("write", (), &written, || async move { Ok(opened.await.map_or(0, |()| 1)) });
+            drop(f.node(write));
+            Ok(())
+        });
+        let canceller = run.canceller();
+        block_on(run).unwrap();
+        canceller.cancel();
+        let _ = open.send(());
+        assert_eq!(*block_on(x.read()).unwrap(), 1, "{exec:?}");
+    }
+}
+
 /// A flow with values that are counted: a loop, a branch, and a graph, about 20 operations.
 async fn counted(
     f: &Flow,
