@@ -137,7 +137,8 @@ fn largest_error(x: &[f64]) -> f64 {
 }
 
 fn read(path: &Path) -> Result<Rows, BoxError> {
-    let entries = read_matrix_market::<f64, u32, _>(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let advice = "(give a Matrix Market file of real numbers, or make one with --generate)";
+    let entries = read_matrix_market::<f64, u32, _>(path).map_err(|error| format!("{}: {error} {advice}", path.display()))?;
     match entries.rows() == entries.cols() {
         true => Ok(entries.to_csr()),
         false => Err(format!("{}: the matrix is not square", path.display()).into()),

@@ -42,7 +42,7 @@ async fn root(exec: &Executor, plan: &Plan, a: f64) -> Result<String> {
 async fn main() -> Result<(), BoxError> {
     let path = std::env::args().nth(1).unwrap_or_else(|| FILE.to_owned());
     let json = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    let plan = plan(&json)?;
+    let plan = plan(&json).map_err(|error| format!("{path}: {error}"))?;
     println!("{plan}");
 
     let host = Executor::host()?;

@@ -95,7 +95,7 @@ impl fmt::Debug for Bulk<'_> {
 }
 
 /// Pushes an operation into a bulk; made by [`Bulk::push`].
-#[must_use = "if there is no room, or the operation is refused, then only who awaits this is told"]
+#[must_use = "where there is no room the operation is pushed only if this is awaited"]
 pub struct Join<'v>(Joining<'v>);
 
 enum Joining<'v> {

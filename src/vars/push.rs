@@ -14,7 +14,7 @@ use crate::bridge::WaiterKey;
 use crate::error::{Error, Kind, Result};
 
 /// Pushes an operation; made by [`Engine::push`](super::Engine::push).
-#[must_use = "if there is no room, or the operation is refused, then only who awaits this is told"]
+#[must_use = "where there is no room the operation is pushed only if this is awaited"]
 pub struct Push<'v> {
     hub: &'v Arc<Hub>,
     state: State<'v>,
