@@ -52,14 +52,19 @@ impl Future for Push<'_> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
         let Self { hub, state } = &mut *self;
-        let pushed = match state {
+        // Taken out first: what is dropped behind where the result is made would have that in memory.
+        Poll::Ready(match mem::replace(state, State::Told) {
             State::Ran => Ok(Pushed::ended(Ok(()))),
-            State::Handled(handled) => Ok(Pushed::pending(hub.clone(), *handled, None)),
-            State::Other(other) => ready!(other.poll(cx)),
+            State::Handled(handled) => Ok(Pushed::pending(hub.clone(), handled, None)),
+            State::Other(mut other) => match other.poll(cx) {
+                Poll::Ready(pushed) => *pushed,
+                Poll::Pending => {
+                    *state = State::Other(other);
+                    return Poll::Pending;
+                }
+            },
             State::Told => Err(Kind::Spent.into()),
-        };
-        *state = State::Told;
-        Poll::Ready(pushed)
+        })
     }
 }
 
@@ -132,12 +137,14 @@ impl<'v> Other<'v> {
         }
     }
 
+    /// In a box, because what a call returns in memory is in memory for who makes no call, too.
     #[inline(never)]
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
-        match self {
-            Self::Tried(pushed) => Poll::Ready(mem::replace(pushed, Err(Kind::Spent.into()))),
-            Self::Waits(waiting) => waiting.poll(cx),
-        }
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Box<Result<Pushed>>> {
+        let pushed = match self {
+            Self::Tried(pushed) => mem::replace(pushed, Err(Kind::Spent.into())),
+            Self::Waits(waiting) => ready!(waiting.poll(cx)),
+        };
+        Poll::Ready(Box::new(pushed))
     }
 }
 
