@@ -22,7 +22,7 @@ impl Hub {
     #[inline(never)]
     pub(super) fn push_to_inbox(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Handled> {
         let number = self.slots.take(&mut self.slots.free(), max)?;
-        let handled = self.settle(number, job);
+        let handled = self.settle(self.slots.spot(number), job);
         if self.turn.post(number) {
             self.empty(More::default());
         }
@@ -50,7 +50,7 @@ impl Hub {
     pub(super) fn empty(self: &Arc<Self>, mut more: More) {
         let mut hand = Hand::new(self);
         loop {
-            more.posted.into_iter().for_each(|number| self.enter(number, &mut hand));
+            more.posted.into_iter().for_each(|number| self.enter(self.slots.spot(number), &mut hand));
             while let Some(number) = hand.next_own() {
                 self.run(number, &mut hand);
             }

@@ -72,8 +72,9 @@ impl Hub {
 
     fn submit(self: &Arc<Self>, number: u32, kernel: Box<dyn Enqueue>, chosen: Chosen, hand: &mut Hand<'_>) {
         // No argument: it is gone when the device is done with it, perhaps before this returns.
+        let spot = self.slots.spot(number);
         // SAFETY: this thread runs it.
-        let job = unsafe { self.slots.get(number).job() };
+        let job = unsafe { spot.slot.job() };
         let devices = self.devices.as_ref().expect("the lane is of one");
         let Chosen { berth, placed, needs, events } = chosen;
         let (outcome, end) = self.submit_to(devices, berth, job, kernel, &events);
@@ -81,7 +82,7 @@ impl Hub {
         let Some(End { point, event, has_waited }) = end else {
             devices.withdraw(placed);
             self.take_effect(job, outcome.as_ref().err());
-            return self.end(number, outcome, hand);
+            return self.end(spot, outcome, hand);
         };
         let stamp = devices.submitted(placed, point, has_waited);
         let done = Arc::new(Done::new(&devices.queues, berth, stamp, event));
@@ -90,7 +91,7 @@ impl Hub {
             unsafe { asked.place() }.trail.note(asked.how(), &done);
         }
         self.take_effect(job, outcome.as_ref().err());
-        self.leave_queues(number, hand);
+        self.leave_queues(spot, hand);
         let inputs = needs.list().iter().filter(|need| need.is_input && (!need.done.is_over() || need.done.failure().is_some()));
         let inputs = inputs.map(|need| need.done.clone()).collect();
         let failure = Mutex::new(outcome.err());
@@ -141,13 +142,14 @@ impl Hub {
 
     /// Ends an operation that is pending and cannot go on.
     pub(super) fn fail(self: &Arc<Self>, number: u32, error: Error) {
+        let spot = self.slots.spot(number);
         // SAFETY: it is put aside, and who calls this is the only one to take it up again.
-        let job = unsafe { self.slots.get(number).job() };
+        let job = unsafe { spot.slot.job() };
         // SAFETY: as above.
         let _ = shielded(|| unsafe { job.forgo() });
         let mut hand = Hand::new(self);
         self.take_effect(job, Some(&error));
-        self.end(number, Err(error), &mut hand);
+        self.end(spot, Err(error), &mut hand);
         hand.give_back();
         self.start(&mut hand);
     }
@@ -155,9 +157,9 @@ impl Hub {
     /// The device is done with an operation, or will never be.
     fn end_on_device(self: &Arc<Self>, completion: &Completion, outcome: Result<()>) {
         let Completion { number, done, inputs, failure, .. } = completion;
-        let (slot, devices) = (self.slots.get(*number), self.devices.as_ref().expect("it was submitted to one"));
+        let (spot, devices) = (self.slots.spot(*number), self.devices.as_ref().expect("it was submitted to one"));
         // SAFETY: its slot is given back only below.
-        let job = unsafe { slot.job() };
+        let job = unsafe { spot.slot.job() };
         let is_heard = lock(failure).is_some();
         let failed = lock(failure).take().or(outcome.err()).or_else(|| {
             let origin = inputs.iter().find_map(|input| input.failure())?.origin().clone();
@@ -171,9 +173,9 @@ impl Hub {
         let outcome = failed.map_or(Ok(()), Err);
         done.end(outcome.clone()).into_iter().for_each(|waiting| self.make_ready(waiting));
         let mut hand = Hand::new(self);
-        self.leave_scope(*number);
-        self.watchers.end(*number, slot, outcome);
-        hand.release_looks(*number, 1);
+        self.leave_scope(spot);
+        self.watchers.end(spot, outcome);
+        hand.release_looks(spot, 1);
         hand.give_back();
     }
 }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::hub::{FREED_MAX, Hub};
 use super::queue::{Request, RequestId, Requests};
-use super::slots::Slot;
+use super::slots::Spot;
 use crate::sync::{AtomicU32, Ordering};
 
 /// What a thread has made ready and free, and has not passed on yet.
@@ -49,19 +49,18 @@ impl<'h> Hand<'h> {
     }
 
     #[inline]
-    pub(super) fn release_holds(&mut self, number: u32, holds: u32) {
-        if release(&self.hub.slots.get(number).holds, holds) {
-            self.ready.push(number);
+    pub(super) fn release_holds(&mut self, spot: Spot<'_>, holds: u32) {
+        if release(&spot.slot.holds, holds) {
+            self.ready.push(spot.number);
         }
     }
 
     #[inline]
-    pub(super) fn release_looks(&mut self, number: u32, looks: u32) {
-        let slot: &Slot = self.hub.slots.get(number);
-        if release(&slot.looks, looks) {
+    pub(super) fn release_looks(&mut self, spot: Spot<'_>, looks: u32) {
+        if release(&spot.slot.looks, looks) {
             // SAFETY: nobody looks at it any more.
-            unsafe { slot.clear() };
-            self.freed.push(number);
+            unsafe { spot.slot.clear() };
+            self.freed.push(spot.number);
         }
     }
 
@@ -101,13 +100,13 @@ impl Requests for Hand<'_> {
 
     fn granted(&mut self, id: RequestId) {
         if !self.is_counted(id.operation()) {
-            self.release_holds(id.operation(), 1);
+            self.release_holds(self.hub.slots.spot(id.operation()), 1);
         }
     }
 
     fn done_with(&mut self, id: RequestId) {
         if !self.is_counted(id.operation()) {
-            self.release_looks(id.operation(), 1);
+            self.release_looks(self.hub.slots.spot(id.operation()), 1);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use super::bulk::Ends;
 use super::hub::Hub;
-use super::slots::Slot;
+use super::slots::{Slot, Spot};
 use super::within::{Common, Key};
 use crate::bridge::{Lane, WaiterKey, shielded};
 use crate::error::{Error, Kind, Result};
@@ -127,7 +127,7 @@ impl Watchers {
     }
 
     /// Says that an operation has ended.
-    pub(super) fn end(&self, number: u32, slot: &Slot, outcome: Result<(), Error>) {
+    pub(super) fn end(&self, Spot { number, slot }: Spot<'_>, outcome: Result<(), Error>) {
         // ORDERING: Relaxed: who has a handle drops it at any time; the swap tells.
         let state = slot.state.load(Ordering::Relaxed);
         let key: Key = (number, state & !(HANDLED | AWAITED));
@@ -205,7 +205,7 @@ impl Pushed {
 impl Handled {
     /// Says that there will be a handle to the operation that is about to be pushed in that slot.
     #[inline(always)]
-    pub(super) fn new(number: u32, slot: &Slot) -> Self {
+    pub(super) fn new(Spot { number, slot }: Spot<'_>) -> Self {
         // ORDERING: Relaxed: nobody else knows the slot yet, and its last operation has left no flags.
         let state = slot.state.load(Ordering::Relaxed);
         slot.state.store(state | HANDLED, Ordering::Relaxed);

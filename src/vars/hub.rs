@@ -13,7 +13,7 @@ use super::op::Job;
 use super::place::Place;
 use super::queue::RequestId;
 use super::ready::Ready;
-use super::slots::{Slots, Told};
+use super::slots::{Slots, Spot, Told};
 use super::turn::Turn;
 use super::within::{self, Common};
 use super::work::{work_alone, work_shared};
@@ -184,22 +184,21 @@ impl Hub {
     pub(super) fn enter_new(self: &Arc<Self>, max: usize, job: &mut Option<Job>, hand: &mut Hand<'_>) -> Option<Handled> {
         // All queues have the operation in the same order, because others wait here.
         let mut free = self.slots.free();
-        let number = self.slots.take(&mut free, max)?;
-        let handled = self.settle(number, job);
-        self.enter(number, hand);
+        let spot = self.slots.spot(self.slots.take(&mut free, max)?);
+        let handled = self.settle(spot, job);
+        self.enter(spot, hand);
         Some(handled)
     }
 
     /// Puts an operation into its slot.
     #[inline(always)]
-    pub(super) fn settle(&self, number: u32, job: &mut Option<Job>) -> Handled {
+    pub(super) fn settle(&self, spot: Spot<'_>, job: &mut Option<Job>) -> Handled {
         if let Some(scope) = job.as_ref().and_then(Job::scope) {
             scope.begin_one();
         }
-        let slot = self.slots.get(number);
         // SAFETY: nobody knows the slot yet.
-        unsafe { slot.put(job) };
-        Handled::new(number, slot)
+        unsafe { spot.slot.put(job) };
+        Handled::new(spot)
     }
 
     /// Notes what an operation has in common with the one in which it is pushed.
@@ -217,8 +216,8 @@ impl Hub {
 
     /// Has an operation enter the queues of its variables, while nobody else has one enter.
     #[inline(always)]
-    pub(super) fn enter(self: &Arc<Self>, number: u32, hand: &mut Hand<'_>) {
-        let slot = self.slots.get(number);
+    pub(super) fn enter(self: &Arc<Self>, spot: Spot<'_>, hand: &mut Hand<'_>) {
+        let Spot { number, slot } = spot;
         // SAFETY: it does not run before the last hold is released.
         let job = unsafe { slot.job() };
         let requests = job.asked.len() as u32;
@@ -240,17 +239,15 @@ impl Hub {
             self.watchers.nudge(number, slot);
         }
         if granted + own > 0 {
-            hand.release_holds(number, granted + own);
+            hand.release_holds(spot, granted + own);
         }
     }
 
     #[inline]
     pub(super) fn fault(&self, job: &Job) -> Option<Error> {
         let mut is_odd = job.is_kernel || !job.has_no_fault() || self.is_closed.load(Ordering::SeqCst);
-        for asked in &job.asked {
-            // SAFETY: whoever made the operation has handles to its variables.
-            is_odd |= unsafe { asked.place() }.hub != self.address();
-        }
+        // SAFETY: whoever made the operation has handles to its variables.
+        job.each(|asked| is_odd |= unsafe { asked.place() }.hub != self.address());
         if is_odd { self.describe_fault(job) } else { None }
     }
 
@@ -314,9 +311,10 @@ impl Hub {
     }
 
     pub(super) fn add_ready(&self, number: u32) {
+        let spot = self.slots.spot(number);
         // SAFETY: it is ready, and nobody has begun it.
-        let priority = unsafe { self.slots.get(number).job() }.priority;
-        self.ready.push(&self.slots, number, priority);
+        let priority = unsafe { spot.slot.job() }.priority;
+        self.ready.push(&self.slots, spot, priority);
     }
 
     /// Leaves the executor when that is shut down and nothing is left to do.
@@ -364,7 +362,7 @@ impl Hub {
 
     /// Runs an operation that is ready, and ends it, unless it is a future that is not ready.
     pub(super) fn run(self: &Arc<Self>, number: u32, hand: &mut Hand<'_>) {
-        let slot = self.slots.get(number);
+        let spot @ Spot { slot, .. } = self.slots.spot(number);
         // SAFETY: it was pushed, and is kept until it is done with.
         let job = unsafe { slot.job() };
         if self.devices.as_ref().is_some_and(|devices| devices.puts_aside(number, job)) {
@@ -392,21 +390,20 @@ impl Hub {
                 return later.park();
             }
         };
-        self.end(number, outcome, hand);
+        self.end(spot, outcome, hand);
     }
 
-    pub(super) fn end(&self, number: u32, outcome: Result<()>, hand: &mut Hand<'_>) {
-        let slot = self.slots.get(number);
+    pub(super) fn end(&self, spot: Spot<'_>, outcome: Result<()>, hand: &mut Hand<'_>) {
         // SAFETY: its slot is given back only below.
-        let frees = unsafe { slot.job() }.frees();
-        self.leave_scope(number);
-        hand.begin_count(number);
+        let frees = unsafe { spot.slot.job() }.frees();
+        self.leave_scope(spot);
+        hand.begin_count(spot.number);
         if !frees {
-            self.leave_queues(number, hand);
+            self.leave_queues(spot, hand);
         }
         let done_with = hand.end_count();
-        self.watchers.end(number, slot, outcome);
-        hand.release_looks(number, if frees { 2 } else { 1 + done_with });
+        self.watchers.end(spot, outcome);
+        hand.release_looks(spot, if frees { 2 } else { 1 + done_with });
         if hand.freed.len() >= self.freed_max {
             hand.give_back();
         }
@@ -414,9 +411,9 @@ impl Hub {
 
     /// An operation is over, for those who count and end what a flow or the engine has.
     #[inline]
-    pub(super) fn leave_scope(&self, number: u32) {
+    pub(super) fn leave_scope(&self, Spot { number, slot }: Spot<'_>) {
         // SAFETY: whoever ends it gives its slot back later.
-        let job = unsafe { self.slots.get(number).job() };
+        let job = unsafe { slot.job() };
         if job.is_async {
             self.laters.remove(number);
         }
@@ -428,9 +425,9 @@ impl Hub {
         }
     }
 
-    pub(super) fn leave_queues(&self, number: u32, hand: &mut Hand<'_>) {
+    pub(super) fn leave_queues(&self, Spot { number, slot }: Spot<'_>, hand: &mut Hand<'_>) {
         // SAFETY: as in `leave_scope`.
-        let job = unsafe { self.slots.get(number).job() };
+        let job = unsafe { slot.job() };
         for (place, asked) in job.asked.iter().enumerate() {
             // SAFETY: its request has not left yet.
             unsafe { asked.place() }.queue.leave(RequestId::new(number, place), &asked.request, hand);

@@ -238,6 +238,15 @@ impl Job {
         }
     }
 
+    /// Does that with each variable it asks for. The first by itself: most ask for one, and loops are compiled for many.
+    #[inline(always)]
+    pub(super) fn each(&self, mut act: impl FnMut(&Asked)) {
+        if let Some((first, others)) = self.asked.split_first() {
+            act(first);
+            others.iter().for_each(act);
+        }
+    }
+
     /// Asks for one thing more, which it did not ask for before.
     pub(super) fn ask(&mut self, asked: Asked) {
         self.asked.push(asked);

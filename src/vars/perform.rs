@@ -21,10 +21,12 @@ impl Hub {
         match inside(self.place(), || self.run_caught(job)) {
             Ok(Ok(ran)) => {
                 // As below, where nothing was poisoned before.
-                for asked in job.asked.iter().filter(|asked| asked.changes()) {
-                    // SAFETY: granted to write.
-                    unsafe { asked.place() }.count_write();
-                }
+                job.each(|asked| {
+                    if asked.changes() {
+                        // SAFETY: granted to write.
+                        unsafe { asked.place() }.count_write();
+                    }
+                });
                 Ok(ran)
             }
             Ok(Err(cause)) => Err(self.has_failed(job, job.failed(cause))),
@@ -36,10 +38,8 @@ impl Hub {
     #[inline(always)]
     fn is_smooth(&self, job: &Job) -> bool {
         let mut is_smooth = job.is_simple() && !self.is_closed.load(Ordering::Relaxed);
-        for asked in &job.asked {
-            // SAFETY: granted.
-            is_smooth &= !unsafe { asked.place() }.may_be_poisoned();
-        }
+        // SAFETY: granted.
+        job.each(|asked| is_smooth &= !unsafe { asked.place() }.may_be_poisoned());
         is_smooth
     }
 

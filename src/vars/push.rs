@@ -72,7 +72,8 @@ impl<'v> Push<'v> {
     /// Pushes an operation, unless there is no room. It is taken out in any case.
     #[inline(always)]
     pub(super) fn new(hub: &'v Arc<Hub>, job: &mut Option<Job>) -> Self {
-        let state = match hub.run_now(job) {
+        let ran = if hub.is_inline() { hub.run_now(job) } else { None };
+        let state = match ran {
             Some(Ok(Ok(()))) => State::Ran,
             Some(outcome) => State::Other(Other::tried(outcome.map(Pushed::ended), job)),
             None => match hub.push_plainly(job) {

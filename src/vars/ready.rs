@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::op::FREES;
-use super::slots::Slots;
+use super::slots::{Slots, Spot};
 use crate::sync::{AtomicU32, AtomicU64, Line, Mutex, Ordering, lock, spin_loop};
 
 /// How often who finds a broken chain looks again.
@@ -53,7 +53,7 @@ impl Ready {
         Self { tail: Line(tail), front: Line(front) }
     }
 
-    pub(super) fn push(&self, slots: &Slots, operation: u32, priority: i32) {
+    pub(super) fn push(&self, slots: &Slots, Spot { number: operation, slot }: Spot<'_>, priority: i32) {
         let tail = &self.tail.0;
         if priority != 0 || tail.is_listed {
             let mut lists = lock(&tail.lists);
@@ -61,7 +61,7 @@ impl Ready {
             return self.count(1);
         }
         // ORDERING: Relaxed: the swap publishes it.
-        slots.get(operation).holds.store(0, Ordering::Relaxed);
+        slot.holds.store(0, Ordering::Relaxed);
         // ORDERING: AcqRel: see `is_still_empty`; and whoever takes it out sees the operation.
         let before = tail.last.swap(operation + 1, Ordering::AcqRel);
         // ORDERING: Release: as above.
@@ -217,7 +217,7 @@ mod tests {
             let (ready, slots) = (Ready::new(is_listed), Slots::new());
             let _made: Vec<Option<u32>> = (0..6).map(|_| slots.take(&mut slots.free(), 6)).collect();
             for (operation, priority) in [(0, -1), (1, 0), (2, 5), (3, 0), (4, 5), (5, -1)] {
-                ready.push(&slots, operation, priority);
+                ready.push(&slots, slots.spot(operation), priority);
             }
             let order: Vec<u32> = std::iter::from_fn(|| ready.pop(&slots)).collect();
             assert_eq!((order, ready.is_empty(), ready.is_still_empty()), (vec![2, 4, 1, 3, 0, 5], true, true));
@@ -227,7 +227,10 @@ mod tests {
     #[test]
     fn one_is_taken_out_of_the_middle() {
         let (ready, slots) = (Ready::new(true), Slots::new());
-        [(0, 0), (1, 5), (2, 5), (3, 5)].into_iter().for_each(|(operation, priority)| ready.push(&slots, operation, priority));
+        let _made: Vec<Option<u32>> = (0..4).map(|_| slots.take(&mut slots.free(), 4)).collect();
+        [(0, 0), (1, 5), (2, 5), (3, 5)]
+            .into_iter()
+            .for_each(|(number, priority)| ready.push(&slots, slots.spot(number), priority));
         assert_eq!((ready.remove(1), ready.remove(2), ready.remove(2), ready.len()), (Some(2), Some(0), None, 2));
         assert_eq!((ready.remove(1), ready.remove(0), ready.pop(&slots)), (Some(3), Some(1), None));
     }

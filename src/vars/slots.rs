@@ -66,6 +66,13 @@ impl Slot {
     }
 }
 
+/// A slot and its number: whoever has many uses for it looks it up once.
+#[derive(Clone, Copy)]
+pub(super) struct Spot<'s> {
+    pub(super) number: u32,
+    pub(super) slot: &'s Slot,
+}
+
 /// All slots.
 pub(super) struct Slots {
     chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
@@ -134,6 +141,11 @@ impl Slots {
         debug_assert!(!base.is_null());
         // SAFETY: a number is given out when its chunk is made, and that stays as long as this.
         unsafe { &*base.wrapping_add(place) }
+    }
+
+    #[inline]
+    pub(super) fn spot(&self, number: u32) -> Spot<'_> {
+        Spot { number, slot: self.get(number) }
     }
 
     /// Returns the free slots. As long as the caller has them, nobody else pushes.
