@@ -189,13 +189,13 @@ fn loops_and_branches_that_do_not_fit_are_named() {
         )
     };
     let node = |name: &str| format!(r#"{{"nodes": [{{"name": "{name}", "backend": "cpu", "inputs": [{{"state": 0}}]}}]}}"#);
-    let repeat = |inside: &str| around(&format!(r#""inputs": [{{"node": "two"}}], "repeat": {{{inside}}}"#));
+    let repeat = |inside: &str| around(&format!(r#""inputs": [{{"node": "two"}}], "repeat": {{"iterations": 1, {inside}}}"#));
     let branch = |inputs: &str, arm: &str| around(&format!(r#""inputs": [{inputs}], "branch": {{"arms": [{arm}]}}"#));
     let two_gives =
         r#"{"nodes": [{"name": "a", "backend": "cpu", "command": "two"}, {"name": "b", "backend": "cpu", "command": "two"}]}"#;
     let cases = [
         (
-            around(&format!(r#""repeat": {{"body": {}}}"#, two_gives)),
+            around(&format!(r#""repeat": {{"iterations": 1, "body": {}}}"#, two_gives)),
             "node 'c' is a loop and reads nothing: what it reads are its states",
         ),
         (

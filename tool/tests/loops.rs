@@ -34,7 +34,7 @@ fn readings_of_states_come_back_in_their_places() {
         {"name": "a", "backend": "cpu", "inputs": [{"state": 1}]},
         {"name": "b", "backend": "cpu", "inputs": [{"state": 0}, {"node": "a"}, {"state": 1}, {"node": "a"}], "after": ["a"]},
         {"name": "c", "backend": "cpu", "inputs": [{"state": 1}]}
-    ]}}}]}"#;
+    ]}, "iterations": 1}}]}"#;
     let shape = Shape::from_json(text).unwrap();
     let written = shape.to_json();
     assert_eq!(Shape::from_json(&written).unwrap(), shape, "{written}");
@@ -71,7 +71,7 @@ fn read(memory: Memory) -> EdgeKind {
 fn bad_inner_graphs_are_named_by_place() {
     // Each was seen to come with the path that it has here.
     let node = |fields: &str| format!("{{\"nodes\": [{{\"name\": \"a\", {fields}}}]}}");
-    let body = |body: &str| node(&format!("\"repeat\": {{\"body\": {body}}}"));
+    let body = |body: &str| node(&format!("\"repeat\": {{\"body\": {body}, \"iterations\": 1}}"));
     let cases = [
         (node(r#""repeat": {}"#), "nodes[0].repeat: missing field `body` at line 1 column 37"),
         (
@@ -82,6 +82,10 @@ fn bad_inner_graphs_are_named_by_place() {
         (
             node(r#""repeat": {"body": {"nodes": []}, "iterations": -1}"#),
             "nodes[0].repeat.iterations: invalid value: integer `-1`, expected u64",
+        ),
+        (
+            node(r#""repeat": {"body": {"nodes": []}}"#),
+            "nodes[0].repeat: a loop without a `condition` needs `iterations`: how often its body is run at line 1",
         ),
         (
             node(r#""repeat": {"body": {"nodes": []}, "iterations": 1000000001}"#),
@@ -97,7 +101,7 @@ fn bad_inner_graphs_are_named_by_place() {
             "nodes[0].branch: arm 1 is taken, and there are 1, counted from 0",
         ),
         (
-            node(r#""branch": {"arms": []}, "repeat": {"body": {"nodes": []}}"#),
+            node(r#""branch": {"arms": []}, "repeat": {"body": {"nodes": []}, "iterations": 1}"#),
             "nodes[0]: a node is a `repeat` or a `branch`, not both at line 1",
         ),
         (body("5"), "nodes[0].repeat.body: invalid type: integer `5`, expected an object at line 1 column 45"),
@@ -146,7 +150,7 @@ fn bad_inner_graphs_are_named_by_place() {
 
 /// A graph with others in it, `depth` deep.
 fn nested(depth: usize) -> String {
-    let open = r#"{"nodes": [{"name": "a", "repeat": {"body": "#;
+    let open = r#"{"nodes": [{"name": "a", "repeat": {"iterations": 1, "body": "#;
     format!("{}{}{}", open.repeat(depth), r#"{"nodes": [{"name": "b", "backend": "gpu"}]}"#, "}}]}".repeat(depth))
 }
 

@@ -62,8 +62,9 @@ pub(super) struct RepeatForm<'a> {
     pub(super) condition: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) body: &'a RawValue,
-    #[serde(default = "once", skip_serializing_if = "is_once")]
-    pub(super) iterations: u64,
+    /// Without it, one; but a loop that asks no condition needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) iterations: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) max_iterations: Option<u64>,
 }
@@ -117,14 +118,6 @@ pub(super) enum MemoryForm {
 
 fn one() -> f64 {
     1.0
-}
-
-fn once() -> u64 {
-    1
-}
-
-fn is_once(iterations: &u64) -> bool {
-    *iterations == 1
 }
 
 fn is_one(cost: &f64) -> bool {
@@ -202,9 +195,19 @@ impl Checked for InputForm {
     }
 }
 
+impl RepeatForm<'_> {
+    pub(super) fn iterations(&self) -> u64 {
+        self.iterations.unwrap_or(1)
+    }
+}
+
 impl Checked for RepeatForm<'_> {
     fn fault(&self) -> Option<String> {
-        let Self { iterations, max_iterations, .. } = *self;
+        let Self { condition, iterations, max_iterations, .. } = *self;
+        if condition.is_none() && iterations.is_none() {
+            return Some("a loop without a `condition` needs `iterations`: how often its body is run".into());
+        }
+        let iterations = self.iterations();
         if iterations > ITERATIONS_MAX {
             return Some(format!("{iterations} iterations: the most to be simulated are {ITERATIONS_MAX}"));
         }

@@ -117,10 +117,10 @@ fn controls<'a>(
             unknown.push(Unknown { text: text.get(), place: place + ".", depth: depth + 1, states });
             Ok(unknown.len() - 1)
         };
-        let control = if let Some(RepeatForm { condition, body, iterations, max_iterations }) = &node.repeat {
+        let control = if let Some(form @ RepeatForm { condition, body, max_iterations, .. }) = &node.repeat {
             let condition = condition.map(|condition| later(condition, "repeat.condition")).transpose()?;
             let body = later(body, "repeat.body")?;
-            ControlForm::Repeat { condition, body, iterations: *iterations, max_iterations: *max_iterations }
+            ControlForm::Repeat { condition, body, iterations: form.iterations(), max_iterations: *max_iterations }
         } else if let Some(BranchForm { arms, taken }) = &node.branch {
             let arms = arms.iter().zip(0..).map(|(arm, number): (_, u32)| later(arm, &format!("branch.arms[{number}]")));
             ControlForm::Branch { arms: arms.collect::<Result<_>>()?, taken: *taken }

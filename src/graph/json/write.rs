@@ -64,7 +64,8 @@ fn node_form<'a>(node: &NodeShape, inner: &'a [Box<RawValue>]) -> NodeForm<'a> {
         Some(Control::Repeat { condition, iterations, max_iterations, .. }) => {
             let (last, first) = inner.split_last().expect("a loop has a body");
             let condition = condition.as_ref().map(|_| &*first[0]);
-            repeat = Some(RepeatForm { condition, body: last, iterations: *iterations, max_iterations: *max_iterations });
+            let iterations = (condition.is_none() || *iterations != 1).then_some(*iterations);
+            repeat = Some(RepeatForm { condition, body: last, iterations, max_iterations: *max_iterations });
         }
         Some(Control::Branch { taken, .. }) => {
             branch = Some(BranchForm { arms: inner.iter().map(|arm| &**arm).collect(), taken: *taken });
