@@ -153,7 +153,7 @@ pub(crate) enum Kind {
     NoSuchArm { node: Arc<str>, selector: i64, arms: usize },
     #[error("the observer panicked at node '{node}': {message}")]
     Observer { node: Arc<str>, message: String },
-    #[error("the run was cancelled")]
+    #[error("the run or flow was cancelled")]
     Cancelled,
 
     // Operations on variables.
