@@ -16,6 +16,8 @@ pub(super) struct Hand<'h> {
     own: u32,
     /// How many of that one's requests were granted on the way, or are done with: to be counted together.
     own_count: u32,
+    /// Whether somebody was told of an operation's end.
+    has_told: bool,
 }
 
 /// No operation.
@@ -24,7 +26,7 @@ const NONE: u32 = u32::MAX;
 impl<'h> Hand<'h> {
     #[inline]
     pub(super) fn new(hub: &'h Hub) -> Self {
-        Self { hub, ready: SmallVec::new(), freed: SmallVec::new(), own: NONE, own_count: 0 }
+        Self { hub, ready: SmallVec::new(), freed: SmallVec::new(), own: NONE, own_count: 0, has_told: false }
     }
 
     /// From here on requests of that operation are counted that are granted, or done with.
@@ -64,6 +66,17 @@ impl<'h> Hand<'h> {
         }
     }
 
+    /// Notes whether somebody was told of an operation's end.
+    #[inline]
+    pub(super) fn note_told(&mut self, is_told: bool) {
+        self.has_told |= is_told;
+    }
+
+    /// Returns whether somebody was told since this was asked last.
+    pub(super) fn take_told(&mut self) -> bool {
+        std::mem::take(&mut self.has_told)
+    }
+
     /// Returns the operation that this thread goes on with: the first that it made ready of the highest priority.
     #[inline]
     pub(super) fn next_own(&mut self) -> Option<u32> {
@@ -86,7 +99,7 @@ impl<'h> Hand<'h> {
     #[inline]
     pub(super) fn give_back(&mut self) {
         if !self.freed.is_empty() {
-            self.hub.give_back(&self.freed);
+            self.has_told |= self.hub.give_back(&self.freed);
             self.freed.clear();
         }
     }

@@ -126,8 +126,8 @@ impl Watchers {
         let _ = shielded(|| waker.into_iter().for_each(Waker::wake));
     }
 
-    /// Says that an operation has ended.
-    pub(super) fn end(&self, Spot { number, slot }: Spot<'_>, outcome: Result<(), Error>) {
+    /// Says that an operation has ended. Returns whether somebody waited for that.
+    pub(super) fn end(&self, Spot { number, slot }: Spot<'_>, outcome: Result<(), Error>) -> bool {
         // ORDERING: Relaxed: who has a handle drops it at any time; the swap tells.
         let state = slot.state.load(Ordering::Relaxed);
         let key: Key = (number, state & !(HANDLED | AWAITED));
@@ -143,7 +143,8 @@ impl Watchers {
         };
         if state & (HANDLED | AWAITED) == 0 {
             // ORDERING: Relaxed: nobody has a handle, so nobody else looks.
-            return slot.state.store(key.1 + OPERATION, Ordering::Relaxed);
+            slot.state.store(key.1 + OPERATION, Ordering::Relaxed);
+            return false;
         }
         // ORDERING: AcqRel: who sees the end sees what was done and what went wrong; and this sees the waker of who waits.
         let before = slot.state.swap(key.1 + OPERATION, Ordering::AcqRel);
@@ -151,10 +152,12 @@ impl Watchers {
             let unheard = self.failure(key);
             let _ = shielded(|| drop(unheard));
         }
-        if before & AWAITED != 0 {
+        let is_awaited = before & AWAITED != 0;
+        if is_awaited {
             let waker = lock(&self.wakers).remove(&key);
             let _ = shielded(|| waker.into_iter().for_each(Waker::wake));
         }
+        is_awaited
     }
 
     fn keep_failure(&self, key: (u32, u64), error: Error) {

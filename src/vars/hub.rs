@@ -9,7 +9,7 @@ use super::failures::Failures;
 use super::hand::Hand;
 use super::handle::{Handled, Pushed, Watchers};
 use super::later::{Later, Laters, Resume};
-use super::op::Job;
+use super::op::{Job, Role};
 use super::place::Place;
 use super::queue::RequestId;
 use super::ready::Ready;
@@ -395,14 +395,16 @@ impl Hub {
 
     pub(super) fn end(&self, spot: Spot<'_>, outcome: Result<()>, hand: &mut Hand<'_>) {
         // SAFETY: its slot is given back only below.
-        let frees = unsafe { spot.slot.job() }.frees();
+        let role = unsafe { spot.slot.job() }.role;
+        let frees = role == Role::Frees;
         self.leave_scope(spot);
         hand.begin_count(spot.number);
         if !frees {
             self.leave_queues(spot, hand);
         }
         let done_with = hand.end_count();
-        self.watchers.end(spot, outcome);
+        let is_told = self.watchers.end(spot, outcome) || role == Role::Waits;
+        hand.note_told(is_told);
         hand.release_looks(spot, if frees { 2 } else { 1 + done_with });
         if hand.freed.len() >= self.freed_max {
             hand.give_back();
@@ -434,14 +436,18 @@ impl Hub {
         }
     }
 
-    pub(super) fn give_back(&self, freed: &[u32]) {
-        self.tell(self.slots.give_back(freed));
+    /// Gives slots back. Returns whether somebody who waited for all is told.
+    pub(super) fn give_back(&self, freed: &[u32]) -> bool {
+        let told = self.slots.give_back(freed);
+        let is_idle = told.idle;
+        self.tell(told);
         if let Some(devices) = &self.devices
             && self.slots.in_use() == 0
         {
             devices.queues.collect();
         }
         self.leave_if_over();
+        is_idle
     }
 
     pub(super) fn tell(&self, told: Told) {

@@ -17,6 +17,7 @@ mod drive;
 mod engine;
 mod enqueue;
 mod failures;
+mod gather;
 mod hand;
 mod handle;
 mod hub;

@@ -52,17 +52,17 @@ impl Future for Push<'_> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
         let Self { hub, state } = &mut *self;
-        // Taken out first: what is dropped behind where the result is made would have that in memory.
+        // Taken out first: were the old state dropped behind it, the result would have to be in memory.
         Poll::Ready(match mem::replace(state, State::Told) {
             State::Ran => Ok(Pushed::ended(Ok(()))),
             State::Handled(handled) => Ok(Pushed::pending(hub.clone(), handled, None)),
-            State::Other(mut other) => match other.poll(cx) {
-                Poll::Ready(pushed) => *pushed,
-                Poll::Pending => {
+            State::Other(mut other) => {
+                if other.poll(cx).is_pending() {
                     *state = State::Other(other);
                     return Poll::Pending;
                 }
-            },
+                other.told()
+            }
             State::Told => Err(Kind::Spent.into()),
         })
     }
@@ -72,6 +72,7 @@ impl<'v> Push<'v> {
     /// Pushes an operation, unless there is no room. It is taken out in any case.
     #[inline(always)]
     pub(super) fn new(hub: &'v Arc<Hub>, job: &mut Option<Job>) -> Self {
+        // Asked here, too: it saves the call.
         let ran = if hub.is_inline() { hub.run_now(job) } else { None };
         let state = match ran {
             Some(Ok(Ok(()))) => State::Ran,
@@ -138,14 +139,23 @@ impl<'v> Other<'v> {
         }
     }
 
-    /// In a box, because what a call returns in memory is in memory for who makes no call, too.
+    /// Leaves what came of it in its place: a result that a call returns is in memory, on all paths.
     #[inline(never)]
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Box<Result<Pushed>>> {
-        let pushed = match self {
-            Self::Tried(pushed) => mem::replace(pushed, Err(Kind::Spent.into())),
-            Self::Waits(waiting) => ready!(waiting.poll(cx)),
-        };
-        Poll::Ready(Box::new(pushed))
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Self::Waits(waiting) = self {
+            let pushed = ready!(waiting.poll(cx));
+            *self = Self::Tried(pushed);
+        }
+        Poll::Ready(())
+    }
+
+    /// Returns what came of it.
+    #[inline(always)]
+    fn told(self) -> Result<Pushed> {
+        match self {
+            Self::Tried(pushed) => pushed,
+            Self::Waits(_) => Err(Kind::Spent.into()),
+        }
     }
 }
 
