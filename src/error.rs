@@ -149,7 +149,7 @@ pub(crate) enum Kind {
     Undecided { node: Arc<str> },
     #[error("loop '{node}' would go on after {max} iterations: raise its max_iterations, or see why it does not end")]
     TooManyIterations { node: Arc<str>, max: u64 },
-    #[error("branch '{node}' has {arms} arms, counted from 0, and is told to take arm {selector}: -1 or None takes none")]
+    #[error("branch '{node}' has {arms} arm{}, counted from 0, and is told to take arm {selector}: -1 or None takes none", if *.arms == 1 { "" } else { "s" })]
     NoSuchArm { node: Arc<str>, selector: i64, arms: usize },
     #[error("the observer panicked at node '{node}': {message}")]
     Observer { node: Arc<str>, message: String },
@@ -168,7 +168,7 @@ pub(crate) enum Kind {
     #[error("variable '{variable}' has no value: nothing has written it, or an operation took it and wrote none; write it first")]
     VarEmpty { variable: Cow<'static, str> },
     #[error(
-        "variable '{variable}' cannot be taken while somebody keeps what was read of it: drop that, or read the variable by reference"
+        "variable '{variable}' cannot be taken while somebody keeps what was read of it: drop that before, or read the variable by reference"
     )]
     VarKept { variable: Cow<'static, str> },
     #[error("operation '{operation}' takes '{variable}' and reads it too: read it from what it took")]

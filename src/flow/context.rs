@@ -178,19 +178,24 @@ impl Flow {
     ///
     /// # Examples
     /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
     /// use anabranch::{Executor, Flow};
     ///
     /// # futures::executor::block_on(async {
     /// let exec = Executor::host()?;
-    /// exec.flow(async |f: &Flow| {
-    ///     let log = f.on(&f.stream());
-    ///     for line in ["one", "two", "three"] {
-    ///         // They have no variable in common, and are printed in this order.
-    ///         log.task("print", (), move || println!("{line}"));
-    ///     }
-    ///     Ok(())
-    /// })
-    /// .await?;
+    /// let said = exec.flow(async |f: &Flow| {
+    ///     let (log, text) = (f.on(&f.stream()), Arc::new(Mutex::new(String::new())));
+    ///     // They have no variable in common, and are run in this order.
+    ///     let said = ["one ", "two ", "three"].map(|word| {
+    ///         let text = text.clone();
+    ///         log.task("say", (), move || text.lock().unwrap().push_str(word))
+    ///     });
+    ///     // A flow is over when its code is: what is to be done by then, it waits for.
+    ///     f.get(&said[2]).await?;
+    ///     Ok(text.lock().unwrap().clone())
+    /// });
+    /// assert_eq!(said.await?, "one two three");
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
     pub fn on(&self, stream: &OpStream) -> Self {

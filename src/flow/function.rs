@@ -6,7 +6,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::error::{BoxError, Error, Result};
+use crate::error::{BoxError, Error, Kind, Result};
 use crate::exec::{Inputs, Outputs, whole};
 use crate::graph::Graph;
 use crate::plan::{Plan, Policy};
@@ -50,7 +50,8 @@ pub struct Function<I, O> {
 }
 
 impl<I: Ports, O: Ports> Function<I, O> {
-    /// Compiles the graph that `build` makes of its arguments. They, and what it returns, are one [`Value`](crate::Value) or a tuple of up to six.
+    /// Compiles the graph that `build` makes of its arguments. They, and what it returns, are one [`Value`](crate::Value) or a tuple of up to six. In errors, and in its
+    /// [plan](Function::plan), the arguments are inputs that are named `0`, `1` and so on.
     ///
     /// # Errors
     /// As [`Graph::compile`].
@@ -58,8 +59,11 @@ impl<I: Ports, O: Ports> Function<I, O> {
         let mut graph = Graph::new();
         let args = I::declare(&mut graph);
         build(&mut graph, args).output(&mut graph);
-        let plan = graph.compile(policy)?;
-        Ok(Self { name: name.into(), device: whole::device_of_all(&plan), plan, kind: PhantomData })
+        let name = name.into();
+        // Its arguments are inputs with their numbers for names.
+        let within = |fault| Kind::Within { path: format!("function {name}"), fault };
+        let plan = graph.compile(policy).map_err(within)?;
+        Ok(Self { name, device: whole::device_of_all(&plan), plan, kind: PhantomData })
     }
 
     /// Returns the device that all nodes are kernels for, if they are.
@@ -113,6 +117,10 @@ pub trait Ports: Sealed + 'static {
     fn take(outputs: &mut Outputs) -> Result<Self::Arcs>;
 }
 
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no argument of type `{T}`",
+    label = "give `&var` or `take(&var)` of a `Var<{T}>`; a plain value becomes one by `f.value(..)`"
+)]
 /// One argument of a call: `&Var<T>`, or [`take`](crate::take)`(&var)` if a node of the graph takes it.
 pub trait Arg<T>: Use {
     #[doc(hidden)]

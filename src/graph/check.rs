@@ -138,9 +138,47 @@ pub(crate) fn unknown_node(shape: &Shape, name: &str) -> Error {
     Kind::UnknownNode { name: name.chars().take(64).collect(), near: near.cloned() }.into()
 }
 
-/// A cheap notion of "did you mean": the same letters but for case, or one contains the other.
+/// A cheap notion of "did you mean": the same letters but for case, or for one, or for two that changed places; or one name contains the other.
 fn is_near(known: &str, name: &str) -> bool {
     let (known, name) = (known.to_lowercase(), name.to_lowercase());
     let is_alike = 2 * known.len().min(name.len()) >= known.len().max(name.len());
-    is_alike && (known.contains(&name) || name.contains(&known))
+    is_alike && (known.contains(&name) || name.contains(&known) || is_one_slip(known.as_bytes(), name.as_bytes()))
+}
+
+/// Whether two words, not of one letter or two, differ between what they begin and end with alike in one letter or two neighbours.
+fn is_one_slip(a: &[u8], b: &[u8]) -> bool {
+    if a.len().min(b.len()) < 3 {
+        return false;
+    }
+    let begin = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[begin..], &b[begin..]);
+    let end = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
+    match (&a[..a.len() - end], &b[..b.len() - end]) {
+        ([], [_]) | ([_], []) | ([_], [_]) => true,
+        ([a, b], [c, d]) => (a, b) == (d, c),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_near;
+
+    /// Seen to fail with words of one letter, and with neighbours that may be any two.
+    #[test]
+    fn near_are_names_that_differ_by_a_slip() {
+        for (known, name) in [
+            ("twice", "Twice"),
+            ("twice", "twic"),
+            ("twice", "twise"),
+            ("twice", "wtice"),
+            ("twice", "twiice"),
+            ("solve", "solver"),
+        ] {
+            assert!(is_near(known, name) && is_near(name, known), "{known} {name}");
+        }
+        for (known, name) in [("a", "b"), ("ab", "ac"), ("twice", "thrice"), ("twice", "twoke"), ("twice", "")] {
+            assert!(!is_near(known, name), "{known} {name}");
+        }
+    }
 }

@@ -57,7 +57,7 @@ impl Control {
             Self::Repeat { iterations: 1, .. } => "once".into(),
             Self::Repeat { iterations, .. } => format!("{iterations} times"),
             Self::Branch { taken: Some(taken), arms } => format!("arm {taken} of {}", arms.len()),
-            Self::Branch { taken: None, arms } => format!("none of {} arms", arms.len()),
+            Self::Branch { taken: None, arms } => format!("none of {} arm{}", arms.len(), if arms.len() == 1 { "" } else { "s" }),
         }
     }
 

@@ -189,6 +189,10 @@ impl<T: Send + Sync + 'static> Source for &[Value<T>] {
     }
 }
 
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is nothing that a node reads",
+    label = "give `&value`, `take(&value)`, `&values[..]`, a tuple of up to eight of them, or `()`"
+)]
 /// Everything that a node reads: `()`, one [`Source`], or a tuple of up to eight.
 pub trait Sources {
     /// How the body's arguments come out of their cells.

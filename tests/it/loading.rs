@@ -172,7 +172,7 @@ fn who_has_no_body_or_another_one_is_named() {
         (reads_two("tick"), "node 'tick' reads a `f64` as its input 0, counted from 0, and its body takes a `u64`"),
         (
             after_two(r#"{"name": "double", "backend": "cpu", "inputs": [{"node": "two", "output": 1}]}"#),
-            "node 'two' has no output 1: it has 1, counted from 0",
+            "node 'double' reads output 1 of 'two', which has 1, counted from 0",
         ),
     ];
     for (json, expected) in cases {

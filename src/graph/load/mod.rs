@@ -120,7 +120,11 @@ impl<'a> Loader<'a> {
             }),
             Link::Edge(Edge { source, kind, .. }) => {
                 let EdgeKind::Data { output, .. } = kind else { unreachable!("only what is read is asked for") };
-                self.output(source, output)
+                let made = &self.made[source.index()];
+                made.get(output as usize).copied().ok_or_else(|| {
+                    let (source, made) = (self.shape.name_of(source), made.len());
+                    self.fault(node, format!("reads output {output} of '{source}', which has {made}, counted from 0"))
+                })
             }
         }
     }
