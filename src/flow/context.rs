@@ -205,8 +205,9 @@ impl Flow {
     /// Pushes any operation: one that writes variables that are there, or several, or none.
     ///
     /// The handle is a future of its end. What an operation that writes something fails with is told by what it writes, too.
-    pub fn node(&self, op: Op<'_>) -> Pushed {
-        self.push(op).unwrap_or_else(|refused| Pushed::ended(Err(refused)))
+    #[inline(always)]
+    pub fn node(&self, mut op: Op<'_>) -> Pushed {
+        self.push(&mut op).unwrap_or_else(|refused| Pushed::ended(Err(refused)))
     }
 
     /// Calls a graph: pushes a run of it, and returns the variables that will have its results.
@@ -219,7 +220,7 @@ impl Flow {
     pub fn call<I: Ports, O: Ports>(&self, function: &Function<I, O>, args: impl Args<I>) -> O::Vars {
         let results = O::unwritten(&self.shared.engine, function.name());
         let (plan, name, writes) = (function.plan().clone(), function.name(), O::shared(&results));
-        let op = match function.device() {
+        let mut op = match function.device() {
             // What comes next is submitted behind it: the host has no part in it.
             Some(device) if self.shared.engine.has_devices() && self.is_pinned_to(device) => {
                 let enqueue = move |inputs| move |stream: &mut dyn Any| Ok(O::take(&mut whole::enqueue(&plan, inputs, stream)?)?);
@@ -234,7 +235,7 @@ impl Flow {
                 args.run(name, writes, run)
             }
         };
-        if let Err(refused) = self.push(op) {
+        if let Err(refused) = self.push(&mut op) {
             O::fail(&results, &refused);
         }
         results
@@ -259,16 +260,15 @@ impl Flow {
     }
 
     /// Pushes an operation. If it is refused the flow cannot go on.
-    #[inline]
-    fn push<'f>(&'f self, op: Op<'f>) -> Result<Pushed> {
+    #[inline(always)]
+    fn push(&self, op: &mut Op<'_>) -> Result<Pushed> {
         let Shared { engine, scope, .. } = &*self.shared;
-        let op = if let Some(stream) = &self.stream { op.on(stream) } else { op };
-        engine.push_of(scope, op).inspect_err(|refused| scope.fail(refused.clone()))
+        engine.push_of(scope, self.stream.as_ref(), op).inspect_err(|refused| scope.fail(refused.clone()))
     }
 
     /// Pushes the operation that writes a new variable.
-    fn push_to<V: Send + Sync + 'static>(&self, var: &Var<V>, op: Op<'_>) {
-        if let Err(refused) = self.push(op) {
+    fn push_to<V: Send + Sync + 'static>(&self, var: &Var<V>, mut op: Op<'_>) {
+        if let Err(refused) = self.push(&mut op) {
             var.fail(refused);
         }
     }

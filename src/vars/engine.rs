@@ -13,11 +13,12 @@ use super::devices::Devices;
 use super::handle::Pushed;
 use super::hub::Hub;
 use super::name::Name;
-use super::op::Op;
+use super::op::{Job, Op};
 use super::place::{Block, Place};
 use super::push::Push;
 use super::queue::OPERATIONS_MAX;
 use super::scope::Scope;
+use super::stream::OpStream;
 use super::var::Var;
 use crate::bridge::WaiterKey;
 use crate::error::{Error, Kind, Result};
@@ -146,14 +147,21 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::try_push`], or that the flow has no room.
-    #[inline]
-    pub(crate) fn push_of(&self, scope: &Arc<Scope>, mut op: Op<'_>) -> Result<Pushed> {
+    #[inline(always)]
+    pub(crate) fn push_of(&self, scope: &Arc<Scope>, stream: Option<&OpStream>, op: &mut Op<'_>) -> Result<Pushed> {
         let job = &mut op.job;
-        if !scope.is_cancelled()
-            && let Some(outcome) = self.hub.run_now(job)
-        {
-            return outcome.map(Pushed::ended);
+        if let (Some(job), Some(stream)) = (job.as_mut(), stream) {
+            job.put_on(stream);
         }
+        // Most are run where they lie, and then nothing of it is in memory on its way.
+        match if scope.is_cancelled() { None } else { self.hub.run_now(job) } {
+            Some(outcome) => outcome.map(Pushed::ended),
+            None => self.push_of_later(scope, job),
+        }
+    }
+
+    #[inline(never)]
+    fn push_of_later(&self, scope: &Arc<Scope>, job: &mut Option<Job>) -> Result<Pushed> {
         scope.has_room()?;
         job.iter_mut().for_each(|job| job.set_scope(scope.clone()));
         self.hub.try_push(job)

@@ -73,7 +73,13 @@ impl Place {
     }
 
     /// Returns why it cannot be read.
+    #[inline]
     pub(super) fn poison(&self) -> Option<Error> {
+        if self.may_be_poisoned() { self.why_poisoned() } else { None }
+    }
+
+    #[cold]
+    fn why_poisoned(&self) -> Option<Error> {
         if !self.is_poisoned.load(Ordering::Relaxed) {
             return self.trail.failure();
         }

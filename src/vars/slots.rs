@@ -227,6 +227,7 @@ impl Slots {
     }
 
     /// How many are pending. Those that are pushed meanwhile may be among them.
+    #[inline]
     pub(super) fn in_use(&self) -> usize {
         // ORDERING: Acquire: what has ended was pushed before that, so this order never counts one that has ended and was not pushed.
         let ended = self.back.0.ended.load(Ordering::Acquire);

@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::devices::Target;
 use super::engine::Engine;
-use super::op::Op;
+use super::op::{Job, Op};
 use super::place::{Asked, How};
 use super::var::Var;
 use crate::error::{Kind, Result};
@@ -63,16 +63,22 @@ impl OpStream {
     }
 }
 
+impl Job {
+    /// Puts it on a stream, which is to be there until it is pushed.
+    pub(super) fn put_on(&mut self, stream: &OpStream) {
+        let asked = Asked::new(&stream.turn.block().place, How::ALONE);
+        if self.asked.iter().all(|earlier| earlier.address() != asked.address()) {
+            self.ask(asked);
+        }
+        self.set_target(stream.target);
+    }
+}
+
 impl<'v> Op<'v> {
     /// Puts it on a stream: it runs when all that was put there before has, whether they have variables in common or not. Of several streams the last counts as its device's, and it
     /// waits for its turn on each.
     pub fn on(mut self, stream: &'v OpStream) -> Self {
-        let asked = Asked::new(&stream.turn.block().place, How::ALONE);
-        let job = self.job_mut();
-        if job.asked.iter().all(|earlier| earlier.address() != asked.address()) {
-            job.ask(asked);
-        }
-        job.set_target(stream.target);
+        self.job_mut().put_on(stream);
         self
     }
 

@@ -50,8 +50,9 @@ impl Trail {
     }
 
     /// Returns true if no device is about to write it.
+    #[inline]
     pub(super) fn is_written(&self) -> bool {
-        self.find(How::READ, |done, _| (!done.is_over()).then_some(())).is_none()
+        !self.has_begun() || self.find(How::READ, |done, _| (!done.is_over()).then_some(())).is_none()
     }
 
     /// Calls `each` with what who uses the variable so comes after, until that returns something.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
 use std::pin::Pin;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -91,15 +91,25 @@ impl<T: Send + Sync + 'static> Var<T> {
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.
+    #[inline]
     pub fn read(&self) -> VarRead<T> {
-        if let Some(found) = self.read_now() {
-            return VarRead(Reading::Now(Some(found)));
-        }
+        VarRead(match self.read_now() {
+            Some(Ok(value)) => Reading::There(value),
+            Some(Err(error)) => Reading::Failed(error),
+            None => self.read_later(),
+        })
+    }
+
+    #[inline(never)]
+    fn read_later(&self) -> Reading<T> {
         let found = Arc::new(Mutex::new(None));
         let work = Look { var: Held::new(self.block()), found: found.clone() };
         let asked = Asked::new(&self.block().place, How::READ);
         let job = Job::waiting(asked, work);
-        VarRead(Reading::Pushed { pushed: self.hub().push_beyond(job), found })
+        match self.hub().push_beyond(job) {
+            Ok(pushed) => Reading::Pushed(Box::new(Looking { pushed, found })),
+            Err(refused) => Reading::Failed(refused),
+        }
     }
 
     /// Returns the value, or why there is none, if nothing that is pending uses the variable. May say that something is when nothing is.
@@ -177,7 +187,7 @@ impl<T: Send + Sync + 'static> Work for Free<T> {
         // Only what has a drop of its own can fail.
         // SAFETY: it is freed below.
         let place = unsafe { &self.0.as_ref().block.place };
-        let name = std::mem::needs_drop::<T>().then(|| place.name.to_cow());
+        let name = mem::needs_drop::<T>().then(|| place.name.to_cow());
         ManuallyDrop::new(self)
             .free()
             .map_err(|message| format!("dropping the value of '{}' panicked: {message}", name.unwrap_or_default()))?;
@@ -222,31 +232,44 @@ impl<'v, T: Send + Sync + 'static> Takable for &'v Var<T> {
 #[must_use = "futures do nothing unless awaited"]
 pub struct VarRead<T>(Reading<T>);
 
+/// Of two words, which come in registers: see [`Push`](super::Push).
 enum Reading<T> {
     /// The value was there when it was asked for.
-    Now(Option<Result<Arc<T>>>),
-    Pushed {
-        pushed: Result<Pushed>,
-        found: Arc<Mutex<Option<Arc<T>>>>,
-    },
+    There(Arc<T>),
+    Failed(Error),
+    Pushed(Box<Looking<T>>),
+    Told,
+}
+
+/// A read that waits for its turn.
+struct Looking<T> {
+    pushed: Pushed,
+    found: Arc<Mutex<Option<Arc<T>>>>,
 }
 
 impl<T> Future for VarRead<T> {
     type Output = Result<Arc<T>>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Arc<T>>> {
-        let (pushed, found) = match &mut self.0 {
-            Reading::Now(found) => {
-                ready!(poll_share(cx)).used();
-                return Poll::Ready(found.take().unwrap_or_else(|| Err(Kind::Spent.into())));
-            }
-            Reading::Pushed { pushed, found } => (pushed, found),
-        };
-        match poll(pushed, cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error.origin().clone())),
-            Poll::Ready(Ok(())) => Poll::Ready(lock(found).take().ok_or_else(|| Kind::Spent.into())),
+        if let Reading::Pushed(looking) = &mut self.0 {
+            return looking.poll(cx);
         }
+        ready!(poll_share(cx)).used();
+        Poll::Ready(match mem::replace(&mut self.0, Reading::Told) {
+            Reading::There(value) => Ok(value),
+            Reading::Failed(error) => Err(error),
+            Reading::Pushed(_) | Reading::Told => Err(Kind::Spent.into()),
+        })
+    }
+}
+
+impl<T> Looking<T> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Arc<T>>> {
+        Poll::Ready(match ready!(Pin::new(&mut self.pushed).poll(cx)) {
+            Ok(()) => lock(&self.found).take().ok_or_else(|| Kind::Spent.into()),
+            Err(error) => Err(error.origin().clone()),
+        })
     }
 }
 
@@ -260,13 +283,9 @@ impl Future for VarWait {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        poll(&mut self.pushed, cx)
-    }
-}
-
-fn poll(pushed: &mut Result<Pushed>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-    match pushed {
-        Ok(pushed) => Pin::new(pushed).poll(cx),
-        Err(error) => Poll::Ready(Err(error.clone())),
+        match &mut self.pushed {
+            Ok(pushed) => Pin::new(pushed).poll(cx),
+            Err(error) => Poll::Ready(Err(error.clone())),
+        }
     }
 }

@@ -338,3 +338,21 @@ fn a_waker_that_panics_when_it_is_cloned_harms_no_other_operation() {
     let mut other = pushed(&engine, Op::task("other", &z, &z, |z: &i32| z + 1));
     assert!((0..10).any(|_| poll_once(&mut other).is_ready()));
 }
+
+/// A read that finds its value at once, and one that waits for its turn; seen to fail (the value twice) with a `VarRead` that keeps what it gives.
+#[test]
+fn a_read_that_is_polled_again_says_so() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", 1);
+        let at_once = x.read();
+        let (receives, sender) = receives(&x);
+        push(&engine, receives);
+        let later = x.read();
+        sender.send(2).unwrap();
+        for (mut read, value) in [(at_once, 1), (later, 2)] {
+            assert_eq!(*block_on(&mut read).unwrap(), value);
+            let again = block_on(read).unwrap_err().to_string();
+            assert_eq!(again, "a future was polled again after it was ready: keep what the first await returned");
+        }
+    }
+}
