@@ -184,14 +184,14 @@ fn push(engine: &Engine, op: Op<'_>) -> Pushed {
     engine.try_push(op).map_err(|(error, _)| error).expect("there is room")
 }
 
-// Seen to fail (nobody has it go on) with an end that empties the list of who waits, and then says how it ended; and with a look whether it has ended before the list's lock is taken.
+// Seen to fail (nobody has it go on) with an end that empties the list of who waits, and then says that it is over; and with a look whether it has ended before the list's lock is taken.
 #[test]
 fn who_comes_to_wait_for_an_end_is_in_its_list_or_finds_it_over() {
     check(|| {
         let (ending, turns) = (Arc::new(Ending::new()), Arc::new(AtomicU64::new(0)));
         let (there, counted) = (ending.clone(), turns.clone());
         let other = spawn(move || {
-            let waiting = there.end(Ok(()));
+            let waiting = there.end();
             counted.fetch_add(waiting.len() as u64, Ordering::Relaxed);
         });
         if !ending.wakes(7) {

@@ -25,7 +25,8 @@ use crate::vars::Engine;
 ///
 /// # Cancellation
 /// Dropping it, or [`FlowRun::cancel`], lets no operation begin that it has pushed, drops asynchronous ones where they stand, and cancels the runs of graphs that it called; what is on a device is done there. An operation that is
-/// running runs to its end. Dropping never waits. When the closure has returned, what it has pushed and not waited for goes on as long as the executor lives, and nobody is told how it ends.
+/// running runs to its end. Dropping never waits. When the closure has returned, what it has pushed and not waited for goes on as long as the executor lives, and nobody is told how it ends, but for
+/// [`Engine::idle`] if it is an engine's.
 #[must_use = "futures do nothing unless awaited"]
 #[pin_project(PinnedDrop)]
 pub struct FlowRun<F> {

@@ -88,7 +88,7 @@ impl Devices {
             Some(lane) => lanes.start + lane..lanes.start + lane + 1,
             None => lanes.start..lanes.end.min(lanes.start + self.max_streams),
         };
-        let is_mixed = !needs.list().iter().any(|need| need.is_input);
+        let is_mixed = !needs.list().iter().any(|need| need.input.is_some());
         let needs: Vec<plan::Need<'_>> =
             needs.list().iter().map(|need| plan::Need { stamp: &need.done.stamp, is_over: need.done.is_left() }).collect();
         let placed = lock(&self.placer).place(among, is_mixed, &needs);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::device::queue::Event;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::exec::{Berth, Queues};
 use crate::plan::Stamp;
-use crate::sync::{Mutex, OnceLock, lock};
+use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering, lock};
 
 /// An operation's work on a device, once it is submitted.
 pub(super) struct Done {
@@ -19,26 +19,30 @@ pub(super) struct Done {
     ending: Ending,
 }
 
-/// How something ended, and operations of the host that are to be looked at again then.
+/// Why the device has not done what it should have, once that is known. What an operation has written has it, and who reads from there; nobody else, so that it is gone when nobody can be told.
+pub(super) type Fate = Arc<OnceLock<Error>>;
+
+/// Whether something is over, and operations of the host that are to be looked at again then.
 pub(crate) struct Ending {
-    outcome: OnceLock<Result<()>>,
+    is_over: AtomicBool,
     waiting: Mutex<SmallVec<[u32; 2]>>,
 }
 
 impl Ending {
     pub(crate) fn new() -> Self {
-        Self { outcome: OnceLock::new(), waiting: Mutex::default() }
+        Self { is_over: AtomicBool::new(false), waiting: Mutex::default() }
     }
 
     /// Whether the host has heard of it.
     fn is_over(&self) -> bool {
-        self.outcome.get().is_some()
+        // ORDERING: Acquire, and Release below: who sees that it is over sees how it ended.
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// Has an operation looked at again when this is over. Returns false if it is.
     pub(crate) fn wakes(&self, operation: u32) -> bool {
         let mut waiting = lock(&self.waiting);
-        // Under the lock: who ends it stores the outcome first, and then asks who waits.
+        // Under the lock: who ends it says so first, and then asks who waits.
         let is_pending = !self.is_over();
         if is_pending {
             waiting.push(operation);
@@ -46,9 +50,9 @@ impl Ending {
         is_pending
     }
 
-    /// Says how it ended. Returns who waits for that.
-    pub(crate) fn end(&self, outcome: Result<()>) -> SmallVec<[u32; 2]> {
-        let _ = self.outcome.set(outcome);
+    /// Says that it is over. Returns who waits for that.
+    pub(crate) fn end(&self) -> SmallVec<[u32; 2]> {
+        self.is_over.store(true, Ordering::Release);
         std::mem::take(&mut *lock(&self.waiting))
     }
 }
@@ -72,7 +76,7 @@ impl Done {
         Self { berth, stamp, event: Mutex::new(event), ending: Ending::new() }
     }
 
-    /// Whether the host has heard how it ended.
+    /// Whether the host has heard that it is.
     pub(super) fn is_over(&self) -> bool {
         self.ending.is_over()
     }
@@ -80,11 +84,6 @@ impl Done {
     /// Whether no stream need wait for it. After a fault the device may still be at it: that is heard of before the point is reached.
     pub(super) fn is_left(&self) -> bool {
         self.is_over() && lock(&self.event).is_none()
-    }
-
-    /// Returns why the device has not done it, if that is known.
-    pub(super) fn failure(&self) -> Option<&Error> {
-        self.ending.outcome.get()?.as_ref().err()
     }
 
     /// Returns the event to wait for on a device, to be kept until the wait is submitted.
@@ -97,11 +96,10 @@ impl Done {
         self.ending.wakes(operation)
     }
 
-    /// Says how it ended. Returns who waits for that.
-    pub(super) fn end(&self, outcome: Result<()>) -> SmallVec<[u32; 2]> {
-        let is_ok = outcome.is_ok();
-        let waiting = self.ending.end(outcome);
-        let event = if is_ok { lock(&self.event).take() } else { None };
+    /// Says that it is over, and whether the device has come to its end. Returns who waits for that.
+    pub(super) fn end(&self, is_done: bool) -> SmallVec<[u32; 2]> {
+        let waiting = self.ending.end();
+        let event = if is_done { lock(&self.event).take() } else { None };
         drop(event);
         waiting
     }

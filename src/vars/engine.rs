@@ -208,8 +208,9 @@ impl Engine {
     /// Waits until nothing is pending.
     ///
     /// # Errors
-    /// The oldest failure that was not told here yet, of an operation that writes nothing, or of the drop of a value that was freed, so that nobody may have heard of it: await it again for the
-    /// next. Whoever else waits meanwhile is told it, too. The last one says how many more there were if there was no room to keep them. And if it is awaited inside of an operation of this engine.
+    /// The oldest failure that was not told here yet: of an operation that writes nothing; of the drop of a value that was freed; and of an operation that wrote something, if nobody was told it (by its
+    /// handle, or by a read of what depends on it) and now nobody can be, because all that it poisoned was overwritten or freed, and the handle dropped. Await it again for the next. Whoever
+    /// else waits meanwhile is told it, too. The last one says how many more there were if there was no room to keep them. And if it is awaited inside of an operation of this engine.
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.

@@ -13,18 +13,18 @@ use smallvec::SmallVec;
 
 use super::body::{Ran, Work};
 use super::devices::{Devices, WaitForRoom};
-use super::done::{Done, Recorded};
+use super::done::{Done, Fate, Recorded};
 use super::hand::Hand;
 use super::hub::Hub;
 use super::kernel::Enqueue;
 use super::op::Job;
-use super::trail::Needs;
+use super::trail::{Need, Needs};
 use crate::bridge::shielded;
 use crate::device::queue::{self, Event, Judge, Part};
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::exec::{Berth, inside};
 use crate::plan::Placed;
-use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, Mutex, OnceLock, lock};
 
 /// A kernel that has to wait before it can be submitted.
 struct Again(Box<dyn Enqueue>);
@@ -85,17 +85,17 @@ impl Hub {
             return self.end(spot, outcome, hand);
         };
         let stamp = devices.submitted(placed, point, has_waited);
-        let done = Arc::new(Done::new(&devices.queues, berth, stamp, event));
+        let (done, fate) = (Arc::new(Done::new(&devices.queues, berth, stamp, event)), Fate::new(OnceLock::new()));
         for asked in &job.asked {
             // SAFETY: granted.
-            unsafe { asked.place() }.trail.note(asked.how(), &done);
+            unsafe { asked.place() }.trail.note(asked.how(), &done, &fate);
         }
         self.take_effect(job, outcome.as_ref().err());
         self.leave_queues(spot, hand);
-        let inputs = needs.list().iter().filter(|need| need.is_input && (!need.done.is_over() || need.done.failure().is_some()));
-        let inputs = inputs.map(|need| need.done.clone()).collect();
-        let failure = Mutex::new(outcome.err());
-        Arc::new(Completion { hub: self.clone(), number, done, inputs, failure, is_over: AtomicBool::new(false) }).wake();
+        let may_fail = |need: &Need| need.input.clone().filter(|input| !need.done.is_over() || input.get().is_some());
+        let inputs = needs.list().iter().filter_map(may_fail).collect();
+        let left = Mutex::new(Some(Left { done, fate, inputs, failure: outcome.err() }));
+        Arc::new(Completion { hub: self.clone(), number, berth, point, left }).wake();
     }
 
     /// Has a kernel's body called, and what it asks for submitted. Returns how that went, and the point and event of its end, if there is one to wait for.
@@ -155,26 +155,31 @@ impl Hub {
     }
 
     /// The device is done with an operation, or will never be.
-    fn end_on_device(self: &Arc<Self>, completion: &Completion, outcome: Result<()>) {
-        let Completion { number, done, inputs, failure, .. } = completion;
-        let (spot, devices) = (self.slots.spot(*number), self.devices.as_ref().expect("it was submitted to one"));
+    fn end_on_device(self: &Arc<Self>, number: u32, left: Left, outcome: Result<()>) {
+        let Left { done, fate, inputs, failure } = left;
+        let (spot, devices) = (self.slots.spot(number), self.devices.as_ref().expect("it was submitted to one"));
         // SAFETY: its slot is given back only below.
         let job = unsafe { spot.slot.job() };
-        let is_heard = lock(failure).is_some();
-        let failed = lock(failure).take().or(outcome.err()).or_else(|| {
-            let origin = inputs.iter().find_map(|input| input.failure())?.origin().clone();
+        let is_heard = failure.is_some();
+        let failed = failure.or(outcome.err()).or_else(|| {
+            let origin = inputs.iter().find_map(|input| input.get())?.origin().clone();
             let because = origin.node().unwrap_or("an operation").to_owned();
             Some(Error::with_source(Kind::DoneInVain { operation: job.name.to_cow(), because }, Box::new(origin)))
         });
-        devices.end(done);
+        devices.end(&done);
         if let Some(error) = failed.as_ref().filter(|_| !is_heard) {
             self.tell_idle(job, error);
         }
-        let outcome = failed.map_or(Ok(()), Err);
-        done.end(outcome.clone()).into_iter().for_each(|waiting| self.make_ready(waiting));
+        if let Some(error) = &failed {
+            let _ = fate.set(error.clone());
+        }
+        let waiting = done.end(failed.is_none());
+        // Before anything goes on: what nobody was told is told by `idle` when the last has let go of it. What it drops is foreign.
+        let _ = shielded(|| drop((done, fate, inputs)));
+        waiting.into_iter().for_each(|waiting| self.make_ready(waiting));
         let mut hand = Hand::new(self);
         self.leave_scope(spot);
-        self.watchers.end(spot, outcome);
+        self.watchers.end(spot, failed.map_or(Ok(()), Err));
         hand.release_looks(spot, 1);
         hand.give_back();
     }
@@ -224,24 +229,37 @@ impl Judge for Refusal {
 struct Completion {
     hub: Arc<Hub>,
     number: u32,
+    berth: Berth,
+    point: u64,
+    /// Taken by who ends it.
+    left: Mutex<Option<Left>>,
+}
+
+/// What is left of an operation that was submitted.
+struct Left {
     done: Arc<Done>,
+    fate: Fate,
     /// What it reads from, as far as that was not known to have gone well.
-    inputs: SmallVec<[Arc<Done>; 2]>,
+    inputs: SmallVec<[Fate; 2]>,
     /// What went wrong when it was submitted.
-    failure: Mutex<Option<Error>>,
-    is_over: AtomicBool,
+    failure: Option<Error>,
+}
+
+impl Completion {
+    fn take(&self) -> Option<Left> {
+        lock(&self.left).take()
+    }
 }
 
 impl Wake for Completion {
     fn wake(self: Arc<Self>) {
         let devices = self.hub.devices.as_ref().expect("it was submitted to one");
-        let (berth, point) = (self.done.berth, self.done.stamp.point);
         // Who registers may find that the point has passed while the reactor is on its way to wake.
-        if let Poll::Ready(outcome) = devices.queues.poll(berth, point, Waker::from(self.clone()))
-            && !self.is_over.swap(true, Ordering::AcqRel)
+        if let Poll::Ready(outcome) = devices.queues.poll(self.berth, self.point, Waker::from(self.clone()))
+            && let Some(left) = self.take()
         {
-            let outcome = outcome.map_err(|fault| devices.device(berth).judge(&fault));
-            self.hub.end_on_device(&self, outcome);
+            let outcome = outcome.map_err(|fault| devices.device(self.berth).judge(&fault));
+            self.hub.end_on_device(self.number, left, outcome);
         }
         // Perhaps the last that holds the engine, and errors: what they drop is foreign.
         let _ = shielded(|| drop(self));

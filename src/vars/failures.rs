@@ -1,10 +1,11 @@
-//! Failures that only `idle` tells: of operations that write nothing, and of what frees a variable. All who wait when one is told are told it.
+//! Failures that only `idle` tells: of operations that write nothing, of what frees a variable, and those that nobody was told, and nobody can be told any more. All who wait when one is told are
+//! told it.
 
 use std::collections::VecDeque;
 use std::mem;
 
 use crate::bridge::shielded;
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Untold};
 use crate::sync::{Mutex, lock};
 
 /// How many are kept.
@@ -27,6 +28,8 @@ struct Kept {
 
 impl Failures {
     pub(super) fn keep(&self, error: &Error) {
+        // It will be.
+        error.note_told();
         let mut kept = lock(&self.0);
         if kept.oldest_first.len() < KEPT_MAX {
             kept.oldest_first.push_back(error.clone());
@@ -70,6 +73,21 @@ impl Failures {
         };
         let _ = shielded(|| drop(forgotten));
         Some(error)
+    }
+}
+
+impl Drop for Failures {
+    fn drop(&mut self) {
+        // Foreign, each for itself: two that panic in one drop would end the process.
+        let mut kept = lock(&self.0);
+        let untold = kept.last.take().into_iter().chain(mem::take(&mut kept.oldest_first));
+        untold.for_each(|error| _ = shielded(|| drop(error)));
+    }
+}
+
+impl Untold for Failures {
+    fn hear(&self, error: Error) {
+        self.keep(&error);
     }
 }
 

@@ -336,7 +336,7 @@ impl Future for Pushed {
         }
         share.used();
         match std::mem::replace(&mut self.0, State::Told) {
-            State::Ended(outcome) => Poll::Ready(outcome),
+            State::Ended(outcome) => Poll::Ready(outcome.inspect_err(Error::note_told)),
             _ => Poll::Ready(Err(Kind::Spent.into())),
         }
     }

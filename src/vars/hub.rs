@@ -57,7 +57,7 @@ pub(super) struct Hub {
     pub(super) is_closed: AtomicBool,
     max_pending: usize,
     freed_max: usize,
-    pub(super) failures: Failures,
+    pub(super) failures: Arc<Failures>,
 }
 
 impl Guest for Hub {
@@ -93,7 +93,7 @@ impl Hub {
             is_closed: AtomicBool::new(false),
             max_pending,
             freed_max: (max_pending / 64 / exec.workers().max(1)).clamp(1, FREED_MAX),
-            failures: Failures::default(),
+            failures: Arc::default(),
         });
         let guest: Weak<Self> = Arc::downgrade(&hub);
         let entry = Entry { run: Arc::as_ptr(&hub).cast(), resume: work_shared, resume_alone: work_alone };

@@ -1,8 +1,10 @@
 //! What an operation comes to: whether it is run, and what becomes of its variables and of its failure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
 
 use super::body::Ran;
+use super::failures::Failures;
 use super::hub::Hub;
 use super::op::{Job, Role};
 use super::within::{Key, Polling};
@@ -128,11 +130,18 @@ impl Hub {
         }
     }
 
-    /// Keeps a failure for `idle` if nobody else may hear of it.
+    /// Keeps a failure for `idle`: of an operation that has nothing to poison at once, of another if it turns out that nobody was told.
     pub(super) fn tell_idle(&self, job: &Job, error: &Error) {
-        let is_unheard = job.frees() || job.role == Role::User && !job.writes();
-        if is_unheard && !error.is_shut_down() && !error.is_cancelled() {
-            self.failures.keep(error);
+        // What was ended on purpose.
+        let is_meant = |error: &Error| error.is_shut_down() || error.is_cancelled();
+        match job.role {
+            Role::Frees if !is_meant(error) => self.failures.keep(error),
+            Role::User if !job.writes() && !is_meant(error) => self.failures.keep(error),
+            Role::User if job.writes() && !is_meant(error.origin()) => {
+                let failures: Weak<Failures> = Arc::downgrade(&self.failures);
+                error.origin().tell_at_last(failures);
+            }
+            _ => {}
         }
     }
 }

@@ -171,6 +171,11 @@ impl How {
     pub(super) fn is_alone(self) -> bool {
         self.has(EXCLUDES)
     }
+
+    /// Whether the variable is another afterwards, or none.
+    pub(super) fn changes(self) -> bool {
+        self.has(TAKES | WRITES)
+    }
 }
 
 impl Asked {

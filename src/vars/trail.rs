@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::done::Done;
+use super::done::{Done, Fate};
 use super::op::Job;
 use super::place::How;
 use crate::bridge::shielded;
@@ -17,9 +17,17 @@ pub(super) struct Trail(OnceLock<Box<Mutex<Uses>>>);
 #[derive(Default)]
 struct Uses {
     /// Kept when it is over, too, until the host writes.
-    write: Option<Arc<Done>>,
+    write: Option<Write>,
     /// The newest on each lane.
     reads: SmallVec<[Arc<Done>; 2]>,
+}
+
+/// Who had it alone last.
+#[derive(Clone)]
+struct Write {
+    done: Arc<Done>,
+    /// None if it has left the variable as it was.
+    fate: Option<Fate>,
 }
 
 /// What an operation comes after on devices.
@@ -29,7 +37,7 @@ pub(super) struct Needs(SmallVec<[Need; 4]>);
 pub(super) struct Need {
     pub(super) done: Arc<Done>,
     /// It wrote what is read: if it fails, so does who reads it.
-    pub(super) is_input: bool,
+    pub(super) input: Option<Fate>,
 }
 
 impl Trail {
@@ -46,7 +54,7 @@ impl Trail {
     /// Returns why the device has not written what it should have, if that is known.
     pub(super) fn failure(&self) -> Option<Error> {
         let uses = lock(self.0.get()?);
-        uses.write.as_ref()?.failure().cloned()
+        uses.write.as_ref()?.fate.as_ref()?.get().cloned()
     }
 
     /// Returns true if no device is about to write it.
@@ -56,19 +64,19 @@ impl Trail {
     }
 
     /// Calls `each` with what who uses the variable so comes after, until that returns something.
-    fn find<R>(&self, how: How, mut each: impl FnMut(&Arc<Done>, bool) -> Option<R>) -> Option<R> {
+    fn find<R>(&self, how: How, mut each: impl FnMut(&Arc<Done>, Option<&Fate>) -> Option<R>) -> Option<R> {
         let uses = lock(self.0.get()?);
-        let found = uses.write.as_ref().and_then(|write| each(write, how.is_read()));
-        let reads = || uses.reads.iter().filter(|_| how.is_alone()).find_map(|read| each(read, false));
+        let found = uses.write.as_ref().and_then(|write| each(&write.done, write.fate.as_ref().filter(|_| how.is_read())));
+        let reads = || uses.reads.iter().filter(|_| how.is_alone()).find_map(|read| each(read, None));
         found.or_else(reads)
     }
 
     /// Notes a use by a device.
-    pub(super) fn note(&self, how: How, done: &Arc<Done>) {
+    pub(super) fn note(&self, how: How, done: &Arc<Done>, fate: &Fate) {
         let mut uses = lock(self.0.get_or_init(Box::default));
         let old = std::mem::take(&mut *uses);
         if how.is_alone() {
-            uses.write = Some(done.clone());
+            uses.write = Some(Write { done: done.clone(), fate: how.changes().then(|| fate.clone()) });
         } else {
             // Readers that go in together may be noted in another order than submitted.
             let is_newer = |read: &&Arc<Done>| read.berth == done.berth && read.stamp.point > done.stamp.point;
@@ -98,10 +106,10 @@ impl Needs {
         for asked in &job.asked {
             // SAFETY: its request stands in the variable's queue.
             let trail = &unsafe { asked.place() }.trail;
-            let _ = trail.find(asked.how(), |done, is_input| {
+            let _ = trail.find(asked.how(), |done, input| {
                 match needs.iter_mut().find(|need| Arc::ptr_eq(&need.done, done)) {
-                    Some(need) => need.is_input |= is_input,
-                    None => needs.push(Need { done: done.clone(), is_input }),
+                    Some(need) => need.input = need.input.take().or(input.cloned()),
+                    None => needs.push(Need { done: done.clone(), input: input.cloned() }),
                 }
                 None::<()>
             });

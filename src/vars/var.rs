@@ -258,7 +258,7 @@ impl<T> Future for VarRead<T> {
         ready!(poll_share(cx)).used();
         Poll::Ready(match mem::replace(&mut self.0, Reading::Told) {
             Reading::There(value) => Ok(value),
-            Reading::Failed(error) => Err(error),
+            Reading::Failed(error) => Err(error).inspect_err(Error::note_told),
             Reading::Pushed(_) | Reading::Told => Err(Kind::Spent.into()),
         })
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anabranch::{Buffer, Completion, DeviceStream, Engine, Error, HostBuffer, Op, Placement, Pushed, take};
+use anabranch::{BoxError, Buffer, Completion, DeviceStream, Engine, Error, HostBuffer, Op, Placement, Pushed, take};
 use anabranch_soft_cuda::{Code, HostFunctions, Which};
 
 use super::graphs::adding;
@@ -245,6 +245,20 @@ fn a_call_that_the_driver_refuses_fails_its_operation_only() {
     }
 }
 
+/// Three launches.
+fn thrice(s: &mut DeviceStream, x: &Buffer<f32>) -> Result<Buffer<f32>, BoxError> {
+    let once = adding()(s, x, x)?;
+    let twice = adding()(s, &once, x)?;
+    adding()(s, &twice, x)
+}
+
+/// The device stands still in front of the fault, until more is submitted; and behind it, so that it is heard of.
+fn fail_second_of_three(gpu: &Gpu) {
+    gpu.device.stall_operation(Which::Kernel, 1);
+    gpu.device.fail_operation(Which::Kernel, 2, Code::INVALID_VALUE);
+    gpu.device.stall_operation(Which::Kernel, 3);
+}
+
 // Seen to fail with an end that does not look at what it read from.
 #[test]
 fn a_fault_that_is_not_fatal_fails_what_reads_from_there_and_the_device_goes_on() {
@@ -255,15 +269,7 @@ fn a_fault_that_is_not_fatal_fails_what_reads_from_there_and_the_device_goes_on(
     push(&engine, upload("x", &x, 1.0));
     push(&engine, upload("z", &z, 2.0));
     block_on(engine.idle()).unwrap();
-    // Standing still in front of the fault, until what reads from there is submitted; and behind it, so that it is heard of.
-    gpu.device.stall_operation(Which::Kernel, 1);
-    gpu.device.fail_operation(Which::Kernel, 2, Code::INVALID_VALUE);
-    gpu.device.stall_operation(Which::Kernel, 3);
-    let thrice = |s: &mut DeviceStream, x: &Buffer<f32>| {
-        let once = adding()(s, x, x)?;
-        let twice = adding()(s, &once, x)?;
-        adding()(s, &twice, x)
-    };
+    fail_second_of_three(&gpu);
     let bad = pushed(&engine, Op::try_kernel("bad", &x, &y, thrice));
     let fine = pushed(&engine, upload("fine", &w, 1.0));
     // So that what comes after is on a stream that has no fault of its own.
@@ -316,6 +322,37 @@ fn a_kernel_that_fails_poisons_what_it_writes_and_leaves_what_it_reads() {
     push(&engine, add("y", &x, &x, &y));
     assert_eq!(read(&engine, &y).unwrap(), 2.0);
     drop((x, y, engine, exec));
+    gpu.is_clean();
+}
+
+/// In the closure, and on the device. Seen to fail with a reader's trail that keeps the failure of what has read the variable.
+#[test]
+fn a_failure_on_a_device_that_nobody_was_told_is_told_by_idle() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(2);
+    let engine = engine(&exec, Placement::Online);
+    let x = engine.empty_var("x");
+    push(&engine, upload("x", &x, 1.0));
+    for number in 0..100 {
+        let y = engine.empty_var::<Buffer<f32>>("y");
+        let enough = |_: &mut DeviceStream, _: &Buffer<f32>| Err("it was enough".into());
+        push(&engine, Op::try_kernel("fails", &x, &y, enough));
+        drop(y);
+        let error = block_on(engine.idle()).expect_err(&format!("number {number}"));
+        assert_eq!(format!("{error:#}"), "operation 'fails' failed: it was enough");
+        block_on(engine.idle()).unwrap();
+    }
+    let y = engine.empty_var("y");
+    fail_second_of_three(&gpu);
+    push(&engine, Op::try_kernel("bad", &x, &y, thrice));
+    drop(y);
+    until(|| gpu.device.calls_of("cuLaunchKernel") == 3);
+    gpu.device.release_first_stall();
+    let error = block_on(engine.idle()).unwrap_err();
+    assert!(error.to_string().contains("CUDA_ERROR_INVALID_VALUE"), "{error:?}");
+    gpu.device.clear_faults();
+    block_on(engine.idle()).unwrap();
+    drop((x, engine, exec, error));
     gpu.is_clean();
 }
 

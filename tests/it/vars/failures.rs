@@ -60,6 +60,8 @@ fn nothing_is_told_to_who_does_not_depend_on_it() {
         block_on(pushed(&engine, Op::task("other", &y, &y, |y: &i32| y + 1))).unwrap();
         block_on(pushed(&engine, Op::task("overwrites", &y, &x, |y: &i32| *y))).unwrap();
         assert_eq!(*block_on(x.read()).unwrap(), 2);
+        // It awaits all.
+        assert_eq!(idle(&engine).unwrap_err().node(), Some("fails"));
         idle(&engine).unwrap();
     }
 }
@@ -204,8 +206,12 @@ fn an_error_that_panics_when_it_is_dropped_harms_nobody() {
     for (_exec, engine) in engines() {
         let x = engine.var("x", 1);
         push(&engine, Op::try_task("touchy", (), &x, || Err(Touchy.into())));
+        // Told, so that to overwrite it drops the last of it.
+        drop(block_on(x.read()).unwrap_err());
         push(&engine, Op::task("overwrites", (), &x, || 7));
         assert_eq!(*block_on(x.read()).unwrap(), 7);
         idle(&engine).unwrap();
+        // Two that nobody hears of are dropped with the engine: seen to end the process when they are dropped unshielded.
+        (0..2).for_each(|_| push(&engine, Op::try_task("touchy", (), (), || Err(Touchy.into()))));
     }
 }

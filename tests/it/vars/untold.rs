@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use anabranch::{Error, Op};
+use anabranch::{Engine, Error, Op, Pushed, Var};
 
-use super::{engine, engines, idle, push};
+use super::{engine, engines, idle, push, pushed};
 use crate::support::block_on;
 
 struct Bomb;
@@ -27,7 +27,7 @@ fn a_value_that_panics_when_it_is_freed_is_told_by_idle() {
     }
 }
 
-fn fail(engine: &anabranch::Engine) {
+fn fail(engine: &Engine) {
     push(engine, Op::try_task("fails", (), (), || Err("no".into())));
 }
 
@@ -79,4 +79,115 @@ fn a_value_that_panics_when_nobody_is_left_to_be_told_harms_nobody() {
     drop(engine);
     drop(bomb);
     drop(exec);
+}
+
+/// How a variable that an operation failed to write comes to its end.
+type Ends = fn(&Engine, Var<i32>);
+
+const FREED: Ends = |_, x| drop(x);
+const OVERWRITTEN: Ends = |engine, x| push(engine, Op::task("overwrite", (), &x, || 7));
+/// What was read of it went nowhere, either.
+const READ_IN_VAIN: Ends = |engine, x| {
+    let y = engine.var("y", 1);
+    push(engine, Op::task("second", &x, &y, |x: &i32| *x));
+};
+
+fn fails(x: &Var<i32>) -> Op<'_> {
+    Op::try_task("fails", (), x, || Err("no luck".into()))
+}
+
+/// Pushes what it fails to write, and returns the handle.
+fn failing(engine: &Engine, x: &Var<i32>) -> Pushed {
+    pushed(engine, fails(x))
+}
+
+/// Seen to fail (told to nobody) without `tell_at_last`.
+#[test]
+fn what_nobody_was_told_and_nobody_can_be_told_any_more_is_told_by_idle() {
+    for (_exec, engine) in engines() {
+        for ends in [FREED, OVERWRITTEN, READ_IN_VAIN] {
+            let x = engine.var("x", 1);
+            drop(failing(&engine, &x));
+            idle(&engine).unwrap();
+            ends(&engine, x);
+            assert_eq!(format!("{:#}", idle(&engine).unwrap_err()), "operation 'fails' failed: no luck");
+            idle(&engine).unwrap();
+        }
+    }
+}
+
+/// Seen to fail without each of the places that note it: handles, reads, and what `idle` keeps.
+#[test]
+fn what_somebody_was_told_is_not_told_by_idle() {
+    for (_exec, engine) in engines() {
+        for ends in [FREED, OVERWRITTEN, READ_IN_VAIN] {
+            let [by_handle, by_read, by_reader, by_idle, downstream] = ["a", "b", "c", "d", "e"].map(|name| engine.var(name, 1));
+            block_on(failing(&engine, &by_handle)).unwrap_err();
+            ends(&engine, by_handle);
+
+            drop(failing(&engine, &by_read));
+            block_on(by_read.read()).unwrap_err();
+            ends(&engine, by_read);
+
+            drop(failing(&engine, &by_reader));
+            let z = engine.var("z", 1);
+            block_on(pushed(&engine, Op::task("reads", &by_reader, &z, |x: &i32| *x))).unwrap_err();
+            ends(&engine, by_reader);
+            drop(z);
+            idle(&engine).unwrap();
+
+            drop(failing(&engine, &by_idle));
+            push(&engine, Op::task("looks", &by_idle, (), |_: &i32| ()));
+            assert!(idle(&engine).unwrap_err().is_skipped());
+            ends(&engine, by_idle);
+
+            let y = engine.var("y", 1);
+            drop(failing(&engine, &downstream));
+            push(&engine, Op::task("second", &downstream, &y, |x: &i32| *x));
+            ends(&engine, downstream);
+            idle(&engine).unwrap();
+            block_on(y.read()).unwrap_err();
+            drop(y);
+            idle(&engine).unwrap();
+        }
+    }
+}
+
+/// Seen to fail with a handle that does not note that it is told.
+#[test]
+fn as_long_as_there_is_a_handle_it_is_for_that() {
+    for (_exec, engine) in engines() {
+        for is_awaited in [true, false] {
+            let (x, y) = (engine.var("x", 1), engine.var("y", 1));
+            let both = Op::try_task("fails", (), (&x, &y), || Err::<(i32, i32), _>("no luck".into()));
+            let handle = pushed(&engine, both);
+            drop((x, y));
+            idle(&engine).unwrap();
+            if is_awaited {
+                assert_eq!(block_on(handle).unwrap_err().node(), Some("fails"));
+            } else {
+                drop(handle);
+                assert_eq!(idle(&engine).unwrap_err().node(), Some("fails"));
+            }
+            idle(&engine).unwrap();
+        }
+    }
+}
+
+#[test]
+fn one_of_a_bulk_and_one_that_is_a_future_are_told_as_others() {
+    for (_exec, engine) in engines() {
+        let (x, y) = (engine.var("x", 1), engine.var("y", 1));
+        let mut bulk = engine.bulk(10);
+        for op in [fails(&x), Op::task("well", (), &y, || 2)] {
+            drop(block_on(bulk.push(op)).unwrap());
+        }
+        bulk.end();
+        drop(x);
+        assert_eq!(idle(&engine).unwrap_err().node(), Some("fails"));
+        push(&engine, Op::future("later", (), &y, || async { Err("no luck".into()) }));
+        drop(y);
+        assert_eq!(idle(&engine).unwrap_err().node(), Some("later"));
+        idle(&engine).unwrap();
+    }
 }

@@ -1,0 +1,286 @@
+//! The one error type: opaque, cheap to clone, asked by predicates; its message names the node and says what to do.
+
+mod kind;
+mod untold;
+
+use std::any::Any;
+use std::error::Error as StdError;
+use std::fmt;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+
+pub(crate) use kind::Kind;
+use untold::Told;
+pub(crate) use untold::Untold;
+
+/// Any error a node body may return.
+pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
+
+/// A result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a graph, a plan or a run did not do what was asked.
+///
+/// An error of a run is the *first cause*; the other nodes that failed by themselves are listed by [`Error::others`]. `{}` prints the
+/// message, `{:#}` what caused it as well, `{:?}` the same on lines of its own.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: Arc<Kind>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+    others: Vec<Error>,
+    told: Told,
+}
+
+impl Error {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self::of(Arc::new(kind), None, Vec::new())
+    }
+
+    pub(crate) fn with_source(kind: Kind, source: BoxError) -> Self {
+        Self::of(Arc::new(kind), Some(source.into()), Vec::new())
+    }
+
+    fn of(kind: Arc<Kind>, source: Option<Arc<dyn StdError + Send + Sync>>, others: Vec<Error>) -> Self {
+        Self(Arc::new(Inner { kind, source, others, told: Told::default() }))
+    }
+
+    /// The first of `causes`, listing the rest. None when there is no cause.
+    pub(crate) fn first_of(causes: Vec<Error>) -> Option<Self> {
+        let mut causes = causes.into_iter();
+        let first = causes.next()?;
+        let others: Vec<Error> = causes.collect();
+        if others.is_empty() {
+            return Some(first);
+        }
+        // Who awaits the node may hold the first cause too, and there it stands alone.
+        let Inner { kind, source, .. } = &*first.0;
+        Some(Self::of(kind.clone(), source.clone(), others))
+    }
+
+    /// Says that somebody is told: of this, or of what it comes from.
+    pub(crate) fn note_told(&self) {
+        self.origin().0.told.note();
+    }
+
+    /// Has it told there when there are no clones any more and nobody was told. The first to ask counts.
+    pub(crate) fn tell_at_last(&self, whom: Weak<dyn Untold>) {
+        self.0.told.or_else(whom);
+    }
+
+    /// Returns true if the run was cancelled, by [`Run::cancel`](crate::Run::cancel) or by dropping it.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(*self.0.kind, Kind::Cancelled)
+    }
+
+    /// Returns true if the executor was shut down or dropped before the run ended.
+    pub fn is_shut_down(&self) -> bool {
+        matches!(*self.0.kind, Kind::ShutDown)
+    }
+
+    /// Returns true if the executor had no room for another run, or the engine, or flow, none for another operation.
+    pub fn is_busy(&self) -> bool {
+        matches!(*self.0.kind, Kind::Busy { .. } | Kind::EngineBusy { .. } | Kind::FlowBusy { .. })
+    }
+
+    /// Returns true if a device had not enough memory. Also true for the error of a run whose node failed because of that.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(*self.0.kind, Kind::OutOfMemory { .. }) || self.cause().is_some_and(Error::is_out_of_memory)
+    }
+
+    /// Returns true if a device was lost: a fault of one of its kernels ended all work on it. Also true for the error of a node that failed
+    /// because of that.
+    pub fn is_device_lost(&self) -> bool {
+        matches!(*self.0.kind, Kind::DeviceLost { .. }) || self.cause().is_some_and(Error::is_device_lost)
+    }
+
+    /// What an operation that did not run comes from: the failure of another.
+    pub(crate) fn origin(&self) -> &Error {
+        match (&*self.0.kind, self.cause()) {
+            (Kind::NotRun { .. } | Kind::DoneInVain { .. }, Some(origin)) => origin,
+            _ => self,
+        }
+    }
+
+    /// The error of this library that this one comes from.
+    fn cause(&self) -> Option<&Error> {
+        self.0.source.as_ref()?.downcast_ref()
+    }
+
+    /// Returns true if the body of a node, of an operation or of a flow panicked.
+    pub fn is_panic(&self) -> bool {
+        matches!(*self.0.kind, Kind::Panicked { .. } | Kind::OpPanicked { .. } | Kind::FlowPanicked { .. })
+    }
+
+    /// Returns true if the node, or the operation, did not run because one it depends on failed.
+    pub fn is_skipped(&self) -> bool {
+        matches!(*self.0.kind, Kind::Skipped { .. } | Kind::NotRun { .. } | Kind::DoneInVain { .. })
+    }
+
+    /// Returns true if the graph or a policy's answer was not valid; such errors come out of `compile`.
+    pub fn is_invalid_graph(&self) -> bool {
+        use Kind::*;
+        matches!(
+            *self.0.kind,
+            DuplicateName { .. }
+                | DuplicatePort { .. }
+                | ForeignValue { .. }
+                | Cycle { .. }
+                | SelfEdge { .. }
+                | UnusedNode { .. }
+                | NotANode { .. }
+                | UnusedInput { .. }
+                | TakenTwice { .. }
+                | TakenAndRead { .. }
+                | TakenShared { .. }
+                | Limit { .. }
+                | Cost { .. }
+                | DeviceTwice { .. }
+                | Json { .. }
+                | EmptySection { .. }
+                | UnknownNodeId { .. }
+                | Policy { .. }
+                | TakenFromAround { .. }
+                | TakenState { .. }
+                | InnerPort { .. }
+                | IsInner
+                | NotJoined { .. }
+                | Torn { .. }
+                | NotALoop { .. }
+                | Body { .. }
+        ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_graph())
+    }
+
+    /// Returns true if programs are no correct plan of their graph; such errors come out of [`verify`](crate::verify).
+    pub fn is_invalid_plan(&self) -> bool {
+        use Kind::*;
+        matches!(
+            *self.0.kind,
+            NotOrdered { .. }
+                | RedundantWait { .. }
+                | NoRecord { .. }
+                | WaitsForever { .. }
+                | RunCount { .. }
+                | DeviceCount { .. }
+                | Program { .. }
+                | ReleasedEarly { .. }
+        ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_plan())
+    }
+
+    /// The driver's code, if this is its answer.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    pub(crate) fn driver_code(&self) -> Option<u32> {
+        if let Kind::Driver { code, .. } = &*self.0.kind { Some(*code) } else { None }
+    }
+
+    /// Returns the node, or the operation, that the error is about, where it is about one.
+    pub fn node(&self) -> Option<&str> {
+        use Kind::*;
+        match &*self.0.kind {
+            Failed { node, .. }
+            | Panicked { node, .. }
+            | Skipped { node, .. }
+            | Observer { node, .. }
+            | SelfEdge { node }
+            | UnusedNode { node }
+            | TakenAndRead { node, .. }
+            | Cost { node, .. }
+            | DeviceTwice { node, .. }
+            | RedundantWait { node, .. }
+            | NoRecord { node, .. }
+            | WaitsForever { node }
+            | RunCount { node, .. }
+            | DeviceCount { node, .. }
+            | TakenFromAround { node, .. }
+            | NotJoined { node }
+            | Torn { node }
+            | Body { node, .. }
+            | Undecided { node }
+            | TooManyIterations { node, .. }
+            | NoSuchArm { node, .. } => Some(node),
+            Within { fault, .. } => fault.node(),
+            TakenState { taker, .. } => Some(taker),
+            NotOrdered { later, .. } => Some(later),
+            ReleasedEarly { reader, .. } => Some(reader),
+            DuplicateName { name } | ForeignValue { name } => Some(name),
+            OpFailed { operation }
+            | AndMoreFailed { operation, .. }
+            | OpPanicked { operation, .. }
+            | NotRun { operation, .. }
+            | DoneInVain { operation, .. }
+            | OpDevice { operation, .. }
+            | VarTakenAndRead { operation, .. }
+            | WaitsForItself { operation, .. }
+            | ForeignVar { operation, .. } => Some(operation),
+            _ => None,
+        }
+    }
+
+    /// Returns what caused this, what caused that, and so on.
+    fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+        std::iter::successors(self.source(), |&cause| cause.source())
+    }
+
+    /// Returns the other nodes that failed by themselves in the same run, in the order in which they failed.
+    pub fn others(&self) -> &[Error] {
+        &self.0.others
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(whom) = self.told.nobody_but() {
+            let (source, others) = (self.source.take(), mem::take(&mut self.others));
+            whom.hear(Error::of(self.kind.clone(), source, others));
+        }
+    }
+}
+
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Self {
+        Self::new(kind)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.kind)?;
+        // `{:#}` prints what caused it on the same line.
+        if f.alternate() {
+            self.causes().try_for_each(|cause| write!(f, ": {cause}"))?;
+        }
+        match self.others().len() {
+            0 => Ok(()),
+            1 => write!(f, " (and 1 other node failed)"),
+            n => write!(f, " (and {n} other nodes failed)"),
+        }
+    }
+}
+
+/// For people too, because this is what `main` and `unwrap` print: the message, what caused it, and what else failed.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        self.causes().try_for_each(|cause| write!(f, "\n  caused by: {cause}"))?;
+        self.others().iter().try_for_each(|other| write!(f, "\n  also: {other:#}"))
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_ref().map(|source| &**source as _)
+    }
+}
+
+/// What a panic said, where it was text. Uses the payload up: its drop is foreign code, which may panic again, and so on; that is
+/// where this ends.
+pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        mem::forget(again);
+    }
+    text
+}
