@@ -32,7 +32,7 @@ pub(crate) fn run(workload: &Workload, workers: usize) -> f64 {
     let room = Arc::new(Semaphore::new(PENDING_MAX));
     let run_all = || {
         runtime.block_on(async {
-            for (write, reads) in workload.iter() {
+            for (number, (write, reads)) in workload.iter().enumerate() {
                 let place = room.clone().acquire_owned().await.expect("it is not closed");
                 let mut asked: Vec<(usize, bool)> = reads.iter().map(|&read| (read, false)).collect();
                 asked.extend(write.map(|write| (write, true)));
@@ -41,7 +41,7 @@ pub(crate) fn run(workload: &Workload, workers: usize) -> f64 {
                 asked.dedup_by_key(|&mut (var, _)| var);
                 let reads = reads.to_vec();
                 let mut places: Vec<Place> = asked.into_iter().map(|one| ask(&vars, one)).collect();
-                tokio::spawn(async move {
+                let task = tokio::spawn(async move {
                     let mut guards = Vec::with_capacity(places.len());
                     for place in places.drain(..) {
                         guards.push(match place {
@@ -52,6 +52,9 @@ pub(crate) fn run(workload: &Workload, workers: usize) -> f64 {
                     operate(&mut guards, &reads, write);
                     drop((guards, place));
                 });
+                if workload.is_awaited(number) {
+                    task.await.expect("it does not panic");
+                }
             }
             let _all = room.acquire_many(PENDING_MAX as u32).await.expect("it is not closed");
         });

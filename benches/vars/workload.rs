@@ -10,19 +10,27 @@ pub(crate) struct Workload {
     reads: Vec<usize>,
     /// For two workers, in ns.
     budget: Option<u64>,
+    /// Who pushes awaits one in so many.
+    pub(crate) awaited: Option<usize>,
 }
 
 impl Workload {
     pub(crate) fn all(operations: usize) -> Vec<Self> {
         let own = |name, vars: usize, budget, operation: &dyn Fn(usize) -> (Option<usize>, usize)| {
             let (writes, reads): (Vec<_>, Vec<_>) = (0..operations).map(operation).unzip();
-            Self { name, vars, operations: writes.into_iter().zip(1..).collect(), reads, budget }
+            Self { name, vars, operations: writes.into_iter().zip(1..).collect(), reads, budget, awaited: None }
+        };
+        let awaiting = |name, every: usize, operations: usize| {
+            let operations = (0..operations).map(|op| (Some(0), op + 1)).collect::<Vec<_>>();
+            Self { name, vars: 1, reads: vec![0; operations.len()], operations, budget: None, awaited: Some(every) }
         };
         vec![
             own("a chain on one variable", 1, Some(100), &|_| (Some(0), 0)),
             own("independent variables", 1000, Some(150), &|op| (Some(op % 1000), op % 1000)),
             own("1 writes : 9 read", 1, None, &|op| ((op % 10 == 0).then_some(0), 0)),
             Self::random(operations / 10),
+            awaiting("24 in a chain, and the last awaited", 24, operations / 10),
+            awaiting("each awaited", 1, operations / 100),
         ]
     }
 
@@ -44,7 +52,12 @@ impl Workload {
             (Some(write), reads.len())
         };
         let operations = (0..operations).map(|_| operation()).collect();
-        Self { name: "random, 2 to 19 reads", vars: 100, operations, reads, budget: None }
+        Self { name: "random, 2 to 19 reads", vars: 100, operations, reads, budget: None, awaited: None }
+    }
+
+    /// Returns true if who pushes that operation awaits it.
+    pub(crate) fn is_awaited(&self, operation: usize) -> bool {
+        self.awaited.is_some_and(|every| (operation + 1) % every == 0)
     }
 
     pub(crate) fn len(&self) -> usize {
