@@ -57,7 +57,7 @@ impl Workload {
 
     /// Returns true if who pushes that operation awaits it.
     pub(crate) fn is_awaited(&self, operation: usize) -> bool {
-        self.awaited.is_some_and(|every| (operation + 1) % every == 0)
+        self.awaited.is_some_and(|every| (operation + 1).is_multiple_of(every))
     }
 
     pub(crate) fn len(&self) -> usize {

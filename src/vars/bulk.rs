@@ -20,7 +20,7 @@ use super::push::Push;
 use super::queue::REQUESTS_MAX;
 use super::uses::SCANNED;
 use super::within;
-use crate::bridge::Lane;
+use crate::bridge::{Lane, shielded};
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
@@ -125,7 +125,13 @@ pub(super) struct Open {
     parts: Mutex<Parts>,
     /// Whether there are any. Changes under the lock.
     is_open: AtomicBool,
+    /// Where operations were collected, to be used again: what one thread allocates and another frees costs more than what a small operation does.
+    spare: Mutex<Vec<Vec<Job>>>,
 }
+
+/// How many are kept at most, and how many operations each has room for at least, if a bulk may have as many.
+const SPARE_MAX: usize = 64;
+const ROOM: usize = 128;
 
 /// Operations that are collected.
 #[derive(Default)]
@@ -143,8 +149,11 @@ impl Parts {
         is_alike && self.uses.len() + job.asked.len() <= REQUESTS_MAX
     }
 
-    fn add(&mut self, hub: &Arc<Hub>, job: Job) -> (Arc<Ends>, u32) {
-        for asked in &job.asked {
+    fn add(&mut self, hub: &Arc<Hub>, most: usize, job: &mut Option<Job>) -> (Arc<Ends>, u32) {
+        if self.jobs.capacity() == 0 {
+            self.jobs = lock(&hub.bulk.spare).pop().unwrap_or_else(|| Vec::with_capacity(most.min(ROOM)));
+        }
+        for asked in job.iter().flat_map(|job| &job.asked) {
             let known = self.uses.len().saturating_sub(SCANNED);
             match self.uses[known..].iter_mut().find(|known| known.address() == asked.address()) {
                 Some(known) => drop(known.add_all(asked)),
@@ -152,7 +161,7 @@ impl Parts {
             }
         }
         let ends = self.ends.get_or_insert_with(|| Arc::new(Ends::new(hub.clone()))).clone();
-        self.jobs.push(job);
+        self.jobs.extend(job.take());
         (ends, self.jobs.len() as u32 - 1)
     }
 }
@@ -186,12 +195,13 @@ struct Joined {
 
 impl Work for Joined {
     unsafe fn run(mut self) -> Result<Ran, BoxError> {
-        for (part, job) in mem::take(&mut self.jobs).into_iter().enumerate() {
+        for (part, job) in self.jobs.iter().enumerate() {
             // All that the joined operation asked for was granted, and each of its parts has asked for less.
-            if let Err(error) = self.ends.hub.perform(&job, NOWHERE) {
+            if let Err(error) = self.ends.hub.perform(job, NOWHERE) {
                 lock(&self.ends.failures).push((part as u32, error));
             }
         }
+        self.jobs.clear();
         Ok(Ran::Over)
     }
 }
@@ -202,6 +212,12 @@ impl Drop for Joined {
         let undone = (0..self.jobs.len() as u32).map(|part| (part, Kind::ShutDown.into()));
         lock(&self.ends.failures).extend(undone);
         self.ends.lane.signal(1);
+        let mut jobs = mem::take(&mut self.jobs);
+        let _ = shielded(|| jobs.clear());
+        let mut spare = lock(&self.ends.hub.bulk.spare);
+        if spare.len() < SPARE_MAX {
+            spare.push(jobs);
+        }
     }
 }
 
@@ -231,7 +247,7 @@ impl Hub {
         if parts.jobs.is_empty() && !self.has_space() {
             return None;
         }
-        let part = parts.add(self, job.take()?);
+        let part = parts.add(self, most, job);
         // ORDERING: Relaxed: who is to see it has heard of this push.
         self.bulk.is_open.store(true, Ordering::Relaxed);
         if parts.jobs.len() >= most {
