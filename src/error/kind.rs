@@ -14,7 +14,9 @@ pub(crate) enum Kind {
     DuplicateName { name: Arc<str> },
     #[error("two {what}s are named '{name}': rename one")]
     DuplicatePort { what: &'static str, name: Arc<str> },
-    #[error("'{name}' uses a value of another graph: a value can only be read in the graph that made it")]
+    #[error(
+        "'{name}' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
+    )]
     ForeignValue { name: Arc<str> },
     #[error("the nodes {} wait for each other in a circle: remove one of these edges", circle(.path))]
     Cycle { path: Vec<Arc<str>> },
@@ -124,8 +126,10 @@ pub(crate) enum Kind {
     Panicked { node: Arc<str>, stream: String, device: String, message: String },
     #[error("node '{node}' did not run, because '{because}' before it failed")]
     Skipped { node: Arc<str>, because: Arc<str> },
-    #[error("the condition of loop '{node}' is neither true nor false: what it compares is NaN")]
-    Undecided { node: Arc<str> },
+    #[error(
+        "the condition of loop '{node}' is neither true nor false: what it compares is NaN after {count} iterations; see why, or compare in a task of your own"
+    )]
+    Undecided { node: Arc<str>, count: u64 },
     #[error("loop '{node}' would go on after {max} iterations: raise its max_iterations, or see why it does not end")]
     TooManyIterations { node: Arc<str>, max: u64 },
     #[error("branch '{node}' has {arms} arm{}, counted from 0, and is told to take arm {selector}: -1 or None takes none", if *.arms == 1 { "" } else { "s" })]

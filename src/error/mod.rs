@@ -197,7 +197,7 @@ impl Error {
             | NotJoined { node }
             | Torn { node }
             | Body { node, .. }
-            | Undecided { node }
+            | Undecided { node, .. }
             | TooManyIterations { node, .. }
             | NoSuchArm { node, .. } => Some(node),
             Within { fault, .. } => fault.node(),

@@ -179,7 +179,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             }
         };
         match holds {
-            None => Turn::Fail(Kind::Undecided { node: self.name_of(control) }.into()),
+            None => Turn::Fail(Kind::Undecided { node: self.name_of(control), count }.into()),
             Some(false) => Turn::Over,
             Some(true) if count == *max_iterations => {
                 Turn::Fail(Kind::TooManyIterations { node: self.name_of(control), max: count }.into())

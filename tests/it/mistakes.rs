@@ -109,16 +109,28 @@ fn a_value_of_another_graph_is_refused() {
     let mut other = Graph::new();
     let x = one(&mut other, "x");
     let read = mistake(|g| _ = g.task("a", &x, |_: &u64| ()));
-    assert_eq!(read, "'a' uses a value of another graph: a value can only be read in the graph that made it");
+    assert_eq!(
+        read,
+        "'a' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
+    );
     let taken = mistake(|g| _ = g.future("a", take(&x), async |_: u64| Ok(())));
-    assert_eq!(taken, "'a' uses a value of another graph: a value can only be read in the graph that made it");
+    assert_eq!(
+        taken,
+        "'a' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
+    );
     let output = mistake(|g| g.output("out", &x));
-    assert_eq!(output, "'out' uses a value of another graph: a value can only be read in the graph that made it");
+    assert_eq!(
+        output,
+        "'out' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
+    );
     let order = mistake(|g| {
         let a = one(g, "a");
         g.order(&x, &a);
     });
-    assert_eq!(order, "'a' uses a value of another graph: a value can only be read in the graph that made it");
+    assert_eq!(
+        order,
+        "'a' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
+    );
 }
 
 #[test]

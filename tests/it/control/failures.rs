@@ -115,7 +115,7 @@ fn a_condition_that_is_not_a_number_is_an_error() {
     for exec in executors() {
         assert_eq!(*value_of::<f64>(block_on(exec.run(&plan, inputs! { "x" => 4.5f64 })), "y"), 2.5);
         let error = error_of(&exec, &plan, inputs! { "x" => -1f64 });
-        let text = "the condition of loop 'solve' is neither true nor false: what it compares is NaN";
+        let text = "the condition of loop 'solve' is neither true nor false: what it compares is NaN after 0 iterations; see why, or compare in a task of your own";
         assert_eq!((error.to_string(), error.node()), (text.to_owned(), Some("solve")));
     }
 }
@@ -241,7 +241,7 @@ fn mistakes_in_inner_graphs_come_out_of_compile_with_their_path() {
             let z = g.repeat("b", &y, times(1), |b, y| b.task("read", (&y, &leaked.unwrap()), |y: &u64, z: &u64| y + z));
             g.output("z", &z);
         }),
-        "'b/body/read' uses a value of another graph: a value can only be read in the graph that made it"
+        "'b/body/read' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
     );
     assert_eq!(
         mistake(|g, x| {
@@ -249,7 +249,7 @@ fn mistakes_in_inner_graphs_come_out_of_compile_with_their_path() {
             let _ = g.repeat("first", x, times(1), |_, x| *leaked.insert(x));
             let _ = g.repeat("a", x, times(1), |_, _| leaked.unwrap());
         }),
-        "'a/body' uses a value of another graph: a value can only be read in the graph that made it"
+        "'a/body' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
     );
     assert_eq!(
         mistake(|g, x| _ = g.repeat("a", x, times(1), |b, _| b.task("far", take(x), |x: u64| x))),
