@@ -156,20 +156,22 @@ pub(crate) enum Kind {
     VarKept { variable: Cow<'static, str> },
     #[error("operation '{operation}' takes '{variable}' and reads it too: read it from what it took")]
     VarTakenAndRead { operation: Cow<'static, str>, variable: Cow<'static, str> },
-    #[error("operation '{operation}' uses '{variable}', which is a variable of another engine")]
+    #[error(
+        "operation '{operation}' uses '{variable}', a variable of another engine: push on that one (a flow: by `Engine::flow`), or give it the value"
+    )]
     ForeignVar { operation: Cow<'static, str>, variable: Cow<'static, str> },
     #[error("operation '{operation}' is for device {device}, counted from 0, and the executor has {count}")]
     OpDevice { operation: Cow<'static, str>, device: u32, count: usize },
     #[error("{got} values were returned for {wanted} variables")]
     ValueCount { got: usize, wanted: usize },
     #[error(
-        "operation '{operation}' failed, and {more} later ones that write nothing: {kept} such failures are kept until they are told"
+        "operation '{operation}' failed, and {more} later ones of which nobody was told: {kept} such failures are kept until `idle` tells them"
     )]
     AndMoreFailed { operation: Cow<'static, str>, more: u64, kept: usize },
     #[error("the engine already has {max} operations pending: await some of them, or raise max_pending")]
     EngineBusy { max: usize },
     #[error(
-        "operation '{operation}' waits for itself: what it awaits uses '{variable}' behind it; await that elsewhere, or use another variable"
+        "operation '{operation}' waits for itself: what it awaits uses '{variable}' behind it; await that outside of the operation"
     )]
     WaitsForItself { operation: Cow<'static, str>, variable: Cow<'static, str> },
     #[error("the flow has {max} operations pending: let it wait for one of their values before it pushes more")]

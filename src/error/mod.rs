@@ -66,8 +66,8 @@ impl Error {
     }
 
     /// Has it told there when there are no clones any more and nobody was told. The first to ask counts.
-    pub(crate) fn tell_at_last(&self, whom: Weak<dyn Untold>) {
-        self.0.told.or_else(whom);
+    pub(crate) fn tell_at_last(&self, listener: Weak<dyn Untold>) {
+        self.0.told.listen(listener);
     }
 
     /// Returns true if the run was cancelled, by [`Run::cancel`](crate::Run::cancel) or by dropping it.
@@ -98,10 +98,11 @@ impl Error {
 
     /// What an operation that did not run comes from: the failure of another.
     pub(crate) fn origin(&self) -> &Error {
-        match (&*self.0.kind, self.cause()) {
-            (Kind::NotRun { .. } | Kind::DoneInVain { .. }, Some(origin)) => origin,
-            _ => self,
+        let mut origin = self;
+        while let (Kind::NotRun { .. } | Kind::DoneInVain { .. }, Some(cause)) = (&*origin.0.kind, origin.cause()) {
+            origin = cause;
         }
+        origin
     }
 
     /// The error of this library that this one comes from.
@@ -231,9 +232,9 @@ impl Error {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(whom) = self.told.nobody_but() {
+        if let Some(listener) = self.told.listener_if_untold() {
             let (source, others) = (self.source.take(), mem::take(&mut self.others));
-            whom.hear(Error::of(self.kind.clone(), source, others));
+            listener.hear(Error::of(self.kind.clone(), source, others));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Whether anybody was told of an error, and who hears of it if nobody ever was.
 
+// This room stands above `sync`, and nothing that a model checks depends on these.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -14,7 +15,7 @@ pub(crate) trait Untold: Send + Sync {
 #[derive(Default)]
 pub(super) struct Told {
     is_told: AtomicBool,
-    or_else: OnceLock<Weak<dyn Untold>>,
+    listener: OnceLock<Weak<dyn Untold>>,
 }
 
 impl Told {
@@ -23,12 +24,12 @@ impl Told {
         self.is_told.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn or_else(&self, whom: Weak<dyn Untold>) {
-        let _ = self.or_else.set(whom);
+    pub(super) fn listen(&self, listener: Weak<dyn Untold>) {
+        let _ = self.listener.set(listener);
     }
 
     /// Returns who is to hear of it, if nobody was told, and is still there.
-    pub(super) fn nobody_but(&mut self) -> Option<Arc<dyn Untold>> {
-        if *self.is_told.get_mut() { None } else { self.or_else.take()?.upgrade() }
+    pub(super) fn listener_if_untold(&mut self) -> Option<Arc<dyn Untold>> {
+        if *self.is_told.get_mut() { None } else { self.listener.take()?.upgrade() }
     }
 }

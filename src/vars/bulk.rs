@@ -129,9 +129,9 @@ pub(super) struct Open {
     spare: Mutex<Vec<Vec<Job>>>,
 }
 
-/// How many are kept at most, and how many operations each has room for at least, if a bulk may have as many.
+/// How many are kept, and for how many operations each has room, at most.
 const SPARE_MAX: usize = 64;
-const ROOM: usize = 128;
+const ROOM_MAX: usize = 128;
 
 /// Operations that are collected.
 #[derive(Default)]
@@ -151,7 +151,7 @@ impl Parts {
 
     fn add(&mut self, hub: &Arc<Hub>, most: usize, job: &mut Option<Job>) -> (Arc<Ends>, u32) {
         if self.jobs.capacity() == 0 {
-            self.jobs = lock(&hub.bulk.spare).pop().unwrap_or_else(|| Vec::with_capacity(most.min(ROOM)));
+            self.jobs = lock(&hub.bulk.spare).pop().unwrap_or_else(|| Vec::with_capacity(most.min(ROOM_MAX)));
         }
         for asked in job.iter().flat_map(|job| &job.asked) {
             let known = self.uses.len().saturating_sub(SCANNED);
@@ -161,8 +161,9 @@ impl Parts {
             }
         }
         let ends = self.ends.get_or_insert_with(|| Arc::new(Ends::new(hub.clone()))).clone();
+        let part = self.jobs.len() as u32;
         self.jobs.extend(job.take());
-        (ends, self.jobs.len() as u32 - 1)
+        (ends, part)
     }
 }
 
@@ -213,9 +214,9 @@ impl Drop for Joined {
         lock(&self.ends.failures).extend(undone);
         self.ends.lane.signal(1);
         let mut jobs = mem::take(&mut self.jobs);
-        let _ = shielded(|| jobs.clear());
+        jobs.drain(..).for_each(|job| _ = shielded(|| drop(job)));
         let mut spare = lock(&self.ends.hub.bulk.spare);
-        if spare.len() < SPARE_MAX {
+        if spare.len() < SPARE_MAX && jobs.capacity() <= ROOM_MAX {
             spare.push(jobs);
         }
     }

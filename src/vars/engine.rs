@@ -5,11 +5,12 @@ use std::fmt;
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use super::bulk::Bulk;
 use super::devices::Devices;
+use super::failures::Failures;
 use super::handle::Pushed;
 use super::hub::Hub;
 use super::name::Name;
@@ -45,8 +46,17 @@ const STREAMS: usize = 8;
 #[derive(Clone)]
 pub struct Engine {
     pub(super) hub: Arc<Hub>,
-    /// To keep it. None: a flow's, which does not.
-    exec: Option<Executor>,
+    /// None: a flow's.
+    own: Option<Own>,
+}
+
+/// What who made an engine has of it, and its flows have not.
+#[derive(Clone)]
+struct Own {
+    /// To keep it.
+    exec: Executor,
+    /// As long as there is somebody who can ask for them.
+    failures: Arc<Failures>,
 }
 
 /// Settings of an [`Engine`]; made by [`Engine::builder`].
@@ -89,13 +99,15 @@ impl EngineBuilder {
         if got == 0 {
             return Err(Kind::Setting { what: "max_streams", must: "1 or more", got }.into());
         }
-        Ok(Engine { hub: self.hub()?, exec: Some(self.exec) })
+        let failures = Arc::<Failures>::default();
+        let hub = self.hub(Arc::downgrade(&failures))?;
+        Ok(Engine { hub, own: Some(Own { exec: self.exec, failures }) })
     }
 
-    fn hub(&self) -> Result<Arc<Hub>> {
+    fn hub(&self, failures: Weak<Failures>) -> Result<Arc<Hub>> {
         let max_streams = u32::try_from(self.max_streams).unwrap_or(u32::MAX);
         let devices = self.exec.queues().map(|queues| Devices::new(queues, self.placement, max_streams));
-        Hub::new(&self.exec, self.max_pending, devices)
+        Hub::new(&self.exec, self.max_pending, devices, failures)
     }
 }
 
@@ -121,16 +133,17 @@ impl Engine {
 
     /// Returns the engine that the flows of an executor share. It does not keep the executor. Each flow has a bound of its own, so that none is in another's way.
     pub(crate) fn of_flows(exec: &Executor) -> Result<Self> {
-        Ok(Self { hub: exec.common(|| Self::builder(exec).max_pending(OPERATIONS_MAX).hub())?, exec: None })
+        let hub = exec.common(|| Self::builder(exec).max_pending(OPERATIONS_MAX).hub(Weak::new()))?;
+        Ok(Self { hub, own: None })
     }
 
     /// The same engine, for who does not keep the executor.
     pub(crate) fn without_executor(&self) -> Self {
-        Self { hub: self.hub.clone(), exec: None }
+        Self { hub: self.hub.clone(), own: None }
     }
 
     pub(crate) fn executor(&self) -> Option<&Executor> {
-        self.exec.as_ref()
+        self.own.as_ref().map(|own| &own.exec)
     }
 
     /// Whether there are devices that queue work.
@@ -215,9 +228,11 @@ impl Engine {
     /// # Cancellation
     /// Dropping the future changes nothing.
     pub fn idle(&self) -> EngineIdle {
+        let failures = self.own.as_ref().map(|own| own.failures.clone());
         EngineIdle {
             hub: self.hub.clone(),
-            told: self.hub.failures.begin_wait(),
+            told: failures.as_ref().map_or(0, |failures| failures.begin_wait()),
+            failures,
             key: WaiterKey::default(),
             driver: WaiterKey::default(),
         }
@@ -239,6 +254,7 @@ impl fmt::Debug for Engine {
 #[must_use = "futures do nothing unless awaited"]
 pub struct EngineIdle {
     hub: Arc<Hub>,
+    failures: Option<Arc<Failures>>,
     /// How many failures were told when it began.
     told: u64,
     key: WaiterKey,
@@ -249,7 +265,7 @@ impl Future for EngineIdle {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let Self { hub, told, key, driver } = &mut *self;
+        let Self { hub, failures, told, key, driver } = &mut *self;
         if let Err(inside) = hub.may_wait_for_all() {
             return Poll::Ready(Err(inside));
         }
@@ -260,13 +276,13 @@ impl Future for EngineIdle {
             return Poll::Pending;
         }
         hub.idle.forget(key);
-        Poll::Ready(hub.failures.tell(told).map_or(Ok(()), Err))
+        Poll::Ready(failures.as_ref().and_then(|failures| failures.tell(told)).map_or(Ok(()), Err))
     }
 }
 
 impl Drop for EngineIdle {
     fn drop(&mut self) {
-        self.hub.failures.end_wait();
+        self.failures.iter().for_each(|failures| failures.end_wait());
         self.hub.idle.forget(&mut self.key);
         self.hub.forget_driver(&mut self.driver);
     }

@@ -94,6 +94,8 @@ impl Hub {
         self.leave_queues(spot, hand);
         let may_fail = |need: &Need| need.input.clone().filter(|input| !need.done.is_over() || input.get().is_some());
         let inputs = needs.list().iter().filter_map(may_fail).collect();
+        // Before it can end, as above.
+        needs.let_go();
         let left = Mutex::new(Some(Left { done, fate, inputs, failure: outcome.err() }));
         Arc::new(Completion { hub: self.clone(), number, berth, point, left }).wake();
     }
@@ -141,12 +143,13 @@ impl Hub {
     }
 
     /// Ends an operation that is pending and cannot go on.
-    pub(super) fn fail(self: &Arc<Self>, number: u32, error: Error) {
+    pub(super) fn fail(self: &Arc<Self>, number: u32, cause: Error) {
         let spot = self.slots.spot(number);
         // SAFETY: it is put aside, and who calls this is the only one to take it up again.
         let job = unsafe { spot.slot.job() };
         // SAFETY: as above.
         let _ = shielded(|| unsafe { job.forgo() });
+        let error = job.failed_on_device(cause.into());
         let mut hand = Hand::new(self);
         self.take_effect(job, Some(&error));
         self.end(spot, Err(error), &mut hand);
@@ -161,7 +164,7 @@ impl Hub {
         // SAFETY: its slot is given back only below.
         let job = unsafe { spot.slot.job() };
         let is_heard = failure.is_some();
-        let failed = failure.or(outcome.err()).or_else(|| {
+        let failed = failure.or_else(|| Some(job.failed_on_device(outcome.err()?.into()))).or_else(|| {
             let origin = inputs.iter().find_map(|input| input.get())?.origin().clone();
             let because = origin.node().unwrap_or("an operation").to_owned();
             Some(Error::with_source(Kind::DoneInVain { operation: job.name.to_cow(), because }, Box::new(origin)))
@@ -174,8 +177,9 @@ impl Hub {
             let _ = fate.set(error.clone());
         }
         let waiting = done.end(failed.is_none());
-        // Before anything goes on: what nobody was told is told by `idle` when the last has let go of it. What it drops is foreign.
-        let _ = shielded(|| drop((done, fate, inputs)));
+        // Before anything goes on: what nobody was told is told by `idle` when the last has let go of it. What they drop is foreign, each for itself.
+        let _ = shielded(|| drop((done, fate)));
+        inputs.into_iter().for_each(|input| _ = shielded(|| drop(input)));
         waiting.into_iter().for_each(|waiting| self.make_ready(waiting));
         let mut hand = Hand::new(self);
         self.leave_scope(spot);

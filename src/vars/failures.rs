@@ -28,7 +28,7 @@ struct Kept {
 
 impl Failures {
     pub(super) fn keep(&self, error: &Error) {
-        // It will be.
+        // From here on `idle` has it.
         error.note_told();
         let mut kept = lock(&self.0);
         if kept.oldest_first.len() < KEPT_MAX {

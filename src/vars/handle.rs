@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::task::{Context, Poll, Waker, ready};
 use super::bulk::Ends;
 use super::hub::Hub;
 use super::slots::{Slot, Spot};
+use super::wakers::Wakers;
 use super::within::{Common, Key};
 use crate::bridge::{Lane, WaiterKey, shielded};
 use crate::error::{Error, Kind, Result};
@@ -103,15 +105,18 @@ impl Waits {
 }
 
 /// What operations' handles wait for, and what they are to be told.
-#[derive(Default)]
 pub(super) struct Watchers {
-    wakers: Mutex<HashMap<(u32, u64), Waker>>,
+    wakers: Wakers,
     failures: Mutex<HashMap<(u32, u64), Error>>,
     /// The length of `failures`, so that nobody takes the lock where nothing failed.
     failed: AtomicU64,
 }
 
 impl Watchers {
+    pub(super) fn new() -> Self {
+        Self { wakers: Wakers::new(), failures: Mutex::default(), failed: AtomicU64::new(0) }
+    }
+
     /// Returns what tells the slot's operation from all others that it ever had.
     pub(super) fn key(slot: &Slot) -> u64 {
         // ORDERING: Relaxed: the caller has the operation, so only its flags may change.
@@ -120,9 +125,9 @@ impl Watchers {
 
     /// Has whoever waits for an operation look again.
     #[cold]
-    pub(super) fn nudge(&self, number: u32, slot: &Slot) {
+    pub(super) fn nudge(&self, number: u32) {
         // Taken out, because to clone it would be to call it under the lock; who is woken and finds nothing comes back with it.
-        let waker = lock(&self.wakers).remove(&(number, Self::key(slot)));
+        let waker = self.wakers.of(number).take();
         let _ = shielded(|| waker.into_iter().for_each(Waker::wake));
     }
 
@@ -154,7 +159,7 @@ impl Watchers {
         }
         let is_awaited = before & AWAITED != 0;
         if is_awaited {
-            let waker = lock(&self.wakers).remove(&key);
+            let waker = self.wakers.of(number).take();
             let _ = shielded(|| waker.into_iter().for_each(Waker::wake));
         }
         is_awaited
@@ -260,15 +265,26 @@ impl Pending {
             self.hub.drive(&mut self.rare.get_or_insert_default().driver, cx);
         }
         if !self.has_ended() {
-            let waker = cx.waker().clone();
-            let replaced = lock(&self.hub.watchers.wakers).insert(self.key(), waker);
-            self.is_waiting = true;
-            let _ = shielded(|| drop(replaced));
-            if self.mark(AWAITED, true) {
+            let mut waker = Some(cx.waker().clone());
+            let is_pending = self.wait_with(&mut waker);
+            let _ = shielded(|| drop(waker));
+            if is_pending {
                 return Poll::Pending;
             }
         }
         Poll::Ready(self.hub.watchers.failure(self.key()).map_or(Ok(()), Err))
+    }
+
+    /// Leaves a waker to be woken at the operation's end, and gets the one that was there. Returns false if it has ended.
+    fn wait_with(&mut self, waker: &mut Option<Waker>) -> bool {
+        let mut place = self.hub.watchers.wakers.of(self.slot);
+        // With the place: whoever ends the operation sees the mark, and comes for the waker behind this; and what is in the slot behind that has the place for itself.
+        let is_pending = self.mark(AWAITED, true);
+        if is_pending {
+            mem::swap(&mut *place, waker);
+            self.is_waiting = true;
+        }
+        is_pending
     }
 
     #[inline(never)]
@@ -277,7 +293,11 @@ impl Pending {
             self.hub.forget_driver(&mut rare.driver);
         }
         if self.is_waiting {
-            let waker = lock(&self.hub.watchers.wakers).remove(&self.key());
+            let waker = {
+                let mut place = self.hub.watchers.wakers.of(self.slot);
+                // Whoever has ended the operation comes for it, or did: then it may be another's.
+                if self.has_ended() { None } else { place.take() }
+            };
             let _ = shielded(|| drop(waker));
         }
     }
@@ -335,7 +355,7 @@ impl Future for Pushed {
             self.0 = State::Ended(outcome);
         }
         share.used();
-        match std::mem::replace(&mut self.0, State::Told) {
+        match mem::replace(&mut self.0, State::Told) {
             State::Ended(outcome) => Poll::Ready(outcome.inspect_err(Error::note_told)),
             _ => Poll::Ready(Err(Kind::Spent.into())),
         }
@@ -360,9 +380,9 @@ pub(super) struct Share(#[cfg(feature = "tokio")] tokio::task::coop::RestoreOnPe
 impl Share {
     #[inline]
     pub(super) fn used(self) {
-        // What gives it back is its drop, which costs more to be told not to than to be left out.
+        // Its drop would give the share back. To forget it says the same as `made_progress`, for less.
         #[cfg(feature = "tokio")]
-        std::mem::forget(self.0);
+        mem::forget(self.0);
     }
 }
 

@@ -57,7 +57,8 @@ pub(super) struct Hub {
     pub(super) is_closed: AtomicBool,
     max_pending: usize,
     freed_max: usize,
-    pub(super) failures: Arc<Failures>,
+    /// Gone when nobody is left who could ask.
+    pub(super) failures: Weak<Failures>,
 }
 
 impl Guest for Hub {
@@ -72,10 +73,15 @@ impl Guest for Hub {
 }
 
 impl Hub {
-    pub(super) fn new(exec: &Executor, max_pending: usize, devices: Option<Devices>) -> Result<Arc<Self>> {
+    pub(super) fn new(
+        exec: &Executor,
+        max_pending: usize,
+        devices: Option<Devices>,
+        failures: Weak<Failures>,
+    ) -> Result<Arc<Self>> {
         let hub = Arc::new(Self {
             slots: Slots::new(),
-            watchers: Watchers::default(),
+            watchers: Watchers::new(),
             space: Lane::new(),
             idle: Lane::new(),
             bell: Lane::new(),
@@ -93,7 +99,7 @@ impl Hub {
             is_closed: AtomicBool::new(false),
             max_pending,
             freed_max: (max_pending / 64 / exec.workers().max(1)).clamp(1, FREED_MAX),
-            failures: Arc::default(),
+            failures,
         });
         let guest: Weak<Self> = Arc::downgrade(&hub);
         let entry = Entry { run: Arc::as_ptr(&hub).cast(), resume: work_shared, resume_alone: work_alone };
@@ -236,7 +242,7 @@ impl Hub {
             && let Some(common) = job.common()
             && common.look(job)
         {
-            self.watchers.nudge(number, slot);
+            self.watchers.nudge(number);
         }
         if granted + own > 0 {
             hand.release_holds(spot, granted + own);

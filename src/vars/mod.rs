@@ -38,6 +38,7 @@ mod trail;
 mod turn;
 mod uses;
 mod var;
+mod wakers;
 mod within;
 mod work;
 

@@ -1,10 +1,8 @@
 //! What an operation comes to: whether it is run, and what becomes of its variables and of its failure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
 
 use super::body::Ran;
-use super::failures::Failures;
 use super::hub::Hub;
 use super::op::{Job, Role};
 use super::within::{Key, Polling};
@@ -132,16 +130,15 @@ impl Hub {
 
     /// Keeps a failure for `idle`: of an operation that has nothing to poison at once, of another if it turns out that nobody was told.
     pub(super) fn tell_idle(&self, job: &Job, error: &Error) {
-        // What was ended on purpose.
-        let is_meant = |error: &Error| error.is_shut_down() || error.is_cancelled();
-        match job.role {
-            Role::Frees if !is_meant(error) => self.failures.keep(error),
-            Role::User if !job.writes() && !is_meant(error) => self.failures.keep(error),
-            Role::User if job.writes() && !is_meant(error.origin()) => {
-                let failures: Weak<Failures> = Arc::downgrade(&self.failures);
-                error.origin().tell_at_last(failures);
-            }
-            _ => {}
+        let origin = error.origin();
+        // Who cancels, or shuts down, knows of it.
+        if matches!(job.role, Role::Waits | Role::Joins) || origin.is_shut_down() || origin.is_cancelled() {
+            return;
+        }
+        if job.frees() || !job.writes() {
+            self.failures.upgrade().iter().for_each(|failures| failures.keep(error));
+        } else {
+            origin.tell_at_last(self.failures.clone());
         }
     }
 }

@@ -135,7 +135,7 @@ impl<'v> Other<'v> {
         if let Self::Tried(Err(refused)) = self
             && !refused.is_shut_down()
         {
-            hub.failures.keep(refused);
+            hub.failures.upgrade().iter().for_each(|failures| failures.keep(refused));
         }
     }
 

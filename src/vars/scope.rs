@@ -77,8 +77,9 @@ impl Scope {
         let _ = self.failure.set(error);
     }
 
+    /// Returns that, to be told.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.failure.get().cloned()
+        self.failure.get().inspect(|error| error.note_told()).cloned()
     }
 
     /// The flow's code has ended well: to cancel it does nothing from now on.

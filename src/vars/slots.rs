@@ -9,7 +9,7 @@ use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Line, Mutex, Mute
 
 /// Slots of the first chunk; each other one has twice as many as the one before.
 const FIRST: usize = 64;
-const CHUNKS: usize = 19;
+pub(super) const CHUNKS: usize = 19;
 
 /// The place of one pending operation: two cache lines.
 #[repr(align(128))]
@@ -242,6 +242,12 @@ fn place(number: usize) -> (usize, usize) {
     ((place.ilog2() - FIRST.ilog2()) as usize, place)
 }
 
+/// Returns the chunk of a slot, where it is in that, and how many are.
+pub(super) fn chunk_and_index(number: u32) -> (usize, usize, usize) {
+    let (chunk, place) = place(number as usize);
+    (chunk, place - (FIRST << chunk), FIRST << chunk)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,6 +257,10 @@ mod tests {
     fn slots_are_numbered_through() {
         assert_eq!([0, 63, 64, 191, 192].map(|number| place(number).0), [0, 0, 1, 1, 2]);
         assert_eq!(place(OPERATIONS_MAX - 1).0, CHUNKS - 1);
+        assert_eq!(
+            [0, 63, 64, 191, 192].map(chunk_and_index),
+            [(0, 0, 64), (0, 63, 64), (1, 0, 128), (1, 127, 128), (2, 0, 256)]
+        );
         let slots = Slots::new();
         let take = || slots.take(&mut slots.free(), 500);
         let taken: Vec<u32> = (0..1000).map_while(|_| take()).collect();

@@ -129,4 +129,9 @@ impl Needs {
     pub(super) fn list(&self) -> &[Need] {
         &self.0
     }
+
+    /// Drops them. What they hold is foreign, each for itself.
+    pub(super) fn let_go(self) {
+        self.0.into_iter().for_each(|need| _ = shielded(|| drop(need)));
+    }
 }

@@ -148,7 +148,7 @@ fn operations_that_wait_for_room_end_when_their_lane_has_a_fault() {
     (0..100).for_each(|_| wait_for_worker(&exec));
     gpu.device.release_stall();
     let error = block_on(other).unwrap_err();
-    assert_eq!(error.to_string(), "the CUDA driver answered CUDA_ERROR_INVALID_VALUE (1)");
+    assert_eq!(format!("{error:#}"), "operation 'y' failed: the CUDA driver answered CUDA_ERROR_INVALID_VALUE (1)");
     let errors = errors(&engine, ended);
     let is_it = |error: &Error| format!("{error:#}").contains("CUDA_ERROR_INVALID_VALUE");
     assert!(errors.len() > 1490 && errors.iter().all(is_it), "{}", errors.len());
@@ -278,11 +278,12 @@ fn a_fault_that_is_not_fatal_fails_what_reads_from_there_and_the_device_goes_on(
     until(|| gpu.device.calls_of("cuLaunchKernel") == 4);
     gpu.device.release_first_stall();
     let error = block_on(bad).unwrap_err();
-    assert!(!error.is_device_lost() && error.to_string().contains("CUDA_ERROR_INVALID_VALUE"), "{error:?}");
+    assert!(!error.is_device_lost() && format!("{error:#}").contains("CUDA_ERROR_INVALID_VALUE"), "{error:?}");
+    assert_eq!(error.node(), Some("bad"));
     gpu.device.clear_faults();
     block_on(fine).unwrap();
     let error = block_on(after).unwrap_err();
-    let said = "operation 'after' was done in vain on its device, because 'an operation', from which it reads, has failed there";
+    let said = "operation 'after' was done in vain on its device, because 'bad', from which it reads, has failed there";
     assert!(error.is_skipped() && error.to_string() == said, "{error:?}");
     assert!(format!("{error:#}").contains("CUDA_ERROR_INVALID_VALUE"), "{error:#}");
     assert!(block_on(late).is_err());
@@ -349,10 +350,39 @@ fn a_failure_on_a_device_that_nobody_was_told_is_told_by_idle() {
     until(|| gpu.device.calls_of("cuLaunchKernel") == 3);
     gpu.device.release_first_stall();
     let error = block_on(engine.idle()).unwrap_err();
-    assert!(error.to_string().contains("CUDA_ERROR_INVALID_VALUE"), "{error:?}");
+    assert_eq!(error.node(), Some("bad"));
+    assert!(format!("{error:#}").contains("CUDA_ERROR_INVALID_VALUE"), "{error:?}");
     gpu.device.clear_faults();
     block_on(engine.idle()).unwrap();
     drop((x, engine, exec, error));
+    gpu.is_clean();
+}
+
+/// One that was done in vain, and one of the host that reads from that. Seen to fail (told again) with an origin that is looked for one operation back only.
+#[test]
+fn a_failure_that_comes_by_way_of_two_operations_is_told_once() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let engine = engine(&exec, Placement::Online);
+    let [x, y, z] = ["x", "y", "z"].map(|name| engine.empty_var(name));
+    push(&engine, upload("x", &x, 1.0));
+    push(&engine, upload("z", &z, 2.0));
+    block_on(engine.idle()).unwrap();
+    fail_second_of_three(&gpu);
+    let bad = pushed(&engine, Op::try_kernel("bad", &x, &y, thrice));
+    push(&engine, upload("z", &z, 2.0));
+    push(&engine, add("after", &y, &z, &z));
+    let w = engine.var("w", 1);
+    let third = pushed(&engine, Op::task("third", &z, &w, |_: &Buffer<f32>| 7));
+    until(|| gpu.device.calls_of("cuLaunchKernel") == 4);
+    gpu.device.release_first_stall();
+    until(|| format!("{bad:?}").contains("has_ended: true"));
+    gpu.device.clear_faults();
+    drop(bad);
+    assert!(block_on(third).unwrap_err().is_skipped());
+    drop((x, y, z, w));
+    block_on(engine.idle()).unwrap();
+    drop((engine, exec));
     gpu.is_clean();
 }
 

@@ -120,7 +120,10 @@ fn mistakes_are_told_when_it_is_pushed() {
     let other = Engine::new(&Executor::inline()).unwrap();
     let (x, theirs) = (engine.var("x", 1), other.var("theirs", 1));
     let foreign = block_on(engine.push(Op::task("sum", (&x, &theirs), &x, |a: &i32, b: &i32| a + b))).unwrap_err();
-    assert_eq!(foreign.to_string(), "operation 'sum' uses 'theirs', which is a variable of another engine");
+    assert_eq!(
+        foreign.to_string(),
+        "operation 'sum' uses 'theirs', a variable of another engine: push on that one (a flow: by `Engine::flow`), or give it the value"
+    );
     let both = block_on(engine.push(Op::task("both", (&x, take(&x)), &x, |a: &i32, b: i32| a + b))).unwrap_err();
     assert_eq!(both.to_string(), "operation 'both' takes 'x' and reads it too: read it from what it took");
     let twice = block_on(engine.push(Op::task("twice", (take(&x), take(&x)), &x, |a: i32, b: i32| a + b))).unwrap_err();

@@ -11,7 +11,7 @@ use anabranch::{BoxError, Engine, Executor, Op, Result, Var, take};
 use futures::channel::oneshot;
 
 use super::{engine, engines, idle, on, push, pushed};
-use crate::support::{Deed, block_on, hooked, poll_once};
+use crate::support::{Alarm, Deed, block_on, executor, hooked, poll_once, poll_with, until};
 
 /// Writes what is sent to `x`.
 fn receives(x: &Var<i32>) -> (Op<'_>, oneshot::Sender<i32>) {
@@ -166,7 +166,7 @@ where
 fn waiting_for_itself_is_an_error_that_names_the_operation_and_the_variable() {
     let itself = |var: &str| {
         format!(
-            "operation 'selfish' failed: operation 'selfish' waits for itself: what it awaits uses '{var}' behind it; await that elsewhere, or use another variable"
+            "operation 'selfish' failed: operation 'selfish' waits for itself: what it awaits uses '{var}' behind it; await that outside of the operation"
         )
     };
     for (_exec, engine) in engines() {
@@ -355,4 +355,25 @@ fn a_read_that_is_polled_again_says_so() {
             assert_eq!(again, "a future was polled again after it was ready: keep what the first await returned");
         }
     }
+}
+
+/// There is one slot. Seen to fail (the second is woken by nobody) with a handle that takes whatever waker it finds where its own was.
+#[test]
+fn a_handle_that_is_dropped_late_leaves_the_waker_of_the_next_operation() {
+    let exec = executor(1);
+    let engine = Engine::builder(&exec).max_pending(1).build().unwrap();
+    let x = engine.var("x", 1);
+    let (op, sender) = receives(&x);
+    let mut first = pushed(&engine, op);
+    assert!(poll_once(&mut first).is_pending());
+    sender.send(2).unwrap();
+    idle(&engine).unwrap();
+    let (op, sender) = receives(&x);
+    let mut second = pushed(&engine, op);
+    let (alarm, waker) = Alarm::new();
+    assert!(poll_with(&mut second, &waker).is_pending());
+    drop(first);
+    sender.send(3).unwrap();
+    until(|| alarm.rings() > 0);
+    block_on(second).unwrap();
 }

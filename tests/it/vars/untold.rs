@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use anabranch::{Engine, Error, Op, Pushed, Var};
+use anabranch::{BoxError, Engine, Error, Flow, Op, Pushed, Result, Var};
 
 use super::{engine, engines, idle, push, pushed};
-use crate::support::block_on;
+use crate::support::{block_on, poll_once, until};
 
 struct Bomb;
 
@@ -34,11 +34,14 @@ fn fail(engine: &Engine) {
 #[test]
 fn the_last_failure_that_is_told_says_how_many_were_lost() {
     let (_exec, engine) = engine(1);
-    (0..1030).for_each(|_| fail(&engine));
+    // Of those that write something, too.
+    let x = engine.var("x", 1);
+    (0..1030).for_each(|number| if number % 2 == 0 { fail(&engine) } else { drop(failing(&engine, &x)) });
+    drop(x);
     let errors: Vec<Error> = std::iter::from_fn(|| idle(&engine).err()).collect();
     let last = errors.last().unwrap();
     assert_eq!((errors.len(), last.node()), (1024, Some("fails")));
-    let said = "operation 'fails' failed, and 6 later ones that write nothing: 1024 such failures are kept until they are told";
+    let said = "operation 'fails' failed, and 6 later ones of which nobody was told: 1024 such failures are kept until `idle` tells them";
     assert_eq!(last.to_string(), said);
 }
 
@@ -47,7 +50,7 @@ fn all_who_wait_hear_of_a_failure() {
     // Seen to fail with a `tell` that gives each failure to one.
     for (_exec, engine) in engines() {
         let waiting = [engine.idle(), engine.idle()];
-        fail(&engine);
+        drop(failing(&engine, &engine.var("x", 1)));
         let heard = waiting.map(|waits| block_on(waits).unwrap_err().node().map(str::to_owned));
         assert_eq!(heard, [Some("fails".to_owned()), Some("fails".to_owned())]);
         idle(&engine).unwrap();
@@ -188,6 +191,66 @@ fn one_of_a_bulk_and_one_that_is_a_future_are_told_as_others() {
         push(&engine, Op::future("later", (), &y, || async { Err("no luck".into()) }));
         drop(y);
         assert_eq!(idle(&engine).unwrap_err().node(), Some("later"));
+        idle(&engine).unwrap();
+    }
+}
+
+/// Seen to fail (told again) with a flow that does not note that it tells why it was refused.
+#[test]
+fn what_a_flow_ends_with_is_not_told_by_idle() {
+    for (exec, engine) in engines() {
+        let foreign = Engine::new(&exec).unwrap().var("foreign", 1);
+        let flow = engine.flow(async |f: &Flow| -> Result<()> {
+            let y: Var<i32> = f.task("y", &foreign, |x: &i32| *x);
+            drop(f.task("z", &y, |y: &i32| *y));
+            std::future::pending().await
+        });
+        assert_eq!(block_on(flow).unwrap_err().node(), Some("y"));
+        idle(&engine).unwrap();
+        // But what it did not wait for is.
+        let flow = engine.flow(async |f: &Flow| Ok(drop(f.try_task("fails", (), || Err::<i32, BoxError>("no".into())))));
+        block_on(flow).unwrap();
+        assert_eq!(idle(&engine).unwrap_err().node(), Some("fails"));
+    }
+}
+
+/// Seen to fail (it is kept as long as the other flow runs) where the engine that the flows of an executor share keeps failures.
+#[test]
+fn failures_that_nobody_can_ask_for_are_not_kept() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("no")]
+    struct Holds(Arc<()>);
+    for (exec, _engine) in engines() {
+        let mut other = Box::pin(exec.flow(async |_: &Flow| -> Result<()> { std::future::pending().await }));
+        assert!(poll_once(&mut other).is_pending());
+        let alive = Arc::new(());
+        let holds = Holds(alive.clone());
+        let flow = exec.flow(async |f: &Flow| {
+            drop(f.try_task("fails", (), || Err::<i32, BoxError>(holds.into())));
+            f.get(&f.task("well", (), || 1)).await.map(|one| *one)
+        });
+        assert_eq!(block_on(flow).unwrap(), 1);
+        until(|| Arc::strong_count(&alive) == 1);
+    }
+}
+
+#[test]
+fn what_was_cancelled_is_not_told_nor_what_reads_from_there() {
+    for (_exec, engine) in engines() {
+        let mut made = None;
+        let mut flow = Box::pin(engine.flow(async |f: &Flow| -> Result<()> {
+            let never: Var<i32> = f.future("never", (), || async { std::future::pending().await });
+            made = Some(f.task("second", &never, |x: &i32| *x));
+            std::future::pending().await
+        }));
+        assert!(poll_once(&mut flow).is_pending());
+        flow.cancel();
+        assert!(block_on(&mut flow).unwrap_err().is_cancelled());
+        drop(flow);
+        let (made, y) = (made.unwrap(), engine.var("y", 1));
+        push(&engine, Op::task("looks", &made, (), |_: &i32| ()));
+        push(&engine, Op::task("copies", &made, &y, |x: &i32| *x));
+        drop((made, y));
         idle(&engine).unwrap();
     }
 }
