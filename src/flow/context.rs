@@ -88,6 +88,7 @@ impl Flow {
     /// assert_eq!(found.await?, 111);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
+    #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
     pub fn task<R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
     where
         R: Reads,
@@ -100,6 +101,7 @@ impl Flow {
     }
 
     /// Pushes a CPU function that can fail: then its variable is poisoned.
+    #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
     pub fn try_task<R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
     where
         R: Reads,
@@ -112,6 +114,7 @@ impl Flow {
     }
 
     /// Pushes a closure that returns a future, as [`Op::future`].
+    #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
     pub fn future<R, V, F, Fut>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
     where
         R: Reads,
@@ -125,6 +128,7 @@ impl Flow {
     }
 
     /// Pushes a kernel, as [`Op::kernel`]: `work` enqueues onto a stream of the device.
+    #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
     pub fn kernel<S, R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
     where
         S: KernelStream,
@@ -157,6 +161,7 @@ impl Flow {
     /// assert_eq!(mean.await?, 3.0);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
+    #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
     pub fn try_kernel<S, R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
     where
         S: KernelStream,
@@ -217,6 +222,7 @@ impl Flow {
     ///
     /// # Errors
     /// If the run fails, all its results are poisoned.
+    #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
     pub fn call<I: Ports, O: Ports>(&self, function: &Function<I, O>, args: impl Args<I>) -> O::Vars {
         let results = O::unwritten(&self.shared.engine, function.name());
         let (plan, name, writes) = (function.plan().clone(), function.name(), O::shared(&results));

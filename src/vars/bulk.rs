@@ -32,6 +32,8 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 /// The bulk goes to its end, and the next begins, when it has as many operations as it was made for; when an operation is pushed that cannot be joined (one that is a future, or has another
 /// priority) or that is pushed elsewhere on the engine; when a variable is read or dropped, [`Engine::idle`] or the handle of one of its operations is awaited; and when this is dropped.
 ///
+/// The failures of a bulk's operations are kept as long as any of its handles: [`Engine::idle`] tells what nobody was told of them when the last is gone.
+///
 /// What stands ahead of one operation of a bulk must not wait for another one, as that waits for the first.
 ///
 /// # Examples
@@ -285,5 +287,31 @@ impl Hub {
         }
         // ORDERING: Release: as in `close_bulk`.
         self.bulk.is_open.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(anabranch_loom)))]
+mod tests {
+    use super::*;
+    use crate::Executor;
+    use futures::executor::block_on;
+
+    /// Seen to fail with buffers that are not given back, and with those of any size.
+    #[test]
+    fn buffers_are_used_again_unless_they_are_large() {
+        let engine = Engine::new(&Executor::builder().workers(1).build().expect("a thread starts")).expect("there is room");
+        let x = engine.var("x", 0);
+        for (operations, kept) in [(2, 1), (100, 1), (1000, 0), (10, 1)] {
+            for _ in 0..3 {
+                let mut bulk = engine.bulk(operations);
+                for _ in 0..operations {
+                    drop(block_on(bulk.push(Op::task("add", &x, &x, |x: &u32| x + 1))).expect("there is room"));
+                }
+                bulk.end();
+                block_on(engine.idle()).expect("nothing fails");
+                assert_eq!(lock(&engine.hub.bulk.spare).len(), kept, "after {operations}");
+            }
+        }
+        assert_eq!(block_on(x.read()).map(|x| *x).ok(), Some(3 * 1112));
     }
 }

@@ -221,9 +221,10 @@ impl Engine {
     /// Waits until nothing is pending.
     ///
     /// # Errors
-    /// The oldest failure that was not told here yet: of an operation that writes nothing; of the drop of a value that was freed; and of an operation that wrote something, if nobody was told it (by its
-    /// handle, or by a read of what depends on it) and now nobody can be, because all that it poisoned was overwritten or freed, and the handle dropped. Await it again for the next. Whoever
-    /// else waits meanwhile is told it, too. The last one says how many more there were if there was no room to keep them. And if it is awaited inside of an operation of this engine.
+    /// The oldest failure that was not told here yet: of an operation that writes nothing; of the drop of a value that was freed; and of an operation that was to write something, if nobody was told it (by its
+    /// handle, or by a read of what depends on it) and now nobody can be, because all that it poisoned was overwritten or freed, and the handle dropped. What is poisoned still is not told here, nor what was
+    /// cancelled or shut down. Await it again for the next. Whoever else waits meanwhile is told it, too. The last one says how many more there were if there was no room to keep them; they are kept as
+    /// long as there is an engine, so one that holds an engine keeps it until it is told. And if it is awaited inside of an operation of this engine.
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.

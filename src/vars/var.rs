@@ -87,7 +87,7 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// to be awaited, or dropped, by who asks for many.
     ///
     /// # Errors
-    /// Why the operation failed that should have written it.
+    /// Why the operation failed that should have written it; that it has no value; and, if it is not there at once, that this is awaited inside of an operation that is no future.
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.

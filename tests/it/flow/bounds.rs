@@ -63,7 +63,7 @@ fn timers_fire_while_operations_block_every_worker() {
         let blocked = exec.flow(async |f: &Flow| {
             for _ in 0..2 {
                 let opened = opened.clone();
-                f.task("block", (), move || opened.lock().map(|opened| opened.recv().is_err()).unwrap_or(false));
+                drop(f.task("block", (), move || opened.lock().map(|opened| opened.recv().is_err()).unwrap_or(false)));
             }
             f.get(&f.task("late", (), || 1)).await.map(|one| *one)
         });
