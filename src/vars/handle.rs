@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const OPERATION: u64 = 4;
 /// # Cancellation
 /// Dropping it changes nothing: the operation runs all the same.
 #[must_use = "an operation's error is told through its handle; drop it on purpose with `drop`"]
-pub struct Pushed(State);
+pub struct Pushed(ManuallyDrop<State>);
 
 enum State {
     Pending(Pending),
@@ -192,21 +192,26 @@ impl Watchers {
 }
 
 impl Pushed {
+    #[inline(always)]
+    fn of(state: State) -> Self {
+        Self(ManuallyDrop::new(state))
+    }
+
     /// The handle to an operation.
     #[inline(always)]
     pub(super) fn pending(hub: Arc<Hub>, Handled { slot, state }: Handled, common: Option<Arc<Common>>) -> Self {
         let rare = common.map(|common| Box::new(Rare { common: Some(common), ..Rare::default() }));
-        Self(State::Pending(Pending { hub, slot: slot.get() - 1, state, is_waiting: false, rare }))
+        Self::of(State::Pending(Pending { hub, slot: slot.get() - 1, state, is_waiting: false, rare }))
     }
 
     /// A handle to one of a bulk's operations.
     pub(super) fn part(ends: Arc<Ends>, number: u32) -> Self {
-        Self(State::Joined(Part { ends, number, waits: Waits::default() }))
+        Self::of(State::Joined(Part { ends, number, waits: Waits::default() }))
     }
 
     /// A handle to an operation that has ended already.
     pub(crate) fn ended(outcome: Result<()>) -> Self {
-        Self(State::Ended(outcome))
+        Self::of(State::Ended(outcome))
     }
 }
 
@@ -335,27 +340,46 @@ impl Drop for Pending {
     }
 }
 
+impl Drop for Pushed {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Of what was run where it lay nothing is left to be dropped; where that is known, the drop is nothing, too.
+        if !matches!(*self.0, State::Ended(Ok(())) | State::Told) {
+            self.drop_rest();
+        }
+    }
+}
+
+impl Pushed {
+    #[inline(never)]
+    fn drop_rest(&mut self) {
+        // SAFETY: called by the drop only.
+        unsafe { ManuallyDrop::drop(&mut self.0) }
+    }
+}
+
 impl Future for Pushed {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let share = ready!(poll_share(cx));
-        if let State::Pending(pending) = &mut self.0 {
+        let state = &mut *self.0;
+        if let State::Pending(pending) = state {
             // Who must not wait here may elsewhere.
             if !pending.has_ended() {
                 pending.may_wait()?;
             }
             let Poll::Ready(outcome) = pending.poll(cx) else { return Poll::Pending };
-            self.0 = State::Ended(outcome);
-        } else if let State::Joined(part) = &mut self.0 {
+            *state = State::Ended(outcome);
+        } else if let State::Joined(part) = state {
             if !part.has_ended() {
                 part.ends.hub.may_wait()?;
             }
             let outcome = ready!(part.poll(cx));
-            self.0 = State::Ended(outcome);
+            *state = State::Ended(outcome);
         }
         share.used();
-        match mem::replace(&mut self.0, State::Told) {
+        match mem::replace(state, State::Told) {
             State::Ended(outcome) => Poll::Ready(outcome.inspect_err(Error::note_told)),
             _ => Poll::Ready(Err(Kind::Spent.into())),
         }
@@ -388,7 +412,7 @@ impl Share {
 
 impl fmt::Debug for Pushed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let has_ended = match &self.0 {
+        let has_ended = match &*self.0 {
             State::Pending(pending) => pending.has_ended(),
             State::Joined(part) => part.has_ended(),
             State::Ended(_) | State::Told => true,
