@@ -125,8 +125,8 @@ impl<'v> Op<'v> {
     /// in which this was called; without workers, whoever awaits something of the engine polls it.
     ///
     /// # Errors
-    /// As [`Op::try_task`]. Awaiting what uses a variable of the operation itself behind it is an error inside of it, which names both. That is all that is seen: to await what comes behind the operation
-    /// by way of others (it reads what one of them writes, which reads what this one writes) is to wait for ever.
+    /// As [`Op::try_task`]. Awaiting what was pushed inside of it, and uses a variable of its own behind it, is an error inside of it, which names both. That is all that is seen: to await what comes behind it
+    /// by way of others (it reads what one of them writes, which reads what this one writes), or was pushed elsewhere, is to wait for ever.
     ///
     /// # Cancellation
     /// When the executor is shut down, the future is dropped where it stands, and the operation fails.

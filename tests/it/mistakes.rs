@@ -104,33 +104,28 @@ fn what_nobody_reads_is_named() {
     assert_eq!(input, "nothing reads the input 'x': read it in a node, or remove it");
 }
 
+/// What is said of who uses a value of another graph.
+fn foreign(name: &str) -> String {
+    format!(
+        "'{name}' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
+    )
+}
+
 #[test]
 fn a_value_of_another_graph_is_refused() {
     let mut other = Graph::new();
     let x = one(&mut other, "x");
     let read = mistake(|g| _ = g.task("a", &x, |_: &u64| ()));
-    assert_eq!(
-        read,
-        "'a' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
-    );
+    assert_eq!(read, foreign("a"));
     let taken = mistake(|g| _ = g.future("a", take(&x), async |_: u64| Ok(())));
-    assert_eq!(
-        taken,
-        "'a' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
-    );
+    assert_eq!(taken, foreign("a"));
     let output = mistake(|g| g.output("out", &x));
-    assert_eq!(
-        output,
-        "'out' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
-    );
+    assert_eq!(output, foreign("out"));
     let order = mistake(|g| {
         let a = one(g, "a");
         g.order(&x, &a);
     });
-    assert_eq!(
-        order,
-        "'a' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
-    );
+    assert_eq!(order, foreign("a"));
 }
 
 #[test]

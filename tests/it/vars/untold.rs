@@ -177,6 +177,7 @@ fn as_long_as_there_is_a_handle_it_is_for_that() {
     }
 }
 
+/// Seen to fail without `tell_at_last`.
 #[test]
 fn one_of_a_bulk_and_one_that_is_a_future_are_told_as_others() {
     for (_exec, engine) in engines() {
@@ -234,6 +235,7 @@ fn failures_that_nobody_can_ask_for_are_not_kept() {
     }
 }
 
+/// Seen to fail where only who shuts down is taken to know of it.
 #[test]
 fn what_was_cancelled_is_not_told_nor_what_reads_from_there() {
     for (_exec, engine) in engines() {
