@@ -171,7 +171,7 @@ pub(crate) enum Kind {
     #[error("the engine already has {max} operations pending: await some of them, or raise max_pending")]
     EngineBusy { max: usize },
     #[error(
-        "operation '{operation}' waits for itself: what it awaits uses '{variable}' behind it; await that outside of the operation"
+        "operation '{operation}' waits for itself: what it awaits comes behind it, by its use of '{variable}'; await that outside of the operation"
     )]
     WaitsForItself { operation: Cow<'static, str>, variable: Cow<'static, str> },
     #[error("the flow has {max} operations pending: let it wait for one of their values before it pushes more")]

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::behind::Key;
 use super::body::{Ran, Work};
 use super::engine::Engine;
 use super::hand::Hand;
@@ -22,7 +23,7 @@ use super::uses::SCANNED;
 use super::within;
 use crate::bridge::{Lane, shielded};
 use crate::error::{BoxError, Error, Kind, Result};
-use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering, lock};
 
 /// Joins consecutive operations into one; made by [`Engine::bulk`].
 ///
@@ -174,12 +175,14 @@ pub(super) struct Ends {
     pub(super) hub: Arc<Hub>,
     /// At point 1, all have ended.
     pub(super) lane: Lane,
+    /// The operation that they were joined to, from when it stands in its queues.
+    pub(super) joined: OnceLock<Key>,
     failures: Mutex<Vec<(u32, Error)>>,
 }
 
 impl Ends {
     fn new(hub: Arc<Hub>) -> Self {
-        Self { hub, lane: Lane::new(), failures: Mutex::default() }
+        Self { hub, lane: Lane::new(), joined: OnceLock::new(), failures: Mutex::default() }
     }
 
     /// Returns what became of an operation, once all have ended.
@@ -282,8 +285,11 @@ impl Hub {
         if let Some(ends) = ends {
             let priority = jobs.first().map_or(0, |job| job.priority);
             // However many are pending: there was room when it was begun.
-            let joined = self.enter_new(usize::MAX, &mut Some(Job::joining(uses, priority, Joined { jobs, ends })), hand);
-            drop(joined.map(|handled| Pushed::pending(self.clone(), handled, None)));
+            let joined = Joined { jobs, ends: ends.clone() };
+            if let Some(handled) = self.enter_new(usize::MAX, &mut Some(Job::joining(uses, priority, joined)), hand) {
+                let _ = ends.joined.set(handled.key());
+                drop(Pushed::pending(self.clone(), handled));
+            }
         }
         // ORDERING: Release: as in `close_bulk`.
         self.bulk.is_open.store(false, Ordering::Release);

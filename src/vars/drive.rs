@@ -21,9 +21,14 @@ impl Hub {
     /// stack, has the engine.
     #[inline(never)]
     pub(super) fn push_to_inbox(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Handled> {
-        let number = self.slots.take(&mut self.slots.free(), max)?;
-        let handled = self.settle(self.slots.spot(number), job);
-        if self.turn.post(number) {
+        let (handled, is_ours) = {
+            let mut free = self.slots.free();
+            let number = self.slots.take(&mut free, max)?;
+            let handled = self.settle(&mut free, self.slots.spot(number), job);
+            // With the lock, so that they enter their queues in the order in which they were settled.
+            (handled, self.turn.post(number))
+        };
+        if is_ours {
             self.empty(More::default());
         }
         Some(handled)

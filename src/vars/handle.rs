@@ -10,11 +10,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
+use super::behind::Key;
 use super::bulk::Ends;
 use super::hub::Hub;
 use super::slots::{Slot, Spot};
 use super::wakers::Wakers;
-use super::within::{Common, Key};
+use super::within::is_polling;
 use crate::bridge::{Lane, WaiterKey, shielded};
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -50,7 +51,8 @@ struct Pending {
     is_waiting: bool,
     /// The slot's state, without flags.
     state: u64,
-    rare: Option<Box<Rare>>,
+    /// In a box, because few need it: without workers, who waits drives.
+    driver: Option<Box<WaiterKey>>,
 }
 
 /// An operation to which there is to be a handle: two words, that need no memory on the way to where that is made.
@@ -60,14 +62,6 @@ pub(super) struct Handled {
     pub(super) slot: NonZeroU32,
     /// The slot's state, without flags.
     pub(super) state: u64,
-}
-
-/// What few handles have, so that the others are smaller.
-#[derive(Default)]
-struct Rare {
-    driver: WaiterKey,
-    /// What it has in common with the operation that pushed it.
-    common: Option<Arc<Common>>,
 }
 
 /// One of a bulk's operations.
@@ -121,14 +115,6 @@ impl Watchers {
     pub(super) fn key(slot: &Slot) -> u64 {
         // ORDERING: Relaxed: the caller has the operation, so only its flags may change.
         slot.state.load(Ordering::Relaxed) & !(HANDLED | AWAITED)
-    }
-
-    /// Has whoever waits for an operation look again.
-    #[cold]
-    pub(super) fn nudge(&self, number: u32) {
-        // Taken out, because to clone it would be to call it under the lock; who is woken and finds nothing comes back with it.
-        let waker = self.wakers.of(number).take();
-        let _ = shielded(|| waker.into_iter().for_each(Waker::wake));
     }
 
     /// Says that an operation has ended. Returns whether somebody waited for that.
@@ -199,9 +185,9 @@ impl Pushed {
 
     /// The handle to an operation.
     #[inline(always)]
-    pub(super) fn pending(hub: Arc<Hub>, Handled { slot, state }: Handled, common: Option<Arc<Common>>) -> Self {
-        let rare = common.map(|common| Box::new(Rare { common: Some(common), ..Rare::default() }));
-        Self::of(State::Pending(Pending { hub, slot: slot.get() - 1, state, is_waiting: false, rare }))
+    pub(super) fn pending(hub: Arc<Hub>, handled: Handled) -> Self {
+        let (slot, state) = handled.key();
+        Self::of(State::Pending(Pending { hub, slot, state, is_waiting: false, driver: None }))
     }
 
     /// A handle to one of a bulk's operations.
@@ -224,11 +210,27 @@ impl Handled {
         slot.state.store(state | HANDLED, Ordering::Relaxed);
         Self { slot: NonZeroU32::MIN.saturating_add(number), state }
     }
+
+    #[inline(always)]
+    pub(super) fn key(self) -> Key {
+        (self.slot.get() - 1, self.state)
+    }
 }
 
 impl Part {
     fn has_ended(&self) -> bool {
         self.ends.lane.has_reached(1)
+    }
+
+    /// Returns an error if to wait here would be for ever.
+    fn may_wait(&self) -> Result<()> {
+        let hub = &self.ends.hub;
+        hub.may_wait()?;
+        if !is_polling(hub.address()) {
+            return Ok(());
+        }
+        hub.close_bulk();
+        self.ends.joined.get().map_or(Ok(()), |&joined| hub.may_wait_for(joined))
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
@@ -249,15 +251,14 @@ impl Drop for Part {
 }
 
 impl Pending {
-    fn key(&self) -> (u32, u64) {
+    fn key(&self) -> Key {
         (self.slot, self.state)
     }
 
     /// Returns an error if to wait here would be for ever.
     fn may_wait(&self) -> Result<()> {
         self.hub.may_wait()?;
-        let common = self.rare.as_ref().and_then(|rare| rare.common.as_ref());
-        common.map_or(Ok(()), |common| common.may_wait(self.hub.address()))
+        self.hub.may_wait_for(self.key())
     }
 
     fn has_ended(&self) -> bool {
@@ -267,7 +268,7 @@ impl Pending {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.has_ended() && self.hub.workers == 0 {
-            self.hub.drive(&mut self.rare.get_or_insert_default().driver, cx);
+            self.hub.drive(self.driver.get_or_insert_default(), cx);
         }
         if !self.has_ended() {
             let mut waker = Some(cx.waker().clone());
@@ -294,8 +295,8 @@ impl Pending {
 
     #[inline(never)]
     fn wait_no_longer(&mut self) {
-        if let Some(rare) = &mut self.rare {
-            self.hub.forget_driver(&mut rare.driver);
+        if let Some(driver) = &mut self.driver {
+            self.hub.forget_driver(driver);
         }
         if self.is_waiting {
             let waker = {
@@ -331,7 +332,7 @@ impl Pending {
 impl Drop for Pending {
     #[inline]
     fn drop(&mut self) {
-        if self.is_waiting || self.rare.is_some() {
+        if self.is_waiting || self.driver.is_some() {
             self.wait_no_longer();
         }
         if !self.let_go() {
@@ -373,7 +374,7 @@ impl Future for Pushed {
             *state = State::Ended(outcome);
         } else if let State::Joined(part) = state {
             if !part.has_ended() {
-                part.ends.hub.may_wait()?;
+                part.may_wait()?;
             }
             let outcome = ready!(part.poll(cx));
             *state = State::Ended(outcome);

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use super::behind::Key;
 use super::body::Ran;
 use super::bulk::Open;
 use super::devices::Devices;
@@ -13,9 +14,9 @@ use super::op::{Job, Role};
 use super::place::Place;
 use super::queue::RequestId;
 use super::ready::Ready;
-use super::slots::{Slots, Spot, Told};
+use super::slots::{Free, Slots, Spot, Told};
 use super::turn::Turn;
-use super::within::{self, Common};
+use super::within;
 use super::work::{work_alone, work_shared};
 use crate::bridge::Lane;
 use crate::device::host::Entry;
@@ -26,7 +27,7 @@ use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock};
 /// How many free slots a worker keeps back at most, to give them back together; all workers keep no more than one in 64 of what may be pending.
 pub(super) const FREED_MAX: usize = 32;
 /// The key of an operation that is run where it lies.
-pub(super) const NOWHERE: within::Key = (u32::MAX, 0);
+pub(super) const NOWHERE: Key = (u32::MAX, 0);
 
 pub(super) struct Hub {
     pub(super) slots: Slots,
@@ -38,6 +39,8 @@ pub(super) struct Hub {
     /// Rung when an operation is ready that a poll is to run: there are no workers.
     pub(super) bell: Lane,
     laters: Laters,
+    /// How many operations are pending that are futures.
+    pub(super) futures: AtomicU64,
     pub(super) ready: Ready,
     pub(super) bulk: Open,
     /// Whose turn it is without workers.
@@ -86,6 +89,7 @@ impl Hub {
             idle: Lane::new(),
             bell: Lane::new(),
             laters: Laters::default(),
+            futures: AtomicU64::new(0),
             ready: Ready::new(exec.workers() == 0),
             bulk: Open::default(),
             turn: Turn::new(),
@@ -132,7 +136,7 @@ impl Hub {
     /// Pushes an operation for workers if there is nothing particular about it or who pushes it, and room.
     #[inline(never)]
     pub(super) fn push_plainly(self: &Arc<Self>, job: &mut Option<Job>) -> Option<Handled> {
-        let is_plain = !self.is_inline() && !within::is_polling(self.address()) && self.fault(job.as_ref()?).is_none();
+        let is_plain = !self.is_inline() && self.fault(job.as_ref()?).is_none();
         if is_plain { self.push_behind(self.max_pending, job) } else { None }
     }
 
@@ -168,10 +172,8 @@ impl Hub {
         {
             return Some(Pushed::ended(outcome));
         }
-        // If there is no room, and it is pushed later elsewhere, then what it has in common with this one harms nobody.
-        let common = if within::is_polling(self.address()) { self.compare(job) } else { None };
         let handled = if self.is_inline() { self.push_to_inbox(max, job) } else { self.push_behind(max, job) };
-        Some(Pushed::pending(self.clone(), handled?, common))
+        Some(Pushed::pending(self.clone(), handled?))
     }
 
     /// Pushes an operation that others run.
@@ -191,29 +193,22 @@ impl Hub {
         // All queues have the operation in the same order, because others wait here.
         let mut free = self.slots.free();
         let spot = self.slots.spot(self.slots.take(&mut free, max)?);
-        let handled = self.settle(spot, job);
+        let handled = self.settle(&mut free, spot, job);
         self.enter(spot, hand);
         Some(handled)
     }
 
-    /// Puts an operation into its slot.
+    /// Puts an operation into its slot, in the order in which operations enter their queues.
     #[inline(always)]
-    pub(super) fn settle(&self, spot: Spot<'_>, job: &mut Option<Job>) -> Handled {
+    pub(super) fn settle(&self, free: &mut Free, spot: Spot<'_>, job: &mut Option<Job>) -> Handled {
         if let Some(scope) = job.as_ref().and_then(Job::scope) {
             scope.begin_one();
         }
+        let handled = Handled::new(spot);
+        job.iter().for_each(|job| self.note(free, handled, job));
         // SAFETY: nobody knows the slot yet.
         unsafe { spot.slot.put(job) };
-        Handled::new(spot)
-    }
-
-    /// Notes what an operation has in common with the one in which it is pushed.
-    #[cold]
-    fn compare(&self, job: &mut Option<Job>) -> Option<Arc<Common>> {
-        let job = job.as_mut()?;
-        let common = Common::of(self.address(), job)?;
-        job.set_common(common.clone());
-        Some(common)
+        handled
     }
 
     pub(super) fn is_inline(&self) -> bool {
@@ -228,7 +223,7 @@ impl Hub {
         let job = unsafe { slot.job() };
         let requests = job.asked.len() as u32;
         // With one request it cannot stand half in its queues.
-        let own = u32::from(requests != 1 || job.common().is_some());
+        let own = u32::from(requests != 1);
         // ORDERING: Relaxed: the queues hand it over.
         slot.holds.store(requests + own, Ordering::Relaxed);
         slot.looks.store(requests + 1, Ordering::Relaxed);
@@ -238,12 +233,6 @@ impl Hub {
             unsafe { asked.place() }.queue.enter(RequestId::new(number, place), &asked.request, hand);
         }
         let granted = hand.end_count();
-        if own > 0
-            && let Some(common) = job.common()
-            && common.look(job)
-        {
-            self.watchers.nudge(number);
-        }
         if granted + own > 0 {
             hand.release_holds(spot, granted + own);
         }
@@ -424,6 +413,8 @@ impl Hub {
         let job = unsafe { slot.job() };
         if job.is_async {
             self.laters.remove(number);
+            // ORDERING: Relaxed: see `note_behind`.
+            self.futures.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(scope) = job.scope() {
             if job.is_async {

@@ -9,6 +9,7 @@
 //! ```
 
 mod arity;
+mod behind;
 mod body;
 mod bulk;
 mod devices;

@@ -17,7 +17,6 @@ use super::queue::REQUESTS_MAX;
 use super::scope::Scope;
 use super::task::{AsyncTask, Fallible, Finish, Infallible, Task};
 use super::uses::{Asking, OpFn, OpFutureFn, Reads, SCANNED, Writes};
-use super::within::Common;
 use crate::error::{BoxError, Error, Kind};
 use crate::sync::AtomicBool;
 
@@ -56,8 +55,6 @@ pub(super) struct Job {
 struct Rare {
     /// A mistake in it, for who pushes it.
     fault: Option<Error>,
-    /// What it has in common with the one that pushes it.
-    common: Option<Arc<Common>>,
     /// The flow that it is of.
     scope: Option<Arc<Scope>>,
     /// Which stream it asks for.
@@ -125,8 +122,8 @@ impl<'v> Op<'v> {
     /// in which this was called; without workers, whoever awaits something of the engine polls it.
     ///
     /// # Errors
-    /// As [`Op::try_task`]. Awaiting what was pushed inside of it, and uses a variable of its own behind it, is an error inside of it, which names both. That is all that is seen: to await what comes behind it
-    /// by way of others (it reads what one of them writes, which reads what this one writes), or was pushed elsewhere, is to wait for ever.
+    /// As [`Op::try_task`]. Awaiting inside of it what comes behind it is an error there, which names it and the variable: what was pushed after it, wherever that was, and uses a variable of its own, or of what
+    /// comes behind it, one of the two writing. Not seen, as with any futures, is a circle of two that await each other: one of them must be awaited elsewhere, or with a timeout.
     ///
     /// # Cancellation
     /// When the executor is shut down, the future is dropped where it stands, and the operation fails.
@@ -288,15 +285,6 @@ impl Job {
     /// Returns the mistake in it, if there is one.
     pub(super) fn fault(&self) -> Option<&Error> {
         self.rare.as_ref()?.fault.as_ref()
-    }
-
-    /// Returns what it has in common with the one that pushes it.
-    pub(super) fn common(&self) -> Option<&Arc<Common>> {
-        self.rare.as_ref()?.common.as_ref()
-    }
-
-    pub(super) fn set_common(&mut self, common: Arc<Common>) {
-        self.rare.get_or_insert_default().common = Some(common);
     }
 
     /// Returns which stream it asks for, if it is a kernel for one of a device.

@@ -2,10 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::behind::Key;
 use super::body::Ran;
 use super::hub::Hub;
 use super::op::{Job, Role};
-use super::within::{Key, Polling};
+use super::within::Polling;
 use crate::bridge::shielded;
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::exec::inside;

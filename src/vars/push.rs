@@ -55,7 +55,7 @@ impl Future for Push<'_> {
         // Taken out first: were the old state dropped behind it, the result would have to be in memory.
         Poll::Ready(match mem::replace(state, State::Told) {
             State::Ran => Ok(Pushed::ended(Ok(()))),
-            State::Handled(handled) => Ok(Pushed::pending(hub.clone(), handled, None)),
+            State::Handled(handled) => Ok(Pushed::pending(hub.clone(), handled)),
             State::Other(mut other) => {
                 if other.poll(cx).is_pending() {
                     *state = State::Other(other);
@@ -97,7 +97,7 @@ impl Drop for Push<'_> {
     #[inline]
     fn drop(&mut self) {
         match &self.state {
-            State::Handled(handled) => drop(Pushed::pending(self.hub.clone(), *handled, None)),
+            State::Handled(handled) => drop(Pushed::pending(self.hub.clone(), *handled)),
             State::Other(other) => other.tell_idle(self.hub),
             State::Ran | State::Told => {}
         }

@@ -53,12 +53,6 @@ impl Request {
         Self { link: AtomicU64::new(if is_write { WRITES } else { 0 }) }
     }
 
-    /// Returns true once it is let in, for one to read.
-    pub(crate) fn is_granted(&self) -> bool {
-        // ORDERING: Relaxed: whoever acts on its turn was told so.
-        self.link.load(Ordering::Relaxed) & GRANTED != 0
-    }
-
     pub(crate) fn is_write(&self) -> bool {
         self.link.load(Ordering::Relaxed) & WRITES != 0
     }

@@ -3,6 +3,7 @@
 
 use std::cell::UnsafeCell;
 
+use super::behind::Behind;
 use super::op::Job;
 use super::queue::OPERATIONS_MAX;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Line, Mutex, MutexGuard, OnceLock, Ordering, lock};
@@ -96,6 +97,8 @@ pub(super) struct Free {
     made: usize,
     /// How many operations had ended when this was last looked up.
     ended: u64,
+    /// There while futures are pending, and until who pushes next finds that none is.
+    pub(super) behind: Option<Box<Behind>>,
 }
 
 /// What those touch who run operations.
@@ -123,7 +126,7 @@ pub(super) struct Told {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        let free = Free { list: Vec::new(), made: 0, ended: 0 };
+        let free = Free { list: Vec::new(), made: 0, ended: 0, behind: None };
         let back = Back { freed: Mutex::default(), ended: AtomicU64::new(0), is_idle_awaited: AtomicBool::new(false) };
         Self {
             chunks: std::array::from_fn(|_| OnceLock::new()),

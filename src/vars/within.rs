@@ -1,21 +1,15 @@
-//! Which asynchronous operation this thread polls, so that one that would wait for itself gets an error instead.
-//!
-//! What it pushes stands behind it wherever both use a variable and one of them writes it; and where both only read, if a third that writes stands between them. To wait for that
-//! inside of it would be for ever. Whether it is so is known when what it pushed has entered its queues.
+//! Which asynchronous operation this thread polls, so that one that would wait for itself gets an error instead: what is pushed is noted, and who is about to wait looks it up.
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
-use smallvec::SmallVec;
-
+use super::behind::Key;
+use super::handle::{Handled, Watchers};
+use super::hub::Hub;
 use super::op::Job;
-use crate::error::{Error, Kind};
-use crate::sync::{OnceLock, thread_local};
-
-/// Tells an operation from all others of its engine: its slot, and the slot's state.
-pub(super) type Key = (u32, u64);
+use super::slots::Free;
+use crate::error::{Kind, Result};
+use crate::sync::{Ordering, thread_local};
 
 #[derive(Clone, Copy)]
 struct Polled {
@@ -55,53 +49,89 @@ pub(super) fn is_polling(hub: usize) -> bool {
     polled(hub).is_some()
 }
 
-/// What an operation has in common with the asynchronous one that pushes it.
-pub(super) struct Common {
-    with: Key,
-    operation: Cow<'static, str>,
-    /// Those of its variables that both read.
-    read: SmallVec<[u16; 2]>,
-    /// A variable for which it waits until the other is over.
-    behind: OnceLock<Cow<'static, str>>,
+impl Hub {
+    /// Notes what an operation comes behind. Called in the order in which operations enter their queues.
+    #[inline(always)]
+    pub(super) fn note(&self, free: &mut Free, handled: Handled, job: &Job) {
+        if free.behind.is_some() || job.is_async {
+            self.note_behind(free, handled.key(), job);
+        }
+    }
+
+    #[inline(never)]
+    fn note_behind(&self, free: &mut Free, key: Key, job: &Job) {
+        // ORDERING: Relaxed: it goes up under the lock that the caller has; who misses that a future has ended notes one more.
+        let futures = self.futures.fetch_add(u64::from(job.is_async), Ordering::Relaxed);
+        if futures == 0 {
+            free.behind = None;
+        }
+        if futures == 0 && !job.is_async {
+            return;
+        }
+        let uses = job.asked.iter().map(|asked| (asked.address(), asked.request.is_write()));
+        let is_pending = |(number, state): Key| Watchers::key(self.slots.get(number)) == state;
+        free.behind.get_or_insert_default().note(key, job.is_async, uses, is_pending);
+    }
+
+    /// Returns an error if this thread is inside of an asynchronous operation, and what it is about to wait for comes behind that.
+    pub(super) fn may_wait_for(&self, awaited: Key) -> Result<()> {
+        let Some(polled) = polled(self.address()) else { return Ok(()) };
+        let Some(variable) = self.slots.free().behind.as_ref().and_then(|behind| behind.variable(polled.key, awaited)) else {
+            return Ok(());
+        };
+        // SAFETY: who polls an operation keeps it until it has returned, and this thread is in there.
+        let job = unsafe { polled.job.as_ref() };
+        let own = job.asked.iter().find(|own| own.address() == variable);
+        // SAFETY: the operation that is polled stands in the variable's queue.
+        let variable = own.map(|own| unsafe { own.place() }.name.to_cow()).unwrap_or_default();
+        Err(Kind::WaitsForItself { operation: job.name.to_cow(), variable }.into())
+    }
 }
 
-impl Common {
-    /// Returns what there is, if this thread polls an operation of that engine.
-    pub(super) fn of(hub: usize, job: &Job) -> Option<Arc<Self>> {
-        let polled = polled(hub)?;
-        // SAFETY: who polls an operation keeps it until it has returned, and this thread is in there.
-        let outer = unsafe { polled.job.as_ref() };
-        let common = Self { with: polled.key, operation: outer.name.to_cow(), read: SmallVec::new(), behind: OnceLock::new() };
-        Some(Arc::new(common.compare(outer, job)))
-    }
+#[cfg(all(test, not(anabranch_loom)))]
+mod tests {
+    use futures::channel::oneshot;
+    use futures::executor::block_on;
 
-    fn compare(mut self, outer: &Job, job: &Job) -> Self {
-        for (place, asked) in job.asked.iter().enumerate() {
-            let Some(own) = outer.asked.iter().find(|own| own.address() == asked.address()) else { continue };
-            if own.request.is_write() || asked.request.is_write() {
-                // SAFETY: the operation that is polled stands in the variable's queue.
-                let _ = self.behind.set(unsafe { own.place() }.name.to_cow());
-            } else {
-                self.read.push(place as u16);
-            }
+    use crate::{Engine, Executor, Op};
+
+    #[test]
+    fn operations_are_noted_only_while_futures_are_pending() {
+        let exec = Executor::builder().workers(1).build().expect("a thread starts");
+        let engine = Engine::new(&exec).expect("there is room");
+        let (x, y) = (engine.var("x", 0), engine.var("y", 0));
+        let push = |op| drop(block_on(engine.push(op)).expect("there is room"));
+        let is_noting = || {
+            push(Op::task("plain", (), &y, || 1));
+            engine.hub.slots.free().behind.is_some()
+        };
+        for _ in 0..3 {
+            assert!(!is_noting());
+            let (sender, receiver) = oneshot::channel();
+            push(Op::future("future", (), &x, move || async move { Ok(receiver.await?) }));
+            assert!(is_noting());
+            sender.send(1).expect("it is awaited");
+            block_on(engine.idle()).expect("nothing fails");
         }
-        self
+        assert!(!is_noting());
     }
 
-    /// Called when the operation stands in all its queues, and has not begun. Returns true if it is known only now to wait for the other.
-    pub(super) fn look(&self, job: &Job) -> bool {
-        let held_up = self.read.iter().map(|&place| &job.asked[place as usize]).find(|asked| !asked.request.is_granted());
-        // SAFETY: it stands in the variable's queue.
-        held_up.is_some_and(|asked| self.behind.set(unsafe { asked.place() }.name.to_cow()).is_ok())
-    }
-
-    /// Returns an error if this thread polls the other, and to wait there would be for ever.
-    pub(super) fn may_wait(&self, hub: usize) -> Result<(), Error> {
-        match (polled(hub), self.behind.get()) {
-            (Some(polled), Some(variable)) if polled.key == self.with => {
-                Err(Kind::WaitsForItself { operation: self.operation.clone(), variable: variable.clone() }.into())
-            }
-            _ => Ok(()),
-        }
+    #[test]
+    fn what_comes_behind_what_is_over_is_not_noted() {
+        let exec = Executor::builder().workers(1).build().expect("a thread starts");
+        let engine = Engine::new(&exec).expect("there is room");
+        let (x, y) = (engine.var("x", 0), engine.var("y", 0));
+        let push = |op| block_on(engine.push(op)).expect("there is room");
+        let (sender, receiver) = oneshot::channel();
+        drop(push(Op::future("waits", (), &x, move || async move { Ok(receiver.await?) })));
+        block_on(push(Op::future("ends", (), &y, move || async move { Ok(1) }))).expect("it does not fail");
+        let noted = || engine.hub.slots.free().behind.as_ref().map_or(0, |behind| behind.len());
+        assert_eq!(noted(), 2);
+        drop(push(Op::task("behind what is over", &y, &y, |y: &i32| y + 1)));
+        assert_eq!(noted(), 2);
+        drop(push(Op::task("behind", &x, &y, |x: &i32| x + 1)));
+        assert_eq!(noted(), 3);
+        sender.send(1).expect("it is awaited");
+        block_on(engine.idle()).expect("nothing fails");
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Once};
 
 use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, In, Kernel, Launch, Op, Out, Placement, Pushed, Var, take};
 use anabranch_soft_cuda::{Param, Which};
+use futures::channel::oneshot;
 
 use super::graphs::adding;
 use super::{DRIVER, Gpu};
@@ -279,6 +280,41 @@ fn what_is_on_the_host_waits_for_writers_and_writes_behind_readers_without_a_thr
     block_on(later).unwrap();
     block_on(idle).unwrap();
     drop((x, y, free, len, engine, exec));
+    gpu.is_clean();
+}
+
+/// A kernel leaves the queues when it is submitted: one that comes behind is not; one that comes before may be awaited, wherever the device is.
+#[test]
+fn a_future_must_not_await_a_kernel_that_comes_behind_it() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let engine = engine(&exec, Placement::Online);
+    let (h, [x, y]) = (engine.var("h", 3.0), ["x", "y"].map(|name| engine.empty_var(name)));
+    let (sender, receiver) = oneshot::channel::<Pushed>();
+    let awaits = |receiver: oneshot::Receiver<Pushed>, reads| {
+        Op::future("awaits", reads, (), move |_: Arc<f32>| async move { Ok(receiver.await?.await?) })
+    };
+    let up = |name| Op::try_kernel(name, &h, &x, |s: &mut DeviceStream, h: &f32| Ok(s.upload(&[*h; 2])?));
+    gpu.device.stall_operation(Which::Kernel, 1);
+    push(&engine, up("before"));
+    let before = pushed(&engine, add("slow", &x, &x, &y));
+    let patient = pushed(&engine, awaits(receiver, &h));
+    until(|| gpu.device.counters().stalled == 1);
+    sender.send(before).unwrap();
+    gpu.device.release_stall();
+    block_on(patient).unwrap();
+
+    let (sender, receiver) = oneshot::channel::<Pushed>();
+    let selfish = pushed(&engine, awaits(receiver, &h));
+    push(&engine, Op::task("writes", (), &h, || 4.0));
+    push(&engine, up("behind"));
+    sender.send(pushed(&engine, add("last", &x, &x, &y))).unwrap();
+    let said = format!("{:#}", block_on(selfish).unwrap_err());
+    assert!(said.contains("'awaits' waits for itself") && said.contains("its use of 'h'"), "{said}");
+    assert_eq!(read(&engine, &y).unwrap(), 8.0);
+    // It writes nothing.
+    assert!(block_on(engine.idle()).is_err());
+    drop((h, x, y, engine, exec));
     gpu.is_clean();
 }
 

@@ -1,17 +1,17 @@
 //! Operations that are futures: they have their variables until they are ready, and wait without a thread.
 
 use std::future::{pending, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::task::Poll;
 use std::time::Duration;
 
 use anabranch::{BoxError, Engine, Executor, Op, Result, Var, take};
 use futures::channel::oneshot;
 
-use super::{engine, engines, idle, on, push, pushed};
-use crate::support::{Alarm, Deed, block_on, executor, hooked, poll_once, poll_with, until};
+use super::{engines, idle, on, push, pushed};
+use crate::support::{Alarm, block_on, executor, poll_once, poll_with, until};
 
 /// Writes what is sent to `x`.
 fn receives(x: &Var<i32>) -> (Op<'_>, oneshot::Sender<i32>) {
@@ -141,83 +141,6 @@ fn a_future_awaits_variables_and_operations_that_it_pushes() {
     }
 }
 
-/// Awaits what `wait` makes inside of an operation that reads `x` and writes `y`, and returns what is said of that.
-fn waiting_inside<F>(
-    engine: &Engine,
-    x: &Var<i32>,
-    y: &Var<i32>,
-    wait: impl FnOnce(Engine, Var<i32>, Var<i32>) -> F + Send + 'static,
-) -> String
-where
-    F: Future<Output = Result<()>> + Send + 'static,
-{
-    let (there, inner_x, inner_y) = (engine.clone(), x.clone(), y.clone());
-    let selfish = Op::future("selfish", x, y, move |_: Arc<i32>| {
-        let waits = wait(there, inner_x, inner_y);
-        async move {
-            waits.await?;
-            Ok(1)
-        }
-    });
-    format!("{:#}", block_on(pushed(engine, selfish)).unwrap_err())
-}
-
-#[test]
-fn waiting_for_itself_is_an_error_that_names_the_operation_and_the_variable() {
-    let itself = |var: &str| {
-        format!(
-            "operation 'selfish' failed: operation 'selfish' waits for itself: what it awaits uses '{var}' behind it; await that outside of the operation"
-        )
-    };
-    for (_exec, engine) in engines() {
-        let (x, y) = (engine.var("x", 1), engine.var("y", 1));
-        let said = waiting_inside(&engine, &x, &y, |_, _, y| async move { y.read().await.map(drop) });
-        assert_eq!(said, itself("y"));
-        let said = waiting_inside(&engine, &x, &y, |_, x, _| async move { x.wait_writable().await });
-        assert_eq!(said, itself("x"));
-        let add =
-            |x: &Var<i32>, there: &Engine| there.try_push(Op::task("add", x, x, |x: &i32| x + 1)).map_err(|(error, _)| error);
-        let said = waiting_inside(&engine, &x, &y, move |there, x, _| async move { add(&x, &there)?.await });
-        assert_eq!(said, itself("x"));
-        // It reads what the operation reads, too; but a third that writes stands between.
-        let said = waiting_inside(&engine, &x, &y, move |there, x, _| async move {
-            drop(add(&x, &there)?);
-            x.read().await.map(drop)
-        });
-        assert_eq!(said, itself("x"));
-        idle(&engine).unwrap();
-    }
-}
-
-#[test]
-fn a_future_may_await_who_reads_what_it_reads() {
-    for (_exec, engine) in engines() {
-        let (x, y) = (engine.var("x", 7), engine.var("y", 1));
-        let inner = x.clone();
-        let reads = Op::future("reads", &x, &y, move |_: Arc<i32>| async move { Ok(*inner.read().await?) });
-        block_on(pushed(&engine, reads)).unwrap();
-        assert_eq!(*block_on(y.read()).unwrap(), 7);
-    }
-}
-
-#[test]
-fn waiting_inside_of_a_future_until_nothing_is_pending_is_an_error() {
-    for (_exec, engine) in engines() {
-        let (x, y) = (engine.var("x", 1), engine.var("y", 1));
-        let said = waiting_inside(&engine, &x, &y, |there, _, _| async move { there.idle().await });
-        assert!(said.contains("waiting inside of an operation"), "{said}");
-    }
-    for workers in [0, 1] {
-        let (exec, _) = engine(workers);
-        let engine = Engine::builder(&exec).max_pending(1).build().unwrap();
-        let (x, y) = (engine.var("x", 1), engine.var("y", 1));
-        let said = waiting_inside(&engine, &x, &y, |there, x, _| async move {
-            there.push(Op::task("look", &x, (), |_: &i32| ())).await.map(drop)
-        });
-        assert!(said.contains("waiting inside of an operation"), "{said}");
-    }
-}
-
 #[test]
 fn a_future_is_dropped_when_the_executor_is_shut_down() {
     for (exec, engine) in engines() {
@@ -309,34 +232,6 @@ fn all_orders_of_futures_are_explored() {
     }
     let read = pin!(x.read());
     assert_eq!(*block_on(read).unwrap(), 123);
-}
-
-/// Seen to fail (the engine is never given back) where it is cloned to be woken.
-#[test]
-fn a_waker_that_panics_when_it_is_cloned_harms_no_other_operation() {
-    let (_exec, engine) = engine(0);
-    let (x, z) = (engine.var("x", 1), engine.var("z", 1));
-    let (go_on, goes_on) = oneshot::channel::<()>();
-    let (there, inner, is_armed) = (engine.clone(), x.clone(), Arc::new(AtomicBool::new(false)));
-    let selfish = Op::future("selfish", &x, (), move |_: Arc<i32>| async move {
-        goes_on.await?;
-        // Behind 'write', and so behind this one.
-        let mut read = there.try_push(Op::task("read", &inner, (), |_: &i32| ())).map_err(|(error, _)| error)?;
-        let armed = is_armed.clone();
-        let waker = hooked(move |deed| assert!(deed != Deed::Clone || !armed.load(SeqCst), "on purpose"));
-        let polled = Pin::new(&mut read).poll(&mut Context::from_waker(&waker));
-        is_armed.store(true, SeqCst);
-        assert!(polled.is_pending());
-        pending::<()>().await;
-        drop(read);
-        Ok(())
-    });
-    let mut selfish = pushed(&engine, selfish);
-    push(&engine, Op::task("write", (), &x, || 2));
-    go_on.send(()).unwrap();
-    let _ = poll_once(&mut selfish);
-    let mut other = pushed(&engine, Op::task("other", &z, &z, |z: &i32| z + 1));
-    assert!((0..10).any(|_| poll_once(&mut other).is_ready()));
 }
 
 /// A read that finds its value at once, and one that waits for its turn; seen to fail (the value twice) with a `VarRead` that keeps what it gives.

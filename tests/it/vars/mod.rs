@@ -9,6 +9,7 @@ mod order;
 mod producers;
 mod simulated;
 mod untold;
+mod waits;
 mod workload;
 
 use anabranch::{Engine, Executor, Op, Pushed, Result};

@@ -1,0 +1,266 @@
+//! Waiting inside of an operation: allowed in one that is a future, unless it is for what comes behind it.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use anabranch::{Engine, Op, Pushed, Result, Var};
+use futures::channel::oneshot;
+
+use super::{engine, engines, idle, push, pushed};
+use crate::support::{Dice, block_on};
+
+/// Awaits what `wait` makes inside of an operation that reads `x` and writes `y`, and returns what is said of that.
+fn waiting_inside<F>(
+    engine: &Engine,
+    x: &Var<i32>,
+    y: &Var<i32>,
+    wait: impl FnOnce(Engine, Var<i32>, Var<i32>) -> F + Send + 'static,
+) -> String
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let (there, inner_x, inner_y) = (engine.clone(), x.clone(), y.clone());
+    let selfish = Op::future("selfish", x, y, move |_: Arc<i32>| {
+        let waits = wait(there, inner_x, inner_y);
+        async move {
+            waits.await?;
+            Ok(1)
+        }
+    });
+    format!("{:#}", block_on(pushed(engine, selfish)).unwrap_err())
+}
+
+/// What is said of who waits for itself by the use of `var`.
+fn itself(var: &str) -> String {
+    format!(
+        "operation 'selfish' failed: operation 'selfish' waits for itself: what it awaits comes behind it, by its use of '{var}'; await that outside of the operation"
+    )
+}
+
+fn add<'v>(name: &'static str, from: &'v Var<i32>, to: &'v Var<i32>) -> Op<'v> {
+    Op::task(name, from, to, |x: &i32| x + 1)
+}
+
+fn try_push(engine: &Engine, op: Op<'_>) -> Result<Pushed> {
+    engine.try_push(op).map_err(|(error, _)| error)
+}
+
+#[test]
+fn waiting_for_itself_is_an_error_that_names_the_operation_and_the_variable() {
+    for (_exec, engine) in engines() {
+        let (x, y) = (engine.var("x", 1), engine.var("y", 1));
+        let said = waiting_inside(&engine, &x, &y, |_, _, y| async move { y.read().await.map(drop) });
+        assert_eq!(said, itself("y"));
+        let said = waiting_inside(&engine, &x, &y, |_, x, _| async move { x.wait_writable().await });
+        assert_eq!(said, itself("x"));
+        let said = waiting_inside(&engine, &x, &y, |there, x, _| async move { try_push(&there, add("add", &x, &x))?.await });
+        assert_eq!(said, itself("x"));
+        // It reads what the operation reads, too; but a third that writes stands between.
+        let said = waiting_inside(&engine, &x, &y, |there, x, _| async move {
+            drop(try_push(&there, add("add", &x, &x))?);
+            x.read().await.map(drop)
+        });
+        assert_eq!(said, itself("x"));
+        idle(&engine).unwrap();
+    }
+}
+
+#[test]
+fn waiting_for_itself_by_way_of_others_is_the_same_error() {
+    for (_exec, engine) in engines() {
+        let (x, y, z) = (engine.var("x", 1), engine.var("y", 1), engine.var("z", 1));
+        let (from, to) = (z.clone(), engine.var("w", 1));
+        let said = waiting_inside(&engine, &x, &y, move |there, _, y| async move {
+            drop(try_push(&there, add("first", &y, &from))?);
+            drop(try_push(&there, add("second", &from, &to))?);
+            to.read().await.map(drop)
+        });
+        assert_eq!(said, itself("y"));
+        // Who writes stands behind who only reads, and the operation is one of these.
+        let (read, written) = (x.clone(), z.clone());
+        let said = waiting_inside(&engine, &x, &y, move |there, _, _| async move {
+            drop(try_push(&there, Op::task("reads", &read, (), |_: &i32| ()))?);
+            drop(try_push(&there, Op::task("writes both", (), (&read, &written), || (5, 6)))?);
+            written.wait_writable().await
+        });
+        assert_eq!(said, itself("x"));
+        idle(&engine).unwrap();
+        assert_eq!((*block_on(x.read()).unwrap(), *block_on(z.read()).unwrap()), (5, 6));
+    }
+}
+
+/// Pushes an operation that has `x`, and awaits what it is sent.
+fn awaits_what_it_is_sent(engine: &Engine, x: &Var<i32>) -> (Pushed, oneshot::Sender<Pushed>) {
+    let (sender, receiver) = oneshot::channel::<Pushed>();
+    let selfish = Op::future("selfish", x, x, move |x: Arc<i32>| async move {
+        receiver.await?.await?;
+        Ok(*x)
+    });
+    (pushed(engine, selfish), sender)
+}
+
+#[test]
+fn waiting_for_what_was_pushed_elsewhere_is_seen_as_well() {
+    for (_exec, engine) in engines() {
+        let (x, y) = (engine.var("x", 1), engine.var("y", 1));
+        // What was pushed before it is not behind it, whatever it waits for itself.
+        let (opens, gate) = oneshot::channel::<i32>();
+        push(&engine, Op::future("gate", (), &y, move || async move { Ok(gate.await?) }));
+        let before = pushed(&engine, add("before", &y, &y));
+        let (patient, sender) = awaits_what_it_is_sent(&engine, &x);
+        sender.send(before).unwrap();
+        opens.send(1).unwrap();
+        block_on(patient).unwrap();
+
+        let (selfish, sender) = awaits_what_it_is_sent(&engine, &x);
+        // So many that what is over is forgotten meanwhile.
+        for _ in 0..1000 {
+            push(&engine, add("beside", &y, &y));
+            drop(engine.var("short-lived", 1));
+        }
+        push(&engine, add("first", &x, &y));
+        for _ in 0..1000 {
+            push(&engine, add("behind", &y, &y));
+        }
+        sender.send(pushed(&engine, add("last", &y, &y))).unwrap();
+        assert_eq!(format!("{:#}", block_on(selfish).unwrap_err()), itself("x"));
+        idle(&engine).unwrap();
+    }
+}
+
+#[test]
+fn waiting_for_one_of_a_bulk_is_waiting_for_all_of_it() {
+    // Without workers nothing is joined.
+    for (_exec, engine) in engines().into_iter().skip(1) {
+        let (x, y) = (engine.var("x", 1), engine.var("y", 1));
+        let (selfish, sender) = awaits_what_it_is_sent(&engine, &x);
+        let mut bulk = engine.bulk(10);
+        let part = block_on(bulk.push(add("beside", &y, &y))).unwrap();
+        drop(block_on(bulk.push(add("behind", &x, &x))).unwrap());
+        // Still open: who waits closes it.
+        sender.send(part).unwrap();
+        let outcome = block_on(selfish);
+        drop(bulk);
+        assert_eq!(format!("{:#}", outcome.unwrap_err()), itself("x"));
+        idle(&engine).unwrap();
+    }
+}
+
+/// Who is told so inside has the handle still, and may await it outside.
+#[test]
+fn what_must_not_be_awaited_inside_may_be_outside() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", 1);
+        let (sender, receiver) = oneshot::channel::<Pushed>();
+        let (gives, given) = oneshot::channel();
+        let polite = Op::future("polite", &x, &x, move |_: Arc<i32>| async move {
+            let mut behind = receiver.await?;
+            let said = (&mut behind).await.unwrap_err();
+            let _ = gives.send((behind, said));
+            Ok(20)
+        });
+        let polite = pushed(&engine, polite);
+        sender.send(pushed(&engine, add("behind", &x, &x))).unwrap();
+        block_on(polite).unwrap();
+        let (behind, said) = block_on(given).unwrap();
+        assert_eq!(said.node(), Some("polite"));
+        block_on(behind).unwrap();
+        assert_eq!(*block_on(x.read()).unwrap(), 21);
+    }
+}
+
+/// What operations use: what each reads, and what it writes, if anything.
+struct Program(Vec<(usize, Option<usize>)>);
+
+impl Program {
+    fn random(dice: &mut Dice) -> Self {
+        let uses = |dice: &mut Dice| (dice.below(6), Some(dice.below(6)).filter(|_| dice.below(3) > 0));
+        Self((0..40).map(|_| uses(dice)).collect())
+    }
+
+    fn conflict(&self, one: usize, other: usize) -> bool {
+        let ((read, write), (its_read, its_write)) = (self.0[one], self.0[other]);
+        let is_written = |var| Some(var) == its_write;
+        is_written(read) || write.is_some_and(|write| is_written(write) || write == its_read)
+    }
+
+    /// Those that come behind one, directly or by way of others.
+    fn behind(&self, one: usize) -> Vec<usize> {
+        let mut behind = vec![one];
+        for number in one + 1..self.0.len() {
+            if behind.iter().any(|&other| self.conflict(number, other)) {
+                behind.push(number);
+            }
+        }
+        behind.split_off(1)
+    }
+
+    /// Runs it. One of them awaits all others, and returns those of which it is told that it must not.
+    fn refused(&self, engine: &Engine, selfish: usize) -> Vec<usize> {
+        let vars: Vec<Var<i32>> = (0..6).map(|number| engine.var(format!("v{number}"), 0)).collect();
+        let (sender, receiver) = oneshot::channel::<Vec<Pushed>>();
+        let (tells, told) = oneshot::channel();
+        let mut ends = Some((receiver, tells));
+        let mut handles = Vec::new();
+        for (number, &(read, write)) in self.0.iter().enumerate() {
+            let writes = write.map_or(&[][..], |write| &vars[write..=write]);
+            let values = vec![0; writes.len()];
+            if let Some((receiver, tells)) = ends.take_if(|_| number == selfish) {
+                let awaits = Op::future("selfish", &vars[read], writes, move |_: Arc<i32>| async move {
+                    let mut refused = Vec::new();
+                    for (number, handle) in receiver.await?.into_iter().enumerate() {
+                        refused.extend(handle.await.is_err().then_some(number + usize::from(number >= selfish)));
+                    }
+                    let _ = tells.send(refused);
+                    Ok(values)
+                });
+                push(engine, awaits);
+            } else {
+                handles.push(pushed(engine, Op::task("other", &vars[read], writes, move |_: &i32| values)));
+            }
+        }
+        assert!(sender.send(handles).is_ok());
+        idle(engine).unwrap();
+        block_on(told).unwrap()
+    }
+}
+
+#[test]
+fn who_comes_behind_is_found_among_random_operations() {
+    for seed in 0..50 {
+        let mut dice = Dice::new(seed);
+        let (program, selfish) = (Program::random(&mut dice), dice.below(20));
+        for (_exec, engine) in engines() {
+            assert_eq!(program.refused(&engine, selfish), program.behind(selfish), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_future_may_await_who_reads_what_it_reads() {
+    for (_exec, engine) in engines() {
+        let (x, y) = (engine.var("x", 7), engine.var("y", 1));
+        let inner = x.clone();
+        let reads = Op::future("reads", &x, &y, move |_: Arc<i32>| async move { Ok(*inner.read().await?) });
+        block_on(pushed(&engine, reads)).unwrap();
+        assert_eq!(*block_on(y.read()).unwrap(), 7);
+    }
+}
+
+#[test]
+fn waiting_inside_of_a_future_until_nothing_is_pending_is_an_error() {
+    for (_exec, engine) in engines() {
+        let (x, y) = (engine.var("x", 1), engine.var("y", 1));
+        let said = waiting_inside(&engine, &x, &y, |there, _, _| async move { there.idle().await });
+        assert!(said.contains("waiting inside of an operation"), "{said}");
+    }
+    for workers in [0, 1] {
+        let (exec, _) = engine(workers);
+        let engine = Engine::builder(&exec).max_pending(1).build().unwrap();
+        let (x, y) = (engine.var("x", 1), engine.var("y", 1));
+        let said = waiting_inside(&engine, &x, &y, |there, x, _| async move {
+            there.push(Op::task("look", &x, (), |_: &i32| ())).await.map(drop)
+        });
+        assert!(said.contains("waiting inside of an operation"), "{said}");
+    }
+}
