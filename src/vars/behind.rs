@@ -3,10 +3,11 @@
 //! While one is pending, each operation that comes behind it is noted, in the order of pushing, with those that it comes directly behind: of each variable, the last that has it alone, and those that
 //! read it since. That is decided when it is pushed, and stays so until the first of them is over; so who looks finds the same as the queues say, whoever goes on there meanwhile.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 
 use smallvec::SmallVec;
+
+use crate::sync::{AtomicBool, Ordering};
 
 /// Tells an operation from all others of its engine: its slot, and the slot's state.
 pub(super) type Key = (u32, u64);
@@ -20,8 +21,8 @@ pub(super) struct Behind {
     /// In the order of pushing.
     nodes: Vec<Node>,
     places: HashMap<Key, u32>,
-    /// By address, which a new variable may have from one that was freed: whoever is noted there has left the queue then, so all ahead of it are over, and it leads to nobody who waits.
-    vars: HashMap<usize, Uses>,
+    /// By address.
+    vars: HashMap<usize, Users>,
     /// How many there were when the others were forgotten.
     kept: usize,
 }
@@ -38,16 +39,32 @@ struct Ahead {
     var: usize,
 }
 
+/// How an operation that is pushed uses a variable.
+#[derive(Clone, Copy)]
+pub(super) struct Use<'v> {
+    /// Its address.
+    pub(super) var: usize,
+    pub(super) is_alone: bool,
+    /// Whether anybody may be noted there, so that for most there is nothing to be looked up. Changes under the lock of pushes.
+    pub(super) is_noted: &'v AtomicBool,
+}
+
+impl Use<'_> {
+    fn is_noted(&self) -> bool {
+        self.is_noted.load(Ordering::Relaxed)
+    }
+}
+
 /// Who of those that are noted uses a variable.
 #[derive(Default)]
-struct Uses {
+struct Users {
     /// The last that has it alone.
     alone: Option<u32>,
     /// Who reads it since.
     reads: Vec<u32>,
 }
 
-impl Uses {
+impl Users {
     /// Returns who stands directly ahead of who comes now.
     fn ahead(&self, is_alone: bool) -> impl Iterator<Item = u32> {
         let reads = if is_alone { &self.reads[..] } else { &[] };
@@ -64,30 +81,56 @@ impl Uses {
 }
 
 impl Behind {
-    /// Notes an operation that is pushed, with the variables that it uses and whether it has each alone, if it is a future or comes behind what is noted.
-    pub(super) fn note(
+    /// Notes an operation that is pushed, if it is a future or comes behind what is noted.
+    pub(super) fn note<'v>(
         &mut self,
         key: Key,
         is_future: bool,
-        uses: impl Iterator<Item = (usize, bool)> + Clone,
+        uses: impl Iterator<Item = Use<'v>> + Clone,
         is_pending: impl Fn(Key) -> bool,
     ) {
-        if self.nodes.len() >= NODES_MIN.max(2 * self.kept) {
-            self.forget(&is_pending);
-        }
-        let ahead: SmallVec<_> = uses.clone().flat_map(|(var, is_alone)| self.ahead(var, is_alone, &is_pending)).collect();
-        if ahead.is_empty() && !is_future {
+        // As nearly always.
+        if !is_future && uses.clone().all(|one| !one.is_noted()) {
             return;
+        }
+        let noted = uses.clone().filter(|one| one.is_noted());
+        let ahead: SmallVec<_> = noted.clone().flat_map(|one| self.ahead(one, &is_pending)).collect();
+        if ahead.is_empty() && !is_future {
+            return noted.for_each(|one| self.forget_var(one, &is_pending));
         }
         let node = self.nodes.len() as u32;
         self.nodes.push(Node { key, is_future, ahead });
         self.places.insert(key, node);
-        uses.for_each(|(var, is_alone)| self.vars.entry(var).or_default().add(node, is_alone));
+        for one in uses {
+            let users = self.vars.entry(one.var).or_default();
+            if !one.is_noted() {
+                // Of another variable, that was freed and had the same address.
+                *users = Users::default();
+                // ORDERING: Relaxed: under the lock of pushes, here and below.
+                one.is_noted.store(true, Ordering::Relaxed);
+            }
+            users.add(node, one.is_alone);
+        }
+        if self.nodes.len() >= NODES_MIN.max(2 * self.kept) {
+            self.forget(&is_pending);
+        }
     }
 
-    fn ahead(&self, var: usize, is_alone: bool, is_pending: impl Fn(Key) -> bool) -> impl Iterator<Item = Ahead> {
-        let nodes = self.vars.get(&var).into_iter().flat_map(move |uses| uses.ahead(is_alone));
-        nodes.filter(move |&node| is_pending(self.nodes[node as usize].key)).map(move |node| Ahead { node, var })
+    fn ahead(&self, one: Use<'_>, is_pending: impl Fn(Key) -> bool) -> impl Iterator<Item = Ahead> {
+        let nodes = self.vars.get(&one.var).into_iter().flat_map(move |users| users.ahead(one.is_alone));
+        let is_pending = move |&node: &u32| is_pending(self.nodes[node as usize].key);
+        nodes.filter(is_pending).map(move |node| Ahead { node, var: one.var })
+    }
+
+    /// Forgets who used a variable, if they are over.
+    fn forget_var(&mut self, one: Use<'_>, is_pending: impl Fn(Key) -> bool) {
+        let is_pending = |node: &u32| is_pending(self.nodes[*node as usize].key);
+        // Who had it alone is, or there would be somebody who comes behind.
+        let is_over = self.vars.get(&one.var).is_none_or(|users| !users.reads.iter().any(is_pending));
+        if is_over {
+            self.vars.remove(&one.var);
+            one.is_noted.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Forgets all but the futures that are pending and what comes behind them.
@@ -101,9 +144,9 @@ impl Behind {
             self.nodes.extend(is_kept.then_some(node));
         }
         let place = |node: &u32| places[*node as usize];
-        self.vars.retain(|_, uses| {
-            *uses = Uses { alone: uses.alone.as_ref().and_then(place), reads: uses.reads.iter().filter_map(place).collect() };
-            uses.alone.is_some() || !uses.reads.is_empty()
+        self.vars.retain(|_, users| {
+            *users = Users { alone: users.alone.as_ref().and_then(place), reads: users.reads.iter().filter_map(place).collect() };
+            users.alone.is_some() || !users.reads.is_empty()
         });
         self.places = self.nodes.iter().zip(0..).map(|(node, place)| (node.key, place)).collect();
         self.kept = self.nodes.len();
@@ -121,10 +164,11 @@ impl Behind {
         // The last first: who is ahead of one was pushed before it, so each is looked at once.
         while let Some(node) = found.pop_last() {
             for ahead in &self.nodes[node as usize].ahead {
-                match ahead.node.cmp(&first) {
-                    Ordering::Less => {}
-                    Ordering::Equal => return Some(ahead.var),
-                    Ordering::Greater => _ = found.insert(ahead.node),
+                if ahead.node == first {
+                    return Some(ahead.var);
+                }
+                if ahead.node > first {
+                    found.insert(ahead.node);
                 }
             }
         }
@@ -170,10 +214,12 @@ mod tests {
         for seed in 0..20 {
             let mut dice = fastrand::Rng::with_seed(seed);
             let (mut behind, mut pushed) = (Behind::default(), Vec::<Pushed>::new());
+            let flags: [AtomicBool; 12] = Default::default();
             for number in 0..400 {
                 let new = Pushed::random(&mut dice, &pushed);
-                let is_pending = |(_, number): Key| !pushed[number as usize].is_over;
-                behind.note(key(number), new.is_future, new.uses.iter().copied(), is_pending);
+                let is_pending = |(_, number): Key| pushed.get(number as usize).is_none_or(|one| !one.is_over);
+                let uses = new.uses.iter().map(|&(var, is_alone)| Use { var, is_alone, is_noted: &flags[var] });
+                behind.note(key(number), new.is_future, uses, is_pending);
                 let is_noted = behind.places.contains_key(&key(number));
                 assert!(!is_noted || new.is_future || !new.waits_for.is_empty(), "seed {seed}: {number} waits for nobody");
                 pushed.push(new);
@@ -195,6 +241,16 @@ mod tests {
             let kept = pushed.iter().filter(|one| !one.is_over && (one.is_future || waits_for_future(one)));
             assert_eq!(behind.nodes.len(), kept.count(), "seed {seed}");
         }
+    }
+
+    #[test]
+    fn a_variable_is_not_taken_for_one_that_had_its_address() {
+        let (old, new) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut behind = Behind::default();
+        for (number, is_future, is_alone, is_noted) in [(0, true, true, &old), (1, true, false, &new), (2, false, true, &new)] {
+            behind.note(key(number), is_future, [Use { var: 1, is_alone, is_noted }].into_iter(), |_| true);
+        }
+        assert_eq!([0, 1].map(|future| behind.variable(key(future), key(2))), [None, Some(1)]);
     }
 
     fn compare(behind: &Behind, pushed: &[Pushed]) -> Result<(), String> {

@@ -204,10 +204,14 @@ impl Hub {
         if let Some(scope) = job.as_ref().and_then(Job::scope) {
             scope.begin_one();
         }
-        let handled = Handled::new(spot);
-        job.iter().for_each(|job| self.note(free, handled, job));
+        let is_future = job.as_ref().is_some_and(|job| job.is_async);
         // SAFETY: nobody knows the slot yet.
         unsafe { spot.slot.put(job) };
+        let handled = Handled::new(spot);
+        if is_future || free.behind.is_some() {
+            // SAFETY: it was put there.
+            self.note(free, handled.key(), unsafe { spot.slot.job() });
+        }
         handled
     }
 
@@ -413,7 +417,7 @@ impl Hub {
         let job = unsafe { slot.job() };
         if job.is_async {
             self.laters.remove(number);
-            // ORDERING: Relaxed: see `note_behind`.
+            // ORDERING: Relaxed: see `note`.
             self.futures.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(scope) = job.scope() {

@@ -20,7 +20,9 @@ pub(super) struct Place {
     pub(super) name: Name,
     /// Why it has no value that could be read. Changed under a granted write only.
     poison: Mutex<Option<Error>>,
-    _apart: [u64; 2],
+    /// Whether it may be in the notes of what comes behind futures (`behind.rs`).
+    pub(super) is_noted: AtomicBool,
+    _apart: [u64; 1],
     version: AtomicU64,
     is_poisoned: AtomicBool,
     /// What devices may still be doing to it.
@@ -38,7 +40,8 @@ impl Place {
             version: AtomicU64::new(0),
             begins_empty,
             poison: Mutex::new(None),
-            _apart: [0; 2],
+            is_noted: AtomicBool::new(false),
+            _apart: [0; 1],
             is_poisoned: AtomicBool::new(false),
             trail: Trail::new(),
         }

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-use super::behind::Key;
-use super::handle::{Handled, Watchers};
+use super::behind::{Key, Use};
+use super::handle::Watchers;
 use super::hub::Hub;
 use super::op::Job;
 use super::slots::Free;
@@ -50,27 +50,26 @@ pub(super) fn is_polling(hub: usize) -> bool {
 }
 
 impl Hub {
-    /// Notes what an operation comes behind. Called in the order in which operations enter their queues.
-    #[inline(always)]
-    pub(super) fn note(&self, free: &mut Free, handled: Handled, job: &Job) {
-        if free.behind.is_some() || job.is_async {
-            self.note_behind(free, handled.key(), job);
-        }
-    }
-
+    /// Notes what an operation comes behind, if futures are pending. Called in the order in which operations enter their queues.
     #[inline(never)]
-    fn note_behind(&self, free: &mut Free, key: Key, job: &Job) {
+    pub(super) fn note(&self, free: &mut Free, key: Key, job: &Job) {
         // ORDERING: Relaxed: it goes up under the lock that the caller has; who misses that a future has ended notes one more.
-        let futures = self.futures.fetch_add(u64::from(job.is_async), Ordering::Relaxed);
-        if futures == 0 {
+        if self.futures.load(Ordering::Relaxed) == 0 {
             free.behind = None;
         }
-        if futures == 0 && !job.is_async {
-            return;
+        if job.is_async {
+            self.futures.fetch_add(1, Ordering::Relaxed);
+            free.behind.get_or_insert_default();
         }
-        let uses = job.asked.iter().map(|asked| (asked.address(), asked.request.is_write()));
+        let Some(behind) = &mut free.behind else { return };
+        let uses = job.asked.iter().map(|asked| Use {
+            var: asked.address(),
+            is_alone: asked.request.is_write(),
+            // SAFETY: whoever pushes it has handles to its variables.
+            is_noted: &unsafe { asked.place() }.is_noted,
+        });
         let is_pending = |(number, state): Key| Watchers::key(self.slots.get(number)) == state;
-        free.behind.get_or_insert_default().note(key, job.is_async, uses, is_pending);
+        behind.note(key, job.is_async, uses, is_pending);
     }
 
     /// Returns an error if this thread is inside of an asynchronous operation, and what it is about to wait for comes behind that.
@@ -93,6 +92,7 @@ mod tests {
     use futures::channel::oneshot;
     use futures::executor::block_on;
 
+    use crate::sync::Ordering;
     use crate::{Engine, Executor, Op};
 
     #[test]
@@ -127,8 +127,10 @@ mod tests {
         block_on(push(Op::future("ends", (), &y, move || async move { Ok(1) }))).expect("it does not fail");
         let noted = || engine.hub.slots.free().behind.as_ref().map_or(0, |behind| behind.len());
         assert_eq!(noted(), 2);
+        let is_noted = || y.block().place.is_noted.load(Ordering::Relaxed);
+        assert!(is_noted());
         drop(push(Op::task("behind what is over", &y, &y, |y: &i32| y + 1)));
-        assert_eq!(noted(), 2);
+        assert!(noted() == 2 && !is_noted());
         drop(push(Op::task("behind", &x, &y, |x: &i32| x + 1)));
         assert_eq!(noted(), 3);
         sender.send(1).expect("it is awaited");
