@@ -113,7 +113,7 @@ fn bad_inner_graphs_are_named_by_place() {
         ),
         (
             body(r#"{"nodes": [{"name": "b", "backend": "cpu", "after": ["a"]}]}"#),
-            "nodes[0].repeat.body.nodes[0].after[0]: there is no node named 'a'",
+            "nodes[0].repeat.body.nodes[0].after[0]: 'a' is outside of this graph: the loop or branch around can read it, or come after it",
         ),
         (
             body(r#"{"nodes": [{"name": "b", "backend": "cpu"}, {"name": "b", "backend": "cpu"}]}"#),

@@ -279,8 +279,13 @@ impl<'a> GraphForm<'a> {
         &self.nodes
     }
 
-    /// Returns the shape with its loops and branches. `place` is where the graph stands in the file.
-    pub(super) fn shape(&self, place: &str, controls: Vec<(NodeId, Arc<Control>)>) -> Result<Shape> {
+    /// Returns the shape with its loops and branches. `place` is where the graph stands in the file, and `is_around` knows the nodes of the graphs around it.
+    pub(super) fn shape(
+        &self,
+        place: &str,
+        controls: Vec<(NodeId, Arc<Control>)>,
+        is_around: impl Fn(&str) -> bool,
+    ) -> Result<Shape> {
         let mut shape = Shape::new();
         if let Some(name) = &self.name {
             shape.set_name(name.as_str());
@@ -307,7 +312,13 @@ impl<'a> GraphForm<'a> {
             changed.control = control;
         }
         let find = |name: &str, path: &dyn Fn() -> String| {
-            ids.get(name).copied().ok_or_else(|| fault(&path(), &format!("there is no node named {}", quoted(name))))
+            let why = || match is_around(name) {
+                true => {
+                    format!("{} is outside of this graph: the loop or branch around can read it, or come after it", quoted(name))
+                }
+                false => format!("there is no node named {}", quoted(name)),
+            };
+            ids.get(name).copied().ok_or_else(|| fault(&path(), &why()))
         };
         for (index, node) in self.nodes.iter().enumerate() {
             let target = ids[&*node.name];
@@ -322,15 +333,18 @@ impl<'a> GraphForm<'a> {
                 shape.edge(Edge { source, target, kind });
             }
             for (at, after) in node.after.iter().enumerate() {
-                shape.order(find(after, &|| format!("{place}nodes[{index}].after[{at}]"))?, target);
+                let after = find(after, &|| format!("{place}nodes[{index}].after[{at}]"))?;
+                shape.order(after, target);
             }
         }
         for (at, (source, target)) in self.edges.iter().enumerate() {
             let source = find(source, &|| format!("{place}edges[{at}][0]"))?;
-            shape.order(source, find(target, &|| format!("{place}edges[{at}][1]"))?);
+            let target = find(target, &|| format!("{place}edges[{at}][1]"))?;
+            shape.order(source, target);
         }
         for (at, output) in self.outputs.iter().enumerate() {
-            shape.output(find(&output.node, &|| format!("{place}outputs[{at}].node"))?, output.output);
+            let node = find(&output.node, &|| format!("{place}outputs[{at}].node"))?;
+            shape.output(node, output.output);
         }
         Ok(shape)
     }

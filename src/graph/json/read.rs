@@ -50,7 +50,10 @@ pub(super) fn shape(text: &str) -> Result<Shape> {
     let mut shapes: Vec<Option<Arc<Shape>>> = (0..known.len()).map(|_| None).collect();
     while let Some(Known { form, place, controls }) = known.pop() {
         let controls = controls.into_iter().map(|(node, control)| (node, assembled(control, &mut shapes))).collect();
-        let shape = form.shape(&place, controls)?;
+        // Left are those that come before, and so those around.
+        let around = || known.iter().filter(|other| place.starts_with(&other.place));
+        let is_around = |name: &str| around().any(|other| other.form.nodes().iter().any(|node| node.name == name));
+        let shape = form.shape(&place, controls, is_around)?;
         check(&shape)
             .map_err(|error| if place.is_empty() { error } else { fault(place.trim_end_matches('.'), &error.to_string()) })?;
         shapes[known.len()] = Some(Arc::new(shape));
