@@ -117,7 +117,7 @@ impl<P: Params> Kernel<P> {
     }
 
     pub(super) fn run_twin(&self, launch: &Launch, args: P::Args<'_>) -> Result<()> {
-        let twin = self.twin.as_ref().ok_or_else(|| Kind::NoTwin { kernel: self.code.name.clone() })?;
+        let twin = self.twin.as_ref().ok_or_else(|| Kind::NoTwin { kernel: self.code.name.clone() }.into())?;
         twin(launch, P::host(args)?);
         Ok(())
     }

@@ -101,7 +101,7 @@ impl DeviceStream {
     /// If the device has not that much memory; the error says how much was asked for.
     pub fn alloc<T: Element>(&mut self, len: usize) -> Result<Buffer<T>> {
         let bytes = size_of::<T>().checked_mul(len).filter(|&bytes| bytes <= isize::MAX as usize);
-        let bytes = bytes.ok_or(Kind::OutOfMemory { bytes: usize::MAX, device: self.device_name() })?;
+        let bytes = bytes.ok_or_else(|| Kind::OutOfMemory { bytes: usize::MAX, device: self.device_name() }.into())?;
         match &mut self.0 {
             Inner::Host => Buffer::on_host(len).ok_or_else(|| Kind::OutOfMemory { bytes, device: self.device_name() }.into()),
             Inner::Queue(queue) => Ok(Buffer::on_device(queue.alloc(bytes)?, len)),

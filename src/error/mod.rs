@@ -239,9 +239,10 @@ impl Drop for Inner {
     }
 }
 
-impl From<Kind> for Error {
-    fn from(kind: Kind) -> Self {
-        Self::new(kind)
+impl Kind {
+    /// Instead of a `From`, which rustc would offer to whoever has an error of another kind.
+    pub(crate) fn into(self) -> Error {
+        Error::new(self)
     }
 }
 

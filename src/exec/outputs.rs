@@ -26,7 +26,7 @@ impl Outputs {
             let known = ports.iter().map(|port| port.name.clone()).collect();
             return Err(Kind::UnknownOutput { name: name.into(), known }.into());
         };
-        let value = self.values[index].take().ok_or_else(|| Kind::OutputTaken { name: name.into() })?;
+        let value = self.values[index].take().ok_or_else(|| Kind::OutputTaken { name: name.into() }.into())?;
         value.downcast::<T>().map_err(|value| {
             self.values[index] = Some(value);
             let (expected, asked) = (self.plan.inner().outputs[index].type_name, std::any::type_name::<T>());

@@ -120,7 +120,7 @@ impl Failing<'_> {
 impl Drop for Failing<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("{}", Error::from(self.kind()));
+            eprintln!("{}", self.kind().into());
         }
     }
 }

@@ -61,7 +61,7 @@ impl<I: Ports, O: Ports> Function<I, O> {
         build(&mut graph, args).output(&mut graph);
         let name = name.into();
         // Its arguments are inputs with their numbers for names.
-        let within = |fault| Kind::Within { path: format!("function {name}"), fault };
+        let within = |fault| Kind::Within { path: format!("function {name}"), fault }.into();
         let plan = graph.compile(policy).map_err(within)?;
         Ok(Self { name, device: whole::device_of_all(&plan), plan, kind: PhantomData })
     }

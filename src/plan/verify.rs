@@ -64,7 +64,7 @@ impl Schedule {
     pub fn verify(&self) -> Result<()> {
         self.verify_one()?;
         for (number, inner) in self.inner().iter().enumerate() {
-            let within = |fault| Error::from(Kind::Within { path: self.inner_path(number), fault });
+            let within = |fault| Kind::Within { path: self.inner_path(number), fault }.into();
             inner.schedule().verify_one().map_err(within)?;
         }
         Ok(())
@@ -131,7 +131,7 @@ impl<'a> Past<'a> {
             past.read_program(stream as u32, program.as_ref(), &mut points, &mut recorders)?;
         }
         for (wait, (point, before)) in points.into_iter().enumerate() {
-            let no_record = || Kind::NoRecord { node: past.name(before).clone(), stream: point.stream, seq: point.seq };
+            let no_record = || Kind::NoRecord { node: past.name(before).clone(), stream: point.stream, seq: point.seq }.into();
             past.waited[wait] = recorders.get(&point).copied().ok_or_else(no_record)?;
         }
         shape.ids().try_for_each(|node| past.check_count(node))?;

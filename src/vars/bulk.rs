@@ -114,7 +114,7 @@ impl Future for Join<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
         match &mut self.0 {
             Joining::Joined(part) => {
-                let part = part.take().ok_or_else(|| Error::from(Kind::Spent))?;
+                let part = part.take().ok_or_else(|| Kind::Spent.into())?;
                 Poll::Ready(Ok(Pushed::part(part.0, part.1)))
             }
             Joining::Alone(push) => Pin::new(push).poll(cx),
