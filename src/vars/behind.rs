@@ -152,7 +152,7 @@ impl Behind {
         self.kept = self.nodes.len();
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(anabranch_loom)))]
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
