@@ -16,6 +16,32 @@ pub(crate) struct Machine {
     date: String,
     tools: String,
     core_to_core_ns: f64,
+    times: Option<Times>,
+}
+
+/// What became of the time of all cores since the machine was started, in whatever the kernel counts.
+#[derive(Clone, Copy)]
+struct Times {
+    used: f64,
+    /// Wanted, and given to other machines by the host.
+    stolen: f64,
+}
+
+impl Times {
+    /// None where the kernel does not say.
+    fn now() -> Option<Self> {
+        let text = fs::read_to_string("/proc/stat").ok()?;
+        let times: Vec<f64> = text.lines().next()?.split_whitespace().skip(1).map_while(|time| time.parse().ok()).collect();
+        let [user, nice, system, _, _, irq, soft_irq, stolen, ..] = times[..] else { return None };
+        Some(Self { used: user + nice + system + irq + soft_irq, stolen })
+    }
+
+    /// Returns how much of the time that was wanted since then was not had.
+    fn stolen_since(self) -> Option<f64> {
+        let now = Self::now()?;
+        let stolen = now.stolen - self.stolen;
+        Some(stolen / (stolen + now.used - self.used).max(1.0))
+    }
 }
 
 impl Machine {
@@ -32,16 +58,20 @@ impl Machine {
             date: first_line("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
             tools: tools.join(", "),
             core_to_core_ns: core_to_core_ns(),
+            times: Times::now(),
         }
     }
 
-    /// Returns the machine in two sentences. How far apart its cores are decides what a second worker costs, and a
+    /// Returns the machine in three sentences. How far apart its cores are decides what a second worker costs, and a
     /// virtual machine's cores may move while it is being measured.
     pub(crate) fn text(&self) -> String {
-        let Self { cpu, cores, date, tools, core_to_core_ns: before } = self;
+        let Self { cpu, cores, date, tools, core_to_core_ns: before, times } = self;
+        let stolen =
+            times.and_then(Times::stolen_since).map_or("an unknown part".into(), |share| format!("{:.1} %", 100.0 * share));
         let after = core_to_core_ns();
         format!(
-            "Machine: {cpu}, {cores} cores. {date}, {tools}. A cache line took {before:.0} ns from core to core before, {after:.0} ns after."
+            "Machine: {cpu}, {cores} cores. {date}, {tools}. A cache line took {before:.0} ns from core to core before, {after:.0} ns after. \
+             Of the time that its cores were wanted for, other machines of its host had {stolen}."
         )
     }
 }
