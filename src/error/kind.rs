@@ -171,9 +171,11 @@ pub(crate) enum Kind {
     #[error("the engine already has {max} operations pending: await some of them, or raise max_pending")]
     EngineBusy { max: usize },
     #[error(
-        "operation '{operation}' waits for itself: what it awaits comes behind it, by its use of '{variable}'; await that outside of the operation"
+        "operation '{operation}' waits for itself: it awaits '{awaited}', which comes behind its use of '{variable}'; await that outside of the operation"
     )]
-    WaitsForItself { operation: Cow<'static, str>, variable: Cow<'static, str> },
+    WaitsForItself { operation: Cow<'static, str>, awaited: Cow<'static, str>, variable: Cow<'static, str> },
+    #[error("operation '{operation}' waits for itself: it awaits its own end; await that outside of the operation")]
+    WaitsForOwnEnd { operation: Cow<'static, str> },
     #[error("the flow has {max} operations pending: let it wait for one of their values before it pushes more")]
     FlowBusy { max: u64 },
     #[error("the flow failed")]
@@ -181,9 +183,15 @@ pub(crate) enum Kind {
     #[error("the flow panicked: {message}")]
     FlowPanicked { message: String },
     #[error(
-        "waiting inside of an operation for others of its engine, or for room there, may never end: wait outside, or use try_push"
+        "an operation that is no future waits for another of its engine, which may never end: make it an `Op::future`, and await there, or wait outside of it"
     )]
-    InsideOperation,
+    WaitsInside,
+    #[error("an operation waits until nothing is pending on its engine, where it is pending itself: wait outside of it")]
+    WaitsForAllInside,
+    #[error(
+        "the engine already has {max} operations pending, and inside of one of them there may never be room for more: use `try_push`, push outside, or raise max_pending"
+    )]
+    WaitsForRoomInside { max: usize },
 
     // What a kernel cannot do.
     #[error("{device} has no {bytes} bytes of memory left: use smaller buffers, or fewer runs at once")]

@@ -214,6 +214,7 @@ impl Error {
             | OpDevice { operation, .. }
             | VarTakenAndRead { operation, .. }
             | WaitsForItself { operation, .. }
+            | WaitsForOwnEnd { operation }
             | ForeignVar { operation, .. } => Some(operation),
             _ => None,
         }

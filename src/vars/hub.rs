@@ -343,20 +343,22 @@ impl Hub {
         self.turn.is_over() && is_empty
     }
 
-    /// Returns an error if who asks would wait for ever: inside of an operation, blocking.
+    /// Returns an error if who asks would wait for ever: inside of an operation that is no future.
     pub(super) fn may_wait(&self) -> Result<()> {
-        if is_inside(self.place()) {
-            return Err(Kind::InsideOperation.into());
-        }
-        Ok(())
+        if is_inside(self.place()) { Err(Kind::WaitsInside.into()) } else { Ok(()) }
     }
 
-    /// The same for who waits until there is room, or none is pending: an asynchronous operation is itself one of those.
+    /// Returns true inside of any operation, which is one of those that take up room, or are to be over.
+    fn is_inside_any(&self) -> bool {
+        is_inside(self.place()) || within::is_polling(self.address())
+    }
+
     pub(super) fn may_wait_for_all(&self) -> Result<()> {
-        if within::is_polling(self.address()) {
-            return Err(Kind::InsideOperation.into());
-        }
-        self.may_wait()
+        if self.is_inside_any() { Err(Kind::WaitsForAllInside.into()) } else { Ok(()) }
+    }
+
+    pub(super) fn may_wait_for_room(&self) -> Result<()> {
+        if self.is_inside_any() { Err(Kind::WaitsForRoomInside { max: self.max_pending }.into()) } else { Ok(()) }
     }
 
     /// Runs an operation that is ready, and ends it, unless it is a future that is not ready.

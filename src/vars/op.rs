@@ -122,8 +122,9 @@ impl<'v> Op<'v> {
     /// in which this was called; without workers, whoever awaits something of the engine polls it.
     ///
     /// # Errors
-    /// As [`Op::try_task`]. Awaiting inside of it what comes behind it is an error there, which names it and the variable: what was pushed after it, wherever that was, and uses a variable of its own, or of what
-    /// comes behind it, one of the two writing. Not seen, as with any futures, is a circle of two that await each other: one of them must be awaited elsewhere, or with a timeout.
+    /// As [`Op::try_task`]. Awaiting inside of it what comes behind it is an error there, which names both and the variable: what was pushed after it, wherever that was, and uses a variable of its own, or of what
+    /// comes behind it, one of the two writing. So is awaiting its own handle. What waits for it by other means is not seen, and waits for ever, as with any futures, unless somebody sets a timeout: another future
+    /// that is awaited here and awaits what comes behind this one, a task that is spawned here, an operation of another engine. To block inside (`block_on`) takes a worker away; with one, or none, nobody is left.
     ///
     /// # Cancellation
     /// When the executor is shut down, the future is dropped where it stands, and the operation fails.
@@ -331,7 +332,7 @@ impl Job {
         match (self.role, &self.asked[..]) {
             (Role::Waits, [asked]) => {
                 let what = if asked.is_read() { "read of" } else { "wait for" };
-                // SAFETY: the operation is being performed, so its request stands in the variable's queue.
+                // SAFETY: the operation is pending, so the variable is there.
                 format!("{what} {}", &*unsafe { asked.place() }.name).into()
             }
             _ => self.name.to_cow(),

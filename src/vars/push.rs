@@ -164,7 +164,7 @@ impl Waiting<'_> {
         if let Some(done) = self.push() {
             return Poll::Ready(done);
         }
-        self.hub.may_wait_for_all()?;
+        self.hub.may_wait_for_room()?;
         loop {
             self.hub.drive(&mut self.driver, cx);
             // Point u64::MAX never passes: the lane is only rung.

@@ -75,15 +75,21 @@ impl Hub {
     /// Returns an error if this thread is inside of an asynchronous operation, and what it is about to wait for comes behind that.
     pub(super) fn may_wait_for(&self, awaited: Key) -> Result<()> {
         let Some(polled) = polled(self.address()) else { return Ok(()) };
+        // SAFETY: who polls an operation keeps it until it has returned, and this thread is in there.
+        let job = unsafe { polled.job.as_ref() };
+        let operation = job.name.to_cow();
+        if polled.key == awaited {
+            return Err(Kind::WaitsForOwnEnd { operation }.into());
+        }
         let Some(variable) = self.slots.free().behind.as_ref().and_then(|behind| behind.variable(polled.key, awaited)) else {
             return Ok(());
         };
-        // SAFETY: who polls an operation keeps it until it has returned, and this thread is in there.
-        let job = unsafe { polled.job.as_ref() };
         let own = job.asked.iter().find(|own| own.address() == variable);
         // SAFETY: the operation that is polled stands in the variable's queue.
         let variable = own.map(|own| unsafe { own.place() }.name.to_cow()).unwrap_or_default();
-        Err(Kind::WaitsForItself { operation: job.name.to_cow(), variable }.into())
+        // SAFETY: it comes behind the one that is polled, so it is there, with its variables, at least until that returns.
+        let awaited = unsafe { self.slots.get(awaited.0).job() }.said_name();
+        Err(Kind::WaitsForItself { operation, awaited, variable }.into())
     }
 }
 

@@ -141,9 +141,11 @@ fn waiting_inside_of_an_operation_is_an_error() {
         let waits = Op::task("waits", (), &x, move || {
             let Poll::Ready(Err(read)) = poll_once(&mut var.read()) else { panic!("it waits") };
             let Poll::Ready(Err(idle)) = poll_once(&mut inner.idle()) else { panic!("it waits") };
-            let (read, idle) = (read.to_string(), idle.to_string());
-            assert_eq!(read, idle);
-            assert!(read.starts_with("waiting inside of an operation for others of its engine, or for room there"), "{read}");
+            assert_eq!(
+                read.to_string(),
+                "an operation that is no future waits for another of its engine, which may never end: make it an `Op::future`, and await there, or wait outside of it"
+            );
+            assert!(idle.to_string().starts_with("an operation waits until nothing is pending on its engine"), "{idle}");
             5
         });
         block_on(pushed(&engine, waits)).unwrap();

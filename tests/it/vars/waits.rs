@@ -30,10 +30,10 @@ where
     format!("{:#}", block_on(pushed(engine, selfish)).unwrap_err())
 }
 
-/// What is said of who waits for itself by the use of `var`.
-fn itself(var: &str) -> String {
+/// What is said of who waits for itself, by way of what, and by the use of which variable.
+fn itself(awaited: &str, var: &str) -> String {
     format!(
-        "operation 'selfish' failed: operation 'selfish' waits for itself: what it awaits comes behind it, by its use of '{var}'; await that outside of the operation"
+        "operation 'selfish' failed: operation 'selfish' waits for itself: it awaits '{awaited}', which comes behind its use of '{var}'; await that outside of the operation"
     )
 }
 
@@ -50,17 +50,17 @@ fn waiting_for_itself_is_an_error_that_names_the_operation_and_the_variable() {
     for (_exec, engine) in engines() {
         let (x, y) = (engine.var("x", 1), engine.var("y", 1));
         let said = waiting_inside(&engine, &x, &y, |_, _, y| async move { y.read().await.map(drop) });
-        assert_eq!(said, itself("y"));
+        assert_eq!(said, itself("read of y", "y"));
         let said = waiting_inside(&engine, &x, &y, |_, x, _| async move { x.wait_writable().await });
-        assert_eq!(said, itself("x"));
+        assert_eq!(said, itself("wait for x", "x"));
         let said = waiting_inside(&engine, &x, &y, |there, x, _| async move { try_push(&there, add("add", &x, &x))?.await });
-        assert_eq!(said, itself("x"));
+        assert_eq!(said, itself("add", "x"));
         // It reads what the operation reads, too; but a third that writes stands between.
         let said = waiting_inside(&engine, &x, &y, |there, x, _| async move {
             drop(try_push(&there, add("add", &x, &x))?);
             x.read().await.map(drop)
         });
-        assert_eq!(said, itself("x"));
+        assert_eq!(said, itself("read of x", "x"));
         idle(&engine).unwrap();
     }
 }
@@ -75,7 +75,7 @@ fn waiting_for_itself_by_way_of_others_is_the_same_error() {
             drop(try_push(&there, add("second", &from, &to))?);
             to.read().await.map(drop)
         });
-        assert_eq!(said, itself("y"));
+        assert_eq!(said, itself("read of w", "y"));
         // Who writes stands behind who only reads, and the operation is one of these.
         let (read, written) = (x.clone(), z.clone());
         let said = waiting_inside(&engine, &x, &y, move |there, _, _| async move {
@@ -83,7 +83,7 @@ fn waiting_for_itself_by_way_of_others_is_the_same_error() {
             drop(try_push(&there, Op::task("writes both", (), (&read, &written), || (5, 6)))?);
             written.wait_writable().await
         });
-        assert_eq!(said, itself("x"));
+        assert_eq!(said, itself("wait for z", "x"));
         idle(&engine).unwrap();
         assert_eq!((*block_on(x.read()).unwrap(), *block_on(z.read()).unwrap()), (5, 6));
     }
@@ -123,8 +123,24 @@ fn waiting_for_what_was_pushed_elsewhere_is_seen_as_well() {
             push(&engine, add("behind", &y, &y));
         }
         sender.send(pushed(&engine, add("last", &y, &y))).unwrap();
-        assert_eq!(format!("{:#}", block_on(selfish).unwrap_err()), itself("x"));
+        assert_eq!(format!("{:#}", block_on(selfish).unwrap_err()), itself("last", "x"));
         idle(&engine).unwrap();
+    }
+}
+
+#[test]
+fn an_operation_that_awaits_its_own_handle_waits_for_itself() {
+    for (_exec, engine) in engines() {
+        let (sender, receiver) = oneshot::channel::<Pushed>();
+        let (tells, told) = oneshot::channel();
+        let own = Op::future("own", (), (), move || async move {
+            let _ = tells.send(receiver.await?.await);
+            Ok(())
+        });
+        sender.send(pushed(&engine, own)).unwrap();
+        idle(&engine).unwrap();
+        let said = block_on(told).unwrap().unwrap_err().to_string();
+        assert_eq!(said, "operation 'own' waits for itself: it awaits its own end; await that outside of the operation");
     }
 }
 
@@ -141,7 +157,7 @@ fn waiting_for_one_of_a_bulk_is_waiting_for_all_of_it() {
         sender.send(part).unwrap();
         let outcome = block_on(selfish);
         drop(bulk);
-        assert_eq!(format!("{:#}", outcome.unwrap_err()), itself("x"));
+        assert_eq!(format!("{:#}", outcome.unwrap_err()), itself("bulk", "x"));
         idle(&engine).unwrap();
     }
 }
@@ -252,7 +268,9 @@ fn waiting_inside_of_a_future_until_nothing_is_pending_is_an_error() {
     for (_exec, engine) in engines() {
         let (x, y) = (engine.var("x", 1), engine.var("y", 1));
         let said = waiting_inside(&engine, &x, &y, |there, _, _| async move { there.idle().await });
-        assert!(said.contains("waiting inside of an operation"), "{said}");
+        assert!(said.ends_with(
+            "an operation waits until nothing is pending on its engine, where it is pending itself: wait outside of it"
+        ));
     }
     for workers in [0, 1] {
         let (exec, _) = engine(workers);
@@ -261,6 +279,7 @@ fn waiting_inside_of_a_future_until_nothing_is_pending_is_an_error() {
         let said = waiting_inside(&engine, &x, &y, |there, x, _| async move {
             there.push(Op::task("look", &x, (), |_: &i32| ())).await.map(drop)
         });
-        assert!(said.contains("waiting inside of an operation"), "{said}");
+        let full = "the engine already has 1 operations pending, and inside of one of them there may never be room for more: use `try_push`, push outside, or raise max_pending";
+        assert!(said.ends_with(full), "{said}");
     }
 }
