@@ -51,8 +51,7 @@ struct Pending {
     is_waiting: bool,
     /// The slot's state, without flags.
     state: u64,
-    /// In a box, because few need it: without workers, who waits drives.
-    driver: Option<Box<WaiterKey>>,
+    rare: Option<Box<Rare>>,
 }
 
 /// An operation to which there is to be a handle: two words, that need no memory on the way to where that is made.
@@ -64,6 +63,15 @@ pub(super) struct Handled {
     pub(super) state: u64,
 }
 
+/// What few handles have, so that the others are smaller.
+#[derive(Default)]
+struct Rare {
+    /// Without workers, who waits drives.
+    driver: WaiterKey,
+    /// Inside of which operation it may be awaited, once that was looked up.
+    allowed: Option<Key>,
+}
+
 /// One of a bulk's operations.
 struct Part {
     ends: Arc<Ends>,
@@ -71,13 +79,19 @@ struct Part {
     waits: Waits,
 }
 
-/// Where somebody is waited for who was polled: for a lane, and as who drives an engine without workers. In a box, because most need not wait.
+/// Where somebody is waited for who was polled. In a box, because most need not wait.
 #[derive(Default)]
-struct Waits(Option<Box<(WaiterKey, WaiterKey)>>);
+struct Waits(Option<Box<Waiting>>);
+
+#[derive(Default)]
+struct Waiting {
+    /// For the end of all.
+    lane: WaiterKey,
+    rare: Rare,
+}
 
 impl Waits {
-    /// Returns the key for the lane, and that for the engine's bell.
-    fn keys(&mut self) -> &mut (WaiterKey, WaiterKey) {
+    fn get(&mut self) -> &mut Waiting {
         self.0.get_or_insert_default()
     }
 
@@ -91,9 +105,9 @@ impl Waits {
 
     #[cold]
     fn forget_both(&mut self, lane: &Lane, hub: &Hub) {
-        if let Some(mut keys) = self.0.take() {
-            lane.forget(&mut keys.0);
-            hub.forget_driver(&mut keys.1);
+        if let Some(mut waiting) = self.0.take() {
+            lane.forget(&mut waiting.lane);
+            hub.forget_driver(&mut waiting.rare.driver);
         }
     }
 }
@@ -187,7 +201,7 @@ impl Pushed {
     #[inline(always)]
     pub(super) fn pending(hub: Arc<Hub>, handled: Handled) -> Self {
         let (slot, state) = handled.key();
-        Self::of(State::Pending(Pending { hub, slot, state, is_waiting: false, driver: None }))
+        Self::of(State::Pending(Pending { hub, slot, state, is_waiting: false, rare: None }))
     }
 
     /// A handle to one of a bulk's operations.
@@ -223,22 +237,22 @@ impl Part {
     }
 
     /// Returns an error if to wait here would be for ever.
-    fn may_wait(&self) -> Result<()> {
+    fn may_wait(&mut self) -> Result<()> {
         let hub = &self.ends.hub;
         hub.may_wait()?;
         if !is_polling(hub.address()) {
             return Ok(());
         }
         hub.close_bulk();
-        self.ends.joined.get().map_or(Ok(()), |&joined| hub.may_wait_for(joined))
+        self.ends.joined.get().map_or(Ok(()), |&joined| hub.may_wait_for(joined, &mut self.waits.get().rare.allowed))
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.has_ended() {
-            let (key, driver) = self.waits.keys();
+            let Waiting { lane, rare } = self.waits.get();
             self.ends.hub.close_bulk();
-            self.ends.hub.drive(driver, cx);
-            ready!(self.ends.lane.poll(1, key, cx));
+            self.ends.hub.drive(&mut rare.driver, cx);
+            ready!(self.ends.lane.poll(1, lane, cx));
         }
         Poll::Ready(self.ends.outcome(self.number))
     }
@@ -256,9 +270,13 @@ impl Pending {
     }
 
     /// Returns an error if to wait here would be for ever.
-    fn may_wait(&self) -> Result<()> {
+    fn may_wait(&mut self) -> Result<()> {
         self.hub.may_wait()?;
-        self.hub.may_wait_for(self.key())
+        if !is_polling(self.hub.address()) {
+            return Ok(());
+        }
+        let key = self.key();
+        self.hub.may_wait_for(key, &mut self.rare.get_or_insert_default().allowed)
     }
 
     fn has_ended(&self) -> bool {
@@ -268,7 +286,7 @@ impl Pending {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.has_ended() && self.hub.workers == 0 {
-            self.hub.drive(self.driver.get_or_insert_default(), cx);
+            self.hub.drive(&mut self.rare.get_or_insert_default().driver, cx);
         }
         if !self.has_ended() {
             let mut waker = Some(cx.waker().clone());
@@ -295,8 +313,8 @@ impl Pending {
 
     #[inline(never)]
     fn wait_no_longer(&mut self) {
-        if let Some(driver) = &mut self.driver {
-            self.hub.forget_driver(driver);
+        if let Some(rare) = &mut self.rare {
+            self.hub.forget_driver(&mut rare.driver);
         }
         if self.is_waiting {
             let waker = {
@@ -332,7 +350,7 @@ impl Pending {
 impl Drop for Pending {
     #[inline]
     fn drop(&mut self) {
-        if self.is_waiting || self.driver.is_some() {
+        if self.is_waiting || self.rare.is_some() {
             self.wait_no_longer();
         }
         if !self.let_go() {

@@ -122,9 +122,12 @@ impl<'v> Op<'v> {
     /// in which this was called; without workers, whoever awaits something of the engine polls it.
     ///
     /// # Errors
-    /// As [`Op::try_task`]. Awaiting inside of it what comes behind it is an error there, which names both and the variable: what was pushed after it, wherever that was, and uses a variable of its own, or of what
-    /// comes behind it, one of the two writing. So is awaiting its own handle. What waits for it by other means is not seen, and waits for ever, as with any futures, unless somebody sets a timeout: another future
-    /// that is awaited here and awaits what comes behind this one, a task that is spawned here, an operation of another engine. To block inside (`block_on`) takes a worker away; with one, or none, nobody is left.
+    /// As [`Op::try_task`]. It must not wait for what comes behind it, which waits for it: to await that inside, or its own handle, is an error there, which names both and the variable. Behind it comes what was
+    /// pushed later, wherever that was, and writes what it reads, or uses what it writes; and what comes behind that in the same way. Of a [bulk](super::Engine::bulk), all do if one does. The error comes also beside
+    /// something that may be ready first (a `select`, a timeout), because this branch never would be.
+    ///
+    /// What waits for it by other means is not seen, and waits for ever, as with any futures, unless somebody sets a timeout: another future that is awaited here, and awaits what comes behind this one; a task that is
+    /// spawned here; an operation of another engine. To block inside (`block_on`) takes a worker away; with one, or none, nobody is left.
     ///
     /// # Cancellation
     /// When the executor is shut down, the future is dropped where it stands, and the operation fails.

@@ -7,7 +7,7 @@ use super::queue::{Queue, Request};
 use super::trail::Trail;
 use crate::bridge::shielded;
 use crate::error::{Error, Kind};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::value::VarCell;
 
 /// A variable without its type. In front what those who push touch, and at the end what those who run operations do: 64 bytes are between them, so that the ones do not
@@ -20,8 +20,8 @@ pub(super) struct Place {
     pub(super) name: Name,
     /// Why it has no value that could be read. Changed under a granted write only.
     poison: Mutex<Option<Error>>,
-    /// Whether it may be in the notes of what comes behind futures (`behind.rs`).
-    pub(super) is_noted: AtomicBool,
+    /// Where the notes of what comes behind futures have its users (`behind.rs`).
+    pub(super) users: AtomicU32,
     _apart: [u64; 1],
     version: AtomicU64,
     is_poisoned: AtomicBool,
@@ -40,7 +40,7 @@ impl Place {
             version: AtomicU64::new(0),
             begins_empty,
             poison: Mutex::new(None),
-            is_noted: AtomicBool::new(false),
+            users: AtomicU32::new(0),
             _apart: [0; 1],
             is_poisoned: AtomicBool::new(false),
             trail: Trail::new(),

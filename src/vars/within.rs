@@ -65,16 +65,18 @@ impl Hub {
         let uses = job.asked.iter().map(|asked| Use {
             var: asked.address(),
             is_alone: asked.request.is_write(),
-            // SAFETY: whoever pushes it has handles to its variables.
-            is_noted: &unsafe { asked.place() }.is_noted,
+            // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands behind, or is this.
+            users: &unsafe { asked.place() }.users,
         });
         let is_pending = |(number, state): Key| Watchers::key(self.slots.get(number)) == state;
         behind.note(key, job.is_async, uses, is_pending);
     }
 
     /// Returns an error if this thread is inside of an asynchronous operation, and what it is about to wait for comes behind that.
-    pub(super) fn may_wait_for(&self, awaited: Key) -> Result<()> {
-        let Some(polled) = polled(self.address()) else { return Ok(()) };
+    ///
+    /// What does not come behind when it is asked for the first time never will: `allowed` has that operation then, so that it is looked up once.
+    pub(super) fn may_wait_for(&self, awaited: Key, allowed: &mut Option<Key>) -> Result<()> {
+        let Some(polled) = polled(self.address()).filter(|polled| *allowed != Some(polled.key)) else { return Ok(()) };
         // SAFETY: who polls an operation keeps it until it has returned, and this thread is in there.
         let job = unsafe { polled.job.as_ref() };
         let operation = job.name.to_cow();
@@ -82,6 +84,7 @@ impl Hub {
             return Err(Kind::WaitsForOwnEnd { operation }.into());
         }
         let Some(variable) = self.slots.free().behind.as_ref().and_then(|behind| behind.variable(polled.key, awaited)) else {
+            *allowed = Some(polled.key);
             return Ok(());
         };
         let own = job.asked.iter().find(|own| own.address() == variable);
@@ -101,6 +104,7 @@ mod tests {
     use crate::sync::Ordering;
     use crate::{Engine, Executor, Op};
 
+    /// Seen to fail where nobody counts that futures end, or looks.
     #[test]
     fn operations_are_noted_only_while_futures_are_pending() {
         let exec = Executor::builder().workers(1).build().expect("a thread starts");
@@ -122,21 +126,23 @@ mod tests {
         assert!(!is_noting());
     }
 
+    /// Seen to fail with all taken for pending, and with users that are not forgotten.
     #[test]
     fn what_comes_behind_what_is_over_is_not_noted() {
         let exec = Executor::builder().workers(1).build().expect("a thread starts");
         let engine = Engine::new(&exec).expect("there is room");
-        let (x, y) = (engine.var("x", 0), engine.var("y", 0));
+        let [x, y, z] = ["x", "y", "z"].map(|name| engine.var(name, 0));
         let push = |op| block_on(engine.push(op)).expect("there is room");
         let (sender, receiver) = oneshot::channel();
         drop(push(Op::future("waits", (), &x, move || async move { Ok(receiver.await?) })));
-        block_on(push(Op::future("ends", (), &y, move || async move { Ok(1) }))).expect("it does not fail");
+        block_on(push(Op::future("ends", &z, &y, move |_| async move { Ok(1) }))).expect("it does not fail");
         let noted = || engine.hub.slots.free().behind.as_ref().map_or(0, |behind| behind.len());
         assert_eq!(noted(), 2);
-        let is_noted = || y.block().place.is_noted.load(Ordering::Relaxed);
-        assert!(is_noted());
+        let is_noted = || [&y, &z].map(|var| var.block().place.users.load(Ordering::Relaxed) != 0);
+        assert_eq!(is_noted(), [true; 2]);
         drop(push(Op::task("behind what is over", &y, &y, |y: &i32| y + 1)));
-        assert!(noted() == 2 && !is_noted());
+        drop(push(Op::task("reads as what is over did", &z, (), |_: &i32| ())));
+        assert_eq!((noted(), is_noted()), (2, [false; 2]));
         drop(push(Op::task("behind", &x, &y, |x: &i32| x + 1)));
         assert_eq!(noted(), 3);
         sender.send(1).expect("it is awaited");

@@ -1,6 +1,9 @@
 //! Variables on a GPU: kernels that follow each other never visit the host, operations of the host wait for the device without a thread, and the result is that of
 //! one after the other.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Once};
 
 use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, In, Kernel, Launch, Op, Out, Placement, Pushed, Var, take};
@@ -283,7 +286,7 @@ fn what_is_on_the_host_waits_for_writers_and_writes_behind_readers_without_a_thr
     gpu.is_clean();
 }
 
-/// A kernel leaves the queues when it is submitted: one that comes behind is not; one that comes before may be awaited, wherever the device is.
+/// A kernel leaves the queues when it is submitted: one that comes behind is not; one that comes before may be awaited, wherever the device is. Seen to fail (it hangs) without the look before a wait.
 #[test]
 fn a_future_must_not_await_a_kernel_that_comes_behind_it() {
     let gpu = Gpu::new();
@@ -291,8 +294,18 @@ fn a_future_must_not_await_a_kernel_that_comes_behind_it() {
     let engine = engine(&exec, Placement::Online);
     let (h, [x, y]) = (engine.var("h", 3.0), ["x", "y"].map(|name| engine.empty_var(name)));
     let (sender, receiver) = oneshot::channel::<Pushed>();
+    let polls = Arc::new(AtomicU32::new(0));
     let awaits = |receiver: oneshot::Receiver<Pushed>, reads| {
-        Op::future("awaits", reads, (), move |_: Arc<f32>| async move { Ok(receiver.await?.await?) })
+        let polls = polls.clone();
+        Op::future("awaits", reads, (), move |_: Arc<f32>| async move {
+            let mut handle = receiver.await?;
+            let counted = poll_fn(|cx| {
+                let polled = Pin::new(&mut handle).poll(cx);
+                polls.fetch_add(1, SeqCst);
+                polled
+            });
+            Ok(counted.await?)
+        })
     };
     let up = |name| Op::try_kernel(name, &h, &x, |s: &mut DeviceStream, h: &f32| Ok(s.upload(&[*h; 2])?));
     gpu.device.stall_operation(Which::Kernel, 1);
@@ -301,6 +314,8 @@ fn a_future_must_not_await_a_kernel_that_comes_behind_it() {
     let patient = pushed(&engine, awaits(receiver, &h));
     until(|| gpu.device.counters().stalled == 1);
     sender.send(before).unwrap();
+    // It has looked, and waits.
+    until(|| polls.load(SeqCst) == 1);
     gpu.device.release_stall();
     block_on(patient).unwrap();
 

@@ -162,7 +162,7 @@ fn a_future_is_dropped_when_the_executor_is_shut_down() {
 }
 
 /// Wakes itself `times` before it is ready.
-async fn yields(times: u32) {
+pub(super) async fn yields(times: u32) {
     let mut left = times;
     poll_fn(move |cx| {
         if left == 0 {
