@@ -16,6 +16,9 @@ pub(super) type Key = (u32, u64);
 /// How many are noted before those are forgotten first that are over.
 const NODES_MIN: usize = 64;
 
+/// For how many there is room at most when all are over.
+const ROOM_MAX: usize = 1024;
+
 /// Operations that come behind futures, and those.
 #[derive(Default)]
 pub(super) struct Behind {
@@ -106,6 +109,20 @@ impl Hasher for Spread {
 }
 
 impl Behind {
+    /// Forgets all. What memory there is is used again, unless it is much.
+    pub(super) fn clear(&mut self) {
+        if self.nodes.capacity() > ROOM_MAX {
+            *self = Self::default();
+        } else {
+            let Self { nodes, places, users, spare, kept } = self;
+            nodes.clear();
+            places.clear();
+            users.clear();
+            spare.clear();
+            *kept = 0;
+        }
+    }
+
     /// Notes an operation that is pushed, if it is a future or comes behind what is noted.
     pub(super) fn note<'v>(
         &mut self,

@@ -208,7 +208,7 @@ impl Hub {
         // SAFETY: nobody knows the slot yet.
         unsafe { spot.slot.put(job) };
         let handled = Handled::new(spot);
-        if is_future || free.behind.is_some() {
+        if is_future || free.is_noting {
             // SAFETY: it was put there.
             self.note(free, handled.key(), unsafe { spot.slot.job() });
         }

@@ -94,11 +94,13 @@ struct Front {
 pub(super) struct Free {
     list: Vec<u32>,
     /// How many there ever were.
-    made: usize,
+    made: u32,
     /// How many operations had ended when this was last looked up.
     ended: u64,
-    /// There while futures are pending, and until who pushes next finds that none is.
+    /// From the first future on.
     pub(super) behind: Option<Box<Behind>>,
+    /// While futures are pending, and until who pushes next finds that none is.
+    pub(super) is_noting: bool,
 }
 
 /// What those touch who run operations.
@@ -126,7 +128,7 @@ pub(super) struct Told {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        let free = Free { list: Vec::new(), made: 0, ended: 0, behind: None };
+        let free = Free { list: Vec::new(), made: 0, ended: 0, behind: None, is_noting: false };
         let back = Back { freed: Mutex::default(), ended: AtomicU64::new(0), is_idle_awaited: AtomicBool::new(false) };
         Self {
             chunks: std::array::from_fn(|_| OnceLock::new()),
@@ -186,12 +188,12 @@ impl Slots {
 
     fn make(&self, free: &mut Free) -> Option<u32> {
         let number = free.made;
-        let (chunk, _) = place(number);
+        let (chunk, _) = place(number as usize);
         let slots = self.chunks.get(chunk)?.get_or_init(|| (0..FIRST << chunk).map(|_| Slot::new()).collect());
         let base = slots.as_ptr().wrapping_sub(FIRST << chunk);
         self.bases[chunk].store(base.cast_mut(), Ordering::Relaxed);
         free.made += 1;
-        Some(number as u32)
+        Some(number)
     }
 
     /// Gives slots back.

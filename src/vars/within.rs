@@ -54,14 +54,17 @@ impl Hub {
     #[inline(never)]
     pub(super) fn note(&self, free: &mut Free, key: Key, job: &Job) {
         // ORDERING: Relaxed: it goes up under the lock that the caller has; who misses that a future has ended notes one more.
+        let behind = free.behind.get_or_insert_default();
         if self.futures.load(Ordering::Relaxed) == 0 {
-            free.behind = None;
+            behind.clear();
+            free.is_noting = job.is_async;
         }
         if job.is_async {
             self.futures.fetch_add(1, Ordering::Relaxed);
-            free.behind.get_or_insert_default();
         }
-        let Some(behind) = &mut free.behind else { return };
+        if !free.is_noting {
+            return;
+        }
         let uses = job.asked.iter().map(|asked| Use {
             var: asked.address(),
             is_alone: asked.request.is_write(),
@@ -113,7 +116,7 @@ mod tests {
         let push = |op| drop(block_on(engine.push(op)).expect("there is room"));
         let is_noting = || {
             push(Op::task("plain", (), &y, || 1));
-            engine.hub.slots.free().behind.is_some()
+            engine.hub.slots.free().is_noting
         };
         for _ in 0..3 {
             assert!(!is_noting());
