@@ -15,7 +15,7 @@ use super::bulk::Ends;
 use super::hub::Hub;
 use super::slots::{Slot, Spot};
 use super::wakers::Wakers;
-use super::within::is_polling;
+use super::within::is_awaiting;
 use crate::bridge::{Lane, WaiterKey, shielded};
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -51,7 +51,8 @@ struct Pending {
     is_waiting: bool,
     /// The slot's state, without flags.
     state: u64,
-    rare: Option<Box<Rare>>,
+    /// Without workers, who waits drives. In a box, because most need not wait.
+    driver: Option<Box<WaiterKey>>,
 }
 
 /// An operation to which there is to be a handle: two words, that need no memory on the way to where that is made.
@@ -61,15 +62,6 @@ pub(super) struct Handled {
     pub(super) slot: NonZeroU32,
     /// The slot's state, without flags.
     pub(super) state: u64,
-}
-
-/// What few handles have, so that the others are smaller.
-#[derive(Default)]
-struct Rare {
-    /// Without workers, who waits drives.
-    driver: WaiterKey,
-    /// Inside of which operation it may be awaited, once that was looked up.
-    allowed: Option<Key>,
 }
 
 /// One of a bulk's operations.
@@ -87,7 +79,8 @@ struct Waits(Option<Box<Waiting>>);
 struct Waiting {
     /// For the end of all.
     lane: WaiterKey,
-    rare: Rare,
+    /// Without workers, who waits drives.
+    driver: WaiterKey,
 }
 
 impl Waits {
@@ -107,7 +100,7 @@ impl Waits {
     fn forget_both(&mut self, lane: &Lane, hub: &Hub) {
         if let Some(mut waiting) = self.0.take() {
             lane.forget(&mut waiting.lane);
-            hub.forget_driver(&mut waiting.rare.driver);
+            hub.forget_driver(&mut waiting.driver);
         }
     }
 }
@@ -127,7 +120,7 @@ impl Watchers {
 
     /// Returns what tells the slot's operation from all others that it ever had.
     pub(super) fn key(slot: &Slot) -> u64 {
-        // ORDERING: Relaxed: the caller has the operation, so only its flags may change.
+        // ORDERING: Relaxed: the caller has the operation, so only its flags may change; or asks whether it is pending, and need not know at once that it is not.
         slot.state.load(Ordering::Relaxed) & !(HANDLED | AWAITED)
     }
 
@@ -201,7 +194,7 @@ impl Pushed {
     #[inline(always)]
     pub(super) fn pending(hub: Arc<Hub>, handled: Handled) -> Self {
         let (slot, state) = handled.key();
-        Self::of(State::Pending(Pending { hub, slot, state, is_waiting: false, rare: None }))
+        Self::of(State::Pending(Pending { hub, slot, state, is_waiting: false, driver: None }))
     }
 
     /// A handle to one of a bulk's operations.
@@ -237,21 +230,21 @@ impl Part {
     }
 
     /// Returns an error if to wait here would be for ever.
-    fn may_wait(&mut self) -> Result<()> {
+    fn may_wait(&self) -> Result<()> {
         let hub = &self.ends.hub;
         hub.may_wait()?;
-        if !is_polling(hub.address()) {
+        if !is_awaiting(hub.address()) {
             return Ok(());
         }
         hub.close_bulk();
-        self.ends.joined.get().map_or(Ok(()), |&joined| hub.may_wait_for(joined, &mut self.waits.get().rare.allowed))
+        self.ends.joined.get().map_or(Ok(()), |&joined| hub.may_wait_for(joined))
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.has_ended() {
-            let Waiting { lane, rare } = self.waits.get();
+            let Waiting { lane, driver } = self.waits.get();
             self.ends.hub.close_bulk();
-            self.ends.hub.drive(&mut rare.driver, cx);
+            self.ends.hub.drive(driver, cx);
             ready!(self.ends.lane.poll(1, lane, cx));
         }
         Poll::Ready(self.ends.outcome(self.number))
@@ -270,13 +263,9 @@ impl Pending {
     }
 
     /// Returns an error if to wait here would be for ever.
-    fn may_wait(&mut self) -> Result<()> {
+    fn may_wait(&self) -> Result<()> {
         self.hub.may_wait()?;
-        if !is_polling(self.hub.address()) {
-            return Ok(());
-        }
-        let key = self.key();
-        self.hub.may_wait_for(key, &mut self.rare.get_or_insert_default().allowed)
+        self.hub.may_wait_for(self.key())
     }
 
     fn has_ended(&self) -> bool {
@@ -286,7 +275,7 @@ impl Pending {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.has_ended() && self.hub.workers == 0 {
-            self.hub.drive(&mut self.rare.get_or_insert_default().driver, cx);
+            self.hub.drive(self.driver.get_or_insert_default(), cx);
         }
         if !self.has_ended() {
             let mut waker = Some(cx.waker().clone());
@@ -313,8 +302,8 @@ impl Pending {
 
     #[inline(never)]
     fn wait_no_longer(&mut self) {
-        if let Some(rare) = &mut self.rare {
-            self.hub.forget_driver(&mut rare.driver);
+        if let Some(driver) = &mut self.driver {
+            self.hub.forget_driver(driver);
         }
         if self.is_waiting {
             let waker = {
@@ -350,7 +339,7 @@ impl Pending {
 impl Drop for Pending {
     #[inline]
     fn drop(&mut self) {
-        if self.is_waiting || self.rare.is_some() {
+        if self.is_waiting || self.driver.is_some() {
             self.wait_no_longer();
         }
         if !self.let_go() {

@@ -20,7 +20,7 @@ pub(super) struct Place {
     pub(super) name: Name,
     /// Why it has no value that could be read. Changed under a granted write only.
     poison: Mutex<Option<Error>>,
-    /// Where the notes of what comes behind futures have its users (`behind.rs`).
+    /// Which list of the notes has its users: what comes behind futures (`behind.rs`).
     pub(super) users: AtomicU32,
     _apart: [u64; 1],
     version: AtomicU64,

@@ -3,12 +3,13 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-use super::behind::{Key, Use};
+use super::behind::{Claim, Key};
 use super::handle::Watchers;
 use super::hub::Hub;
 use super::op::Job;
 use super::slots::Free;
 use crate::error::{Kind, Result};
+use crate::exec::Here;
 use crate::sync::{Ordering, thread_local};
 
 #[derive(Clone, Copy)]
@@ -16,6 +17,7 @@ struct Polled {
     hub: usize,
     key: Key,
     job: NonNull<Job>,
+    since: Here,
 }
 
 thread_local! {
@@ -29,7 +31,7 @@ pub(super) struct Polling {
 
 impl Polling {
     pub(super) fn enter(hub: usize, key: Key, job: &Job) -> Self {
-        let polled = Polled { hub, key, job: NonNull::from(job) };
+        let polled = Polled { hub, key, job: NonNull::from(job), since: Here::now() };
         Self { outer: POLLED.try_with(|now| now.replace(Some(polled))).unwrap_or(None) }
     }
 }
@@ -49,12 +51,22 @@ pub(super) fn is_polling(hub: usize) -> bool {
     polled(hub).is_some()
 }
 
+/// Returns the operation that waits if what this thread polls does.
+fn awaiting(hub: usize) -> Option<Polled> {
+    polled(hub).filter(|polled| !polled.since.has_begun_for_others())
+}
+
+/// Returns true if an operation of that engine waits if what this thread polls does.
+pub(super) fn is_awaiting(hub: usize) -> bool {
+    awaiting(hub).is_some()
+}
+
 impl Hub {
     /// Notes what an operation comes behind, if futures are pending. Called in the order in which operations enter their queues.
     #[inline(never)]
     pub(super) fn note(&self, free: &mut Free, key: Key, job: &Job) {
-        // ORDERING: Relaxed: it goes up under the lock that the caller has; who misses that a future has ended notes one more.
         let behind = free.behind.get_or_insert_default();
+        // ORDERING: Relaxed: it goes up under the lock that the caller has; who misses that a future has ended notes one more.
         if self.futures.load(Ordering::Relaxed) == 0 {
             behind.clear();
             free.is_noting = job.is_async;
@@ -65,7 +77,7 @@ impl Hub {
         if !free.is_noting {
             return;
         }
-        let uses = job.asked.iter().map(|asked| Use {
+        let uses = job.asked.iter().map(|asked| Claim {
             var: asked.address(),
             is_alone: asked.request.is_write(),
             // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands behind, or is this.
@@ -76,26 +88,21 @@ impl Hub {
     }
 
     /// Returns an error if this thread is inside of an asynchronous operation, and what it is about to wait for comes behind that.
-    ///
-    /// What does not come behind when it is asked for the first time never will: `allowed` has that operation then, so that it is looked up once.
-    pub(super) fn may_wait_for(&self, awaited: Key, allowed: &mut Option<Key>) -> Result<()> {
-        let Some(polled) = polled(self.address()).filter(|polled| *allowed != Some(polled.key)) else { return Ok(()) };
+    pub(super) fn may_wait_for(&self, awaited: Key) -> Result<()> {
+        let Some(polled) = awaiting(self.address()) else { return Ok(()) };
         // SAFETY: who polls an operation keeps it until it has returned, and this thread is in there.
         let job = unsafe { polled.job.as_ref() };
-        let operation = job.name.to_cow();
         if polled.key == awaited {
-            return Err(Kind::WaitsForOwnEnd { operation }.into());
+            return Err(Kind::WaitsForOwnEnd { operation: job.name.to_cow() }.into());
         }
-        let Some(variable) = self.slots.free().behind.as_ref().and_then(|behind| behind.variable(polled.key, awaited)) else {
-            *allowed = Some(polled.key);
-            return Ok(());
-        };
+        let variable = self.slots.free().behind.as_mut().and_then(|behind| behind.variable(polled.key, awaited));
+        let Some(variable) = variable else { return Ok(()) };
         let own = job.asked.iter().find(|own| own.address() == variable);
         // SAFETY: the operation that is polled stands in the variable's queue.
         let variable = own.map(|own| unsafe { own.place() }.name.to_cow()).unwrap_or_default();
         // SAFETY: it comes behind the one that is polled, so it is there, with its variables, at least until that returns.
         let awaited = unsafe { self.slots.get(awaited.0).job() }.said_name();
-        Err(Kind::WaitsForItself { operation, awaited, variable }.into())
+        Err(Kind::WaitsForItself { operation: job.name.to_cow(), awaited, variable }.into())
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::future::Future;
 use std::sync::{Arc, Barrier};
+use std::task::Poll;
 use std::{hint, thread};
 
-use anabranch::{Engine, Op, Pushed, Result, Var};
+use anabranch::{Engine, Graph, Op, PerOperator, Plan, Pushed, Result, Var, inputs, take};
 use futures::channel::oneshot;
+use futures::{join, poll};
 
 use super::futures::yields;
 use super::{engine, engines, idle, push, pushed};
@@ -280,6 +282,26 @@ fn push_some(engine: &Engine, vars: &[Var<i32>], dice: &mut Dice) -> Vec<Pushed>
     }
 }
 
+fn has_ended(handle: &Pushed) -> bool {
+    let said = format!("{handle:?}");
+    ["true", "false"].into_iter().position(|is| said == format!("Pushed {{ has_ended: {is} }}")).expect("it says so") == 0
+}
+
+/// Awaits what it is sent, and says whether any of those that it is refused has ended when all else has.
+fn refused_and_over<'v>(x: &'v Var<i32>, y: &'v Var<i32>) -> (Op<'v>, oneshot::Sender<Vec<Pushed>>, oneshot::Receiver<bool>) {
+    let (sender, receiver) = oneshot::channel::<Vec<Pushed>>();
+    let (tells, told) = oneshot::channel();
+    let selfish = Op::future("selfish", x, y, move |_: Arc<i32>| async move {
+        let mut refused = Vec::new();
+        for mut handle in receiver.await? {
+            refused.extend((&mut handle).await.is_err().then_some(handle));
+        }
+        let _ = tells.send(refused.iter().any(has_ended));
+        Ok(1)
+    });
+    (selfish, sender, told)
+}
+
 /// Three threads push, and this one a future, which awaits all of theirs: what it is refused is pending still when all else has ended. Seen to fail (it hangs) where the inbox of an engine without workers has operations in another
 /// order than the notes.
 #[test]
@@ -288,17 +310,7 @@ fn threads_that_push_at_once_have_one_order() {
         for (_exec, engine) in engines() {
             let (mut dice, barrier) = (Dice::new(seed), Barrier::new(4));
             let vars: Vec<Var<i32>> = (0..6).map(|number| engine.var(format!("v{number}"), 0)).collect();
-            let (sender, receiver) = oneshot::channel::<Vec<Pushed>>();
-            let (tells, told) = oneshot::channel();
-            let selfish = Op::future("selfish", &vars[dice.below(6)], &vars[dice.below(6)], move |_: Arc<i32>| async move {
-                let mut refused = Vec::new();
-                for mut handle in receiver.await? {
-                    refused.extend((&mut handle).await.is_err().then_some(handle));
-                }
-                let has_ended = |handle: &Pushed| format!("{handle:?}").contains("has_ended: true");
-                let _ = tells.send(refused.iter().any(has_ended));
-                Ok(1)
-            });
+            let (selfish, sender, told) = refused_and_over(&vars[dice.below(6)], &vars[dice.below(6)]);
             let some = &|thread: u64| {
                 let mut dice = Dice::new(1000 * seed + thread);
                 barrier.wait();
@@ -316,6 +328,70 @@ fn threads_that_push_at_once_have_one_order() {
             assert_eq!(block_on(told), Ok(false), "seed {seed}");
             idle(&engine).unwrap();
         }
+    }
+}
+
+/// Two nodes that wait side by side: `a` for what opens the gate, and `b` for an operation.
+fn side_by_side() -> Plan {
+    let mut g = Graph::new();
+    let (gate, sent) = (g.input::<oneshot::Receiver<i32>>("gate"), g.input::<oneshot::Receiver<Pushed>>("sent"));
+    let tells = g.input::<oneshot::Sender<()>>("tells");
+    let a = g.future("a", take(&gate), |gate: oneshot::Receiver<i32>| async move { Ok(gate.await?) });
+    let b =
+        g.future("b", (take(&sent), take(&tells)), |sent: oneshot::Receiver<Pushed>, tells: oneshot::Sender<()>| async move {
+            let mut handle = sent.await?;
+            let polled = poll!(&mut handle);
+            let _ = tells.send(());
+            Ok(if let Poll::Ready(outcome) = polled { outcome? } else { handle.await? })
+        });
+    g.output("a", &a);
+    g.output("b", &b);
+    g.compile(&PerOperator).unwrap()
+}
+
+/// Whoever awaits one node of a run polls them all, but does not wait for them. Seen to fail where that is taken for waiting.
+#[test]
+fn a_node_beside_the_one_that_a_future_awaits_may_wait_for_what_comes_behind_that() {
+    let plan = side_by_side();
+    for (exec, engine) in engines() {
+        let x = engine.var("x", 1);
+        let ((opens, gate), (sends, sent), (tells, told)) = (oneshot::channel(), oneshot::channel(), oneshot::channel::<()>());
+        let run = exec.run(&plan, inputs! { "gate" => gate, "sent" => sent, "tells" => tells });
+        let a = run.node("a");
+        let awaits_a = Op::future("awaits a", &x, &x, move |x: Arc<i32>| async move {
+            a.await?;
+            Ok(*x)
+        });
+        let awaits_a = pushed(&engine, awaits_a);
+        assert!(sends.send(pushed(&engine, add("behind", &x, &x))).is_ok());
+        let opened = async move {
+            told.await.unwrap();
+            opens.send(1).unwrap();
+        };
+        block_on(async { join!(awaits_a, opened).0 }).unwrap();
+        block_on(run).unwrap();
+        idle(&engine).unwrap();
+    }
+}
+
+/// Who awaits the whole run waits for each. Seen to fail (it hangs) where what a run polls is never taken for what is waited for.
+#[test]
+fn a_node_of_a_run_that_a_future_awaits_must_not_wait_for_what_comes_behind_that() {
+    let plan = side_by_side();
+    for (exec, engine) in engines() {
+        let x = engine.var("x", 1);
+        let ((opens, gate), (sends, sent), (tells, _told)) = (oneshot::channel(), oneshot::channel(), oneshot::channel::<()>());
+        opens.send(1).unwrap();
+        let run = exec.run(&plan, inputs! { "gate" => gate, "sent" => sent, "tells" => tells });
+        let selfish = Op::future("selfish", &x, &x, move |x: Arc<i32>| async move {
+            run.await?;
+            Ok(*x)
+        });
+        let selfish = pushed(&engine, selfish);
+        assert!(sends.send(pushed(&engine, add("behind", &x, &x))).is_ok());
+        let said = format!("{:#}", block_on(selfish).unwrap_err());
+        assert!(said.contains("node 'b' failed") && said.contains("'selfish' waits for itself: it awaits 'behind'"), "{said}");
+        assert!(block_on(x.read()).is_err());
     }
 }
 
