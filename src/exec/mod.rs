@@ -39,7 +39,7 @@ pub(crate) use executor::Runner;
 pub use executor::{Executor, Idle, Shutdown};
 pub(crate) use guest::{Guest, Room};
 pub use inputs::Inputs;
-pub(crate) use inside::{Here, inside, is_inside};
+pub(crate) use inside::{inside, is_inside};
 pub use node::NodeFuture;
 pub use observe::{Launched, NodeSpan, Observer, Timeline, TimelineSpan};
 pub use outputs::Outputs;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::inner::RunInner;
-use super::inside::for_others;
 use crate::bridge::{Lane, WaiterKey};
 use crate::error::{Error, Result};
 use crate::graph::NodeId;
@@ -57,8 +56,7 @@ impl Future for NodeFuture {
             Ok(watched) => watched,
             Err(error) => return Poll::Ready(Err(error.clone())),
         };
-        // All that is ready in the run goes on, but only the one node is waited for.
-        let is_over = run.is_complete() || for_others(|| run.poll_complete(run_key, cx).is_ready());
+        let is_over = run.is_complete() || run.poll_complete(run_key, cx).is_ready();
         if !is_over {
             run.catch_up(watched.node, &watched.lane);
             if watched.lane.poll(watched.point, &mut watched.key, cx).is_pending() {

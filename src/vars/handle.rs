@@ -15,7 +15,7 @@ use super::bulk::Ends;
 use super::hub::Hub;
 use super::slots::{Slot, Spot};
 use super::wakers::Wakers;
-use super::within::is_awaiting;
+use super::within::is_polling;
 use crate::bridge::{Lane, WaiterKey, shielded};
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -233,7 +233,7 @@ impl Part {
     fn may_wait(&self) -> Result<()> {
         let hub = &self.ends.hub;
         hub.may_wait()?;
-        if !is_awaiting(hub.address()) {
+        if !is_polling(hub.address()) {
             return Ok(());
         }
         hub.close_bulk();

@@ -350,7 +350,7 @@ impl Hub {
 
     /// Returns true inside of any operation, which is one of those that take up room, or are to be over.
     fn is_inside_any(&self) -> bool {
-        is_inside(self.place()) || within::is_awaiting(self.address())
+        is_inside(self.place()) || within::is_polling(self.address())
     }
 
     pub(super) fn may_wait_for_all(&self) -> Result<()> {

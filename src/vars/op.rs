@@ -124,7 +124,7 @@ impl<'v> Op<'v> {
     /// # Errors
     /// As [`Op::try_task`]. It must not wait for what comes behind it, which waits for it: to await that inside is an error there, which names both and the variable; to await its own handle is one, too. Behind it comes what was
     /// pushed later, wherever that was, and writes or takes what it reads, or uses what it writes or takes, or stands on its stream; and what comes behind that in the same way. Of a [bulk](super::Engine::bulk), all do if one does. The error comes also beside
-    /// something that may be ready first (a `select`, a timeout), because this branch never would be. A future that keeps its outcome for others (`Shared`) keeps this one, too, if it is polled inside.
+    /// something that may be ready first (a `select`, a timeout), because this branch never would be; and to whatever else is polled inside: to a future that keeps it for others (`Shared`), to all nodes of a run of which one is awaited.
     ///
     /// What waits for it by other means is not seen, and waits for ever, as with any futures, unless somebody sets a timeout: another operation that is awaited here, is a future itself, and awaits what comes behind this one; a task that is
     /// spawned here; an operation of another engine. To block inside (`block_on`) takes a worker away; with one, or none, nobody is left.

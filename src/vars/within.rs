@@ -3,13 +3,12 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-use super::behind::{Claim, Key};
+use super::behind::{Behind, Claim, Key};
 use super::handle::Watchers;
 use super::hub::Hub;
 use super::op::Job;
 use super::slots::Free;
 use crate::error::{Kind, Result};
-use crate::exec::Here;
 use crate::sync::{Ordering, thread_local};
 
 #[derive(Clone, Copy)]
@@ -17,7 +16,6 @@ struct Polled {
     hub: usize,
     key: Key,
     job: NonNull<Job>,
-    since: Here,
 }
 
 thread_local! {
@@ -31,7 +29,7 @@ pub(super) struct Polling {
 
 impl Polling {
     pub(super) fn enter(hub: usize, key: Key, job: &Job) -> Self {
-        let polled = Polled { hub, key, job: NonNull::from(job), since: Here::now() };
+        let polled = Polled { hub, key, job: NonNull::from(job) };
         Self { outer: POLLED.try_with(|now| now.replace(Some(polled))).unwrap_or(None) }
     }
 }
@@ -51,16 +49,6 @@ pub(super) fn is_polling(hub: usize) -> bool {
     polled(hub).is_some()
 }
 
-/// Returns the operation that waits if what this thread polls does.
-fn awaiting(hub: usize) -> Option<Polled> {
-    polled(hub).filter(|polled| !polled.since.has_begun_for_others())
-}
-
-/// Returns true if an operation of that engine waits if what this thread polls does.
-pub(super) fn is_awaiting(hub: usize) -> bool {
-    awaiting(hub).is_some()
-}
-
 impl Hub {
     /// Notes what an operation comes behind, if futures are pending. Called in the order in which operations enter their queues.
     #[inline(never)]
@@ -77,26 +65,29 @@ impl Hub {
         if !free.is_noting {
             return;
         }
-        let uses = job.asked.iter().map(|asked| Claim {
+        let claims = job.asked.iter().map(|asked| Claim {
             var: asked.address(),
             is_alone: asked.request.is_write(),
             // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands behind, or is this.
             users: &unsafe { asked.place() }.users,
         });
-        let is_pending = |(number, state): Key| Watchers::key(self.slots.get(number)) == state;
-        behind.note(key, job.is_async, uses, is_pending);
+        behind.note(key, job.is_async, claims, |key| self.is_pending(key));
+    }
+
+    fn is_pending(&self, (number, state): Key) -> bool {
+        Watchers::key(self.slots.get(number)) == state
     }
 
     /// Returns an error if this thread is inside of an asynchronous operation, and what it is about to wait for comes behind that.
     pub(super) fn may_wait_for(&self, awaited: Key) -> Result<()> {
-        let Some(polled) = awaiting(self.address()) else { return Ok(()) };
+        let Some(polled) = polled(self.address()) else { return Ok(()) };
         // SAFETY: who polls an operation keeps it until it has returned, and this thread is in there.
         let job = unsafe { polled.job.as_ref() };
         if polled.key == awaited {
             return Err(Kind::WaitsForOwnEnd { operation: job.name.to_cow() }.into());
         }
-        let variable = self.slots.free().behind.as_mut().and_then(|behind| behind.variable(polled.key, awaited));
-        let Some(variable) = variable else { return Ok(()) };
+        let look = |behind: &mut Box<Behind>| behind.variable(polled.key, awaited, |key| self.is_pending(key));
+        let Some(variable) = self.slots.free().behind.as_mut().and_then(look) else { return Ok(()) };
         let own = job.asked.iter().find(|own| own.address() == variable);
         // SAFETY: the operation that is polled stands in the variable's queue.
         let variable = own.map(|own| unsafe { own.place() }.name.to_cow()).unwrap_or_default();

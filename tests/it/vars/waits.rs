@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::task::Poll;
 use std::{hint, thread};
 
-use anabranch::{Engine, Graph, Op, PerOperator, Plan, Pushed, Result, Var, inputs, take};
+use anabranch::{Engine, Executor, Graph, Op, PerOperator, Pushed, Result, Run, Var, inputs, take};
 use futures::channel::oneshot;
 use futures::{join, poll};
 
@@ -331,32 +331,71 @@ fn threads_that_push_at_once_have_one_order() {
     }
 }
 
-/// Two nodes that wait side by side: `a` for what opens the gate, and `b` for an operation.
-fn side_by_side() -> Plan {
-    let mut g = Graph::new();
-    let (gate, sent) = (g.input::<oneshot::Receiver<i32>>("gate"), g.input::<oneshot::Receiver<Pushed>>("sent"));
-    let tells = g.input::<oneshot::Sender<()>>("tells");
-    let a = g.future("a", take(&gate), |gate: oneshot::Receiver<i32>| async move { Ok(gate.await?) });
-    let b =
-        g.future("b", (take(&sent), take(&tells)), |sent: oneshot::Receiver<Pushed>, tells: oneshot::Sender<()>| async move {
+/// A run of two nodes that wait side by side: `a` for what opens the gate, and `b` for an operation.
+struct SideBySide {
+    run: Run,
+    opens: oneshot::Sender<i32>,
+    sends: oneshot::Sender<Pushed>,
+    /// Hears of it when `b` waits.
+    told: oneshot::Receiver<()>,
+}
+
+impl SideBySide {
+    fn new(exec: &Executor) -> Self {
+        let mut g = Graph::new();
+        let (gate, sent) = (g.input::<oneshot::Receiver<i32>>("gate"), g.input::<oneshot::Receiver<Pushed>>("sent"));
+        let tells = g.input::<oneshot::Sender<()>>("tells");
+        let a = g.future("a", take(&gate), |gate: oneshot::Receiver<i32>| async move { Ok(gate.await?) });
+        let waits = |sent: oneshot::Receiver<Pushed>, tells: oneshot::Sender<()>| async move {
             let mut handle = sent.await?;
             let polled = poll!(&mut handle);
             let _ = tells.send(());
             Ok(if let Poll::Ready(outcome) = polled { outcome? } else { handle.await? })
-        });
-    g.output("a", &a);
-    g.output("b", &b);
-    g.compile(&PerOperator).unwrap()
+        };
+        let b = g.future("b", (take(&sent), take(&tells)), waits);
+        g.output("a", &a);
+        g.output("b", &b);
+        let ((opens, gate), (sends, sent), (tells, told)) = (oneshot::channel(), oneshot::channel(), oneshot::channel());
+        let inputs = inputs! { "gate" => gate, "sent" => sent, "tells" => tells };
+        Self { run: exec.run(&g.compile(&PerOperator).unwrap(), inputs), opens, sends, told }
+    }
 }
 
-/// Whoever awaits one node of a run polls them all, but does not wait for them. Seen to fail where that is taken for waiting.
-#[test]
-fn a_node_beside_the_one_that_a_future_awaits_may_wait_for_what_comes_behind_that() {
-    let plan = side_by_side();
+/// Awaits something of a run whose node `b` awaits what comes behind that.
+fn awaits_a_run<F: Future<Output = Result<()>> + Send + 'static>(wait: impl Fn(Run) -> F) {
     for (exec, engine) in engines() {
         let x = engine.var("x", 1);
-        let ((opens, gate), (sends, sent), (tells, told)) = (oneshot::channel(), oneshot::channel(), oneshot::channel::<()>());
-        let run = exec.run(&plan, inputs! { "gate" => gate, "sent" => sent, "tells" => tells });
+        let SideBySide { run, opens, sends, told: _told } = SideBySide::new(&exec);
+        opens.send(1).unwrap();
+        let waits = wait(run);
+        let selfish = Op::future("selfish", &x, &x, move |x: Arc<i32>| async move {
+            waits.await?;
+            Ok(*x)
+        });
+        let selfish = pushed(&engine, selfish);
+        assert!(sends.send(pushed(&engine, add("behind", &x, &x))).is_ok());
+        let said = format!("{:#}", block_on(selfish).unwrap_err());
+        assert!(said.contains("node 'b' failed") && said.contains("'selfish' waits for itself: it awaits 'behind'"), "{said}");
+        assert!(block_on(x.read()).is_err());
+    }
+}
+
+#[test]
+fn a_node_of_a_run_that_a_future_awaits_must_not_wait_for_what_comes_behind_that() {
+    awaits_a_run(|run| async move { run.await.map(drop) });
+    awaits_a_run(|run| async move { run.node("b").await });
+    awaits_a_run(|run| async move {
+        run.node("a").await?;
+        run.await.map(drop)
+    });
+}
+
+/// Whoever awaits one node of a run polls them all.
+#[test]
+fn nor_must_one_beside_the_node_that_a_future_awaits() {
+    for (exec, engine) in engines() {
+        let x = engine.var("x", 1);
+        let SideBySide { run, opens, sends, told } = SideBySide::new(&exec);
         let a = run.node("a");
         let awaits_a = Op::future("awaits a", &x, &x, move |x: Arc<i32>| async move {
             a.await?;
@@ -369,29 +408,9 @@ fn a_node_beside_the_one_that_a_future_awaits_may_wait_for_what_comes_behind_tha
             opens.send(1).unwrap();
         };
         block_on(async { join!(awaits_a, opened).0 }).unwrap();
-        block_on(run).unwrap();
+        let said = format!("{:#}", block_on(run).unwrap_err());
+        assert!(said.contains("node 'b' failed") && said.contains("'awaits a' waits for itself"), "{said}");
         idle(&engine).unwrap();
-    }
-}
-
-/// Who awaits the whole run waits for each. Seen to fail (it hangs) where what a run polls is never taken for what is waited for.
-#[test]
-fn a_node_of_a_run_that_a_future_awaits_must_not_wait_for_what_comes_behind_that() {
-    let plan = side_by_side();
-    for (exec, engine) in engines() {
-        let x = engine.var("x", 1);
-        let ((opens, gate), (sends, sent), (tells, _told)) = (oneshot::channel(), oneshot::channel(), oneshot::channel::<()>());
-        opens.send(1).unwrap();
-        let run = exec.run(&plan, inputs! { "gate" => gate, "sent" => sent, "tells" => tells });
-        let selfish = Op::future("selfish", &x, &x, move |x: Arc<i32>| async move {
-            run.await?;
-            Ok(*x)
-        });
-        let selfish = pushed(&engine, selfish);
-        assert!(sends.send(pushed(&engine, add("behind", &x, &x))).is_ok());
-        let said = format!("{:#}", block_on(selfish).unwrap_err());
-        assert!(said.contains("node 'b' failed") && said.contains("'selfish' waits for itself: it awaits 'behind'"), "{said}");
-        assert!(block_on(x.read()).is_err());
     }
 }
 
