@@ -2,7 +2,7 @@
 //!
 //! Method: loops on a number, each iteration pushes a step (an addition) and awaits its value before it decides to go on; the time from the first poll of the flow to its end,
 //! by the iterations. Inline, and on one and two workers. The peer spawns each step on a runtime of as many threads (a current-thread runtime beside the inline executor) and awaits it. They
-//! take turns, the median of the rounds. On workers a step's time is that of two threads handing each other the turn, with us as with tokio: the flow is polled in the thread
+//! take turns, the median of the rounds, in which how long a cache line takes from core to core is measured, too. On workers a step's time is that of two threads handing each other the turn, with us as with tokio: the flow is polled in the thread
 //! that awaits it, the step runs on a worker.
 //!
 //! ```text
@@ -27,7 +27,7 @@ use anabranch::Executor;
 use clap::Parser;
 use tokio::runtime::Runtime;
 
-use crate::machine::Machine;
+use crate::machine::{Machine, core_to_core_ns};
 use crate::markers::Output;
 use crate::programs::Program;
 use crate::table::{Table, median};
@@ -47,7 +47,8 @@ struct Args {
 fn main() {
     let args = Args::parse();
     let machine = Machine::now();
-    let mut table = Table::new(["program", "workers", "ours, ns", "tokio tasks, ns", "ours/tokio's", "budget, ns"]);
+    let mut table =
+        Table::new(["program", "workers", "ours, ns", "tokio tasks, ns", "ours/tokio's", "core to core, ns", "budget, ns"]);
     for program in Program::ALL {
         for workers in [0, 1, 2] {
             table.push(measured(program, workers, args.iterations));
@@ -57,21 +58,21 @@ fn main() {
     args.output.publish("bench:flow", &text);
 }
 
-fn measured(program: Program, workers: usize, iterations: u64) -> [String; 6] {
+fn measured(program: Program, workers: usize, iterations: u64) -> [String; 7] {
     let exec = Executor::builder().workers(workers).build().expect("threads start");
     let runtime = runtime(workers);
     let per_iteration = |start: Instant| start.elapsed().as_nanos() as f64 / iterations as f64;
-    let rounds: Vec<[f64; 2]> = (0..ROUNDS)
+    let rounds: Vec<[f64; 3]> = (0..ROUNDS)
         .map(|_| {
             let start = Instant::now();
             program.run(&exec, iterations);
             let ours = per_iteration(start);
             let start = Instant::now();
             let has_peer = program.run_peer(&runtime, iterations);
-            [ours, if has_peer { per_iteration(start) } else { f64::NAN }]
+            [ours, if has_peer { per_iteration(start) } else { f64::NAN }, core_to_core_ns()]
         })
         .collect();
-    let [ours, theirs] = [0, 1].map(|which| median(&rounds.iter().map(|round| round[which]).collect::<Vec<_>>()));
+    let [ours, theirs, apart] = [0, 1, 2].map(|which| median(&rounds.iter().map(|round| round[which]).collect::<Vec<_>>()));
     let ratio = median(&rounds.iter().map(|round| round[0] / round[1]).collect::<Vec<_>>());
     let known = |number: f64, text: String| if number.is_nan() { String::new() } else { text };
     let budget = program
@@ -83,6 +84,7 @@ fn measured(program: Program, workers: usize, iterations: u64) -> [String; 6] {
         format!("{ours:.0}"),
         known(theirs, format!("{theirs:.0}")),
         known(theirs, format!("{ratio:.3}")),
+        format!("{apart:.0}"),
         budget,
     ]
 }

@@ -3,7 +3,7 @@
 //! Method: streams of small operations on numbers, pushed by one thread as fast as the engine takes them; the time from the first push to the last
 //! end, by the operations. Inline, and on one and two workers. The peer is a task for each operation on a runtime of as many threads, which holds an owned
 //! guard of each variable; the guards are asked for in the order of pushing, so that it has the same order, and at most as many tasks are out as operations
-//! may be pending. They take turns, each with a pass that is not timed before one that is; the median of the rounds. Memory is what 60,000 operations take that cannot begin.
+//! may be pending. They take turns, each with a pass that is not timed before one that is; the median of the rounds. How long a cache line takes from core to core is measured in each round, too: a virtual machine's cores may move. Memory is what 60,000 operations take that cannot begin.
 //!
 //! ```text
 //! cargo bench --bench vars                 prints the table
@@ -32,7 +32,7 @@ use anabranch::{Engine, Executor, Op, Var};
 use clap::Parser;
 use futures::executor::block_on;
 
-use crate::machine::Machine;
+use crate::machine::{Machine, core_to_core_ns};
 use crate::markers::Output;
 use crate::table::{Table, median};
 use crate::workload::Workload;
@@ -84,7 +84,9 @@ static ALLOCATOR: Counting = Counting;
 fn main() {
     let args = Args::parse();
     let machine = Machine::now();
-    let mut table = Table::new(["operations", "workers", "bulk", "ours, ns", "tokio's RwLock, ns", "ours/tokio's", "budget, ns"]);
+    let head =
+        ["operations", "workers", "bulk", "ours, ns", "tokio's RwLock, ns", "ours/tokio's", "core to core, ns", "budget, ns"];
+    let mut table = Table::new(head);
     let mut fixed = Vec::new();
     for workload in Workload::all(args.operations) {
         // What is awaited one by one is not joined.
@@ -105,12 +107,12 @@ fn main() {
 }
 
 /// Measures one line of the table.
-fn row(workload: &Workload, workers: usize, bulk: usize, fixed: &mut Vec<f64>) -> [String; 7] {
+fn row(workload: &Workload, workers: usize, bulk: usize, fixed: &mut Vec<f64>) -> [String; 8] {
     let mut round = |_| {
         fixed.push(fixed_work());
-        [ours(workload, workers, bulk), peer::run(workload, workers)]
+        [ours(workload, workers, bulk), peer::run(workload, workers), core_to_core_ns()]
     };
-    let rounds: Vec<[f64; 2]> = (0..ROUNDS).map(&mut round).collect();
+    let rounds: Vec<[f64; 3]> = (0..ROUNDS).map(&mut round).collect();
     let of = |which: usize| rounds.iter().map(|round| round[which]).collect::<Vec<f64>>();
     let (ours, fastest) = (median(&of(0)), of(0).into_iter().fold(f64::INFINITY, f64::min));
     let ratio = median(&rounds.iter().map(|round| round[0] / round[1]).collect::<Vec<_>>());
@@ -123,6 +125,7 @@ fn row(workload: &Workload, workers: usize, bulk: usize, fixed: &mut Vec<f64>) -
         format!("{ours:.0} ({fastest:.0})"),
         format!("{:.0}", median(&of(1))),
         format!("{ratio:.3}"),
+        format!("{:.0}", median(&of(2))),
         budget.map_or(String::new(), verdict),
     ]
 }

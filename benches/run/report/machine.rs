@@ -79,7 +79,7 @@ impl Machine {
 /// Returns the shortest time in which a cache line goes from one core to another, in ns.
 ///
 /// The shortest: a batch in which one of the threads was interrupted says nothing about the cores.
-fn core_to_core_ns() -> f64 {
+pub(crate) fn core_to_core_ns() -> f64 {
     let turn = AtomicU32::new(0);
     // ORDERING: nothing but the turn itself is handed over, and the batches are read by the thread that timed them.
     let await_turn = |number| {
