@@ -151,15 +151,24 @@ fn nothing_is_left_and_much_memory_is_given_back() {
     }
 }
 
+/// Notes operations that have one variable each, of which the first are futures. Returns what variables know, too.
+fn noted(vars: &[usize], futures: u32) -> (Behind, Vec<AtomicU32>) {
+    let count = vars.iter().max().map_or(0, |last| last + 1);
+    let (mut behind, users) = (Behind::default(), Vec::from_iter((0..count).map(|_| AtomicU32::new(0))));
+    for (&var, number) in vars.iter().zip(0..) {
+        note_one(&mut behind, number, number < futures, var, &users[var]);
+    }
+    (behind, users)
+}
+
+fn note_one(behind: &mut Behind, number: u32, is_future: bool, var: usize, users: &AtomicU32) {
+    behind.note((number, 0), is_future, [Claim { var: var + 1, is_alone: true, users }].into_iter(), |_| true);
+}
+
 /// Seen to fail with what was found left as it was.
 #[test]
 fn what_was_found_is_found_again_when_others_were_forgotten() {
-    let users: [AtomicU32; 3] = Default::default();
-    let mut behind = Behind::default();
-    for (number, var) in [0, 1, 2, 2].into_iter().enumerate() {
-        let claim = Claim { var: var + 1, is_alone: true, users: &users[var] };
-        behind.note((number as u32, 0), number < 3, [claim].into_iter(), |_| true);
-    }
+    let (mut behind, _) = noted(&[0, 1, 2, 2], 3);
     assert_eq!(behind.variable((1, 0), (3, 0), |_| true), None);
     // The third is the second now.
     behind.forget(|(number, _)| number > 0);
@@ -169,30 +178,20 @@ fn what_was_found_is_found_again_when_others_were_forgotten() {
 /// Seen to fail with lists that are not cut, or not given back.
 #[test]
 fn lists_that_nobody_needs_are_not_looked_at() {
-    let users: Vec<AtomicU32> = (0..10_000).map(|_| AtomicU32::new(0)).collect();
-    let mut behind = Behind::default();
-    for (users, number) in users.iter().zip(0..) {
-        let claim = Claim { var: number as usize + 1, is_alone: true, users };
-        behind.note((number, 1), true, [claim].into_iter(), |_| true);
-    }
+    let (mut behind, users) = noted(&Vec::from_iter(0..10_000), 10_000);
     behind.forget(|(number, _)| number < 2);
     assert_eq!((behind.nodes.len(), behind.lists.len(), behind.spare.len()), (2, 2, 0));
     assert!(behind.lists.capacity().max(behind.spare.capacity()) <= ROOM_MAX);
     // A variable that knows one of those has users again.
-    behind.note((7, 1), true, [Claim { var: 6, is_alone: true, users: &users[5] }].into_iter(), |_| true);
-    behind.note((8, 1), false, [Claim { var: 6, is_alone: true, users: &users[5] }].into_iter(), |_| true);
-    assert_eq!(behind.variable((7, 1), (8, 1), |_| true), Some(6));
+    note_one(&mut behind, 7, true, 5, &users[5]);
+    note_one(&mut behind, 8, false, 5, &users[5]);
+    assert_eq!(behind.variable((7, 0), (8, 0), |_| true), Some(6));
 }
 
 /// However many are asked for, each is looked at once for a future: what is found is remembered of all on the way. Seen to fail without either.
 #[test]
 fn what_was_found_is_remembered() {
-    let (of_first, of_second) = (AtomicU32::new(0), AtomicU32::new(0));
-    let [first, second] = [(1, &of_first), (2, &of_second)].map(|(var, users)| Claim { var, is_alone: true, users });
-    let mut behind = Behind::default();
-    for (number, claim) in [first, second].into_iter().chain([first; 50]).chain([second; 50]).enumerate() {
-        behind.note((number as u32, 0), number < 2, [claim].into_iter(), |_| true);
-    }
+    let (mut behind, _) = noted(&[&[0, 1][..], &[0; 50], &[1; 50]].concat(), 2);
     assert_eq!([51, 101].map(|last| behind.variable((0, 0), (last, 0), |_| true)), [Some(1), None]);
     let found = |nodes: &[Node]| nodes.iter().filter_map(|node| node.found).map(|found| (found.future, found.by)).collect();
     let (behind_first, others): (Vec<_>, Vec<_>) = (found(&behind.nodes[2..52]), found(&behind.nodes[52..]));
@@ -204,12 +203,7 @@ fn what_was_found_is_remembered() {
 /// Seen to fail where it is.
 #[test]
 fn what_is_over_is_not_looked_through() {
-    let users: [AtomicU32; 2] = Default::default();
-    let mut behind = Behind::default();
-    for (number, var) in [0, 1, 1, 1].into_iter().enumerate() {
-        let claim = Claim { var: var + 1, is_alone: true, users: &users[var] };
-        behind.note((number as u32, 0), number < 2, [claim].into_iter(), |_| true);
-    }
+    let (mut behind, _) = noted(&[0, 1, 1, 1], 2);
     assert_eq!(behind.variable((0, 0), (3, 0), |(number, _)| number == 3), None);
     assert_eq!(behind.nodes.iter().map(|node| node.found.is_some()).collect::<Vec<_>>(), [false, false, false, true]);
 }

@@ -283,8 +283,11 @@ fn push_some(engine: &Engine, vars: &[Var<i32>], dice: &mut Dice) -> Vec<Pushed>
 }
 
 fn has_ended(handle: &Pushed) -> bool {
-    let said = format!("{handle:?}");
-    ["true", "false"].into_iter().position(|is| said == format!("Pushed {{ has_ended: {is} }}")).expect("it says so") == 0
+    match &*format!("{handle:?}") {
+        "Pushed { has_ended: true }" => true,
+        "Pushed { has_ended: false }" => false,
+        said => panic!("{said}"),
+    }
 }
 
 /// Awaits what it is sent, and says whether any of those that it is refused has ended when all else has.
