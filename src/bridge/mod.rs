@@ -10,6 +10,7 @@ mod reactor;
 mod remote;
 mod wakeset;
 
+pub(crate) use crate::error::shielded;
 pub(crate) use lane::{Lane, WaiterKey};
 pub(crate) use limbo::Limbo;
 #[cfg_attr(not(feature = "cuda"), allow(unreachable_pub))]
@@ -17,12 +18,3 @@ pub use reactor::Pace;
 pub(crate) use reactor::Reactor;
 pub(crate) use remote::RemoteLane;
 pub(crate) use wakeset::Wakeset;
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use crate::error::panic_message;
-
-/// Runs foreign code (a waker, a value's drop) that must not take the caller down. If it panicked, returns what the panic said.
-pub(crate) fn shielded(foreign: impl FnOnce()) -> Result<(), String> {
-    catch_unwind(AssertUnwindSafe(foreign)).map_err(panic_message)
-}

@@ -162,6 +162,8 @@ pub(crate) enum Kind {
     ForeignVar { operation: Cow<'static, str>, variable: Cow<'static, str> },
     #[error("operation '{operation}' is for device {device}, counted from 0, and the executor has {count}")]
     OpDevice { operation: Cow<'static, str>, device: u32, count: usize },
+    #[error("dropping the value of '{variable}' panicked: {message}")]
+    DropPanicked { variable: Cow<'static, str>, message: String },
     #[error("{got} values were returned for {wanted} variables")]
     ValueCount { got: usize, wanted: usize },
     #[error(

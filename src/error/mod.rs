@@ -1,15 +1,15 @@
 //! The one error type: opaque, cheap to clone, asked by predicates; its message names the node and says what to do.
 
+mod foreign;
 mod kind;
 mod untold;
 
-use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
+pub(crate) use foreign::{Foreign, dispose, drop_each, panic_message, shielded};
 pub(crate) use kind::Kind;
 use untold::Told;
 pub(crate) use untold::Untold;
@@ -27,9 +27,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
+/// The user's error that caused this one; clones of an error share it.
+type Source = Foreign<Arc<dyn StdError + Send + Sync>>;
+
 struct Inner {
     kind: Arc<Kind>,
-    source: Option<Arc<dyn StdError + Send + Sync>>,
+    source: Option<Source>,
     others: Vec<Error>,
     told: Told,
 }
@@ -40,10 +43,10 @@ impl Error {
     }
 
     pub(crate) fn with_source(kind: Kind, source: BoxError) -> Self {
-        Self::of(Arc::new(kind), Some(source.into()), Vec::new())
+        Self::of(Arc::new(kind), Some(Foreign::new(source.into())), Vec::new())
     }
 
-    fn of(kind: Arc<Kind>, source: Option<Arc<dyn StdError + Send + Sync>>, others: Vec<Error>) -> Self {
+    fn of(kind: Arc<Kind>, source: Option<Source>, others: Vec<Error>) -> Self {
         Self(Arc::new(Inner { kind, source, others, told: Told::default() }))
     }
 
@@ -110,9 +113,15 @@ impl Error {
         self.0.source.as_ref()?.downcast_ref()
     }
 
-    /// Returns true if the body of a node, of an operation or of a flow panicked.
+    /// Returns true if the body of a node, of an operation or of a flow panicked, or a value that it replaced or freed did when it was dropped.
     pub fn is_panic(&self) -> bool {
-        matches!(*self.0.kind, Kind::Panicked { .. } | Kind::OpPanicked { .. } | Kind::FlowPanicked { .. })
+        use Kind::*;
+        matches!(*self.0.kind, Panicked { .. } | OpPanicked { .. } | FlowPanicked { .. } | DropPanicked { .. })
+            || matches!(*self.0.kind, OpFailed { .. }) && self.cause().is_some_and(Error::is_drop_panic)
+    }
+
+    fn is_drop_panic(&self) -> bool {
+        matches!(*self.0.kind, Kind::DropPanicked { .. })
     }
 
     /// Returns true if the node, or the operation, did not run because one it depends on failed.
@@ -273,17 +282,6 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_ref().map(|source| &**source as _)
+        self.0.source.as_ref().map(|source| &***source as _)
     }
-}
-
-/// What a panic said, where it was text. Uses the payload up: its drop is foreign code, which may panic again, and so on; that is
-/// where this ends.
-pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        mem::forget(again);
-    }
-    text
 }

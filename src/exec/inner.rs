@@ -151,6 +151,7 @@ impl RunInner {
                 self.core.leave_queue(turn);
                 place.into_iter().for_each(|place| self.core.give_back(place));
                 self.refuse(error);
+                let _ = shielded(|| drop(inputs));
             }
         }
         Poll::Ready(())
@@ -321,12 +322,12 @@ impl RunInner {
         let plan = self.plan();
         // SAFETY: as in `outputs`.
         let cells = || unsafe { live.frame.cells(Access::Tagged) };
-        let values = plan.outputs.iter().map(|port| Some((port.transfer.share)(cells(), port.offset))).collect();
+        let outputs = Outputs::new(&self.plan, plan.outputs.iter().map(|port| (port.transfer.share)(cells(), port.offset)));
         for &(node, _) in plan.schedule.shape().outputs() {
             let body = plan.code.bodies.get(node.index());
             let _ = shielded(|| body.release(cells()));
         }
-        Outputs { values, plan: self.plan.clone() }
+        outputs
     }
 
     /// Returns the cells as the node may use them.

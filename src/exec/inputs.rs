@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{Kind, Result};
+use crate::error::{Foreign, Kind, Result};
 use crate::plan::PlanInner;
 use crate::value::{Access, Frame};
 
@@ -16,8 +16,8 @@ pub struct Inputs {
 }
 
 enum Given {
-    Owned(Box<dyn Any + Send + Sync>, &'static str),
-    Shared(Arc<dyn Any + Send + Sync>, &'static str),
+    Owned(Foreign<Box<dyn Any + Send + Sync>>, &'static str),
+    Shared(Foreign<Arc<dyn Any + Send + Sync>>, &'static str),
 }
 
 impl Inputs {
@@ -28,13 +28,13 @@ impl Inputs {
 
     /// Adds a value.
     pub fn with<T: Send + Sync + 'static>(mut self, name: impl Into<Cow<'static, str>>, value: T) -> Self {
-        self.given.push((name.into(), Given::Owned(Box::new(value), std::any::type_name::<T>())));
+        self.given.push((name.into(), Given::Owned(Foreign::new(Box::new(value)), std::any::type_name::<T>())));
         self
     }
 
     /// Adds a value that the caller shares with the run. A node cannot take it by value.
     pub fn with_arc<T: Send + Sync + 'static>(mut self, name: impl Into<Cow<'static, str>>, value: Arc<T>) -> Self {
-        self.given.push((name.into(), Given::Shared(value, std::any::type_name::<T>())));
+        self.given.push((name.into(), Given::Shared(Foreign::new(value), std::any::type_name::<T>())));
         self
     }
 
@@ -46,8 +46,8 @@ impl Inputs {
                 return Err(Kind::UnknownInput { name: name.to_string(), known }.into());
             };
             let (type_id, type_name) = match given {
-                Given::Owned(value, type_name) => ((**value).type_id(), type_name),
-                Given::Shared(value, type_name) => ((**value).type_id(), type_name),
+                Given::Owned(value, type_name) => ((***value).type_id(), type_name),
+                Given::Shared(value, type_name) => ((***value).type_id(), type_name),
             };
             if type_id != input.port.type_id {
                 let (name, expected) = (input.port.name.clone(), input.port.type_name);
@@ -74,8 +74,8 @@ impl Inputs {
             // SAFETY: the run has not started: nobody else touches the frame. The offset is that of the input's slot.
             let cells = unsafe { frame.cells(if input.is_shared { Access::Share } else { Access::Tagged }) };
             match given {
-                Given::Owned(value, _) => (input.port.transfer.fill)(cells, input.port.offset, value),
-                Given::Shared(value, _) => (input.port.transfer.fill_shared)(cells, input.port.offset, value),
+                Given::Owned(value, _) => (input.port.transfer.fill)(cells, input.port.offset, value.into_inner()),
+                Given::Shared(value, _) => (input.port.transfer.fill_shared)(cells, input.port.offset, value.into_inner()),
             }
         }
     }

@@ -6,16 +6,24 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::error::{Kind, Result};
+use crate::error::{Foreign, Kind, Result};
 use crate::plan::Plan;
+
+type AnyOutput = Foreign<Arc<dyn Any + Send + Sync>>;
 
 /// The outputs of a finished run.
 pub struct Outputs {
-    pub(super) plan: Plan,
-    pub(super) values: SmallVec<[Option<Arc<dyn Any + Send + Sync>>; 2]>,
+    plan: Plan,
+    /// None where the value was taken.
+    values: SmallVec<[Option<AnyOutput>; 2]>,
 }
 
 impl Outputs {
+    /// Returns the outputs of a run of the plan, in the order of the plan's ports.
+    pub(super) fn new(plan: &Plan, values: impl Iterator<Item = Arc<dyn Any + Send + Sync>>) -> Self {
+        Self { plan: plan.clone(), values: values.map(|value| Some(Foreign::new(value))).collect() }
+    }
+
     /// Takes the output of this name out.
     ///
     /// # Errors
@@ -27,8 +35,8 @@ impl Outputs {
             return Err(Kind::UnknownOutput { name: name.into(), known }.into());
         };
         let value = self.values[index].take().ok_or_else(|| Kind::OutputTaken { name: name.into() }.into())?;
-        value.downcast::<T>().map_err(|value| {
-            self.values[index] = Some(value);
+        value.into_inner().downcast::<T>().map_err(|value| {
+            self.values[index] = Some(Foreign::new(value));
             let (expected, asked) = (self.plan.inner().outputs[index].type_name, std::any::type_name::<T>());
             Kind::OutputType { name: name.into(), expected, asked }.into()
         })

@@ -38,8 +38,8 @@ pub(crate) fn enqueue(plan: &Plan, inputs: Inputs, stream: &mut dyn Any) -> Resu
     }
     // SAFETY: as in `Values::call`.
     let cells = || unsafe { values.frame.cells(Access::Tagged) };
-    let outputs = inner.outputs.iter().map(|port| Some((port.transfer.share)(cells(), port.offset))).collect();
-    Ok(Outputs { values: outputs, plan: plan.clone() })
+    let outputs = inner.outputs.iter().map(|port| (port.transfer.share)(cells(), port.offset));
+    Ok(Outputs::new(plan, outputs))
 }
 
 /// The values of a graph whose nodes are called here, in an order that the plan allows.

@@ -1,7 +1,7 @@
 //! Bodies for graphs that come as data: how each kind of node is added to a graph. Types are checked when they meet the data, and never after.
 
 use std::any::TypeId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use super::builder::Graph;
 use super::select::{Condition, Holds, Select, Test};
 use super::source::Value;
 use super::values::Type;
+use crate::error::Foreign;
 use crate::value::Cells;
 
 /// What the nodes of a graph do that comes as data: a body for each command. [`Graph::from_shape`] puts the two together.
@@ -26,7 +27,7 @@ use crate::value::Cells;
 ///     .node("count", |g: &mut Graph, name: &str, t: Value<String>| g.task(name, &t, |t: &String| t.split(' ').count()));
 /// ```
 #[derive(Default)]
-pub struct Bodies(HashMap<Arc<str>, Box<AddNode>>);
+pub struct Bodies(BTreeMap<Arc<str>, Foreign<Box<AddNode>>>);
 
 type AddNode = dyn Fn(&mut Graph, &str, &[Loose]) -> Result<Loose, String> + Send + Sync;
 
@@ -108,12 +109,12 @@ impl Bodies {
             }
             Ok(Loose { value: made.index, of: Type::of::<R>(), decides })
         };
-        self.0.insert(command, Box::new(add_node));
+        self.0.insert(command, Foreign::new(Box::new(add_node)));
         self
     }
 
     pub(super) fn get(&self, command: &str) -> Option<&AddNode> {
-        self.0.get(command).map(|add| &**add)
+        self.0.get(command).map(|add| &***add)
     }
 }
 

@@ -5,6 +5,8 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::error::dispose;
+
 /// The sizes of chunks in bytes: each is as large as all before it together, within these.
 const CHUNK_MIN: usize = 1 << 10;
 const CHUNK_MAX: usize = 1 << 18;
@@ -117,7 +119,7 @@ impl Chunk {
     }
 }
 
-/// Drops an item in its place, so that one whose drop panics does not keep the others from theirs.
+/// Drops an item in its place. A panic of one keeps none of the others.
 struct Dropped {
     place: NonNull<u8>,
     drop: unsafe fn(NonNull<u8>),
@@ -125,8 +127,8 @@ struct Dropped {
 
 impl Drop for Dropped {
     fn drop(&mut self) {
-        // SAFETY: made together; the chunk is going away, and drops each item once.
-        unsafe { (self.drop)(self.place) }
+        // SAFETY: `push` made both for one item; the chunk is going away, and drops each item once.
+        dispose(|| unsafe { (self.drop)(self.place) });
     }
 }
 

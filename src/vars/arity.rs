@@ -128,9 +128,9 @@ macro_rules! writes {
         impl<$($v, $P: Put<$v>),*> Put<($($v,)*)> for ($($P,)*) {
             unsafe fn put(&self, ($($v,)*): ($($v,)*)) -> Result<(), Error> {
                 let ($($p,)*) = self;
-                // SAFETY: by the caller's promise.
-                $(unsafe { $p.put($v) }?;)*
-                Ok(())
+                // All are written, whatever the first failure is.
+                // SAFETY: the operation has been granted to write all of them, and no argument is left.
+                Ok(())$(.and(unsafe { $p.put($v) }))*
             }
         }
     };

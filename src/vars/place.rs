@@ -5,8 +5,9 @@ use std::ptr::NonNull;
 use super::name::Name;
 use super::queue::{Queue, Request};
 use super::trail::Trail;
+use super::var::drop_panicked;
 use crate::bridge::shielded;
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::value::VarCell;
 
@@ -104,6 +105,24 @@ impl Place {
 pub(super) struct Block<T> {
     pub(super) place: Place,
     pub(super) cell: VarCell<T>,
+}
+
+impl<T> Block<T> {
+    /// Runs a write of the value, which drops the old one.
+    ///
+    /// The panic of that drop becomes an error: other new values are still on their way, and their drops may panic, too.
+    ///
+    /// # Safety
+    /// As [`VarCell::put`].
+    #[inline(always)]
+    pub(super) unsafe fn overwrite(&self, write: impl FnOnce()) -> Result<()> {
+        // SAFETY: the operation has been granted to write, and the reference is gone before it does.
+        if std::mem::needs_drop::<T>() && unsafe { self.cell.get() }.is_some() {
+            return shielded(write).map_err(|message| drop_panicked(self.place.name.to_cow(), message));
+        }
+        write();
+        Ok(())
+    }
 }
 
 /// A variable as an operation has it that waits for it or uses it. It needs no count: what frees the variable stands behind the operation in its queue.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::op::Uses;
 use super::place::{Asked, Held, How, Place};
 use super::var::Var;
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, drop_each};
 use crate::value::Untakable;
 
 /// Collects what an operation asks for.
@@ -310,12 +310,14 @@ impl Put<()> for () {
 pub struct WriteVar<T>(Held<T>);
 
 impl<T: Send + Sync + 'static> Put<T> for WriteVar<T> {
+    #[inline(always)]
     unsafe fn put(&self, value: T) -> Result<(), Error> {
         // SAFETY: by the caller's promise.
         let block = unsafe { self.0.block() };
-        // SAFETY: as above.
-        unsafe { block.cell.put(value) };
-        Ok(())
+        // SAFETY: the operation has been granted to write, and no argument is left.
+        let write = || unsafe { block.cell.put(value) };
+        // SAFETY: as said above of the write.
+        unsafe { block.overwrite(write) }
     }
 }
 
@@ -342,9 +344,10 @@ impl<T: Send + Sync + 'static> Put<Arc<T>> for WriteShared<T> {
     unsafe fn put(&self, value: Arc<T>) -> Result<(), Error> {
         // SAFETY: by the caller's promise.
         let block = unsafe { self.0.block() };
-        // SAFETY: as above.
-        unsafe { block.cell.put_shared(value) };
-        Ok(())
+        // SAFETY: the operation has been granted to write, and no argument is left.
+        let write = || unsafe { block.cell.put_shared(value) };
+        // SAFETY: as said above of the write.
+        unsafe { block.overwrite(write) }
     }
 }
 
@@ -366,10 +369,12 @@ impl<T: Send + Sync + 'static> Put<Vec<T>> for WriteVars<T> {
     unsafe fn put(&self, values: Vec<T>) -> Result<(), Error> {
         let (got, wanted) = (values.len(), self.0.len());
         if got != wanted {
+            drop_each(values);
             return Err(Kind::ValueCount { got, wanted }.into());
         }
-        // SAFETY: by the caller's promise.
-        self.0.iter().zip(values).try_for_each(|(var, value)| unsafe { var.put(value) })
+        // All are written, whatever the first failure is.
+        // SAFETY: the operation has been granted to write all of them, and no argument is left.
+        self.0.iter().zip(values).map(|(var, value)| unsafe { var.put(value) }).fold(Ok(()), Result::and)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Variables: handles to values that an engine's operations read and write.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::mem::{self, ManuallyDrop};
@@ -188,11 +189,18 @@ impl<T: Send + Sync + 'static> Work for Free<T> {
         // SAFETY: it is freed below.
         let place = unsafe { &self.0.as_ref().block.place };
         let name = mem::needs_drop::<T>().then(|| place.name.to_cow());
-        ManuallyDrop::new(self)
-            .free()
-            .map_err(|message| format!("dropping the value of '{}' panicked: {message}", name.unwrap_or_default()))?;
-        Ok(Ran::Over)
+        match ManuallyDrop::new(self).free() {
+            Ok(()) => Ok(Ran::Over),
+            Err(message) => Err(drop_panicked(name.unwrap_or_default(), message).into()),
+        }
     }
+}
+
+/// What to say of a value that panicked when it was dropped.
+#[cold]
+#[inline(never)]
+pub(super) fn drop_panicked(variable: Cow<'static, str>, message: String) -> Error {
+    Kind::DropPanicked { variable, message }.into()
 }
 
 impl<T: Send + Sync + 'static> Drop for Var<T> {

@@ -16,6 +16,7 @@ mod cancelling;
 mod control;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod destructors;
 mod dice;
 mod endings;
 mod failures;

@@ -1,0 +1,78 @@
+//! Code of the user that may panic where the library calls it: wakers, observers, and above all destructors. A second panic that leaves a
+//! destructor while the thread unwinds aborts the process, so no two foreign destructors run unguarded in one place.
+
+use std::any::Any;
+use std::mem;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+/// Runs foreign code whose panic must not reach the caller. If it panicked, returns the panic's message.
+pub(crate) fn shielded(foreign: impl FnOnce()) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(foreign)).map_err(panic_message)
+}
+
+/// Runs a foreign destructor. Its panic reaches the caller, unless the thread unwinds already: there it would abort the process.
+///
+/// So the first of several destructors that panic in one place is heard, and the others end here.
+#[inline]
+pub(crate) fn dispose(foreign: impl FnOnce()) {
+    if thread::panicking() { dispose_shielded(foreign) } else { foreign() }
+}
+
+#[cold]
+#[inline(never)]
+fn dispose_shielded(foreign: impl FnOnce()) {
+    let _ = shielded(foreign);
+}
+
+/// Drops all items. A panic of one keeps none of the others, and does not reach the caller.
+pub(crate) fn drop_each<T>(items: impl IntoIterator<Item = T>) {
+    items.into_iter().for_each(|item| _ = shielded(|| drop(item)));
+}
+
+/// A value of the user's that the library owns, dropped as [`dispose`] does.
+#[derive(Clone)]
+pub(crate) struct Foreign<P>(Option<P>);
+
+impl<P> Foreign<P> {
+    #[inline]
+    pub(crate) fn new(value: P) -> Self {
+        Self(Some(value))
+    }
+
+    #[inline]
+    pub(crate) fn into_inner(mut self) -> P {
+        self.0.take().expect("the value leaves only with its owner")
+    }
+}
+
+impl<P> Deref for Foreign<P> {
+    type Target = P;
+
+    #[inline]
+    fn deref(&self) -> &P {
+        self.0.as_ref().expect("the value leaves only with its owner")
+    }
+}
+
+impl<P> Drop for Foreign<P> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(value) = self.0.take() {
+            dispose(|| drop(value));
+        }
+    }
+}
+
+/// Returns what a panic said, where it was text.
+///
+/// The payload's drop is foreign code, which may panic with a payload of its own; that one is leaked, which ends the chain.
+pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        mem::forget(again);
+    }
+    text
+}
