@@ -17,7 +17,7 @@ use loom::{cell::UnsafeCell, sync::Condvar};
 use std::{cell::UnsafeCell, sync::Condvar};
 
 use crate::bridge::{Lane, WaiterKey};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, yield_now};
 
 /// Runs every execution of a model; without loom, a number of them on plain threads.
 pub(super) fn check(model: impl Fn() + Send + Sync + 'static) {
@@ -149,6 +149,15 @@ impl Task {
 
 /// Waits for a future. If its wake is lost, loom reports a deadlock.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {
+    block_on_with(future, || ())
+}
+
+/// Waits for a future that wakes itself: other threads have a turn between two polls.
+pub(super) fn block_on_in_turns<F: Future>(future: F) -> F::Output {
+    block_on_with(future, yield_now)
+}
+
+fn block_on_with<F: Future>(future: F, between: impl Fn()) -> F::Output {
     let mut future = pin!(future);
     let doorbell = Arc::new(Doorbell::default());
     let waker = Waker::from(doorbell.clone());
@@ -157,6 +166,7 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
             return output;
         }
         doorbell.wait();
+        between();
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::harness::{check, check_within, join, spawn};
 use crate::device::host::{Barrier, Sleep};
-use crate::sync::{AtomicU32, spin_loop};
+use crate::sync::{AtomicU32, Mutex, lock, spin_loop};
 
 /// So much to do, and the workers' beds. All words are Relaxed: what makes them visible must be the barrier.
 struct Model {
@@ -13,12 +13,23 @@ struct Model {
     work: u32,
     added: AtomicU32,
     taken: AtomicU32,
+    /// Held to add work from a thread that is no worker, as with the pool's common queue.
+    outside: Mutex<()>,
 }
 
 impl Model {
     fn new(workers: usize, work: u32) -> Arc<Self> {
+        Self::with(Barrier::new(), workers, work)
+    }
+
+    /// A model in which the kernel refuses the dear side, and the cheap side is no fence.
+    fn refused(workers: usize, work: u32) -> Arc<Self> {
+        Self::with(Barrier::refused(), workers, work)
+    }
+
+    fn with(barrier: Barrier, workers: usize, work: u32) -> Arc<Self> {
         let (added, taken) = (AtomicU32::new(0), AtomicU32::new(0));
-        Arc::new(Self { sleep: Sleep::new(workers, Barrier::new()), work, added, taken })
+        Arc::new(Self { sleep: Sleep::new(workers, barrier), work, added, taken, outside: Mutex::new(()) })
     }
 
     fn add(&self) {
@@ -105,5 +116,59 @@ fn all_that_sleep_or_are_about_to_see_the_end() {
         model.taken.store(1, Ordering::Relaxed);
         model.sleep.wake_all();
         workers.into_iter().for_each(join);
+    });
+}
+
+/// Worker 1 looks for work, and worker 0 adds some after `before`, and then stays busy until it is taken.
+fn one_worker_adds_for_another(before: fn(&Model)) {
+    check_within(3, move || {
+        let model = Model::refused(2, 1);
+        let worker = {
+            let model = model.clone();
+            spawn(move || model.work(1))
+        };
+        model.sleep.register(0);
+        before(&model);
+        model.add();
+        model.stay_busy();
+        join(worker);
+    });
+}
+
+// Seen to fail (the worker stays busy for ever) with any of: a `fall_back` that returns true; no worker unaware.
+#[test]
+fn work_of_a_worker_that_knows_nothing_of_the_refusal_is_found() {
+    one_worker_adds_for_another(|_| ());
+}
+
+// Seen to fail (the worker stays busy for ever) without the fence in `wake`.
+#[test]
+fn work_of_a_worker_that_may_know_of_the_refusal_is_found() {
+    one_worker_adds_for_another(|model| model.sleep.sleep(0, || true));
+}
+
+// Seen to fail (a deadlock) with a look that does not take the lock.
+#[test]
+fn work_from_outside_is_done_though_the_barrier_is_refused() {
+    check(|| {
+        let model = Model::refused(1, 1);
+        let worker = {
+            let model = model.clone();
+            spawn(move || {
+                let has_work = || {
+                    let _outside = lock(&model.outside);
+                    model.has_work()
+                };
+                model.sleep.register(0);
+                while !has_work() {
+                    model.sleep.sleep(0, has_work);
+                }
+            })
+        };
+        let outside = lock(&model.outside);
+        model.added.fetch_add(1, Ordering::Relaxed);
+        drop(outside);
+        model.sleep.wake_one();
+        join(worker);
     });
 }

@@ -24,6 +24,18 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
+/// Parks this thread for at most so long. In a model time passes when other threads have had their turn.
+pub(crate) fn park_for(most: std::time::Duration) {
+    #[cfg(not(anabranch_loom))]
+    std::thread::park_timeout(most);
+
+    #[cfg(anabranch_loom)]
+    {
+        let _ = most;
+        yield_now();
+    }
+}
+
 /// A cache line of its own (two, because processors fetch them in pairs), so that what is written often does not slow down those who read what stands beside it.
 #[repr(align(128))]
 pub(crate) struct Line<T>(pub(crate) T);

@@ -29,6 +29,8 @@ pub struct ExecutorBuilder {
     ordinals: Vec<u32>,
     #[cfg(test)]
     devices: Vec<Arc<dyn QueueDevice>>,
+    #[cfg(test)]
+    barrier: Option<Barrier>,
     #[cfg(feature = "cuda")]
     completion: Option<Completion>,
     #[cfg(feature = "cuda")]
@@ -47,6 +49,8 @@ impl ExecutorBuilder {
             ordinals: Vec::new(),
             #[cfg(test)]
             devices: Vec::new(),
+            #[cfg(test)]
+            barrier: None,
             #[cfg(feature = "cuda")]
             completion: None,
             #[cfg(feature = "cuda")]
@@ -94,6 +98,13 @@ impl ExecutorBuilder {
     #[cfg(test)]
     pub(crate) fn device(mut self, device: Arc<dyn QueueDevice>) -> Self {
         self.devices.push(device);
+        self
+    }
+
+    /// Sets the barrier between workers and those who watch them.
+    #[cfg(test)]
+    pub(crate) fn barrier(mut self, barrier: Barrier) -> Self {
+        self.barrier = Some(barrier);
         self
     }
 
@@ -164,6 +175,8 @@ impl ExecutorBuilder {
         let has_queues = !devices.is_empty();
         let exits = Arc::new(Lane::new());
         let barrier = Barrier::new();
+        #[cfg(test)]
+        let barrier = self.barrier.unwrap_or(barrier);
         let pool = match workers {
             0 => None,
             _ => Some(Pool::start(workers, self.max_in_flight + GUESTS_MAX, barrier, around_workers(exits.clone()), has_queues)?),

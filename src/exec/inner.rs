@@ -340,8 +340,9 @@ impl RunInner {
         unsafe { live.frame.cells(self.code().access(node)) }
     }
 
-    /// Returns the lane of the node's program and the node's point on it; from now on the program signals it.
-    pub(super) fn watch(&self, node: NodeId) -> (Arc<Lane>, u64) {
+    /// Returns the lane of the node's program, the node's point on it, and whether a look at the program now sees all steps that it
+    /// did before; from now on the program signals the lane.
+    pub(super) fn watch(&self, node: NodeId) -> (Arc<Lane>, u64, bool) {
         let code = self.code();
         let step = code.step_of[node.index()];
         let program = code.program_of(step);
@@ -350,8 +351,9 @@ impl RunInner {
         self.state.raise(state::WATCHED);
         // ORDERING: the dear side of "note the step, light, glance" before each step: whatever step is not noted down when
         // `catch_up` looks is one whose program sees WATCHED, and signals.
-        self.core.barrier.heavy();
-        (lane, u64::from(step - code.starts[program as usize]) + 1)
+        // Refused: a run that has not started gets its steps after this, by the lock.
+        let is_ordered = self.core.barrier.heavy() || matches!(*lock(&self.start), Start::Waiting { .. });
+        (lane, u64::from(step - code.starts[program as usize]) + 1, is_ordered)
     }
 
     /// Signals, on behalf of the program of a watched node, the steps that it did before it was watched.

@@ -4,9 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use super::inner::RunInner;
-use crate::bridge::{Lane, WaiterKey};
+use crate::bridge::{Lane, WaiterKey, shielded};
 use crate::error::{Error, Result};
 use crate::graph::NodeId;
 
@@ -35,13 +36,20 @@ struct Watched {
     lane: Arc<Lane>,
     point: u64,
     key: WaiterKey,
+    /// Until when a step that was done before the node was watched may be invisible, if the barrier was refused.
+    unordered_until: Option<Instant>,
 }
+
+/// The time in which a store becomes visible to all threads without a fence. Processors take less than a microsecond. A model
+/// knows no time: there a store may take for ever, unless its reader looks again and again.
+const SETTLING: Duration = if cfg!(anabranch_loom) { Duration::from_secs(3600) } else { Duration::from_millis(1) };
 
 impl NodeFuture {
     pub(super) fn new(run: &Arc<RunInner>, name: &str) -> Self {
         let node = run.plan().node(name).map(|node| {
-            let (lane, point) = run.watch(node);
-            Watched { node, lane, point, key: WaiterKey::default() }
+            let (lane, point, is_ordered) = run.watch(node);
+            let unordered_until = (!is_ordered).then(|| Instant::now() + SETTLING);
+            Watched { node, lane, point, key: WaiterKey::default(), unordered_until }
         });
         Self { run: run.clone(), node, run_key: WaiterKey::default() }
     }
@@ -60,6 +68,10 @@ impl Future for NodeFuture {
         if !is_over {
             run.catch_up(watched.node, &watched.lane);
             if watched.lane.poll(watched.point, &mut watched.key, cx).is_pending() {
+                if watched.unordered_until.is_some_and(|until| Instant::now() < until) {
+                    // To look again: nobody may come to signal what this look did not see.
+                    let _ = shielded(|| cx.waker().wake_by_ref());
+                }
                 return Poll::Pending;
             }
         }

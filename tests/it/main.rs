@@ -33,6 +33,8 @@ mod random;
 mod rehearsing;
 mod reserving;
 mod runtimes;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod sections;
 mod serial;
 mod simulating;

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::{Pin, pin};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
@@ -55,6 +56,20 @@ pub(crate) fn until(mut is_true: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "it did not happen in {PATIENCE:?}");
         std::thread::yield_now();
     }
+}
+
+/// Set in the process that a test has for itself.
+const CHILD: &str = "ANABRANCH_TEST_CHILD";
+
+/// Runs `body` in a process that runs nothing but the test with the path `test`.
+pub(crate) fn alone(test: &str, body: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return body();
+    }
+    let program = std::env::current_exe().unwrap();
+    let child = Command::new(program).args(["--exact", test, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let said = [child.stdout, child.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+    assert!(child.status.success() && said.contains("1 passed"), "{}: {said}", child.status);
 }
 
 /// Takes the output `name` of a run that must have succeeded.

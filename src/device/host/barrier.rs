@@ -3,6 +3,9 @@
 //! "Store a, light; load b" against "store b, heavy; load a": at least one side sees the other's store. On Linux the dear side
 //! asks the kernel to run a full fence on every thread of the process (`membarrier`, under a microsecond here), so the cheap
 //! side only has to stop the compiler. Elsewhere, and in loom models, both sides are full fences.
+//!
+//! The kernel may refuse later what it allowed at first: a program that sandboxes itself forbids `membarrier` with a seccomp
+//! filter. Then the dear side returns false, and its caller must look again: the README says how each caller does.
 
 use crate::sync::{Ordering, fence};
 
@@ -10,12 +13,25 @@ use crate::sync::{Ordering, fence};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Barrier {
     has_membarrier: bool,
+    /// In tests: the kernel refuses every `membarrier` but the registration.
+    #[cfg(test)]
+    is_refused: bool,
 }
 
 impl Barrier {
     /// Registers the process for the dear side, where the system has it.
     pub(crate) fn new() -> Self {
-        Self { has_membarrier: membarrier::register() }
+        Self {
+            has_membarrier: membarrier::register(),
+            #[cfg(test)]
+            is_refused: false,
+        }
+    }
+
+    /// A barrier whose cheap side relies on a `membarrier` that the kernel now refuses.
+    #[cfg(test)]
+    pub(crate) fn refused() -> Self {
+        Self { has_membarrier: true, is_refused: true }
     }
 
     /// The cheap side.
@@ -28,12 +44,16 @@ impl Barrier {
         }
     }
 
-    /// The dear side.
-    pub(crate) fn heavy(self) {
+    /// The dear side. Returns false if the kernel refuses `membarrier`: then this was a fence for the calling thread only, and
+    /// a store that another thread made before its cheap side may become visible later.
+    #[must_use = "after a refusal the caller must look again"]
+    pub(crate) fn heavy(self) -> bool {
         fence(Ordering::SeqCst);
-        if self.has_membarrier {
-            membarrier::run();
+        #[cfg(test)]
+        if self.is_refused {
+            return false;
         }
+        !self.has_membarrier || membarrier::run()
     }
 }
 
@@ -44,9 +64,9 @@ mod membarrier {
         command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
     }
 
-    pub(super) fn run() {
-        let done = command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-        assert!(done, "membarrier fails only when the process is not registered, and it was");
+    /// Returns true if every thread of this process has run a fence.
+    pub(super) fn run() -> bool {
+        command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
     }
 
     fn command(command: libc::c_int) -> bool {
@@ -61,5 +81,7 @@ mod membarrier {
         false
     }
 
-    pub(super) fn run() {}
+    pub(super) fn run() -> bool {
+        false
+    }
 }

@@ -162,6 +162,12 @@ impl Pool {
         self.common_len.load(Ordering::Acquire) > 0
     }
 
+    /// As [`Pool::has_common`], for a worker that is about to sleep. The lock orders this look against [`Pool::submit`], which
+    /// threads call that the pool does not know.
+    pub(super) fn has_common_now(&self) -> bool {
+        !lock(&self.common).is_empty()
+    }
+
     /// Returns the steps that workers are at, of the run in `slot`.
     pub(crate) fn steps_at(&self, slot: u16) -> impl Iterator<Item = u32> + '_ {
         self.progress.iter().filter_map(move |progress| progress.0.get(slot))

@@ -1,23 +1,38 @@
 //! Workers with nothing to do. A worker announces itself, looks once more, then parks; who adds work looks for the announced.
 //! So work that was added before the look is found, and work that was added after it finds the worker.
 
+use std::time::Duration;
+
 use super::Barrier;
-use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, Thread, current, lock, park};
+use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, Thread, current, fence, lock, park, park_for};
+
+/// A bit of `idle`, set for good once the kernel has refused the barrier's dear side. Whoever adds work and sees it runs a full
+/// fence before it looks for sleepers. It makes `idle` more than 0, so nobody else pays for the check.
+const FENCED: u32 = 1 << 31;
+
+/// The time between two looks of a worker that cannot rely on the barrier yet.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Who sleeps, or is about to.
 pub(crate) struct Sleep {
-    /// The length of `sleepers`.
+    /// The number of sleepers, and [`FENCED`].
     idle: AtomicU32,
-    sleepers: Mutex<Vec<usize>>,
+    sleepers: Mutex<Sleepers>,
     threads: Box<[OnceLock<Thread>]>,
     barrier: Barrier,
+}
+
+struct Sleepers {
+    workers: Vec<usize>,
+    /// The workers that may not have seen [`FENCED`] yet: they have not held the lock since it was set.
+    unaware: Vec<usize>,
 }
 
 impl Sleep {
     pub(crate) fn new(workers: usize, barrier: Barrier) -> Self {
         Self {
             idle: AtomicU32::new(0),
-            sleepers: Mutex::new(Vec::with_capacity(workers)),
+            sleepers: Mutex::new(Sleepers { workers: Vec::with_capacity(workers), unaware: Vec::new() }),
             threads: (0..workers).map(|_| OnceLock::new()).collect(),
             barrier,
         }
@@ -28,22 +43,31 @@ impl Sleep {
         let _ = self.threads[worker].set(current());
     }
 
-    /// Sleeps until someone wakes this worker, unless `has_work` says that there is something to do already.
+    /// Sleeps until someone wakes this worker, unless `has_work` says that there is something to do already. `has_work` must
+    /// look at work from outside of the workers under the lock that it is added under.
     pub(crate) fn sleep(&self, worker: usize, has_work: impl Fn() -> bool) {
-        {
-            let mut sleepers = lock(&self.sleepers);
-            sleepers.push(worker);
-            // ORDERING: Relaxed, here and below: the barrier orders it, the lock keeps it equal to the list.
-            self.idle.store(sleepers.len() as u32, Ordering::Relaxed);
-        }
+        self.change(|sleepers| {
+            sleepers.workers.push(worker);
+            sleepers.unaware.retain(|&unaware| unaware != worker);
+        });
         // ORDERING: the dear side of "add work, light, load idle" in `wake_one`. Sleeping is rare and adding work is not.
-        self.barrier.heavy();
-        if has_work() {
-            self.remove(worker);
-            return;
+        let mut is_ordered = self.barrier.heavy() || self.fall_back();
+        loop {
+            if has_work() {
+                return self.change(|sleepers| sleepers.workers.retain(|&sleeper| sleeper != worker));
+            }
+            if is_ordered {
+                break;
+            }
+            park_for(PATIENCE);
+            let (is_listed, all_aware) = self.look(worker);
+            if !is_listed {
+                return;
+            }
+            is_ordered = all_aware;
         }
         // Being taken off the list is what counts; a park may also return for no reason.
-        while self.is_listed(worker) {
+        while self.look(worker).0 {
             park();
         }
     }
@@ -58,31 +82,59 @@ impl Sleep {
     }
 
     pub(crate) fn wake_all(&self) {
-        self.barrier.light();
-        self.wake(usize::MAX);
+        // The lock orders this: a worker that announces itself later looks later, and sees what led here.
+        self.wake_listed(usize::MAX);
     }
 
     #[cold]
     fn wake(&self, most: usize) {
+        if self.idle.load(Ordering::Relaxed) & FENCED != 0 {
+            // ORDERING: pairs with the fence in `Barrier::heavy`: of "add work, fence, load idle" and "store idle, fence, look" at
+            // least one side sees the other.
+            fence(Ordering::SeqCst);
+            if self.idle.load(Ordering::Relaxed) == FENCED {
+                return;
+            }
+        }
+        self.wake_listed(most);
+    }
+
+    fn wake_listed(&self, most: usize) {
         for _ in 0..most {
-            let woken = {
-                let mut sleepers = lock(&self.sleepers);
-                let woken = sleepers.pop();
-                self.idle.store(sleepers.len() as u32, Ordering::Relaxed);
-                woken
-            };
+            let woken = self.change(|sleepers| sleepers.workers.pop());
             let Some(thread) = woken.and_then(|worker| self.threads[worker].get()) else { return };
             thread.unpark();
         }
     }
 
-    fn remove(&self, worker: usize) {
-        let mut sleepers = lock(&self.sleepers);
-        sleepers.retain(|&sleeper| sleeper != worker);
-        self.idle.store(sleepers.len() as u32, Ordering::Relaxed);
+    /// Has everyone who adds work run a full fence from now on. Returns true if every worker knows of that.
+    #[cold]
+    fn fall_back(&self) -> bool {
+        self.change(|sleepers| {
+            // ORDERING: Relaxed: only changed under the lock.
+            let idle = self.idle.load(Ordering::Relaxed);
+            if idle & FENCED == 0 {
+                // A worker on the list takes the lock before it goes on.
+                sleepers.unaware = (0..self.threads.len()).filter(|worker| !sleepers.workers.contains(worker)).collect();
+                self.idle.store(idle | FENCED, Ordering::Relaxed);
+            }
+            sleepers.unaware.is_empty()
+        })
     }
 
-    fn is_listed(&self, worker: usize) -> bool {
-        lock(&self.sleepers).contains(&worker)
+    /// Returns whether the worker is on the list, and whether every worker knows that it must run fences, if it must.
+    fn look(&self, worker: usize) -> (bool, bool) {
+        let sleepers = lock(&self.sleepers);
+        (sleepers.workers.contains(&worker), sleepers.unaware.is_empty())
+    }
+
+    /// Changes the list, and `idle` with it.
+    fn change<T>(&self, change: impl FnOnce(&mut Sleepers) -> T) -> T {
+        let mut sleepers = lock(&self.sleepers);
+        let changed = change(&mut sleepers);
+        // ORDERING: Relaxed, all: the barrier orders the store, the lock keeps it equal to the list.
+        let fenced = self.idle.load(Ordering::Relaxed) & FENCED;
+        self.idle.store(sleepers.workers.len() as u32 | fenced, Ordering::Relaxed);
+        changed
     }
 }

@@ -102,7 +102,8 @@ impl<'p> Shared<'p> {
             if self.pool.is_over() {
                 return None;
             }
-            self.pool.sleep.sleep(self.worker, || self.has_work() || self.pool.is_over());
+            let pool = self.pool;
+            pool.sleep.sleep(self.worker, || pool.has_common_now() || self.has_stealable() || pool.is_over());
         }
     }
 
@@ -132,7 +133,12 @@ impl<'p> Shared<'p> {
     }
 
     fn has_work(&self) -> bool {
-        self.pool.has_common() || self.pool.deques.iter().any(|deque| !deque.is_empty())
+        self.pool.has_common() || self.has_stealable()
+    }
+
+    /// Whether a worker has work that another can take.
+    fn has_stealable(&self) -> bool {
+        self.pool.deques.iter().any(|deque| !deque.is_empty())
     }
 }
 
@@ -279,7 +285,7 @@ fn work_alone(pool: &Pool) {
         } else if pool.is_over() {
             return;
         } else if look(pool, || pool.has_common().then_some(())).is_none() {
-            pool.sleep.sleep(0, || pool.has_common() || pool.is_over());
+            pool.sleep.sleep(0, || pool.has_common_now() || pool.is_over());
         }
     }
 }

@@ -1,27 +1,10 @@
 //! What is said where there is no driver, or one that will not do. A driver is loaded once per process, so each test has a process of its own.
 
-use std::process::Command;
-
 use anabranch::Executor;
 use anabranch_soft_cuda::{Client, Code};
 
 use super::thumbnails::Device;
-
-/// Set in the process that a test has for itself.
-const CHILD: &str = "ANABRANCH_TEST_CHILD";
-
-/// Runs `body` in a process that runs nothing but the test `name`.
-fn alone(name: &str, body: impl FnOnce()) {
-    if std::env::var_os(CHILD).is_some() {
-        return body();
-    }
-    let program = std::env::current_exe().unwrap();
-    let child =
-        Command::new(program).args(["--exact", &format!("cuda::drivers::{name}"), "--nocapture"]).env(CHILD, "1").output();
-    let child = child.unwrap();
-    let said = [child.stdout, child.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
-    assert!(child.status.success() && said.contains("1 passed"), "{said}");
-}
+use crate::support::alone;
 
 fn refusal() -> String {
     Executor::cuda(0).unwrap_err().to_string()
@@ -29,7 +12,7 @@ fn refusal() -> String {
 
 #[test]
 fn a_machine_without_a_driver_is_told_so() {
-    alone("a_machine_without_a_driver_is_told_so", || match Executor::cuda(0) {
+    alone("cuda::drivers::a_machine_without_a_driver_is_told_so", || match Executor::cuda(0) {
         Ok(_) => println!("skipped: this machine has a CUDA driver"),
         Err(error) => {
             let said = error.to_string();
@@ -40,7 +23,7 @@ fn a_machine_without_a_driver_is_told_so() {
 
 #[test]
 fn a_driver_that_lacks_a_function_is_too_old() {
-    alone("a_driver_that_lacks_a_function_is_too_old", || {
+    alone("cuda::drivers::a_driver_that_lacks_a_function_is_too_old", || {
         let path = Client::path_beside_this_test().unwrap();
         let old = Client::without_symbols(path, &["cuMemAllocAsync"]).unwrap();
         Client::load(&old).unwrap();
@@ -51,7 +34,7 @@ fn a_driver_that_lacks_a_function_is_too_old() {
 
 #[test]
 fn a_driver_without_devices_says_so() {
-    alone("a_driver_without_devices_says_so", || {
+    alone("cuda::drivers::a_driver_without_devices_says_so", || {
         Client::beside_this_test().unwrap().no_device(true);
         let none = "no CUDA driver: CUDA_ERROR_NO_DEVICE. Install NVIDIA's driver, or use an executor on the host device";
         assert_eq!(refusal(), none);
@@ -60,7 +43,7 @@ fn a_driver_without_devices_says_so() {
 
 #[test]
 fn a_code_that_nobody_knows_is_an_error_like_others() {
-    alone("a_code_that_nobody_knows_is_an_error_like_others", || {
+    alone("cuda::drivers::a_code_that_nobody_knows_is_an_error_like_others", || {
         let client = Client::beside_this_test().unwrap();
         client.device(0).fail_call("cuMemHostAlloc", 1, Code(7_777));
         assert_eq!(refusal(), "the CUDA driver answered a code that this driver does not name (7777)");
@@ -69,7 +52,7 @@ fn a_code_that_nobody_knows_is_an_error_like_others() {
 
 #[test]
 fn a_device_without_stream_ordered_memory_is_refused() {
-    alone("a_device_without_stream_ordered_memory_is_refused", || {
+    alone("cuda::drivers::a_device_without_stream_ordered_memory_is_refused", || {
         Client::beside_this_test().unwrap().device(0).attribute(115, 0);
         assert_eq!(refusal(), "CUDA device 0 has no stream-ordered memory, which this library needs");
     });
@@ -83,7 +66,7 @@ fn taken(device: Device) -> String {
 #[test]
 fn the_example_takes_the_gpu_that_is_there() {
     // Seen to fail with `auto` and `host` exchanged.
-    alone("the_example_takes_the_gpu_that_is_there", || {
+    alone("cuda::drivers::the_example_takes_the_gpu_that_is_there", || {
         Client::beside_this_test().unwrap();
         assert_eq!(taken(Device::Auto), "device: CUDA device 0 (found)");
         assert_eq!(taken(Device::Cuda), "device: CUDA device 0 (asked for)");
@@ -93,7 +76,7 @@ fn the_example_takes_the_gpu_that_is_there() {
 
 #[test]
 fn the_example_takes_the_host_where_there_is_no_gpu_and_says_why() {
-    alone("the_example_takes_the_host_where_there_is_no_gpu_and_says_why", || {
+    alone("cuda::drivers::the_example_takes_the_host_where_there_is_no_gpu_and_says_why", || {
         Client::beside_this_test().unwrap().no_device(true);
         let why = "no CUDA driver: CUDA_ERROR_NO_DEVICE. Install NVIDIA's driver, or use an executor on the host device";
         assert_eq!(taken(Device::Auto), format!("device: the host ({why})"));
