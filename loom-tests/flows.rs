@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::harness::{JoinHandle, Task, block_on, check, check_within, join, spawn};
 use super::runs::{Alive, poll_once};
 use super::vars::{Gate, engine};
+use crate::sync::{Mutex, lock};
 use crate::{Engine, Executor, Flow, FlowRun, Op, Result};
 
 // Seen to fail (a deadlock) with any of: a second poll that keeps the first task's waker; a poll that marks the operation as awaited without a look whether it has ended; an end that looks before
@@ -184,4 +185,25 @@ fn a_flow_that_is_dropped_while_it_is_cancelled_and_woken_leaves_nothing() {
 #[test]
 fn a_flow_that_is_dropped_while_it_is_cancelled_and_ends_leaves_nothing() {
     drop_while_it_ends(true);
+}
+
+// Failed at first (a deadlock: nothing woke it). Seen to fail (a deadlock) with a cancel that wakes the flows within before it marks them, and with one that marks them only.
+#[test]
+fn a_flow_within_that_another_task_polls_hears_of_the_outer_ones_cancel() {
+    check_within(2, || {
+        let handed = Arc::new(Mutex::new(None));
+        let hand = handed.clone();
+        let outer = Waiting::new().engine.flow(async move |f: &Flow| -> Result<()> {
+            *lock(&hand) = Some(f.clone());
+            std::future::pending().await
+        });
+        let canceller = outer.canceller();
+        let mut outer = pin!(outer);
+        assert!(Task::new().poll_future(outer.as_mut()).is_pending());
+        let flow = lock(&handed).take().expect("it was polled");
+        let cancelling = spawn(move || canceller.cancel());
+        let inner = flow.flow(async |_: &Flow| std::future::pending::<Result<()>>().await);
+        assert!(block_on(inner).expect_err("it never ends").is_cancelled());
+        join(cancelling);
+    });
 }

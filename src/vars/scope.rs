@@ -1,12 +1,13 @@
 //! Operations that end together: those of one flow. Once their scope is cancelled none begins any more, and futures are dropped where they stand.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
 use super::later::Laters;
 use crate::bridge::Lane;
 use crate::error::{Error, Kind, Result};
 use crate::exec::Cancel;
-use crate::sync::{AtomicU32, AtomicU64, OnceLock, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, lock};
 
 /// How many operations of one flow may be pending.
 const PENDING_MAX: u64 = 65_536;
@@ -15,6 +16,8 @@ const PENDING_MAX: u64 = 65_536;
 pub(crate) struct Scope {
     /// The flow that this one was begun in.
     outer: Option<Arc<Scope>>,
+    /// The flows that were begun in this one, by their addresses. Each takes itself out when it is dropped.
+    inners: Mutex<BTreeMap<usize, Weak<Scope>>>,
     fate: AtomicU32,
     pub(super) laters: Laters,
     /// How many of its operations are pending.
@@ -33,29 +36,29 @@ const OVER: u32 = 2;
 
 impl Scope {
     pub(crate) fn new(outer: Option<Arc<Scope>>) -> Arc<Self> {
-        Arc::new(Self {
+        let scope = Arc::new(Self {
             outer,
+            inners: Mutex::default(),
             fate: AtomicU32::new(GOING),
             laters: Laters::default(),
             pending: AtomicU64::new(0),
             failure: OnceLock::new(),
             bell: Lane::new(),
-        })
+        });
+        if let Some(outer) = &scope.outer {
+            lock(&outer.inners).insert(Arc::as_ptr(&scope).addr(), Arc::downgrade(&scope));
+            // A cancel of the outer flow stores its fate before it locks the list: it finds this scope there, or is seen here.
+            if outer.is_cancelled() {
+                scope.fate.store(CANCELLED, Ordering::SeqCst);
+            }
+        }
+        scope
     }
 
     /// Returns true once it, or one that it was begun in, is cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
-        let mut scope = self;
-        loop {
-            // ORDERING: SeqCst: of "cancel, look for futures" and "add a future, look whether it is cancelled" one sees the other.
-            if scope.fate.load(Ordering::SeqCst) == CANCELLED {
-                return true;
-            }
-            match &scope.outer {
-                Some(outer) => scope = outer,
-                None => return false,
-            }
-        }
+        // ORDERING: SeqCst: of "cancel, look for futures" and "add a future, look whether it is cancelled" one sees the other.
+        self.fate.load(Ordering::SeqCst) == CANCELLED
     }
 
     /// Returns an error if too many of its operations are pending.
@@ -72,9 +75,10 @@ impl Scope {
         self.pending.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes down that one of its operations was refused. The first counts.
+    /// Notes that one of its operations was refused. The first counts. Whoever awaits the flow may wait for something else meanwhile, so its task is woken.
     pub(crate) fn fail(&self, error: Error) {
         let _ = self.failure.set(error);
+        self.bell.ring();
     }
 
     /// Returns that, to be told.
@@ -87,12 +91,35 @@ impl Scope {
         let _ = self.fate.compare_exchange(GOING, OVER, Ordering::SeqCst, Ordering::Relaxed);
     }
 
-    /// Cancels it. Does nothing to one that is, or is over.
+    /// Cancels it, and the flows that were begun in it, also those that other tasks poll. Does nothing to one that is cancelled, or over.
     pub(crate) fn cancel(&self) {
         if self.fate.compare_exchange(GOING, CANCELLED, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-            self.laters.drop_all();
-            self.bell.ring();
+            let inners = self.cancel_inners();
+            self.stop();
+            inners.iter().for_each(|scope| scope.stop());
         }
+    }
+
+    /// Marks all flows within this one as cancelled, and returns them. A flow that is cancelled already has been through this with those within it, so nested drops take linear time.
+    fn cancel_inners(&self) -> Vec<Arc<Scope>> {
+        let (mut cancelled, mut open) = (Vec::new(), self.inners());
+        while let Some(scope) = open.pop() {
+            if scope.fate.swap(CANCELLED, Ordering::SeqCst) != CANCELLED {
+                open.extend(scope.inners());
+                cancelled.push(scope);
+            }
+        }
+        cancelled
+    }
+
+    fn inners(&self) -> Vec<Arc<Scope>> {
+        lock(&self.inners).values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Drops its futures, and wakes the task that awaits the flow.
+    fn stop(&self) {
+        self.laters.drop_all();
+        self.bell.ring();
     }
 }
 
@@ -105,8 +132,10 @@ impl Cancel for Scope {
 impl Drop for Scope {
     fn drop(&mut self) {
         // One by one, however deep they are nested.
-        let mut outer = self.outer.take();
+        let (mut own, mut outer) = (std::ptr::from_ref(self).addr(), self.outer.take());
         while let Some(scope) = outer {
+            lock(&scope.inners).remove(&own);
+            own = Arc::as_ptr(&scope).addr();
             outer = Arc::into_inner(scope).and_then(|mut scope| scope.outer.take());
         }
     }

@@ -4,11 +4,12 @@ use std::future::pending;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use anabranch::{Engine, Executor, Flow, Function, Graph, Op, PerOperator, Result, Value};
 
 use super::{Maths, Way, suspend};
-use crate::support::{Tally, block_on, executors, poll_once, until};
+use crate::support::{Alarm, Tally, block_on, executors, poll_once, poll_with, until};
 
 #[test]
 fn a_cancel_in_iteration_3_of_20_lets_no_further_body_start() {
@@ -293,5 +294,96 @@ fn what_is_cancelled_before_it_begins_is_as_if_it_had_never_been() {
         }))
         .unwrap();
         assert!(old == 1 && new.is_cancelled(), "{old} {new:#}");
+    }
+}
+
+/// Flows that other tasks than the outer flow's are to poll.
+type Handed = Arc<Mutex<Vec<Pin<Box<dyn Future<Output = Result<()>> + Send>>>>>;
+
+/// Returns a flow that hands out one within it, which hands out one within that. None of them ends.
+fn nested(exec: &Executor, handed: &Handed) -> Pin<Box<impl Future<Output = Result<()>> + use<>>> {
+    let (inner, innermost) = (handed.clone(), handed.clone());
+    Box::pin(exec.flow(async move |f: &Flow| {
+        let flow = f.flow(async move |f: &Flow| {
+            let flow = f.flow(async |f: &Flow| f.get(&f.future("never", (), pending)).await.map(|_: Arc<()>| ()));
+            innermost.lock().unwrap().push(Box::pin(flow));
+            pending().await
+        });
+        inner.lock().unwrap().push(Box::pin(flow));
+        pending().await
+    }))
+}
+
+/// Failed at first: they were never woken. Seen to fail (no ring) with a cancel that goes one level down, and with one that marks those within and does not wake them.
+#[test]
+fn flows_within_that_other_tasks_poll_end_when_the_outer_one_is_dropped() {
+    for exec in executors() {
+        let handed = Handed::default();
+        let mut outer = nested(&exec, &handed);
+        assert!(poll_once(&mut outer).is_pending());
+        let alarms = [Alarm::new(), Alarm::new()];
+        for (level, (_, waker)) in alarms.iter().enumerate() {
+            let mut flow = handed.lock().unwrap().remove(level);
+            assert!(poll_with(&mut flow, waker).is_pending());
+            handed.lock().unwrap().insert(level, flow);
+        }
+        drop(outer);
+        assert!(alarms.iter().all(|(alarm, _)| alarm.rings() > 0), "{exec:?}");
+        for mut flow in handed.lock().unwrap().drain(..) {
+            assert!(matches!(poll_once(&mut flow), Poll::Ready(Err(error)) if error.is_cancelled()), "{exec:?}");
+        }
+    }
+}
+
+/// Seen to fail with an end that cancels what is within.
+#[test]
+fn a_flow_within_that_another_task_polls_outlives_the_outer_ones_code() {
+    for exec in executors() {
+        let (open, opened) = futures::channel::oneshot::channel::<u8>();
+        let inner = block_on(exec.flow(async move |f: &Flow| {
+            Ok(f.flow(async move |f: &Flow| f.get(&f.future("one", (), || async { Ok(opened.await?) })).await))
+        }));
+        let mut inner = Box::pin(inner.unwrap());
+        assert!(poll_once(&mut inner).is_pending());
+        open.send(1).unwrap();
+        assert_eq!(*block_on(inner).unwrap(), 1, "{exec:?}");
+    }
+}
+
+/// Seen to fail (it is pending) with a scope that does not ask whether the outer one is cancelled.
+#[test]
+fn a_flow_that_is_begun_within_a_cancelled_one_is_cancelled() {
+    for exec in executors() {
+        let handed = Arc::new(Mutex::new(None));
+        let hand = handed.clone();
+        let mut outer = Box::pin(exec.flow(async move |f: &Flow| -> Result<()> {
+            *hand.lock().unwrap() = Some(f.clone());
+            pending().await
+        }));
+        assert!(poll_once(&mut outer).is_pending());
+        outer.cancel();
+        let outer = handed.lock().unwrap().take().unwrap();
+        let inner = outer.flow(async |_: &Flow| -> Result<()> { pending().await });
+        assert!(matches!(poll_once(&mut Box::pin(inner)), Poll::Ready(Err(error)) if error.is_cancelled()));
+    }
+}
+
+/// Failed at first: nothing woke the flow's task.
+#[test]
+fn a_push_that_is_refused_in_another_task_ends_the_flow() {
+    for exec in executors() {
+        let handed = Arc::new(Mutex::new(None));
+        let hand = handed.clone();
+        let mut run = Box::pin(exec.flow(async move |f: &Flow| -> Result<()> {
+            *hand.lock().unwrap() = Some(f.clone());
+            pending().await
+        }));
+        let (alarm, waker) = Alarm::new();
+        assert!(poll_with(&mut run, &waker).is_pending());
+        block_on(exec.shutdown()).unwrap();
+        let elsewhere = handed.lock().unwrap().take().unwrap();
+        drop(elsewhere.task("too late", (), || ()));
+        assert!(alarm.rings() > 0, "{exec:?}");
+        assert!(matches!(poll_once(&mut run), Poll::Ready(Err(error)) if error.is_shut_down()), "{exec:?}");
     }
 }
