@@ -289,7 +289,7 @@ impl Shared {
     /// The flow is over, and its code dropped.
     pub(super) fn leave(&self, key: &mut WaiterKey) {
         self.scope.bell.forget(key);
-        self.engine.sweep();
+        self.engine.sweep(&self.scope);
     }
 
     /// Returns why the flow is over before its code is.

@@ -6,8 +6,9 @@ use std::task::Context;
 use super::hand::Hand;
 use super::handle::Handled;
 use super::hub::{Hub, NOWHERE};
-use super::op::{Job, Role};
+use super::op::Job;
 use super::place::Place;
+use super::scope::Scope;
 use super::slots::Told;
 use super::turn::{End, More};
 use super::within;
@@ -122,12 +123,14 @@ impl Hub {
         choice.and_then(|place| self.ready.remove(place))
     }
 
-    /// Has what is ready end that will not begin any more, and run what the engine does itself (frees and reads), where only polls would, and nobody may poll again.
-    pub(super) fn sweep(self: &Arc<Self>) {
+    /// Has what is ready end that will not begin any more, and run what the engine does itself (frees and reads), where only polls would, and nobody may poll again. `over` are flows that
+    /// are cancelled.
+    pub(super) fn sweep(self: &Arc<Self>, over: &[&Scope]) {
         // Behind the lists' lock: who makes something ready looks afterwards whether it is over, and sees what was seen here.
         if self.workers > 0 || self.ready.is_still_empty() {
             return;
         }
+        over.iter().for_each(|scope| self.ready.give_up(scope));
         if !self.is_inline() {
             let mut hand = Hand::new(self);
             self.end_what_is_over(&mut hand);
@@ -137,20 +140,26 @@ impl Hub {
         }
     }
 
+    /// A flow is over: [sweeps](Hub::sweep) what is left of it.
+    pub(super) fn sweep_flow(self: &Arc<Self>, scope: &Scope) {
+        if self.workers > 0 {
+            return;
+        }
+        let inners = if scope.is_cancelled() { scope.all_within() } else { Vec::new() };
+        let own = scope.is_cancelled().then_some(scope);
+        let over: Vec<&Scope> = inners.iter().map(|inner| &**inner).chain(own).collect();
+        self.sweep(&over);
+    }
+
     fn end_what_is_over(self: &Arc<Self>, hand: &mut Hand<'_>) {
         loop {
-            // SAFETY: it is ready, and nobody has begun it.
-            let over = self.ready.extract(|number| self.is_over(unsafe { self.slots.get(number).job() }));
+            let over = self.ready.extract_over();
             if over.is_empty() {
                 return;
             }
             over.into_iter().for_each(|number| self.run(number, hand));
             hand.pass_on();
         }
-    }
-
-    fn is_over(&self, job: &Job) -> bool {
-        matches!(job.role, Role::Frees | Role::Waits) || job.scope().is_some_and(|scope| scope.is_cancelled())
     }
 
     /// Asks for the engine, if nothing is pending, which where there are no workers means that nobody stands in any queue. If this returns true, it is for the caller to

@@ -151,9 +151,9 @@ impl Engine {
         self.hub.devices.is_some()
     }
 
-    /// Ends what was cancelled and frees what is to be freed, on an executor where only polls would.
-    pub(crate) fn sweep(&self) {
-        self.hub.sweep();
+    /// Ends what a flow that is over has left and was cancelled, and frees what is to be freed, on an executor where only polls would.
+    pub(crate) fn sweep(&self, scope: &Scope) {
+        self.hub.sweep_flow(scope);
     }
 
     /// Pushes an operation of a flow if there is room for it now.

@@ -312,8 +312,8 @@ impl Hub {
     pub(super) fn add_ready(&self, number: u32) {
         let spot = self.slots.spot(number);
         // SAFETY: it is ready, and nobody has begun it.
-        let priority = unsafe { spot.slot.job() }.priority;
-        self.ready.push(&self.slots, spot, priority);
+        let job = unsafe { spot.slot.job() };
+        self.ready.push(&self.slots, spot, job.priority, || job.owner());
     }
 
     /// Leaves the executor when that is shut down and nothing is left to do.

@@ -149,8 +149,8 @@ impl Later {
     /// It is ready: ends it if its flow is over, and perhaps nobody polls anything of the engine again.
     fn end_if_over(&self) {
         // Of "make it ready, look whether the flow is cancelled" and "cancel the flow, look for what is ready" one side sees the other.
-        if self.scope.as_ref().is_some_and(|scope| scope.is_cancelled()) {
-            self.hub.sweep();
+        if let Some(scope) = self.scope.as_ref().filter(|scope| scope.is_cancelled()) {
+            self.hub.sweep(&[scope]);
         }
     }
 }

@@ -14,6 +14,7 @@ use super::devices::Target;
 use super::name::Name;
 use super::place::Asked;
 use super::queue::REQUESTS_MAX;
+use super::ready::Owner;
 use super::scope::Scope;
 use super::task::{AsyncTask, Fallible, Finish, Infallible, Task};
 use super::uses::{Asking, OpFn, OpFutureFn, Reads, SCANNED, Writes};
@@ -312,6 +313,16 @@ impl Job {
     #[inline]
     pub(super) fn scope(&self) -> Option<&Arc<Scope>> {
         self.rare.as_ref()?.scope.as_ref()
+    }
+
+    /// Returns who sees to its end where nobody polls.
+    pub(super) fn owner(&self) -> Owner<'_> {
+        match (self.role, self.scope()) {
+            // What the engine does itself, also for who does not wait any more.
+            (Role::Frees | Role::Waits, _) => Owner::Engine,
+            (_, Some(scope)) => Owner::Flow(scope),
+            _ => Owner::Nobody,
+        }
     }
 
     fn check(&mut self) {

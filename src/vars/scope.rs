@@ -112,6 +112,18 @@ impl Scope {
         cancelled
     }
 
+    /// Returns all flows within it.
+    pub(super) fn all_within(&self) -> Vec<Arc<Scope>> {
+        let mut all = self.inners();
+        let mut next = 0;
+        while next < all.len() {
+            let inners = all[next].inners();
+            all.extend(inners);
+            next += 1;
+        }
+        all
+    }
+
     fn inners(&self) -> Vec<Arc<Scope>> {
         lock(&self.inners).values().filter_map(Weak::upgrade).collect()
     }
