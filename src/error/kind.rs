@@ -65,8 +65,8 @@ pub(crate) enum Kind {
     Json { place: String, fault: String },
     #[error("node '{node}' names device {device} twice: name each of its devices once")]
     DeviceTwice { node: Arc<str>, device: u32 },
-    #[error("node '{node}' has no edge end {end}: the graph has {nodes} nodes")]
-    UnknownNodeId { node: Arc<str>, end: u32, nodes: usize },
+    #[error("{what} names node number {id}, counted from 0, and the graph has {nodes}: use the ids of this graph")]
+    UnknownNodeId { what: String, id: u32, nodes: usize },
     #[error("no path leads {}: name nodes of which one comes after the other", between(.from, .to))]
     EmptySection { from: Vec<String>, to: Vec<String> },
     #[error("policy '{policy}' {fault}")]

@@ -32,6 +32,14 @@ impl Rehearsal {
     pub(super) fn choose(&self, among: usize) -> usize {
         lock(&self.chooser).choose(among)
     }
+
+    /// The same, and says what did not fit of the choices to replay, once.
+    fn choose_or_say(&self, among: usize) -> (usize, Option<String>) {
+        let mut chooser = lock(&self.chooser);
+        let known = chooser.misfit.is_some();
+        let choice = chooser.choose(among);
+        (choice, chooser.misfit.clone().filter(|_| !known))
+    }
 }
 
 /// What an injected fault says.
@@ -55,7 +63,12 @@ impl RunInner {
             }
             // One ticket for each program, in an order that follows from the run alone.
             let mut singles: Vec<Ticket> = driver.tickets.drain(..).flat_map(Ticket::singles).collect();
-            let chosen = singles.swap_remove(rehearsal.choose(singles.len()));
+            let (choice, misfit) = rehearsal.choose_or_say(singles.len());
+            if let Some(fault) = misfit {
+                // Of no node, but of the run.
+                self.add_fault(NodeId(0), Kind::Simulation { fault }.into());
+            }
+            let chosen = singles.swap_remove(choice);
             driver.tickets.extend(singles);
             let mut queue = Alone::for_a_step(&mut driver.tickets, &self.progress);
             // SAFETY: the ticket was made for this run.

@@ -57,16 +57,29 @@ fn check_devices(node: &NodeShape) -> Result<()> {
     }
 }
 
-fn check_edges(shape: &Shape) -> Result<()> {
-    let count = shape.nodes().len();
-    let edge_ends = shape.edges().iter().flat_map(|edge| [(edge.source, edge.target), (edge.target, edge.source)]);
-    let output_ends = shape.outputs().iter().map(|&(node, _)| (node, node));
-    for (end, other) in edge_ends.chain(output_ends) {
-        if end.index() >= count {
-            let node = shape.nodes().get(other.index()).map_or_else(|| "?".into(), |node| node.name.clone());
-            return Err(Kind::UnknownNodeId { node, end: end.0, nodes: count }.into());
+/// Checks that edges, states and outputs name nodes of the shape.
+pub(crate) fn check_ids(shape: &Shape) -> Result<()> {
+    let nodes = shape.nodes().len();
+    let unknown = |what: String, id: NodeId| Err(Kind::UnknownNodeId { what, id: id.0, nodes }.into());
+    for edge in shape.edges() {
+        match (shape.nodes().get(edge.source.index()), shape.nodes().get(edge.target.index())) {
+            (Some(_), Some(_)) => {}
+            (Some(source), None) => return unknown(format!("an edge from node '{}'", source.name), edge.target),
+            (None, Some(target)) => return unknown(format!("an edge to node '{}'", target.name), edge.source),
+            (None, None) => return unknown("an edge".into(), edge.source),
         }
     }
+    if let Some((state, target)) = shape.state_reads().find(|(_, target)| target.index() >= nodes) {
+        return unknown(format!("a read of state {state}"), target);
+    }
+    match shape.outputs().iter().find(|(node, _)| node.index() >= nodes) {
+        Some(&(node, _)) => unknown("an output".into(), node),
+        None => Ok(()),
+    }
+}
+
+fn check_edges(shape: &Shape) -> Result<()> {
+    check_ids(shape)?;
     match shape.edges().iter().find(|edge| edge.source == edge.target) {
         Some(edge) => Err(Kind::SelfEdge { node: shape.name_of(edge.source).clone() }.into()),
         None => Ok(()),

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::builder::{Graph, NodeWork};
+use super::check::check_ids;
 use super::control::ControlNode;
 use super::shape::Link;
 use super::values::{InputPort, Maker, OutputPort, Sharer, ValueInfo};
@@ -17,8 +18,9 @@ impl Shape {
     /// `to` to every sink. Nodes and edges keep their order, the outputs of these nodes stay outputs.
     ///
     /// # Errors
-    /// If there is no node of one of these names, or no path.
+    /// If there is no node of one of these names, or no path; if an edge or an output names a node that the shape does not have.
     pub fn section(&self, from: &[&str], to: &[&str]) -> Result<Shape> {
+        check_ids(self)?;
         Ok(self.cut(&self.between(from, to)?).0)
     }
 

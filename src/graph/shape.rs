@@ -227,12 +227,19 @@ impl Shape {
         let mut reads = vec![Vec::new(); self.nodes.len()];
         for link in self.links() {
             match link {
-                Link::Edge(edge) if edge.is_data() => reads[edge.target.index()].push(link),
-                Link::Edge(_) => {}
-                Link::State { target, .. } => reads[target.index()].push(link),
+                Link::Edge(Edge { kind: EdgeKind::Order, .. }) => {}
+                // What names a node that there is not is left out: `check` reports it.
+                Link::Edge(Edge { target, .. }) | Link::State { target, .. } => {
+                    reads.get_mut(target.index()).into_iter().for_each(|reads| reads.push(link));
+                }
             }
         }
         reads
+    }
+
+    /// Returns which states are read, and by which nodes.
+    pub(super) fn state_reads(&self) -> impl Iterator<Item = (u32, NodeId)> + '_ {
+        self.states.iter().map(|read| (read.state, read.target))
     }
 
     /// Returns what leaves the graph, as (node, output).

@@ -68,6 +68,7 @@ pub use schedule::{Point, Schedule, Step, StreamKind};
 pub use single::Single;
 pub use spans::{Span, makespan_us};
 pub use svg::svg;
+pub(crate) use verify::check_steps;
 pub use verify::verify;
 
 /// Up to this many nodes every search of this room is exhaustive: host chains recycle exactly and no wait is redundant.

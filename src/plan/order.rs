@@ -4,19 +4,26 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::graph::{NodeId, Shape};
+use crate::graph::{NodeId, Shape, check_ids};
 
 /// Returns the nodes in an order in which each comes after all that it depends on: of all nodes that are ready, the one that
 /// stands first in the shape comes next. A shape that is in such an order already keeps it.
 ///
 /// This is the order in which the policies of this library visit nodes, and in which a schedule is issued. Kahn's algorithm
 /// ("Topological sorting of large networks", 1962) with a heap for the ties; O(n + m) if the shape is ordered, else
-/// O((n + m) log n). Nodes on a cycle and behind one are left out; a shape given to a policy has none.
-///
-/// # Panics
-/// If an edge names a node of another, larger graph.
+/// O((n + m) log n). Left out are nodes on a cycle, nodes with an edge from a node that the shape does not have, and what comes after them; a
+/// shape given to a policy has no such nodes.
 pub fn topological_order(shape: &Shape) -> Vec<NodeId> {
-    kahn_order(&Links::new(shape))
+    if check_ids(shape).is_ok() {
+        return kahn_order(&Links::new(shape));
+    }
+    // An edge from an unknown node becomes an edge of its target to itself, which nothing can order.
+    let is_known = |node: NodeId| node.index() < shape.nodes().len();
+    let edges = shape.edges().iter().filter(|edge| is_known(edge.target)).map(|edge| {
+        let source = if is_known(edge.source) { edge.source } else { edge.target };
+        (source, edge.target, edge.is_data())
+    });
+    kahn_order(&Links::of(shape.nodes().len(), edges.collect::<Vec<_>>().into_iter()))
 }
 
 /// For each node a row of nodes, in one piece of memory (compressed sparse rows).
@@ -208,6 +215,13 @@ mod tests {
     fn nodes_on_and_behind_a_cycle_are_left_out() {
         let shape = shape(4, &[(1, 2), (2, 1), (2, 3)]);
         assert_eq!(numbers(&topological_order(&shape)), [0]);
+    }
+
+    #[test]
+    fn nodes_behind_an_unknown_node_are_left_out() {
+        // 7 is no node of the shape: an edge to it orders nothing, one from it can never be kept.
+        let shape = shape(4, &[(0, 7), (7, 1), (1, 2)]);
+        assert_eq!(numbers(&topological_order(&shape)), [0, 3]);
     }
 
     #[test]

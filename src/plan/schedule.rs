@@ -202,7 +202,7 @@ impl Schedule {
     /// Returns a number that no other stream of the schedule has: the label of a device stream; host streams count on behind the last label.
     pub fn id(&self, stream: u32) -> u32 {
         let behind = || self.streams.labels.last().map_or(0, |last| last + 1);
-        self.label(stream) + if self.kind(stream) == StreamKind::Host { behind() } else { 0 }
+        self.label(stream).saturating_add(if self.kind(stream) == StreamKind::Host { behind() } else { 0 })
     }
 
     /// Returns the name of `stream`, as the plan's table and errors say it: `stream 0` for the policy's,

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use super::runs::{Run, Runs};
 use super::schedule::waiting_links;
 use super::{Schedule, StreamKind};
-use crate::graph::{NodeId, Role};
+use crate::graph::{COST_US_MAX, NODES_MAX, NodeId, Role};
+
+/// The latest end of a span that is shown: what all nodes of the largest graph may cost.
+const END_US_MAX: f64 = COST_US_MAX * NODES_MAX as f64;
 
 /// When one node ran on one stream. Times are in microseconds from the start.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -48,7 +51,9 @@ impl Schedule {
             let of = |role| of.get(&role).copied().unwrap_or_default();
             let schedule = around.map_or(&*self, |around| &self.inner[around].schedule);
             let Some(control) = schedule.shape().nodes()[node.index()].control.clone() else { continue };
-            let (spans_us, path_us) = (control.takes_us(|role| of(role).spans_us), control.takes_us(|role| of(role).path_us));
+            // The bound of a node's cost: nested loops would grow beyond what a number holds.
+            let takes_us = |us: fn(&Takes) -> f64| control.takes_us(|role| us(&of(role))).min(COST_US_MAX);
+            let (spans_us, path_us) = (takes_us(|takes| takes.spans_us), takes_us(|takes| takes.path_us));
             let controls_us = match around {
                 None => &mut self.controls_us,
                 Some(around) => &mut self.inner[around].schedule.controls_us,
@@ -58,7 +63,7 @@ impl Schedule {
     }
 
     /// Returns when each node runs if each takes its `cost_us` and nothing else costs time: streams hold up what stands behind in them,
-    /// and devices run any number of streams at once. A loop or a branch takes what its inner graphs take. In issue order; a node on several streams has a span on each.
+    /// and devices run any number of streams at once. A loop or a branch takes what its inner graphs take, at most 10^12 µs. In issue order; a node on several streams has a span on each.
     pub fn spans(&self) -> Vec<Span> {
         let runs = Runs::new(self);
         let mut spans: Vec<Span> = Vec::with_capacity(runs.all.len());
@@ -70,7 +75,7 @@ impl Schedule {
         spans
     }
 
-    /// Returns the cost of the dearest path through the graph, in microseconds: no schedule takes less.
+    /// Returns the cost of the dearest path through the graph, in microseconds: no schedule takes less. A loop or a branch counts at most 10^12.
     pub fn critical_path_us(&self) -> f64 {
         self.dearest_path_us(|node| self.controls_us.get(&node).map_or_else(|| self.cost_us(node), |takes| takes.path_us))
     }
@@ -98,20 +103,29 @@ impl Schedule {
         longest
     }
 
+    /// Returns the spans that can be shown: of nodes on the streams that run them, with an end that is not before the start.
+    pub(super) fn shown<'a>(&self, spans: &'a [Span]) -> impl Iterator<Item = &'a Span> + Clone {
+        let nodes = self.shape().nodes().len();
+        spans.iter().filter(move |span| {
+            let is_run = span.node.index() < nodes && self.streams_of(span.node).any(|stream| stream == span.stream);
+            is_run && 0.0 <= span.start_us && span.start_us <= span.end_us && span.end_us <= END_US_MAX
+        })
+    }
+
     /// Returns how much of the time until the last of these spans ends the policy's streams were busy, from 0 to 1; those of the host, if
-    /// there are no others.
+    /// there are no others. Spans that [`Schedule::to_svg`] leaves out do not count.
     pub fn utilisation(&self, spans: &[Span]) -> f64 {
         let is_device = |stream: u32| self.kind(stream) != StreamKind::Host;
         let has_device = (0..self.streams()).any(is_device);
         let streams = (0..self.streams()).filter(|&stream| is_device(stream) == has_device).count();
-        let busy_us: f64 =
-            spans.iter().filter(|span| is_device(span.stream) == has_device).map(|span| span.end_us - span.start_us).sum();
-        let room_us = makespan_us(spans) * streams as f64;
+        let busy = self.shown(spans).filter(|span| is_device(span.stream) == has_device);
+        let busy_us: f64 = busy.map(|span| span.end_us - span.start_us).sum();
+        let room_us = self.shown(spans).map(|span| span.end_us).fold(0.0, f64::max) * streams as f64;
         if room_us > 0.0 { busy_us / room_us } else { 0.0 }
     }
 }
 
-/// Returns, in microseconds, when the last of these spans ends.
+/// Returns, in microseconds, when the last of these spans ends; NaN counts as 0.
 pub fn makespan_us(spans: &[Span]) -> f64 {
     spans.iter().map(|span| span.end_us).fold(0.0, f64::max)
 }

@@ -9,7 +9,7 @@ use super::runs::{Run, Runs};
 use super::spans::{Span, makespan_us, on_critical_path};
 use super::table::count;
 use super::{Schedule, StreamKind};
-use crate::graph::{Backend, Control, NodeId};
+use crate::graph::{Backend, COST_US_MAX, Control, NodeId};
 
 /// The width of a character of the boxes' font, in pixels.
 const CHAR: f64 = 6.3;
@@ -29,6 +29,9 @@ const GAP: f64 = 12.0;
 impl Schedule {
     /// Draws the schedule with these spans as an SVG: those of [`Schedule::spans`], of a simulation, or of a real run. Inner graphs that have nodes stand below, each once and
     /// to a scale of time of its own, with the spans of their schedules.
+    ///
+    /// Left out, and counted in the header, are spans of nodes that the schedule does not have, or not on that stream, and those whose times are
+    /// negative, NaN, the wrong way round or beyond all costs (1.7·10^19 µs). A loop or a branch of 10^12 µs may take longer: behind a `≥` stand such times, and those that they are part of.
     pub fn to_svg(&self, spans: &[Span]) -> String {
         let inner = self.inner().iter().enumerate().filter(|(_, inner)| !inner.schedule().order().is_empty());
         let inner = inner.map(|(number, inner)| {
@@ -108,6 +111,7 @@ struct Panel<'a> {
     /// By run.
     spans: Vec<Option<Span>>,
     is_critical: Vec<bool>,
+    left_out: usize,
     makespan_us: f64,
     lane: f64,
     gutter: f64,
@@ -119,7 +123,9 @@ impl<'a> Panel<'a> {
         let own = || schedule.shape().name().map_or_else(|| policy.to_owned(), |name| format!("{name} · {policy}"));
         let (is_inner, title) = (title.is_some(), title.unwrap_or_else(own));
         let runs = Runs::new(schedule);
-        let of: HashMap<Run, Span> = spans.iter().map(|span| (Run { node: span.node, stream: span.stream }, *span)).collect();
+        let known = schedule.shown(spans).map(|span| (Run { node: span.node, stream: span.stream }, *span));
+        let of: HashMap<Run, Span> = known.collect();
+        let left_out = spans.len() - schedule.shown(spans).count();
         let spans: Vec<Option<Span>> = runs.all.iter().map(|run| of.get(run).copied()).collect();
         let is_critical = on_critical_path(&runs, &spans);
         let shown: Vec<Span> = spans.iter().copied().flatten().collect();
@@ -127,7 +133,7 @@ impl<'a> Panel<'a> {
         let gutter = names.max().unwrap_or(0) as f64 * CHAR + 26.0;
         // Many lanes are drawn flatter.
         let lane = (1400.0 / f64::from(schedule.streams().max(1))).clamp(9.0, 32.0);
-        Self { schedule, title, is_inner, runs, makespan_us: makespan_us(&shown), spans, is_critical, lane, gutter }
+        Self { schedule, title, is_inner, runs, makespan_us: makespan_us(&shown), spans, is_critical, left_out, lane, gutter }
     }
 
     fn height(&self) -> f64 {
@@ -162,6 +168,7 @@ impl<'a> Panel<'a> {
         let remark = schedule.remark().map(|remark| format!(" ({remark})")).unwrap_or_default();
         let shown: Vec<Span> = self.spans.iter().copied().flatten().collect();
         let used = 100.0 * schedule.utilisation(&shown);
+        let is_bounded = shown.iter().any(|span| self.is_bounded(span));
         let mut took_us: HashMap<NodeId, f64> = HashMap::new();
         shown.iter().for_each(|span| {
             let took = took_us.entry(span.node).or_default();
@@ -171,7 +178,7 @@ impl<'a> Panel<'a> {
         let _ = writeln!(
             out,
             "<text x=\"16\" y=\"{:.0}\" font-size=\"15\" font-weight=\"bold\">{}{}</text>\n\
-             <text x=\"16\" y=\"{:.0}\" fill=\"#60707c\">{}, {}, {} · takes {}, critical path {} · {used:.0} % busy</text>",
+             <text x=\"16\" y=\"{:.0}\" fill=\"#60707c\">{}, {}, {} · takes {}, critical path {} · {used:.0} % busy{}</text>",
             top + 24.0,
             escaped(&self.title),
             escaped(&remark),
@@ -179,8 +186,9 @@ impl<'a> Panel<'a> {
             count(schedule.order().len(), "node"),
             schedule.streams_text(),
             count(schedule.waits(), "wait"),
-            time(self.makespan_us),
-            time(critical_us),
+            at_least(is_bounded, self.makespan_us),
+            at_least(is_bounded, critical_us),
+            if self.left_out > 0 { format!(" · {} left out", count(self.left_out, "span")) } else { String::new() },
         );
         if !self.is_inner {
             draw_key(scale.left + scale.width, top, out);
@@ -252,6 +260,13 @@ impl<'a> Panel<'a> {
         }
     }
 
+    /// Returns whether a span is that of a loop or a branch that may take longer, see [`Schedule::spans`].
+    fn is_bounded(&self, span: &Span) -> bool {
+        let is_control = self.schedule.shape().nodes()[span.node.index()].control.is_some();
+        // The difference of two such numbers is not exact.
+        is_control && span.end_us - span.start_us >= COST_US_MAX * (1.0 - 1e-9)
+    }
+
     /// Returns how far a box stays from the edges of its lane.
     fn pad(&self) -> f64 {
         (self.lane * 0.14).min(5.0)
@@ -270,7 +285,7 @@ impl<'a> Panel<'a> {
              rx=\"{:.1}\" fill=\"{}\" stroke=\"{rim}\"/>",
             escaped(&node.name),
             escaped(&self.schedule.stream_name(span.stream)),
-            time(span.end_us - span.start_us),
+            at_least(self.is_bounded(&span), span.end_us - span.start_us),
             time(span.start_us),
             (height / 5.0).min(4.0),
             fill(node.backend),
@@ -348,6 +363,10 @@ fn fitted(name: &str, room: usize) -> Option<String> {
     }
 }
 
+fn at_least(is_bounded: bool, us: f64) -> String {
+    format!("{}{}", if is_bounded { "≥ " } else { "" }, time(us))
+}
+
 fn time(us: f64) -> String {
     let digits = |value: f64| {
         let text = format!("{value:.2}");
@@ -356,7 +375,8 @@ fn time(us: f64) -> String {
     match us {
         us if us < 1_000.0 => format!("{} µs", digits(us)),
         us if us < 1_000_000.0 => format!("{} ms", digits(us / 1_000.0)),
-        us => format!("{} s", digits(us / 1_000_000.0)),
+        us if us < 1e15 => format!("{} s", digits(us / 1_000_000.0)),
+        us => format!("{:.2e} s", us / 1_000_000.0),
     }
 }
 

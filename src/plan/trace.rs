@@ -13,6 +13,13 @@ struct TraceForm<'a> {
     unit: &'static str,
     #[serde(rename = "traceEvents")]
     events: Vec<EventForm<'a>>,
+    #[serde(rename = "otherData", skip_serializing_if = "Option::is_none")]
+    other: Option<OtherForm>,
+}
+
+#[derive(Serialize)]
+struct OtherForm {
+    spans_left_out: usize,
 }
 
 #[derive(Serialize)]
@@ -40,16 +47,19 @@ struct NodeForm<'a> {
 
 impl Schedule {
     /// Writes spans of this schedule as JSON in Chrome's trace event format, which Perfetto (ui.perfetto.dev) reads too. Times are in
-    /// microseconds.
+    /// microseconds. Needs the feature `json`.
+    ///
+    /// Spans that [`Schedule::to_svg`] leaves out are left out here too; their number is `spans_left_out` in the trace's `otherData`.
     pub fn to_perfetto(&self, spans: &[Span]) -> String {
         let runs = Runs::new(self);
-        let of: HashMap<Run, &Span> = spans.iter().map(|span| (Run { node: span.node, stream: span.stream }, span)).collect();
+        let of: HashMap<Run, &Span> =
+            self.shown(spans).map(|span| (Run { node: span.node, stream: span.stream }, span)).collect();
         let mut events: Vec<EventForm<'_>> = Vec::new();
         for stream in 0..self.streams() {
             let args = NameForm { name: self.stream_name(stream) };
             events.push(EventForm::Thread { name: "thread_name", pid: 0, tid: self.id(stream), args });
         }
-        for span in spans {
+        for span in self.shown(spans) {
             let node = &self.shape().nodes()[span.node.index()];
             let (ts, dur, tid, args) =
                 (span.start_us, span.end_us - span.start_us, self.id(span.stream), NodeForm { command: node.command() });
@@ -65,6 +75,8 @@ impl Schedule {
             events.push(EventForm::FlowStart { name: "wait", cat: "wait", id, ts, pid: 0, tid: from_tid });
             events.push(EventForm::FlowEnd { name: "wait", cat: "wait", id, ts: to.start_us, pid: 0, tid: to_tid, bp: "e" });
         }
-        serde_json::to_string(&TraceForm { unit: "ms", events }).expect("the form has string keys only")
+        let left_out = spans.len() - self.shown(spans).count();
+        let other = (left_out > 0).then_some(OtherForm { spans_left_out: left_out });
+        serde_json::to_string(&TraceForm { unit: "ms", events, other }).expect("the form has string keys only")
     }
 }

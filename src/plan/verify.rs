@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{EXACT_NODES_MAX, Point, Schedule, Step, StreamKind};
 use crate::error::{Error, Kind, Result};
-use crate::graph::{NodeId, Shape};
+use crate::graph::{NodeId, Shape, check_ids};
 
 /// No node.
 const NONE: u32 = u32::MAX;
@@ -22,11 +22,9 @@ const NONE: u32 = u32::MAX;
 /// backwards for each edge that neither its stream nor a wait of its own orders. O(n + m) apart from those.
 ///
 /// # Errors
-/// The first thing that is wrong: it names the nodes of the edge that is not ordered, or of the wait that is redundant. For all of
-/// them [`Error::is_invalid_plan`](crate::Error::is_invalid_plan) is true.
-///
-/// # Panics
-/// If a step names a node that is not of the shape.
+/// The first thing that is wrong: it names the nodes of the edge that is not ordered, or of the wait that is redundant, or the stream whose
+/// step names a node that the shape does not have. For all of them [`Error::is_invalid_plan`](crate::Error::is_invalid_plan) is true. If the
+/// shape itself names nodes that it does not have, [`Error::is_invalid_graph`](crate::Error::is_invalid_graph) is.
 ///
 /// # Examples
 /// ```
@@ -50,10 +48,31 @@ const NONE: u32 = u32::MAX;
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 pub fn verify<P: AsRef<[Step]>>(shape: &Shape, programs: &[(StreamKind, P)]) -> Result<()> {
+    check_ids(shape)?;
+    check_steps(shape, programs)?;
     let past = Past::read(shape, programs)?;
     past.check_edges()?;
     past.check_releases(programs)?;
     if shape.nodes().len() <= EXACT_NODES_MAX { past.check_waits() } else { Ok(()) }
+}
+
+/// Checks that the steps of programs name nodes of `shape`.
+pub(crate) fn check_steps<P: AsRef<[Step]>>(shape: &Shape, programs: &[(StreamKind, P)]) -> Result<()> {
+    let nodes = shape.nodes().len();
+    for (stream, (_, program)) in programs.iter().enumerate() {
+        for step in program.as_ref() {
+            let (does, node) = match *step {
+                Step::Run(node) => ("runs", node),
+                Step::Release(node) => ("releases", node),
+                Step::Wait(_) | Step::Record(_) => continue,
+            };
+            if node.index() >= nodes {
+                let fault = format!("{does} node number {}, counted from 0, and the graph has {nodes}", node.index());
+                return Err(Kind::Program { stream: stream as u32, fault }.into());
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Schedule {

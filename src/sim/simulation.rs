@@ -9,8 +9,8 @@ use super::inner::Inner;
 use super::log::{Ending, Race, SimEvent, SimLog};
 use crate::device::sim::{Chooser, Machine, Op, Order, Player, Work};
 use crate::error::{Kind, Result};
-use crate::graph::{Backend, COST_US_MAX, NodeId, NodeShape, Shape};
-use crate::plan::{Schedule, Step, StreamKind};
+use crate::graph::{Backend, COST_US_MAX, NodeId, NodeShape, Shape, check_ids};
+use crate::plan::{Point, Schedule, Step, StreamKind, check_steps};
 
 /// How many things a simulated machine does at once. Each device has engines of its own; the cores are the host's.
 ///
@@ -128,16 +128,20 @@ impl Simulation {
     /// Carries the programs out.
     ///
     /// # Errors
-    /// If a stream waits for ever: for a point that nobody records, or in a circle. The error names the node that it never comes to. And
-    /// if the time of a hand-off or a fault is out of range.
+    /// If a stream waits for ever: for a point that nobody records, or in a circle. The error names the node that it never comes to. Also if
+    /// the time of a hand-off or a fault is out of range; if the shape or a program names a node that the shape does not have; if a stream records a
+    /// point of another one, or its own points out of order; and if choices to [replay](Order::Replay) do not fit.
     pub fn run(&self) -> Result<SimLog> {
         if !(0.0..=COST_US_MAX).contains(&self.hand_off_us) {
             let fault = format!("the hand-off takes {:?} us: a time is from 0 to 10^12", self.hand_off_us);
             return Err(Kind::Simulation { fault }.into());
         }
-        if let Some(fault) = self.faults.fault().or_else(|| self.unknown_node()) {
+        if let Some(fault) = self.faults.fault() {
             return Err(Kind::Simulation { fault }.into());
         }
+        check_ids(&self.shape)?;
+        check_steps(&self.shape, &self.programs)?;
+        self.check_records()?;
         let setup = Setup::new(self);
         let controls_us = self.controls_us()?;
         self.play(&setup, &controls_us)
@@ -156,16 +160,30 @@ impl Simulation {
                 None => Kind::Program { stream, fault: "ends with a wait for a point that nothing records".into() }.into(),
             });
         }
+        if let Some(fault) = chooser.misfit_at_end() {
+            return Err(Kind::Simulation { fault }.into());
+        }
         let races = stage.clocks.is_some().then_some(stage.races);
         let kinds = self.programs.iter().map(|program| program.0).collect();
         let names = self.names.clone();
         Ok(SimLog { shape: self.shape.clone(), names, kinds, events: stage.events, races, choices: chooser.made })
     }
 
-    fn unknown_node(&self) -> Option<String> {
-        let nodes = self.shape.nodes().len();
-        let unknown = (0..self.programs.len() as u32).flat_map(|stream| self.runs(stream)).find(|node| node.index() >= nodes)?;
-        Some(format!("a program runs node number {}, the graph has {nodes}", unknown.index()))
+    /// Checks that each stream records points of its own, in ascending order.
+    fn check_records(&self) -> Result<()> {
+        for (stream, (_, steps)) in (0..).zip(&self.programs) {
+            let mut last = None;
+            for step in steps {
+                let Step::Record(Point { stream: of, seq }) = *step else { continue };
+                let fault = match last.replace(seq) {
+                    _ if of != stream => format!("records point {of}@{seq}, which is of another stream"),
+                    Some(last) if last >= seq => format!("records point {of}@{seq} behind {of}@{last}: points count up"),
+                    _ => continue,
+                };
+                return Err(Kind::Program { stream, fault }.into());
+            }
+        }
+        Ok(())
     }
 
     /// Returns the nodes that a stream runs, in order.

@@ -221,7 +221,10 @@ fn an_edge_to_nowhere_is_named() {
     let far = (0..8).map(|n| other.node(format!("{n}"), Backend::Cpu)).last().unwrap();
     shape.order(a, far);
     let error = shape.schedule(&Single).unwrap_err();
-    assert_eq!(error.to_string(), "node 'a' has no edge end 7: the graph has 1 nodes");
+    assert_eq!(
+        error.to_string(),
+        "an edge from node 'a' names node number 7, counted from 0, and the graph has 1: use the ids of this graph"
+    );
 }
 
 #[test]

@@ -56,6 +56,15 @@ fn choices_replay_an_order() {
 }
 
 #[test]
+fn choices_that_there_are_not_fail_the_run() {
+    // Seen to pass with the choice taken for the last there is.
+    let (plan, _) = fan(3);
+    let exec = Executor::builder().simulated(Order::Replay(vec![0, 9]), Faults::default()).build().unwrap();
+    let error = block_on(exec.run(&plan, Inputs::new())).map(drop).unwrap_err();
+    assert!(error.to_string().starts_with("choice number 1 to replay, counted from 0, is 9, and there are "), "{error}");
+}
+
+#[test]
 fn every_order_of_real_nodes_is_explored() {
     // Seen to fail with programs that run on without a choice.
     for (width, expected) in [(1, 1), (3, 6), (4, 24)] {

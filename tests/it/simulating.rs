@@ -280,7 +280,10 @@ fn programs_that_say_nothing_or_nonsense_are_errors() {
     let mut shape = Shape::new();
     let a = shape.node("a", Backend::Gpu);
     assert_eq!(fault(shape, vec![Step::Run(a), wait]), text);
-    assert_eq!(fault(Shape::new(), vec![Step::Run(a)]), "a program runs node number 0, the graph has 0");
+    assert_eq!(
+        fault(Shape::new(), vec![Step::Run(a)]),
+        "the program of stream 0 runs node number 0, counted from 0, and the graph has 0"
+    );
 }
 
 #[test]

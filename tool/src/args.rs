@@ -192,10 +192,24 @@ impl PolicyName {
     }
 }
 
-/// Returns the format that was asked for: by name, else by the ending of the file.
-pub(crate) fn format_of<F: ValueEnum>(format: Option<F>, out: Option<&Path>, text: F) -> F {
-    let ending = || F::from_str(out?.extension()?.to_str()?, true).ok();
-    format.or_else(ending).unwrap_or(text)
+/// Returns the format that was asked for: by name, else by the ending of the file; text, if it has none or is `.txt`.
+pub(crate) fn format_of<F: ValueEnum + Clone>(format: Option<F>, out: Option<&Path>, text: F) -> Result<F, Failure> {
+    let ending = out.and_then(Path::extension).map(|ending| ending.to_string_lossy().to_lowercase());
+    let ending = match (format, ending) {
+        (Some(format), _) => return Ok(format),
+        (None, None) => return Ok(text),
+        (None, Some(ending)) if ending == "txt" => return Ok(text),
+        (None, Some(ending)) => ending,
+    };
+    F::from_str(&ending, true).map_err(|_| {
+        let names = F::value_variants().iter().filter_map(|format| format.to_possible_value());
+        let names: Vec<String> = names.map(|name| name.get_name().to_owned()).collect();
+        let path = out.map(|out| out.display().to_string()).unwrap_or_default();
+        let all = names.join(", ");
+        Failure::Usage(format!(
+            "{path}: no format ends in .{ending}: end it in .txt or one of {all}, or add --format with one of them"
+        ))
+    })
 }
 
 #[derive(Clone, Copy, ValueEnum)]

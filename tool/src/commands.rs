@@ -14,7 +14,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::Plan { graph, format, out } => {
             let policy = graph.policy(None)?;
             let schedule = schedule(&graph.file, &files::graph(&graph.file)?, &*policy)?;
-            let text = match format_of(*format, out.as_deref(), PlanFormat::Text) {
+            let text = match format_of(*format, out.as_deref(), PlanFormat::Text)? {
                 PlanFormat::Text => schedule.to_string(),
                 PlanFormat::Json => schedule.to_json() + "\n",
                 PlanFormat::Dot => schedule.to_dot(),
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::Simulate { graph, machine, seed, replay, explore, format, out } => {
             let policy = graph.policy(Some(machine.hand_off_us))?;
             let schedule = schedule(&graph.file, &files::graph(&graph.file)?, &*policy)?;
-            let format = format_of(*format, out.as_deref(), SimulateFormat::Text);
+            let format = format_of(*format, out.as_deref(), SimulateFormat::Text)?;
             let order = match (seed, replay) {
                 (Some(seed), _) => Order::Seeded(*seed),
                 (None, Some(choices)) => Order::Replay(choices.clone()),
@@ -33,6 +33,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             };
             let simulation = simulation(&schedule, machine).order(order);
             let text = match explore {
+                Some(_) if !matches!(format, SimulateFormat::Text) => {
+                    let why = "--explore reports in text: let the file end in .txt";
+                    return Err(Failure::Usage(why.into()));
+                }
                 Some(orders_max) => explored(&simulation, *orders_max)?,
                 None => simulated(&schedule, &simulation, *seed, format)?,
             };
@@ -41,7 +45,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::Verify { file, policy, plan } => verify_plans(file, *policy, plan.as_deref()),
         Command::Compare { file, max_streams, machine, format, out } => {
             let shape = files::graph(file)?;
-            let text = compare::text(&shape, *max_streams, machine, format_of(*format, out.as_deref(), CompareFormat::Text))?;
+            let format = format_of(*format, out.as_deref(), CompareFormat::Text)?;
+            let text = compare::text(&shape, *max_streams, machine, format)?;
             files::write(out.as_deref(), &text)
         }
     }

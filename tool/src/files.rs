@@ -25,20 +25,25 @@ pub(crate) fn graph(path: &Path) -> Result<Shape, Failure> {
 
 /// Reads a file, or the standard input if it is named `-`.
 pub(crate) fn text(path: &Path) -> Result<String, Failure> {
-    let cannot = |error: &io::Error| match error.kind() {
-        ErrorKind::InvalidData => Failure::Invalid(format!("{}: is not UTF-8 text", path.display())),
-        _ => Failure::Usage(format!("{}: cannot read: {error}", path.display())),
-    };
+    let cannot = |error: &io::Error| Failure::Usage(format!("{}: cannot read: {error}", path.display()));
     let reader: Box<dyn Read> = match path.as_os_str() == "-" {
         true => Box::new(io::stdin()),
         false => Box::new(File::open(path).map_err(|error| cannot(&error))?),
     };
-    let mut text = String::new();
-    reader.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| cannot(&error))?;
-    match text.len() as u64 > BYTES_MAX {
-        true => Err(Failure::Invalid(format!("{}: is larger than {} GiB", path.display(), BYTES_MAX >> 30))),
-        false => Ok(text),
+    let mut bytes = Vec::new();
+    reader.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| cannot(&error))?;
+    let invalid = |what: &str| Err(Failure::Invalid(format!("{}: {what}", path.display())));
+    if bytes.len() as u64 > BYTES_MAX {
+        return invalid(&format!("is larger than {} GiB", BYTES_MAX >> 30));
     }
+    match bytes[..] {
+        // Also the mark of UTF-32, with two zeros behind it.
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => return invalid("is UTF-16: save it as UTF-8"),
+        [0xef, 0xbb, 0xbf, ..] => return invalid("begins with a byte order mark: save it as UTF-8 without one"),
+        [0, _, ..] | [_, 0, ..] => return invalid("is UTF-16, or binary: save it as UTF-8"),
+        _ => {}
+    }
+    String::from_utf8(bytes).or_else(|_| invalid("is not UTF-8 text"))
 }
 
 /// Writes to a file, or to the standard output.

@@ -51,6 +51,25 @@ fn readings_of_states_come_back_in_their_places() {
 }
 
 #[test]
+fn loops_of_loops_that_take_for_ever_are_drawn_with_a_bound() {
+    // Seen to draw boxes from NaN to NaN, and to say that it takes inf s.
+    let mut graph = r#"{"nodes": [{"name": "work", "backend": "gpu"}]}"#.to_owned();
+    for _ in 0..40 {
+        graph = format!(
+            r#"{{"nodes": [{{"name": "loop", "repeat": {{"iterations": 1000000000, "body": {graph}}}}}, {{"name": "next", "backend": "gpu", "after": ["loop"]}}]}}"#
+        );
+    }
+    let schedule = Shape::from_json(&graph).unwrap().schedule(&anabranch::PerOperator).unwrap();
+    let spans = schedule.spans();
+    assert_eq!((spans[0].end_us, spans[1].end_us - spans[1].start_us), (1e12, 1.0));
+    let picture = schedule.to_svg(&spans);
+    assert!(!picture.contains("inf") && !picture.contains("NaN"), "{picture}");
+    assert!(picture.contains("takes ≥ 1000000 s, critical path ≥ 1000000 s"), "{picture}");
+    assert!(picture.contains("<title>loop on stream 0: ≥ 1000000 s from 0 µs</title>"), "{picture}");
+    assert!(picture.contains("<title>next on stream 0: 1 µs from 1000000 s</title>"), "{picture}");
+}
+
+#[test]
 fn a_control_runs_where_its_nodes_do_unless_it_is_said() {
     let shape = Shape::from_json(&loops()).unwrap();
     let backends: Vec<Backend> = shape.nodes().iter().map(|node| node.backend).collect();

@@ -178,7 +178,7 @@ fn bad_graphs_are_named_by_place() {
         (r#"{"nodes": ["#.into(), "nodes: EOF while parsing a list at line 1"),
         ("{".into(), "EOF while parsing an object at line 1"),
         (r#"{"nodes": [{"name": "", "backend": "gpu"}]}"#.into(), "nodes[0].name: a node needs a name"),
-        (String::new(), "EOF while parsing a value at line 1 column 0"),
+        (String::new(), "the text is empty: it should be a graph as JSON"),
         ("[]".into(), "invalid type: sequence, expected an object at line 1"),
         (r#"{"nodes": [["a", "gpu"]]}"#.into(), "nodes[0]: invalid type: sequence, expected an object at line 1"),
         (node(r#""inputs": [["a"]]"#), "nodes[1].inputs[0]: invalid type: sequence, expected an object at line 1"),
@@ -248,6 +248,70 @@ fn the_ending_of_the_file_says_the_format() {
         assert!(std::fs::read_to_string(path).unwrap().starts_with(start), "{ending}");
     }
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn endings_without_a_format_are_refused() {
+    // Seen to write a table to it.
+    let dir = std::env::temp_dir().join(format!("anabranch-no-endings-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("plan.png");
+    let out = path.to_str().unwrap();
+    for (command, formats) in
+        [("plan", "text, json, dot, svg"), ("simulate", "text, json, svg, perfetto"), ("compare", "text, json, svg")]
+    {
+        let expected = format!(
+            "error: {out}: no format ends in .png: end it in .txt or one of {formats}, or add --format with one of them\n"
+        );
+        assert_eq!(refused(&[command, "graphs/worked.json", "-o", out]), (2, expected));
+        assert!(!path.exists());
+    }
+    printed(&["plan", "graphs/worked.json", "-o", out, "--format", "svg"]);
+    let bare = dir.join("plan");
+    printed(&["plan", "graphs/worked.json", "-o", bare.to_str().unwrap()]);
+    let report = dir.join("report.svg");
+    let explore = ["simulate", "graphs/worked.json", "--explore", "5", "-o", report.to_str().unwrap()];
+    assert_eq!(refused(&explore), (2, "error: --explore reports in text: let the file end in .txt\n".into()));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn choices_that_there_are_not_are_refused() {
+    // Seen to be taken for others.
+    let (code, message) = refused(&["simulate", "graphs/worked.json", "--compute", "1", "--replay", "9,9,9"]);
+    assert_eq!(code, 2);
+    assert!(message.starts_with("error: choice number 0 to replay, counted from 0, is 9, and there are "), "{message}");
+}
+
+#[test]
+fn files_that_are_not_plain_utf_8_are_named() {
+    // Seen to be called "expected value at line 1 column 1", all of them.
+    let graph = r#"{"nodes": [{"name": "a", "backend": "gpu"}]}"#;
+    let wide =
+        |bytes: fn(u16) -> [u8; 2], mark: &str| format!("{mark}{graph}").encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+    let (mark, utf_16) = ("\u{feff}", "is UTF-16: save it as UTF-8\n");
+    for (bytes, expected) in [
+        (wide(u16::to_le_bytes, mark), utf_16),
+        (wide(u16::to_be_bytes, mark), utf_16),
+        (wide(u16::to_le_bytes, ""), "is UTF-16, or binary: save it as UTF-8\n"),
+        (wide(u16::to_be_bytes, ""), "is UTF-16, or binary: save it as UTF-8\n"),
+        (format!("{mark}{graph}").into_bytes(), "begins with a byte order mark: save it as UTF-8 without one\n"),
+        (b"digraph { a -> b }\n".to_vec(), "the text is no JSON: it begins with 'digraph { a -> b }'\n"),
+        (b" nodes:\n  - a\n".to_vec(), "the text is no JSON: it begins with 'nodes:'\n"),
+        (b"\x89PNG\r\n".to_vec(), "is not UTF-8 text\n"),
+    ] {
+        assert_eq!(fault(&bytes), format!("error: -: {expected}"));
+    }
+}
+
+#[test]
+fn texts_that_are_not_plain_json_are_named() {
+    let fault = |text: &str| anabranch::Shape::from_json(text).unwrap_err().to_string();
+    assert_eq!(fault("\u{feff}{}"), "the text begins with a byte order mark: save it as UTF-8 without one");
+    assert_eq!(fault("{\0\"\0"), "the text is UTF-16, or binary: save it as UTF-8");
+    assert_eq!(fault("\0{\0\""), "the text is UTF-16, or binary: save it as UTF-8");
+    assert_eq!(fault(" \n"), "the text is empty: it should be a graph as JSON");
+    assert_eq!(fault("<svg>"), "the text is no JSON: it begins with '<svg>'");
 }
 
 #[test]

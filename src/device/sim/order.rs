@@ -8,7 +8,9 @@ pub enum Order {
     InOrder,
     /// Any, drawn from this seed. The same seed gives the same order on every machine.
     Seeded(u64),
-    /// As a simulation before it chose: see [`SimLog::choices`](crate::SimLog::choices). Where the choices have run out, the first.
+    /// As a simulation before it chose: see [`SimLog::choices`](crate::SimLog::choices). Where the choices have run out, the first. A choice among fewer
+    /// than it needs is an error of the simulation, or of the run; an engine takes the last instead. Choices that are left over are an error of a
+    /// simulation.
     Replay(Vec<u32>),
 }
 
@@ -50,16 +52,28 @@ pub(crate) struct Chooser {
     draw: Draw,
     /// Each choice that there was: which, of how many.
     pub(crate) made: Vec<(u32, u32)>,
+    /// The first choice to replay that there was not, as an error says it.
+    pub(crate) misfit: Option<String>,
 }
 
 impl Chooser {
     pub(crate) fn new(order: Order) -> Self {
         let seed = if let Order::Seeded(seed) = order { seed } else { 0 };
-        Self { order, draw: Draw(seed), made: Vec::new() }
+        Self { order, draw: Draw(seed), made: Vec::new(), misfit: None }
     }
 
     pub(crate) fn is_in_order(&self) -> bool {
         self.order == Order::InOrder
+    }
+
+    /// Returns what did not fit of the choices to replay, once all are made.
+    pub(crate) fn misfit_at_end(&self) -> Option<String> {
+        let (made, given) = (self.made.len(), if let Order::Replay(choices) = &self.order { choices.len() } else { 0 });
+        let is_left = given > made;
+        let left = || {
+            format!("{given} choices were given to replay, and {made} were made: give those that a log of this simulation has")
+        };
+        self.misfit.clone().or_else(|| is_left.then(left))
     }
 
     /// Returns one of `count`, of which there is at least one.
@@ -70,7 +84,19 @@ impl Chooser {
         let choice = match &self.order {
             Order::InOrder => 0,
             Order::Seeded(_) => self.draw.below(count),
-            Order::Replay(choices) => choices.get(self.made.len()).map_or(0, |&choice| (choice as usize).min(count - 1)),
+            Order::Replay(choices) => match choices.get(self.made.len()).map_or(0, |&choice| choice as usize) {
+                choice if choice < count => choice,
+                choice => {
+                    let place = self.made.len();
+                    self.misfit.get_or_insert_with(|| {
+                        format!(
+                            "choice number {place} to replay, counted from 0, is {choice}, and there are {count}: 0 to {}",
+                            count - 1
+                        )
+                    });
+                    count - 1
+                }
+            },
         };
         self.made.push((choice as u32, count as u32));
         choice

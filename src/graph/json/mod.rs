@@ -37,7 +37,7 @@ impl Shape {
     /// edges keep theirs: first those of `inputs` and `after`, node by node, then `edges`. Unknown keys are errors.
     ///
     /// # Errors
-    /// Names the place in the file, by path and by line, and says what is wrong: no JSON, a key that there is not, a number out of
+    /// Names the place in the file, by path and by line, and says what is wrong: no JSON (or JSON that is not plain UTF-8: with a byte order mark, or as UTF-16), a key that there is not, a number out of
     /// range, a name used twice, a producer that there is not, an edge to itself, a circle (with its nodes).
     ///
     /// # Examples
@@ -60,6 +60,9 @@ impl Shape {
 
     /// Writes the JSON form that [`Shape::from_json`] reads. Edges whose place among the others cannot be said by `inputs` and `after`
     /// come back in another order.
+    ///
+    /// A shape is not checked before it is written, but when it is read or scheduled. An edge or an output of a node that the shape does not have
+    /// is written with a name that no node has, and `from_json` says so.
     pub fn to_json(&self) -> String {
         write::json(self)
     }

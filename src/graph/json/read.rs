@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::fault;
 use super::forms::{BranchForm, GraphForm, Object, RepeatForm};
+use super::{fault, quoted};
 use crate::error::{Kind, Result};
 use crate::graph::{Backend, Control, NESTING_MAX, NODES_MAX, NodeId, Shape, check};
 
@@ -32,6 +32,9 @@ struct Unknown<'a> {
 }
 
 pub(super) fn shape(text: &str) -> Result<Shape> {
+    if let Some(why) = no_json(text) {
+        return Err(fault("", &why));
+    }
     let mut known: Vec<Known<'_>> = Vec::new();
     let mut unknown = vec![Unknown { text, place: String::new(), depth: 0, states: None }];
     let mut nodes = 0;
@@ -60,6 +63,23 @@ pub(super) fn shape(text: &str) -> Result<Shape> {
     }
     let outermost = shapes.swap_remove(0).expect("every graph was assembled");
     Ok(Arc::into_inner(outermost).expect("nothing else has the outermost graph"))
+}
+
+/// Returns what a text is that does not even begin as JSON, if it is such.
+fn no_json(text: &str) -> Option<String> {
+    let start = text.trim_start_matches([' ', '\t', '\n', '\r']);
+    let is_word = |word: &&str| start.starts_with(*word);
+    match start.chars().next() {
+        None => Some("the text is empty: it should be a graph as JSON".into()),
+        Some('\u{feff}') => Some("the text begins with a byte order mark: save it as UTF-8 without one".into()),
+        _ if text.chars().take(4).any(|char| char == '\0') => Some("the text is UTF-16, or binary: save it as UTF-8".into()),
+        Some('{' | '[' | '"' | '-' | '0'..='9') => None,
+        Some(_) if ["true", "false", "null"].iter().any(is_word) => None,
+        Some(_) => {
+            let line = start.chars().take_while(|&char| char != '\n').map(|char| if char.is_control() { ' ' } else { char });
+            Some(format!("the text is no JSON: it begins with {}", quoted(&line.take(100).collect::<String>())))
+        }
+    }
 }
 
 /// Reads one graph, which is `inner` in `text`.

@@ -1,5 +1,6 @@
 //! From a shape to text: graphs inside first, each as text that the form of the graph around has in it.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -11,6 +12,8 @@ use crate::graph::{Control, Edge, EdgeKind, Memory, NESTING_MAX, NodeId, NodeSha
 /// How far the text of a graph stands to the right of the one around.
 const BODY: &str = "\n        ";
 const ARM: &str = "\n          ";
+/// What the name of a node begins with that the shape does not have.
+const UNKNOWN: &str = "node number ";
 
 pub(super) fn json(shape: &Shape) -> String {
     // The graphs, those around before those inside, with the number of the first one inside and how deep they are.
@@ -86,14 +89,26 @@ fn node_form<'a>(node: &NodeShape, inner: &'a [Box<RawValue>]) -> NodeForm<'a> {
 }
 
 fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
-    let name = |node: NodeId| shape.name_of(node).to_string();
+    // A node that the shape does not have is written with a name longer than those of its kind: no node has it, so reading refuses it.
+    let marks = LazyCell::new(|| {
+        let lengths = shape.nodes().iter().filter(|node| node.name.starts_with(UNKNOWN)).map(|node| node.name.len());
+        "?".repeat(lengths.max().unwrap_or(0))
+    });
+    let unknown = |node: NodeId| format!("{UNKNOWN}{}{}", node.index(), *marks);
+    let name = |node: NodeId| shape.nodes().get(node.index()).map_or_else(|| unknown(node), |node| node.name.to_string());
     let mut nodes: Vec<NodeForm<'a>> = shape.nodes().iter().zip(inner).map(|(node, inner)| node_form(node, inner)).collect();
     // Order-only edges that nothing of the nodes' own comes after can stand at the end, where they keep their order.
     let own = shape.edges().iter().rposition(Edge::is_data).map_or(0, |last| last + 1);
     let mut edges = 0;
+    let mut behind_unknown = Vec::new();
     for link in shape.links() {
         edges += usize::from(matches!(link, Link::Edge(_)));
         match link {
+            Link::Edge(Edge { source: before, target, .. }) | Link::State { target: before @ target, .. }
+                if target.index() >= nodes.len() =>
+            {
+                behind_unknown.push((name(before), name(target)));
+            }
             Link::State { state, target } => {
                 let input = InputForm { node: None, state: Some(state), output: 0, memory: None, metadata: false };
                 nodes[target.index()].inputs.push(input);
@@ -108,7 +123,8 @@ fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
             Link::Edge(_) => {}
         }
     }
-    let edges = shape.edges()[own..].iter().map(|edge| (name(edge.source), name(edge.target))).collect();
+    let mut edges: Vec<_> = shape.edges()[own..].iter().map(|edge| (name(edge.source), name(edge.target))).collect();
+    edges.append(&mut behind_unknown);
     let outputs = shape.outputs().iter().map(|&(node, output)| OutputForm { node: name(node), output }).collect();
     GraphForm { name: shape.name().map(str::to_owned), nodes, edges, outputs }
 }

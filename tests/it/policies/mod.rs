@@ -1,9 +1,10 @@
 //! Policies and schedules: the published assignments, who needs a stream, host chains, the table, and the faults of policies.
 //!
 //! `letter.rs` holds literal readings of the rules beside ours, `before.rs` the properties that every schedule must have, `verifying.rs` what `verify` finds,
-//! `shapes.rs` the random shapes that both use.
+//! `garbage.rs` what is said to shapes and programs that are anything, `shapes.rs` the random shapes that both use.
 
 mod before;
+mod garbage;
 mod letter;
 mod limits;
 mod ranked;
