@@ -107,8 +107,9 @@ impl Graph {
 
     /// Adds a CPU function: `work` gets what `sources` names and returns the node's value.
     ///
-    /// Write the types of the closure's arguments out, as in `|a: &u32, b: String| ...`: without them rustc cannot tell that the
-    /// references are good for any lifetime, and says "implementation of `FnOnce` is not general enough".
+    /// Write the types of the closure's arguments out, as in `|a: &u32, b: String| ...`. Without them rustc does not know what an argument is, and
+    /// says "type annotations needed" (E0282) where the body uses it, as in `|a| a.len()`; or it knows the type but not that the reference is
+    /// good for any lifetime, and says "implementation of `FnOnce` is not general enough".
     pub fn task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
     where
         I: Sources,
