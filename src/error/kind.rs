@@ -126,6 +126,8 @@ pub(crate) enum Kind {
     Panicked { node: Arc<str>, stream: String, device: String, message: String },
     #[error("node '{node}' did not run, because '{because}' before it failed")]
     Skipped { node: Arc<str>, because: Arc<str> },
+    #[error("node '{node}' did not run, though nothing went wrong before it: {why}")]
+    NotTaken { node: Arc<str>, why: String },
     #[error(
         "the condition of loop '{node}' is neither true nor false: what it compares is NaN after {count} iterations; see why, or compare in a task of your own"
     )]

@@ -129,6 +129,12 @@ impl Error {
         matches!(*self.0.kind, Kind::Skipped { .. } | Kind::NotRun { .. } | Kind::DoneInVain { .. })
     }
 
+    /// Returns true if the node did not run, and not because something failed: it is in an arm that was not taken, or in a loop that ended before its
+    /// first iteration. The error of [`Run::node`](crate::Run::node); a run itself never ends with it.
+    pub fn is_not_taken(&self) -> bool {
+        matches!(*self.0.kind, Kind::NotTaken { .. })
+    }
+
     /// Returns true if the graph or a policy's answer was not valid; such errors come out of `compile`.
     pub fn is_invalid_graph(&self) -> bool {
         use Kind::*;
@@ -192,6 +198,7 @@ impl Error {
             Failed { node, .. }
             | Panicked { node, .. }
             | Skipped { node, .. }
+            | NotTaken { node, .. }
             | Observer { node, .. }
             | SelfEdge { node }
             | UnusedNode { node }

@@ -80,7 +80,9 @@ impl Executor {
     }
 
     /// Makes a run of `plan` that has its place among the `max_in_flight` already, unless there is none. The place is given back
-    /// when the run ends or is dropped.
+    /// when the run has ended. A run that is dropped before it was polled ends there, and so does one of an inline executor; with workers, a dropped run ends when
+    /// its tasks that are running have, and its devices have done what they were given. [`Executor::in_flight`] counts it until then, and
+    /// [`Executor::idle`] waits for it.
     ///
     /// # Errors
     /// Gives the inputs back, with an error for which [`Error::is_busy`] or [`Error::is_shut_down`] is true.

@@ -3,7 +3,7 @@
 use super::inner::{Live, RunInner, cancelled};
 use super::state;
 use crate::error::{Error, Kind, Result};
-use crate::graph::NodeId;
+use crate::graph::{NodeId, Role};
 use crate::sync::{AtomicU32, Ordering, lock};
 
 /// What became of a node.
@@ -48,9 +48,35 @@ impl RunInner {
             fate::FAILED => Err(self.fault_of(node)),
             fate::SKIPPED => Err(self.skipped(node)),
             fate::CANCELLED => Err(cancelled(self.state.glance())),
-            _ if self.is_complete() && !self.has_passed(node) => self.verdict.get().cloned().expect("the run is complete"),
+            _ if self.is_complete() && !self.has_passed(node) => Err(self.why_not_run(node)),
             _ => Ok(()),
         }
+    }
+
+    /// Returns why a complete run never came to a node, by what became of the loops and branches around it.
+    fn why_not_run(&self, node: NodeId) -> Error {
+        let code = self.code();
+        let mut inner = node;
+        while let Some(scope) = code.scope_of(inner) {
+            inner = code.scopes[scope].control;
+            if let Err(error) = self.ended_badly(inner) {
+                return error;
+            }
+            if self.has_passed(inner) {
+                let (node, control) = (self.plan().name_of(node), self.plan().name_of(inner));
+                let why = match self.plan().schedule.inner()[scope].role() {
+                    Role::Arm(arm) => format!("branch '{control}' did not take arm {arm}"),
+                    Role::Condition | Role::Body => format!("loop '{control}' ended before its first iteration"),
+                };
+                return Kind::NotTaken { node, why }.into();
+            }
+        }
+        let verdict = self.verdict.get().expect("the run is complete").clone();
+        verdict.expect_err("a run that succeeds comes to all nodes that are in no loop or branch")
+    }
+
+    fn ended_badly(&self, control: NodeId) -> Result<()> {
+        if self.fate(control) == 0 { Ok(()) } else { self.node_result(control) }
     }
 
     /// Returns true if the node's program came past it. A cancelled run, or one that never started, may not have come so far.

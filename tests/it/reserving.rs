@@ -1,12 +1,14 @@
 //! `try_run` takes a place among the runs in flight at once; and what panics carry when they hit the library's own steps.
 
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
 use anabranch::{Executor, Graph, Inputs, Plan, Single, inputs};
 use futures::FutureExt;
 use futures::executor::block_on;
+
+use crate::support::poll_once;
 
 fn plan() -> Plan {
     let mut g = Graph::new();
@@ -28,6 +30,30 @@ fn a_run_that_was_let_in_holds_its_place_before_it_is_polled() {
         assert_eq!(*outputs.take::<u64>("y").unwrap(), 4);
         block_on(exec.shutdown()).unwrap();
     }
+}
+
+#[test]
+fn a_dropped_run_holds_its_place_until_its_task_has_ended() {
+    // Seen to fail with a drop that gives the place back itself.
+    let exec = Executor::builder().workers(1).max_in_flight(1).build().unwrap();
+    let (began, has_begun) = mpsc::channel();
+    let (end, may_end) = mpsc::channel();
+    let may_end = Mutex::new(may_end);
+    let mut g = Graph::new();
+    let y = g.task("waits", (), move || {
+        began.send(()).unwrap();
+        may_end.lock().unwrap().recv().unwrap()
+    });
+    g.output("y", &y);
+    let mut run = exec.try_run(&g.compile(&Single).unwrap(), Inputs::new()).unwrap();
+    assert!(poll_once(&mut run).is_pending());
+    has_begun.recv().unwrap();
+    drop(run);
+    assert_eq!(exec.in_flight(), 1);
+    assert!(exec.try_run(&plan(), inputs! { "x" => 1_u64 }).unwrap_err().0.is_busy());
+    end.send(()).unwrap();
+    block_on(exec.idle()).unwrap();
+    assert!(block_on(exec.try_run(&plan(), inputs! { "x" => 1_u64 }).unwrap()).is_ok());
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod breakers;
 mod failures;
 mod known;
 mod nesting;
+mod not_taken;
 mod random;
 mod shapes;
 mod states;

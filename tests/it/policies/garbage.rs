@@ -47,11 +47,11 @@ fn shape(dice: &mut Dice) -> Shape {
 }
 
 fn programs(dice: &mut Dice, nodes: usize) -> Programs {
-    let mut step = |dice: &mut Dice| {
+    let step = |dice: &mut Dice| {
         let point = Point { stream: number(dice), seq: number(dice) };
         [Step::Wait(point), Step::Run(node(dice, nodes)), Step::Record(point), Step::Release(node(dice, nodes))][dice.below(4)]
     };
-    let mut program = |dice: &mut Dice| (0..dice.below(8)).map(|_| step(dice)).collect();
+    let program = |dice: &mut Dice| (0..dice.below(8)).map(|_| step(dice)).collect();
     let kind = |dice: &mut Dice| if dice.below(2) == 0 { StreamKind::Host } else { StreamKind::Device(dice.below(3) as u32) };
     (0..dice.below(4)).map(|_| (kind(dice), program(dice))).collect()
 }

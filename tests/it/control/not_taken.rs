@@ -1,0 +1,145 @@
+//! What the futures of nodes say that never ran.
+
+use anabranch::{Error, Executor, Graph, Inputs, NodeFuture, Plan, Result, Run, inputs, times};
+
+use super::many_executors;
+use crate::support::{block_on, plan, until};
+
+/// A branch over two arms, that takes the one of the input `which`, or none; a loop of `count` iterations around another branch beside it; and a loop of none.
+fn branches(count: u64) -> Plan {
+    let mut g = Graph::new();
+    let (which, x) = (g.input::<Option<usize>>("which"), g.input::<u64>("x"));
+    let case = g.branch("case", &which, &x);
+    let case = case.arm(|a, x| a.task("x", &x, |x: &u64| x + 1)).arm(|a, x| {
+        let y = a.task("y", &x, |x: &u64| x + 2);
+        a.repeat("deep", &y, times(1), |b, y| b.task("z", &y, |y: &u64| y + 1))
+    });
+    let case = case.join();
+    let outer = g.repeat("outer", &x, times(count), |b, x| {
+        let arm = b.task("arm", &x, |x: &u64| if *x == 1 { Some(0) } else { None });
+        b.branch("inner", &arm, &x)
+            .arm(|a, x| a.task("first", &x, |x: &u64| x + 1))
+            .arm(|a, x| a.task("never", &x, |x: &u64| x + 1))
+            .join()
+    });
+    let none = g.repeat("none", &x, times(0), |b, x| b.task("body", &x, |x: &u64| x + 1));
+    let sum = g.task("sum", (&case, &outer, &none), |a: &u64, b: &u64, c: &u64| a + b + c);
+    g.output("sum", &sum);
+    plan(&g)
+}
+
+fn run(exec: &Executor, plan: &Plan, which: Option<usize>) -> Run {
+    exec.run(plan, inputs! { "which" => which, "x" => 1_u64 })
+}
+
+/// Asserts what is said of a node that was not taken.
+fn assert_not_taken(result: Result<()>, node: &str, why: &str) {
+    let error = result.expect_err(node);
+    assert_eq!(error.to_string(), format!("node '{node}' did not run, though nothing went wrong before it: {why}"));
+    assert!(error.is_not_taken() && !error.is_skipped() && error.node() == Some(node));
+}
+
+/// Each of these is asked before the run begins, and again when it is over.
+fn ask(exec: &Executor, plan: &Plan, which: Option<usize>, check: impl Fn(&dyn Fn(&str) -> Result<()>)) {
+    let mut run = run(exec, plan, which);
+    let nodes = [
+        "case/arm 0/x",
+        "case/arm 1/y",
+        "case/arm 1/deep/body/z",
+        "case",
+        "none",
+        "none/body/body",
+        "outer/body/inner/arm 0/first",
+    ];
+    let early: Vec<(&str, NodeFuture)> = nodes.map(|name| (name, run.node(name))).into();
+    block_on(&mut run).unwrap();
+    let early: Vec<(&str, Result<()>)> = early.into_iter().map(|(name, node)| (name, block_on(node))).collect();
+    check(&|name| {
+        early.iter().find(|known| known.0 == name).map(|known| known.1.clone()).unwrap_or_else(|| block_on(run.node(name)))
+    });
+    check(&|name| block_on(run.node(name)));
+}
+
+#[test]
+fn nodes_that_were_not_taken_say_so() {
+    // Seen to fail with the verdict of the run, `Ok`, for all of them.
+    let (plan, deep) = (branches(3), "branch 'case' did not take arm 1");
+    for exec in many_executors() {
+        ask(&exec, &plan, Some(0), |node| {
+            ["case/arm 0/x", "case", "none", "outer"].into_iter().for_each(|name| node(name).expect(name));
+            assert_not_taken(node("case/arm 1/y"), "case/arm 1/y", deep);
+            assert_not_taken(node("case/arm 1/deep"), "case/arm 1/deep", deep);
+            assert_not_taken(node("case/arm 1/deep/body/z"), "case/arm 1/deep/body/z", deep);
+            assert_not_taken(node("none/body/body"), "none/body/body", "loop 'none' ended before its first iteration");
+        });
+        ask(&exec, &plan, Some(1), |node| {
+            ["case/arm 1/y", "case/arm 1/deep/body/z", "case"].into_iter().for_each(|name| node(name).expect(name));
+            assert_not_taken(node("case/arm 0/x"), "case/arm 0/x", "branch 'case' did not take arm 0");
+        });
+        ask(&exec, &plan, None, |node| {
+            node("case").expect("a branch without an arm is done");
+            assert_not_taken(node("case/arm 0/x"), "case/arm 0/x", "branch 'case' did not take arm 0");
+        });
+    }
+}
+
+#[test]
+fn one_iteration_is_enough() {
+    // The inner branch takes its first arm in the first of three iterations only.
+    for exec in many_executors() {
+        ask(&exec, &branches(3), None, |node| {
+            node("outer/body/inner/arm 0/first").expect("it ran once");
+            let never = "outer/body/inner/arm 1/never";
+            assert_not_taken(node(never), never, "branch 'outer/body/inner' did not take arm 1");
+        });
+        ask(&exec, &branches(0), None, |node| {
+            let first = "outer/body/inner/arm 0/first";
+            assert_not_taken(node(first), first, "loop 'outer' ended before its first iteration");
+        });
+    }
+}
+
+/// Two branches, one of which is behind a node that fails, and one beside it.
+fn failing() -> Plan {
+    let mut g = Graph::new();
+    let x = g.input::<u64>("x");
+    let bad = g.try_task("bad", &x, |_: &u64| Err::<Option<usize>, _>("bad".into()));
+    let good = g.task("good", &x, |_: &u64| Some(0));
+    let mut branch = |name: &str, which| {
+        let branch = g.branch(name, which, &x);
+        branch.arm(|a, x| a.task("x", &x, |x: &u64| x + 1)).arm(|a, x| a.task("y", &x, |x: &u64| x + 2)).join()
+    };
+    let (behind, beside) = (branch("behind", &bad), branch("beside", &good));
+    g.output("behind", &behind);
+    g.output("beside", &beside);
+    plan(&g)
+}
+
+#[test]
+fn in_a_failed_run_the_branch_around_says_why() {
+    // Seen to fail with the first cause of the run, for all of them.
+    let plan = failing();
+    for exec in many_executors() {
+        let mut run = exec.run(&plan, inputs! { "x" => 1_u64 });
+        let error: Error = block_on(&mut run).map(drop).unwrap_err();
+        assert_eq!((error.node(), error.is_not_taken()), (Some("bad"), false));
+        block_on(run.node("beside/arm 0/x")).unwrap();
+        assert_not_taken(block_on(run.node("beside/arm 1/y")), "beside/arm 1/y", "branch 'beside' did not take arm 1");
+        let error = block_on(run.node("behind/arm 0/x")).unwrap_err();
+        assert!(error.is_skipped() && error.node() == Some("behind"), "{error}");
+    }
+}
+
+#[test]
+fn in_a_cancelled_run_it_is_cancelled() {
+    let plan = branches(3);
+    for exec in many_executors() {
+        let run = run(&exec, &plan, Some(0));
+        run.cancel();
+        until(|| exec.in_flight() == 0);
+        for name in ["case/arm 0/x", "case/arm 1/y", "none/body/body"] {
+            assert!(block_on(run.node(name)).unwrap_err().is_cancelled(), "{name}");
+        }
+    }
+    assert!(block_on(Executor::inline().run(&plan, Inputs::new()).node("sum")).is_err());
+}
