@@ -28,18 +28,27 @@ pub(crate) enum Kind {
     UnusedInput { name: Arc<str> },
     #[error("'{name}' is an input, not a node: it has no backend, command or cost, and it waits for nothing")]
     NotANode { name: Arc<str> },
-    #[error("'{first}' and '{second}' both take '{value}' by value: only one node can, let the other read it by reference")]
-    TakenTwice { value: Arc<str>, first: Arc<str>, second: Arc<str> },
-    #[error("'{node}' takes '{value}' by value and reads it too: read it from what it took")]
-    TakenAndRead { value: Arc<str>, node: Arc<str> },
-    #[error("'{taker}' takes '{value}' by value, but {sharer} shares it as an Arc: read it by reference instead")]
-    TakenShared { value: Arc<str>, taker: Arc<str>, sharer: String },
+    #[error("'{first}' and '{second}' both take {value} by value: only one node can, let the other read it by reference")]
+    TakenTwice { value: String, first: Arc<str>, second: Arc<str> },
+    #[error("'{node}' takes {value} by value and reads it too: read it from what it took")]
+    TakenAndRead { value: String, node: Arc<str> },
     #[error(
-        "'{node}' takes '{value}', which lies in a graph around it: read it by reference, or make it a state of the loop or branch"
+        "'{taker}' takes {value} by value, so it comes after '{reader}', which reads it too: that closes the circle {}. Let '{taker}' read {value} by reference, or '{reader}' not wait for '{taker}'",
+        circle(.path)
     )]
-    TakenFromAround { value: Arc<str>, node: Arc<str> },
-    #[error("'{taker}' takes '{value}' by value, but '{control}' {why}")]
-    TakenState { value: Arc<str>, taker: Arc<str>, control: Arc<str>, why: &'static str },
+    TakeCircle { value: String, taker: Arc<str>, reader: Arc<str>, path: Vec<Arc<str>> },
+    #[error(
+        "'{control}' takes {value} by value, and '{reader}' in it reads it too: let that read the state that '{control}' makes of it"
+    )]
+    TakenAndReadInside { control: Arc<str>, value: String, reader: Arc<str> },
+    #[error("'{taker}' takes {value} by value, but {sharer} shares it as an Arc: read it by reference instead")]
+    TakenShared { value: String, taker: Arc<str>, sharer: String },
+    #[error(
+        "'{node}' takes {value}, which lies in a graph around it: read it by reference, or make it a state of the loop or branch"
+    )]
+    TakenFromAround { value: String, node: Arc<str> },
+    #[error("'{taker}' takes {value} by value, but {why}")]
+    TakenState { value: String, taker: Arc<str>, why: String },
     #[error(
         "{what} '{name}' is declared in an inner graph: it reads what is around it by itself, and gives what its closure returns"
     )]
@@ -50,12 +59,16 @@ pub(crate) enum Kind {
     NotJoined { node: Arc<str> },
     #[error("a closure panicked while it built a graph of '{node}': build the whole graph anew")]
     Torn { node: Arc<str> },
+    #[error(
+        "the closure for {of} puts another graph in the place of the one that it is given: add to that one, and leave it where it is"
+    )]
+    Replaced { of: String, node: Option<Arc<str>> },
     #[error("'{name}' is no loop: only one has a number of iterations")]
     NotALoop { name: Arc<str> },
     #[error("node '{node}' {fault}")]
     Body { node: Arc<str>, fault: String },
     #[error("in '{path}': {fault}")]
-    Within { path: String, fault: Error },
+    Within { path: String, node: Option<Arc<str>>, fault: Error },
     #[error("{what} is {got}, the limit is {limit}")]
     Limit { what: String, got: usize, limit: usize },
     #[error("the cost of node '{node}' is {cost_us} us: a cost is from 0 to 10^12")]
@@ -63,6 +76,8 @@ pub(crate) enum Kind {
     #[cfg_attr(not(feature = "json"), allow(dead_code))]
     #[error("{place}{fault}")]
     Json { place: String, fault: String },
+    #[error("the ordinal of a device of node '{node}' is {device}, the limit is {limit}")]
+    DeviceOrdinal { node: Arc<str>, device: u32, limit: u32 },
     #[error("node '{node}' names device {device} twice: name each of its devices once")]
     DeviceTwice { node: Arc<str>, device: u32 },
     #[error("{what} names node number {id}, counted from 0, and the graph has {nodes}: use the ids of this graph")]
@@ -70,7 +85,7 @@ pub(crate) enum Kind {
     #[error("no path leads {}: name nodes of which one comes after the other", between(.from, .to))]
     EmptySection { from: Vec<String>, to: Vec<String> },
     #[error("policy '{policy}' {fault}")]
-    Policy { policy: String, fault: String },
+    Policy { policy: String, node: Option<Arc<str>>, fault: String },
 
     // Programs that are no plan of their graph.
     #[error("nothing orders node '{later}' after '{earlier}', which it depends on: its stream needs a wait")]

@@ -50,6 +50,12 @@ impl Error {
         Self(Arc::new(Inner { kind, source, others, told: Told::default() }))
     }
 
+    /// The error of an inner graph, whose path is `path`: that is part of the name of the node.
+    pub(crate) fn within(self, path: String) -> Self {
+        let node = self.node().map(|node| format!("{path}/{node}").into());
+        Kind::Within { path, node, fault: self }.into()
+    }
+
     /// The first of `causes`, listing the rest. None when there is no cause.
     pub(crate) fn first_of(causes: Vec<Error>) -> Option<Self> {
         let mut causes = causes.into_iter();
@@ -150,9 +156,12 @@ impl Error {
                 | UnusedInput { .. }
                 | TakenTwice { .. }
                 | TakenAndRead { .. }
+                | TakenAndReadInside { .. }
+                | TakeCircle { .. }
                 | TakenShared { .. }
                 | Limit { .. }
                 | Cost { .. }
+                | DeviceOrdinal { .. }
                 | DeviceTwice { .. }
                 | Json { .. }
                 | EmptySection { .. }
@@ -164,6 +173,7 @@ impl Error {
                 | IsInner
                 | NotJoined { .. }
                 | Torn { .. }
+                | Replaced { .. }
                 | NotALoop { .. }
                 | Body { .. }
         ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_graph())
@@ -191,7 +201,8 @@ impl Error {
         if let Kind::Driver { code, .. } = &*self.0.kind { Some(*code) } else { None }
     }
 
-    /// Returns the node, or the operation, that the error is about, where it is about one.
+    /// Returns the node, or the operation, that the error is about, where it is about one. A node in a loop or a branch has its path for a name:
+    /// `loop/body/node`, `loop/condition/node`, `branch/arm 0/node`. Of a circle it is one of the nodes.
     pub fn node(&self) -> Option<&str> {
         use Kind::*;
         match &*self.0.kind {
@@ -204,6 +215,7 @@ impl Error {
             | UnusedNode { node }
             | TakenAndRead { node, .. }
             | Cost { node, .. }
+            | DeviceOrdinal { node, .. }
             | DeviceTwice { node, .. }
             | RedundantWait { node, .. }
             | NoRecord { node, .. }
@@ -217,11 +229,16 @@ impl Error {
             | Undecided { node, .. }
             | TooManyIterations { node, .. }
             | NoSuchArm { node, .. } => Some(node),
-            Within { fault, .. } => fault.node(),
-            TakenState { taker, .. } => Some(taker),
+            Within { node, .. } | Replaced { node, .. } | Policy { node, .. } => node.as_deref(),
+            Cycle { path } => path.first().map(|node| &**node),
+            TakenAndReadInside { reader, .. } => Some(reader),
+            TakenState { taker, .. }
+            | TakenShared { taker, .. }
+            | TakeCircle { taker, .. }
+            | TakenTwice { second: taker, .. } => Some(taker),
             NotOrdered { later, .. } => Some(later),
             ReleasedEarly { reader, .. } => Some(reader),
-            DuplicateName { name } | ForeignValue { name } => Some(name),
+            DuplicateName { name } | ForeignValue { name } | NotALoop { name } => Some(name),
             OpFailed { operation }
             | AndMoreFailed { operation, .. }
             | OpPanicked { operation, .. }
@@ -234,6 +251,11 @@ impl Error {
             | ForeignVar { operation, .. } => Some(operation),
             _ => None,
         }
+    }
+
+    /// The nodes of a circle, from one of them to the same one.
+    pub(crate) fn circle(&self) -> Option<&[Arc<str>]> {
+        if let Kind::Cycle { path } = &*self.0.kind { Some(path) } else { None }
     }
 
     /// Returns what caused this, what caused that, and so on.

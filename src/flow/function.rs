@@ -58,10 +58,15 @@ impl<I: Ports, O: Ports> Function<I, O> {
     pub fn new(name: impl Into<Arc<str>>, policy: &dyn Policy, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
         let mut graph = Graph::new();
         let args = I::declare(&mut graph);
-        build(&mut graph, args).output(&mut graph);
         let name = name.into();
+        let built = graph.lend(|graph| build(graph, args));
+        let replaced = || Kind::Replaced { of: format!("function '{name}'"), node: None };
+        built.ok_or_else(|| replaced().into())?.output(&mut graph);
         // Its arguments are inputs with their numbers for names.
-        let within = |fault| Kind::Within { path: format!("function {name}"), fault }.into();
+        let within = |fault: Error| {
+            let node = fault.node().map(Arc::from);
+            Kind::Within { path: format!("function {name}"), node, fault }.into()
+        };
         let plan = graph.compile(policy).map_err(within)?;
         Ok(Self { name, device: whole::device_of_all(&plan), plan, kind: PhantomData })
     }

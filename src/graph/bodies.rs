@@ -78,7 +78,7 @@ impl Bodies {
         V: Given,
         K: Holds,
     {
-        let test = |inner: &mut Graph, value| Value::<K>::new(inner.address(), value).settle(inner);
+        let test = |inner: &mut Graph, value| inner.value_at::<K>(value).settle(inner);
         self.with(command.into(), add, Decides { test: Some(test), select: None })
     }
 
@@ -103,7 +103,9 @@ impl Bodies {
     ) -> Self {
         let add_node = move |g: &mut Graph, name: &str, given: &[Loose]| {
             let given = V::of(g, given)?;
-            let made = add(g, name, given);
+            let made = g.lend(|g| add(g, name, given)).ok_or(
+                "has a body that puts another graph in the place of the one that it is given: add to that one, and leave it where it is",
+            )?;
             if !g.owns(&made) {
                 return Err("has a body that returns a value of another graph".to_owned());
             }
@@ -148,7 +150,7 @@ impl<T: 'static> Given for Vec<Value<T>> {
 
 fn typed<T: 'static>(graph: &Graph, loose: &Loose, number: u32) -> Result<Value<T>, String> {
     if loose.of.id == TypeId::of::<T>() {
-        return Ok(Value::new(graph.address(), loose.value));
+        return Ok(graph.value_at(loose.value));
     }
     let (found, taken) = (loose.of.name, std::any::type_name::<T>());
     Err(format!("reads a `{found}` as its input {number}, counted from 0, and its body takes a `{taken}`"))

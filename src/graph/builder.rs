@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::body::{Async, Body, Fallible, Finish, Infallible, Kernel, Task};
 use super::check::check_name;
 use super::control::ControlNode;
-use super::inner::{Around, InnerGraphs};
+use super::inner::{Around, InnerGraphs, Unfinished};
 use super::source::{Binder, FutureFn, KernelFn, KernelStream, Sources, TaskFn, Value};
 use super::values::{InputPort, Maker, OutputPort, Sharer, ValueInfo};
 use super::{Backend, NodeId, NodeMut, PORTS_MAX, Shape};
@@ -40,13 +40,15 @@ pub struct Graph {
     pub(crate) values: Vec<ValueInfo>,
     pub(crate) inputs: Vec<InputPort>,
     pub(crate) outputs: Vec<OutputPort>,
-    pub(crate) mistake: Option<Error>,
+    pub(super) mistake: Option<Error>,
     /// The loops and branches among the nodes.
     pub(crate) controls: Vec<ControlNode>,
-    /// The inner graphs of all controls, of inner graphs too. Whichever graph is being built has them.
+    /// The inner graphs of these.
     pub(crate) inner: InnerGraphs,
-    /// Of an inner graph that is being built: what is around it.
+    /// Of an inner graph: where it stands, and what it reads around it.
     pub(super) around: Option<Around>,
+    /// What was begun in it and not ended.
+    pub(super) unfinished: Option<Unfinished>,
     /// The nodes that read values of the graphs around this one.
     pub(crate) captors: Vec<NodeId>,
     /// The values that loops and branches keep, by who keeps them.
@@ -85,6 +87,7 @@ impl Graph {
             controls: Vec::new(),
             inner: InnerGraphs::default(),
             around: None,
+            unfinished: None,
             captors: Vec::new(),
             kept: Vec::new(),
         }
@@ -107,9 +110,13 @@ impl Graph {
 
     /// Adds a CPU function: `work` gets what `sources` names and returns the node's value.
     ///
-    /// Write the types of the closure's arguments out, as in `|a: &u32, b: String| ...`. Without them rustc does not know what an argument is, and
-    /// says "type annotations needed" (E0282) where the body uses it, as in `|a| a.len()`; or it knows the type but not that the reference is
-    /// good for any lifetime, and says "implementation of `FnOnce` is not general enough".
+    /// Write the types of the closure's arguments out, as in `|a: &u32, b: String| ...`. Without them rustc does not
+    /// know what an argument is, and says "type annotations needed" (E0282) where the body uses it, as in
+    /// `|a| a.len()`; or it knows the type but not that the reference is good for any lifetime, and says
+    /// "implementation of `FnOnce` is not general enough".
+    ///
+    /// Values of 100 kB and more belong in a `Box` or a `Vec`: what a body returns by value passes over the stack, in a
+    /// debug build several times, and threads have 2 MiB of it.
     pub fn task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
     where
         I: Sources,

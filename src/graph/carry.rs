@@ -8,11 +8,12 @@
 
 use std::sync::Arc;
 
+use super::NodeId;
 use super::builder::Graph;
 use super::control::{ControlNode, Flow, Inner, Origin, State};
-use super::inner::{InnerGraph, InnerId};
+use super::inner::Role;
 use super::values::ValueInfo;
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::value::Cells;
 
 /// One move.
@@ -53,19 +54,15 @@ impl Flow {
 }
 
 impl Graph {
-    /// Returns what a control moves. `inner` are the inner graphs of the outermost graph.
+    /// Returns what a control moves.
     ///
     /// # Errors
     /// If a state is taken that may be shared, or that its control needs itself.
-    pub(crate) fn carries<'g>(
-        &'g self,
-        control: &'g ControlNode,
-        inner: &'g dyn Fn(InnerId) -> &'g InnerGraph,
-    ) -> Result<Carries> {
-        let settling = Settling { graph: self, control, inner };
+    pub(crate) fn carries(&self, control: &ControlNode) -> Result<Carries> {
+        let settling = Settling { graph: self, control };
         let shared: Vec<bool> = (0..control.states.len()).map(|state| settling.is_shared(state)).collect();
         settling.check_given()?;
-        settling.check_takers(&settling.held(&shared))?;
+        settling.check_takers(&settling.lost(&shared))?;
         let states = || control.states.iter().zip(&shared);
         let clear = |state: &State| Carry::Clear { at: state.offset, act: state.transfer.clear };
         let enter = states().flat_map(|(state, &is_shared)| {
@@ -129,13 +126,12 @@ fn given(states: &[State], shared: &[bool], giver: &Inner) -> Vec<Carry> {
 struct Settling<'g> {
     graph: &'g Graph,
     control: &'g ControlNode,
-    inner: &'g dyn Fn(InnerId) -> &'g InnerGraph,
 }
 
 impl<'g> Settling<'g> {
     /// Returns the inner graphs, and how each sees a state.
     fn views(&self, state: usize) -> impl Iterator<Item = (&'g Graph, &'g ValueInfo)> + '_ {
-        let graphs = self.control.flow.inner().map(|(id, _)| &(self.inner)(id).graph);
+        let graphs = self.control.flow.inner().map(|(id, _)| self.graph.inner.get(id));
         graphs.map(move |graph| (graph, &graph.values[graph.inputs[state].value as usize]))
     }
 
@@ -144,89 +140,151 @@ impl<'g> Settling<'g> {
         self.views(state).any(|(_, view)| view.sharer.is_some())
     }
 
-    /// Returns for each state whether it is its control's alone whenever an inner graph begins, and whether when the control ends.
-    fn held(&self, shared: &[bool]) -> Vec<(bool, bool)> {
-        let mut held: Vec<bool> =
-            self.control.states.iter().zip(shared).map(|(state, shared)| state.is_taken && !shared).collect();
-        let gives = |held: &[bool], giver: &Inner, state: usize| {
+    /// Returns for each state why something else may hold it when an inner graph begins, and why when the control ends, if something may.
+    fn lost(&self, shared: &[bool]) -> Vec<[Option<Lost>; 2]> {
+        let is_lost = |(state, &is_shared): (&State, &bool)| match (state.is_taken, is_shared) {
+            (false, _) => Some(Lost::Read),
+            (true, true) => Some(Lost::Shared),
+            (true, false) => None,
+        };
+        let mut lost: Vec<Option<Lost>> = self.control.states.iter().zip(shared).map(is_lost).collect();
+        let gives = |lost: &[Option<Lost>], giver: &Inner, state: usize| {
             let origin = giver.results[state];
             let is_once = giver.results.iter().filter(|other| **other == origin).count() == 1;
             is_once
                 && match origin {
-                    Origin::State(from) => held[from as usize],
-                    Origin::Node { value, .. } => (self.inner)(giver.id).graph.values[value as usize].sharer.is_none(),
+                    Origin::State(from) => lost[from as usize].is_none(),
+                    Origin::Node { value, .. } => self.graph.inner.get(giver.id).values[value as usize].sharer.is_none(),
                     Origin::Around(_) | Origin::Nowhere => false,
                 }
         };
-        let all_give =
-            |held: &[bool], state: usize| held[state] && self.control.flow.givers().iter().all(|giver| gives(held, giver, state));
+        let newly = |lost: &[Option<Lost>], state: usize| {
+            let mut givers = self.control.flow.givers().iter();
+            if lost[state].is_some() { None } else { givers.position(|giver| !gives(lost, giver, state)).map(Lost::Given) }
+        };
         if let Flow::Branch { .. } = self.control.flow {
-            return (0..held.len()).map(|state| (held[state], all_give(&held, state))).collect();
+            return (0..lost.len()).map(|state| [lost[state], lost[state].or_else(|| newly(&lost, state))]).collect();
         }
         // What one iteration shares the next one begins with. Each round but the last finds one more.
-        while let Some(lost) = (0..held.len()).find(|&state| held[state] && !all_give(&held, state)) {
-            held[lost] = false;
+        while let Some((state, why)) = (0..lost.len()).find_map(|state| Some((state, newly(&lost, state)?))) {
+            lost[state] = Some(why);
         }
-        held.into_iter().map(|is_held| (is_held, is_held)).collect()
+        lost.into_iter().map(|why| [why, why]).collect()
     }
 
     /// Nobody takes what an inner graph gives, or what a condition is asked for.
     fn check_given(&self) -> Result<()> {
-        for giver in self.control.flow.givers() {
-            let graph = &(self.inner)(giver.id).graph;
-            for origin in &giver.results {
+        for (number, giver) in self.control.flow.givers().iter().enumerate() {
+            let graph = self.graph.inner.get(giver.id);
+            for (origin, state) in giver.results.iter().zip(0..) {
                 let value = match *origin {
                     Origin::State(state) => &graph.values[graph.inputs[state as usize].value as usize],
                     Origin::Node { value, .. } => &graph.values[value as usize],
                     Origin::Around(_) | Origin::Nowhere => continue,
                 };
                 if let Some(taker) = value.taker {
-                    return Err(self.taken(graph, value, taker, "gives it on"));
+                    let (path, state): (_, u32) = (self.path(number), state);
+                    let why =
+                        format!("'{path}' gives it on as state {state}: give what '{}' makes of it", graph.full_name(taker));
+                    return Err(taken(graph, value, taker, why));
                 }
             }
         }
         let Flow::Repeat { condition: Some(condition), .. } = self.control.flow else { return Ok(()) };
-        let graph = &(self.inner)(condition).graph;
+        let graph = self.graph.inner.get(condition);
         let outputs = graph.shape().outputs();
         for value in &graph.values {
             let is_asked = matches!(value.maker, super::Maker::Node(node) if outputs.iter().any(|output| output.0 == node));
             let is_state = matches!(value.maker, super::Maker::Input(_));
             if let (Some(taker), true) = (value.taker, is_asked || is_state) {
-                return Err(self.taken(graph, value, taker, "needs it afterwards"));
+                let why = format!("'{}' needs it after its condition: read it by reference", self.name());
+                return Err(taken(graph, value, taker, why));
             }
         }
         Ok(())
     }
 
     /// Who takes a state finds it in place.
-    fn check_takers(&self, held: &[(bool, bool)]) -> Result<()> {
+    fn check_takers(&self, lost: &[[Option<Lost>; 2]]) -> Result<()> {
         let first = self.graph.works[self.control.node.index()].value as usize;
-        for (state, &(begins, ends)) in held.iter().enumerate() {
+        let reasons = |at: usize| lost.iter().map(move |lost| lost[at]).collect::<Vec<_>>();
+        for (state, &[begins, ends]) in lost.iter().enumerate() {
             let takers = self.views(state).filter_map(|(graph, view)| Some((graph, view, view.taker?)));
-            if let Some((graph, view, taker)) = takers.into_iter().next().filter(|_| !begins) {
-                return Err(self.taken(
-                    graph,
-                    view,
-                    taker,
-                    "may share it: take it into the loop or branch, and give one that nothing else holds",
-                ));
+            if let Some((graph, view, taker)) = takers.into_iter().next().filter(|_| begins.is_some()) {
+                return Err(taken(graph, view, taker, self.why(&reasons(0), state)));
             }
             let value = &self.graph.values[first + state];
-            if let Some(taker) = value.taker.filter(|_| !ends) {
-                return Err(self.taken(
-                    self.graph,
-                    value,
-                    taker,
-                    "may share it: take its states into it, and give ones that nothing else holds",
-                ));
+            if let Some(taker) = value.taker.filter(|_| ends.is_some()) {
+                let (value, taker) = (self.control.states[state].name.to_string(), self.graph.full_name(taker));
+                return Err(Kind::TakenState { value, taker, why: self.why(&reasons(1), state) }.into());
             }
         }
         Ok(())
     }
 
-    fn taken(&self, graph: &Graph, value: &ValueInfo, taker: super::NodeId, why: &'static str) -> crate::error::Error {
-        let name = |node| -> Arc<str> { graph.shape().name_of(node).clone() };
-        let control = self.graph.shape().name_of(self.control.node).clone();
-        Kind::TakenState { value: graph.maker_name(value.maker), taker: name(taker), control, why }.into()
+    /// Says why something else may hold a state, and what to change.
+    fn why(&self, lost: &[Option<Lost>], state: usize) -> String {
+        let (name, of) = (self.name(), &self.control.states[state].name);
+        let number = match lost[state] {
+            None | Some(Lost::Read) => {
+                return format!(
+                    "'{name}' only reads what the state begins with: give that to it as `take(&value)` (in JSON, \"take\": true)"
+                );
+            }
+            Some(Lost::Shared) => {
+                let sharers = self.views(state).filter_map(|(graph, view)| Some(graph.sharer_name(view.sharer?)));
+                let sharer = sharers.into_iter().next().unwrap_or_default();
+                return format!("{sharer} shares it as an Arc: read it by reference instead");
+            }
+            Some(Lost::Given(number)) => number,
+        };
+        let (giver, path) = (&self.control.flow.givers()[number], self.path(number));
+        let (graph, origin) = (self.graph.inner.get(giver.id), giver.results[state]);
+        let twice = giver.results.iter().enumerate().position(|(other, given)| other != state && *given == origin);
+        match (origin, twice) {
+            (_, Some(other)) => {
+                format!("'{path}' gives one value as states {state} and {other}: give each a value of its own")
+            }
+            (Origin::State(from), None) => {
+                let why = self.why(lost, from as usize);
+                format!("'{path}' gives state {from} for it, and {why}")
+            }
+            (Origin::Node { value, .. }, None) => {
+                let value = &graph.values[value as usize];
+                let (value, sharer) = (graph.maker_name(value.maker), value.sharer.map(|sharer| graph.sharer_name(sharer)));
+                let sharer = sharer.unwrap_or_default();
+                format!("'{path}' gives {value} for it, which {sharer} shares as an Arc: give one that nothing else holds")
+            }
+            (Origin::Around(_) | Origin::Nowhere, None) => {
+                format!("'{path}' gives a value of a graph around for {of}: give one that it makes")
+            }
+        }
     }
+
+    fn name(&self) -> Arc<str> {
+        self.graph.full_name(self.control.node)
+    }
+
+    /// Returns the path of an inner graph that gives states.
+    fn path(&self, giver: usize) -> String {
+        match self.control.flow {
+            Flow::Repeat { .. } => format!("{}/{}", self.name(), Role::Body),
+            Flow::Branch { .. } => format!("{}/{}", self.name(), Role::Arm(giver as u32)),
+        }
+    }
+}
+
+/// A state is not its control's alone, and why.
+#[derive(Clone, Copy)]
+enum Lost {
+    /// It was not taken to begin with.
+    Read,
+    /// Something in an inner graph keeps it.
+    Shared,
+    /// What this inner graph gives for it may be held by something else.
+    Given(usize),
+}
+
+fn taken(graph: &Graph, value: &ValueInfo, taker: NodeId, why: String) -> Error {
+    Kind::TakenState { value: graph.maker_name(value.maker), taker: graph.full_name(taker), why }.into()
 }

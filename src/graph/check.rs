@@ -48,8 +48,7 @@ fn check_devices(node: &NodeShape) -> Result<()> {
     let mut sorted = devices.to_vec();
     sorted.sort_unstable();
     if let Some(&device) = sorted.last().filter(|&&device| device > DEVICE_MAX) {
-        let what = format!("the ordinal of a device of node '{}'", node.name);
-        return Err(Kind::Limit { what, got: device as usize, limit: DEVICE_MAX as usize }.into());
+        return Err(Kind::DeviceOrdinal { node: node.name.clone(), device, limit: DEVICE_MAX }.into());
     }
     match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(Kind::DeviceTwice { node: node.name.clone(), device: pair[0] }.into()),

@@ -3,18 +3,17 @@
 //! A state lies in a cell that the inner graphs read, and that is the node's value to the graph around. What an inner graph gives is moved
 //! there between two iterations, all at once; who reads a state by reference and who takes it is settled when the graph is compiled.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::body::ControlBody;
 use super::builder::{Graph, NodeWork};
-use super::inner::{InnerId, Role};
+use super::inner::{InnerId, Role, Unfinished};
 use super::nested::Control;
 use super::select::{Condition, Select, Test};
 use super::source::{Use, Value};
 use super::states::States;
 use super::values::{Maker, Transfer};
-use super::{Backend, NodeId, Shape};
+use super::{Backend, NodeId};
 use crate::value::Cells;
 
 /// A loop or a branch of a graph.
@@ -34,6 +33,8 @@ pub struct State {
     /// Where its first value comes from, and whether that is taken from there.
     pub(crate) first: u32,
     pub(crate) is_taken: bool,
+    /// As messages name it: `state 0 of 'loop' ('x')`, with what it was given.
+    pub(crate) name: Arc<str>,
     pub(crate) transfer: &'static Transfer,
 }
 
@@ -70,7 +71,7 @@ pub enum Origin {
     Node { value: u32, offset: u32 },
     /// It lies in a graph around.
     Around(u32),
-    /// It is a mistake, which was noted.
+    /// It is of no graph that is known, which will be a mistake.
     Nowhere,
 }
 
@@ -130,6 +131,7 @@ impl Graph {
     {
         let node = self.shape_mut().node(name, Backend::Cpu);
         let states = states.enter(self, node);
+        let (at, values) = self.add_control::<S>(node, states.clone());
         let ask = |inner: &mut Graph| {
             let views = S::views(inner, &states);
             condition(inner, views).settle(inner)
@@ -138,24 +140,27 @@ impl Graph {
             let views = S::views(inner, &states);
             S::origins(body(inner, views), inner)
         };
-        let (flow, control) = self.looped(node, ask, give);
-        self.add_control::<S>(node, states, flow, control)
+        self.make_loop(at, ask, give);
+        values
     }
 
-    /// Builds the inner graphs of a loop: what `ask` returns says whether to go on, what `give` returns are the new states.
-    pub(super) fn looped(
+    /// Makes a loop of a control: what `ask` returns says whether to go on, what `give` returns are the new states.
+    pub(super) fn make_loop(
         &mut self,
-        node: NodeId,
+        at: usize,
         ask: impl FnOnce(&mut Graph) -> Test,
         give: impl FnOnce(&mut Graph) -> Vec<Origin>,
-    ) -> (Flow, Control) {
-        let (asked, test) = self.within(node, Role::Condition, ask);
-        let (id, results) = self.within(node, Role::Body, give);
-        let shape = |id| self.inner.get(id).graph.shared_shape().clone();
+    ) {
+        let node = self.controls[at].node;
+        let Some((asked, test)) = self.within(node, Role::Condition, ask) else { return };
+        let Some((id, results)) = self.within(node, Role::Body, give) else { return };
+        self.settle_spares(at, &results);
+        let shape = |id| self.inner.get(id).shared_shape().clone();
         let condition = Some(asked).filter(|&id| !shape(id).nodes().is_empty());
         let iterations = if let Test::Times(times) = test { times } else { 1 };
         let control = Control::Repeat { condition: condition.map(shape), body: shape(id), iterations, max_iterations: None };
-        (Flow::Repeat { condition, test, body: Inner { id, results }, max_iterations: u64::MAX }, control)
+        self.controls[at].flow = Flow::Repeat { condition, test, body: Inner { id, results }, max_iterations: u64::MAX };
+        self.shape_mut().nodes_mut()[node.index()].control = Some(Arc::new(control));
     }
 
     /// Begins a branch, to which arms are added; [`Branch::join`] ends it. `selector` says which arm is taken, counted from 0; `None`, or -1, takes none of them, and the
@@ -182,53 +187,71 @@ impl Graph {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn branch<S: States, T: Select>(&mut self, name: impl Into<Arc<str>>, selector: &Value<T>, states: S) -> Branch<'_, S> {
+        // One that nobody has ended would not be seen behind this one.
+        if let (Some(_), Some(fault)) = (self.unfinished, self.fault()) {
+            self.mistake(fault);
+        }
         let node = self.shape_mut().node(name, Backend::Cpu);
-        let selector = self.read_value(selector, node, Use::Read).offset();
+        let offset = self.read_value(selector, node, Use::Read).offset();
         let states = states.enter(self, node);
-        let flow = Flow::Branch { selector, select: T::select_at, arms: Vec::new() };
-        Branch { graph: self, node, open: Some((states, flow)), kind: PhantomData }
+        let (at, values) = self.add_control::<S>(node, states);
+        self.controls[at].flow = Flow::Branch { selector: offset, select: T::select_at, arms: Vec::new() };
+        self.unfinished = Some(Unfinished::Branch(node));
+        Branch { graph: self, at, values }
     }
 
-    fn add_control<S: States>(&mut self, node: NodeId, states: Vec<State>, flow: Flow, control: Control) -> S::Values {
+    fn add_control<S: States>(&mut self, node: NodeId, states: Vec<State>) -> (usize, S::Values) {
         let first = self.values.len() as u32;
         let values = S::gives(self, node, &states);
-        self.close_control(node, first, states, flow, control);
-        values
+        (self.add_empty_control(node, first, states), values)
     }
 
-    /// Ends a loop or a branch. Its values are there: as many as it has states, from `first` on.
-    pub(super) fn close_control(&mut self, node: NodeId, first: u32, mut states: Vec<State>, flow: Flow, control: Control) {
-        // A state that comes out in another's place needs one to wait in.
-        for results in flow.givers().iter().map(|giver| &giver.results) {
-            for ((state, origin), number) in states.iter_mut().zip(results).zip(0..) {
-                if state.spare == u32::MAX && matches!(origin, Origin::State(other) if *other != number) {
-                    state.spare = (state.transfer.place)(&mut self.layout);
-                }
-            }
-        }
+    /// Adds a loop or a branch without inner graphs, through which its states go as they are: a complete node, before any foreign code
+    /// runs. Its values are there: as many as it has states, from `first` on. Returns its place among the controls.
+    pub(super) fn add_empty_control(&mut self, node: NodeId, first: u32, states: Vec<State>) -> usize {
         let outs = states.iter().map(|state| (state.offset, state.transfer)).collect();
         self.bodies.push(ControlBody { outs }, |body| body);
         self.works.push(NodeWork { value: first, values: states.len() as u32, is_async: false, is_control: true });
+        let control = Control::Branch { arms: Vec::new(), taken: None };
         self.shape_mut().nodes_mut()[node.index()].control = Some(Arc::new(control));
+        let flow = Flow::Branch { selector: u32::MAX, select: |_, _| -1, arms: Vec::new() };
         self.controls.push(ControlNode { node, states, flow });
+        self.controls.len() - 1
     }
 
-    /// Returns a branch as policies see it.
-    pub(super) fn branched(&self, flow: &Flow, taken: Option<u32>) -> Control {
-        let shape = |(id, _)| -> Arc<Shape> { self.inner.get(id).graph.shared_shape().clone() };
-        Control::Branch { arms: flow.inner().map(shape).collect(), taken }
+    /// Adds an arm to a branch.
+    pub(super) fn add_arm(&mut self, at: usize, build: impl FnOnce(&mut Graph) -> Vec<Origin>) {
+        let node = self.controls[at].node;
+        let number = self.controls[at].flow.givers().len() as u32;
+        let Some((id, results)) = self.within(node, Role::Arm(number), build) else { return };
+        self.settle_spares(at, &results);
+        let shape = self.inner.get(id).shared_shape().clone();
+        if let Flow::Branch { arms, .. } = &mut self.controls[at].flow {
+            arms.push(Inner { id, results });
+        }
+        if let Some(Control::Branch { arms, .. }) = self.control_mut(node) {
+            arms.push(shape);
+        }
+    }
+
+    /// Returns a loop or a branch as policies see it.
+    pub(super) fn control_mut(&mut self, node: NodeId) -> Option<&mut Control> {
+        self.shape_mut().nodes_mut()[node.index()].control.as_mut().map(Arc::make_mut)
+    }
+
+    /// A state that comes out in another's place needs one to wait in.
+    fn settle_spares(&mut self, at: usize, results: &[Origin]) {
+        for ((state, origin), number) in self.controls[at].states.iter_mut().zip(results).zip(0..) {
+            if state.spare == u32::MAX && matches!(origin, Origin::State(other) if *other != number) {
+                state.spare = (state.transfer.place)(&mut self.layout);
+            }
+        }
     }
 
     /// Finds out where a new state comes from that an inner graph gives.
     pub(super) fn origin<T: Send + Sync + 'static>(&mut self, given: &Value<T>) -> Origin {
         if !self.owns(given) {
-            return match self.read_around(given, Use::Keep) {
-                Some(slot) => Origin::Around(slot.offset()),
-                None => {
-                    self.foreign_result();
-                    Origin::Nowhere
-                }
-            };
+            return self.capture_result(given, Use::Keep).map_or(Origin::Nowhere, |slot| Origin::Around(slot.offset()));
         }
         self.own_origin(given.index)
     }
@@ -254,50 +277,30 @@ impl Graph {
     }
 }
 
-/// A branch that is being built; made by [`Graph::branch`].
+/// A branch that is being built; made by [`Graph::branch`]. Its node is complete at every moment, whatever becomes of this: only `join` says that it
+/// has all its arms.
 #[must_use = "a branch is there once it is joined: call `join`"]
 pub struct Branch<'g, S: States> {
     graph: &'g mut Graph,
-    node: NodeId,
-    /// None once it is joined.
-    open: Option<(Vec<State>, Flow)>,
-    kind: PhantomData<fn(S)>,
+    /// Its place among the controls.
+    at: usize,
+    values: S::Values,
 }
 
 impl<S: States> Branch<'_, S> {
     /// Adds an arm: `build` gets an inner graph and the states, and returns what comes out if the arm is taken.
-    pub fn arm(mut self, build: impl FnOnce(&mut Graph, S::Values) -> S::Values) -> Self {
-        let (states, mut flow) = self.open.take().expect("only `join` takes it, and the branch with it");
-        if let Flow::Branch { arms, .. } = &mut flow {
-            let (id, results) = self.graph.within(self.node, Role::Arm(arms.len() as u32), |inner| {
-                let views = S::views(inner, &states);
-                let given = build(inner, views);
-                S::origins(given, inner)
-            });
-            arms.push(Inner { id, results });
-        }
-        self.open = Some((states, flow));
+    pub fn arm(self, build: impl FnOnce(&mut Graph, S::Values) -> S::Values) -> Self {
+        let states = self.graph.controls[self.at].states.clone();
+        self.graph.add_arm(self.at, |inner| {
+            let views = S::views(inner, &states);
+            S::origins(build(inner, views), inner)
+        });
         self
     }
 
     /// Ends the branch. Returns what comes out of it: what the arm gives, or what went in.
-    pub fn join(mut self) -> S::Values {
-        let (states, flow) = self.open.take().expect("a branch is joined once");
-        self.close(states, flow)
-    }
-
-    fn close(&mut self, states: Vec<State>, flow: Flow) -> S::Values {
-        let control = self.graph.branched(&flow, None);
-        self.graph.add_control::<S>(self.node, states, flow, control)
-    }
-}
-
-impl<S: States> Drop for Branch<'_, S> {
-    fn drop(&mut self) {
-        if let Some((states, flow)) = self.open.take() {
-            // The node is there, so it must be whole.
-            self.close(states, flow);
-            self.graph.not_joined(self.node);
-        }
+    pub fn join(self) -> S::Values {
+        self.graph.unfinished = None;
+        self.values
     }
 }

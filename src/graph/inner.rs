@@ -1,14 +1,14 @@
-//! Inner graphs: the condition and the body of a loop, the arms of a branch. Each is a graph of its own while it is built; all lie in one
-//! list, parents first, and all their values in the memory of the outermost one, so that nothing recurses over them, and a value of a
-//! graph around is read where it is.
+//! Inner graphs: the condition and the body of a loop, the arms of a branch. Each is a graph of its own, which the graph around owns; all
+//! their values lie in the memory of the outermost one, so that a value of a graph around is read where it is. Nothing recurses over them.
 
+use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 
 use super::builder::Graph;
 use super::source::{Use, Value};
 use super::{Backend, NodeId};
-use crate::error::Kind;
+use crate::error::{Error, Kind};
 use crate::value::Slot;
 
 /// Which inner graph of a loop or a branch.
@@ -32,30 +32,53 @@ impl fmt::Display for Role {
     }
 }
 
-/// The number of an inner graph among those of the outermost one.
+/// The number of an inner graph among those of the graph around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct InnerId(pub(crate) u32);
+pub(crate) struct InnerId(u32);
 
-/// All inner graphs of an outermost graph, by number; none stands for one that is being built.
+/// The inner graphs of the loops and branches of a graph, by number.
 #[derive(Default)]
-pub(crate) struct InnerGraphs(Vec<Option<Arc<InnerGraph>>>);
+pub(crate) struct InnerGraphs(Vec<Arc<Graph>>);
 
-/// An inner graph that was built.
-pub(crate) struct InnerGraph {
-    pub(crate) graph: Graph,
+/// What an inner graph knows of the graphs around it. It has no access to them: a closure that loses its graph loses nothing else.
+pub(super) struct Around {
+    place: Arc<Place>,
+    /// What it reads there, in this order, until it is built.
+    reads: Vec<Read>,
 }
 
-/// What is around an inner graph while it is built.
-pub(super) struct Around {
-    graph: Box<Graph>,
-    /// The loop or branch, in the graph around.
-    node: NodeId,
+/// Where an inner graph stands.
+struct Place {
+    outer: Option<Arc<Place>>,
+    control: Arc<str>,
     role: Role,
 }
 
+/// A value of a graph around that is read in an inner graph.
+struct Read {
+    graph: usize,
+    value: u32,
+    offset: u32,
+    type_id: TypeId,
+    /// None only waits for it.
+    how: Option<Use>,
+    /// The inner graph, and the node there that reads it; none if the graph gives it, or is asked for it.
+    place: Arc<Place>,
+    reader: Option<Arc<str>>,
+}
+
+/// What stands in a graph and is not complete; none of it is left in a graph that can be used.
+#[derive(Clone, Copy)]
+pub(super) enum Unfinished {
+    /// A branch without its end.
+    Branch(NodeId),
+    /// A closure builds an inner graph of this node. If it panics, that is all that is left of it.
+    Inner(NodeId),
+}
+
 impl InnerGraphs {
-    pub(crate) fn get(&self, id: InnerId) -> &InnerGraph {
-        self.0[id.0 as usize].as_ref().expect("graphs are used when they are built")
+    pub(crate) fn get(&self, id: InnerId) -> &Graph {
+        &self.0[id.0 as usize]
     }
 
     /// All of them are shared with a section of the graph.
@@ -64,103 +87,135 @@ impl InnerGraphs {
     }
 }
 
+/// Level by level, because graphs may be nested deeper than a stack is.
+impl Drop for InnerGraphs {
+    fn drop(&mut self) {
+        let mut open = std::mem::take(&mut self.0);
+        while let Some(graph) = open.pop() {
+            Arc::into_inner(graph).into_iter().for_each(|mut graph| open.append(&mut graph.inner.0));
+        }
+    }
+}
+
+impl Place {
+    /// Returns the path of the graph, or of a node in it, from the outermost graph on: `loop/body/mul`.
+    fn path(&self, node: Option<&Arc<str>>) -> Arc<str> {
+        let mut names: Vec<String> = node.map(ToString::to_string).into_iter().collect();
+        let places = std::iter::successors(Some(self), |place| place.outer.as_deref());
+        names.extend(places.map(|place| format!("{}/{}", place.control, place.role)));
+        names.reverse();
+        names.join("/").into()
+    }
+}
+
+/// As above.
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut outer = self.outer.take();
+        while let Some(mut place) = outer.and_then(Arc::into_inner) {
+            outer = place.outer.take();
+        }
+    }
+}
+
 impl Graph {
-    /// Builds an inner graph of a loop or a branch. What `build` reads of this graph, and of those around it, becomes something that
-    /// the control reads.
-    pub(super) fn within<V>(&mut self, node: NodeId, role: Role, build: impl FnOnce(&mut Graph) -> V) -> (InnerId, V) {
-        let mut inner = Graph { layout: self.layout, inner: std::mem::take(&mut self.inner), ..Graph::new() };
-        let id = InnerId(inner.inner.0.len() as u32);
-        inner.inner.0.push(None);
-        // Until `build` has returned. If it panics, that is all that is left.
-        let torn = Graph { mistake: Some(Kind::Torn { node: self.shape().name_of(node).clone() }.into()), ..Graph::new() };
-        inner.around = Some(Around { graph: Box::new(std::mem::replace(self, torn)), node, role });
-        let address = inner.address();
-        let built = build(&mut inner);
-        let around = inner.around.take().filter(|_| inner.address() == address);
-        *self = *around.expect("the graph that a closure is given stays where it is").graph;
+    /// Lends this graph to a closure of the user, who may put any other in its place. Returns none if that has happened: numbers of this
+    /// graph mean nothing in the other one.
+    pub(crate) fn lend<V>(&mut self, build: impl FnOnce(&mut Graph) -> V) -> Option<V> {
+        // As long as there is a clone, no other graph has a token with this address.
+        let token = self.token.clone();
+        let built = build(self);
+        Arc::ptr_eq(&token, &self.token).then_some(built)
+    }
+
+    /// Builds an inner graph of a loop or a branch, whose node is complete. What `build` reads of this graph, and of those around it,
+    /// becomes something that the control reads. None if `build` has lost its graph, which is noted.
+    pub(super) fn within<V>(&mut self, node: NodeId, role: Role, build: impl FnOnce(&mut Graph) -> V) -> Option<(InnerId, V)> {
+        let outer = self.around.as_ref().map(|around| around.place.clone());
+        let place = Arc::new(Place { outer, control: self.shape().name_of(node).clone(), role });
+        let around = Some(Around { place, reads: Vec::new() });
+        let mut inner = Graph { layout: self.layout, around, ..Graph::new() };
+        let unfinished = self.unfinished.replace(Unfinished::Inner(node));
+        let built = inner.lend(build);
+        self.unfinished = unfinished;
+        let Some(built) = built else {
+            let node = self.full_name(node);
+            self.mistake(Kind::Replaced { of: format!("the {role} of '{node}'"), node: Some(node) }.into());
+            return None;
+        };
         self.layout = inner.layout;
-        self.inner = std::mem::take(&mut inner.inner);
-        inner.mistake.take().into_iter().for_each(|mistake| self.mistake(mistake));
+        inner.fault().into_iter().for_each(|mistake| self.mistake(mistake));
+        let reads = inner.around.as_mut().map(|around| std::mem::take(&mut around.reads));
+        reads.into_iter().flatten().for_each(|read| self.read_inside(node, read));
         let is_device = |backend| backend != Backend::Cpu;
         if inner.shape().nodes().iter().any(|node| is_device(node.backend)) {
             self.shape_mut().nodes_mut()[node.index()].backend = Backend::Gpu;
         }
-        self.inner.0[id.0 as usize] = Some(Arc::new(InnerGraph { graph: inner }));
-        (id, built)
+        self.inner.0.push(Arc::new(inner));
+        Some((InnerId(self.inner.0.len() as u32 - 1), built))
     }
 
-    /// Reads a value of a graph around this one. None if none of them has it.
-    pub(super) fn capture<T: 'static>(&mut self, value: &Value<T>, reader: NodeId, how: Use) -> Option<Slot<T>> {
-        if how == Use::Take {
-            let (node, value) = (self.full_name(reader), self.name_around(value)?);
-            self.mistake(Kind::TakenFromAround { node, value }.into());
-            return Some(Slot::dangling());
+    /// Lets a control read what its inner graph reads of this graph. What is of a graph further out, the control around reads there.
+    fn read_inside(&mut self, control: NodeId, read: Read) {
+        let info = self
+            .values
+            .get(read.value as usize)
+            .filter(|info| read.graph == self.address() && (info.type_id, info.offset) == (read.type_id, read.offset));
+        let reader = || read.place.path(read.reader.as_ref());
+        match (info, read.how) {
+            (None, _) => match &mut self.around {
+                Some(around) => around.reads.push(read),
+                None => self.mistake(Kind::ForeignValue { name: reader() }.into()),
+            },
+            (Some(_), None) => self.order_own(read.value, control),
+            (Some(info), Some(Use::Take)) => {
+                let value = self.maker_name(info.maker);
+                self.mistake(Kind::TakenFromAround { node: reader(), value }.into());
+            }
+            (Some(info), Some(_)) if info.taker == Some(control) => {
+                let (control, value) = (self.full_name(control), self.maker_name(info.maker));
+                self.mistake(Kind::TakenAndReadInside { control, value, reader: reader() }.into());
+            }
+            // One edge for all that its inner graphs read of a value: nothing else is added to this graph meanwhile.
+            (Some(info), Some(how)) if info.last_reader == Some(control) => self.note_use(read.value, control, how),
+            (Some(_), Some(how)) => _ = self.read_own(read.value, control, how),
         }
-        let how = if how == Use::Read { Use::Read } else { Use::Keep };
-        let slot = self.read_around(value, how)?;
+    }
+
+    /// Reads a value of a graph around this one. None if there is none.
+    pub(super) fn capture<T: 'static>(&mut self, value: &Value<T>, reader: NodeId, how: Use) -> Option<Slot<T>> {
+        let how = if let Use::Read | Use::Take = how { how } else { Use::Keep };
+        let slot = self.read_around(value, Some(reader), Some(how))?;
         self.captors.push(reader);
         Some(slot)
     }
 
-    /// Lets the control around this graph read a value of the graph around, or one further out, in which case the control around that reads
-    /// it.
-    pub(super) fn read_around<T: 'static>(&mut self, value: &Value<T>, how: Use) -> Option<Slot<T>> {
-        let mut around = self.around.as_mut();
-        while let Some(Around { graph, node, .. }) = around {
-            if graph.owns(value) {
-                let info = &graph.values[value.index as usize];
-                let slot = Slot::at(info.offset);
-                // One edge for all that its inner graphs read of a value: nothing else is added to the graph around meanwhile.
-                match info.last_reader {
-                    Some(last) if last == *node => graph.note_use(value.index, *node, how),
-                    _ => _ = graph.read_value(value, *node, how),
-                }
-                return Some(slot);
-            }
-            around = graph.around.as_mut();
-        }
-        None
+    /// Lets the control around this graph read what this graph gives, or is asked for, and is a value of a graph around.
+    pub(super) fn capture_result<T: 'static>(&mut self, value: &Value<T>, how: Use) -> Option<Slot<T>> {
+        self.read_around(value, None, Some(how))
     }
 
-    /// Lets the control around this graph wait for a node of a graph around. False if none of them has it.
-    pub(super) fn order_around<T: 'static>(&mut self, earlier: &Value<T>) -> bool {
-        let mut around = self.around.as_mut();
-        while let Some(Around { graph, node, .. }) = around {
-            if graph.owns(earlier) {
-                graph.order_after(earlier, *node);
-                return true;
-            }
-            around = graph.around.as_mut();
-        }
-        false
+    /// Lets the control around this graph wait for a node of a graph around. False if there is none.
+    pub(super) fn order_around<T: 'static>(&mut self, earlier: &Value<T>, later: NodeId) -> bool {
+        self.read_around(earlier, Some(later), None).is_some()
     }
 
-    /// Returns the name of what makes a value of a graph around this one.
-    fn name_around<T: 'static>(&self, value: &Value<T>) -> Option<Arc<str>> {
-        let mut around = self.around.as_ref();
-        while let Some(Around { graph, .. }) = around {
-            if graph.owns(value) {
-                return Some(graph.maker_name(graph.values[value.index as usize].maker));
-            }
-            around = graph.around.as_ref();
-        }
-        None
+    /// Which of the graphs around has the value, if one does, is found out when this one is built.
+    fn read_around<T: 'static>(&mut self, value: &Value<T>, reader: Option<NodeId>, how: Option<Use>) -> Option<Slot<T>> {
+        let reader = reader.map(|reader| self.shape().name_of(reader).clone());
+        let Around { place, reads } = self.around.as_mut()?;
+        let Value { graph, index: value, offset, .. } = *value;
+        reads.push(Read { graph, value, offset, type_id: TypeId::of::<T>(), how, place: place.clone(), reader });
+        Some(Slot::at(offset))
     }
 
     /// Returns the path of a node from the outermost graph on: `loop/body/mul`.
-    pub(super) fn full_name(&self, node: NodeId) -> Arc<str> {
+    pub(crate) fn full_name(&self, node: NodeId) -> Arc<str> {
         let name = self.shape().name_of(node);
-        if self.around.is_none() {
-            return name.clone();
+        match &self.around {
+            None => name.clone(),
+            Some(around) => around.place.path(Some(name)),
         }
-        let mut parts = vec![name.to_string()];
-        let mut around = self.around.as_ref();
-        while let Some(Around { graph, node, role }) = around {
-            parts.extend([role.to_string(), graph.shape().name_of(*node).to_string()]);
-            around = graph.around.as_ref();
-        }
-        parts.reverse();
-        parts.join("/").into()
     }
 
     /// An inner graph gets its values from around, and gives what its closure returns.
@@ -170,21 +225,18 @@ impl Graph {
         }
     }
 
-    /// An inner graph gives a value that is neither its own nor of a graph around it. Returns no place.
-    pub(super) fn foreign_result(&mut self) -> u32 {
-        let around = self.around.as_ref();
-        let name = around.map(|Around { graph, node, role }| format!("{}/{role}", graph.full_name(*node)));
-        self.mistake(Kind::ForeignValue { name: name.unwrap_or_default().into() }.into());
-        u32::MAX
+    /// Returns the first mistake, or what is not complete.
+    pub(crate) fn fault(&self) -> Option<Error> {
+        self.mistake.clone().or_else(|| {
+            let kind = match self.unfinished? {
+                Unfinished::Branch(node) => Kind::NotJoined { node: self.full_name(node) },
+                Unfinished::Inner(node) => Kind::Torn { node: self.full_name(node) },
+            };
+            Some(kind.into())
+        })
     }
 
-    /// A branch was left without its end.
-    pub(super) fn not_joined(&mut self, node: NodeId) {
-        let node = self.full_name(node);
-        self.mistake(Kind::NotJoined { node }.into());
-    }
-
-    /// Whether this is an inner graph that is being built.
+    /// Whether this is the condition or the body of a loop, or an arm of a branch.
     pub(crate) fn is_inner(&self) -> bool {
         self.around.is_some()
     }

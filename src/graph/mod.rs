@@ -31,7 +31,6 @@ pub(crate) use carry::Carries;
 pub(crate) use check::{check, check_ids, unknown_node};
 pub use control::Branch;
 pub(crate) use control::Flow;
-pub(crate) use inner::InnerId;
 pub use inner::Role;
 pub use nested::Control;
 pub use node::NodeMut;
@@ -43,7 +42,7 @@ pub use source::{
 };
 
 pub use states::{OneState, States};
-pub(crate) use values::{InputPort, Maker, OutputPort, Sharer, Transfer};
+pub(crate) use values::{InputPort, Maker, OutputPort, Transfer};
 
 /// The most nodes one graph may have: as many as one ticket of the host device can name.
 pub const NODES_MAX: usize = (1 << 24) - 1;

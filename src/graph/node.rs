@@ -45,15 +45,14 @@ impl NodeMut<'_> {
         match self.graph.controls.iter_mut().find(|control| control.node == node).map(|control| &mut control.flow) {
             Some(Flow::Repeat { max_iterations, .. }) => *max_iterations = max,
             _ => {
-                let name = self.graph.shape().name_of(node).clone();
+                let name = self.graph.full_name(node);
                 self.graph.mistake(Kind::NotALoop { name }.into());
             }
         }
-        self.with(|shape| {
-            if let Some(Control::Repeat { max_iterations, .. }) = shape.control.as_mut().map(Arc::make_mut) {
-                *max_iterations = Some(max);
-            }
-        })
+        if let Some(Control::Repeat { max_iterations, .. }) = self.graph.control_mut(node) {
+            *max_iterations = Some(max);
+        }
+        self
     }
 
     /// Lets the node wait for `earlier` without reading it.

@@ -113,8 +113,8 @@ impl Graph {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn section(&self, from: &[&str], to: &[&str]) -> Result<Graph> {
-        if let Some(mistake) = &self.mistake {
-            return Err(mistake.clone());
+        if let Some(fault) = self.fault() {
+            return Err(fault);
         }
         if self.is_inner() {
             return Err(Kind::IsInner.into());
@@ -181,12 +181,12 @@ impl Cut<'_> {
 
     /// Returns the name that a value has as an input or an output.
     fn name(&self, value: u32, maker: Maker) -> Arc<str> {
-        let name = self.graph.maker_name(maker);
         match maker {
-            Maker::Node(node) if value > self.graph.works[node.index()].value => {
-                format!("{name} {}", value - self.graph.works[node.index()].value).into()
-            }
-            _ => name,
+            Maker::Node(node) => match (self.graph.shape.name_of(node), value - self.graph.works[node.index()].value) {
+                (name, 0) => name.clone(),
+                (name, number) => format!("{name} {number}").into(),
+            },
+            Maker::Input(input) => self.graph.inputs[input as usize].name.clone(),
         }
     }
 

@@ -17,12 +17,14 @@ use crate::value::{Cells, Slot};
 pub struct Value<T> {
     pub(super) graph: usize,
     pub(super) index: u32,
+    /// Where its cell is: inner graphs read it there.
+    pub(super) offset: u32,
     kind: PhantomData<fn(T) -> T>,
 }
 
 impl<T> Value<T> {
-    pub(super) fn new(graph: usize, index: u32) -> Self {
-        Self { graph, index, kind: PhantomData }
+    pub(super) fn new(graph: usize, index: u32, offset: u32) -> Self {
+        Self { graph, index, offset, kind: PhantomData }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The states of a loop, or what goes through a branch: one value, or a tuple of up to four. Each is read, and shared from then on; or taken.
 
+use std::sync::Arc;
+
 use super::NodeId;
 use super::builder::Graph;
 use super::control::{Origin, State};
@@ -30,36 +32,47 @@ pub trait OneState {
     /// Its type.
     type Of: Send + Sync + 'static;
     #[doc(hidden)]
-    fn enter(self, graph: &mut Graph, node: NodeId) -> State;
+    fn enter(self, graph: &mut Graph, node: NodeId, number: u32) -> State;
 }
 
 impl<T: Send + Sync + 'static> OneState for &Value<T> {
     type Of = T;
 
-    fn enter(self, graph: &mut Graph, node: NodeId) -> State {
-        state(graph, self, node, Use::Keep)
+    fn enter(self, graph: &mut Graph, node: NodeId, number: u32) -> State {
+        state(graph, self, node, number, Use::Keep)
     }
 }
 
 impl<T: Send + Sync + 'static> OneState for Take<T> {
     type Of = T;
 
-    fn enter(self, graph: &mut Graph, node: NodeId) -> State {
-        state(graph, &self.0, node, Use::Take)
+    fn enter(self, graph: &mut Graph, node: NodeId, number: u32) -> State {
+        state(graph, &self.0, node, number, Use::Take)
     }
 }
 
-fn state<T: Send + Sync + 'static>(graph: &mut Graph, first: &Value<T>, node: NodeId, how: Use) -> State {
+fn state<T: Send + Sync + 'static>(graph: &mut Graph, first: &Value<T>, node: NodeId, number: u32, how: Use) -> State {
+    let name = graph.state_name(node, number, graph.owns(first).then_some(first.index));
     let first = graph.read_value(first, node, how).offset();
     let offset = graph.layout.slot::<T>().offset();
-    State { offset, spare: u32::MAX, first, is_taken: how == Use::Take, transfer: Transfer::of::<T>() }
+    State { offset, spare: u32::MAX, first, is_taken: how == Use::Take, name, transfer: Transfer::of::<T>() }
 }
 
-/// The names of states in the inner graphs, where errors name them.
-const NAMES: [&str; 4] = ["state 0", "state 1", "state 2", "state 3"];
+impl Graph {
+    /// Returns how messages name a state of a loop or a branch, with what it is given, if that is of this graph. Names in full would be as long
+    /// as graphs are nested deep.
+    pub(super) fn state_name(&self, node: NodeId, number: u32, first: Option<u32>) -> Arc<str> {
+        let given = first.map(|first| match self.values[first as usize].maker {
+            Maker::Node(node) => format!(" ('{}')", self.shape().name_of(node)),
+            Maker::Input(state) if self.is_inner() => format!(" (state {state} around it)"),
+            Maker::Input(input) => format!(" ('{}')", self.inputs[input as usize].name),
+        });
+        format!("state {number} of '{}'{}", self.shape().name_of(node), given.unwrap_or_default()).into()
+    }
+}
 
 fn view<T: Send + Sync + 'static>(inner: &mut Graph, states: &[State], number: usize) -> Value<T> {
-    let value = inner.add_input(NAMES[number].into(), Slot::at(states[number].offset));
+    let value = inner.add_input(states[number].name.clone(), Slot::at(states[number].offset));
     // A loop may have states that only its condition reads, or only its body.
     inner.values[value.index as usize].is_read = true;
     value
@@ -71,7 +84,7 @@ macro_rules! one {
             type Values = Value<T>;
 
             fn enter(self, graph: &mut Graph, node: NodeId) -> Vec<State> {
-                vec![OneState::enter(self, graph, node)]
+                vec![OneState::enter(self, graph, node, 0)]
             }
 
             fn views(inner: &mut Graph, states: &[State]) -> Value<T> {
@@ -99,7 +112,7 @@ macro_rules! many {
 
             fn enter(self, graph: &mut Graph, node: NodeId) -> Vec<State> {
                 let ($($s,)*) = self;
-                vec![$($s.enter(graph, node)),*]
+                vec![$($s.enter(graph, node, $number)),*]
             }
 
             fn views(inner: &mut Graph, states: &[State]) -> Self::Values {

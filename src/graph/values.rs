@@ -113,7 +113,7 @@ impl Transfer {
 
 impl Graph {
     pub(super) fn value<T: Send + Sync + 'static>(&mut self, slot: Slot<T>, maker: Maker) -> Value<T> {
-        Value::new(self.address(), self.value_of_type(Type::of::<T>(), slot.offset(), maker))
+        Value::new(self.address(), self.value_of_type(Type::of::<T>(), slot.offset(), maker), slot.offset())
     }
 
     pub(super) fn value_of_type(&mut self, of: Type, offset: u32, maker: Maker) -> u32 {
@@ -135,7 +135,7 @@ impl Graph {
 
     /// Adds an input, under a name that nobody has checked.
     pub(super) fn add_input<T: Send + Sync + 'static>(&mut self, name: Arc<str>, slot: Slot<T>) -> Value<T> {
-        Value::new(self.address(), self.input_of_type(name, Type::of::<T>(), slot.offset()))
+        Value::new(self.address(), self.input_of_type(name, Type::of::<T>(), slot.offset()), slot.offset())
     }
 
     pub(super) fn input_of_type(&mut self, name: Arc<str>, of: Type, offset: u32) -> u32 {
@@ -143,6 +143,11 @@ impl Graph {
         let Type { id: type_id, name: type_name, transfer } = of;
         self.inputs.push(InputPort { name, type_id, type_name, value, offset, readers: Vec::new(), transfer });
         value
+    }
+
+    /// Returns the handle to a value of this graph, by its number, whose type is known.
+    pub(super) fn value_at<T>(&self, value: u32) -> Value<T> {
+        Value::new(self.address(), value, self.values[value as usize].offset)
     }
 
     pub(super) fn address(&self) -> usize {
@@ -208,23 +213,38 @@ impl Graph {
 
     pub(super) fn order_after<T: 'static>(&mut self, earlier: &Value<T>, later: NodeId) {
         if !self.owns(earlier) {
-            if !self.order_around(earlier) {
+            if !self.order_around(earlier, later) {
                 let name = self.full_name(later);
                 self.mistake(Kind::ForeignValue { name }.into());
             }
             return;
         }
+        self.order_own(earlier.index, later);
+    }
+
+    /// The same with a value of this graph, by its number.
+    pub(super) fn order_own(&mut self, earlier: u32, later: NodeId) {
         // An input is there before the run starts: nothing to wait for.
-        if let Maker::Node(source) = self.values[earlier.index as usize].maker {
+        if let Maker::Node(source) = self.values[earlier as usize].maker {
             self.shape_mut().order(source, later);
         }
     }
 
-    /// Returns the name of what makes a value.
-    pub(crate) fn maker_name(&self, maker: Maker) -> Arc<str> {
+    /// Returns the name of what makes a value, as messages have it. States have longer ones.
+    pub(crate) fn maker_name(&self, maker: Maker) -> String {
         match maker {
-            Maker::Node(node) => self.full_name(node),
-            Maker::Input(input) => self.inputs[input as usize].name.clone(),
+            Maker::Node(node) => format!("'{}'", self.full_name(node)),
+            Maker::Input(input) if self.is_inner() => self.inputs[input as usize].name.to_string(),
+            Maker::Input(input) => format!("'{}'", self.inputs[input as usize].name),
+        }
+    }
+
+    /// Returns the name of what shares a value.
+    pub(crate) fn sharer_name(&self, sharer: Sharer) -> String {
+        match sharer {
+            Sharer::Output(output) => format!("the output '{}'", self.outputs[output as usize].name),
+            Sharer::Async(node) => format!("the async node '{}'", self.full_name(node)),
+            Sharer::Control(node) => format!("the loop or branch '{}'", self.full_name(node)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! From a graph to a plan: the checks that need values, then the schedule, then the code that hosts run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use super::lower::Facts;
 use super::nest::{Nested, within};
 use super::{InnerSchedule, Policy, Schedule};
 use crate::error::{Error, Kind, Result};
-use crate::graph::{Body, Graph, InputPort, Maker, NodeId, NodeWork, OutputPort, Shape, Sharer, check, unknown_node};
+use crate::graph::{Body, Graph, InputPort, Maker, NodeId, NodeWork, OutputPort, Shape, check, unknown_node};
 use crate::value::Layout;
 
 /// The most memory that the values of one run may take in place; what is behind a `Vec` or a `Box` does not count.
@@ -52,8 +52,8 @@ impl Graph {
     /// The first mistake made while building (a name used twice, a value of another graph), a circle, a value or an input that
     /// nothing reads, a value taken by value that is shared, a policy without a valid answer. The error names the nodes.
     pub fn compile(&self, policy: &dyn Policy) -> Result<Plan> {
-        if let Some(mistake) = &self.mistake {
-            return Err(mistake.clone());
+        if let Some(fault) = self.fault() {
+            return Err(fault);
         }
         if self.is_inner() {
             return Err(Kind::IsInner.into());
@@ -76,10 +76,11 @@ impl Graph {
         let graphs =
             std::iter::once((self, &shape)).chain(nested.iter().zip(&shapes).map(|(each, shape)| (each.graph, &shape.graph)));
         for (at, (graph, shape)) in graphs.enumerate() {
-            let checked = check(shape).and_then(|()| graph.check_values());
+            let checked = check(shape).map_err(|error| graph.explain_circle(error)).and_then(|()| graph.check_read());
             checked.map_err(|error| fault(at.checked_sub(1), error))?;
+            graph.check_taken()?;
         }
-        let fabric = Arc::new(Fabric::new(self, &nested, fault)?);
+        let fabric = Arc::new(Fabric::new(self, &nested)?);
         let schedule = Schedule::with_inner(shape.clone(), shapes, policy)?;
         let inputs = self.inputs.iter().map(|port| {
             let value = &self.values[port.value as usize];
@@ -97,26 +98,55 @@ impl Graph {
         })))
     }
 
-    /// What can only be said once the whole graph is there: is every value read, and does nobody take what is shared?
-    fn check_values(&self) -> Result<()> {
+    /// What can only be said once the whole graph is there: is every value read?
+    fn check_read(&self) -> Result<()> {
         for (value, number) in self.values.iter().zip(0..) {
-            let name = || self.maker_name(value.maker);
+            // What is wrong in an inner graph is told with its path.
+            let name = || match value.maker {
+                Maker::Node(node) => self.shape().name_of(node).clone(),
+                Maker::Input(input) => self.inputs[input as usize].name.clone(),
+            };
             match (value.is_read, value.maker) {
                 (true, _) => {}
                 (false, Maker::Node(node)) if self.works[node.index()].is_control && !self.is_last_unread(number, node) => {}
                 (false, Maker::Node(_)) => return Err(Kind::UnusedNode { node: name() }.into()),
                 (false, Maker::Input(_)) => return Err(Kind::UnusedInput { name: name() }.into()),
             }
+        }
+        Ok(())
+    }
+
+    /// And does nobody take what is shared?
+    fn check_taken(&self) -> Result<()> {
+        for value in &self.values {
             if let (Some(taker), Some(sharer)) = (value.taker, value.sharer) {
-                let sharer = match sharer {
-                    Sharer::Output(output) => format!("the output '{}'", self.outputs[output as usize].name),
-                    Sharer::Async(node) => format!("the async node '{}'", self.shape().name_of(node)),
-                    Sharer::Control(node) => format!("the loop or branch '{}'", self.shape().name_of(node)),
-                };
-                return Err(Kind::TakenShared { value: name(), taker: self.shape().name_of(taker).clone(), sharer }.into());
+                let (value, taker) = (self.maker_name(value.maker), self.full_name(taker));
+                return Err(Kind::TakenShared { value, taker, sharer: self.sharer_name(sharer) }.into());
             }
         }
         Ok(())
+    }
+
+    /// Says of a circle that closes because one node takes what another reads that it is so.
+    fn explain_circle(&self, error: Error) -> Error {
+        let Some(path) = error.circle() else { return error };
+        let name = |node: NodeId| self.shape().name_of(node);
+        let steps: HashSet<(&str, &str)> = path.windows(2).map(|pair| (&*pair[0], &*pair[1])).collect();
+        let is_edge = |pair: (NodeId, NodeId)| self.shape().edges().iter().any(|edge| (edge.source, edge.target) == pair);
+        let closes = |&(reader, taker, _): &(NodeId, NodeId, u32)| {
+            steps.contains(&(&**name(reader), &**name(taker))) && !is_edge((reader, taker))
+        };
+        match self.take_orders().into_iter().find(closes) {
+            None => error,
+            Some((reader, taker, value)) => {
+                let value = match self.values[value as usize].maker {
+                    Maker::Node(node) => format!("'{}'", name(node)),
+                    maker => self.maker_name(maker),
+                };
+                let (taker, reader) = (name(taker).clone(), name(reader).clone());
+                Kind::TakeCircle { value, taker, reader, path: path.to_vec() }.into()
+            }
+        }
     }
 
     /// Who uses one value of a loop or a branch may leave the others. Returns whether this is the last, and nobody uses any.
@@ -134,12 +164,12 @@ impl Graph {
         }
         let mut shape = self.shape().clone();
         shape.settle_memory();
-        orders.into_iter().for_each(|(reader, taker)| shape.order(reader, taker));
+        orders.into_iter().for_each(|(reader, taker, _)| shape.order(reader, taker));
         Arc::new(shape)
     }
 
-    /// Edges from every other reader of a taken value to its taker.
-    fn take_orders(&self) -> Vec<(NodeId, NodeId)> {
+    /// Edges from every other reader of a taken value to its taker, with that value.
+    fn take_orders(&self) -> Vec<(NodeId, NodeId, u32)> {
         let takers = self.values.iter().zip(0..).filter_map(|(value, number): (_, u32)| match (value.maker, value.taker) {
             (Maker::Node(_), Some(taker)) => Some((number, taker)),
             _ => None,
@@ -148,13 +178,17 @@ impl Graph {
         let mut orders = Vec::new();
         if !taken.is_empty() {
             let reads = self.shape().edges().iter().filter(|edge| edge.is_data());
-            orders.extend(reads.filter_map(|edge| Some((edge.target, *taken.get(&self.value_of(edge))?))));
+            orders.extend(reads.filter_map(|edge| {
+                let value = self.value_of(edge);
+                Some((edge.target, *taken.get(&value)?, value))
+            }));
         }
         for port in &self.inputs {
             let taker = self.values[port.value as usize].taker;
-            orders.extend(taker.into_iter().flat_map(|taker| port.readers.iter().map(move |&reader| (reader, taker))));
+            let readers = |taker| port.readers.iter().map(move |&reader| (reader, taker, port.value));
+            orders.extend(taker.into_iter().flat_map(readers));
         }
-        orders.retain(|(reader, taker)| reader != taker);
+        orders.retain(|(reader, taker, _)| reader != taker);
         orders
     }
 

@@ -10,8 +10,8 @@ use super::lower::{Facts, Lowering};
 use super::nest::{Nested, nested};
 use super::programs::Programs;
 use super::segments::Segments;
-use crate::error::{Error, Result};
-use crate::graph::{Body, Flow, Graph, InnerId};
+use crate::error::Result;
+use crate::graph::{Body, Flow, Graph};
 use crate::value::Arena;
 
 /// The outermost graph, and behind it the inner ones as they stand in [`Schedule::inner`].
@@ -30,23 +30,21 @@ impl Graph {
         nested(self, |graph| {
             let controls = graph.controls.iter();
             let inner = controls.flat_map(|control| control.flow.inner().map(move |(id, role)| (control.node, role, id)));
-            inner.map(|(node, role, id)| (node, role, &self.inner.get(id).graph)).collect()
+            inner.map(|(node, role, id)| (node, role, graph.inner.get(id))).collect()
         })
     }
 }
 
 impl Fabric {
-    /// `fault` is told the place of the inner graph in which something is wrong.
-    pub(super) fn new(graph: &Graph, nested: &[Nested<&Graph>], fault: impl Fn(Option<usize>, Error) -> Error) -> Result<Self> {
+    pub(super) fn new(graph: &Graph, nested: &[Nested<&Graph>]) -> Result<Self> {
         let graphs = std::iter::once(graph).chain(nested.iter().map(|nested| nested.graph));
-        let inner = |id: InnerId| graph.inner.get(id);
         // As `nested` numbers them.
         let mut next_scope = 0;
         let mut units = Vec::with_capacity(nested.len() + 1);
-        for (at, unit) in graphs.enumerate() {
+        for unit in graphs {
             let mut controls = Vec::with_capacity(unit.controls.len());
             for control in &unit.controls {
-                let carries = unit.carries(control, &inner).map_err(|error| fault(at.checked_sub(1), error))?;
+                let carries = unit.carries(control)?;
                 let mut scope = || {
                     next_scope += 1;
                     next_scope - 1

@@ -130,7 +130,7 @@ pub(super) fn within(shape: &Shape, inner: &[Nested<Arc<Shape>>], at: usize, fau
         let shape = around(at).map_or(shape, |around| &inner[around].graph);
         format!("{}/{}", shape.name_of(inner[at].node), inner[at].role)
     };
-    Kind::Within { path: path(at, around, name), fault }.into()
+    fault.within(path(at, around, name))
 }
 
 fn path(inner: usize, around: impl Fn(usize) -> Option<usize>, name: impl Fn(usize) -> String) -> String {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use crate::error::{Error, Kind, Result, panic_message};
 use crate::graph::{Backend, Edge, NodeId, Shape};
@@ -60,7 +61,7 @@ pub trait Policy {
 
     /// Returns the error of a policy that has no answer; `fault` continues the sentence "policy 'name' ...".
     fn refuse(&self, fault: &str) -> Error {
-        Kind::Policy { policy: self.name().to_owned(), fault: fault.to_owned() }.into()
+        Kind::Policy { policy: self.name().to_owned(), node: None, fault: fault.to_owned() }.into()
     }
 }
 
@@ -174,7 +175,7 @@ pub(super) fn ask(policy: &dyn Policy, shape: &Shape) -> Result<(String, Assignm
     let assignment = guard(&name, || policy.assign(shape))??;
     match fault_of(&assignment, shape) {
         None => Ok((name, assignment)),
-        Some(fault) => Err(Kind::Policy { policy: name, fault }.into()),
+        Some((node, fault)) => Err(Kind::Policy { policy: name, node, fault }.into()),
     }
 }
 
@@ -182,18 +183,20 @@ fn guard<T>(name: &str, question: impl FnOnce() -> T) -> Result<T> {
     // Unwind safety: what the panic may have left half done is inside the policy, and it is not asked again here.
     catch_unwind(AssertUnwindSafe(question)).map_err(|panic| {
         let fault = format!("panicked: {}", panic_message(panic));
-        Kind::Policy { policy: name.to_owned(), fault }.into()
+        Kind::Policy { policy: name.to_owned(), node: None, fault }.into()
     })
 }
 
-fn fault_of(assignment: &Assignment, shape: &Shape) -> Option<String> {
+/// Returns what is wrong, and with which node.
+fn fault_of(assignment: &Assignment, shape: &Shape) -> Option<(Option<Arc<str>>, String)> {
     let (given, nodes) = (assignment.streams.len(), shape.nodes().len());
     if given != nodes {
-        return Some(format!("answered for {given} nodes, the graph has {nodes}: make the answer with Assignment::none(shape)"));
+        let fault = format!("answered for {given} nodes, the graph has {nodes}: make the answer with Assignment::none(shape)");
+        return Some((None, fault));
     }
     let faults = shape.ids().zip(shape.nodes()).find_map(|(id, node)| {
         let (name, devices, labels) = (&node.name, node.devices().len().max(1), assignment.of(id));
-        match (labels.len(), node.backend) {
+        let fault = match (labels.len(), node.backend) {
             (0, Backend::Gpu) => Some(format!("left the gpu node '{name}' without a stream: give it one")),
             (0, Backend::Mixed) => Some(format!("left the mixed node '{name}' without a stream: give it one")),
             (2.., _) if labels.len() != devices => Some(format!(
@@ -205,25 +208,30 @@ fn fault_of(assignment: &Assignment, shape: &Shape) -> Option<String> {
                 .of(id)
                 .find(|&label| label > LABEL_MAX)
                 .map(|label| format!("put node '{name}' on stream {label}: the largest label is {LABEL_MAX}")),
-        }
+        };
+        fault.map(|fault| (Some(name.clone()), fault))
     });
     faults.or_else(|| order_fault(assignment.order.as_deref()?, shape))
 }
 
-fn order_fault(order: &[NodeId], shape: &Shape) -> Option<String> {
+fn order_fault(order: &[NodeId], shape: &Shape) -> Option<(Option<Arc<str>>, String)> {
+    let name = |node: NodeId| shape.name_of(node).clone();
     let mut places = vec![None; shape.nodes().len()];
-    for (place, node) in order.iter().enumerate() {
+    for (place, &node) in order.iter().enumerate() {
         match places.get_mut(node.index()) {
             Some(empty @ None) => *empty = Some(place),
-            Some(_) => return Some(format!("ordered node '{}' twice", shape.name_of(*node))),
-            None => return Some(format!("ordered a node of number {}, the graph has {}", node.index(), places.len())),
+            Some(_) => return Some((Some(name(node)), format!("ordered node '{}' twice", name(node)))),
+            None => {
+                let fault = format!("ordered a node of number {}, the graph has {}", node.index(), places.len());
+                return Some((None, fault));
+            }
         }
     }
     if let Some(node) = shape.ids().find(|node| places[node.index()].is_none()) {
-        return Some(format!("left node '{}' out of its order", shape.name_of(node)));
+        return Some((Some(name(node)), format!("left node '{}' out of its order", name(node))));
     }
     let is_late = |edge: &&Edge| places[edge.source.index()] > places[edge.target.index()];
     let edge = shape.edges().iter().find(is_late)?;
-    let (source, target) = (shape.name_of(edge.source), shape.name_of(edge.target));
-    Some(format!("ordered node '{target}' before '{source}', which it depends on"))
+    let (source, target) = (name(edge.source), name(edge.target));
+    Some((Some(target.clone()), format!("ordered node '{target}' before '{source}', which it depends on")))
 }

@@ -83,7 +83,7 @@ impl Schedule {
     pub fn verify(&self) -> Result<()> {
         self.verify_one()?;
         for (number, inner) in self.inner().iter().enumerate() {
-            let within = |fault| Kind::Within { path: self.inner_path(number), fault }.into();
+            let within = |fault: Error| fault.within(self.inner_path(number));
             inner.schedule().verify_one().map_err(within)?;
         }
         Ok(())

@@ -64,7 +64,9 @@ fn a_circle_that_taking_closes_is_found() {
         let read = g.task("reader", (&x, &taken), |x: &Vec<u64>, n: &usize| x.len() + n);
         g.output("read", &read);
     });
-    assert_eq!(text, "the nodes 'taker' -> 'reader' -> 'taker' wait for each other in a circle: remove one of these edges");
+    let expected = "'taker' takes 'x' by value, so it comes after 'reader', which reads it too: that closes the circle \
+         'taker' -> 'reader' -> 'taker'. Let 'taker' read 'x' by reference, or 'reader' not wait for 'taker'";
+    assert_eq!(text, expected);
 }
 
 fn one_of_block(g: &mut Graph) -> Value<Vec<u64>> {

@@ -1,12 +1,13 @@
 //! Loops and branches of a shape: their states get the types of what goes in, and each inner graph is loaded where the builder would build it.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use super::Loader;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::bodies::Loose;
 use crate::graph::builder::Graph;
-use crate::graph::control::{Flow, Inner, Origin, State};
+use crate::graph::control::{Flow, Origin, State};
 use crate::graph::inner::Role;
 use crate::graph::select::Test;
 use crate::graph::source::Use;
@@ -31,16 +32,16 @@ impl Loader<'_> {
             return Err(self.fault(node, "is a loop and reads nothing: what it reads are its states".into()));
         }
         let new = graph.shape_mut().node(self.shape.name_of(node).clone(), Backend::Cpu);
-        let inside = Inside { loader: self, node, first, states: enter(graph, new, first) };
+        let inside = Inside::new(self, graph, node, new, first);
         let ask = |inner: &mut Graph| inside.test(inner, condition, iterations);
-        let (mut flow, mut control) = graph.looped(new, ask, |inner| inside.origins(inner, Role::Body, body));
-        if let (Flow::Repeat { max_iterations: max, .. }, Some(most)) = (&mut flow, max_iterations) {
+        graph.make_loop(inside.at, ask, |inner| inside.origins(inner, Role::Body, body));
+        if let (Flow::Repeat { max_iterations: max, .. }, Some(most)) = (&mut graph.controls[inside.at].flow, max_iterations) {
             *max = most;
         }
-        if let Control::Repeat { iterations: expected, max_iterations: max, .. } = &mut control {
+        if let Some(Control::Repeat { iterations: expected, max_iterations: max, .. }) = graph.control_mut(new) {
             (*expected, *max) = (iterations, max_iterations);
         }
-        inside.close(graph, new, flow, control)
+        inside.close(graph)
     }
 
     /// Adds a branch. Returns what comes out of it.
@@ -66,26 +67,26 @@ impl Loader<'_> {
         })?;
         let new = graph.shape_mut().node(self.shape.name_of(node).clone(), Backend::Cpu);
         let selector = graph.read_own(selector.value, new, Use::Read);
-        let inside = Inside { loader: self, node, first, states: enter(graph, new, first) };
-        let arms = arms.iter().zip(0..).map(|(arm, number)| {
-            let role = Role::Arm(number);
-            let (id, results) = graph.within(new, role, |inner| inside.origins(inner, role, arm));
-            Inner { id, results }
-        });
-        let flow = Flow::Branch { selector, select, arms: arms.collect() };
-        let control = graph.branched(&flow, taken);
-        inside.close(graph, new, flow, control)
+        let inside = Inside::new(self, graph, node, new, first);
+        graph.controls[inside.at].flow = Flow::Branch { selector, select, arms: Vec::new() };
+        for (arm, number) in arms.iter().zip(0..) {
+            graph.add_arm(inside.at, |inner| inside.origins(inner, Role::Arm(number), arm));
+        }
+        if let Some(Control::Branch { taken: expected, .. }) = graph.control_mut(new) {
+            *expected = taken;
+        }
+        inside.close(graph)
     }
 }
 
 /// Lets a loop or a branch read the first values of its states.
 fn enter(graph: &mut Graph, node: NodeId, first: &[Loose]) -> Vec<State> {
-    let state = |first: &Loose| {
-        let transfer = first.of.transfer;
+    let state = |(first, number): (&Loose, u32)| {
+        let (transfer, name) = (first.of.transfer, graph.state_name(node, number, Some(first.value)));
         let (from, offset) = (graph.read_own(first.value, node, Use::Keep), (transfer.place)(&mut graph.layout));
-        State { offset, spare: u32::MAX, first: from, is_taken: false, transfer }
+        State { offset, spare: u32::MAX, first: from, is_taken: false, name, transfer }
     };
-    first.iter().map(state).collect()
+    first.iter().zip(0..).map(state).collect()
 }
 
 /// The inside of a loop or a branch.
@@ -95,13 +96,31 @@ struct Inside<'a> {
     /// What goes in.
     first: &'a [Loose],
     states: Vec<State>,
+    /// Its place among the controls of its graph.
+    at: usize,
+    /// Its states as they come out.
+    outs: Vec<Loose>,
+    /// The first that goes wrong in an inner graph: not kept there, because a body may put another graph in its place.
+    fault: OnceCell<Error>,
 }
 
-impl Inside<'_> {
+impl<'a> Inside<'a> {
+    /// Adds a control for `node`, without inner graphs, as node `new` of `graph`.
+    fn new(loader: &'a Loader<'a>, graph: &mut Graph, node: NodeId, new: NodeId, first: &'a [Loose]) -> Self {
+        let states = enter(graph, new, first);
+        let outs = first.iter().zip(&states).map(|(first, state)| {
+            let value = graph.value_of_type(first.of, state.offset, Maker::Node(new));
+            Loose { value, ..*first }
+        });
+        let outs: Vec<Loose> = outs.collect();
+        let at = graph.add_empty_control(new, outs[0].value, states.clone());
+        Self { loader, node, first, states, at, outs, fault: OnceCell::new() }
+    }
+
     /// Loads an inner graph. Returns what it gives.
     fn load(&self, inner: &mut Graph, role: Role, shape: &Shape) -> Result<Vec<Loose>> {
-        let views = self.first.iter().zip(&self.states).zip(0..).map(|((first, state), number): (_, u32)| {
-            let value = inner.input_of_type(format!("state {number}").into(), first.of, state.offset);
+        let views = self.first.iter().zip(&self.states).map(|(first, state)| {
+            let value = inner.input_of_type(state.name.clone(), first.of, state.offset);
             // It may be that only the condition reads it, or only the body.
             inner.values[value as usize].is_read = true;
             Loose { value, ..*first }
@@ -117,7 +136,7 @@ impl Inside<'_> {
         format!("{}{}/{role}", self.loader.path, self.loader.shape.name_of(self.node))
     }
 
-    /// Loads the body or an arm. Returns where the new states come from; a fault is the inner graph's mistake.
+    /// Loads the body or an arm. Returns where the new states come from.
     fn origins(&self, inner: &mut Graph, role: Role, shape: &Shape) -> Vec<Origin> {
         let given = self.load(inner, role, shape).and_then(|given| match self.misfit(&given, role) {
             None => Ok(given),
@@ -126,7 +145,7 @@ impl Inside<'_> {
         let kept = (0..self.states.len() as u32).map(Origin::State);
         match given {
             Err(fault) => {
-                inner.mistake(fault);
+                _ = self.fault.set(fault);
                 kept.collect()
             }
             Ok(given) => {
@@ -164,22 +183,16 @@ impl Inside<'_> {
             }
         });
         test.unwrap_or_else(|fault| {
-            inner.mistake(fault);
+            _ = self.fault.set(fault);
             Test::Times(0)
         })
     }
 
     /// Ends it. Returns its states as they come out.
-    fn close(self, graph: &mut Graph, node: NodeId, flow: Flow, control: Control) -> Result<Vec<Loose>> {
-        if let Some(mistake) = &graph.mistake {
-            return Err(mistake.clone());
+    fn close(self, graph: &Graph) -> Result<Vec<Loose>> {
+        match self.fault.into_inner().or_else(|| graph.fault()) {
+            Some(fault) => Err(fault),
+            None => Ok(self.outs),
         }
-        let outs = self.first.iter().zip(&self.states).map(|(first, state)| {
-            let value = graph.value_of_type(first.of, state.offset, Maker::Node(node));
-            Loose { value, ..*first }
-        });
-        let outs: Vec<Loose> = outs.collect();
-        graph.close_control(node, outs[0].value, self.states, flow, control);
-        Ok(outs)
     }
 }

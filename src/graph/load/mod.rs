@@ -61,8 +61,8 @@ impl Graph {
                 graph.output_own(if output == 0 { name.clone() } else { format!("{name} {output}").into() }, value.value);
             }
         }
-        match graph.mistake.take() {
-            Some(mistake) => Err(mistake),
+        match graph.fault() {
+            Some(fault) => Err(fault),
             None => Ok(graph),
         }
     }
@@ -94,7 +94,7 @@ impl<'a> Loader<'a> {
         }
         check(self.shape).map_err(|fault| match self.path.trim_end_matches('/') {
             "" => fault,
-            path => Kind::Within { path: path.into(), fault }.into(),
+            path => fault.within(path.into()),
         })?;
         let last_read = self.shape.edges().iter().rposition(Edge::is_data).map_or(0, |last| last + 1);
         let (early, late) = self.shape.edges().split_at(last_read);

@@ -278,14 +278,14 @@ fn mistakes_in_inner_graphs_come_out_of_compile_with_their_path() {
 fn a_state_is_taken_only_if_nobody_else_has_it() {
     // Each was seen to end in a panic of the node, or worse, without the check.
     let grow = |b: &mut Graph, x: Value<u64>| b.task("grow", take(&x), |x: u64| x + 1);
-    let shared = "'grow' takes 'state 0' by value, but 'a' may share it: take it into the loop or branch, and give one that nothing else holds";
+    let read = "only reads what the state begins with: give that to it as `take(&value)` (in JSON, \"take\": true)";
     let build = mistake_of_own;
     assert_eq!(
         build(|g, x| {
             let y = g.repeat("a", &x, times(1), |b, x| b.task("grow", take(&x), |x: u64| x + 1));
             g.output("y", &y);
         }),
-        shared
+        format!("'a/body/grow' takes state 0 of 'a' ('x') by value, but 'a' {read}")
     );
     assert_eq!(
         build(|g, x| {
@@ -297,14 +297,14 @@ fn a_state_is_taken_only_if_nobody_else_has_it() {
             g.output("y", &y);
             g.output("z", &z);
         }),
-        shared
+        "'a/body/grow' takes state 0 of 'a' ('x') by value, but 'a/body' gives one value as states 0 and 1: give each a value of its own"
     );
     assert_eq!(
         build(|g, x| {
             let y = g.repeat("a", take(&x), |c, x| c.task("grow", take(&x), |x: u64| x == 0), |_, x| x);
             g.output("y", &y);
         }),
-        "'grow' takes 'state 0' by value, but 'a' needs it afterwards"
+        "'a/condition/grow' takes state 0 of 'a' ('x') by value, but 'a' needs it after its condition: read it by reference"
     );
     assert_eq!(
         build(|g, x| {
@@ -314,7 +314,7 @@ fn a_state_is_taken_only_if_nobody_else_has_it() {
             });
             g.output("y", &y);
         }),
-        "'grow' takes 'state 0' by value, but 'a' gives it on"
+        "'a/body/grow' takes state 0 of 'a' ('x') by value, but 'a/body' gives it on as state 0: give what 'a/body/grow' makes of it"
     );
     assert_eq!(
         build(|g, x| {
@@ -322,7 +322,7 @@ fn a_state_is_taken_only_if_nobody_else_has_it() {
             let z = g.task("late", take(&y), |y: u64| y);
             g.output("z", &z);
         }),
-        "'late' takes 'a' by value, but 'a' may share it: take its states into it, and give ones that nothing else holds"
+        format!("'late' takes state 0 of 'a' ('x') by value, but 'a' {read}")
     );
     let mut g = Graph::new();
     let x = g.task("x", (), || 1u64);

@@ -1,8 +1,10 @@
 //! Loops and branches as nodes.
 
 mod breakers;
+mod builders;
 mod failures;
 mod known;
+mod messages;
 mod nesting;
 mod not_taken;
 mod random;

@@ -103,7 +103,7 @@ fn mistakes_in_inner_shapes_are_named_by_path() {
     let mut shape = Shape::new();
     control(&mut shape, "loop", Control::Branch { arms: vec![of_one("a", 1.0), Arc::new(inner)], taken: None });
     let error = shape.schedule(&Single).unwrap_err();
-    assert_eq!((error.is_invalid_graph(), error.node()), (true, Some("twice")));
+    assert_eq!((error.is_invalid_graph(), error.node()), (true, Some("loop/arm 1/twice")));
     assert_eq!(error.to_string(), "in 'loop/arm 1': two nodes are named 'twice': node names are unique in a graph, rename one");
 }
 
