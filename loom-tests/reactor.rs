@@ -141,3 +141,33 @@ fn a_fault_that_is_not_fatal_ends_who_waits_and_the_lane_goes_on() {
         drop(reactor);
     });
 }
+
+/// A stream that waits for another, whose work has failed: its point passes all the same.
+fn check_fault_ahead(failing: usize) {
+    check_within(2, move || {
+        let streams = [Stream::new(), Stream::new()];
+        let reactor = reactor(&streams);
+        let device = spawn(move || {
+            streams[failing].is_upset.store(true, Ordering::Release);
+            streams[failing].work(1);
+            streams[1 - failing].work(1);
+        });
+        if wait(&reactor, 1 - failing, 1) {
+            assert_eq!(reactor.faults().found(), 1, "it is known before the point");
+        }
+        join(device);
+        drop(reactor);
+    });
+}
+
+// Seen to fail with a lane that is signalled before the driver was asked about those behind it.
+#[test]
+fn a_fault_is_known_before_a_point_behind_it_on_a_lane_that_is_read_first() {
+    check_fault_ahead(1);
+}
+
+// Seen to fail with a driver that is asked about those lanes only that had moved when they were read first.
+#[test]
+fn a_fault_is_known_before_a_point_behind_it_on_a_lane_that_is_read_last() {
+    check_fault_ahead(0);
+}

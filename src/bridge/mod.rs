@@ -4,6 +4,7 @@
 //! Lives here: [`Lane`] (a stream's progress and those who wait for it), [`Limbo`] (memory of dropped runs),
 //! [`Wakeset`] (which of a run's futures were woken), [`Reactor`] (who watches lanes that devices move). Never here: graphs, plans, what a run is.
 
+mod faults;
 mod lane;
 mod limbo;
 mod reactor;
@@ -11,6 +12,7 @@ mod remote;
 mod wakeset;
 
 pub(crate) use crate::error::shielded;
+pub(crate) use faults::Faults;
 pub(crate) use lane::{Lane, WaiterKey};
 pub(crate) use limbo::Limbo;
 #[cfg_attr(not(feature = "cuda"), allow(unreachable_pub))]

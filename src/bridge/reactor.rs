@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::{RemoteLane, WaiterKey};
+use super::{Faults, RemoteLane, WaiterKey};
 use crate::device::queue::Fault;
 use crate::sync::{AtomicBool, OnceLock, Ordering, Thread, current, fence, park, spawn, spin_loop, yield_now};
 
@@ -34,6 +34,7 @@ pub(crate) struct Reactor {
 
 struct Shared {
     lanes: Box<[Arc<RemoteLane>]>,
+    faults: Faults,
     pace: Pace,
     thread: OnceLock<Thread>,
     is_parked: AtomicBool,
@@ -45,6 +46,7 @@ impl Reactor {
     pub(crate) fn start(lanes: Vec<Arc<RemoteLane>>, pace: Pace) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             lanes: lanes.into(),
+            faults: Faults::new(),
             pace,
             thread: OnceLock::new(),
             is_parked: AtomicBool::new(false),
@@ -62,6 +64,11 @@ impl Reactor {
             self.shared.unpark();
         }
         polled
+    }
+
+    /// Returns the faults that were not fatal. Lanes are numbered as for [`poll`](Self::poll).
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.shared.faults
     }
 }
 
@@ -89,23 +96,21 @@ impl Shared {
         let _ = self.thread.set(current());
         sleep_exactly();
         let mut rest = Rest::new(self.pace);
-        let mut doubts = Doubts::new(self.lanes.len());
+        let mut doubts = vec![None; self.lanes.len()];
+        let mut looks = Looks::new(self.lanes.len());
         loop {
+            if self.look(&mut looks, &mut doubts) {
+                rest.reset();
+            }
             let mut is_awaited = false;
-            for (lane, doubt) in self.lanes.iter().zip(&mut doubts.0) {
-                if lane.update() {
-                    *doubt = None;
-                    rest.reset();
-                }
+            for (number, (lane, doubt)) in self.lanes.iter().zip(&mut doubts).enumerate() {
                 if !lane.is_awaited() {
                     *doubt = None;
                     continue;
                 }
                 is_awaited = true;
-                match asked(lane, doubt) {
-                    Some(fault) if fault.is_fatal => self.lose(lane.device, &fault),
-                    Some(fault) => lane.upset(&fault),
-                    None => {}
+                if is_overdue(doubt) {
+                    self.ask(number);
                 }
             }
             if is_awaited {
@@ -115,6 +120,66 @@ impl Shared {
             } else {
                 rest.reset();
             }
+        }
+    }
+
+    /// Signals the points that devices have come to, once their drivers were asked whether the work before them was done. Returns whether there were any.
+    ///
+    /// Work may have failed on a lane that another lane has waited for. So all lanes are read first, then each lane that has moved is asked about, also those
+    /// that moved since they were read, and then the points are signalled that were read first. Each mark costs one question at most.
+    fn look(&self, looks: &mut Looks, doubts: &mut [Option<Instant>]) -> bool {
+        let mut has_moved = false;
+        for ((lane, look), doubt) in self.lanes.iter().zip(&mut looks.0).zip(doubts) {
+            look.reached = lane.reached();
+            if look.reached > look.signalled {
+                has_moved = true;
+                *doubt = None;
+            }
+        }
+        if !has_moved {
+            return false;
+        }
+        for (number, (lane, look)) in self.lanes.iter().zip(&mut looks.0).enumerate() {
+            let reached = lane.reached();
+            if reached > look.asked {
+                look.asked = reached;
+                self.ask(number);
+                self.ask_besides(lane, reached);
+            }
+        }
+        for (lane, look) in self.lanes.iter().zip(&mut looks.0) {
+            if look.reached > look.signalled {
+                look.signalled = look.reached;
+                lane.signal(look.reached);
+            }
+        }
+        true
+    }
+
+    /// Asks the driver about a lane, and ends the waits that a fault concerns.
+    fn ask(&self, number: usize) {
+        let lane = &self.lanes[number];
+        match lane.check() {
+            Ok(()) => {}
+            Err(fault) if fault.is_fatal => self.lose(lane.device, &fault),
+            Err(fault) => {
+                // First: who sees a point signalled later sees it.
+                self.faults.add(number, &fault);
+                lane.upset(&fault);
+            }
+        }
+    }
+
+    /// Asks about the other lanes of the device that the work of a lane has used.
+    fn ask_besides(&self, lane: &RemoteLane, reached: u64) {
+        let mut others = lane.others(reached);
+        if others == 0 {
+            return;
+        }
+        let first = self.lanes.iter().position(|other| other.device == lane.device).expect("the lane is one of them");
+        while others != 0 {
+            self.ask(first + others.trailing_zeros() as usize);
+            others &= others - 1;
         }
     }
 
@@ -144,23 +209,32 @@ impl Shared {
     }
 }
 
-/// Since when each lane has stood still.
-struct Doubts(Vec<Option<Instant>>);
+/// What the reactor knows of each lane.
+struct Looks(Vec<Look>);
 
-impl Doubts {
+#[derive(Clone, Copy, Default)]
+struct Look {
+    /// What was read in this round.
+    reached: u64,
+    /// Up to where the driver was asked.
+    asked: u64,
+    signalled: u64,
+}
+
+impl Looks {
     fn new(lanes: usize) -> Self {
-        Self(vec![None; lanes])
+        Self(vec![Look::default(); lanes])
     }
 }
 
-/// Asks the driver about a lane that has stood still for too long. Returns what is wrong.
-fn asked(lane: &RemoteLane, doubt: &mut Option<Instant>) -> Option<Fault> {
+/// Whether a lane has stood still, awaited, for so long that the driver is to be asked.
+fn is_overdue(doubt: &mut Option<Instant>) -> bool {
     let now = Instant::now();
-    if now - *doubt.get_or_insert(now) < PATIENCE {
-        return None;
+    let is_overdue = now - *doubt.get_or_insert(now) >= PATIENCE;
+    if is_overdue {
+        *doubt = Some(now);
     }
-    *doubt = Some(now);
-    lane.check().err()
+    is_overdue
 }
 
 /// How long the reactor has waited in vain, and so how long it rests before it looks again.

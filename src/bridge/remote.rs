@@ -1,7 +1,8 @@
 //! A lane that a device moves: its word is read, not written, by this program, and the device may be lost.
 //!
 //! Whoever waits ends, with the point or with the fault: a fault is set before the waiters are rung, and looked for after one has registered. A fatal one
-//! is of the whole device and for ever; any other ends the waits of its lane that there are, and later ones know nothing of it.
+//! is of the whole device and for ever; any other ends the waits of its lane that there are. Later waits end with the point, and [`Faults`](super::Faults)
+//! says what is in doubt then.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,8 +18,8 @@ pub(crate) struct RemoteLane {
     /// Streams of one device are lost together.
     pub(super) device: u32,
     fault: OnceLock<Fault>,
-    /// The points that a fault which was not fatal is of, after the first and up to the second.
-    upset: Mutex<Option<(u64, u64, Fault)>>,
+    /// The last fault that was not fatal, and the last point that someone waited for then.
+    upset: Mutex<Option<(u64, Fault)>>,
 }
 
 impl RemoteLane {
@@ -39,22 +40,26 @@ impl RemoteLane {
     }
 
     fn upset_at(&self, n: u64) -> Option<Fault> {
-        let upset = lock(&self.upset);
-        upset.as_ref().filter(|(after, up_to, _)| (after + 1..=*up_to).contains(&n)).map(|(.., fault)| fault.clone())
+        lock(&self.upset).as_ref().filter(|(up_to, _)| n <= *up_to).map(|(_, fault)| fault.clone())
     }
 
     pub(super) fn is_awaited(&self) -> bool {
         self.lane.is_awaited()
     }
 
-    /// Passes on what the device has reached.
-    pub(super) fn update(&self) -> bool {
-        let reached = self.timeline.reached();
-        let has_moved = !self.lane.has_reached(reached);
-        if has_moved {
-            self.lane.signal(reached);
-        }
-        has_moved
+    /// Returns how far the device is.
+    pub(super) fn reached(&self) -> u64 {
+        self.timeline.reached()
+    }
+
+    /// Passes a point on that the device has reached.
+    pub(super) fn signal(&self, reached: u64) {
+        self.lane.signal(reached);
+    }
+
+    /// Returns which other lanes of the device, as bits, the work up to a point has used.
+    pub(super) fn others(&self, reached: u64) -> u64 {
+        self.timeline.others(reached)
     }
 
     /// Asks the driver whether all is well.
@@ -62,11 +67,10 @@ impl RemoteLane {
         self.timeline.check()
     }
 
-    /// Ends the waits that there are.
+    /// Ends the waits that there are: for points that have not been signalled.
     pub(super) fn upset(&self, fault: &Fault) {
-        self.update();
         if let Some(last) = self.lane.last_awaited() {
-            *lock(&self.upset) = Some((self.timeline.reached(), last, fault.clone()));
+            *lock(&self.upset) = Some((last, fault.clone()));
             self.lane.ring();
         }
     }
@@ -74,7 +78,7 @@ impl RemoteLane {
     /// Ends every wait, now and later.
     pub(super) fn lose(&self, fault: &Fault) {
         // What was reached before the device was lost is reached.
-        self.update();
+        self.signal(self.reached());
         let _ = self.fault.set(fault.clone());
         self.lane.ring();
     }

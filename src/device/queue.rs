@@ -133,8 +133,12 @@ pub(crate) struct Submitted {
 pub(crate) trait Timeline: Send + Sync + 'static {
     /// Returns the last point that has passed; everything done before it is visible.
     fn reached(&self) -> u64;
-    /// Asks the driver whether all is well, which may take a microsecond.
+    /// Asks the driver whether all is well, which may take a microsecond. A fault that is not fatal is returned once.
     fn check(&self) -> Result<(), Fault>;
+    /// Returns which other lanes of the device, as bits, the work up to a point has used. Says so of each work once.
+    fn others(&self, _reached: u64) -> u64 {
+        0
+    }
 }
 
 /// What a driver says is wrong with a stream.

@@ -80,6 +80,8 @@ pub(super) struct Live {
     pub(super) events: Box<[AtomicU64]>,
     /// The end of each segment that nobody awaits yet, as a point of its lane; 0 until it is submitted, and once somebody does.
     pub(super) points: Box<[AtomicU64]>,
+    /// How many faults of lanes were found when it began.
+    pub(super) faults: u64,
     pub(super) wakes: Option<Arc<Wakeset>>,
     /// Where the run is with each loop and branch.
     pub(super) controls: Box<[ControlState]>,
@@ -228,6 +230,7 @@ impl RunInner {
                 places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
                 events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
                 points: code.segments.iter().map(|_| AtomicU64::new(0)).collect(),
+                faults: self.core.queues.as_ref().map_or(0, |queues| queues.faults()),
                 wakes: (!code.asyncs.is_empty()).then(|| Wakeset::new(code.asyncs.len(), self.lane.clone())),
                 controls: code.controls.iter().map(|_| ControlState::new()).collect(),
                 slot: if self.core.pool.is_some() { slot_of(flight) } else { 0 },

@@ -95,6 +95,22 @@ impl Queues {
         }
     }
 
+    /// Returns how many faults were found on the lanes that were not fatal.
+    pub(crate) fn faults(&self) -> u64 {
+        self.reactor.faults().found()
+    }
+
+    /// Returns what to say of a fault that one of these lanes had since so many were found. Drivers do not say which work of a lane has failed.
+    #[cold]
+    pub(crate) fn fault_since(&self, found: u64, is_used: impl Fn(Berth) -> bool) -> Option<Error> {
+        let berth = |lane: usize| {
+            let device = self.devices.partition_point(|queued| queued.first <= lane) - 1;
+            Berth { device, lane: (lane - self.devices[device].first) as u32 }
+        };
+        let fault = self.reactor.faults().since(found, |lane| is_used(berth(lane)))?;
+        Some(Kind::Driver { code: fault.code, name: fault.name }.into())
+    }
+
     /// Returns how the wait for a point ended. If it has not, the waker is woken when it may have.
     pub(crate) fn poll(&self, berth: Berth, point: u64, waker: Waker) -> Poll<Result<(), Fault>> {
         let lane = self.devices[berth.device].first + berth.lane as usize;
@@ -136,7 +152,8 @@ impl Wake for Completion {
         if let Poll::Ready(outcome) = queues.poll(self.berth, self.point, Waker::from(self.clone()))
             && !self.is_over.swap(true, Ordering::AcqRel)
         {
-            self.run.end_step(self.step, outcome.map_err(|fault| queues.device(self.berth).judge(&fault)));
+            let outcome = outcome.map_err(|fault| queues.device(self.berth).judge(&fault));
+            self.run.end_step(self.step, outcome.and_then(|()| self.run.check_faults()));
         }
         // The last owner drops what bodies and errors hold: foreign code.
         let _ = shielded(|| drop(self));
@@ -203,6 +220,25 @@ impl RunInner {
     /// Lets a parked program go on once a point has passed.
     pub(super) fn resume_after(&self, program: u32, berth: Berth, point: u64) {
         Arc::new(Resumption { run: self.me(), program, berth, point, is_over: AtomicBool::new(false) }).wake();
+    }
+
+    /// Returns an error if a lane that the run uses had a fault since the run began. What it did may then be wrong, also where it did it before.
+    fn check_faults(&self) -> Result<()> {
+        let (queues, live) = (self.queues(), self.live.get().expect("a step of it was submitted"));
+        if queues.faults() == live.faults {
+            return Ok(());
+        }
+        let is_used = |berth| self.code().segments.iter().any(|segment| self.uses(live, segment, berth));
+        queues.fault_since(live.faults, is_used).map_or(Ok(()), Err)
+    }
+
+    /// Whether a segment may use a lane.
+    fn uses(&self, live: &Live, segment: &Segment, berth: Berth) -> bool {
+        let own = self.queues().berth(self, live, self.code().program_of(segment.step));
+        let members = self.code().members_of(segment);
+        // One of several streams is spread over lanes of its device.
+        let is_spread = members.iter().any(|member| member.stream != members[0].stream);
+        own.is_ok_and(|own| own == berth || is_spread && own.device == berth.device)
     }
 
     /// A segment is done, or its device is lost. Whoever calls this keeps the run alive.

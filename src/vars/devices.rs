@@ -13,6 +13,7 @@ use super::op::Job;
 use super::trail::Needs;
 use crate::bridge::shielded;
 use crate::device::queue::QueueDevice;
+use crate::error::Result;
 use crate::exec::{Berth, Queues};
 use crate::plan::{self, Placed, Placement, Placer, Stamp};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
@@ -101,6 +102,14 @@ impl Devices {
 
     pub(super) fn withdraw(&self, placed: Placed) {
         lock(&self.placer).withdraw(placed);
+    }
+
+    /// Returns an error if a lane had a fault since so many were found: what was submitted to it then may be wrong.
+    pub(super) fn check_faults(&self, berth: Berth, found: u64) -> Result<()> {
+        if self.queues.faults() == found {
+            return Ok(());
+        }
+        self.queues.fault_since(found, |other| other == berth).map_or(Ok(()), Err)
     }
 
     pub(super) fn end(&self, done: &Done) {

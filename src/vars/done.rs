@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::enqueue::Completion;
 use crate::device::queue::Event;
 use crate::error::Error;
 use crate::exec::{Berth, Queues};
@@ -17,6 +18,8 @@ pub(super) struct Done {
     /// None if none was recorded, and once the device has done it.
     event: Mutex<Option<Arc<Recorded>>>,
     ending: Ending,
+    /// The ends of operations that read what this one writes, as far as their devices were quicker to tell. They come next.
+    behind: Mutex<Vec<Arc<Completion>>>,
 }
 
 /// Why the device has not done what it should have, once that is known. What an operation has written has it, and who reads from there; nobody else, so that it is gone when nobody can be told.
@@ -73,7 +76,23 @@ impl Drop for Recorded {
 impl Done {
     pub(super) fn new(queues: &Arc<Queues>, berth: Berth, stamp: Stamp, event: Option<Event>) -> Self {
         let event = event.map(|event| Arc::new(Recorded { queues: queues.clone(), berth, event }));
-        Self { berth, stamp, event: Mutex::new(event), ending: Ending::new() }
+        Self { berth, stamp, event: Mutex::new(event), ending: Ending::new(), behind: Mutex::default() }
+    }
+
+    /// Has an end follow this one. Returns false if this is over.
+    pub(super) fn precedes(&self, end: &Arc<Completion>) -> bool {
+        let mut behind = lock(&self.behind);
+        // Under the lock, as in `Ending::wakes`.
+        let is_pending = !self.is_over();
+        if is_pending {
+            behind.push(end.clone());
+        }
+        is_pending
+    }
+
+    /// Takes the ends that follow. Must come after [`end`](Self::end).
+    pub(super) fn followers(&self) -> Vec<Arc<Completion>> {
+        std::mem::take(&mut *lock(&self.behind))
     }
 
     /// Whether the host has heard that it is.

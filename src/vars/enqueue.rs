@@ -77,6 +77,7 @@ impl Hub {
         let job = unsafe { spot.slot.job() };
         let devices = self.devices.as_ref().expect("the lane is of one");
         let Chosen { berth, placed, needs, events } = chosen;
+        let faults = devices.queues.faults();
         let (outcome, end) = self.submit_to(devices, berth, job, kernel, &events);
         drop(events);
         let Some(End { point, event, has_waited }) = end else {
@@ -92,11 +93,14 @@ impl Hub {
         }
         self.take_effect(job, outcome.as_ref().err());
         self.leave_queues(spot, hand);
-        let may_fail = |need: &Need| need.input.clone().filter(|input| !need.done.is_over() || input.get().is_some());
+        let may_fail = |need: &Need| {
+            let input = need.input.clone().filter(|input| !need.done.is_over() || input.get().is_some())?;
+            Some((need.done.clone(), input))
+        };
         let inputs = needs.list().iter().filter_map(may_fail).collect();
         // Before it can end, as above.
         needs.let_go();
-        let left = Mutex::new(Some(Left { done, fate, inputs, failure: outcome.err() }));
+        let left = Mutex::new(Some(Left { done, fate, inputs, faults, failure: outcome.err() }));
         Arc::new(Completion { hub: self.clone(), number, berth, point, left }).wake();
     }
 
@@ -157,15 +161,15 @@ impl Hub {
         self.start(&mut hand);
     }
 
-    /// The device is done with an operation, or will never be.
-    fn end_on_device(self: &Arc<Self>, number: u32, left: Left, outcome: Result<()>) {
-        let Left { done, fate, inputs, failure } = left;
+    /// The device is done with an operation, or will never be. Returns the ends that come next.
+    fn end_on_device(self: &Arc<Self>, number: u32, left: Left, outcome: Result<()>) -> Vec<Arc<Completion>> {
+        let Left { done, fate, inputs, failure, .. } = left;
         let (spot, devices) = (self.slots.spot(number), self.devices.as_ref().expect("it was submitted to one"));
         // SAFETY: its slot is given back only below.
         let job = unsafe { spot.slot.job() };
         let is_heard = failure.is_some();
         let failed = failure.or_else(|| Some(job.failed_on_device(outcome.err()?.into()))).or_else(|| {
-            let origin = inputs.iter().find_map(|input| input.get())?.origin().clone();
+            let origin = inputs.iter().find_map(|(_, input)| input.get())?.origin().clone();
             let because = origin.node().unwrap_or("an operation").to_owned();
             Some(Error::with_source(Kind::DoneInVain { operation: job.name.to_cow(), because }, Box::new(origin)))
         });
@@ -177,6 +181,7 @@ impl Hub {
             let _ = fate.set(error.clone());
         }
         let waiting = done.end(failed.is_none());
+        let followers = done.followers();
         // Before anything goes on: what nobody was told is told by `idle` when the last has let go of it. What they drop is foreign, each for itself.
         let _ = shielded(|| drop((done, fate)));
         inputs.into_iter().for_each(|input| _ = shielded(|| drop(input)));
@@ -186,6 +191,7 @@ impl Hub {
         self.watchers.end(spot, failed.map_or(Ok(()), Err));
         hand.release_looks(spot, 1);
         hand.give_back();
+        followers
     }
 }
 
@@ -230,7 +236,7 @@ impl Judge for Refusal {
 }
 
 /// An operation that a device is at.
-struct Completion {
+pub(super) struct Completion {
     hub: Arc<Hub>,
     number: u32,
     berth: Berth,
@@ -244,28 +250,46 @@ struct Left {
     done: Arc<Done>,
     fate: Fate,
     /// What it reads from, as far as that was not known to have gone well.
-    inputs: SmallVec<[Fate; 2]>,
+    inputs: SmallVec<[(Arc<Done>, Fate); 2]>,
+    /// How many faults of lanes were found before it was submitted.
+    faults: u64,
     /// What went wrong when it was submitted.
     failure: Option<Error>,
 }
 
 impl Completion {
-    fn take(&self) -> Option<Left> {
-        lock(&self.left).take()
+    /// Ends the operation if its device is done with it. Returns the ends that come next.
+    fn go_on(self: &Arc<Self>) -> Vec<Arc<Completion>> {
+        let devices = self.hub.devices.as_ref().expect("it was submitted to one");
+        // Who registers may find that the point has passed while the reactor is on its way to wake.
+        let Poll::Ready(outcome) = devices.queues.poll(self.berth, self.point, Waker::from(self.clone())) else {
+            return Vec::new();
+        };
+        if outcome.is_ok() && self.follows_inputs() {
+            return Vec::new();
+        }
+        let Some(left) = lock(&self.left).take() else { return Vec::new() };
+        let outcome = outcome.map_err(|fault| devices.device(self.berth).judge(&fault));
+        let outcome = outcome.and_then(|()| devices.check_faults(self.berth, left.faults));
+        self.hub.end_on_device(self.number, left, outcome)
+    }
+
+    /// Has the end follow those of what the operation reads from, if one is not over: it may turn out to have failed. Devices may be quicker to tell of the
+    /// later one.
+    fn follows_inputs(self: &Arc<Self>) -> bool {
+        lock(&self.left).as_ref().is_some_and(|left| left.inputs.iter().any(|(done, _)| done.precedes(self)))
     }
 }
 
 impl Wake for Completion {
     fn wake(self: Arc<Self>) {
-        let devices = self.hub.devices.as_ref().expect("it was submitted to one");
-        // Who registers may find that the point has passed while the reactor is on its way to wake.
-        if let Poll::Ready(outcome) = devices.queues.poll(self.berth, self.point, Waker::from(self.clone()))
-            && let Some(left) = self.take()
-        {
-            let outcome = outcome.map_err(|fault| devices.device(self.berth).judge(&fault));
-            self.hub.end_on_device(self.number, left, outcome);
+        // One after the other, however many follow each other.
+        let mut ends: SmallVec<[Arc<Self>; 4]> = SmallVec::new();
+        ends.push(self);
+        while let Some(end) = ends.pop() {
+            ends.extend(end.go_on());
+            // Perhaps the last that holds the engine, and errors: what they drop is foreign.
+            let _ = shielded(|| drop(end));
         }
-        // Perhaps the last that holds the engine, and errors: what they drop is foreign.
-        let _ = shielded(|| drop(self));
     }
 }

@@ -90,6 +90,7 @@ impl Event {
             Some((stream, position, clock)) => {
                 let has_passed = stream.progress.has_passed(position);
                 stream.device.context.check()?;
+                stream.take_pending()?;
                 if has_passed { stream.host_sees(&clock) } else { Err(Code::NOT_READY) }
             }
         }
@@ -100,6 +101,7 @@ impl Event {
             None => Ok(()),
             Some((stream, position, clock)) => {
                 stream.block_until(position)?;
+                stream.take_pending()?;
                 stream.host_sees(&clock)
             }
         }

@@ -23,7 +23,7 @@ pub(crate) struct Stream {
     pub(crate) progress: Progress,
     /// Held while a call issues something, so positions, clocks and the queue agree.
     pub(crate) issuing: Mutex<Issuing>,
-    /// A code that is no longer than one query or synchronisation away, or 0.
+    /// A code that the next query or synchronisation returns, of the stream or of an event recorded on it; or 0.
     pending: AtomicU32,
 }
 

@@ -31,6 +31,24 @@ fn an_operation_that_fails_with_a_passing_code_is_reported_once() {
 }
 
 #[test]
+fn a_passing_code_is_reported_by_an_event_too() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    let fail = || {
+        bench.device.fail_operation(Which::Kernel, 1, Code(701));
+        nothing(&bench, &stream).unwrap();
+        stream.record_event(None).unwrap()
+    };
+    let event = fail();
+    assert_eq!([(); 2].map(|()| code(event.synchronize())), [701, 0]);
+    let event = fail();
+    // SAFETY: the event is live.
+    let query = || unsafe { sys::cuEventQuery(event.cu_event()) } as u32;
+    let said = std::iter::repeat_with(query).find(|&said| said != Code::NOT_READY.0);
+    assert_eq!((said, query(), code(stream.synchronize())), (Some(701), 0, 0));
+}
+
+#[test]
 fn a_fatal_code_is_all_that_the_context_answers_from_then_on() {
     let bench = Bench::new();
     let (first, second) = (bench.stream(), bench.stream());

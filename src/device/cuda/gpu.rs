@@ -11,7 +11,7 @@ use super::Completion;
 use super::driver::{Driver, SUCCESS};
 use super::events::Events;
 use super::graphs::Graphs;
-use super::issue;
+use super::issue::{self, Others};
 use super::lane::{CudaLane, Signal};
 use super::memory::{Dropped, HostBlock, HostPool, Memories, Use};
 use super::modules::Modules;
@@ -102,9 +102,13 @@ impl Gpu {
         device.collect_quietly();
         let parts = recording.parts.len() as u64;
         let point = device.issued[lane as usize].fetch_add(parts, Ordering::Relaxed) + parts;
-        let mut strays = Vec::new();
-        let launched = self.launch(&mut path, recording, job, &mut strays);
-        let strays = strays.into_iter().map(|lane| (lane, device.issued[lane as usize].fetch_add(1, Ordering::Relaxed) + 1));
+        let mut others = Others::default();
+        let launched = self.launch(&mut path, recording, job, &mut others);
+        if others.used != 0 {
+            device.lanes[lane as usize].use_others(point, others.used);
+        }
+        let strays =
+            others.strays.into_iter().map(|lane| (lane, device.issued[lane as usize].fetch_add(1, Ordering::Relaxed) + 1));
         let points: Vec<Use> = std::iter::once((lane, point)).chain(strays).collect();
         recording.settle(&points);
         // So that who waits for memory hears of them.
@@ -117,14 +121,14 @@ impl Gpu {
     }
 
     /// Launches a recording as one if it can, and issues it otherwise. Returns which.
-    fn launch(&self, path: &mut Path, recording: &mut Recording, job: &mut Job<'_>, strays: &mut Vec<u32>) -> Result<bool> {
+    fn launch(&self, path: &mut Path, recording: &mut Recording, job: &mut Job<'_>, others: &mut Others) -> Result<bool> {
         issue::wait_first(recording)?;
         if let Some(key) = job.key
             && path.graphs.launch(recording, key)?
         {
             return Ok(true);
         }
-        issue::issue(recording, job.judge, strays)?;
+        issue::issue(recording, job.judge, others)?;
         Ok(false)
     }
 

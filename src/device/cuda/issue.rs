@@ -26,20 +26,29 @@ pub(super) fn wait_first(recording: &mut Recording) -> Result<()> {
     Ok(())
 }
 
+/// The lanes besides a recording's own.
+#[derive(Default)]
+pub(super) struct Others {
+    /// Those that parts came to, as bits.
+    pub(super) used: u64,
+    /// Those that the recording's own lane has not waited for.
+    pub(super) strays: Vec<u32>,
+}
+
 /// Issues what is not issued yet. Who has the device's path calls this.
 ///
 /// # Errors
-/// If the device is lost, or refuses a wait or a record; then the end of the recording's own lane does not tell of the lanes in `strays`. Refused
-/// operations are told to the judge.
-pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, strays: &mut Vec<u32>) -> Result<()> {
+/// If the device is lost, or refuses a wait or a record; then the end of the recording's own lane does not tell of the strays. Refused operations are told
+/// to the judge.
+pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut Others) -> Result<()> {
     let issued = match &recording.flushed {
         None => 0,
         Some(Flushed { ops, refused: None }) => *ops,
         // The library went on behind a gap: nothing from there on is what it would have been.
         Some(Flushed { refused: Some((first, error)), .. }) => {
             judge.refused(*first, error.clone());
-            let others = first + 1..recording.parts.len() as u32;
-            others.for_each(|part| {
+            let later = first + 1..recording.parts.len() as u32;
+            later.for_each(|part| {
                 if judge.goes_on(part) {
                     judge.refused(part, error.clone())
                 }
@@ -48,7 +57,7 @@ pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, strays: &mut V
         }
     };
     let mut has_refused = false;
-    let mut lanes = Lanes::new(recording, strays)?;
+    let mut lanes = Lanes::new(recording, others)?;
     for part in 0..recording.parts.len() {
         let ops = recording.ops_of(part);
         if ops.end <= issued && recording.flushed.is_some() {
@@ -100,11 +109,11 @@ struct Lanes<'a> {
     /// For each part that others wait for its event.
     events: Vec<CUevent>,
     taken: SmallVec<[Event; 8]>,
-    strays: &'a mut Vec<u32>,
+    others: &'a mut Others,
 }
 
 impl<'a> Lanes<'a> {
-    fn new(recording: &'a Recording, strays: &'a mut Vec<u32>) -> Result<Self> {
+    fn new(recording: &'a Recording, others: &'a mut Others) -> Result<Self> {
         let first = recording.parts.first().map(|part| part.stream);
         let is_spread = recording.flushed.is_none() && recording.parts.iter().any(|part| Some(part.stream) != first);
         let ahead = [None; u64::BITS as usize];
@@ -116,7 +125,7 @@ impl<'a> Lanes<'a> {
             ahead,
             events: Vec::new(),
             taken: SmallVec::new(),
-            strays,
+            others,
         };
         if is_spread {
             lanes.events.resize(recording.parts.len(), std::ptr::null_mut());
@@ -209,7 +218,8 @@ impl<'a> Lanes<'a> {
 impl Drop for Lanes<'_> {
     fn drop(&mut self) {
         let ahead = self.ahead.iter().enumerate().filter(|(_, part)| part.is_some());
-        self.strays.extend(ahead.map(|(lane, _)| lane as u32));
+        self.others.strays.extend(ahead.map(|(lane, _)| lane as u32));
+        self.others.used |= self.begun & !(1 << self.recording.lane);
         self.device().free_events(&mut self.taken.drain(..));
     }
 }

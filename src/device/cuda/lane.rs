@@ -12,7 +12,7 @@ use super::driver::{Driver, NOT_READY, SUCCESS};
 use super::events::Events;
 use crate::device::queue::{Fault, Timeline};
 use crate::error::Result;
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 /// Memory that the device reaches, and its writes are seen at once.
 const PORTABLE_AND_MAPPED: u32 = 3;
@@ -33,6 +33,10 @@ pub(super) struct CudaLane {
     known: AtomicU64,
     /// Points that the word will not tell of, in order, with the events that do.
     marks: Mutex<VecDeque<(u64, CUevent)>>,
+    /// Points up to which work has used other lanes of the device, and which, as bits.
+    others: Mutex<Vec<(u64, u64)>>,
+    /// What a query of an event has said, for `check` to pass on.
+    heard: AtomicU32,
 }
 
 /// How the host learns that a point has passed.
@@ -66,7 +70,8 @@ impl CudaLane {
         // SAFETY: the memory is new, large enough, and aligned to a page.
         unsafe { word.write(AtomicU64::new(0)) };
         let (marked, known, marks) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::default());
-        let lane = Self { driver, stream, signal, word, address, marked, known, marks };
+        let (others, heard) = (Mutex::default(), AtomicU32::new(SUCCESS));
+        let lane = Self { driver, stream, signal, word, address, marked, known, marks, others, heard };
         driver.check(mapped)?;
         Ok(lane)
     }
@@ -117,12 +122,22 @@ impl CudaLane {
         // ORDERING: Relaxed: the lock is held by all who store it here.
         let known = self.known.load(Ordering::Relaxed);
         for &(n, event) in marks.iter().skip_while(|mark| mark.0 <= known) {
-            // SAFETY: a recorded event of this context. What is wrong with it is for the watchdog to find.
-            if unsafe { (self.driver.event_query)(event) } != SUCCESS {
-                break;
+            // SAFETY: a recorded event of this context.
+            match unsafe { (self.driver.event_query)(event) } {
+                SUCCESS => _ = self.known.fetch_max(n, Ordering::Release),
+                NOT_READY => break,
+                // It may be returned once only.
+                code => {
+                    self.heard.store(code, Ordering::Relaxed);
+                    break;
+                }
             }
-            self.known.fetch_max(n, Ordering::Release);
         }
+    }
+
+    /// Notes that the work up to a point has used other lanes, as bits. Must precede the mark of the point.
+    pub(super) fn use_others(&self, n: u64, lanes: u64) {
+        lock(&self.others).push((n, lanes));
     }
 
     fn word(&self) -> &AtomicU64 {
@@ -167,8 +182,12 @@ impl Timeline for CudaLane {
     fn check(&self) -> std::result::Result<(), Fault> {
         // Before the question: what is marked later may not be done yet.
         let marked = self.marked.load(Ordering::Acquire);
-        // SAFETY: a stream of this context.
-        match unsafe { (self.driver.stream_query)(self.stream.cu_stream()) } {
+        let code = match self.heard.swap(SUCCESS, Ordering::Relaxed) {
+            // SAFETY: a stream of this context.
+            SUCCESS => unsafe { (self.driver.stream_query)(self.stream.cu_stream()) },
+            heard => heard,
+        };
+        match code {
             // Whatever became of a host function that was never called, or of an event that nobody asked for.
             SUCCESS => {
                 self.known.fetch_max(marked, Ordering::AcqRel);
@@ -177,6 +196,12 @@ impl Timeline for CudaLane {
             NOT_READY => Ok(()),
             code => Err(self.driver.fault(code)),
         }
+    }
+
+    fn others(&self, reached: u64) -> u64 {
+        let mut others = lock(&self.others);
+        let passed = others.partition_point(|&(n, _)| n <= reached);
+        others.drain(..passed).fold(0, |all, (_, lanes)| all | lanes)
     }
 }
 

@@ -10,6 +10,7 @@ mod flows;
 mod graphs;
 mod launched;
 mod order;
+mod passing;
 mod runs;
 mod solver;
 mod thumbnails;
