@@ -12,6 +12,8 @@ pub(crate) enum Kind {
     // A graph that cannot be compiled.
     #[error("two nodes are named '{name}': node names are unique in a graph, rename one")]
     DuplicateName { name: Arc<str> },
+    #[error("node number {number}, counted from 0, has no name: give it one")]
+    NoName { number: u32 },
     #[error("two {what}s are named '{name}': rename one")]
     DuplicatePort { what: &'static str, name: Arc<str> },
     #[error(

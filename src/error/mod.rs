@@ -147,6 +147,7 @@ impl Error {
         matches!(
             *self.0.kind,
             DuplicateName { .. }
+                | NoName { .. }
                 | DuplicatePort { .. }
                 | ForeignValue { .. }
                 | Cycle { .. }

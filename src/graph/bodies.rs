@@ -16,7 +16,10 @@ use crate::value::Cells;
 ///
 /// A body is a closure that adds the node: it gets the graph, the node's name and the values that the node reads, in their order, and returns the node's value.
 /// So it may be a task, a future or a kernel, and it may `take`; and what it adds may be an input of the graph. The values are `()`, one [`Value`], a tuple of up to
-/// eight, or a `Vec<Value<T>>` for any number of one type.
+/// eight, or a `Vec<Value<T>>` for any number of one type. It adds to the graph that it gets, and leaves it where it is: to put another one there is an error.
+///
+/// A body may `take` a state of a loop or a branch if that is the loop's own: if the loop takes what the state begins with (`"take": true` at its input in JSON,
+/// [`Shape::take_input`](crate::Shape::take_input)), and each body gives one that nothing else holds. Then the loop runs in place.
 ///
 /// # Examples
 /// ```

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{COST_US_MAX, DEVICE_MAX, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeShape, Shape};
+use super::shape::Link;
+use super::{COST_US_MAX, Control, DEVICE_MAX, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeShape, Shape};
 use crate::error::{Error, Kind, Result};
 
 /// Checks names, costs, edges, and that there is no cycle.
@@ -20,13 +21,17 @@ pub(crate) fn check(shape: &Shape) -> Result<()> {
         check_devices(node)?;
     }
     check_edges(shape)?;
+    check_takes(shape)?;
     check_acyclic(shape)
 }
 
 fn check_names(shape: &Shape) -> Result<()> {
     let mut seen: HashSet<&str> = HashSet::with_capacity(shape.nodes().len());
-    for node in shape.nodes() {
+    for (node, number) in shape.nodes().iter().zip(0..) {
         check_name(&node.name)?;
+        if node.name.is_empty() {
+            return Err(Kind::NoName { number }.into());
+        }
         if !seen.insert(&node.name) {
             return Err(Kind::DuplicateName { name: node.name.clone() }.into());
         }
@@ -71,6 +76,9 @@ pub(crate) fn check_ids(shape: &Shape) -> Result<()> {
     if let Some((state, target)) = shape.state_reads().find(|(_, target)| target.index() >= nodes) {
         return unknown(format!("a read of state {state}"), target);
     }
+    if let Some(&(node, input)) = shape.taken_inputs().iter().find(|(node, _)| node.index() >= nodes) {
+        return unknown(format!("a take of input {input}"), node);
+    }
     match shape.outputs().iter().find(|(node, _)| node.index() >= nodes) {
         Some(&(node, _)) => unknown("an output".into(), node),
         None => Ok(()),
@@ -82,6 +90,61 @@ fn check_edges(shape: &Shape) -> Result<()> {
     match shape.edges().iter().find(|edge| edge.source == edge.target) {
         Some(edge) => Err(Kind::SelfEdge { node: shape.name_of(edge.source).clone() }.into()),
         None => Ok(()),
+    }
+}
+
+/// What takes a value is a loop or a branch, which reads it as a state.
+fn check_takes(shape: &Shape) -> Result<()> {
+    let takes = shape.taken_inputs();
+    let mut counts = vec![0; if takes.is_empty() { 0 } else { shape.nodes().len() }];
+    if !takes.is_empty() {
+        shape.reads().iter().zip(&mut counts).for_each(|(reads, count)| *count = reads.len() as u32);
+    }
+    for &(node, input) in takes {
+        let taker = &shape.nodes()[node.index()];
+        let fault = match (taker.control.as_deref(), counts[node.index()]) {
+            (None, _) => "takes an input, and is no loop or branch: what another node takes its body says".into(),
+            (_, count) if input >= count => format!("takes its input {input}, counted from 0, and reads {count}"),
+            (Some(Control::Branch { .. }), _) if input == 0 => "takes its selector: it can only read that".into(),
+            _ => continue,
+        };
+        return Err(Kind::Body { node: taker.name.clone(), fault }.into());
+    }
+    Ok(())
+}
+
+/// Adds the edges that let takers come last, and checks that these close no circle.
+pub(crate) fn take_last(shape: &Arc<Shape>) -> Result<Arc<Shape>> {
+    let orders = shape.take_orders();
+    if orders.is_empty() {
+        return Ok(shape.clone());
+    }
+    let mut ordered = Shape::clone(shape);
+    orders.iter().for_each(|&(reader, taker, _)| ordered.order(reader, taker));
+    check_acyclic(&ordered).map_err(|error| {
+        let value = |link| match link {
+            Link::Edge(edge) => format!("'{}'", shape.name_of(edge.source)),
+            Link::State { state, .. } => format!("state {state}"),
+        };
+        explain_circle(error, shape, orders.iter().map(|&(reader, taker, link)| (reader, taker, value(link))))
+    })?;
+    Ok(Arc::new(ordered))
+}
+
+/// Says of a circle that closes because one node takes what another reads that it is so. `takes` are the readers that must come before a
+/// taker, which is not in the edges of `shape`, with what both read.
+pub(crate) fn explain_circle(error: Error, shape: &Shape, takes: impl Iterator<Item = (NodeId, NodeId, String)>) -> Error {
+    let Some(path) = error.circle() else { return error };
+    let name = |node: NodeId| shape.name_of(node);
+    let steps: HashSet<(&str, &str)> = path.windows(2).map(|pair| (&*pair[0], &*pair[1])).collect();
+    let is_edge = |pair: (NodeId, NodeId)| shape.edges().iter().any(|edge| (edge.source, edge.target) == pair);
+    let mut takes = takes.filter(|&(reader, taker, _)| steps.contains(&(&**name(reader), &**name(taker))));
+    match takes.find(|&(reader, taker, _)| !is_edge((reader, taker))) {
+        None => error,
+        Some((reader, taker, value)) => {
+            let (taker, reader) = (name(taker).clone(), name(reader).clone());
+            Kind::TakeCircle { value, taker, reader, path: path.to_vec() }.into()
+        }
     }
 }
 

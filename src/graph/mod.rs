@@ -28,7 +28,7 @@ pub(crate) use body::Body;
 pub use builder::Graph;
 pub(crate) use builder::NodeWork;
 pub(crate) use carry::Carries;
-pub(crate) use check::{check, check_ids, unknown_node};
+pub(crate) use check::{check, check_ids, explain_circle, take_last, unknown_node};
 pub use control::Branch;
 pub(crate) use control::Flow;
 pub use inner::Role;

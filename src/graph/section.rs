@@ -51,19 +51,33 @@ impl Shape {
             new[node.index()] = Some(id);
         }
         let new_of = |node: NodeId| new[node.index()];
+        // How many values each node has read so far, here and there: without what comes from outside, they are counted anew.
+        let mut reads = vec![(0, 0); is_in.len()];
         for link in self.links() {
-            match link {
-                Link::Edge(edge) => {
-                    if let (Some(source), Some(target)) = (new_of(edge.source), new_of(edge.target)) {
+            let (is_cut, target) = match link {
+                Link::Edge(edge) => match (new_of(edge.source), new_of(edge.target)) {
+                    (Some(source), Some(target)) => {
                         shape.edge(Edge { source, target, ..edge });
+                        (false, edge.target)
                     }
+                    _ => (true, edge.target),
+                },
+                Link::State { state, target } => {
+                    new_of(target).into_iter().for_each(|target| shape.read_state(state, target));
+                    (false, target)
                 }
-                Link::State { state, target } => new_of(target).into_iter().for_each(|target| shape.read_state(state, target)),
+            };
+            let is_order = matches!(link, Link::Edge(edge) if !edge.is_data());
+            if let (Some(new), false) = (new_of(target), is_order) {
+                let (before, after) = &mut reads[target.index()];
+                if self.is_taken(target, *before) && !is_cut {
+                    shape.take_input(new, *after);
+                }
+                (*before, *after) = (*before + 1, *after + u32::from(!is_cut));
             }
         }
-        self.outputs()
-            .iter()
-            .for_each(|&(node, output)| new[node.index()].into_iter().for_each(|node| shape.output(node, output)));
+        let outputs = self.outputs().iter().filter_map(|&(node, output)| Some((new_of(node)?, output)));
+        outputs.for_each(|(node, output)| shape.output(node, output));
         (shape, new)
     }
 }

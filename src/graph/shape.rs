@@ -1,6 +1,7 @@
 //! A graph without its closures: what policies, plans and pictures see. Nodes and edges keep the order of their making,
 //! because ties are broken by it.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Control;
@@ -108,7 +109,10 @@ pub struct Shape {
     nodes: Vec<NodeShape>,
     edges: Vec<Edge>,
     states: Vec<StateRead>,
-    outputs: Vec<(NodeId, u32)>,
+    /// What loops and branches take of what they read: the node, and which of its reads. Sorted.
+    takes: Vec<(NodeId, u32)>,
+    /// None if nobody has said what leaves the graph.
+    outputs: Option<Vec<(NodeId, u32)>>,
 }
 
 /// A node of an inner graph reads a state of the loop or branch around.
@@ -131,8 +135,8 @@ pub(super) enum Link {
 impl PartialEq for Shape {
     fn eq(&self, other: &Self) -> bool {
         let has_states = !self.states.is_empty() || !other.states.is_empty();
-        let is_same =
-            (&self.name, &self.nodes, &self.edges, &self.outputs) == (&other.name, &other.nodes, &other.edges, &other.outputs);
+        let is_same = (&self.name, &self.nodes, &self.edges, &self.takes, &self.outputs)
+            == (&other.name, &other.nodes, &other.edges, &other.takes, &other.outputs);
         is_same && (!has_states || self.reads() == other.reads())
     }
 }
@@ -182,9 +186,32 @@ impl Shape {
         self.states.push(StateRead { state, target, edges: self.edges.len() });
     }
 
+    /// Lets a loop or a branch take what it reads as its input number `input`, counted from 0: then that is its own, and what is in it may take the
+    /// state. A branch reads its selector first, and cannot take that. All others that read the same come before it.
+    pub fn take_input(&mut self, node: NodeId, input: u32) {
+        if let Err(place) = self.takes.binary_search(&(node, input)) {
+            self.takes.insert(place, (node, input));
+        }
+    }
+
+    /// Returns what loops and branches take, as (node, input), in this order.
+    pub fn taken_inputs(&self) -> &[(NodeId, u32)] {
+        &self.takes
+    }
+
+    pub(super) fn is_taken(&self, node: NodeId, input: u32) -> bool {
+        self.takes.binary_search(&(node, input)).is_ok()
+    }
+
     /// Declares that an output of `node` leaves the graph.
     pub fn output(&mut self, node: NodeId, output: u32) {
-        self.outputs.push((node, output));
+        self.outputs.get_or_insert_default().push((node, output));
+    }
+
+    /// Declares that nothing leaves the graph, but for what [`Shape::output`] says. Without either, it is what nothing comes after: so the body of a
+    /// loop that is there for its effect needs this, and gives no new states.
+    pub fn no_outputs(&mut self) {
+        self.outputs.get_or_insert_default();
     }
 
     /// Returns the memory in which `node` leaves its values.
@@ -244,7 +271,38 @@ impl Shape {
 
     /// Returns what leaves the graph, as (node, output).
     pub fn outputs(&self) -> &[(NodeId, u32)] {
-        &self.outputs
+        self.outputs.as_deref().unwrap_or_default()
+    }
+
+    /// Returns whether it was said what leaves the graph.
+    pub(super) fn has_outputs(&self) -> bool {
+        self.outputs.is_some()
+    }
+
+    /// Returns what must be added so that those that take come last: who reads, who takes, and the first of both that they read.
+    pub(super) fn take_orders(&self) -> Vec<(NodeId, NodeId, Link)> {
+        if self.takes.is_empty() {
+            return Vec::new();
+        }
+        let reads = self.reads();
+        let known = |link: Link| match link {
+            Link::Edge(Edge { source, kind: EdgeKind::Data { output, .. }, .. }) => (Some(source), output),
+            Link::Edge(Edge { source, .. }) => (Some(source), 0),
+            Link::State { state, .. } => (None, state),
+        };
+        let taken =
+            self.takes.iter().filter_map(|&(taker, input)| Some((taker, *reads.get(taker.index())?.get(input as usize)?)));
+        let taken: HashMap<(Option<NodeId>, u32), NodeId> = taken.map(|(taker, link)| (known(link), taker)).collect();
+        let ordered = self.edges.iter().filter(|edge| !edge.is_data()).map(|edge| (edge.source, edge.target));
+        let mut ordered: HashSet<(NodeId, NodeId)> = ordered.collect();
+        let mut orders = Vec::new();
+        for (reader, &link) in self.ids().zip(&reads).flat_map(|(reader, links)| links.iter().map(move |link| (reader, link))) {
+            let Some(&taker) = taken.get(&known(link)) else { continue };
+            if taker != reader && ordered.insert((reader, taker)) {
+                orders.push((reader, taker, link));
+            }
+        }
+        orders
     }
 
     /// Returns all node ids, in order.

@@ -1,6 +1,6 @@
 //! From a graph to a plan: the checks that need values, then the schedule, then the code that hosts run.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use super::lower::Facts;
 use super::nest::{Nested, within};
 use super::{InnerSchedule, Policy, Schedule};
 use crate::error::{Error, Kind, Result};
-use crate::graph::{Body, Graph, InputPort, Maker, NodeId, NodeWork, OutputPort, Shape, check, unknown_node};
+use crate::graph::{Body, Graph, InputPort, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node};
 use crate::value::Layout;
 
 /// The most memory that the values of one run may take in place; what is behind a `Vec` or a `Box` does not count.
@@ -129,24 +129,12 @@ impl Graph {
 
     /// Says of a circle that closes because one node takes what another reads that it is so.
     fn explain_circle(&self, error: Error) -> Error {
-        let Some(path) = error.circle() else { return error };
-        let name = |node: NodeId| self.shape().name_of(node);
-        let steps: HashSet<(&str, &str)> = path.windows(2).map(|pair| (&*pair[0], &*pair[1])).collect();
-        let is_edge = |pair: (NodeId, NodeId)| self.shape().edges().iter().any(|edge| (edge.source, edge.target) == pair);
-        let closes = |&(reader, taker, _): &(NodeId, NodeId, u32)| {
-            steps.contains(&(&**name(reader), &**name(taker))) && !is_edge((reader, taker))
+        let value = |value: u32| match self.values[value as usize].maker {
+            Maker::Node(node) => format!("'{}'", self.shape().name_of(node)),
+            maker => self.maker_name(maker),
         };
-        match self.take_orders().into_iter().find(closes) {
-            None => error,
-            Some((reader, taker, value)) => {
-                let value = match self.values[value as usize].maker {
-                    Maker::Node(node) => format!("'{}'", name(node)),
-                    maker => self.maker_name(maker),
-                };
-                let (taker, reader) = (name(taker).clone(), name(reader).clone());
-                Kind::TakeCircle { value, taker, reader, path: path.to_vec() }.into()
-            }
-        }
+        let takes = self.take_orders().into_iter().map(|(reader, taker, taken)| (reader, taker, value(taken)));
+        explain_circle(error, self.shape(), takes)
     }
 
     /// Who uses one value of a loop or a branch may leave the others. Returns whether this is the last, and nobody uses any.

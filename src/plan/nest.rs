@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Policy, Schedule};
 use crate::error::{Error, Kind, Result};
-use crate::graph::{NODES_MAX, NodeId, Role, Shape, check};
+use crate::graph::{NODES_MAX, NodeId, Role, Shape, check, take_last};
 
 /// The schedule of an inner graph: of the condition or the body of a loop, or of an arm of a branch.
 #[derive(Debug)]
@@ -77,9 +77,12 @@ impl Shape {
     pub fn schedule(&self, policy: &dyn Policy) -> Result<Schedule> {
         check(self)?;
         let shape = Arc::new(self.clone());
-        let inner = nested(shape.clone(), |shape| shape.inner());
-        for (at, nested) in inner.iter().enumerate() {
-            check(&nested.graph).map_err(|fault| within(&shape, &inner, at, fault))?;
+        let mut inner = nested(shape.clone(), |shape| shape.inner());
+        let shape = take_last(&shape)?;
+        for at in 0..inner.len() {
+            let graph = &inner[at].graph;
+            let checked = check(graph).and_then(|()| take_last(graph)).map_err(|fault| within(&shape, &inner, at, fault))?;
+            inner[at].graph = checked;
         }
         Schedule::with_inner(shape, inner, policy)
     }

@@ -22,6 +22,8 @@ mod endings;
 mod failures;
 mod flow;
 mod graphs;
+#[cfg(feature = "json")]
+mod json;
 mod kernels;
 #[cfg(feature = "json")]
 mod loading;

@@ -107,12 +107,12 @@ fn bad_inner_graphs_are_named_by_place() {
             "nodes[0].repeat: a loop without a `condition` needs `iterations`: how often its body is run at line 1",
         ),
         (
-            node(r#""repeat": {"body": {"nodes": []}, "iterations": 1000000001}"#),
-            "nodes[0].repeat: 1000000001 iterations: the most to be simulated are 1000000000 at line 1",
+            node(r#""backend": "cpu", "inputs": [{"node": "a", "take": true}]"#),
+            "nodes[0]: only a loop or a branch says what it takes: what another node takes its body says at line 1",
         ),
         (
-            node(r#""repeat": {"body": {"nodes": []}, "iterations": 7, "max_iterations": 5}"#),
-            "nodes[0].repeat: 7 iterations are more than `max_iterations`, 5 at line 1",
+            node(r#""inputs": [{"node": "a", "take": true}], "branch": {"arms": []}"#),
+            "nodes[0]: a branch only reads its selector, which is its first input at line 1",
         ),
         (node(r#""branch": {"arms": {}}"#), "nodes[0].branch.arms: invalid type: map, expected a list"),
         (

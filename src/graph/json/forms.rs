@@ -12,12 +12,11 @@ use serde_json::value::RawValue;
 
 use super::{fault, quoted};
 use crate::error::Result;
+use crate::graph::shape::Link;
 use crate::graph::{Backend, COST_US_MAX, Control, DEVICE_MAX, Edge, EdgeKind, Memory, NODES_MAX, NodeId, Shape};
 
 /// The most items that a list in the file may have: edges, inputs, outputs.
 const ITEMS_MAX: usize = 1 << 26;
-/// The most iterations of a loop in a file: times of simulations stay numbers.
-const ITERATIONS_MAX: u64 = 1_000_000_000;
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -28,8 +27,11 @@ pub(super) struct GraphForm<'a> {
     pub(super) nodes: Vec<NodeForm<'a>>,
     #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
     pub(super) edges: Vec<(String, String)>,
-    #[serde(default, deserialize_with = "items", skip_serializing_if = "Vec::is_empty")]
-    pub(super) outputs: Vec<OutputForm>,
+    /// Where each edge and each reading of a state stands among all, if they were not made node by node.
+    #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
+    pub(super) edge_order: Vec<u32>,
+    #[serde(default, deserialize_with = "some_items", skip_serializing_if = "Option::is_none")]
+    pub(super) outputs: Option<Vec<OutputForm>>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -91,6 +93,8 @@ pub(super) struct InputForm {
     pub(super) memory: Option<MemoryForm>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) metadata: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) take: bool,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -154,6 +158,10 @@ pub(super) fn items<'de, D: Deserializer<'de>, T: Deserialize<'de> + Checked>(fr
     Ok(bounded::<D, Object<T>>(from, ITEMS_MAX)?.into_iter().map(|Object(form)| form).collect())
 }
 
+fn some_items<'de, D: Deserializer<'de>, T: Deserialize<'de> + Checked>(from: D) -> Result<Option<Vec<T>>, D::Error> {
+    items(from).map(Some)
+}
+
 fn lists<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     bounded(from, ITEMS_MAX)
 }
@@ -177,6 +185,12 @@ impl Checked for NodeForm<'_> {
         match (&self.repeat, &self.branch, self.backend) {
             (Some(_), Some(_), _) => Some("a node is a `repeat` or a `branch`, not both".into()),
             (None, None, None) => Some("missing field `backend`".into()),
+            (None, None, _) if self.inputs.iter().any(|input| input.take) => {
+                Some("only a loop or a branch says what it takes: what another node takes its body says".into())
+            }
+            (_, Some(_), _) if self.inputs.first().is_some_and(|selector| selector.take) => {
+                Some("a branch only reads its selector, which is its first input".into())
+            }
             _ => None,
         }
     }
@@ -195,24 +209,21 @@ impl Checked for InputForm {
     }
 }
 
+/// Returns how often a loop is repeated, if nobody says.
+pub(super) fn iterations_expected(max_iterations: Option<u64>) -> u64 {
+    max_iterations.map_or(1, |max| max.min(1))
+}
+
 impl RepeatForm<'_> {
     pub(super) fn iterations(&self) -> u64 {
-        self.iterations.unwrap_or(1)
+        self.iterations.unwrap_or(iterations_expected(self.max_iterations))
     }
 }
 
 impl Checked for RepeatForm<'_> {
     fn fault(&self) -> Option<String> {
-        let Self { condition, iterations, max_iterations, .. } = *self;
-        if condition.is_none() && iterations.is_none() {
-            return Some("a loop without a `condition` needs `iterations`: how often its body is run".into());
-        }
-        let iterations = self.iterations();
-        if iterations > ITERATIONS_MAX {
-            return Some(format!("{iterations} iterations: the most to be simulated are {ITERATIONS_MAX}"));
-        }
-        let max = max_iterations.filter(|&max| max < iterations)?;
-        Some(format!("{iterations} iterations are more than `max_iterations`, {max}"))
+        let is_unknown = self.condition.is_none() && self.iterations.is_none();
+        is_unknown.then(|| "a loop without a `condition` needs `iterations`: how often its body is run".into())
     }
 }
 
@@ -274,6 +285,9 @@ fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D, max: usize) 
     from.deserialize_seq(Items(max, PhantomData))
 }
 
+/// Finds a node by its name; the path is where the name stands.
+type Find<'a> = dyn Fn(&str, &dyn Fn() -> String) -> Result<NodeId> + 'a;
+
 impl<'a> GraphForm<'a> {
     pub(super) fn nodes(&self) -> &[NodeForm<'a>] {
         &self.nodes
@@ -320,33 +334,80 @@ impl<'a> GraphForm<'a> {
             };
             ids.get(name).copied().ok_or_else(|| fault(&path(), &why()))
         };
+        let links = self.links(&mut shape, place, &|name, path| find(name, path))?;
+        for link in self.ordered(links).map_err(|why| fault(&format!("{place}edge_order"), &why))? {
+            match link {
+                Link::Edge(edge) => shape.edge(edge),
+                Link::State { state, target } => shape.read_state(state, target),
+            }
+        }
+        if self.outputs.is_some() {
+            shape.no_outputs();
+        }
+        for (at, output) in self.outputs.iter().flatten().enumerate() {
+            let node = find(&output.node, &|| format!("{place}outputs[{at}].node"))?;
+            shape.output(node, output.output);
+        }
+        Ok(shape)
+    }
+
+    /// Returns the edges, and the readings of states among them, and notes what is taken.
+    fn links(&self, shape: &mut Shape, place: &str, find: &Find<'_>) -> Result<Vec<Link>> {
+        let mut links = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            let target = ids[&*node.name];
-            for (at, input) in node.inputs.iter().enumerate() {
-                if let Some(state) = input.state {
-                    shape.read_state(state, target);
+            let target = NodeId(index as u32);
+            for (input, at) in node.inputs.iter().zip(0..) {
+                if input.take {
+                    shape.take_input(target, at);
                 }
+                links.extend(input.state.map(|state| Link::State { state, target }));
                 let Some(source) = &input.node else { continue };
                 let source = find(source, &|| format!("{place}nodes[{index}].inputs[{at}].node"))?;
                 let memory = input.memory.map_or_else(|| shape.memory_of(source), Memory::from);
                 let kind = EdgeKind::Data { output: input.output, memory, metadata: input.metadata };
-                shape.edge(Edge { source, target, kind });
+                links.push(Link::Edge(Edge { source, target, kind }));
             }
             for (at, after) in node.after.iter().enumerate() {
-                let after = find(after, &|| format!("{place}nodes[{index}].after[{at}]"))?;
-                shape.order(after, target);
+                let source = find(after, &|| format!("{place}nodes[{index}].after[{at}]"))?;
+                links.push(Link::Edge(Edge { source, target, kind: EdgeKind::Order }));
             }
         }
         for (at, (source, target)) in self.edges.iter().enumerate() {
             let source = find(source, &|| format!("{place}edges[{at}][0]"))?;
             let target = find(target, &|| format!("{place}edges[{at}][1]"))?;
-            shape.order(source, target);
+            links.push(Link::Edge(Edge { source, target, kind: EdgeKind::Order }));
         }
-        for (at, output) in self.outputs.iter().enumerate() {
-            let node = find(&output.node, &|| format!("{place}outputs[{at}].node"))?;
-            shape.output(node, output.output);
+        Ok(links)
+    }
+
+    /// Puts edges and readings of states where `edge_order` says that they stand.
+    fn ordered(&self, links: Vec<Link>) -> Result<Vec<Link>, String> {
+        if self.edge_order.is_empty() {
+            return Ok(links);
         }
-        Ok(shape)
+        let (count, said) = (links.len(), self.edge_order.len());
+        if said != count {
+            return Err(format!("{said} places for the {count} of `inputs`, `after` and `edges`: give each one"));
+        }
+        let reader = |link: &Link| match *link {
+            Link::Edge(edge) => edge.is_data().then_some(edge.target),
+            Link::State { target, .. } => Some(target),
+        };
+        let mut pairs = links.windows(2).zip(self.edge_order.windows(2));
+        if pairs
+            .any(|(links, places)| reader(&links[0]).is_some() && reader(&links[0]) == reader(&links[1]) && places[0] > places[1])
+        {
+            return Err("the inputs of a node keep their order".into());
+        }
+        let mut ordered: Vec<Option<Link>> = vec![None; count];
+        for (link, &place) in links.into_iter().zip(&self.edge_order) {
+            match ordered.get_mut(place as usize) {
+                Some(free @ None) => *free = Some(link),
+                Some(_) => return Err(format!("the place {place} is given twice")),
+                None => return Err(format!("the place {place}, counted from 0, and there are {count}")),
+            }
+        }
+        Ok(ordered.into_iter().flatten().collect())
     }
 }
 

@@ -33,6 +33,8 @@ impl Shape {
     /// A node is a loop if it has `"repeat": {"condition": {...}, "body": {...}, "iterations": 5, "max_iterations": 100}`, and a branch if it has
     /// `"branch": {"arms": [{...}, ...], "taken": 0}`, in which `{...}` are graphs.
     ///
+    /// An input of these is taken with `"take": true`, and `"outputs": []` in them gives nothing.
+    ///
     /// Only `nodes`, and `name` and `backend` of each, are required; `backend` not of loops and branches, and of these only `body` and `arms`. `after` and `edges` are order-only. Nodes may stand in any order;
     /// edges keep theirs: first those of `inputs` and `after`, node by node, then `edges`. Unknown keys are errors.
     ///
@@ -58,11 +60,10 @@ impl Shape {
         read::shape(text)
     }
 
-    /// Writes the JSON form that [`Shape::from_json`] reads. Edges whose place among the others cannot be said by `inputs` and `after`
-    /// come back in another order.
+    /// Writes the JSON form that [`Shape::from_json`] reads: an equal shape comes back, if it can be scheduled and is nested no deeper than 64.
     ///
-    /// A shape is not checked before it is written, but when it is read or scheduled. An edge or an output of a node that the shape does not have
-    /// is written with a name that no node has, and `from_json` says so.
+    /// A shape is not checked before it is written, but when it is read or scheduled. An edge or an output of a node that the
+    /// shape does not have is written with a name that no node has, and `from_json` says so.
     pub fn to_json(&self) -> String {
         write::json(self)
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::forms::{BackendForm, BranchForm, GraphForm, InputForm, MemoryForm, NodeForm, OutputForm, RepeatForm};
+use super::forms::{
+    BackendForm, BranchForm, GraphForm, InputForm, MemoryForm, NodeForm, OutputForm, RepeatForm, iterations_expected,
+};
 use crate::graph::shape::Link;
 use crate::graph::{Control, Edge, EdgeKind, Memory, NESTING_MAX, NodeId, NodeShape, Shape};
 
@@ -67,7 +69,8 @@ fn node_form<'a>(node: &NodeShape, inner: &'a [Box<RawValue>]) -> NodeForm<'a> {
         Some(Control::Repeat { condition, iterations, max_iterations, .. }) => {
             let (last, first) = inner.split_last().expect("a loop has a body");
             let condition = condition.as_ref().map(|_| &*first[0]);
-            let iterations = (condition.is_none() || *iterations != 1).then_some(*iterations);
+            let is_said = condition.is_none() || *iterations != iterations_expected(*max_iterations);
+            let iterations = is_said.then_some(*iterations);
             repeat = Some(RepeatForm { condition, body: last, iterations, max_iterations: *max_iterations });
         }
         Some(Control::Branch { taken, .. }) => {
@@ -99,32 +102,50 @@ fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
     let mut nodes: Vec<NodeForm<'a>> = shape.nodes().iter().zip(inner).map(|(node, inner)| node_form(node, inner)).collect();
     // Order-only edges that nothing of the nodes' own comes after can stand at the end, where they keep their order.
     let own = shape.edges().iter().rposition(Edge::is_data).map_or(0, |last| last + 1);
-    let mut edges = 0;
-    let mut behind_unknown = Vec::new();
-    for link in shape.links() {
+    // Where each of what stands with a node, and of what stands at the end, was among all.
+    let mut places: Vec<[Vec<u32>; 2]> = vec![Default::default(); nodes.len()];
+    let (mut edges, mut last, mut behind_unknown) = (0, Vec::new(), Vec::new());
+    for (link, place) in shape.links().zip(0..) {
         edges += usize::from(matches!(link, Link::Edge(_)));
+        let (before, target) = match link {
+            Link::State { target, .. } => (target, target),
+            Link::Edge(Edge { source, target, .. }) => (source, target),
+        };
+        if target.index() >= nodes.len() {
+            behind_unknown.push((name(before), name(target)));
+            continue;
+        }
+        let target = target.index();
+        let take = shape.is_taken(NodeId(target as u32), nodes[target].inputs.len() as u32);
         match link {
-            Link::Edge(Edge { source: before, target, .. }) | Link::State { target: before @ target, .. }
-                if target.index() >= nodes.len() =>
-            {
-                behind_unknown.push((name(before), name(target)));
+            Link::State { state, .. } => {
+                let input = InputForm { node: None, state: Some(state), output: 0, memory: None, metadata: false, take };
+                nodes[target].inputs.push(input);
+                places[target][0].push(place);
             }
-            Link::State { state, target } => {
-                let input = InputForm { node: None, state: Some(state), output: 0, memory: None, metadata: false };
-                nodes[target.index()].inputs.push(input);
-            }
-            Link::Edge(Edge { source, target, kind: EdgeKind::Data { output, memory, metadata } }) => {
+            Link::Edge(Edge { source, kind: EdgeKind::Data { output, memory, metadata }, .. }) => {
                 let form = if memory == Memory::Gpu { MemoryForm::Gpu } else { MemoryForm::Cpu };
                 let memory = (memory != shape.memory_of(source)).then_some(form);
-                let input = InputForm { node: Some(name(source)), state: None, output, memory, metadata };
-                nodes[target.index()].inputs.push(input);
+                let input = InputForm { node: Some(name(source)), state: None, output, memory, metadata, take };
+                nodes[target].inputs.push(input);
+                places[target][0].push(place);
             }
-            Link::Edge(Edge { source, target, .. }) if edges <= own => nodes[target.index()].after.push(name(source)),
-            Link::Edge(_) => {}
+            Link::Edge(Edge { source, .. }) if edges <= own => {
+                nodes[target].after.push(name(source));
+                places[target][1].push(place);
+            }
+            Link::Edge(_) => last.push(place),
         }
     }
+    let places: Vec<u32> = places.into_iter().flatten().flatten().chain(last).collect();
     let mut edges: Vec<_> = shape.edges()[own..].iter().map(|edge| (name(edge.source), name(edge.target))).collect();
     edges.append(&mut behind_unknown);
     let outputs = shape.outputs().iter().map(|&(node, output)| OutputForm { node: name(node), output }).collect();
-    GraphForm { name: shape.name().map(str::to_owned), nodes, edges, outputs }
+    GraphForm {
+        name: shape.name().map(str::to_owned),
+        nodes,
+        edges,
+        edge_order: if places.is_sorted() { Vec::new() } else { places },
+        outputs: shape.has_outputs().then_some(outputs),
+    }
 }

@@ -1,5 +1,6 @@
 //! Loops and branches of a shape: their states get the types of what goes in, and each inner graph is loaded where the builder would build it.
 
+use std::any::TypeId;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ impl Loader<'_> {
             return Err(self.fault(node, "is a loop and reads nothing: what it reads are its states".into()));
         }
         let new = graph.shape_mut().node(self.shape.name_of(node).clone(), Backend::Cpu);
-        let inside = Inside::new(self, graph, node, new, first);
+        let inside = Inside::new(self, graph, node, new, (first, 0));
         let ask = |inner: &mut Graph| inside.test(inner, condition, iterations);
         graph.make_loop(inside.at, ask, |inner| inside.origins(inner, Role::Body, body));
         if let (Flow::Repeat { max_iterations: max, .. }, Some(most)) = (&mut graph.controls[inside.at].flow, max_iterations) {
@@ -67,7 +68,7 @@ impl Loader<'_> {
         })?;
         let new = graph.shape_mut().node(self.shape.name_of(node).clone(), Backend::Cpu);
         let selector = graph.read_own(selector.value, new, Use::Read);
-        let inside = Inside::new(self, graph, node, new, first);
+        let inside = Inside::new(self, graph, node, new, (first, 1));
         graph.controls[inside.at].flow = Flow::Branch { selector, select, arms: Vec::new() };
         for (arm, number) in arms.iter().zip(0..) {
             graph.add_arm(inside.at, |inner| inside.origins(inner, Role::Arm(number), arm));
@@ -79,12 +80,14 @@ impl Loader<'_> {
     }
 }
 
-/// Lets a loop or a branch read the first values of its states.
-fn enter(graph: &mut Graph, node: NodeId, first: &[Loose]) -> Vec<State> {
+/// Lets a loop or a branch read the first values of its states, or take them.
+fn enter(graph: &mut Graph, node: NodeId, first: &[Loose], is_taken: impl Fn(u32) -> bool) -> Vec<State> {
     let state = |(first, number): (&Loose, u32)| {
         let (transfer, name) = (first.of.transfer, graph.state_name(node, number, Some(first.value)));
-        let (from, offset) = (graph.read_own(first.value, node, Use::Keep), (transfer.place)(&mut graph.layout));
-        State { offset, spare: u32::MAX, first: from, is_taken: false, name, transfer }
+        let is_taken = is_taken(number);
+        let from = graph.read_own(first.value, node, if is_taken { Use::Take } else { Use::Keep });
+        let offset = (transfer.place)(&mut graph.layout);
+        State { offset, spare: u32::MAX, first: from, is_taken, name, transfer }
     };
     first.iter().zip(0..).map(state).collect()
 }
@@ -105,9 +108,9 @@ struct Inside<'a> {
 }
 
 impl<'a> Inside<'a> {
-    /// Adds a control for `node`, without inner graphs, as node `new` of `graph`.
-    fn new(loader: &'a Loader<'a>, graph: &mut Graph, node: NodeId, new: NodeId, first: &'a [Loose]) -> Self {
-        let states = enter(graph, new, first);
+    /// Adds a control for `node`, without inner graphs, as node `new` of `graph`. `first` goes in, and `before` it something else is read.
+    fn new(loader: &'a Loader<'a>, graph: &mut Graph, node: NodeId, new: NodeId, (first, before): (&'a [Loose], u32)) -> Self {
+        let states = enter(graph, new, first, |state| loader.shape.is_taken(node, state + before));
         let outs = first.iter().zip(&states).map(|(first, state)| {
             let value = graph.value_of_type(first.of, state.offset, Maker::Node(new));
             Loose { value, ..*first }
@@ -163,8 +166,10 @@ impl<'a> Inside<'a> {
         }
         let mut pairs = given.iter().zip(self.first).zip(0..);
         let ((given, first), state): (_, u32) = pairs.find(|((given, first), _)| given.of.id != first.of.id)?;
+        let is_unit = given.of.id == TypeId::of::<()>();
+        let hint = if is_unit { ": if nothing is to come out of there, write \"outputs\": []" } else { "" };
         let (given, first) = (given.of.name, first.of.name);
-        Some(format!("has a `{first}` as state {state}, counted from 0, and its {role} gives a `{given}` for it"))
+        Some(format!("has a `{first}` as state {state}, counted from 0, and its {role} gives a `{given}` for it{hint}"))
     }
 
     /// Loads the condition of a loop, if it has one.

@@ -20,7 +20,7 @@ impl Graph {
     /// Makes a graph of one that came as data, as [`Shape::from_json`] reads it, by the bodies of its nodes' commands.
     ///
     /// Backends, commands, costs, devices and order are those of the shape. What a loop reads are its states; what its body gives are the first of the new ones, in
-    /// order, and the others stay as they are. What a branch reads first is its selector, the rest goes through it likewise. A loop without a condition is
+    /// order, and the others stay as they are; it takes those inputs that are [taken](Shape::take_input), and only reads the others. What a branch reads first is its selector, the rest goes through it likewise. A loop without a condition is
     /// repeated `iterations` times. Outputs have the names of the nodes that give them (with a number behind it, for the second value of a loop or branch and those after it).
     ///
     /// # Errors
@@ -135,13 +135,15 @@ impl<'a> Loader<'a> {
         made.get(output as usize).copied().ok_or_else(|| self.fault(node, why()))
     }
 
-    /// Returns what leaves the graph: what the shape says, or else the first value of each node that nothing comes after.
+    /// Returns what leaves the graph: what the shape says, or else the first value of each node that nothing comes after; that is so for the
+    /// outermost graph too if it says that nothing does, because then nobody could read what its nodes give.
     fn outputs(&self) -> Result<Vec<(NodeId, u32, Loose)>> {
         let mut is_sink = vec![true; self.made.len()];
         self.shape.edges().iter().for_each(|edge| is_sink[edge.source.index()] = false);
         let sinks = self.shape.ids().filter(|node| is_sink[node.index()]).map(|node| (node, 0));
         let said = self.shape.outputs();
-        let all: Vec<_> = if said.is_empty() { sinks.collect() } else { said.to_vec() };
+        let is_said = if self.depth == 0 { !said.is_empty() } else { self.shape.has_outputs() };
+        let all: Vec<_> = if is_said { said.to_vec() } else { sinks.collect() };
         all.into_iter().map(|(node, output)| Ok((node, output, self.output(node, output)?))).collect()
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch::{Bodies, Error, Graph, Policy, Shape, Single, Value, take, times};
+use anabranch::{Error, Graph, Policy, Shape, Single, Value, take, times};
 
 type Numbers = Vec<f64>;
 
@@ -226,19 +226,4 @@ fn mistakes_two_graphs_deep_name_the_node_by_its_path() {
         assert_eq!(error.node(), Some(&*path), "{error}");
         assert!(error.to_string().contains("loop/condition/fork/arm 1"), "{error}");
     }
-}
-
-#[test]
-fn a_body_from_a_file_that_takes_what_its_loop_reads_is_told_what_to_write() {
-    let text = r#"{"nodes": [{"name": "x", "backend": "cpu"}, {"name": "l", "inputs": [{"node": "x"}], "repeat": {"iterations": 2,
-        "body": {"nodes": [{"name": "step", "backend": "cpu", "inputs": [{"state": 0}]}]}}}]}"#;
-    let bodies = Bodies::new()
-        .node("x", |g: &mut Graph, name: &str, ()| g.task(name, (), || vec![1.0f64]))
-        .node("step", |g, name, x: Value<Numbers>| grown(g, name, &x));
-    let graph = Graph::from_shape(&Shape::from_json(text).unwrap(), &bodies).unwrap();
-    let message = named(&graph.compile(&Single).unwrap_err()).0;
-    assert!(
-        message.starts_with("'l/body/step' takes state 0 of 'l' ('x') by value")
-            && message.ends_with("(in JSON, \"take\": true)")
-    );
 }
