@@ -16,6 +16,7 @@ use crate::error::{Error, Kind, Result};
 type Code = u32;
 
 pub(super) const SUCCESS: Code = 0;
+const INVALID_VALUE: Code = 1;
 pub(super) const OUT_OF_MEMORY: Code = 2;
 pub(super) const NOT_READY: Code = 600;
 
@@ -40,13 +41,19 @@ macro_rules! driver {
 driver! {
     init = "cuInit": fn(c_uint);
     device_count = "cuDeviceGetCount": fn(*mut c_int);
+    device_get = "cuDeviceGet": fn(*mut c_int, c_int);
     device_attribute = "cuDeviceGetAttribute": fn(*mut c_int, c_int, c_int);
     error_name = "cuGetErrorName": fn(Code, *mut *const c_char);
+    context_retain = "cuDevicePrimaryCtxRetain": fn(*mut CUcontext, c_int);
+    context_release = "cuDevicePrimaryCtxRelease_v2": fn(c_int);
     set_context = "cuCtxSetCurrent": fn(CUcontext);
     event_create = "cuEventCreate": fn(*mut CUevent, c_uint);
     event_destroy = "cuEventDestroy_v2": fn(CUevent);
     event_record = "cuEventRecord": fn(CUevent, CUstream);
     event_query = "cuEventQuery": fn(CUevent);
+    stream_create = "cuStreamCreate": fn(*mut CUstream, c_uint);
+    stream_destroy = "cuStreamDestroy_v2": fn(CUstream);
+    stream_synchronize = "cuStreamSynchronize": fn(CUstream);
     stream_query = "cuStreamQuery": fn(CUstream);
     stream_wait = "cuStreamWaitEvent": fn(CUstream, CUevent, c_uint);
     write_64 = "cuStreamWriteValue64_v2": fn(CUstream, CUdeviceptr, u64, c_uint);
@@ -125,11 +132,13 @@ impl Driver {
     }
 
     /// Returns a device's attribute, 0 if the driver does not know it.
-    pub(super) fn attribute(&self, device: u32, attribute: sys::CUdevice_attribute) -> i32 {
+    pub(super) fn attribute(&self, device: u32, attribute: sys::CUdevice_attribute) -> Result<i32> {
         let mut value = 0;
         // SAFETY: it writes one number.
-        let code = unsafe { (self.device_attribute)(&mut value, attribute as c_int, device as c_int) };
-        if code == SUCCESS { value } else { 0 }
+        match unsafe { (self.device_attribute)(&mut value, attribute as c_int, device as c_int) } {
+            INVALID_VALUE => Ok(0),
+            code => self.check(code).map(|()| value),
+        }
     }
 
     /// Turns a code into an error that says which.

@@ -5,9 +5,9 @@ use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock, TryLockError};
 
 use cudarc::driver::sys::{CUdevice_attribute, CUevent, CUfunction};
-use cudarc::driver::{CudaContext, DriverError};
 
 use super::Completion;
+use super::context::{Context, Stream};
 use super::driver::{Driver, SUCCESS};
 use super::events::Events;
 use super::graphs::Graphs;
@@ -76,7 +76,7 @@ pub(super) struct Device {
     quarantined: AtomicU64,
     lost: OnceLock<Fault>,
     /// Last, because all others are of it.
-    pub(super) context: Arc<CudaContext>,
+    pub(super) context: Arc<Context>,
 }
 
 impl Gpu {
@@ -242,30 +242,23 @@ fn signal(completion: Option<Completion>, has_words: bool, has_half_words: bool)
 
 impl Device {
     fn open(driver: &'static Driver, ordinal: u32, completion: Option<Completion>, has_graphs: bool) -> Result<Self> {
-        let failed = |cause: DriverError| driver.error(cause.0 as u32);
-        let context = CudaContext::new(ordinal as usize).map_err(failed)?;
-        // SAFETY: the plan orders all use of a buffer; no slice of cudarc's is shared between streams.
-        unsafe { context.disable_event_tracking() };
+        let context = Arc::new(Context::retain(driver, ordinal)?);
         use CUdevice_attribute::{
             CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS as WORDS,
             CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1 as HALF_WORDS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED as POOLS,
         };
         let of = |attribute| driver.attribute(ordinal, attribute);
-        if of(POOLS) == 0 {
+        if of(POOLS)? == 0 {
             return Err(Kind::OldDevice { ordinal, lacks: "stream-ordered memory" }.into());
         }
-        let signal = signal(completion, of(WORDS) > 0, of(HALF_WORDS) > 0);
-        let lanes: Result<Vec<Arc<CudaLane>>> = (0..LANES)
-            .map(|_| {
-                let stream = context.new_stream().map_err(failed)?;
-                Ok(Arc::new(CudaLane::new(driver, stream, signal)?))
-            })
-            .collect();
+        let signal = signal(completion, of(WORDS)? > 0, of(HALF_WORDS)? > 0);
+        let lane = |_| Ok(Arc::new(CudaLane::new(driver, Stream::new(&context)?, signal)?));
+        let lanes: Result<Vec<Arc<CudaLane>>> = (0..LANES).map(lane).collect();
         Ok(Self {
             driver,
             ordinal,
-            arch: format!("compute_{}{}", of(MAJOR), of(MINOR)),
+            arch: format!("compute_{}{}", of(MAJOR)?, of(MINOR)?),
             lanes: lanes?.into(),
             issued: (0..LANES).map(|_| AtomicU64::new(0)).collect(),
             events: Mutex::default(),
@@ -318,8 +311,7 @@ impl Device {
     /// Makes the device's context that of this thread, unless the device is lost.
     pub(super) fn make_current(&self) -> Result<()> {
         self.alive()?;
-        // SAFETY: the context lives as long as this.
-        self.check(unsafe { (self.driver.set_context)(self.context.cu_ctx()) })
+        self.check(self.context.make_current())
     }
 
     /// Returns the point of what is being submitted, or was last.
@@ -337,7 +329,7 @@ impl Device {
         let mut events = lock(&self.events);
         let event = self.seen(events.take(self.driver))?;
         // SAFETY: both are of this context.
-        let recorded = unsafe { (self.driver.event_record)(event, self.lanes[lane as usize].stream.cu_stream()) };
+        let recorded = unsafe { (self.driver.event_record)(event, self.lanes[lane as usize].stream.handle()) };
         self.check(recorded).inspect_err(|_| events.give_back(event))?;
         Ok(Event(event.addr()))
     }
@@ -423,7 +415,7 @@ impl Device {
     fn free(&self, dropped: Dropped) {
         match dropped.what {
             Memories::Device(address) => {
-                let stream = self.lanes[dropped.uses[0].0 as usize].stream.cu_stream();
+                let stream = self.lanes[dropped.uses[0].0 as usize].stream.handle();
                 // SAFETY: all use on other streams is over, and on this one it comes before. An error is the device's, not this memory's.
                 let code = unsafe { (self.driver.free)(address, stream) };
                 let _ = self.check(code);

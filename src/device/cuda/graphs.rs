@@ -188,7 +188,7 @@ impl Variant {
         let instance = &mut built.instances[at];
         instance.update(&recording.ops, &built.nodes, device)?;
         // SAFETY: the stream is of this context; memory that the graph names is held by the recording.
-        device.check(unsafe { (device.driver.exec_launch)(instance.exec, recording.stream().cu_stream()) })?;
+        device.check(unsafe { (device.driver.exec_launch)(instance.exec, recording.stream().handle()) })?;
         instance.last = (recording.lane, device.issued(recording.lane));
         Ok(true)
     }

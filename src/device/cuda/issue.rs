@@ -20,7 +20,7 @@ use crate::sync::lock;
 
 /// Makes the lane wait for what it is to wait for first.
 pub(super) fn wait_first(recording: &mut Recording) -> Result<()> {
-    let (device, stream) = (&recording.device, recording.stream().cu_stream());
+    let (device, stream) = (&recording.device, recording.stream().handle());
     recording.waits.iter().try_for_each(|event| wait(device, stream, event.0 as CUevent))?;
     recording.waits.clear();
     Ok(())
@@ -85,7 +85,7 @@ pub(super) fn flush(recording: &mut Recording) {
     let mut outcome = is_current.and_then(|()| wait_first(recording)).map_err(|error| (0, error));
     let first = recording.flushed.as_ref().map_or(0, |flushed| flushed.ops);
     if outcome.is_ok() && !refused(recording) {
-        let stream = recording.stream().cu_stream();
+        let stream = recording.stream().handle();
         let part_of = |op: usize| recording.parts.partition_point(|part| part.ops as usize <= op) as u32 - 1;
         let mut ops = (first..recording.ops.len()).map(|op| (op, enqueue(&device, stream, &recording.ops, op)));
         outcome = ops.find_map(|(op, outcome)| outcome.err().map(|error| (part_of(op), error))).map_or(Ok(()), Err);
@@ -160,7 +160,7 @@ impl<'a> Lanes<'a> {
     }
 
     fn stream(&self, lane: u32) -> CUstream {
-        self.device().lanes[lane as usize].stream.cu_stream()
+        self.device().lanes[lane as usize].stream.handle()
     }
 
     fn record(&mut self, lane: u32) -> Result<Event> {
@@ -245,7 +245,7 @@ fn enqueue(device: &Device, stream: CUstream, ops: &Ops, at: usize) -> Result<()
         // SAFETY: as above.
         Op::Fill { to, pattern: Pattern::Word(word), count } => unsafe { (driver.fill_32)(to, word, count, stream) },
         Op::Fetch { from: (from, there), to, bytes } => {
-            let here = device.context.cu_ctx();
+            let here = device.context.handle();
             // SAFETY: as above; the other device keeps its memory until the visit is over, and its context as long.
             unsafe { (driver.copy_peer)(to, here, from, there, bytes, stream) }
         }

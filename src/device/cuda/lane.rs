@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
-use cudarc::driver::CudaStream;
 use cudarc::driver::sys::{CUdeviceptr, CUevent};
 
+use super::context::Stream;
 use super::driver::{Driver, NOT_READY, SUCCESS};
 use super::events::Events;
 use crate::device::queue::{Fault, Timeline};
@@ -22,7 +21,7 @@ const WORD_BYTES: usize = 128;
 /// A stream, and what the host can know of it.
 pub(super) struct CudaLane {
     pub(super) driver: &'static Driver,
-    pub(super) stream: Arc<CudaStream>,
+    pub(super) stream: Stream,
     signal: Signal,
     word: NonNull<AtomicU64>,
     /// The word as the device knows it.
@@ -59,7 +58,7 @@ unsafe impl Sync for CudaLane {}
 
 impl CudaLane {
     /// Makes a lane of a stream whose context is current.
-    pub(super) fn new(driver: &'static Driver, stream: Arc<CudaStream>, signal: Signal) -> Result<Self> {
+    pub(super) fn new(driver: &'static Driver, stream: Stream, signal: Signal) -> Result<Self> {
         let mut memory: *mut c_void = std::ptr::null_mut();
         // SAFETY: it writes one pointer.
         driver.check(unsafe { (driver.host_alloc)(&mut memory, WORD_BYTES, PORTABLE_AND_MAPPED) })?;
@@ -82,7 +81,7 @@ impl CudaLane {
         if self.marked.load(Ordering::Relaxed) >= n {
             return Ok(());
         }
-        let (driver, stream) = (self.driver, self.stream.cu_stream());
+        let (driver, stream) = (self.driver, self.stream.handle());
         match self.signal {
             // SAFETY: the word lives as long as the stream.
             Signal::Word64 => driver.check(unsafe { (driver.write_64)(stream, self.address, n, 0) })?,
@@ -184,7 +183,7 @@ impl Timeline for CudaLane {
         let marked = self.marked.load(Ordering::Acquire);
         let code = match self.heard.swap(SUCCESS, Ordering::Relaxed) {
             // SAFETY: a stream of this context.
-            SUCCESS => unsafe { (self.driver.stream_query)(self.stream.cu_stream()) },
+            SUCCESS => unsafe { (self.driver.stream_query)(self.stream.handle()) },
             heard => heard,
         };
         match code {
@@ -207,8 +206,8 @@ impl Timeline for CudaLane {
 
 impl Drop for CudaLane {
     fn drop(&mut self) {
-        // SAFETY: the stream keeps its context. Memory and events are freed in it, and this may be any thread.
-        unsafe { (self.driver.set_context)(self.stream.context().cu_ctx()) };
+        // Memory and events are freed in it, and this may be any thread.
+        let _ = self.stream.context.make_current();
         for (_, event) in lock(&self.marks).drain(..).filter(|mark| !mark.1.is_null()) {
             // SAFETY: nobody else has it. The driver keeps what it still needs.
             unsafe { (self.driver.event_destroy)(event) };

@@ -4,6 +4,7 @@
 //! before, else call by call, where a wait is `cuStreamWaitEvent` and a record is `cuEventRecord`. Where the host must know, the stream writes the
 //! point's number into a word of the host's memory. One thread at a time submits to a device.
 
+mod context;
 mod driver;
 mod events;
 mod gpu;

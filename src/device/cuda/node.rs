@@ -30,7 +30,7 @@ pub(super) fn is_like(one: &Op, other: &Op) -> bool {
 
 /// Adds a node behind others.
 pub(super) fn add(device: &Device, graph: CUgraph, front: &[CUgraphNode], ops: &Ops, at: usize) -> Result<CUgraphNode> {
-    let (driver, context, mut node) = (device.driver, device.context.cu_ctx(), std::ptr::null_mut());
+    let (driver, context, mut node) = (device.driver, device.context.handle(), std::ptr::null_mut());
     let (first, len) = (front.as_ptr(), front.len());
     let code = match Params::of(ops, at) {
         Params::Kernel(function, launch, mut words) => {
@@ -48,7 +48,7 @@ pub(super) fn add(device: &Device, graph: CUgraph, front: &[CUgraphNode], ops: &
 
 /// Sets what a node does from the next launch on.
 pub(super) fn set(device: &Device, exec: CUgraphExec, node: CUgraphNode, ops: &Ops, at: usize) -> Result<()> {
-    let (driver, context) = (device.driver, device.context.cu_ctx());
+    let (driver, context) = (device.driver, device.context.handle());
     device.check(match Params::of(ops, at) {
         Params::Kernel(function, launch, mut words) => {
             let params = kernel(function, &launch, &mut words);

@@ -17,6 +17,7 @@ use crate::error::{Kind, Result};
 /// on others is not.
 pub struct RawStream<'a> {
     recording: &'a mut Recording,
+    stream: Option<Arc<CudaStream>>,
 }
 
 impl DeviceStream {
@@ -41,15 +42,20 @@ impl DeviceStream {
     /// ```
     pub fn raw(&mut self) -> Option<RawStream<'_>> {
         let recording = self.as_queue_mut()?.as_any_mut().downcast_mut()?;
-        Some(RawStream { recording })
+        Some(RawStream { recording, stream: None })
     }
 }
 
 impl RawStream<'_> {
     /// Returns the stream. Its context is current, and what the graph's nodes asked for before is on it.
+    ///
+    /// A clone that is kept keeps the stream and its context, also after the executor is gone.
+    ///
+    /// # Panics
+    /// If the driver refuses cudarc the context when its stream is asked for first; then the node fails.
     pub fn stream(&mut self) -> &Arc<CudaStream> {
         self.recording.flush();
-        self.recording.stream()
+        self.stream.get_or_insert_with(|| self.recording.stream().lend())
     }
 
     /// Notes that the node reads a buffer, and returns its address on the device.

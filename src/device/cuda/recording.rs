@@ -3,9 +3,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use cudarc::driver::CudaStream;
 use cudarc::driver::sys::CUdeviceptr;
 
+use super::context::Stream;
 use super::driver::OUT_OF_MEMORY;
 use super::gpu::Device;
 use super::issue;
@@ -196,7 +196,7 @@ impl Recording {
         self.flushed.as_ref().map_or(0, |flushed| flushed.ops)
     }
 
-    pub(super) fn stream(&self) -> &Arc<CudaStream> {
+    pub(super) fn stream(&self) -> &Stream {
         &self.device.lanes[self.lane as usize].stream
     }
 }
@@ -244,7 +244,7 @@ impl Queue for Recording {
         let path = lock(&device.path);
         device.collect_quietly();
         // SAFETY: it writes one address. An empty buffer has an address too.
-        let code = unsafe { (device.driver.alloc)(&mut address, bytes.max(1), self.stream().cu_stream()) };
+        let code = unsafe { (device.driver.alloc)(&mut address, bytes.max(1), self.stream().handle()) };
         if code == OUT_OF_MEMORY {
             return Err(Kind::OutOfMemory { bytes, device: device.name() }.into());
         }
@@ -288,7 +288,7 @@ impl Queue for Recording {
             self.copy(from, &*to)?;
             return Ok(to);
         }
-        let op = Op::Fetch { from: (there.address, there.device.context.cu_ctx()), to: self.used(&*to)?, bytes: there.bytes };
+        let op = Op::Fetch { from: (there.address, there.device.context.handle()), to: self.used(&*to)?, bytes: there.bytes };
         self.note(op, there.bytes);
         self.visited.push(there.clone());
         Ok(to)

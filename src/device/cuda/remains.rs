@@ -1,15 +1,18 @@
 //! What is left of a GPU that nobody uses any more: given back to the driver, on a thread of its own, once its streams have come to their ends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use cudarc::driver::CudaContext;
-
+use super::context::Context;
 use super::driver::{Driver, SUCCESS};
 use super::events::Events;
 use super::graphs::Graphs;
 use super::lane::CudaLane;
 use super::memory::{Dropped, HostPool, Memories};
 use super::modules::Modules;
+
+/// How often streams are looked at that libraries have kept.
+const LENT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Remains {
     pub(super) driver: &'static Driver,
@@ -20,21 +23,20 @@ pub(super) struct Remains {
     pub(super) modules: Modules,
     pub(super) events: Events,
     /// Last, because all others are of it.
-    pub(super) context: Arc<CudaContext>,
+    pub(super) context: Arc<Context>,
 }
 
 impl Remains {
     pub(super) fn end(mut self) {
         let driver = self.driver;
-        // SAFETY: it is kept here.
-        unsafe { (driver.set_context)(self.context.cu_ctx()) };
-        // An error is of a lost device, which writes nothing any more.
-        let _ = self.lanes.iter().try_for_each(|lane| lane.stream.synchronize());
+        // An error is of a lost device.
+        let _ = self.context.make_current();
+        self.lanes.iter().for_each(|lane| lane.stream.synchronize());
         for dropped in self.limbo.drain(..) {
             match dropped.what {
                 Memories::Host(block) => block.free(driver),
                 Memories::Device(address) => {
-                    let stream = self.lanes[dropped.uses[0].0 as usize].stream.cu_stream();
+                    let stream = self.lanes[dropped.uses[0].0 as usize].stream.handle();
                     // SAFETY: all use of it is over.
                     let code = unsafe { (driver.free)(address, stream) };
                     debug_assert!(code == SUCCESS || !driver.fault(code).name.is_empty());
@@ -45,5 +47,14 @@ impl Remains {
         self.host_pool.drain().for_each(|block| block.free(driver));
         self.modules.unload(driver);
         self.events.destroy(driver);
+        // Nobody says when a library has dropped the last of a stream.
+        let mut lent = self.lanes.into_vec();
+        loop {
+            lent.retain(|lane| !lane.stream.regain());
+            if lent.is_empty() && self.context.regain() {
+                return;
+            }
+            std::thread::sleep(LENT_PAUSE);
+        }
     }
 }

@@ -4,7 +4,7 @@ use anabranch::Executor;
 use anabranch_soft_cuda::{Client, Code};
 
 use super::thumbnails::Device;
-use crate::support::alone;
+use crate::support::{alone, until};
 
 fn refusal() -> String {
     Executor::cuda(0).unwrap_err().to_string()
@@ -47,6 +47,36 @@ fn a_code_that_nobody_knows_is_an_error_like_others() {
         let client = Client::beside_this_test().unwrap();
         client.device(0).fail_call("cuMemHostAlloc", 1, Code(7_777));
         assert_eq!(refusal(), "the CUDA driver answered a code that this driver does not name (7777)");
+    });
+}
+
+/// Every call that opening and closing makes, each in turn. Seen to fail (the process aborts) with a stream that cudarc destroys.
+#[test]
+fn a_code_that_nobody_knows_never_ends_the_process() {
+    alone("cuda::drivers::a_code_that_nobody_knows_never_ends_the_process", || {
+        let client = Client::beside_this_test().unwrap();
+        let open_and_close = |device: &anabranch_soft_cuda::Device| {
+            let opened = Executor::builder().workers(1).cuda(&[device.ordinal() as u32]).build();
+            let said = opened.map_err(|error| error.to_string()).map(drop);
+            until(|| device.counters().retains == 0 || device.calls_of("cuDevicePrimaryCtxRelease_v2") > 0);
+            said
+        };
+        let device = client.next_device();
+        open_and_close(&device).unwrap();
+        let calls = device.calls();
+        assert!(calls.iter().any(|(call, _)| call == "cuStreamDestroy_v2") && calls.len() > 8, "{calls:?}");
+        let mut refused = 0;
+        for (call, count) in calls {
+            for nth in 1..=count {
+                let device = client.next_device();
+                device.fail_call(&call, nth, Code(54_321));
+                if let Err(said) = open_and_close(&device) {
+                    assert_eq!(said, "the CUDA driver answered a code that this driver does not name (54321)", "{call} {nth}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused > 8, "{refused}");
     });
 }
 

@@ -243,6 +243,27 @@ fn a_library_amid_a_segment_finds_what_came_before_and_is_found_by_what_comes_af
     gpu.is_clean();
 }
 
+// Seen to fail with an end that destroys the streams that are lent.
+#[test]
+fn a_stream_that_a_library_keeps_outlives_its_executor() {
+    let gpu = Gpu::new();
+    let (mut g, _, up) = uploaded("up");
+    let library = g.try_kernel("library", &up, |s: &mut DeviceStream, x: &Buffer<f32>| {
+        let mut raw = s.raw().ok_or("a CUDA device is needed")?;
+        raw.read(x)?;
+        Ok(raw.stream().clone())
+    });
+    g.output("stream", &library);
+    let exec = gpu.executor(1);
+    let run = exec.run(&g.compile(&Single).unwrap(), inputs! { "x" => vec![1.0_f32] });
+    let stream = value_of::<Arc<cudarc::driver::CudaStream>>(block_on(run), "stream");
+    drop(exec);
+    until(|| gpu.device.counters().streams == 1);
+    stream.synchronize().unwrap();
+    drop(stream);
+    gpu.is_clean();
+}
+
 #[test]
 fn what_is_refused_before_a_library_has_the_stream_fails_all_that_comes_after_and_needs_it() {
     // Seen to fail with refusals that are told of one node only.

@@ -1,0 +1,173 @@
+//! A GPU's primary context and the streams in it, by calls of our own. cudarc has objects for both, whose calls take the driver's codes for an enum. They are
+//! made only for a library that asks for a stream, and never give anything back: that is done here, once nobody has them any more.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUcontext, CUstream};
+use cudarc::driver::{CudaContext, CudaStream};
+
+use super::driver::Driver;
+use crate::error::Result;
+use crate::sync::{Mutex, lock};
+
+/// Does not wait for the default stream.
+const NON_BLOCKING: u32 = 1;
+
+/// The primary context of a GPU, retained.
+pub(super) struct Context {
+    driver: &'static Driver,
+    ordinal: u32,
+    device: c_int,
+    handle: CUcontext,
+    /// The same as cudarc has it, once a library has asked for that. It is retained once more.
+    lent: Mutex<Option<Arc<CudaContext>>>,
+}
+
+// SAFETY: the driver's handles may be used by any thread.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Retains the context of a GPU, and makes it the thread's.
+    pub(super) fn retain(driver: &'static Driver, ordinal: u32) -> Result<Self> {
+        let (mut device, mut handle) = (0, std::ptr::null_mut());
+        // SAFETY: it writes one number.
+        driver.check(unsafe { (driver.device_get)(&mut device, ordinal as c_int) })?;
+        // SAFETY: it writes one handle.
+        driver.check(unsafe { (driver.context_retain)(&mut handle, device) })?;
+        let context = Self { driver, ordinal, device, handle, lent: Mutex::default() };
+        driver.check(context.make_current())?;
+        Ok(context)
+    }
+
+    pub(super) fn handle(&self) -> CUcontext {
+        self.handle
+    }
+
+    /// Makes it the thread's context. Returns the driver's code.
+    pub(super) fn make_current(&self) -> u32 {
+        // SAFETY: the context is retained.
+        unsafe { (self.driver.set_context)(self.handle) }
+    }
+
+    /// Returns the context as cudarc has it.
+    ///
+    /// # Panics
+    /// If the driver refuses that.
+    fn lend(&self) -> Arc<CudaContext> {
+        let mut lent = lock(&self.lent);
+        let context = lent.get_or_insert_with(|| {
+            let context = CudaContext::new(self.ordinal as usize).expect("the driver gives cudarc the context that is retained");
+            // SAFETY: the plan orders all use of a buffer; no slice of cudarc's is shared between streams.
+            unsafe { context.disable_event_tracking() };
+            context
+        });
+        context.clone()
+    }
+
+    /// Takes back what was lent. Returns false if somebody has it still.
+    pub(super) fn regain(&self) -> bool {
+        let mut lent = lock(&self.lent);
+        let Some(context) = lent.take() else { return true };
+        match Arc::try_unwrap(context) {
+            Ok(context) => {
+                // Its drop would take the driver's codes for an enum.
+                std::mem::forget(context);
+                self.release();
+                true
+            }
+            Err(context) => {
+                *lent = Some(context);
+                false
+            }
+        }
+    }
+
+    fn release(&self) {
+        // SAFETY: it was retained, and is not used any more by who did so. An error is of a lost device.
+        let _ = unsafe { (self.driver.context_release)(self.device) };
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if !self.regain() {
+            // Who has it may use it.
+            return std::mem::forget(lock(&self.lent).take());
+        }
+        self.release();
+    }
+}
+
+/// A stream of a context.
+pub(super) struct Stream {
+    pub(super) context: Arc<Context>,
+    handle: CUstream,
+    /// The same as cudarc has it, once a library has asked for that.
+    lent: Mutex<Option<Arc<CudaStream>>>,
+}
+
+// SAFETY: the driver's handles may be used by any thread.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    /// Makes a stream of a context that is the thread's.
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
+        let (driver, mut handle) = (context.driver, std::ptr::null_mut());
+        // SAFETY: it writes one handle.
+        driver.check(unsafe { (driver.stream_create)(&mut handle, NON_BLOCKING) })?;
+        Ok(Self { context: context.clone(), handle, lent: Mutex::default() })
+    }
+
+    pub(super) fn handle(&self) -> CUstream {
+        self.handle
+    }
+
+    /// Waits until all of its work is done, or the device is lost.
+    pub(super) fn synchronize(&self) {
+        // SAFETY: the stream lives. An error is of a lost device, which writes nothing any more.
+        let _ = unsafe { (self.context.driver.stream_synchronize)(self.handle) };
+    }
+
+    /// Returns the stream as cudarc has it.
+    ///
+    /// # Panics
+    /// If the driver refuses that.
+    pub(super) fn lend(&self) -> Arc<CudaStream> {
+        let mut lent = lock(&self.lent);
+        let stream = lent.get_or_insert_with(|| {
+            let context = self.context.lend();
+            // SAFETY: the stream is of this context, and is destroyed when nobody has what is lent any more.
+            unsafe { context.wrap_borrowed_stream(self.handle) }
+        });
+        stream.clone()
+    }
+
+    /// Takes back what was lent. Returns false if somebody has it still.
+    pub(super) fn regain(&self) -> bool {
+        let mut lent = lock(&self.lent);
+        let is_over = lent.as_mut().is_none_or(|stream| Arc::get_mut(stream).is_some());
+        if is_over {
+            // It is borrowed, so its drop asks nothing of the driver.
+            *lent = None;
+        }
+        is_over
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if !self.regain() {
+            // Who has it may use it.
+            return std::mem::forget((lock(&self.lent).take(), self.context.clone()));
+        }
+        // This may be any thread. Errors, here and below, are of a lost device.
+        let _ = self.context.make_current();
+        // SAFETY: nobody uses it any more.
+        let _ = unsafe { (self.context.driver.stream_destroy)(self.handle) };
+    }
+}
