@@ -201,7 +201,7 @@ impl Core {
             let _ = shielded(|| drop(run));
         }
         for guest in guests {
-            guest.close();
+            guest.clone().close();
             let _ = shielded(|| drop(guest));
         }
         waiting.values().for_each(|lane| lane.ring());

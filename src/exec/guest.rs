@@ -14,7 +14,7 @@ pub(crate) const GUESTS_MAX: usize = 256;
 /// What an executor tells its guests.
 pub(crate) trait Guest: Send + Sync {
     /// The executor is shut down: the workers stay until the guest has left, and it is to see that it can.
-    fn close(&self);
+    fn close(self: Arc<Self>);
 }
 
 /// A guest's room: how it gets at the workers.

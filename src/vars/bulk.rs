@@ -15,6 +15,7 @@ use super::body::{Ran, Work};
 use super::engine::Engine;
 use super::hand::Hand;
 use super::handle::Pushed;
+use super::home::Home;
 use super::hub::{Hub, NOWHERE};
 use super::op::{Job, Op, Uses};
 use super::push::Push;
@@ -163,7 +164,7 @@ impl Parts {
                 None => self.uses.push(asked.again()),
             }
         }
-        let ends = self.ends.get_or_insert_with(|| Arc::new(Ends::new(hub.clone()))).clone();
+        let ends = self.ends.get_or_insert_with(|| Arc::new(Ends::new(hub))).clone();
         let part = self.jobs.len() as u32;
         self.jobs.extend(job.take());
         (ends, part)
@@ -172,7 +173,7 @@ impl Parts {
 
 /// What the handles of a bulk's operations wait for, and what they are to be told.
 pub(super) struct Ends {
-    pub(super) hub: Arc<Hub>,
+    pub(super) home: Home,
     /// At point 1, all have ended.
     pub(super) lane: Lane,
     /// The operation that they were joined to, from when it stands in its queues.
@@ -181,8 +182,8 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    fn new(hub: Arc<Hub>) -> Self {
-        Self { hub, lane: Lane::new(), joined: OnceLock::new(), failures: Mutex::default() }
+    fn new(hub: &Arc<Hub>) -> Self {
+        Self { home: Home::of(hub), lane: Lane::new(), joined: OnceLock::new(), failures: Mutex::default() }
     }
 
     /// Returns what became of an operation, once all have ended.
@@ -201,12 +202,14 @@ struct Joined {
 
 impl Work for Joined {
     unsafe fn run(mut self) -> Result<Ran, BoxError> {
-        for (part, job) in self.jobs.iter().enumerate() {
-            // All that the joined operation asked for was granted, and each of its parts has asked for less.
-            if let Err(error) = self.ends.hub.perform(job, NOWHERE) {
-                lock(&self.ends.failures).push((part as u32, error));
+        self.ends.home.with(|hub| {
+            for (part, job) in self.jobs.iter().enumerate() {
+                // All that the joined operation asked for was granted, and each of its parts has asked for less.
+                if let Err(error) = hub.perform(job, NOWHERE) {
+                    lock(&self.ends.failures).push((part as u32, error));
+                }
             }
-        }
+        });
         self.jobs.clear();
         Ok(Ran::Over)
     }
@@ -220,10 +223,12 @@ impl Drop for Joined {
         self.ends.lane.signal(1);
         let mut jobs = mem::take(&mut self.jobs);
         jobs.drain(..).for_each(|job| _ = shielded(|| drop(job)));
-        let mut spare = lock(&self.ends.hub.bulk.spare);
-        if spare.len() < SPARE_MAX && jobs.capacity() <= ROOM_MAX {
-            spare.push(jobs);
-        }
+        self.ends.home.with(|hub| {
+            let mut spare = lock(&hub.bulk.spare);
+            if spare.len() < SPARE_MAX && jobs.capacity() <= ROOM_MAX {
+                spare.push(jobs);
+            }
+        });
     }
 }
 

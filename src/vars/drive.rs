@@ -199,6 +199,18 @@ impl Hub {
         }
     }
 
+    /// The executor is shut down: ends what is ready where only polls would, and nobody may poll again.
+    pub(super) fn end_what_is_ready(self: &Arc<Self>) {
+        if self.is_inline() {
+            // Whoever has the engine does.
+            if self.turn.nudge() {
+                self.empty(More::default());
+            }
+        } else if self.is_simulated && !is_inside(self.place()) && !within::is_polling(self.address()) {
+            self.run_all(&mut Hand::new(self));
+        }
+    }
+
     /// Runs what is ready, on an engine without workers, for whoever is polled. It is woken when more is.
     pub(super) fn drive(self: &Arc<Self>, key: &mut WaiterKey, cx: &mut Context<'_>) {
         if self.workers > 0 {
@@ -250,6 +262,9 @@ impl Hub {
             hand.pass_on();
         }
         hand.give_back();
+        if self.is_closed.load(Ordering::SeqCst) {
+            self.run_all(&mut hand);
+        }
         self.is_rehearsing.store(false, Ordering::Release);
         !self.ready.is_empty()
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::bulk::Bulk;
@@ -43,6 +43,9 @@ const STREAMS: usize = 8;
 ///
 /// Cheap to clone; clones are one engine, and keep the executor. When engine and variables are dropped, what is pending runs all the same, as long as somebody
 /// else keeps the executor: what is pending when that ends fails with an error for which [`Error::is_shut_down`] is true.
+///
+/// Without workers, inline or simulated, only polls of something of the engine run what is pending. So when engine, variables and their futures are dropped, what is pending is dropped, too: an operation that
+/// waits, with its future and values. An operation whose future itself holds the engine or a variable of it stays until the executor is shut down.
 #[derive(Clone)]
 pub struct Engine {
     pub(super) hub: Arc<Hub>,
@@ -100,14 +103,14 @@ impl EngineBuilder {
             return Err(Kind::Setting { what: "max_streams", must: "1 or more", got }.into());
         }
         let failures = Arc::<Failures>::default();
-        let hub = self.hub(Arc::downgrade(&failures))?;
+        let hub = self.hub(Some(&failures))?;
         Ok(Engine { hub, own: Some(Own { exec: self.exec, failures }) })
     }
 
-    fn hub(&self, failures: Weak<Failures>) -> Result<Arc<Hub>> {
+    fn hub(&self, owner: Option<&Arc<Failures>>) -> Result<Arc<Hub>> {
         let max_streams = u32::try_from(self.max_streams).unwrap_or(u32::MAX);
         let devices = self.exec.queues().map(|queues| Devices::new(queues, self.placement, max_streams));
-        Hub::new(&self.exec, self.max_pending, devices, failures)
+        Hub::new(&self.exec, self.max_pending, devices, owner)
     }
 }
 
@@ -133,7 +136,7 @@ impl Engine {
 
     /// Returns the engine that the flows of an executor share. It does not keep the executor. Each flow has a bound of its own, so that none is in another's way.
     pub(crate) fn of_flows(exec: &Executor) -> Result<Self> {
-        let hub = exec.common(|| Self::builder(exec).max_pending(OPERATIONS_MAX).hub(Weak::new()))?;
+        let hub = exec.common(|| Self::builder(exec).max_pending(OPERATIONS_MAX).hub(None))?;
         Ok(Self { hub, own: None })
     }
 

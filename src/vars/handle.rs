@@ -69,6 +69,8 @@ struct Part {
     ends: Arc<Ends>,
     number: u32,
     waits: Waits,
+    /// The engine, where pending operations do not keep it.
+    keeper: Option<Arc<Hub>>,
 }
 
 /// Where somebody is waited for who was polled. In a box, because most need not wait.
@@ -199,7 +201,8 @@ impl Pushed {
 
     /// A handle to one of a bulk's operations.
     pub(super) fn part(ends: Arc<Ends>, number: u32) -> Self {
-        Self::of(State::Joined(Part { ends, number, waits: Waits::default() }))
+        let keeper = ends.home.keeper();
+        Self::of(State::Joined(Part { ends, number, waits: Waits::default(), keeper }))
     }
 
     /// A handle to an operation that has ended already.
@@ -229,9 +232,13 @@ impl Part {
         self.ends.lane.has_reached(1)
     }
 
+    fn hub(&self) -> &Arc<Hub> {
+        hub_of(&self.ends, &self.keeper)
+    }
+
     /// Returns an error if to wait here would be for ever.
     fn may_wait(&self) -> Result<()> {
-        let hub = &self.ends.hub;
+        let hub = self.hub();
         hub.may_wait()?;
         if !is_polling(hub.address()) {
             return Ok(());
@@ -242,18 +249,23 @@ impl Part {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.has_ended() {
-            let Waiting { lane, driver } = self.waits.get();
-            self.ends.hub.close_bulk();
-            self.ends.hub.drive(driver, cx);
-            ready!(self.ends.lane.poll(1, lane, cx));
+            let Self { ends, waits, keeper, .. } = self;
+            let (Waiting { lane, driver }, hub) = (waits.get(), hub_of(ends, keeper));
+            hub.close_bulk();
+            hub.drive(driver, cx);
+            ready!(ends.lane.poll(1, lane, cx));
         }
         Poll::Ready(self.ends.outcome(self.number))
     }
 }
 
+fn hub_of<'e>(ends: &'e Ends, keeper: &'e Option<Arc<Hub>>) -> &'e Arc<Hub> {
+    ends.home.kept().or(keeper.as_ref()).expect("a handle keeps an engine that its operations do not keep")
+}
+
 impl Drop for Part {
     fn drop(&mut self) {
-        self.waits.forget(&self.ends.lane, &self.ends.hub);
+        self.waits.forget(&self.ends.lane, hub_of(&self.ends, &self.keeper));
     }
 }
 

@@ -58,6 +58,8 @@ pub(super) struct Hub {
     /// None once the executor is shut down and nothing is pending.
     pub(super) room: Mutex<Option<Room>>,
     pub(super) is_closed: AtomicBool,
+    /// Whether pending futures keep it, though nobody else does: workers, or other flows, go on with them.
+    pub(super) is_kept: bool,
     max_pending: usize,
     freed_max: usize,
     /// Gone when nobody is left who could ask.
@@ -65,22 +67,24 @@ pub(super) struct Hub {
 }
 
 impl Guest for Hub {
-    fn close(&self) {
+    fn close(self: Arc<Self>) {
         // ORDERING: SeqCst: of "close, look for work" and "push, look whether closed" one sees the other; the locks do the rest.
         self.is_closed.store(true, Ordering::SeqCst);
         self.space.ring();
         self.laters.wake_all();
         self.bell.ring();
+        self.end_what_is_ready();
         self.leave_if_over();
     }
 }
 
 impl Hub {
+    /// The owner is who made an engine of their own; without one it is that of an executor's flows.
     pub(super) fn new(
         exec: &Executor,
         max_pending: usize,
         devices: Option<Devices>,
-        failures: Weak<Failures>,
+        owner: Option<&Arc<Failures>>,
     ) -> Result<Arc<Self>> {
         let hub = Arc::new(Self {
             slots: Slots::new(),
@@ -101,9 +105,10 @@ impl Hub {
             is_rehearsing: AtomicBool::new(false),
             room: Mutex::new(None),
             is_closed: AtomicBool::new(false),
+            is_kept: exec.workers() > 0 || owner.is_none(),
             max_pending,
             freed_max: (max_pending / 64 / exec.workers().max(1)).clamp(1, FREED_MAX),
-            failures,
+            failures: owner.map_or_else(Weak::new, Arc::downgrade),
         });
         let guest: Weak<Self> = Arc::downgrade(&hub);
         let entry = Entry { run: Arc::as_ptr(&hub).cast(), resume: work_shared, resume_alone: work_alone };
@@ -374,7 +379,7 @@ impl Hub {
             Err(error) => Err(error),
             Ok(Ran::Enqueue(kernel)) => return self.enqueue(number, kernel, hand),
             Ok(Ran::Later(rest, runtime)) => {
-                let later = Later::new(self.clone(), number, job.scope().cloned(), rest, runtime);
+                let later = Later::new(self, number, job.scope().cloned(), rest, runtime);
                 // ORDERING: Relaxed: whoever runs the operation next is told so through the ready list.
                 job.has_begun.store(true, Ordering::Relaxed);
                 self.laters.add(&later);

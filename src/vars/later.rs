@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::body::{Ran, Work};
+use super::home::Home;
 use super::hub::Hub;
 use super::scope::Scope;
 use crate::bridge::shielded;
@@ -71,7 +72,7 @@ impl Parking {
 
 /// An operation whose closure has returned a future.
 pub(super) struct Later {
-    hub: Arc<Hub>,
+    home: Home,
     number: u32,
     /// The flow that it is of.
     scope: Option<Arc<Scope>>,
@@ -85,11 +86,11 @@ pub(super) struct Later {
 
 impl Later {
     /// It is ready already.
-    pub(super) fn new(hub: Arc<Hub>, number: u32, scope: Option<Arc<Scope>>, rest: Rest, runtime: Runtime) -> Arc<Self> {
+    pub(super) fn new(hub: &Arc<Hub>, number: u32, scope: Option<Arc<Scope>>, rest: Rest, runtime: Runtime) -> Arc<Self> {
         #[cfg(not(feature = "tokio"))]
         let Runtime {} = runtime;
         Arc::new(Self {
-            hub,
+            home: Home::of(hub),
             number,
             scope,
             parking: Parking::new(),
@@ -101,7 +102,7 @@ impl Later {
 
     fn poll(self: &Arc<Self>) -> Poll<Result<(), BoxError>> {
         self.parking.begin();
-        if self.hub.is_closed.load(Ordering::Relaxed) {
+        if self.home.with(|hub| hub.is_closed.load(Ordering::Relaxed)).unwrap_or(true) {
             // It was woken to be ended, behind the look whether the engine is closed: so that it does not park.
             self.parking.keep_awake();
         }
@@ -141,16 +142,18 @@ impl Later {
     /// Lets go of it until it is woken. Its operation may be running, or over, elsewhere when this returns.
     pub(super) fn park(&self) {
         if self.parking.park() {
-            self.hub.add_ready(self.number);
-            self.end_if_over();
+            self.home.with(|hub| {
+                hub.add_ready(self.number);
+                self.end_if_over(hub);
+            });
         }
     }
 
     /// It is ready: ends it if its flow is over, and perhaps nobody polls anything of the engine again.
-    fn end_if_over(&self) {
+    fn end_if_over(&self, hub: &Arc<Hub>) {
         // Of "make it ready, look whether the flow is cancelled" and "cancel the flow, look for what is ready" one side sees the other.
         if let Some(scope) = self.scope.as_ref().filter(|scope| scope.is_cancelled()) {
-            self.hub.sweep(&[scope]);
+            hub.sweep(&[scope]);
         }
     }
 }
@@ -164,8 +167,10 @@ impl Wake for Later {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if self.parking.wake() {
-            self.hub.make_ready(self.number);
-            self.end_if_over();
+            self.home.with(|hub| {
+                hub.make_ready(self.number);
+                self.end_if_over(hub);
+            });
         }
     }
 }
@@ -191,7 +196,10 @@ impl Work for Resume {
 
 impl Drop for Resume {
     fn drop(&mut self) {
-        let rest = self.0.take().and_then(|later| lock(&later.rest).take());
+        let Some(later) = self.0.take() else { return };
+        // The flow has it in a list, and it has the flow.
+        later.scope.iter().for_each(|scope| scope.laters.remove(later.number));
+        let rest = lock(&later.rest).take();
         drop(rest);
     }
 }

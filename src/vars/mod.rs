@@ -21,6 +21,7 @@ mod failures;
 mod gather;
 mod hand;
 mod handle;
+mod home;
 mod hub;
 mod kernel;
 mod later;

@@ -6,6 +6,7 @@ use std::cell::UnsafeCell;
 use super::behind::Behind;
 use super::op::Job;
 use super::queue::OPERATIONS_MAX;
+use crate::bridge::shielded;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Line, Mutex, MutexGuard, OnceLock, Ordering, lock};
 
 /// Slots of the first chunk; each other one has twice as many as the one before.
@@ -124,6 +125,16 @@ struct Freed {
 pub(super) struct Told {
     pub(super) space: bool,
     pub(super) idle: bool,
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // What is pending is foreign, each for itself: two that panic in one drop would end the process.
+        for slot in self.chunks.iter().filter_map(OnceLock::get).flatten() {
+            // SAFETY: nobody has the engine any more, so nobody uses what is in it.
+            let _ = shielded(|| unsafe { slot.clear() });
+        }
+    }
 }
 
 impl Slots {

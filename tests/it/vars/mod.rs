@@ -5,6 +5,7 @@ mod bulk;
 mod devices;
 mod failures;
 mod futures;
+mod left;
 mod order;
 mod producers;
 mod simulated;
