@@ -147,7 +147,7 @@ fn work_of_a_worker_that_may_know_of_the_refusal_is_found() {
     one_worker_adds_for_another(|model| model.sleep.sleep(0, || true));
 }
 
-// Seen to fail (a deadlock) with a look that does not take the lock.
+// Seen to fail (a deadlock) with a look that does not take the lock of the work from outside.
 #[test]
 fn work_from_outside_is_done_though_the_barrier_is_refused() {
     check(|| {

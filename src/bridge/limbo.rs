@@ -1,5 +1,7 @@
-//! Memory of dropped runs, kept until its point has passed. Freed once, and never early.
+//! Memory of dropped runs, kept until its point has passed. Freed once, and never early; each block costs the same, however many
+//! there are.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Lane, shielded};
@@ -7,8 +9,9 @@ use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
 
 /// What dropped runs left behind while a device could still touch it.
 pub(crate) struct Limbo {
-    held: Mutex<Vec<Held>>,
-    /// The length of `held`, so that a collection that finds nothing takes no lock.
+    /// By the address of the lane, which the block keeps.
+    held: Mutex<BTreeMap<usize, Held>>,
+    /// The length of `held`, so that most ends of runs take no lock.
     count: AtomicU64,
 }
 
@@ -20,36 +23,39 @@ struct Held {
 
 impl Limbo {
     pub(crate) fn new() -> Self {
-        Self { held: Mutex::new(Vec::new()), count: AtomicU64::new(0) }
+        Self { held: Mutex::new(BTreeMap::new()), count: AtomicU64::new(0) }
     }
 
-    /// Keeps `memory` until point `n` of `lane` has passed. Who calls this looks at the point afterwards, and collects if it has:
-    /// its signaller may have collected before.
-    pub(crate) fn hold(&self, lane: Arc<Lane>, n: u64, memory: Box<dyn Send>) {
-        {
+    /// Keeps `memory` until point `n` of `lane` has passed; one block for each lane. The caller looks at the point afterwards, and calls
+    /// [`Limbo::free`] if it has passed: its signaller may have done so before.
+    pub(crate) fn hold(&self, lane: &Arc<Lane>, n: u64, memory: Box<dyn Send>) {
+        let replaced = {
             let mut held = lock(&self.held);
-            held.push(Held { lane, n, memory });
+            let replaced = held.insert(address(lane), Held { lane: lane.clone(), n, memory });
             self.count.store(held.len() as u64, Ordering::Relaxed);
-        }
-        // ORDERING: pairs with the fence in `Lane::signal`: of "hold, look at the point" and "signal, collect" one side sees the
-        // other.
+            replaced
+        };
+        debug_assert!(replaced.is_none(), "a lane has one run, and a run is dropped once");
+        // ORDERING: pairs with the fence in `Lane::signal`: of "hold, look at the point" and "signal, look at the count" one side
+        // sees the other.
         fence(Ordering::SeqCst);
     }
 
-    /// Frees what nothing can touch any more. Called by whoever signals points, by submissions, and by
-    /// a drop that finds its own run ended between its two looks.
-    pub(crate) fn collect(&self) {
+    /// Frees what is kept for `lane`, if its point has passed. Called by whoever signals the point, and by a drop that finds its own
+    /// run ended between its two looks.
+    pub(crate) fn free(&self, lane: &Lane) {
+        // ORDERING: Relaxed: see `hold`.
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let passed: Vec<Held> = {
+        let passed = {
             let mut held = lock(&self.held);
-            let (passed, waiting) = held.drain(..).partition(|held| held.lane.has_reached(held.n));
-            *held = waiting;
+            let has_passed = held.get(&address(lane)).is_some_and(|held| held.lane.has_reached(held.n));
+            let passed = if has_passed { held.remove(&address(lane)) } else { None };
             self.count.store(held.len() as u64, Ordering::Relaxed);
             passed
         };
-        for Held { memory, .. } in passed {
+        if let Some(Held { memory, .. }) = passed {
             // Values drop here: foreign code, outside of the lock.
             let _ = shielded(|| drop(memory));
         }
@@ -59,4 +65,8 @@ impl Limbo {
     pub(crate) fn len(&self) -> usize {
         lock(&self.held).len()
     }
+}
+
+fn address(lane: &Lane) -> usize {
+    std::ptr::from_ref(lane).addr()
 }

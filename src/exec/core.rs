@@ -48,6 +48,9 @@ struct Admission {
     /// The lanes of runs that wait for room, by their turn.
     waiting: BTreeMap<u64, Arc<Lane>>,
     last_turn: u64,
+    /// The last turn for which there is room. The runs that wait with this turn or an earlier one were rung, once each. They are as many
+    /// as there is room for, or all.
+    called: u64,
     /// By place, counted from `max_in_flight`.
     guests: Vec<Option<Weak<dyn Guest>>>,
 }
@@ -69,6 +72,7 @@ impl Core {
             free: Vec::new(),
             waiting: BTreeMap::new(),
             last_turn: 0,
+            called: 0,
             guests: Vec::new(),
         };
         let (limbo, idle) = (Limbo::new(), Lane::new());
@@ -164,8 +168,9 @@ impl Core {
         }
         let next = {
             let mut admission = lock(&self.admission);
-            admission.waiting.remove(&turn);
-            admission.next_waiting(self.max_in_flight)
+            // The room that it had, if it had any, is the next one's.
+            let had_room = admission.waiting.remove(&turn).is_some() && turn <= admission.called;
+            if had_room { admission.call_next() } else { None }
         };
         next.iter().for_each(|lane| lane.ring());
     }
@@ -177,7 +182,7 @@ impl Core {
             let ended = admission.runs[place as usize].take();
             admission.free.push(place);
             admission.in_flight -= 1;
-            (ended, admission.next_waiting(self.max_in_flight), admission.in_flight == 0)
+            (ended, admission.call_next(), admission.in_flight == 0)
         };
         drop(ended);
         next.iter().for_each(|lane| lane.ring());
@@ -208,7 +213,6 @@ impl Core {
         if let Some(pool) = &self.pool {
             pool.stop();
         }
-        self.limbo.collect();
     }
 }
 
@@ -222,6 +226,7 @@ impl Admission {
             return None;
         }
         self.waiting.remove(&turn);
+        debug_assert!(self.in_flight < core.max_in_flight, "those who were called are no more than there is room for");
         // While the lock is held, so that a shutdown that comes now leaves workers for this run.
         core.pool.iter().for_each(|pool| pool.expect_run());
         Some(Ok(self.enter(run)))
@@ -229,12 +234,10 @@ impl Admission {
 
     /// Whether there is room for everyone who came before `turn`, and for it. A newcomer comes after everyone.
     fn has_room(&self, max: usize, turn: u64) -> bool {
-        let room = max - self.in_flight;
-        let before = match turn {
-            0 => self.waiting.len(),
-            _ => self.waiting.range(..turn).take(room).count(),
-        };
-        before < room
+        match turn {
+            0 => self.waiting.len() < max - self.in_flight,
+            _ => turn <= self.called,
+        }
     }
 
     fn enter(&mut self, run: &Arc<RunInner>) -> u32 {
@@ -252,8 +255,11 @@ impl Admission {
         }
     }
 
-    /// Those who have room now. They stay in the queue until they ask again, or leave.
-    fn next_waiting(&self, max: usize) -> Vec<Arc<Lane>> {
-        self.waiting.values().take(max - self.in_flight).cloned().collect()
+    /// There is room for one more: returns the lane of the run that gets it. The run stays in the queue until it asks again, or leaves.
+    fn call_next(&mut self) -> Option<Arc<Lane>> {
+        let (&turn, lane) = self.waiting.range(self.called + 1..).next()?;
+        let lane = lane.clone();
+        self.called = turn;
+        Some(lane)
     }
 }

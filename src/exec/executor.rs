@@ -76,7 +76,7 @@ impl Executor {
     /// When `max_in_flight` runs are under way, the run waits for its turn from its first poll on; first come, first served. A run
     /// that is queued and then neither polled nor dropped keeps its turn, and those behind it wait, as with any fair semaphore.
     pub fn run(&self, plan: &Plan, inputs: Inputs) -> Run {
-        Run::new(&self.owner.core, plan, inputs)
+        Run::new(&self.owner.core, plan, inputs, |_| None)
     }
 
     /// Makes a run of `plan` that has its place among the `max_in_flight` already, unless there is none. The place is given back
@@ -179,7 +179,7 @@ pub(crate) struct Runner(Arc<Core>);
 
 impl Runner {
     pub(crate) fn run(&self, plan: &Plan, inputs: Inputs) -> Run {
-        Run::new(&self.0, plan, inputs)
+        Run::new(&self.0, plan, inputs, |_| None)
     }
 }
 
@@ -253,11 +253,7 @@ impl Future for Shutdown {
         }
         let Poll::Ready(Ok(())) = polled else { return polled };
         let workers = core.pool.as_ref().map_or(0, |pool| pool.workers()) as u64;
-        let ended = core.exits.poll(workers, key, cx);
-        if ended.is_ready() {
-            core.limbo.collect();
-        }
-        ended.map(Ok)
+        core.exits.poll(workers, key, cx).map(Ok)
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) struct RunInner {
     pub(super) state: State,
     /// Reaches [`COMPLETE`] once; rung when an async node was woken.
     pub(super) lane: Arc<Lane>,
+    /// Its place on a stream of runs.
+    serial: Option<Turn>,
     pub(super) start: Mutex<Start>,
     pub(super) live: OnceLock<Live>,
     pub(super) driver: Mutex<Driver>,
@@ -53,10 +55,9 @@ pub(super) struct RunInner {
 
 /// What a run holds until it starts.
 pub(super) enum Start {
-    /// `serial` is its place on a stream of runs; `turn` in the queue; `place` its place among those in flight, if it has one already.
+    /// `turn` is its place in the queue; `place` its place among those in flight, if it has one already.
     Waiting {
         inputs: Inputs,
-        serial: Option<Turn>,
         turn: u64,
         place: Option<u32>,
     },
@@ -92,17 +93,20 @@ pub(super) struct Live {
 }
 
 impl RunInner {
-    pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Arc<Self> {
+    pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs, join: impl FnOnce(&Arc<Lane>) -> Option<Turn>) -> Arc<Self> {
         let observed = if core.observer.is_some() || core.rehearsal.is_some() { state::OBSERVED } else { 0 };
         let number = if observed == 0 { 0 } else { core.next_number() };
+        let lane = Arc::new(Lane::new());
+        let serial = join(&lane);
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             plan: plan.clone(),
             number,
             core: core.clone(),
             state: State::new(observed),
-            lane: Arc::new(Lane::new()),
-            start: Mutex::new(Start::Waiting { inputs, serial: None, turn: 0, place: None }),
+            lane,
+            serial,
+            start: Mutex::new(Start::Waiting { inputs, turn: 0, place: None }),
             live: OnceLock::new(),
             driver: Mutex::new(Driver::default()),
             progress: Progress::new(),
@@ -134,8 +138,8 @@ impl RunInner {
     /// Starts the run if it has not started and there is room; otherwise queues it.
     pub(super) fn start(self: &Arc<Self>) -> Poll<()> {
         let mut start = lock(&self.start);
-        let Start::Waiting { inputs, serial, turn, place } = &mut *start else { return Poll::Ready(()) };
-        if serial.as_mut().is_some_and(|serial| serial.poll().is_pending()) {
+        let Start::Waiting { inputs, turn, place } = &mut *start else { return Poll::Ready(()) };
+        if self.serial.as_ref().is_some_and(|serial| !serial.has_come()) {
             return Poll::Pending;
         }
         let admitted = match (self.check(inputs), *place) {
@@ -176,18 +180,11 @@ impl RunInner {
         Err((error, inputs))
     }
 
-    /// Gives the run a place on a stream of runs.
-    pub(super) fn line_up(&self, turn: Turn) {
-        let Start::Waiting { serial, .. } = &mut *lock(&self.start) else { unreachable!("nobody else knows of this run yet") };
-        *serial = Some(turn);
-    }
-
     fn check(&self, inputs: &Inputs) -> Result<()> {
         inputs.check(self.plan())
     }
 
     fn take_off(self: &Arc<Self>, inputs: Inputs, flight: u32) {
-        self.core.limbo.collect();
         let (pool, code) = (self.core.pool.as_ref(), self.code());
         let slot = pool.map_or(0, |pool| {
             let entry =
@@ -244,8 +241,6 @@ impl RunInner {
         if self.state.complete().is_some() {
             let _ = self.verdict.set(Err(error));
             self.signal_all();
-            // A drop that came between may have held the run already.
-            self.core.limbo.collect();
         }
     }
 
@@ -285,7 +280,6 @@ impl RunInner {
             self.core.end_flight(live.flight);
         }
         self.signal_all();
-        self.core.limbo.collect();
         if let Some(queues) = &self.core.queues {
             queues.collect();
         }
@@ -300,11 +294,15 @@ impl RunInner {
         if faults.is_empty() { Ok(()) } else { Error::first_of(causes.collect()).map_or(Ok(()), Err) }
     }
 
+    /// Tells everyone that the run is complete.
     fn signal_all(&self) {
         for lane in self.watched.get().into_iter().flatten().filter_map(OnceLock::get) {
             lane.signal(BEYOND);
         }
         self.lane.signal(COMPLETE);
+        // A drop that came between may have put the run there already.
+        self.core.limbo.free(&self.lane);
+        self.serial.iter().for_each(Turn::end);
     }
 
     /// Returns what a complete run gave, for the one `Run` to ask once. The run keeps nothing of it, nor of what it was given: whoever gets the outputs is their

@@ -38,20 +38,14 @@ pub struct Run {
 }
 
 impl Run {
-    pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Self {
-        Self { inner: RunInner::new(core, plan, inputs), key: WaiterKey::default(), is_spent: false }
-    }
-
-    /// As `new`, with a place on a stream of runs, which `join` gives to the run's lane.
-    pub(super) fn in_turn(core: &Arc<Core>, plan: &Plan, inputs: Inputs, join: impl FnOnce(&Arc<Lane>) -> Turn) -> Self {
-        let run = Self::new(core, plan, inputs);
-        run.inner.line_up(join(&run.inner.lane));
-        run
+    /// Makes a run; `join` gives its lane a place on a stream of runs, if it is on one.
+    pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs, join: impl FnOnce(&Arc<Lane>) -> Option<Turn>) -> Self {
+        Self { inner: RunInner::new(core, plan, inputs, join), key: WaiterKey::default(), is_spent: false }
     }
 
     /// Takes a place among the runs in flight at once, or gives the inputs back.
     pub(super) fn reserved(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Result<Self, (Error, Inputs)> {
-        let run = Self::new(core, plan, inputs);
+        let run = Self::new(core, plan, inputs, |_| None);
         run.inner.reserve()?;
         Ok(run)
     }
@@ -195,10 +189,10 @@ impl Drop for Run {
             return;
         }
         let core = &inner.core;
-        core.limbo.hold(inner.lane.clone(), COMPLETE, Box::new(inner.clone()));
+        core.limbo.hold(&inner.lane, COMPLETE, Box::new(inner.clone()));
         if inner.is_complete() {
-            // It ended between the two looks, so perhaps nobody else comes to collect it.
-            core.limbo.collect();
+            // It ended between the two looks, so perhaps nobody else frees it.
+            core.limbo.free(&inner.lane);
         }
     }
 }

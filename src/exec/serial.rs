@@ -1,14 +1,12 @@
 //! Streams of whole runs: each begins when those before it have ended.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
 
 use super::core::Core;
-use super::inner::COMPLETE;
 use super::{Inputs, Run};
-use crate::bridge::{Lane, WaiterKey};
+use crate::bridge::Lane;
 use crate::plan::Plan;
 use crate::sync::{Mutex, lock};
 
@@ -52,7 +50,7 @@ impl SerialStream {
     /// A run that is neither polled nor dropped keeps its place, and those behind it wait. A run does not count among those in flight
     /// before its turn comes.
     pub fn run(&self, plan: &Plan, inputs: Inputs) -> Run {
-        Run::in_turn(&self.core, plan, inputs, |lane| self.queue.join(lane))
+        Run::new(&self.core, plan, inputs, |lane| Some(self.queue.join(lane)))
     }
 }
 
@@ -70,29 +68,24 @@ struct Queue {
 
 #[derive(Default)]
 struct Runs {
-    /// The lanes of runs that may not have ended, in their order.
-    lanes: VecDeque<Arc<Lane>>,
-    /// The number of the first.
-    first: u64,
+    /// The lanes of the runs that have not ended, by number.
+    lanes: BTreeMap<u64, Arc<Lane>>,
+    last_number: u64,
 }
 
 impl Runs {
-    fn forget_ended(&mut self) {
-        // A lane that is dropped here has no waiters: it was signalled.
-        while self.lanes.front().is_some_and(|lane| lane.has_reached(COMPLETE)) {
-            self.lanes.pop_front();
-            self.first += 1;
-        }
+    fn first(&self) -> Option<u64> {
+        self.lanes.first_key_value().map(|(number, _)| *number)
     }
 }
 
 impl Queue {
     fn join(self: &Arc<Self>, lane: &Arc<Lane>) -> Turn {
         let mut runs = lock(&self.runs);
-        runs.forget_ended();
-        runs.lanes.push_back(lane.clone());
-        let number = runs.first + runs.lanes.len() as u64 - 1;
-        Turn { queue: self.clone(), number, lane: lane.clone(), awaited: None }
+        runs.last_number += 1;
+        let number = runs.last_number;
+        runs.lanes.insert(number, lane.clone());
+        Turn { queue: self.clone(), number }
     }
 }
 
@@ -100,53 +93,22 @@ impl Queue {
 pub(super) struct Turn {
     queue: Arc<Queue>,
     number: u64,
-    lane: Arc<Lane>,
-    /// The run that this one has asked to be told of.
-    awaited: Option<(Arc<Lane>, WaiterKey)>,
 }
 
 impl Turn {
-    /// Returns whether all runs before this one have ended; if not, the run's lane is rung when it is worth asking again.
-    pub(super) fn poll(&mut self) -> Poll<()> {
-        let ring = Waker::from(Arc::new(Ring(self.lane.clone())));
-        while let Some(before) = self.before() {
-            if !self.awaited.as_ref().is_some_and(|(lane, _)| Arc::ptr_eq(lane, &before)) {
-                self.forget();
-            }
-            let (lane, key) = self.awaited.get_or_insert_with(|| (before, WaiterKey::default()));
-            if lane.poll(COMPLETE, key, &mut Context::from_waker(&ring)).is_pending() {
-                return Poll::Pending;
-            }
-        }
-        Poll::Ready(())
+    /// Returns true if all runs before this one have ended. If not, the run's lane is rung when they have.
+    pub(super) fn has_come(&self) -> bool {
+        lock(&self.queue.runs).first() == Some(self.number)
     }
 
-    /// Returns the lane of the nearest run before this one that has not ended.
-    fn before(&self) -> Option<Arc<Lane>> {
-        let mut runs = lock(&self.queue.runs);
-        runs.forget_ended();
-        let place = self.number.checked_sub(runs.first)?;
-        runs.lanes.range(..place as usize).rev().find(|lane| !lane.has_reached(COMPLETE)).cloned()
-    }
-
-    fn forget(&mut self) {
-        if let Some((lane, mut key)) = self.awaited.take() {
-            lane.forget(&mut key);
-        }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.forget();
-    }
-}
-
-/// Rings a run's lane, so that its tasks look again.
-struct Ring(Arc<Lane>);
-
-impl Wake for Ring {
-    fn wake(self: Arc<Self>) {
-        self.0.ring();
+    /// The run has ended. If it was the first, the next one's turn has come: only that is told.
+    pub(super) fn end(&self) {
+        let next = {
+            let mut runs = lock(&self.queue.runs);
+            let was_first = runs.first() == Some(self.number);
+            runs.lanes.remove(&self.number);
+            runs.lanes.first_key_value().filter(|_| was_first).map(|(_, lane)| lane.clone())
+        };
+        next.iter().for_each(|lane| lane.ring());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use anabranch::{Error, Executor, Graph, HostStream, Inputs, Plan, Run, Value, inputs, take};
+use anabranch::{BoxError, Error, Executor, Graph, HostStream, Inputs, Plan, Run, Value, inputs, take};
 
 use crate::support::{
     Alarm, Counted, Dice, Tally, block_on, executor, executors, panic_quietly, plan, poll_once, poll_with, until, value_of,
@@ -387,4 +387,18 @@ fn polls_cancels_and_drops_in_any_order_free_everything() {
             is_as_before(&exec, &plan, &tally);
         }
     }
+}
+
+#[test]
+fn sixty_thousand_runs_that_are_dropped_at_work_end_soon() {
+    // Seen to fail (after a minute) when the end of each run looked at all that were dropped.
+    let exec = Executor::builder().workers(2).max_in_flight(60_000).build().unwrap();
+    let mut g = Graph::new();
+    g.future("never", (), || std::future::pending::<Result<(), BoxError>>());
+    let plan = plan(&g);
+    let mut runs: Vec<_> = (0..60_000).map(|_| exec.run(&plan, Inputs::new())).collect();
+    runs.iter_mut().for_each(|run| assert!(poll_once(run).is_pending()));
+    drop(runs);
+    block_on(exec.idle()).unwrap();
+    until(|| exec.in_limbo() == 0);
 }

@@ -7,7 +7,7 @@ use anabranch::{Executor, Graph, Inputs, Plan, inputs};
 use futures::channel::oneshot;
 use futures::future::join_all;
 
-use crate::support::{Alarm, block_on, executors, plan, poll_once, poll_with, until};
+use crate::support::{Alarm, Dice, alone, block_on, executor, executors, plan, poll_once, poll_with, until};
 
 /// A plan that notes how many of its runs are under way at once, and at most were.
 fn counting() -> (Plan, Arc<AtomicUsize>) {
@@ -138,5 +138,70 @@ fn runs_that_are_dropped_leave_nothing_behind() {
     // Seen to fail with ended runs that only the next poll forgets.
     let (stream, plan) = (Executor::inline().stream(), counting().0);
     (0..1_000).for_each(|_| drop(stream.run(&plan, Inputs::new())));
-    assert_eq!(format!("{stream:?}"), "SerialStream { queued: 1 }");
+    assert_eq!(format!("{stream:?}"), "SerialStream { queued: 0 }");
+}
+
+#[test]
+fn the_end_of_a_run_wakes_the_next_one_only() {
+    // Seen to fail when each run told the one behind it that it had been told.
+    for exec in executors() {
+        let (stream, plan) = (exec.stream(), waiting());
+        let ((sender, first), (_sender, second), (_, third)) = (letter(), letter(), letter());
+        let mut runs = [first, second, third].map(|inputs| stream.run(&plan, inputs));
+        let alarms = [0; 3].map(|_| Alarm::new());
+        for (run, (_, waker)) in runs.iter_mut().zip(&alarms) {
+            assert!(poll_with(run, waker).is_pending());
+        }
+        sender.send(1).unwrap();
+        block_on(&mut runs[0]).unwrap();
+        until(|| alarms[1].0.rings() > 0);
+        assert!(poll_with(&mut runs[1], &alarms[1].1).is_pending());
+        assert_eq!(alarms[2].0.rings(), 0);
+    }
+}
+
+/// Runs `body` on a thread with a small stack.
+fn on_a_small_stack(body: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(256 << 10).spawn(body).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_hundred_thousand_runs_on_a_stream_need_no_stack() {
+    // Seen to fail (the stack overflowed, and the process died) when the end of a run told all runs behind it.
+    alone("serial::a_hundred_thousand_runs_on_a_stream_need_no_stack", || {
+        for workers in [0, 1, 2] {
+            on_a_small_stack(move || {
+                let mut g = Graph::new();
+                g.task("nothing", (), || ());
+                let (exec, plan) = (executor(workers), plan(&g));
+                let stream = exec.stream();
+                let ended = block_on(join_all((0..100_000).map(|_| stream.run(&plan, Inputs::new()))));
+                assert!(ended.into_iter().all(|run| run.is_ok()));
+            });
+        }
+    });
+}
+
+#[test]
+fn a_hundred_thousand_runs_on_a_stream_are_dropped_in_any_order() {
+    // Seen to fail (the stack overflowed, and the process died) when the end of a run told all runs behind it.
+    alone("serial::a_hundred_thousand_runs_on_a_stream_are_dropped_in_any_order", || {
+        on_a_small_stack(|| {
+            let (exec, plan) = (executor(1), waiting());
+            let stream = exec.stream();
+            let letters: (Vec<_>, Vec<_>) = (0..100_000).map(|_| letter()).unzip();
+            let (mut senders, mut runs): (_, Vec<_>) =
+                (letters.0, letters.1.into_iter().map(|inputs| stream.run(&plan, inputs)).collect());
+            runs.iter_mut().rev().for_each(|run| assert!(poll_once(run).is_pending()));
+            let (last, first, mut dice) = (runs.pop().unwrap(), runs.swap_remove(0), Dice::new(7));
+            while !runs.is_empty() {
+                drop(runs.swap_remove(dice.below(runs.len())));
+            }
+            assert_eq!(exec.in_flight(), 1);
+            senders.pop().unwrap().send(2).unwrap();
+            senders.swap_remove(0).send(1).unwrap();
+            let (first, last) = block_on(async { futures::join!(first, last) });
+            assert!(first.is_ok() && last.is_ok());
+        });
+    });
 }

@@ -66,7 +66,8 @@ impl Pool {
         let pool = Arc::new(Self {
             slots: (0..slots.min(SLOTS_MAX)).map(|_| Slot(UnsafeCell::new(None))).collect(),
             runs: AtomicU64::new(0),
-            common: Mutex::new(VecDeque::new()),
+            // Room for a ticket of each run, so that a drop does not pay for moving the queue when many runs are dropped at once.
+            common: Mutex::new(VecDeque::with_capacity(slots.min(SLOTS_MAX))),
             common_len: AtomicU64::new(0),
             deques: (0..workers).map(|_| Deque::new()).collect(),
             progress: (0..workers).map(|_| Line(Progress::new())).collect(),
