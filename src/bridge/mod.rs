@@ -19,4 +19,4 @@ pub(crate) use limbo::Limbo;
 pub use reactor::Pace;
 pub(crate) use reactor::Reactor;
 pub(crate) use remote::RemoteLane;
-pub(crate) use wakeset::Wakeset;
+pub(crate) use wakeset::{Wakeset, Woken};

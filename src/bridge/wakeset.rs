@@ -102,17 +102,46 @@ impl Wakeset {
 
     /// Takes all woken futures off the stack, and gives each to `poll`. A future that is woken meanwhile is pushed again.
     pub(crate) fn pop_all(&self, mut poll: impl FnMut(u32)) {
-        // ORDERING: Acquire pairs with the Release in `wake`.
-        let mut index = self.top.swap(NONE, Ordering::Acquire);
-        while index != NONE {
-            let bell = &self.bells[index as usize];
-            let next = bell.next.load(Ordering::Relaxed);
-            // ORDERING: a swap and AcqRel, to see what was done before a wake that found the flag still set; from here on a
-            // wake pushes again.
-            bell.is_rung.swap(false, Ordering::AcqRel);
+        let mut woken = self.take();
+        while let Some(index) = self.pop(&mut woken) {
             poll(index);
-            index = next;
         }
+    }
+
+    /// Takes all woken futures off the stack.
+    pub(crate) fn take(&self) -> Woken {
+        // ORDERING: Acquire pairs with the Release in `wake`.
+        Woken(self.top.swap(NONE, Ordering::Acquire))
+    }
+
+    /// Returns the next of those that were taken. If it is woken from here on, it is pushed again.
+    pub(crate) fn pop(&self, woken: &mut Woken) -> Option<u32> {
+        let index = woken.0;
+        if index == NONE {
+            return None;
+        }
+        let bell = &self.bells[index as usize];
+        // ORDERING: Relaxed: it does not change until the flag is cleared; `take` has acquired it.
+        woken.0 = bell.next.load(Ordering::Relaxed);
+        // ORDERING: a swap and AcqRel, to see what was done before a wake that found the flag still set; from here on a
+        // wake pushes again.
+        bell.is_rung.swap(false, Ordering::AcqRel);
+        Some(index)
+    }
+}
+
+/// Woken futures that were taken off the stack and not polled yet.
+pub(crate) struct Woken(u32);
+
+impl Woken {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0 == NONE
+    }
+}
+
+impl Default for Woken {
+    fn default() -> Self {
+        Self(NONE)
     }
 }
 

@@ -15,8 +15,8 @@ use super::inner::{Live, RunInner};
 use super::inside::inside;
 use super::observe::{Launched, Ran};
 use super::state;
-use crate::bridge::{Wakeset, shielded};
-use crate::device::host::{Alone, Ticket, Tickets};
+use crate::bridge::{Wakeset, Woken, shielded};
+use crate::device::host::{Alone, Slice, Ticket, Tickets};
 use crate::error::panic_message;
 use crate::sync::{MutexGuard, Ordering, fence};
 
@@ -26,6 +26,8 @@ pub(super) struct Driver {
     /// Programs of an inline run that are ready.
     pub(super) tickets: Tickets,
     nodes: Vec<AsyncNode>,
+    /// Nodes that were woken and for which the last poll had no time.
+    woken: Woken,
 }
 
 /// What came of an attempt to make a run go on.
@@ -68,7 +70,7 @@ impl RunInner {
         let Some(mut driver) = self.try_driver() else { return Drive::Busy };
         let is_spent = inside(self.core.place(), || {
             let is_spent = self.run_inline(&mut driver);
-            self.poll_woken(&mut driver, live);
+            let is_spent = self.poll_woken(&mut driver, live) || is_spent;
             is_spent || self.run_inline(&mut driver)
         });
         drop(driver);
@@ -131,9 +133,22 @@ impl RunInner {
         !driver.tickets.is_empty()
     }
 
-    fn poll_woken(&self, driver: &mut Driver, live: &Live) {
-        let Some(wakes) = &live.wakes else { return };
-        wakes.pop_all(|index| self.poll_node(driver, live, wakes, index));
+    /// Polls the nodes that were woken, for a time slice. Returns true if some are left.
+    fn poll_woken(&self, driver: &mut Driver, live: &Live) -> bool {
+        let Some(wakes) = &live.wakes else { return false };
+        if driver.woken.is_empty() {
+            driver.woken = wakes.take();
+        }
+        // Where the order is chosen, time must not choose.
+        let is_timed = self.core.rehearsal.is_none();
+        let mut slice = Slice::new();
+        while let Some(index) = wakes.pop(&mut driver.woken) {
+            self.poll_node(driver, live, wakes, index);
+            if is_timed && !slice.has_time() {
+                break;
+            }
+        }
+        !driver.woken.is_empty()
     }
 
     fn poll_node(&self, driver: &mut Driver, live: &Live, wakes: &Arc<Wakeset>, index: u32) {
@@ -180,10 +195,14 @@ impl RunInner {
     /// Aborts every node that was polled or is waiting to be.
     fn abort_open(&self, driver: &mut Driver, live: &Live) {
         let Some(wakes) = &live.wakes else { return };
-        wakes.pop_all(|index| match driver.nodes[index as usize] {
+        let abort = |driver: &mut Driver, index| match driver.nodes[index as usize] {
             AsyncNode::Idle if !wakes.is_begun(index) => {}
             _ => self.abort_node(driver, live, index),
-        });
+        };
+        while let Some(index) = wakes.pop(&mut driver.woken) {
+            abort(driver, index);
+        }
+        wakes.pop_all(|index| abort(driver, index));
         for index in 0..driver.nodes.len() as u32 {
             if let AsyncNode::Polled { .. } = driver.nodes[index as usize] {
                 self.abort_node(driver, live, index);

@@ -72,6 +72,9 @@ unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q
     }
 }
 
+/// The steps that are not just called.
+const ATTENDED: u8 = flag::ASYNC | flag::SEGMENT | flag::CONTROL | flag::FIRST_OF_KIND;
+
 pub(super) struct Conductor<'r, 'q, Q> {
     pub(super) run: &'r RunInner,
     pub(super) live: &'r Live,
@@ -79,7 +82,7 @@ pub(super) struct Conductor<'r, 'q, Q> {
     pub(super) barrier: Barrier,
     /// A copy, for when the run may be gone.
     pub(super) slot: u16,
-    queue: &'r mut Q,
+    pub(super) queue: &'r mut Q,
     stream: HostStream,
     pub(super) program: u32,
     pub(super) step: u32,
@@ -126,7 +129,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             // ORDERING: the cheap side of `RunInner::watch`.
             barrier.light();
             let attention = run.state.glance();
-            if attention != 0 || step.flags & (flag::ASYNC | flag::SEGMENT | flag::CONTROL) != 0 || self.is_body_done {
+            if attention != 0 || step.flags & ATTENDED != 0 || self.is_body_done {
                 match self.run_attentively(step, attention) {
                     Attended::Done => {}
                     Attended::Parked => return,
@@ -185,7 +188,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         unsafe { step.call.run(cells, &mut self.stream) }
     }
 
-    /// The same for a run that has something to attend to, and for all steps but calls.
+    /// The same for a run that has something to attend to, for all steps but calls, and for the first call of a kind.
     #[cold]
     #[inline(never)]
     fn run_attentively(&mut self, step: &HostStep, attention: u32) -> Attended {
@@ -203,6 +206,9 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         }
         if self.skips(self.node(), attention) {
             return Attended::Done;
+        }
+        if step.flags & flag::FIRST_OF_KIND != 0 {
+            self.queue.expect_long();
         }
         if step.flags & flag::ASYNC != 0 {
             self.hand_over();

@@ -17,7 +17,7 @@ use super::state;
 use crate::device::host::{Queue, Ticket};
 use crate::error::{Error, Kind};
 use crate::graph::{NodeId, Test};
-use crate::plan::code::{Control, ControlFlow};
+use crate::plan::code::{Control, ControlFlow, flag};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::value::{Access, Cells};
 
@@ -92,6 +92,9 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         if phase == phase::IDLE {
             if self.skips(control.node, attention) {
                 return Attended::Done;
+            }
+            if code.steps[self.step as usize].flags & flag::FIRST_OF_KIND != 0 {
+                self.queue.expect_long();
             }
             if attention & state::OBSERVED != 0 {
                 *lock(&state.since) = Some(Instant::now());

@@ -9,6 +9,7 @@
 //! waits for one record needs no gate: that record starts it. A gate that many records arrive at is a tree of gates, so that
 //! workers do not queue for one word.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::graph::{Body, Carries, NodeId, Test, Transfer};
@@ -30,6 +31,8 @@ pub(crate) mod flag {
     pub(crate) const SEGMENT: u8 = 32;
     /// The node is a loop or a branch.
     pub(crate) const CONTROL: u8 = 64;
+    /// The step is the first of its kind, so that nothing is known of how long it takes.
+    pub(crate) const FIRST_OF_KIND: u8 = 128;
 }
 
 /// One node in its program, or one segment. Half a cache line.
@@ -180,7 +183,27 @@ pub(crate) struct Code {
     pub(crate) drops: Vec<NodeId>,
 }
 
+/// A graph of so many nodes is run with a look at the clock every few steps: none of them needs [`flag::FIRST_OF_KIND`].
+const SMALL: usize = 16;
+
 impl Code {
+    /// Finds the first step of each kind of body, and every loop and branch.
+    pub(super) fn find_kinds(&mut self) {
+        if self.steps.len() <= SMALL {
+            return;
+        }
+        // Few kinds are in use near each other: those are known without a look into the set.
+        let (mut known, mut recent) = (HashSet::new(), [0; 8]);
+        for step in &mut self.steps {
+            let kind = step.call.kind();
+            let last = std::mem::replace(&mut recent[kind / 16 % 8], kind);
+            let is_first = last != kind && known.insert(kind);
+            if is_first || step.flags & flag::CONTROL != 0 {
+                step.flags |= flag::FIRST_OF_KIND;
+            }
+        }
+    }
+
     pub(crate) fn programs(&self) -> u32 {
         self.streams.len() as u32
     }

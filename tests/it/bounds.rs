@@ -309,6 +309,66 @@ fn a_long_inline_run_lets_other_tasks_run() {
     }
 }
 
+/// Spins for a millisecond, twice as long as a poll may take, and notes down which poll it was.
+fn note_long(poll: &AtomicUsize, notes: &Mutex<Vec<usize>>) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(1) {
+        std::hint::spin_loop();
+    }
+    notes.lock().unwrap().push(poll.load(SeqCst));
+}
+
+/// Polls a run to its end, counting the polls. Returns the most notes of one poll.
+fn most_notes_of_a_poll(exec: &Executor, plan: &Plan, poll: &AtomicUsize, notes: &Mutex<Vec<usize>>) -> usize {
+    let (mut run, (alarm, waker)) = (exec.run(plan, Inputs::new()), Alarm::new());
+    let mut rings = 0;
+    while poll_with(&mut run, &waker).is_pending() {
+        until(|| alarm.rings() > rings);
+        rings = alarm.rings();
+        poll.fetch_add(1, SeqCst);
+    }
+    let notes = notes.lock().unwrap();
+    notes.chunk_by(|a, b| a == b).map(<[usize]>::len).max().unwrap()
+}
+
+#[test]
+fn an_inline_poll_ends_soon_after_long_nodes_have_begun() {
+    // Seen to fail when the number of steps between two looks at the clock was what the tiny steps before had made it: 20 in a poll.
+    let (poll, notes) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let mut g = Graph::new();
+    let first = g.task("first", (), || 0u64);
+    let mut last = chain(&mut g, &first, 2_000);
+    for n in 0..20 {
+        let (poll, notes) = (poll.clone(), notes.clone());
+        last = g.task(format!("long {n}"), &last, move |x: &u64| {
+            note_long(&poll, &notes);
+            x + 1
+        });
+    }
+    g.output("out", &last);
+    let most = most_notes_of_a_poll(&Executor::inline(), &plan(&g), &poll, &notes);
+    // A poll looks at the clock for the first time after two steps, and then after each.
+    assert!(most <= 3, "{most} long nodes in one poll");
+}
+
+#[test]
+fn a_poll_of_many_async_nodes_that_are_ready_ends() {
+    // Seen to fail when a poll of a run polled all async nodes that were woken: 20 in a poll.
+    for workers in [0, 2] {
+        let (poll, notes) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let mut g = Graph::new();
+        for n in 0..20 {
+            let (poll, notes) = (poll.clone(), notes.clone());
+            g.future(n.to_string(), (), move || {
+                note_long(&poll, &notes);
+                std::future::ready(Ok(()))
+            });
+        }
+        let most = most_notes_of_a_poll(&executor(workers), &plan(&g), &poll, &notes);
+        assert!(most <= 3, "{most} async nodes in one poll, with {workers} workers");
+    }
+}
+
 #[test]
 fn a_long_run_does_not_starve_short_ones() {
     // Seen to fail when a program that gave way on a single worker was resumed before the runs it gave way to.

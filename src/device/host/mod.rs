@@ -9,6 +9,7 @@ mod barrier;
 mod deque;
 mod pool;
 mod sleep;
+mod slice;
 mod stream;
 mod ticket;
 mod worker;
@@ -18,6 +19,7 @@ pub(crate) use deque::Deque;
 pub(crate) use pool::{Around, Entry, Pool, SLOTS_MAX};
 #[cfg(test)]
 pub(crate) use sleep::Sleep;
+pub(crate) use slice::Slice;
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket};
 pub(crate) use worker::{Alone, Shared, Tickets};

@@ -80,6 +80,9 @@ pub(crate) trait Queue<'q> {
     /// Where this thread notes down which step it is at.
     fn progress(&self) -> &'q Progress;
 
+    /// Says that the next step may take much longer than those before.
+    fn expect_long(&mut self);
+
     /// Called before each step: whether the thread should go on, or put its program back into the queue because others wait.
     fn has_fuel(&mut self) -> bool;
 }

@@ -1,10 +1,10 @@
 //! A worker: takes a ticket (its own newest, one from outside, another worker's oldest), resumes the program, again.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
+use super::slice::Slice;
 use super::{Pool, Progress, Queue, Ticket};
 use crate::sync::{spin_loop, yield_now};
 
@@ -65,6 +65,8 @@ impl<'p> Queue<'p> for Shared<'p> {
     fn progress(&self) -> &'p Progress {
         &self.pool.progress[self.worker].0
     }
+
+    fn expect_long(&mut self) {}
 
     #[inline]
     fn has_fuel(&mut self) -> bool {
@@ -165,30 +167,6 @@ enum Turn<'a> {
     Step,
 }
 
-/// A time slice, measured rarely: every so many steps, as many as took a small part of the slice before.
-struct Slice {
-    batch: u32,
-    started: Option<Instant>,
-    checked: Option<Instant>,
-    is_spent: bool,
-}
-
-/// How long one poll of an inline run may run nodes before it lets other tasks run.
-const SLICE: Duration = if cfg!(anabranch_loom) { Duration::ZERO } else { Duration::from_micros(500) };
-
-impl Slice {
-    /// Returns the steps until the next look, or 0 when the slice is over.
-    fn next_batch(&mut self) -> u32 {
-        let now = Instant::now();
-        let started = *self.started.get_or_insert(now);
-        let batch_took = now - self.checked.replace(now).unwrap_or(now);
-        // Tiny steps are looked at ever more rarely, long ones one by one.
-        self.batch = if batch_took * 16 > SLICE { (self.batch / 2).max(1) } else { (self.batch * 2).min(1024) };
-        self.is_spent = now - started >= SLICE;
-        if self.is_spent { 0 } else { self.batch }
-    }
-}
-
 impl<'a> Queue<'a> for Alone<'a> {
     const IS_SHARED: bool = false;
 
@@ -221,6 +199,14 @@ impl<'a> Queue<'a> for Alone<'a> {
         self.progress
     }
 
+    fn expect_long(&mut self) {
+        if let Turn::Slice(slice) = &mut self.turn
+            && slice.expect_long()
+        {
+            self.fuel = 1;
+        }
+    }
+
     #[inline]
     fn has_fuel(&mut self) -> bool {
         self.fuel -= 1;
@@ -231,9 +217,7 @@ impl<'a> Queue<'a> for Alone<'a> {
 impl<'a> Alone<'a> {
     /// Returns the queue of a poll, which ends after a time slice.
     pub(crate) fn for_a_slice(tickets: &'a mut Tickets, progress: &'a Progress) -> Self {
-        let slice = Slice { batch: 1, started: None, checked: None, is_spent: false };
-        // The first step is free of clocks, for runs of one node.
-        Self { tickets, progress, fuel: 2, turn: Turn::Slice(slice), gives_way: false }
+        Self { tickets, progress, fuel: Slice::FIRST, turn: Turn::Slice(Slice::new()), gives_way: false }
     }
 
     /// Returns the queue of one step.
@@ -262,7 +246,7 @@ impl<'a> Alone<'a> {
 
     /// Returns true if the time slice is over: what is still queued is for a later poll.
     pub(crate) fn is_spent(&self) -> bool {
-        matches!(&self.turn, Turn::Slice(slice) if slice.is_spent)
+        matches!(&self.turn, Turn::Slice(slice) if slice.is_spent())
     }
 
     /// Returns the newest ticket.

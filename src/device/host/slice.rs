@@ -1,0 +1,117 @@
+//! The time slice of a poll: how long it may run nodes before it lets other tasks run. A look at the clock costs as much as many
+//! tiny steps, so the clock is looked at rarely while steps are tiny, and after each step while they are long.
+
+use std::time::{Duration, Instant};
+
+/// How long a poll may run the nodes of a run.
+const SLICE: Duration = if cfg!(anabranch_loom) { Duration::ZERO } else { Duration::from_micros(500) };
+
+/// The time between two looks at the clock that is aimed at: a look then costs a small part of it.
+const BETWEEN_LOOKS: Duration = Duration::from_micros(8);
+
+/// The most steps between two looks at the clock.
+const BATCH_MAX: u32 = 1024;
+
+/// A batch of so many steps is short enough for steps of which nothing is known.
+const BATCH_WARY: u32 = 8;
+
+/// A time slice, measured in batches of steps.
+pub(crate) struct Slice {
+    batch: u32,
+    /// The batch to return to if the next look finds that the steps are still tiny.
+    earlier_batch: u32,
+    /// What is left of the batch.
+    steps: u32,
+    started: Option<Instant>,
+    checked: Option<Instant>,
+    is_spent: bool,
+}
+
+impl Slice {
+    /// The steps before the first look: the first step is free of clocks, for runs of one node.
+    pub(crate) const FIRST: u32 = 2;
+
+    pub(crate) fn new() -> Self {
+        Self { batch: 1, earlier_batch: 0, steps: Self::FIRST, started: None, checked: None, is_spent: false }
+    }
+
+    /// Called after each step: whether there is time for another.
+    pub(crate) fn has_time(&mut self) -> bool {
+        self.steps -= 1;
+        if self.steps == 0 {
+            self.steps = self.next_batch();
+        }
+        !self.is_spent
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.is_spent
+    }
+
+    /// Returns the number of steps until the next look, or 0 when the slice is over.
+    pub(super) fn next_batch(&mut self) -> u32 {
+        let now = Instant::now();
+        let started = *self.started.get_or_insert(now);
+        if let Some(checked) = self.checked.replace(now) {
+            self.batch = self.batch_after(now - checked);
+        }
+        self.is_spent = now - started >= SLICE;
+        if self.is_spent { 0 } else { self.batch }
+    }
+
+    /// Returns the batch to follow one that took so long.
+    fn batch_after(&mut self, took: Duration) -> u32 {
+        let earlier_batch = std::mem::take(&mut self.earlier_batch);
+        if took > 2 * BETWEEN_LOOKS {
+            let aimed = u128::from(self.batch) * BETWEEN_LOOKS.as_nanos() / took.as_nanos();
+            (aimed as u32).max(1)
+        } else if 2 * took <= BETWEEN_LOOKS {
+            (self.batch * 2).max(earlier_batch).min(BATCH_MAX)
+        } else {
+            self.batch
+        }
+    }
+
+    /// Says that the next step may be much longer than those before. Returns true if the clock must be looked at right after it.
+    pub(super) fn expect_long(&mut self) -> bool {
+        let is_long_batch = self.batch > BATCH_WARY;
+        if is_long_batch {
+            self.earlier_batch = std::mem::replace(&mut self.batch, 1);
+        }
+        is_long_batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the batches that follow one of `batch` steps which took so many nanoseconds each.
+    fn batches(batch: u32, nanos: u64, count: usize) -> Vec<u32> {
+        let mut slice = Slice { batch, ..Slice::new() };
+        let mut next = || {
+            slice.batch = slice.batch_after(Duration::from_nanos(nanos * u64::from(slice.batch)));
+            slice.batch
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    // Seen to fail with batches that shrink by half, as they did.
+    #[test]
+    fn batches_follow_the_length_of_steps_at_once() {
+        assert_eq!(batches(1, 3, 12), [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024, 1024]);
+        assert_eq!(batches(1024, 31_000, 2), [1, 1]);
+        assert_eq!(batches(1024, 100, 3), [80, 80, 80]);
+        assert_eq!(batches(1, 300, 6), [2, 4, 8, 16, 16, 16]);
+    }
+
+    #[test]
+    fn an_unknown_step_that_was_tiny_costs_one_look() {
+        let mut slice = Slice { batch: 512, ..Slice::new() };
+        assert!(slice.expect_long());
+        assert_eq!(slice.batch_after(Duration::from_nanos(100)), 512);
+        let mut slice = Slice { batch: 512, ..Slice::new() };
+        assert!(slice.expect_long() && !slice.expect_long());
+        assert_eq!(slice.batch_after(Duration::from_millis(1)), 1);
+    }
+}
