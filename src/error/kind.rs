@@ -163,6 +163,10 @@ pub(crate) enum Kind {
     OpFailed { operation: Cow<'static, str> },
     #[error("operation '{operation}' panicked: {message}")]
     OpPanicked { operation: Cow<'static, str>, message: String },
+    #[error(
+        "operation '{operation}' did not begin, and its variables are as they were: a reader outside of the engine keeps the value of '{variable}', which it takes; drop what was read first, or read the variable by reference"
+    )]
+    OpNotBegun { operation: Cow<'static, str>, variable: Cow<'static, str>, leaves_old: bool },
     #[error("operation '{operation}' did not run, because it reads '{variable}', which '{because}' has failed to write")]
     NotRun { operation: Cow<'static, str>, variable: Cow<'static, str>, because: String },
     #[error("operation '{operation}' was done in vain on its device, because '{because}', from which it reads, has failed there")]

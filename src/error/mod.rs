@@ -105,6 +105,11 @@ impl Error {
         matches!(*self.0.kind, Kind::DeviceLost { .. }) || self.cause().is_some_and(Error::is_device_lost)
     }
 
+    /// Returns true if an operation could not begin, and a variable that it was to write has its old value.
+    pub(crate) fn leaves_old_value(&self) -> bool {
+        matches!(*self.0.kind, Kind::OpNotBegun { leaves_old: true, .. })
+    }
+
     /// What an operation that did not run comes from: the failure of another.
     pub(crate) fn origin(&self) -> &Error {
         let mut origin = self;
@@ -241,6 +246,7 @@ impl Error {
             ReleasedEarly { reader, .. } => Some(reader),
             DuplicateName { name } | ForeignValue { name } | NotALoop { name } => Some(name),
             OpFailed { operation }
+            | OpNotBegun { operation, .. }
             | AndMoreFailed { operation, .. }
             | OpPanicked { operation, .. }
             | NotRun { operation, .. }

@@ -67,7 +67,7 @@ impl<T> Takable for &Value<T> {
 /// Only one node can take a value. It runs after all nodes that read it, which the plan sees to by order-only edges, so the
 /// taker needs no copy and the memory can be used again. Outputs and values read by async nodes are shared and cannot be
 /// taken; `compile` says so. A variable's value cannot be taken while somebody keeps what [`Var::read`](crate::Var::read) or [`Flow::get`](crate::Flow::get) gave him: then the
-/// operation fails. Where others may look at any time, read it and return a new one.
+/// operation does not begin and leaves its variables as they were, and its handle has the error. Where others may look at any time, read it and return a new one.
 pub fn take<V: Takable>(value: V) -> V::Take {
     value.take()
 }

@@ -107,6 +107,19 @@ impl<T> VarCell<T> {
         self.is_given.store(true, Ordering::Relaxed);
     }
 
+    /// Returns true if the value is there and somebody else has it too. Only who is granted to write gives it out, so what is nobody else's stays so as long as the caller is.
+    ///
+    /// # Safety
+    /// As [`VarCell::put`].
+    pub(crate) unsafe fn is_shared(&self) -> bool {
+        // SAFETY: nobody else is here.
+        let shelf = unsafe { &mut *self.shelf.get() };
+        match shelf {
+            Shelf::Full(value) => self.own(value).is_none(),
+            Shelf::Empty(_) => false,
+        }
+    }
+
     /// Takes the value out.
     ///
     /// # Errors
@@ -158,10 +171,12 @@ mod tests {
         // SAFETY: one thread, and no reference is kept.
         let kept = unsafe { cell.share() }.expect("there is a value");
         // SAFETY: as above.
-        assert_eq!(unsafe { cell.take() }, Err(Untakable::Shared));
+        let is_shared = || unsafe { cell.is_shared() };
+        // SAFETY: as above.
+        assert_eq!((is_shared(), unsafe { cell.take() }), (true, Err(Untakable::Shared)));
         // SAFETY: as above.
         unsafe { cell.put(vec![2]) };
-        assert_eq!(*kept, [1]);
+        assert_eq!((&kept[..], is_shared()), (&[1][..], false));
         drop(kept);
         // SAFETY: as above.
         let take = || unsafe { cell.take() };

@@ -1,8 +1,8 @@
 //! The same few impls for every number of arguments, from none to eight.
 
-use super::uses::{Asking, Fetch, OpFn, OpFutureFn, OpKernelFn, Put, Reads, Sealed, TakeVar, Use, Writes};
+use super::uses::{Asking, Fetch, OpFn, OpFutureFn, OpKernelFn, Params, Put, Reads, Sealed, TakeVar, Use, Writes};
 use super::var::Var;
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 
 impl<T: Send + Sync + 'static> Reads for &Var<T> {
     type Params = (<Self as Use>::Fetch,);
@@ -57,6 +57,18 @@ macro_rules! reads {
             fn ask(self, asking: &mut Asking) -> Self::Params {
                 let ($($p,)*) = self;
                 ($($p.ask(asking),)*)
+            }
+        }
+
+        impl<$($P: Fetch),*> Params for ($($P,)*) {
+            #[inline(always)]
+            unsafe fn check(&self) -> Result<(), BoxError> {
+                if const { false $(|| $P::TAKES)* } {
+                    let ($($p,)*) = self;
+                    // SAFETY: by the caller's promise.
+                    $(unsafe { $p.check() }?;)*
+                }
+                Ok(())
             }
         }
 

@@ -171,7 +171,8 @@ impl Engine {
         }
         // Most are run where they lie, and then nothing of it is in memory on its way.
         match if scope.is_cancelled() { None } else { self.hub.run_now(job) } {
-            Some(outcome) => outcome.map(Pushed::ended),
+            Some(Ok(Ok(()))) => Ok(Pushed::ended(Ok(()))),
+            Some(outcome) => outcome.map(|failed| Pushed::ended(failed.inspect_err(|error| self.hub.tell_flow(scope, error)))),
             None => self.push_of_later(scope, job),
         }
     }
@@ -225,7 +226,7 @@ impl Engine {
     ///
     /// # Errors
     /// The oldest failure that was not told here yet: of an operation that writes nothing; of the drop of a value that was freed; and of an operation that was to write something, if nobody was told it (by its
-    /// handle, or by a read of what depends on it) and now nobody can be, because all that it poisoned was overwritten or freed, and the handle dropped. What is poisoned still is not told here, nor what was
+    /// handle, or by a read of what depends on it) and now nobody can be, because all that it poisoned was overwritten or freed, and the handle dropped; also if the operation could not begin, because a reader kept what it was to take, and the handle was dropped. What is poisoned still is not told here, nor what was
     /// cancelled or shut down. Await it again for the next. Whoever else waits meanwhile is told it, too. The last one says how many more there were if there was no room to keep them; they are kept as
     /// long as there is an engine, so one that holds an engine keeps it until it is told. And if it is awaited inside of an operation of this engine.
     ///

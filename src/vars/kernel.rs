@@ -8,7 +8,7 @@ use super::body::{Body, Ran, Work};
 use super::hub::Hub;
 use super::op::{Job, Op};
 use super::task::{Fallible, Finish, Infallible};
-use super::uses::{OpFutureFn, OpKernelFn, Put, Reads, Writes};
+use super::uses::{OpFutureFn, OpKernelFn, Params, Put, Reads, Writes};
 use crate::device::host::HostStream;
 use crate::error::BoxError;
 use crate::graph::KernelStream;
@@ -134,20 +134,22 @@ struct Whole<P, O, F, E, V> {
 
 impl<P, O, F, E, V> Work for Whole<P, O, F, E, V>
 where
-    P: Send + 'static,
+    P: Params,
     O: Put<V>,
     F: OpFutureFn<P, E>,
     E: FnOnce(&mut dyn Any) -> Result<V, BoxError> + 'static,
     V: 'static,
 {
     unsafe fn run(self) -> Result<Ran, BoxError> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.params.check() }?;
         Ok(Ran::Enqueue(Box::new(self)))
     }
 }
 
 impl<P, O, F, E, V> Enqueue for Whole<P, O, F, E, V>
 where
-    P: Send + 'static,
+    P: Params,
     O: Put<V>,
     F: OpFutureFn<P, E>,
     E: FnOnce(&mut dyn Any) -> Result<V, BoxError> + 'static,
@@ -174,7 +176,7 @@ struct Kernel<S, P, O, F, R, K, V> {
 impl<S, P, O, F, R, K, V> Work for Kernel<S, P, O, F, R, K, V>
 where
     S: KernelStream,
-    P: Send + 'static,
+    P: Params,
     O: Put<V>,
     F: OpKernelFn<S, P, R>,
     R: 'static,
@@ -182,6 +184,8 @@ where
     V: 'static,
 {
     unsafe fn run(self) -> Result<Ran, BoxError> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.params.check() }?;
         let kernel = Box::new(self);
         if S::IS_QUEUE {
             return Ok(Ran::Enqueue(kernel));
@@ -194,7 +198,7 @@ where
 impl<S, P, O, F, R, K, V> Enqueue for Kernel<S, P, O, F, R, K, V>
 where
     S: KernelStream,
-    P: Send + 'static,
+    P: Params,
     O: Put<V>,
     F: OpKernelFn<S, P, R>,
     R: 'static,

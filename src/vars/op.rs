@@ -106,6 +106,7 @@ impl<'v> Op<'v> {
     }
 
     /// Returns an operation that may fail. What it writes is then poisoned: who reads it fails with this error, until it is overwritten.
+    /// An operation that could not begin, because a reader keeps the value that it [takes](crate::take), poisons nothing: its variables are as they were.
     #[inline]
     pub fn try_task<R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
     where

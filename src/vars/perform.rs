@@ -1,11 +1,15 @@
 //! What an operation comes to: whether it is run, and what becomes of its variables and of its failure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
 
 use super::behind::Key;
 use super::body::Ran;
 use super::hub::Hub;
 use super::op::{Job, Role};
+use super::place::Asked;
+use super::scope::Scope;
+use super::uses::NotBegun;
 use super::within::Polling;
 use crate::bridge::shielded;
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
@@ -30,7 +34,7 @@ impl Hub {
                 });
                 Ok(ran)
             }
-            Ok(Err(cause)) => Err(self.has_failed(job, job.failed(cause))),
+            Ok(Err(cause)) => Err(self.has_returned(job, cause)),
             Err(panic) => Err(self.has_failed(job, job.panicked(panic_message(panic)))),
         }
     }
@@ -68,7 +72,7 @@ impl Hub {
                 }
                 Ok(ran)
             }
-            Ok(Err(cause)) => Err(self.has_failed(job, job.failed(cause))),
+            Ok(Err(cause)) => Err(self.has_returned(job, cause)),
             Err(panic) => Err(self.has_failed(job, job.panicked(panic_message(panic)))),
         }
     }
@@ -77,6 +81,23 @@ impl Hub {
     fn run_caught(&self, job: &Job) -> std::thread::Result<Result<Ran, BoxError>> {
         // SAFETY: all that it asked for was granted, and whoever performs it has it alone, but for its requests.
         catch_unwind(AssertUnwindSafe(|| unsafe { self.run_body(job) }))
+    }
+
+    /// An operation's body has returned an error, or could not be called.
+    #[cold]
+    fn has_returned(&self, job: &Job, cause: BoxError) -> Error {
+        match cause.downcast::<NotBegun>() {
+            Ok(not_begun) => {
+                // SAFETY: granted to write.
+                let leaves_old = job.asked.iter().any(|asked| asked.is_written() && !unsafe { asked.place() }.is_unwritten());
+                let (operation, variable) = (job.said_name(), not_begun.variable);
+                let error = Error::new(Kind::OpNotBegun { operation, variable, leaves_old });
+                self.leave_unchanged(job, &error);
+                self.tell_not_begun(job, &error);
+                error
+            }
+            Err(cause) => self.has_failed(job, job.failed(cause)),
+        }
     }
 
     #[cold]
@@ -109,23 +130,54 @@ impl Hub {
 
     /// Marks what an operation has written, or has failed to write.
     pub(super) fn take_effect(&self, job: &Job, failure: Option<&Error>) {
-        // What was cancelled is as if it had never been, as far as that can be.
-        let is_undone = failure.is_some_and(Error::is_cancelled);
-        let has_begun = job.has_begun.load(Ordering::Relaxed);
+        if let Some(cancelled) = failure.filter(|error| error.is_cancelled()) {
+            return self.leave_unchanged(job, cancelled);
+        }
         for asked in job.asked.iter().filter(|asked| asked.changes()) {
-            // SAFETY: granted to write.
-            let place = unsafe { asked.place() };
-            if is_undone && !place.is_unwritten() && !(has_begun && asked.is_taken()) {
-                continue;
-            }
-            place.count_write();
-            place.set_poison(failure.map(|error| error.origin().clone()));
-            if self.devices.is_some() && !job.is_kernel {
-                place.trail.clear();
-            }
+            self.change(job, asked, failure);
         }
         if let Some(error) = failure {
             self.tell_idle(job, error);
+        }
+    }
+
+    fn change(&self, job: &Job, asked: &Asked, failure: Option<&Error>) {
+        // SAFETY: granted to write.
+        let place = unsafe { asked.place() };
+        place.count_write();
+        place.set_poison(failure.map(|error| error.origin().clone()));
+        if self.devices.is_some() && !job.is_kernel {
+            place.trail.clear();
+        }
+    }
+
+    /// What was cancelled or could not begin is as if it had never been, as far as that can be: a variable that has had no value yet gets the error, and so does one whose value the operation took.
+    fn leave_unchanged(&self, job: &Job, error: &Error) {
+        let has_begun = job.has_begun.load(Ordering::Relaxed);
+        for asked in job.asked.iter().filter(|asked| asked.changes()) {
+            // SAFETY: granted to write.
+            let is_unwritten = unsafe { asked.place() }.is_unwritten();
+            if is_unwritten || has_begun && asked.is_taken() {
+                self.change(job, asked, Some(error));
+            }
+        }
+    }
+
+    /// Has an operation that could not begin told to somebody: nothing that is read later tells it.
+    fn tell_not_begun(&self, job: &Job, error: &Error) {
+        if self.failures.strong_count() > 0 {
+            self.tell_idle(job, error);
+        } else if let Some(scope) = job.scope() {
+            self.tell_flow(scope, error);
+        }
+    }
+
+    /// The same, of a flow whose engine nobody can ask: unless its handle tells it, the flow ends with it, so that it does not go on with an old value unawares.
+    #[cold]
+    pub(super) fn tell_flow(&self, scope: &Arc<Scope>, error: &Error) {
+        if error.leaves_old_value() && self.failures.strong_count() == 0 {
+            let flow: Weak<Scope> = Arc::downgrade(scope);
+            error.tell_at_last(flow);
         }
     }
 

@@ -256,6 +256,11 @@ impl Asked {
         self.bits() & TAKES != 0
     }
 
+    #[inline]
+    pub(super) fn is_written(&self) -> bool {
+        self.bits() & WRITES != 0
+    }
+
     /// Whether the variable is another afterwards, or none.
     #[inline]
     pub(super) fn changes(&self) -> bool {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use super::later::Laters;
 use crate::bridge::Lane;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, Untold};
 use crate::exec::Cancel;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, lock};
 
@@ -132,6 +132,13 @@ impl Scope {
     fn stop(&self) {
         self.laters.drop_all();
         self.bell.ring();
+    }
+}
+
+impl Untold for Scope {
+    /// One of its operations could not begin, and nobody was told.
+    fn hear(&self, error: Error) {
+        self.fail(error);
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use super::body::{Ran, Work};
 use super::later::Runtime;
-use super::uses::{OpFn, OpFutureFn, Put};
+use super::uses::{OpFn, OpFutureFn, Params, Put};
 use crate::error::BoxError;
 
 /// A future, and where what it gives goes. By hand, because an async block whose future panics would drop that at once, and two panics end the process.
@@ -69,7 +69,7 @@ impl<P, O, F, R, K, V> Task<P, O, F, R, K, V> {
 
 impl<P, O, F, R, K, V> Work for Task<P, O, F, R, K, V>
 where
-    P: Send + 'static,
+    P: Params,
     O: Put<V>,
     F: OpFn<P, R>,
     R: 'static,
@@ -79,6 +79,8 @@ where
     unsafe fn run(self) -> Result<Ran, BoxError> {
         let Self { params, put, work, .. } = self;
         // SAFETY: by the caller's promise.
+        unsafe { params.check() }?;
+        // SAFETY: as above.
         let value = K::finish(unsafe { work.call(&params) }?)?;
         // SAFETY: as above, and what was returned can refer to no argument: it is 'static.
         unsafe { put.put(value) }?;
@@ -103,7 +105,7 @@ impl<P, O, F, Fut, V> AsyncTask<P, O, F, Fut, V> {
 
 impl<P, O, F, Fut, V> Work for AsyncTask<P, O, F, Fut, V>
 where
-    P: Send + 'static,
+    P: Params,
     O: Put<V>,
     F: OpFutureFn<P, Fut>,
     Fut: Future<Output = Result<V, BoxError>> + Send + 'static,
@@ -112,6 +114,8 @@ where
     unsafe fn run(self) -> Result<Ran, BoxError> {
         let Self { params, put, work, runtime, .. } = self;
         // SAFETY: by the caller's promise.
+        unsafe { params.check() }?;
+        // SAFETY: as above.
         let future = unsafe { work.call(&params) }?;
         Ok(Ran::Later(Box::pin(Writing { future, put, value: PhantomData }), runtime))
     }

@@ -1,12 +1,13 @@
 //! What operations read and write: variables on one side, the arguments and the result of a closure on the other.
 
+use std::borrow::Cow;
 use std::mem;
 use std::sync::Arc;
 
 use super::op::Uses;
 use super::place::{Asked, Held, How, Place};
 use super::var::Var;
-use crate::error::{Error, Kind, drop_each};
+use crate::error::{BoxError, Error, Kind, drop_each};
 use crate::value::Untakable;
 
 /// Collects what an operation asks for.
@@ -120,6 +121,32 @@ pub trait Fetch: Send + 'static {
     /// As [`Fetch::fetch`].
     #[doc(hidden)]
     unsafe fn own(&self) -> Result<Self::Owned, Error>;
+    /// Whether it takes the value out.
+    #[doc(hidden)]
+    const TAKES: bool = false;
+    /// Returns an error if it cannot be fetched. As long as the operation has what it asked for, that stays so.
+    ///
+    /// # Safety
+    /// As [`Fetch::fetch`].
+    #[doc(hidden)]
+    unsafe fn check(&self) -> Result<(), BoxError>;
+}
+
+/// The arguments of one closure.
+pub trait Params: Send + 'static {
+    /// Returns an error if they cannot all be fetched, and one of them is to be taken: before that is lost.
+    ///
+    /// # Safety
+    /// As [`Fetch::fetch`].
+    #[doc(hidden)]
+    unsafe fn check(&self) -> Result<(), BoxError>;
+}
+
+/// Why an operation could not begin: somebody outside has the value of this variable, which it takes. No error that the body of an operation can return.
+#[derive(Debug, thiserror::Error)]
+#[error("the value of '{variable}' is shared")]
+pub(super) struct NotBegun {
+    pub(super) variable: Cow<'static, str>,
 }
 
 #[diagnostic::on_unimplemented(
@@ -129,7 +156,7 @@ pub trait Fetch: Send + 'static {
 /// Everything that an operation reads: `()`, one [`Use`], or a tuple of up to eight.
 pub trait Reads: Sealed {
     /// How the closure's arguments come out of their variables.
-    type Params: Send + 'static;
+    type Params: Params;
     #[doc(hidden)]
     fn ask(self, asking: &mut Asking) -> Self::Params;
 }
@@ -206,6 +233,12 @@ impl<T: Send + Sync + 'static> Fetch for ReadVar<T> {
         unsafe { block.cell.get() }.ok_or_else(|| block.place.empty())
     }
 
+    unsafe fn check(&self) -> Result<(), BoxError> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.fetch() }?;
+        Ok(())
+    }
+
     type Owned = Arc<T>;
 
     unsafe fn own(&self) -> Result<Arc<T>, Error> {
@@ -245,6 +278,19 @@ impl<T: Send + Sync + 'static> Fetch for TakenVar<T> {
         })
     }
 
+    const TAKES: bool = true;
+
+    unsafe fn check(&self) -> Result<(), BoxError> {
+        // SAFETY: by the caller's promise.
+        let block = unsafe { self.0.block() };
+        // SAFETY: granted, and nothing else of the operation refers to the value.
+        if unsafe { block.cell.is_shared() } {
+            return Err(NotBegun { variable: block.place.name.to_cow() }.into());
+        }
+        // SAFETY: as above.
+        unsafe { block.cell.get() }.map(|_| ()).ok_or_else(|| block.place.empty().into())
+    }
+
     type Owned = T;
 
     unsafe fn own(&self) -> Result<T, Error> {
@@ -272,6 +318,11 @@ impl<T: Send + Sync + 'static> Fetch for ReadVars<T> {
     unsafe fn fetch(&self) -> Result<Vec<&T>, Error> {
         // SAFETY: by the caller's promise.
         self.0.iter().map(|var| unsafe { var.fetch() }).collect()
+    }
+
+    unsafe fn check(&self) -> Result<(), BoxError> {
+        // SAFETY: by the caller's promise.
+        self.0.iter().try_for_each(|var| unsafe { var.check() })
     }
 
     type Owned = Vec<Arc<T>>;

@@ -8,6 +8,7 @@ mod futures;
 mod left;
 mod order;
 mod producers;
+mod refused;
 mod simulated;
 mod untold;
 mod waits;
