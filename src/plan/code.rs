@@ -184,7 +184,7 @@ pub(crate) struct Code {
 }
 
 /// A graph of so many nodes is run with a look at the clock every few steps: none of them needs [`flag::FIRST_OF_KIND`].
-const SMALL: usize = 16;
+const SMALL: usize = 64;
 
 impl Code {
     /// Finds the first step of each kind of body, and every loop and branch.

@@ -13,7 +13,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_micros(8);
 const BATCH_MAX: u32 = 1024;
 
 /// A batch of so many steps is short enough for steps of which nothing is known.
-const BATCH_WARY: u32 = 8;
+const BATCH_WARY: u32 = 64;
 
 /// A time slice, measured in batches of steps.
 pub(crate) struct Slice {
