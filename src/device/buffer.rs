@@ -113,8 +113,12 @@ enum HostStore<T> {
 }
 
 impl<T: Element> HostBuffer<T> {
-    pub(super) fn copy_of(elements: &[T]) -> Self {
-        Self { store: HostStore::Copy(elements.into()) }
+    /// Returns a copy, or None if there is not that much memory.
+    pub(super) fn copy_of(elements: &[T]) -> Option<Self> {
+        let mut copy: Vec<T> = Vec::new();
+        copy.try_reserve_exact(elements.len()).ok()?;
+        copy.extend_from_slice(elements);
+        Some(Self { store: HostStore::Copy(copy.into_boxed_slice()) })
     }
 
     pub(super) fn of(memory: Box<dyn HostMemory>, len: usize) -> Self {

@@ -128,7 +128,8 @@ impl DeviceStream {
     /// As [`DeviceStream::alloc`], of the host's memory that the device can reach; or the buffer is of another device.
     pub fn download<T: Element>(&mut self, buffer: &Buffer<T>) -> Result<HostBuffer<T>> {
         match (&mut self.0, buffer.place()) {
-            (Inner::Host, Place::Host(elements)) => Ok(HostBuffer::copy_of(elements)),
+            (Inner::Host, Place::Host(elements)) => HostBuffer::copy_of(elements)
+                .ok_or_else(|| Kind::OutOfMemory { bytes: buffer.size_bytes(), device: self.device_name() }.into()),
             (Inner::Queue(queue), Place::Device(memory)) => Ok(HostBuffer::of(queue.download(memory)?, buffer.len())),
             _ => Err(self.foreign(buffer)),
         }
@@ -179,8 +180,11 @@ impl DeviceStream {
     /// Launches a kernel: on a GPU its CUDA code, on a host its twin.
     ///
     /// # Errors
-    /// If the kernel has no code for this device, its code does not compile, or a buffer is of another device.
+    /// If the kernel has no code for this device, its code does not compile, a buffer is of another device, or the launch has no thread.
     pub fn launch<P: Params>(&mut self, kernel: &Kernel<P>, launch: Launch, args: P::Args<'_>) -> Result<()> {
+        if launch.grid.contains(&0) || launch.block.contains(&0) {
+            return Err(Kind::NoThreads { kernel: kernel.name().into(), grid: launch.grid, block: launch.block }.into());
+        }
         match &mut self.0 {
             Inner::Host => kernel.run_twin(&launch, args),
             Inner::Queue(queue) => P::device(args, |args| queue.launch(kernel.code(), &launch, args)),

@@ -133,7 +133,7 @@ pub(crate) enum Kind {
     InsideNode,
     #[error("{what} must be {must}, not {got}")]
     Setting { what: &'static str, must: &'static str, got: usize },
-    #[error("the operating system refused to start a worker thread")]
+    #[error("the operating system refused to start a thread of the executor")]
     Thread,
 
     // A run that ended badly.
@@ -221,6 +221,16 @@ pub(crate) enum Kind {
     // What a kernel cannot do.
     #[error("{device} has no {bytes} bytes of memory left: use smaller buffers, or fewer runs at once")]
     OutOfMemory { bytes: usize, device: String },
+    #[error(
+        "the host has no {bytes} bytes of page-locked memory left for {device}: copy less at once, run fewer at once, or raise the limit of locked memory (ulimit -l)"
+    )]
+    NoPinnedMemory { bytes: usize, device: String },
+    #[error(
+        "the host has no {bytes} bytes of memory left for the values of a run: put large values into boxes, or run fewer at once"
+    )]
+    NoRunMemory { bytes: usize },
+    #[error("kernel '{kernel}' is launched without a thread: grid {grid:?}, block {block:?}; each number must be 1 or more")]
+    NoThreads { kernel: Arc<str>, grid: [u32; 3], block: [u32; 3] },
     #[error("{what} has {got} elements, not {wanted}")]
     BufferLength { what: &'static str, got: usize, wanted: usize },
     #[error(

@@ -94,9 +94,11 @@ impl Error {
         matches!(*self.0.kind, Kind::Busy { .. } | Kind::EngineBusy { .. } | Kind::FlowBusy { .. })
     }
 
-    /// Returns true if a device had not enough memory. Also true for the error of a run whose node failed because of that.
+    /// Returns true if a device, or the host, had not enough memory. Also true for the error of a run whose node failed because of that.
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(*self.0.kind, Kind::OutOfMemory { .. }) || self.cause().is_some_and(Error::is_out_of_memory)
+        let kind = &*self.0.kind;
+        let is_it = matches!(kind, Kind::OutOfMemory { .. } | Kind::NoPinnedMemory { .. } | Kind::NoRunMemory { .. });
+        is_it || self.driver_code() == Some(2) || self.cause().is_some_and(Error::is_out_of_memory)
     }
 
     /// Returns true if a device was lost: a fault of one of its kernels ended all work on it. Also true for the error of a node that failed

@@ -173,6 +173,8 @@ impl ExecutorBuilder {
         #[cfg(test)]
         let devices: Vec<_> = self.devices.into_iter().chain(devices).collect();
         let has_queues = !devices.is_empty();
+        // Before the workers: the reactor's thread ends with what is dropped here, and workers have to be stopped.
+        let queues = if has_queues { Some(Arc::new(Queues::start(devices, self.pace)?)) } else { None };
         let exits = Arc::new(Lane::new());
         let barrier = Barrier::new();
         #[cfg(test)]
@@ -181,7 +183,6 @@ impl ExecutorBuilder {
             0 => None,
             _ => Some(Pool::start(workers, self.max_in_flight + GUESTS_MAX, barrier, around_workers(exits.clone()), has_queues)?),
         };
-        let queues = if has_queues { Some(Arc::new(Queues::start(devices, self.pace)?)) } else { None };
         let rehearsal = self.simulated.map(|(order, faults)| Rehearsal::new(order, faults));
         Ok(Executor::of(Core::new(pool, barrier, self.observer, rehearsal, queues, self.max_in_flight, exits)))
     }

@@ -47,7 +47,8 @@ pub(super) unsafe fn resume_alone(run: *const (), ticket: Ticket, queue: &mut Al
 unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q) {
     // SAFETY: the ticket exists, so the run is not complete and is kept alive.
     let run: &RunInner = unsafe { &*run.cast() };
-    let (live, code) = (run.live(), run.code());
+    let Some(live) = run.live() else { return };
+    let code = run.code();
     let program = queue.keep_first(ticket);
     let (stream, barrier) = (HostStream::new(0), run.core.barrier);
     let mut conductor = Conductor {

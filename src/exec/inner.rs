@@ -201,39 +201,54 @@ impl RunInner {
             (Some(roots), None) => {
                 // Before the run is live, so that another task that polls it then does not find it without anything to do.
                 lock(&self.driver).tickets.push(roots);
-                self.live();
+                if self.live().is_none() {
+                    lock(&self.driver).tickets.clear();
+                }
             }
             (None, _) => {
-                self.live();
-                Self::finish(self.clone());
+                if self.live().is_some() {
+                    Self::finish(self.clone());
+                }
             }
         }
     }
 
-    /// Returns what the run has since its start, for who holds a ticket of it. The first makes it.
-    pub(super) fn live(&self) -> &Live {
-        self.live.get_or_init(|| {
-            let Start::Boarding { inputs, flight } = std::mem::replace(&mut *lock(&self.start), Start::Started) else {
-                unreachable!("tickets exist only of runs that have taken their place")
-            };
-            let (plan, code) = (self.plan(), self.code());
-            let frame = Frame::new(&plan.layout);
-            inputs.fill(plan, &frame);
-            // Nobody drives a run that is not live, so nobody holds this.
-            lock(&self.driver).expect_nodes(code.asyncs.len());
-            Live {
-                frame,
-                gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
-                places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
-                events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
-                points: code.segments.iter().map(|_| AtomicU64::new(0)).collect(),
-                faults: self.core.queues.as_ref().map_or(0, |queues| queues.faults()),
-                wakes: (!code.asyncs.is_empty()).then(|| Wakeset::new(code.asyncs.len(), self.lane.clone())),
-                controls: code.controls.iter().map(|_| ControlState::new()).collect(),
-                slot: if self.core.pool.is_some() { slot_of(flight) } else { 0 },
-                flight,
+    /// Returns what the run has since its start, for who holds a ticket of it. The first makes it. If there is no memory for that, the run is over, and the
+    /// ticket with it, which is the only one then.
+    pub(super) fn live(&self) -> Option<&Live> {
+        self.live.get().or_else(|| self.make_live())
+    }
+
+    #[cold]
+    fn make_live(&self) -> Option<&Live> {
+        let Start::Boarding { inputs, flight } = std::mem::replace(&mut *lock(&self.start), Start::Started) else {
+            unreachable!("tickets exist only of runs that have taken their place")
+        };
+        let (plan, code) = (self.plan(), self.code());
+        let frame = match Frame::new(&plan.layout) {
+            Ok(frame) => frame,
+            Err(error) => {
+                let _ = shielded(|| drop(inputs));
+                self.refuse_in_flight(error, flight);
+                return None;
             }
-        })
+        };
+        inputs.fill(plan, &frame);
+        // Nobody drives a run that is not live, so nobody holds this.
+        lock(&self.driver).expect_nodes(code.asyncs.len());
+        let live = Live {
+            frame,
+            gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
+            places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
+            events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
+            points: code.segments.iter().map(|_| AtomicU64::new(0)).collect(),
+            faults: self.core.queues.as_ref().map_or(0, |queues| queues.faults()),
+            wakes: (!code.asyncs.is_empty()).then(|| Wakeset::new(code.asyncs.len(), self.lane.clone())),
+            controls: code.controls.iter().map(|_| ControlState::new()).collect(),
+            slot: if self.core.pool.is_some() { slot_of(flight) } else { 0 },
+            flight,
+        };
+        Some(self.live.get_or_init(|| live))
     }
 
     /// Ends a run that never started.
@@ -269,16 +284,39 @@ impl RunInner {
         let _ = shielded(|| drop(alive));
     }
 
+    /// Ends a run that has taken its place, and for which there is no memory. Whoever calls this has its only ticket, and gives it up.
+    #[cold]
+    fn refuse_in_flight(&self, error: Error, flight: u32) {
+        // Who awaits the run may drop it as soon as it is complete.
+        let alive = self.me();
+        if let Some(bits) = self.state.complete() {
+            let is_cancelled = bits & state::CANCELLED != 0;
+            let _ = self.verdict.set(Err(if is_cancelled { cancelled(bits) } else { error }));
+            self.leave(flight);
+            self.tell_end();
+        }
+        let _ = shielded(|| drop(alive));
+    }
+
     fn land(&self, bits: u32) {
         let _ = self.verdict.set(self.judge(bits));
         if let Some(live) = self.live.get() {
             self.free_events(live);
-            if let Some(pool) = &self.core.pool {
-                // SAFETY: every program has ended, so no ticket exists, and none will.
-                unsafe { pool.leave(live.slot) };
-            }
-            self.core.end_flight(live.flight);
+            self.leave(live.flight);
         }
+        self.tell_end();
+    }
+
+    /// Gives the run's places back. No ticket for it exists, and none will.
+    fn leave(&self, flight: u32) {
+        if let Some(pool) = &self.core.pool {
+            // SAFETY: by the above; the run was entered there.
+            unsafe { pool.leave(slot_of(flight)) };
+        }
+        self.core.end_flight(flight);
+    }
+
+    fn tell_end(&self) {
         self.signal_all();
         if let Some(queues) = &self.core.queues {
             queues.collect();

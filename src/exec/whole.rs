@@ -31,7 +31,7 @@ pub(crate) fn device_of_all(plan: &Plan) -> Option<u32> {
 pub(crate) fn enqueue(plan: &Plan, inputs: Inputs, stream: &mut dyn Any) -> Result<Outputs> {
     let inner = plan.inner();
     inputs.check(inner)?;
-    let values = Values { plan: inner, frame: Frame::new(&inner.layout) };
+    let values = Values { plan: inner, frame: Frame::new(&inner.layout)? };
     inputs.fill(inner, &values.frame);
     for &node in inner.schedule.order() {
         values.call(node, stream)?;

@@ -2,7 +2,7 @@
 
 #![expect(unreachable_pub, reason = "named by hidden methods of public traits")]
 
-use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{alloc_zeroed, dealloc};
 use std::any::TypeId;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::cell::Cell;
+use crate::error::{Kind, Result};
 
 /// Where each cell of a run's memory stands. Grows as a graph is built.
 #[derive(Debug, Clone, Copy)]
@@ -91,15 +92,19 @@ unsafe impl Send for Frame {}
 unsafe impl Sync for Frame {}
 
 impl Frame {
-    pub(crate) fn new(layout: &Layout) -> Self {
+    /// Returns memory for the values of a run.
+    ///
+    /// # Errors
+    /// If there is not that much.
+    pub(crate) fn new(layout: &Layout) -> Result<Self> {
         let layout = std::alloc::Layout::from_size_align(layout.size, layout.align).expect("a graph's values fit in memory");
         if layout.size() == 0 {
-            return Self { base: NonNull::dangling(), layout };
+            return Ok(Self { base: NonNull::dangling(), layout });
         }
         // SAFETY: the size is not zero.
         let base = unsafe { alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
-        Self { base, layout }
+        let base = NonNull::new(base).ok_or_else(|| Kind::NoRunMemory { bytes: layout.size() }.into())?;
+        Ok(Self { base, layout })
     }
 
     /// Returns the view that a node's body gets.
@@ -296,7 +301,7 @@ mod tests {
     fn a_value_comes_back_as_it_was_stored() {
         let mut layout = Layout::new();
         let (word, text, unit) = (layout.slot::<u64>(), layout.slot::<String>(), layout.slot::<()>());
-        let frame = Frame::new(&layout);
+        let frame = Frame::new(&layout).expect("there is memory");
         // SAFETY: one thread, slots of this layout.
         let cells = unsafe { frame.cells(Access::Tagged) };
         cells.put(word, 7);
@@ -331,7 +336,7 @@ mod tests {
     fn a_future_is_dropped_where_it_was_polled() {
         let mut layout = Layout::new();
         let slot = layout.slot::<Pinned>();
-        let frame = Frame::new(&layout);
+        let frame = Frame::new(&layout).expect("there is memory");
         // SAFETY: one thread, a slot of this layout.
         let cells = unsafe { frame.cells(Access::Tagged) };
         let waker = std::task::Waker::noop();
@@ -343,7 +348,7 @@ mod tests {
     fn a_shared_value_is_one_arc() {
         let mut layout = Layout::new();
         let slot = layout.slot::<String>();
-        let frame = Frame::new(&layout);
+        let frame = Frame::new(&layout).expect("there is memory");
         // SAFETY: one thread, a slot of this layout.
         let cells = unsafe { frame.cells(Access::Share) };
         cells.put(slot, "x".to_owned());

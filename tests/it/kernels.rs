@@ -1,6 +1,6 @@
 //! Kernels, buffers and twins, on every executor of the host.
 
-use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, In, Inputs, Kernel, Launch, Out, inputs, take};
+use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, In, Inputs, Kernel, Launch, Out, Value, inputs, take};
 
 use crate::support::{block_on, executors, plan, value_of};
 
@@ -102,4 +102,48 @@ fn a_launch_covers_every_element_once_at_most_blocks() {
     assert_eq!(Launch::for_len(256).grid, [1, 1, 1]);
     assert_eq!(Launch::for_len(257).grid, [2, 1, 1]);
     assert_eq!(Launch::for_len(usize::MAX).grid, [i32::MAX as u32, 1, 1]);
+}
+
+#[test]
+fn what_is_empty_is_made_copied_and_filled_like_any_other() {
+    let mut g = Graph::new();
+    let empty = empties(&mut g);
+    lengths(&mut g, &empty);
+    let plan = plan(&g);
+    for exec in executors() {
+        assert_eq!(*value_of::<usize>(block_on(exec.run(&plan, Inputs::new())), "lengths"), 0);
+    }
+}
+
+/// A node that does all that can be done to buffers without elements.
+pub(crate) fn empties(g: &mut Graph) -> Value<Empty> {
+    g.try_kernel("empty", (), |s: &mut DeviceStream| {
+        let (mut one, mut other) = (s.alloc::<u64>(0)?, s.upload::<u64>(&[])?);
+        s.fill(&mut one, 0x0102_0304_0506_0708)?;
+        s.copy(&one, &mut other)?;
+        let mut bytes = s.alloc::<u8>(0)?;
+        s.fill(&mut bytes, 1)?;
+        Ok((s.fetch(&other)?, s.download(&one)?, s.download(&bytes)?))
+    })
+}
+
+/// Reads what was downloaded of them.
+pub(crate) fn lengths(g: &mut Graph, empty: &Value<Empty>) {
+    let lengths = g.task("lengths", empty, |(there, here, bytes): &Empty| there.len() + here.len() + bytes.len());
+    g.output("lengths", &lengths);
+}
+
+type Empty = (Buffer<u64>, HostBuffer<u64>, HostBuffer<u8>);
+
+#[test]
+fn a_launch_without_threads_is_an_error() {
+    for (grid, block) in [([0, 1, 1], [1, 1, 1]), ([1, 1, 1], [256, 1, 0])] {
+        let said = fault(move |s| {
+            let (x, mut y) = (s.alloc::<f32>(1)?, s.alloc::<f32>(1)?);
+            s.launch(&saxpy(), Launch { grid, block, shared_bytes: 0 }, (1.0, &x, &mut y, 0))
+        });
+        let wanted =
+            format!("kernel 'saxpy' is launched without a thread: grid {grid:?}, block {block:?}; each number must be 1 or more");
+        assert_eq!(said, wanted);
+    }
 }

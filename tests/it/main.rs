@@ -42,6 +42,8 @@ mod serial;
 mod simulating;
 mod sizes;
 mod smoke;
+#[cfg(target_os = "linux")]
+mod starved;
 mod support;
 mod tidy;
 mod values;

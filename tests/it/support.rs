@@ -63,11 +63,17 @@ const CHILD: &str = "ANABRANCH_TEST_CHILD";
 
 /// Runs `body` in a process that runs nothing but the test with the path `test`.
 pub(crate) fn alone(test: &str, body: impl FnOnce()) {
+    alone_after(test, ":", body);
+}
+
+/// As [`alone`], in a process that a shell starts after it has run the command `before`.
+pub(crate) fn alone_after(test: &str, before: &str, body: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return body();
     }
-    let program = std::env::current_exe().unwrap();
-    let child = Command::new(program).args(["--exact", test, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let script = format!("{before}\nexec \"$0\" --exact \"$1\" --nocapture --test-threads=1");
+    let mut shell = Command::new("sh");
+    let child = shell.args(["-c", &script]).arg(std::env::current_exe().unwrap()).arg(test).env(CHILD, "1").output().unwrap();
     let said = [child.stdout, child.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
     assert!(child.status.success() && said.contains("1 passed"), "{}: {said}", child.status);
 }

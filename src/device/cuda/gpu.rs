@@ -12,8 +12,8 @@ use super::driver::{Driver, SUCCESS};
 use super::events::Events;
 use super::graphs::Graphs;
 use super::issue::{self, Others};
-use super::lane::{CudaLane, Signal};
-use super::memory::{Dropped, HostBlock, HostPool, Memories, Use};
+use super::lane::{CudaLane, Signal, WORD_BYTES};
+use super::memory::{Dropped, HostBlock, HostPool, Memories, Use, refused};
 use super::modules::Modules;
 use super::recording::Recording;
 use super::remains::Remains;
@@ -253,7 +253,10 @@ impl Device {
             return Err(Kind::OldDevice { ordinal, lacks: "stream-ordered memory" }.into());
         }
         let signal = signal(completion, of(WORDS)? > 0, of(HALF_WORDS)? > 0);
-        let lane = |_| Ok(Arc::new(CudaLane::new(driver, Stream::new(&context)?, signal)?));
+        let lane = |_| {
+            let lane = CudaLane::new(driver, Stream::new(&context)?, signal);
+            Ok(Arc::new(lane.map_err(|error| refused(error, WORD_BYTES, || format!("CUDA device {ordinal}")))?))
+        };
         let lanes: Result<Vec<Arc<CudaLane>>> = (0..LANES).map(lane).collect();
         Ok(Self {
             driver,
@@ -358,7 +361,8 @@ impl Device {
     }
 
     pub(super) fn take_host(&self, bytes: usize) -> Result<HostBlock> {
-        self.seen(lock(&self.host_pool).take(self.driver, bytes))
+        let taken = lock(&self.host_pool).take(self.driver, bytes);
+        self.seen(taken.map_err(|error| refused(error, bytes, || self.name())))
     }
 
     /// Keeps dropped memory until nothing works on it. Asks nothing of the driver.

@@ -16,7 +16,7 @@ use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 /// Memory that the device reaches, and its writes are seen at once.
 const PORTABLE_AND_MAPPED: u32 = 3;
 /// Each word on a line of its own, because the reactor reads one while the device writes another.
-const WORD_BYTES: usize = 128;
+pub(super) const WORD_BYTES: usize = 128;
 
 /// A stream, and what the host can know of it.
 pub(super) struct CudaLane {

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUdeviceptr;
 use smallvec::SmallVec;
 
-use super::driver::Driver;
+use super::driver::{Driver, OUT_OF_MEMORY};
 use super::gpu::Device;
 use super::lane::CudaLane;
 use crate::device::queue::{HostMemory, Memory, Timeline};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, lock};
 
 /// A point on a stream, by the stream's lane.
@@ -139,6 +139,14 @@ const CLASSES: usize = 64;
 const KEPT: usize = 16;
 /// Every context may use it.
 const PORTABLE: u32 = 1;
+
+/// Says how much page-locked memory was asked for, if there was not that much.
+pub(super) fn refused(error: Error, bytes: usize, device: impl FnOnce() -> String) -> Error {
+    match error.driver_code() {
+        Some(OUT_OF_MEMORY) => Kind::NoPinnedMemory { bytes, device: device() }.into(),
+        _ => error,
+    }
+}
 
 /// Free blocks of the host's memory, by the power of two.
 pub(super) struct HostPool {

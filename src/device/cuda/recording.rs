@@ -275,9 +275,13 @@ impl Queue for Recording {
         let from = self.used(from)?;
         self.regain()?;
         let landed = Arc::new(Landed::new(self.device.clone(), self.device.take_host(bytes)?));
-        let place = self.ops.len();
+        if bytes == 0 {
+            // No operation writes it, and none that is forgotten takes it along.
+            landed.settle(&[]);
+        } else {
+            self.landings.push((self.ops.len(), landed.clone()));
+        }
         self.note(Op::Down { from, to: landed.start().expose_provenance(), bytes }, bytes);
-        self.landings.push((place, landed.clone()));
         Ok(Box::new(Landing(landed)))
     }
 
@@ -308,7 +312,10 @@ impl Queue for Recording {
             [byte] => Pattern::Byte(byte),
             [a, b, c, d] => Pattern::Word(u32::from_ne_bytes([a, b, c, d])),
             _ => {
-                let all: Vec<u8> = pattern.iter().copied().cycle().take(bytes).collect();
+                let mut all: Vec<u8> = Vec::new();
+                let no_memory = |_| Kind::OutOfMemory { bytes, device: "the host device".into() }.into();
+                all.try_reserve_exact(bytes).map_err(no_memory)?;
+                all.extend(pattern.iter().copied().cycle().take(bytes));
                 return self.upload(&all, to);
             }
         };

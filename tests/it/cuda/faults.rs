@@ -341,3 +341,29 @@ fn a_panic_in_a_kernel_is_an_error_of_its_run() {
     drop(exec);
     gpu.is_clean();
 }
+
+// Seen to fail with the driver's code alone.
+#[test]
+fn page_locked_memory_that_is_refused_says_how_much_was_asked_for() {
+    for (nth, node, bytes) in [(2, "up", 8000), (3, "down", 8000)] {
+        let gpu = Gpu::new();
+        let exec = gpu.executor(1);
+        let (mut g, _, up) = uploaded("up");
+        output_by_host(&mut g, &up, |x| x.len());
+        let plan = plan(&g);
+        gpu.device.fail_allocation(nth);
+        let go = || block_on(exec.run(&plan, inputs! { "x" => vec![1.0_f32; 2000] }));
+        let error = go().unwrap_err();
+        assert!(error.is_out_of_memory() && error.node() == Some(node), "{error:?}");
+        let said = format!("the host has no {bytes} bytes of page-locked memory left for CUDA device {}: ", gpu.device.ordinal());
+        assert!(format!("{error:#}").contains(&said), "{error:#}");
+        assert_eq!(*value_of::<usize>(go(), "out"), 2000, "a retry works");
+        drop((exec, error));
+        gpu.is_clean();
+    }
+    let gpu = Gpu::new();
+    gpu.device.fail_allocation(1);
+    let error = Executor::builder().workers(1).cuda(&[gpu.device.ordinal() as u32]).build().unwrap_err();
+    assert!(error.is_out_of_memory() && error.to_string().contains("128 bytes of page-locked memory"), "{error:?}");
+    gpu.is_clean();
+}

@@ -1,0 +1,98 @@
+//! A machine that has no memory left, or no threads: errors that say so, and the program goes on. Each test has a process of its own, with less than it asks for.
+
+use std::sync::Arc;
+
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs};
+
+use crate::support::{alone_after, block_on, chain, executors, plan, value_of};
+
+/// A GB of address space, of which a process has taken little.
+const LITTLE_MEMORY: &str = "ulimit -v 1000000";
+
+/// Runs a small graph, which must go well.
+fn is_well(exec: &Executor) {
+    let mut g = Graph::new();
+    let first = g.task("first", (), || 1_u64);
+    let last = chain(&mut g, &first, 3);
+    g.output("last", &last);
+    assert_eq!(*value_of::<u64>(block_on(exec.run(&plan(&g), Inputs::new())), "last"), 4);
+}
+
+// Seen to fail (the process aborts) with a copy that asks for its memory as vectors do.
+#[test]
+fn a_download_on_a_host_without_memory_is_an_error() {
+    alone_after("starved::a_download_on_a_host_without_memory_is_an_error", LITTLE_MEMORY, || {
+        const BYTES: usize = 600 << 20;
+        let mut g = Graph::new();
+        let big = g.try_kernel("big", (), |s: &mut DeviceStream| Ok(s.alloc::<u8>(BYTES)?));
+        let down = g.try_kernel("down", &big, |s: &mut DeviceStream, big: &Buffer<u8>| Ok(s.download(big)?));
+        let len = g.task("len", &down, |down: &HostBuffer<u8>| down.len());
+        g.output("len", &len);
+        let exec = Executor::inline();
+        let error = block_on(exec.run(&plan(&g), Inputs::new())).unwrap_err();
+        assert!(error.is_out_of_memory() && error.node() == Some("down"), "{error:?}");
+        assert!(format!("{error:#}").contains(&format!("the host device has no {BYTES} bytes of memory left")), "{error:#}");
+        is_well(&exec);
+    });
+}
+
+/// Futures that lie in a run's memory, 50 MB each.
+fn large() -> Graph {
+    let mut g = Graph::new();
+    let first = g.task("first", (), || 1_u8);
+    let last = (0..20).fold(first, |last, number| {
+        g.future(format!("{number}"), &last, async |last: Arc<u8>| {
+            let large = [*last; 50 << 20];
+            std::future::ready(()).await;
+            Ok(large[5])
+        })
+    });
+    g.output("last", &last);
+    g
+}
+
+// Seen to fail (the process aborts) with a frame that must be had.
+#[test]
+fn a_run_without_memory_for_its_values_is_an_error_and_the_executor_goes_on() {
+    alone_after("starved::a_run_without_memory_for_its_values_is_an_error_and_the_executor_goes_on", LITTLE_MEMORY, || {
+        let plan = plan(&large());
+        for exec in executors() {
+            let mut run = exec.run(&plan, Inputs::new());
+            let node = run.node("first");
+            let error = block_on(&mut run).unwrap_err();
+            assert!(error.is_out_of_memory(), "{error:?}");
+            assert!(error.to_string().contains("bytes of memory left for the values of a run"), "{error}");
+            assert!(block_on(node).unwrap_err().is_out_of_memory());
+            let cancelled = exec.run(&plan, Inputs::new());
+            cancelled.cancel();
+            assert!(block_on(cancelled).unwrap_err().is_cancelled());
+            drop(exec.run(&plan, Inputs::new()));
+            is_well(&exec);
+            block_on(exec.shutdown()).unwrap();
+        }
+    });
+}
+
+/// Threads have stacks of 4 GB of addresses, and there are addresses for a few of them, of which the test may take one. Seen to fail (three workers stay) with a reactor that is started behind the workers.
+#[cfg(feature = "cuda")]
+#[test]
+fn an_executor_that_gets_too_few_threads_leaves_none() {
+    const STACK: u64 = 4 << 30;
+    let name = "starved::an_executor_that_gets_too_few_threads_leaves_none";
+    for threads in 0..=6 {
+        let limit_kib = (threads * STACK + STACK / 2) >> 10;
+        alone_after(name, &format!("ulimit -v {limit_kib}; export RUST_MIN_STACK={STACK}"), || {
+            let device = anabranch_soft_cuda::Client::beside_this_test().unwrap().next_device();
+            let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+            let before = threads();
+            let built = Executor::builder().workers(3).cuda(&[device.ordinal() as u32]).build();
+            match built {
+                Ok(exec) => drop(exec),
+                Err(refused) => {
+                    assert_eq!(refused.to_string(), "the operating system refused to start a thread of the executor");
+                }
+            }
+            crate::support::until(|| threads() == before);
+        });
+    }
+}
