@@ -129,8 +129,16 @@ pub(crate) enum Kind {
     Busy { max: usize },
     #[error("the executor was shut down or dropped: keep it until its runs have ended")]
     ShutDown,
+    #[error(
+        "the executor was built before this process was forked, and its threads are in the parent only: build one here, after the fork"
+    )]
+    Forked,
     #[error("waiting for an executor from inside one of its own nodes would never end: wait outside of the graph")]
     InsideNode,
+    #[error(
+        "a task waits for a run, a flow or an operation of its own executor, which may never end: wait in a future (`Graph::future`, `Op::future`, a flow) or outside, or run it on another executor"
+    )]
+    WaitsInTask,
     #[error("{what} must be {must}, not {got}")]
     Setting { what: &'static str, must: &'static str, got: usize },
     #[error("the operating system refused to start a thread of the executor")]

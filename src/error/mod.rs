@@ -84,9 +84,9 @@ impl Error {
         matches!(*self.0.kind, Kind::Cancelled)
     }
 
-    /// Returns true if the executor was shut down or dropped before the run ended.
+    /// Returns true if the executor was shut down or dropped before the run ended; also if its threads are in the process that this one was forked from.
     pub fn is_shut_down(&self) -> bool {
-        matches!(*self.0.kind, Kind::ShutDown)
+        matches!(*self.0.kind, Kind::ShutDown | Kind::Forked)
     }
 
     /// Returns true if the executor had no room for another run, or the engine, or flow, none for another operation.

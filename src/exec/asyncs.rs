@@ -12,7 +12,7 @@ use std::time::Instant;
 use super::conduct;
 use super::fates::fate;
 use super::inner::{Live, RunInner};
-use super::inside::inside;
+use super::inside::inside_executor;
 use super::observe::{Launched, Ran};
 use super::state;
 use crate::bridge::{Wakeset, Woken, shielded};
@@ -68,7 +68,7 @@ impl RunInner {
             return Drive::Done;
         }
         let Some(mut driver) = self.try_driver() else { return Drive::Busy };
-        let is_spent = inside(self.core.place(), || {
+        let is_spent = inside_executor(self.core.place(), || {
             let is_spent = self.run_inline(&mut driver);
             let is_spent = self.poll_woken(&mut driver, live) || is_spent;
             is_spent || self.run_inline(&mut driver)
@@ -91,7 +91,7 @@ impl RunInner {
         let Some(live) = self.live.get() else { return };
         loop {
             let Some(mut driver) = self.try_driver() else { return };
-            inside(self.core.place(), || {
+            inside_executor(self.core.place(), || {
                 self.abort_open(&mut driver, live);
                 if self.core.pool.is_none() && !self.is_complete() {
                     // Nobody may come to poll again, and nothing of the run is running now: what is left of it is skipped.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Executor;
 use super::core::Core;
 use super::guest::GUESTS_MAX;
-use super::inside::inside;
+use super::inside::inside_executor;
 use super::observe::Observer;
 use super::queues::Queues;
 use super::rehearse::Rehearsal;
@@ -208,7 +208,7 @@ fn around_workers(exits: Arc<Lane>) -> Around {
     let ended = Arc::new(AtomicU64::new(0));
     Box::new(move |life| {
         let _counted = Counted { exits: exits.clone(), ended: ended.clone() };
-        inside(Arc::as_ptr(&exits).cast(), life);
+        inside_executor(Arc::as_ptr(&exits).cast(), life);
     })
 }
 

@@ -15,7 +15,7 @@ use super::observe::{Launched, Ran};
 use super::queues::Berth;
 use super::state;
 use crate::bridge::shielded;
-use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket};
+use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket, aside};
 use crate::error::{BoxError, panic_message};
 use crate::graph::NodeId;
 use crate::plan::code::{Code, HostStep, Target, flag};
@@ -203,7 +203,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             return if self.submit_segment() { Attended::Parked } else { Attended::Done };
         }
         if step.flags & flag::CONTROL != 0 {
-            return self.control(attention);
+            return aside(|| self.control(attention));
         }
         if self.skips(self.node(), attention) {
             return Attended::Done;

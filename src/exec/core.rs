@@ -7,12 +7,13 @@ use std::task::Poll;
 
 use super::guest::{GUESTS_MAX, Guest};
 use super::inner::RunInner;
+use super::inside::is_inside_body;
 use super::observe::Observer;
 use super::queues::Queues;
 use super::rehearse::Rehearsal;
 use super::state;
 use crate::bridge::{Lane, Limbo, shielded};
-use crate::device::host::{Barrier, Pool, SLOTS_MAX};
+use crate::device::host::{Barrier, Origin, Pool, SLOTS_MAX};
 use crate::error::{Kind, Result};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -29,6 +30,8 @@ pub(super) struct Core {
     /// How many observed runs there were.
     numbers: AtomicU64,
     pub(super) max_in_flight: usize,
+    /// The process that its threads are in.
+    origin: Origin,
     /// How many workers have ended.
     pub(super) exits: Arc<Lane>,
     /// Rung when no run is in flight.
@@ -76,6 +79,7 @@ impl Core {
             guests: Vec::new(),
         };
         let (limbo, idle) = (Limbo::new(), Lane::new());
+        let origin = if pool.is_some() { Origin::here() } else { Origin::anywhere() };
         Self {
             pool,
             limbo,
@@ -85,11 +89,39 @@ impl Core {
             rehearsal,
             numbers: AtomicU64::new(0),
             max_in_flight,
+            origin,
             exits,
             idle,
             admission: Mutex::new(admission),
             common: Mutex::new(None),
         }
+    }
+
+    /// Returns true in a child that was forked from the process that has the executor's threads. Any of its locks may be held there for ever, by a thread that
+    /// there is not; and what those threads were at is half done. So nothing of it is locked, dropped or waited for.
+    pub(super) fn is_forked(&self) -> bool {
+        self.origin.is_forked()
+    }
+
+    /// Returns an error in such a child.
+    pub(super) fn check_process(&self) -> Result<()> {
+        if self.is_forked() { Err(Kind::Forked.into()) } else { Ok(()) }
+    }
+
+    /// Returns the answer of a poll that is pending: an error inside of a task of this executor, which, if it waits, keeps a worker from what it waits for. Without workers the next
+    /// poll does the work itself.
+    pub(super) fn pending<T>(&self) -> Poll<Result<T>> {
+        if self.is_in_task() { Poll::Ready(Err(Kind::WaitsInTask.into())) } else { Poll::Pending }
+    }
+
+    /// Returns true if this thread is a worker and runs the body of a node, or of an operation, just now.
+    pub(super) fn is_in_task(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.is_in_body() || is_inside_body(self.place()))
+    }
+
+    /// Returns the mark of the process that has the executor's threads.
+    pub(super) fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// Returns a number that no other run has.
@@ -115,6 +147,7 @@ impl Core {
 
     /// Lets the run in at once, or not at all.
     pub(super) fn try_admit(&self, run: &Arc<RunInner>) -> Result<u32> {
+        self.check_process()?;
         let admitted = lock(&self.admission).admit(self, run, 0);
         admitted.unwrap_or_else(|| Err(Kind::Busy { max: self.max_in_flight }.into()))
     }
@@ -127,6 +160,7 @@ impl Core {
 
     /// Takes a guest in, and returns its place in the pool.
     pub(super) fn take_in(&self, guest: Weak<dyn Guest>) -> Result<u16> {
+        self.check_process()?;
         let mut admission = lock(&self.admission);
         if admission.is_closed {
             return Err(Kind::ShutDown.into());

@@ -11,6 +11,7 @@ use super::core::Core;
 use super::inside::is_inside;
 use super::{ExecutorBuilder, Inputs, Run, SerialStream};
 use crate::bridge::WaiterKey;
+use crate::device::host::Origin;
 use crate::error::{Error, Kind, Result};
 use crate::plan::Plan;
 use crate::sync::lock;
@@ -19,6 +20,9 @@ use crate::sync::lock;
 ///
 /// When the last clone is dropped, runs that are still in flight end with an error for which [`Error::is_shut_down`] is true.
 /// Dropping does not wait; [`Executor::shutdown`] does.
+///
+/// A child that is forked from this process does not have the threads of an executor with workers. There, on Linux 4.14 or later, whatever would wait for them is an error instead, for
+/// which [`Error::is_shut_down`] is true, and what is dropped is leaked. Build executors after the fork. An executor without workers goes on in the child.
 #[derive(Clone)]
 pub struct Executor {
     owner: Arc<Owner>,
@@ -37,6 +41,9 @@ impl Executor {
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        if self.core.is_forked() {
+            return std::mem::forget(self.core.clone());
+        }
         self.core.close();
     }
 }
@@ -116,7 +123,7 @@ impl Executor {
     /// The executor is shut down when this is called; dropping the future only stops waiting.
     pub fn shutdown(&self) -> Shutdown {
         let core = &self.owner.core;
-        if !is_inside(core.place()) {
+        if !is_inside(core.place()) && !core.is_forked() {
             core.close();
         }
         Shutdown { core: core.clone(), key: WaiterKey::default(), idle: self.idle() }
@@ -140,6 +147,11 @@ impl Executor {
         let shared: Arc<dyn Any + Send + Sync> = made.clone();
         *common = Some(Arc::downgrade(&shared));
         Ok(made)
+    }
+
+    /// Returns the mark of the process that has the executor's threads.
+    pub(crate) fn origin(&self) -> &Origin {
+        self.owner.core.origin()
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {
@@ -181,6 +193,11 @@ impl Runner {
     pub(crate) fn run(&self, plan: &Plan, inputs: Inputs) -> Run {
         Run::new(&self.0, plan, inputs, |_| None)
     }
+
+    /// Returns an error in a child that was forked from the process that has the executor's threads.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.0.check_process()
+    }
 }
 
 impl fmt::Debug for Executor {
@@ -207,6 +224,7 @@ impl Future for Idle {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let Self { core, key } = &mut *self;
+        core.check_process()?;
         if is_inside(core.place()) {
             return Poll::Ready(Err(Kind::InsideNode.into()));
         }
@@ -223,7 +241,9 @@ impl Future for Idle {
 
 impl Drop for Idle {
     fn drop(&mut self) {
-        self.core.idle.forget(&mut self.key);
+        if !self.core.is_forked() {
+            self.core.idle.forget(&mut self.key);
+        }
     }
 }
 
@@ -259,6 +279,8 @@ impl Future for Shutdown {
 
 impl Drop for Shutdown {
     fn drop(&mut self) {
-        self.core.exits.forget(&mut self.key);
+        if !self.core.is_forked() {
+            self.core.exits.forget(&mut self.key);
+        }
     }
 }

@@ -54,6 +54,11 @@ impl Room {
         self.core.rehearsal.as_ref().map(|rehearsal| rehearsal.choose(among))
     }
 
+    /// Returns true if this thread is a worker and runs the body of a node, or of an operation, just now.
+    pub(crate) fn is_in_task(&self) -> bool {
+        self.core.is_in_task()
+    }
+
     /// Calls a worker, if there are any.
     pub(crate) fn call_worker(&self) {
         self.core.pool.iter().for_each(|pool| pool.submit(Ticket::new(self.place, 0, 1)));
@@ -62,6 +67,9 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
+        if self.core.is_forked() {
+            return std::mem::forget(self.core.clone());
+        }
         if let Some(pool) = &self.core.pool {
             // SAFETY: no ticket is left, as who was taken in has promised.
             unsafe { pool.leave(self.place) };

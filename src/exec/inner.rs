@@ -13,7 +13,7 @@ use super::serial::Turn;
 use super::state::{self, State};
 use super::{Inputs, Outputs};
 use crate::bridge::{Lane, Wakeset, shielded};
-use crate::device::host::{Entry, Progress, Ticket};
+use crate::device::host::{Entry, Progress, Ticket, aside};
 use crate::error::{Error, Kind, Result};
 use crate::graph::NodeId;
 use crate::plan::code::{Code, flag};
@@ -259,9 +259,9 @@ impl RunInner {
         }
     }
 
-    /// Cancels the run, unless it is complete or cancelled. Nothing waits here.
+    /// Cancels the run, unless it is complete or cancelled, or its threads are in another process. Nothing waits here.
     pub(super) fn cancel(&self, bits: u32) {
-        if !self.state.cancel(bits) {
+        if self.core.is_forked() || !self.state.cancel(bits) {
             return;
         }
         let waiting = {
@@ -423,7 +423,7 @@ impl RunInner {
     /// Called by the program itself: its first `done` steps are done.
     pub(super) fn signal_watchers(&self, program: u32, done: u32) {
         if let Some(lane) = self.watched.get().and_then(|lanes| lanes[program as usize].get()) {
-            lane.signal(u64::from(done));
+            aside(|| lane.signal(u64::from(done)));
         }
     }
 }

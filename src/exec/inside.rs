@@ -11,17 +11,31 @@ thread_local! {
 
 /// What this thread is inside of. A node may await a run of another executor, and an operation push to an engine that runs at once: then there is one around it. It lies on the stack.
 struct Frame {
-    /// The address of an executor's exits lane, or of an engine: enough to compare; nothing is reached through it.
+    /// The address of an executor's exits lane, or of an engine: enough to compare; nothing is reached through it. Plus [`BODY`] inside of a body.
     of: usize,
     outer: *const Frame,
 }
 
-/// Has `work` done as one that is inside of that executor, or engine.
+/// Set in the address of a frame whose work is one body that returns, and no future. Addresses are even.
+const BODY: usize = 1;
+
+/// Has the body of an operation of that engine done.
 #[inline(always)]
 pub(crate) fn inside<R>(of: *const (), work: impl FnOnce() -> R) -> R {
+    within(of.addr() | BODY, work)
+}
+
+/// Has `work` done as one that is inside of that executor: a worker's life, or a poll of async nodes.
+#[inline(always)]
+pub(super) fn inside_executor<R>(of: *const (), work: impl FnOnce() -> R) -> R {
+    within(of.addr(), work)
+}
+
+#[inline(always)]
+fn within<R>(of: usize, work: impl FnOnce() -> R) -> R {
     // A thread that is being torn down runs no nodes.
     let outer = INNERMOST.try_with(Cell::get).unwrap_or(ptr::null());
-    let frame = Frame { of: of.addr(), outer };
+    let frame = Frame { of, outer };
     set(&raw const frame);
     let _out = Out(outer);
     work()
@@ -42,15 +56,30 @@ fn set(frame: *const Frame) {
     let _ = INNERMOST.try_with(|innermost| innermost.set(frame));
 }
 
+/// Returns what this thread is inside of, from the innermost on.
+fn frames() -> impl Iterator<Item = usize> {
+    let mut frame = INNERMOST.try_with(Cell::get).unwrap_or(ptr::null());
+    std::iter::from_fn(move || {
+        // SAFETY: a frame is taken out before it ends, and those around it end after it.
+        let around = unsafe { frame.as_ref() }?;
+        frame = around.outer;
+        Some(around.of)
+    })
+}
+
 /// Returns true if this thread runs something of that executor, or engine.
 pub(crate) fn is_inside(of: *const ()) -> bool {
-    let mut frame = INNERMOST.try_with(Cell::get).unwrap_or(ptr::null());
-    // SAFETY: a frame is taken out before it ends, and those around it end after it.
-    while let Some(around) = unsafe { frame.as_ref() } {
-        if around.of == of.addr() {
-            return true;
+    frames().any(|frame| frame & !BODY == of.addr())
+}
+
+/// Returns true if this thread runs the body of an operation, and around that directly something of that executor.
+pub(super) fn is_inside_body(of: *const ()) -> bool {
+    let mut is_body = false;
+    for frame in frames() {
+        if frame == of.addr() {
+            return is_body;
         }
-        frame = around.outer;
+        is_body |= frame & BODY != 0;
     }
     false
 }

@@ -24,7 +24,7 @@ use crate::graph::NodeId;
 ///
 /// # Errors
 /// The node's own error; that of the predecessor because of which it, or the loop or branch around it, did not run; that the run was cancelled or shut down before
-/// it came to the node; that it did not run; or that the plan has no such node.
+/// it came to the node; that it did not run; or that the plan has no such node. And where the [`Run`](crate::Run) itself cannot be awaited.
 ///
 /// # Cancellation
 /// Dropping it changes nothing for the run. When the run itself is dropped, the future ends with
@@ -69,6 +69,9 @@ impl Future for NodeFuture {
             Ok(watched) => watched,
             Err(error) => return Poll::Ready(Err(error.clone())),
         };
+        if !run.is_complete() {
+            run.core.check_process()?;
+        }
         let is_over = run.is_complete() || run.poll_complete(run_key, cx).is_ready();
         if !is_over {
             run.catch_up(watched.node, &watched.lane);
@@ -77,7 +80,7 @@ impl Future for NodeFuture {
                     // To look again: nobody may come to signal what this look did not see.
                     let _ = shielded(|| cx.waker().wake_by_ref());
                 }
-                return Poll::Pending;
+                return run.core.pending();
             }
         }
         run.lane.forget(run_key);
@@ -88,6 +91,9 @@ impl Future for NodeFuture {
 
 impl Drop for NodeFuture {
     fn drop(&mut self) {
+        if self.run.core.is_forked() {
+            return std::mem::forget(self.run.clone());
+        }
         self.run.lane.forget(&mut self.run_key);
         if let Ok(watched) = &mut self.node {
             watched.lane.forget(&mut watched.key);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::inner::RunInner;
 use crate::bridge::shielded;
+use crate::device::host::aside;
 use crate::error::{Kind, Result};
 use crate::graph::NodeId;
 use crate::plan::{CriticalPath, Plan, Span, StreamKind};
@@ -84,7 +85,7 @@ impl RunInner {
             is_ok: ran.is_ok,
             launched,
         };
-        if let Err(message) = shielded(|| observer.node(&span)) {
+        if let Err(message) = aside(|| shielded(|| observer.node(&span))) {
             self.add_fault(node, Kind::Observer { node: name.clone(), message }.into());
         }
     }

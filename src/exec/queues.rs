@@ -13,7 +13,7 @@ use super::fates::fate;
 use super::inner::{Live, RunInner};
 use super::state;
 use crate::bridge::{Pace, Reactor, RemoteLane, WaiterKey, shielded};
-use crate::device::host::Ticket;
+use crate::device::host::{Ticket, aside};
 use crate::device::queue::{Event, Fault, QueueDevice};
 use crate::error::{Error, Kind, Result};
 use crate::graph::NodeId;
@@ -300,7 +300,7 @@ impl RunInner {
         let body = code.body(node);
         // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of several releases.
         let cells = unsafe { live.frame.cells(Access::Tagged) };
-        if let Err(message) = shielded(|| body.release(cells)) {
+        if let Err(message) = aside(|| shielded(|| body.release(cells))) {
             let message = format!("dropping its value: {message}");
             self.add_fault(node, self.blame(node).panicked(message));
         }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -25,6 +26,9 @@ use crate::plan::Plan;
 /// # Errors
 /// The first cause: a node that failed or panicked ([`Error::others`](crate::Error::others) lists the rest), a cancel, a
 /// shutdown, or inputs that do not fit the plan. Nodes that do not depend on a failed one finish first.
+///
+/// On an executor with workers, a poll that is pending inside of a task, a kernel or an operation that is no future is an error, if that is run by one of these workers: whoever waits
+/// there keeps the worker from what it waits for. The run goes on, and can be awaited elsewhere. In a child that was forked from the process of the workers, every poll is an error.
 ///
 /// # Cancellation
 /// Dropping a run cancels what has not started. Async nodes are dropped where they stand; a task that is running runs to its
@@ -133,8 +137,11 @@ impl Future for Run {
         // A task that awaits one inline run after the other would otherwise never come to a pending poll.
         #[cfg(feature = "tokio")]
         let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
-        if !inner.is_complete() && inner.poll_complete(key, cx).is_pending() {
-            return Poll::Pending;
+        if !inner.is_complete() {
+            inner.core.check_process()?;
+            if inner.poll_complete(key, cx).is_pending() {
+                return inner.core.pending();
+            }
         }
         #[cfg(feature = "tokio")]
         budget.made_progress();
@@ -179,6 +186,9 @@ impl RunInner {
 impl Drop for Run {
     fn drop(&mut self) {
         let inner = &self.inner;
+        if inner.core.is_forked() {
+            return mem::forget(inner.clone());
+        }
         inner.lane.forget(&mut self.key);
         if inner.is_complete() {
             return;

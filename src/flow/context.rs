@@ -293,6 +293,11 @@ impl Shared {
         self.engine.sweep(&self.scope);
     }
 
+    /// Returns an error in a child that was forked from the process that has the executor's threads.
+    pub(super) fn check_process(&self) -> Result<()> {
+        self.runner.check_process()
+    }
+
     /// Returns why the flow is over before its code is.
     pub(super) fn verdict(&self) -> Option<Error> {
         self.scope.failure().or_else(|| self.scope.is_cancelled().then(|| Kind::Cancelled.into()))

@@ -197,7 +197,10 @@ impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
         let Some(code) = this.code.as_mut().as_pin_mut() else { return Poll::Ready(Err(Kind::Spent.into())) };
         let polled = match this.shared {
             Err(error) => Poll::Ready(Err(error.clone())),
-            Ok(shared) => poll_code(shared, code, this.key, cx),
+            Ok(shared) => match shared.check_process() {
+                Ok(()) => poll_code(shared, code, this.key, cx),
+                Err(forked) => Poll::Ready(Err(forked)),
+            },
         };
         if polled.is_ready() {
             let _ = shielded(|| this.code.set(None));

@@ -19,7 +19,7 @@ use super::turn::Turn;
 use super::within;
 use super::work::{work_alone, work_shared};
 use crate::bridge::Lane;
-use crate::device::host::Entry;
+use crate::device::host::{Entry, Origin, is_worker};
 use crate::error::{Error, Kind, Result};
 use crate::exec::{Executor, Guest, Room, is_inside};
 use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock};
@@ -60,6 +60,8 @@ pub(super) struct Hub {
     pub(super) is_closed: AtomicBool,
     /// Whether pending futures keep it, though nobody else does: workers, or other flows, go on with them.
     pub(super) is_kept: bool,
+    /// The process that the executor's threads are in.
+    origin: Origin,
     max_pending: usize,
     freed_max: usize,
     /// Gone when nobody is left who could ask.
@@ -106,6 +108,7 @@ impl Hub {
             room: Mutex::new(None),
             is_closed: AtomicBool::new(false),
             is_kept: exec.workers() > 0 || owner.is_none(),
+            origin: exec.origin().clone(),
             max_pending,
             freed_max: (max_pending / 64 / exec.workers().max(1)).clamp(1, FREED_MAX),
             failures: owner.map_or_else(Weak::new, Arc::downgrade),
@@ -249,7 +252,7 @@ impl Hub {
 
     #[inline]
     pub(super) fn fault(&self, job: &Job) -> Option<Error> {
-        let mut is_odd = job.is_kernel || !job.has_no_fault() || self.is_closed.load(Ordering::SeqCst);
+        let mut is_odd = job.is_kernel || !job.has_no_fault() || self.is_closed.load(Ordering::SeqCst) || self.origin.is_forked();
         // SAFETY: whoever made the operation has handles to its variables.
         job.each(|asked| is_odd |= unsafe { asked.place() }.hub != self.address());
         if is_odd { self.describe_fault(job) } else { None }
@@ -261,6 +264,9 @@ impl Hub {
 
     #[cold]
     fn describe_fault(&self, job: &Job) -> Option<Error> {
+        if let Err(forked) = self.check_process() {
+            return Some(forked);
+        }
         if self.is_closed.load(Ordering::SeqCst) {
             return Some(Kind::ShutDown.into());
         }
@@ -348,9 +354,20 @@ impl Hub {
         self.turn.is_over() && is_empty
     }
 
+    /// Returns an error in a child that was forked from the process that has the executor's threads.
+    fn check_process(&self) -> Result<()> {
+        if self.origin.is_forked() { Err(Kind::Forked.into()) } else { Ok(()) }
+    }
+
     /// Returns an error if who asks would wait for ever: inside of an operation that is no future.
     pub(super) fn may_wait(&self) -> Result<()> {
-        if is_inside(self.place()) { Err(Kind::WaitsInside.into()) } else { Ok(()) }
+        self.check_process()?;
+        if is_inside(self.place()) {
+            return Err(Kind::WaitsInside.into());
+        }
+        // A node's body may wait for it as little as an operation's.
+        let is_in_task = self.workers > 0 && is_worker() && lock(&self.room).as_ref().is_some_and(Room::is_in_task);
+        if is_in_task { Err(Kind::WaitsInTask.into()) } else { Ok(()) }
     }
 
     /// Returns true inside of any operation, which is one of those that take up room, or are to be over.
@@ -359,6 +376,7 @@ impl Hub {
     }
 
     pub(super) fn may_wait_for_all(&self) -> Result<()> {
+        self.check_process()?;
         if self.is_inside_any() { Err(Kind::WaitsForAllInside.into()) } else { Ok(()) }
     }
 

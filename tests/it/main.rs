@@ -21,6 +21,8 @@ mod dice;
 mod endings;
 mod failures;
 mod flow;
+#[cfg(target_os = "linux")]
+mod forking;
 mod graphs;
 #[cfg(feature = "json")]
 mod json;
@@ -29,6 +31,7 @@ mod kernels;
 mod loading;
 mod mistakes;
 mod misuse;
+mod nested_waits;
 mod observing;
 pub(crate) mod policies;
 mod random;

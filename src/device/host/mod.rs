@@ -7,6 +7,7 @@
 
 mod barrier;
 mod deque;
+mod origin;
 mod pool;
 mod sleep;
 mod slice;
@@ -16,10 +17,11 @@ mod worker;
 
 pub(crate) use barrier::Barrier;
 pub(crate) use deque::Deque;
+pub(crate) use origin::Origin;
 pub(crate) use pool::{Around, Entry, Pool, SLOTS_MAX};
 #[cfg(test)]
 pub(crate) use sleep::Sleep;
 pub(crate) use slice::Slice;
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket};
-pub(crate) use worker::{Alone, Shared, Tickets};
+pub(crate) use worker::{Alone, Shared, Tickets, aside, is_worker};

@@ -109,6 +109,12 @@ impl Progress {
         self.0.store(Self::NOWHERE, Ordering::Release);
     }
 
+    /// Returns true if this thread, which is the one that notes down here, is at a step.
+    pub(crate) fn is_at_a_step(&self) -> bool {
+        // ORDERING: Relaxed: this thread stored it.
+        self.0.load(Ordering::Relaxed) != Self::NOWHERE
+    }
+
     /// Returns the step that this thread is at, if it runs a program of the run in `slot`.
     pub(crate) fn get(&self, slot: u16) -> Option<u32> {
         // ORDERING: Acquire pairs with the Release in `set`.

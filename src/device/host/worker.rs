@@ -1,12 +1,14 @@
 //! A worker: takes a ticket (its own newest, one from outside, another worker's oldest), resumes the program, again.
 
+use std::cell::Cell;
+use std::ptr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::slice::Slice;
 use super::{Pool, Progress, Queue, Ticket};
-use crate::sync::{spin_loop, yield_now};
+use crate::sync::{spin_loop, thread_local, yield_now};
 
 /// Steps until a worker looks whether other runs wait in the common queue. If so, all that it has of its own goes behind them.
 const FUEL: u32 = 512;
@@ -15,9 +17,31 @@ const FUEL: u32 = 512;
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 50 };
 const PAUSE: u32 = 24;
 
+thread_local! {
+    /// Where this thread notes down its steps, if it is a worker. None while it runs foreign code between steps, see [`aside`].
+    static PROGRESS: Cell<*const Progress> = const { Cell::new(ptr::null()) };
+}
+
+/// Has foreign code run that is no body, by a worker that may be at a step: an observer, a waker, the drop of a value. It may wait for runs.
+#[inline(always)]
+pub(crate) fn aside<R>(foreign: impl FnOnce() -> R) -> R {
+    struct Back(*const Progress);
+
+    impl Drop for Back {
+        #[inline(always)]
+        fn drop(&mut self) {
+            let _ = PROGRESS.try_with(|progress| progress.set(self.0));
+        }
+    }
+
+    let _back = Back(PROGRESS.try_with(|progress| progress.replace(ptr::null())).unwrap_or(ptr::null()));
+    foreign()
+}
+
 /// The life of worker number `worker`.
 pub(super) fn work(pool: Arc<Pool>, worker: usize) {
     pool.sleep.register(worker);
+    PROGRESS.with(|progress| progress.set(&raw const pool.progress[worker].0));
     (pool.around)(&mut || if pool.is_alone() { work_alone(&pool) } else { Shared::new(&pool, worker).work() });
 }
 
@@ -79,6 +103,20 @@ impl<'p> Queue<'p> for Shared<'p> {
     }
 }
 
+/// Returns true if this thread is a worker of any pool, and not [`aside`].
+#[inline]
+pub(crate) fn is_worker() -> bool {
+    !PROGRESS.try_with(Cell::get).unwrap_or(ptr::null()).is_null()
+}
+
+impl Pool {
+    /// Returns true if this thread is one of the workers, and runs the body of a node just now.
+    pub(crate) fn is_in_body(&self) -> bool {
+        let own = PROGRESS.try_with(Cell::get).unwrap_or(ptr::null());
+        !own.is_null() && self.progress.iter().any(|progress| ptr::eq(&raw const progress.0, own) && progress.0.is_at_a_step())
+    }
+}
+
 impl<'p> Shared<'p> {
     fn new(pool: &'p Pool, worker: usize) -> Self {
         Self { pool, worker, fuel: FUEL, gives_way: false }
@@ -89,6 +127,7 @@ impl<'p> Shared<'p> {
             let entry = self.pool.entry(ticket);
             // SAFETY: the ticket is the right to resume its program.
             unsafe { (entry.resume)(entry.run, ticket, self) };
+            debug_assert!(!self.progress().is_at_a_step(), "who leaves a program leaves its step");
         }
     }
 
@@ -266,6 +305,7 @@ fn work_alone(pool: &Pool) {
             let entry = pool.entry(ticket);
             // SAFETY: the ticket is the right to resume its program.
             unsafe { (entry.resume_alone)(entry.run, ticket, &mut queue) };
+            debug_assert!(!queue.progress.is_at_a_step(), "who leaves a program leaves its step");
         } else if pool.is_over() {
             return;
         } else if look(pool, || pool.has_common().then_some(())).is_none() {

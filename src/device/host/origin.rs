@@ -1,0 +1,113 @@
+//! The process in which an executor was built. A child that `fork` makes has the executor's memory and none of its threads: whoever waits for
+//! them there waits for ever.
+//!
+//! On Linux the mark lies on a page of its own, which the kernel fills with zeros in every child (`MADV_WIPEONFORK`). So the question costs a
+//! load, and needs no handler for the whole process. Elsewhere, and on kernels before 4.14, no child is told.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// What the mark reads in the process that made it.
+const SAME: u8 = 1;
+
+static UNMARKED: AtomicU8 = AtomicU8::new(SAME);
+
+/// Knows whether it is still in the process that made it. Clones are the same mark.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    mark: NonNull<AtomicU8>,
+    /// Keeps the mark.
+    _page: Option<Arc<page::Page>>,
+}
+
+// SAFETY: the mark is an atomic, and lies on a page that the value keeps, or is a static.
+unsafe impl Send for Origin {}
+// SAFETY: as above.
+unsafe impl Sync for Origin {}
+
+impl Origin {
+    /// Returns the mark of this process.
+    pub(crate) fn here() -> Self {
+        match page::Page::new() {
+            Some(page) => Self { mark: page.mark(), _page: Some(Arc::new(page)) },
+            None => Self::anywhere(),
+        }
+    }
+
+    /// Returns the mark of what has no threads: every process is the one that made it.
+    pub(crate) fn anywhere() -> Self {
+        Self { mark: NonNull::from(&UNMARKED), _page: None }
+    }
+
+    /// Returns true in a child that was forked from the process that made the mark.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        // SAFETY: the mark lives as long as the page, which this keeps, or for ever.
+        // ORDERING: Relaxed: it is stored before anyone else has it, and changes only where there are no other threads.
+        unsafe { self.mark.as_ref() }.load(Ordering::Relaxed) != SAME
+    }
+}
+
+#[cfg(all(target_os = "linux", not(anabranch_loom), not(miri)))]
+mod page {
+    use std::ptr::{self, NonNull};
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    /// At most a page, and rounded up to one by the kernel.
+    const BYTES: usize = 4096;
+
+    pub(super) struct Page(NonNull<AtomicU8>);
+
+    // SAFETY: all that is done with the page is to load and store an atomic, until it is dropped.
+    unsafe impl Send for Page {}
+    // SAFETY: as above.
+    unsafe impl Sync for Page {}
+
+    impl Page {
+        /// Returns a page with the mark. None if the kernel has no such pages.
+        pub(super) fn new() -> Option<Self> {
+            let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            // SAFETY: a new anonymous mapping overlaps nothing.
+            let start = unsafe { libc::mmap(ptr::null_mut(), BYTES, access, flags, -1, 0) };
+            if start == libc::MAP_FAILED {
+                return None;
+            }
+            let page = Self(NonNull::new(start.cast())?);
+            // SAFETY: the page was just mapped, and nothing points into it.
+            let is_wiped = unsafe { libc::madvise(start, BYTES, libc::MADV_WIPEONFORK) } == 0;
+            // SAFETY: the page is mapped, zeroed and aligned.
+            unsafe { page.0.as_ref() }.store(super::SAME, Ordering::Relaxed);
+            is_wiped.then_some(page)
+        }
+
+        pub(super) fn mark(&self) -> NonNull<AtomicU8> {
+            self.0
+        }
+    }
+
+    impl Drop for Page {
+        fn drop(&mut self) {
+            // SAFETY: it was mapped with this length, and nobody has the mark any more.
+            unsafe { libc::munmap(self.0.as_ptr().cast(), BYTES) };
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(anabranch_loom), not(miri))))]
+mod page {
+    use std::ptr::NonNull;
+    use std::sync::atomic::AtomicU8;
+
+    pub(super) enum Page {}
+
+    impl Page {
+        pub(super) fn new() -> Option<Self> {
+            None
+        }
+
+        pub(super) fn mark(&self) -> NonNull<AtomicU8> {
+            match *self {}
+        }
+    }
+}

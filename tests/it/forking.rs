@@ -1,0 +1,126 @@
+//! A child that `fork` makes has the parent's executors, and none of their threads: it is told so, and waits for nothing. Each test forks in a process of its own.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use anabranch::{DeviceStream, Engine, Executor, Flow, Graph, Inputs, Op, Plan, Result, Single};
+use futures::FutureExt;
+
+use crate::support::{alone, block_on, executor, poll_once};
+
+const SAID: &str = "the executor was built before this process was forked, and its threads are in the parent only: build one here, after the fork";
+
+fn plan() -> Plan {
+    let mut g = Graph::new();
+    let one = g.kernel("one", (), |_: &mut DeviceStream| 1);
+    let two = g.future("two", &one, async |one: Arc<i32>| Ok(*one + 1));
+    g.output("two", &two);
+    g.compile(&Single).unwrap()
+}
+
+/// Runs `child` in a forked process, which must end well, and soon.
+fn forked(child: impl FnOnce()) {
+    // SAFETY: the other threads are workers that hold no lock at a random moment for long; the child keeps to what the tests do.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let is_ok = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).is_ok();
+        // SAFETY: it ends the child, with nothing of the test's harness.
+        unsafe { libc::_exit(i32::from(!is_ok)) };
+    }
+    let (mut status, began) = (0, Instant::now());
+    // SAFETY: it is the child that was just made.
+    while unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } == 0 {
+        if began.elapsed() > Duration::from_secs(20) {
+            // SAFETY: as above.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            panic!("the child hangs");
+        }
+        std::thread::yield_now();
+    }
+    assert_eq!(status, 0, "the child has failed: see what it said");
+}
+
+/// Asserts that `wait` ends at once, and says that the executor is another process's.
+fn assert_told<T>(wait: impl Future<Output = Result<T>>) {
+    let error = wait.now_or_never().expect("nothing is waited for").map(drop).unwrap_err();
+    assert!(error.to_string() == SAID && error.is_shut_down(), "{error}");
+}
+
+#[test]
+fn an_executor_of_the_parent_says_so_in_a_child() {
+    // Seen to be pending for ever in each of these.
+    alone("forking::an_executor_of_the_parent_says_so_in_a_child", || {
+        let (exec, plan) = (executor(2), plan());
+        let engine = Engine::new(&exec).unwrap();
+        let x = engine.var("x", 1);
+        block_on(exec.run(&plan, Inputs::new())).unwrap();
+        block_on(engine.idle()).unwrap();
+        forked(|| {
+            assert_told(exec.run(&plan, Inputs::new()));
+            assert_told(exec.run(&plan, Inputs::new()).node("one"));
+            assert_told(exec.stream().run(&plan, Inputs::new()));
+            assert_eq!(exec.try_run(&plan, Inputs::new()).map(drop).unwrap_err().0.to_string(), SAID);
+            assert_told(exec.idle());
+            assert_told(exec.shutdown());
+            assert_told(exec.flow(async |f: &Flow| f.get(&f.task("one", (), || 1)).await));
+            assert_told(engine.push(Op::task("next", &x, &x, |x: &i32| x + 1)));
+            assert_told(engine.idle());
+            // It is written, and nobody has to be waited for.
+            assert_eq!(x.read().now_or_never().map(|read| *read.unwrap()), Some(1));
+            assert_eq!(Engine::new(&exec).map(drop).unwrap_err().to_string(), SAID);
+        });
+        block_on(exec.run(&plan, Inputs::new())).expect("the parent goes on");
+        block_on(exec.shutdown()).unwrap();
+    });
+}
+
+#[test]
+fn what_the_parent_has_in_flight_is_dropped_in_a_child_without_a_wait() {
+    // Seen to hang, where the child cancels the run and waits for its task.
+    alone("forking::what_the_parent_has_in_flight_is_dropped_in_a_child_without_a_wait", || {
+        let (exec, (begin, has_begun), (end, may_end)) = (executor(1), mpsc::channel(), mpsc::channel());
+        let may_end = Mutex::new(may_end);
+        let mut g = Graph::new();
+        let out = g.task("waits", (), move || {
+            begin.send(()).unwrap();
+            may_end.lock().unwrap().recv().unwrap()
+        });
+        g.output("out", &out);
+        let plan = g.compile(&Single).unwrap();
+        let mut run = Some(exec.run(&plan, Inputs::new()));
+        assert!(poll_once(run.as_mut().unwrap()).is_pending());
+        has_begun.recv().unwrap();
+        let (mut node, mut exec) = (Some(run.as_ref().unwrap().node("waits")), Some(exec));
+        forked(|| {
+            assert_told(run.as_mut().unwrap());
+            assert_told(node.as_mut().unwrap());
+            run.as_ref().unwrap().cancel();
+            drop((run.take(), node.take(), exec.take()));
+        });
+        end.send(()).unwrap();
+        block_on(run.unwrap()).expect("the parent goes on");
+        assert!(exec.is_some() && block_on(node.unwrap()).is_ok());
+    });
+}
+
+#[test]
+fn executors_of_the_child_and_those_without_threads_work_there() {
+    alone("forking::executors_of_the_child_and_those_without_threads_work_there", || {
+        let (threads, inline, sim, plan) = (executor(2), Executor::inline(), Executor::sim(7), plan());
+        [&threads, &inline, &sim].into_iter().for_each(|exec| drop(block_on(exec.run(&plan, Inputs::new())).unwrap()));
+        forked(|| {
+            for exec in [executor(2), inline.clone(), sim.clone()] {
+                // Without `support::block_on`, whose timer has its thread in the parent.
+                let mut outputs = futures::executor::block_on(exec.run(&plan, Inputs::new())).unwrap();
+                assert_eq!(*outputs.take::<i32>("two").unwrap(), 2);
+                let flow = exec.flow(async |f: &Flow| Ok(*f.get(&f.task("one", (), || 1)).await?));
+                assert_eq!(futures::executor::block_on(flow).unwrap(), 1);
+            }
+            let own = executor(1);
+            futures::executor::block_on(own.shutdown()).unwrap();
+            // And a child of the child.
+            forked(|| assert_told(own.run(&plan, Inputs::new())));
+        });
+    });
+}

@@ -1,0 +1,235 @@
+//! Who waits for a run, a flow or an operation inside of a task of the same executor is told so; who awaits it in a future, or elsewhere, is not.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+
+use anabranch::{DeviceStream, Engine, Executor, Flow, Graph, Inputs, NodeSpan, Observer, Op, Plan, Single, inputs, take};
+
+use crate::support::{block_on, executor, poll_once, poll_with, value_of};
+
+const SAID: &str = "a task waits for a run, a flow or an operation of its own executor, which may never end: wait in a future (`Graph::future`, `Op::future`, a flow) or outside, or run it on another executor";
+
+fn one() -> Plan {
+    let mut g = Graph::new();
+    let one = g.task("one", (), || 1);
+    g.output("one", &one);
+    g.compile(&Single).unwrap()
+}
+
+/// Runs `body` as a task of the executor, and returns what it returns.
+fn in_a_task<T: Send + Sync + 'static>(exec: &Executor, body: impl Fn(&Executor) -> T + Send + Sync + 'static) -> Arc<T> {
+    let mut g = Graph::new();
+    let own = exec.clone();
+    let out = g.task("outer", (), move || body(&own));
+    g.output("out", &out);
+    value_of(block_on(exec.run(&g.compile(&Single).unwrap(), Inputs::new())), "out")
+}
+
+/// What a wait was told, and `Ok` what it gave.
+fn told<T>(wait: impl Future<Output = anabranch::Result<T>>) -> Result<T, String> {
+    smol::block_on(wait).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_run_awaited_in_a_task_is_an_error() {
+    // Seen to hang, with as many workers as nested waits.
+    for workers in [1, 2, 8] {
+        let exec = executor(workers);
+        let said = in_a_task(&exec, |exec| told(exec.run(&one(), Inputs::new())).map(drop));
+        assert_eq!(said.as_ref().as_ref().unwrap_err(), SAID);
+        let said = in_a_task(&exec, |exec| {
+            let run = exec.run(&one(), Inputs::new());
+            told(run.node("one"))
+        });
+        assert_eq!(said.as_ref().as_ref().unwrap_err(), SAID);
+        block_on(exec.run(&one(), Inputs::new())).unwrap();
+    }
+}
+
+#[test]
+fn a_flow_or_an_operation_awaited_in_a_task_is_an_error() {
+    // Seen to hang.
+    for workers in [1, 2] {
+        let exec = executor(workers);
+        let said = in_a_task(&exec, |exec| told(exec.flow(async |f: &Flow| f.get(&f.task("one", (), || 1)).await)).map(drop));
+        assert_eq!(said.as_ref().as_ref().unwrap_err(), SAID);
+        let said = in_a_task(&exec, |exec| {
+            let engine = Engine::new(exec).unwrap();
+            told(async { engine.push(Op::task("one", (), (), || ())).await?.await })
+        });
+        // It may have ended before it was asked for, by another worker.
+        assert!(matches!(&*said, Err(text) if text == SAID) || workers == 2, "{said:?}");
+        // A flow that waits for nothing ends where it is polled.
+        assert_eq!(*in_a_task(&exec, |exec| told(exec.flow(async |_: &Flow| Ok(3)))), Ok(3));
+    }
+}
+
+#[test]
+fn a_run_awaited_in_a_kernel_or_an_operation_is_an_error() {
+    // Seen to hang.
+    for workers in [1, 2] {
+        let exec = executor(workers);
+        let mut g = Graph::new();
+        let own = exec.clone();
+        let out = g.kernel("outer", (), move |_: &mut DeviceStream| told(own.run(&one(), Inputs::new())).map(drop));
+        g.output("out", &out);
+        let said = value_of::<Result<(), String>>(block_on(exec.run(&g.compile(&Single).unwrap(), Inputs::new())), "out");
+        assert_eq!(said.as_ref().as_ref().unwrap_err(), SAID);
+        let engine = Engine::new(&exec).unwrap();
+        let (said, own) = (engine.var("said", Ok(())), exec.clone());
+        let op = Op::task("outer", (), &said, move || told(own.run(&one(), Inputs::new())).map(drop));
+        block_on(async { engine.push(op).await?.await }).unwrap();
+        assert_eq!(block_on(said.read()).unwrap().as_ref().as_ref().unwrap_err(), SAID);
+    }
+}
+
+#[test]
+fn what_is_awaited_in_futures_comes() {
+    // Seen to fail where every poll by a worker counts.
+    for workers in [0, 1, 2] {
+        let exec = executor(workers);
+        let mut g = Graph::new();
+        let own = exec.clone();
+        let node = g.future("node", (), move || {
+            let exec = own.clone();
+            async move { Ok(*exec.run(&one(), Inputs::new()).await?.take::<i32>("one")?) }
+        });
+        g.output("node", &node);
+        let plan = g.compile(&Single).unwrap();
+        assert_eq!(*value_of::<i32>(block_on(exec.run(&plan, Inputs::new())), "node"), 1);
+        let engine = Engine::new(&exec).unwrap();
+        let (out, own) = (engine.var("out", 0), exec.clone());
+        let op = Op::future("op", (), &out, move || async move {
+            let flow = own.flow(async |f: &Flow| Ok(*f.get(&f.task("one", (), || 1)).await?)).await?;
+            Ok(flow + *own.run(&one(), Inputs::new()).await?.take::<i32>("one")?)
+        });
+        block_on(async { engine.push(op).await?.await }).unwrap();
+        assert_eq!(*block_on(out.read()).unwrap(), 2);
+    }
+}
+
+#[test]
+fn tasks_may_wait_for_other_executors_and_without_workers() {
+    for workers in [1, 2] {
+        let other = Arc::new((executor(1), Executor::inline()));
+        let sum = in_a_task(&executor(workers), move |_| {
+            let of = |exec: &Executor| told(exec.run(&one(), Inputs::new())).map(drop);
+            of(&other.0).and(of(&other.1))
+        });
+        assert_eq!(*sum, Ok(()));
+    }
+    // Without workers the poll does the work itself.
+    for exec in [Executor::inline(), Executor::sim(3)] {
+        assert_eq!(*in_a_task(&exec, |exec| told(exec.run(&one(), Inputs::new())).map(drop)), Ok(()));
+    }
+}
+
+#[test]
+fn what_is_polled_in_a_task_can_be_awaited_elsewhere() {
+    // Seen to fail where a run that was refused is spent.
+    let exec = executor(1);
+    let (sender, receiver) = mpsc::channel();
+    let sender = Mutex::new(sender);
+    in_a_task(&exec, move |exec| {
+        let mut run = exec.run(&one(), Inputs::new());
+        assert!(matches!(poll_once(&mut run), Poll::Ready(Err(error)) if error.to_string() == SAID));
+        sender.lock().unwrap().send(run).unwrap();
+    });
+    assert_eq!(*value_of::<i32>(block_on(receiver.recv().unwrap()), "one"), 1);
+}
+
+/// Blocks on a run of the executor, the first time that it is told of a node.
+struct Waits {
+    exec: OnceLock<Executor>,
+    nodes: AtomicUsize,
+}
+
+impl Observer for Waits {
+    fn node(&self, _: &NodeSpan<'_>) {
+        if self.nodes.fetch_add(1, SeqCst) == 0 {
+            let run = self.exec.get().unwrap().run(&one(), Inputs::new());
+            smol::block_on(run).expect("the other worker is free");
+        }
+    }
+}
+
+#[test]
+fn an_observer_may_wait_where_there_is_another_worker() {
+    // Seen to fail where what an observer does counts as the node's body.
+    let waits = Arc::new(Waits { exec: OnceLock::new(), nodes: AtomicUsize::new(0) });
+    let exec = Executor::builder().workers(2).observer(waits.clone()).build().unwrap();
+    assert!(waits.exec.set(exec.clone()).is_ok());
+    block_on(exec.run(&one(), Inputs::new())).unwrap();
+    assert_eq!(waits.nodes.load(SeqCst), 2);
+}
+
+/// Runs a plan when it is dropped, and counts that.
+struct RunsInDrop(Executor, Arc<AtomicUsize>);
+
+impl Drop for RunsInDrop {
+    fn drop(&mut self) {
+        self.1.fetch_add(usize::from(told(self.0.run(&one(), Inputs::new())).is_ok()), SeqCst);
+    }
+}
+
+#[test]
+fn the_drop_of_a_released_value_may_wait_where_there_is_another_worker() {
+    // Seen to fail where a release counts as the body of the node before it.
+    let (exec, dropped) = (executor(2), Arc::new(AtomicUsize::new(0)));
+    let mut g = Graph::new();
+    let (own, count) = (exec.clone(), dropped.clone());
+    let value = g.task("value", (), move || RunsInDrop(own.clone(), count.clone()));
+    let read = g.task("read", &value, |_: &RunsInDrop| 1);
+    let after = g.task("after", &read, |x: &i32| *x);
+    g.output("after", &after);
+    block_on(exec.run(&g.compile(&Single).unwrap(), Inputs::new())).unwrap();
+    assert_eq!(dropped.load(SeqCst), 1);
+}
+
+/// Polls a run when it is woken.
+struct Polls(Mutex<Option<anabranch::Run>>, mpsc::Sender<bool>);
+
+impl Wake for Polls {
+    fn wake(self: Arc<Self>) {
+        if let Some(run) = &mut *self.0.lock().unwrap() {
+            let polled = poll_with(run, &Waker::from(Arc::new(Ignores)));
+            self.1.send(!matches!(polled, Poll::Ready(Err(_)))).unwrap();
+        }
+    }
+}
+
+struct Ignores;
+
+impl Wake for Ignores {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_waker_may_poll_runs() {
+    // Seen to fail where a waker of a node counts as the body behind that node.
+    let exec = executor(1);
+    let mut g = Graph::new();
+    let (began, has_begun) = mpsc::channel();
+    let (end, may_end) = mpsc::channel();
+    let may_end = Mutex::new(may_end);
+    let x = g.input::<i32>("x");
+    let first = g.task("first", take(&x), move |x: i32| {
+        began.send(()).unwrap();
+        may_end.lock().unwrap().recv().unwrap();
+        x
+    });
+    let second = g.task("second", &first, |x: &i32| *x);
+    g.output("second", &second);
+    let mut run = exec.run(&g.compile(&Single).unwrap(), inputs! { "x" => 1 });
+    let mut node = run.node("first");
+    let (sender, said) = mpsc::channel();
+    let waker = Waker::from(Arc::new(Polls(Mutex::new(Some(exec.run(&one(), Inputs::new()))), sender)));
+    assert!(poll_once(&mut run).is_pending());
+    has_begun.recv().unwrap();
+    assert!(std::pin::Pin::new(&mut node).poll(&mut Context::from_waker(&waker)).is_pending());
+    end.send(()).unwrap();
+    block_on(run).unwrap();
+    assert!(said.recv().unwrap(), "the worker's waker was told that it is a task");
+}
