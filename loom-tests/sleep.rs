@@ -57,7 +57,7 @@ impl Model {
             if self.take() {
                 self.stay_busy();
             } else {
-                self.sleep.sleep(worker, || self.has_work() || self.is_over());
+                self.sleep.sleep(worker, |_| self.has_work() || self.is_over());
             }
         }
     }
@@ -109,7 +109,7 @@ fn all_that_sleep_or_are_about_to_see_the_end() {
             spawn(move || {
                 model.sleep.register(worker);
                 while !model.is_over() {
-                    model.sleep.sleep(worker, || model.is_over());
+                    model.sleep.sleep(worker, |_| model.is_over());
                 }
             })
         });
@@ -144,7 +144,7 @@ fn work_of_a_worker_that_knows_nothing_of_the_refusal_is_found() {
 // Seen to fail (the worker stays busy for ever) without the fence in `wake`.
 #[test]
 fn work_of_a_worker_that_may_know_of_the_refusal_is_found() {
-    one_worker_adds_for_another(|model| model.sleep.sleep(0, || true));
+    one_worker_adds_for_another(|model| model.sleep.sleep(0, |_| true));
 }
 
 // Seen to fail (a deadlock) with a look that does not take the lock of the work from outside.
@@ -161,7 +161,7 @@ fn work_from_outside_is_done_though_the_barrier_is_refused() {
                 };
                 model.sleep.register(0);
                 while !has_work() {
-                    model.sleep.sleep(0, has_work);
+                    model.sleep.sleep(0, |_| has_work());
                 }
             })
         };

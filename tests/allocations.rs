@@ -106,8 +106,8 @@ fn a_warm_run_allocates_the_same_for_any_number_of_nodes() {
             (star, FUTURE),
         ] {
             let (few, many) = (allocations(&exec, &plan_of(100, add)), allocations(&exec, &plan_of(10_000, add)));
-            // An inline run of many nodes takes several polls, and a poll an allocation.
-            assert!(few <= 24 && many <= few + 40, "{few} for 100 nodes, {many} for 10,000, on {exec:?}");
+            // An inline run of many nodes takes several polls, as does one of many async nodes, and a poll an allocation.
+            assert!(few <= 24 && many <= few + 400, "{few} for 100 nodes, {many} for 10,000, on {exec:?}");
         }
     }
 }

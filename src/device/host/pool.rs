@@ -163,10 +163,10 @@ impl Pool {
         self.common_len.load(Ordering::Acquire) > 0
     }
 
-    /// As [`Pool::has_common`], for a worker that is about to sleep. The lock orders this look against [`Pool::submit`], which
-    /// threads call that the pool does not know.
-    pub(super) fn has_common_now(&self) -> bool {
-        !lock(&self.common).is_empty()
+    /// As [`Pool::has_common`], for a worker that is about to sleep. If the barrier is refused, the lock orders this look against
+    /// [`Pool::submit`], which threads call that the pool does not know.
+    pub(super) fn has_common_before_sleep(&self, is_refused: bool) -> bool {
+        if is_refused { !lock(&self.common).is_empty() } else { self.has_common() }
     }
 
     /// Returns the steps that workers are at, of the run in `slot`.

@@ -43,17 +43,18 @@ impl Sleep {
         let _ = self.threads[worker].set(current());
     }
 
-    /// Sleeps until someone wakes this worker, unless `has_work` says that there is something to do already. `has_work` must
-    /// look at work from outside of the workers under the lock that it is added under.
-    pub(crate) fn sleep(&self, worker: usize, has_work: impl Fn() -> bool) {
+    /// Sleeps until someone wakes this worker, unless `has_work` says that there is something to do already. It is given true if the
+    /// barrier is refused: then it must look at work from outside of the workers under the lock that it is added under.
+    pub(crate) fn sleep(&self, worker: usize, has_work: impl Fn(bool) -> bool) {
         self.change(|sleepers| {
             sleepers.workers.push(worker);
             sleepers.unaware.retain(|&unaware| unaware != worker);
         });
         // ORDERING: the dear side of "add work, light, load idle" in `wake_one`. Sleeping is rare and adding work is not.
-        let mut is_ordered = self.barrier.heavy() || self.fall_back();
+        let is_refused = !self.barrier.heavy();
+        let mut is_ordered = !is_refused || self.fall_back();
         loop {
-            if has_work() {
+            if has_work(is_refused) {
                 return self.change(|sleepers| sleepers.workers.retain(|&sleeper| sleeper != worker));
             }
             if is_ordered {

@@ -144,7 +144,9 @@ impl<'p> Shared<'p> {
                 return None;
             }
             let pool = self.pool;
-            pool.sleep.sleep(self.worker, || pool.has_common_now() || self.has_stealable() || pool.is_over());
+            pool.sleep.sleep(self.worker, |is_refused| {
+                pool.has_common_before_sleep(is_refused) || self.has_stealable() || pool.is_over()
+            });
         }
     }
 
@@ -309,7 +311,7 @@ fn work_alone(pool: &Pool) {
         } else if pool.is_over() {
             return;
         } else if look(pool, || pool.has_common().then_some(())).is_none() {
-            pool.sleep.sleep(0, || pool.has_common_now() || pool.is_over());
+            pool.sleep.sleep(0, |is_refused| pool.has_common_before_sleep(is_refused) || pool.is_over());
         }
     }
 }
