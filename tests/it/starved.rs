@@ -92,7 +92,8 @@ fn an_executor_that_gets_too_few_threads_leaves_none() {
                     assert_eq!(refused.to_string(), "the operating system refused to start a thread of the executor");
                 }
             }
-            crate::support::until(|| threads() == before);
+            // A thread of the driver may have been about to end when they were counted.
+            crate::support::until(|| threads() <= before);
         });
     }
 }
