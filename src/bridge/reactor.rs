@@ -125,8 +125,9 @@ impl Shared {
 
     /// Signals the points that devices have come to, once their drivers were asked whether the work before them was done. Returns whether there were any.
     ///
-    /// Work may have failed on a lane that another lane has waited for. So all lanes are read first, then each lane that has moved is asked about, also those
-    /// that moved since they were read, and then the points are signalled that were read first. Each mark costs one question at most.
+    /// Work may have failed on a lane that another lane has waited for, and the host may not know that lane's points yet. So all lanes are read first; then each is
+    /// read again, and asked about if it has moved; and then the points are signalled that the first reading gave, unless the device is lost. Each mark costs one
+    /// question at most.
     fn look(&self, looks: &mut Looks, doubts: &mut [Option<Instant>]) -> bool {
         let mut has_moved = false;
         for ((lane, look), doubt) in self.lanes.iter().zip(&mut looks.0).zip(doubts) {
@@ -150,7 +151,10 @@ impl Shared {
         for (lane, look) in self.lanes.iter().zip(&mut looks.0) {
             if look.reached > look.signalled {
                 look.signalled = look.reached;
-                lane.signal(look.reached);
+                // A lost lane has signalled what is certain.
+                if !lane.is_lost() {
+                    lane.signal(look.reached);
+                }
             }
         }
         true

@@ -57,6 +57,10 @@ impl RemoteLane {
         self.lane.signal(reached);
     }
 
+    pub(super) fn is_lost(&self) -> bool {
+        self.fault.get().is_some()
+    }
+
     /// Returns which other lanes of the device, as bits, the work up to a point has used.
     pub(super) fn others(&self, reached: u64) -> u64 {
         self.timeline.others(reached)
@@ -78,7 +82,7 @@ impl RemoteLane {
     /// Ends every wait, now and later.
     pub(super) fn lose(&self, fault: &Fault) {
         // What was reached before the device was lost is reached.
-        self.signal(self.reached());
+        self.signal(self.timeline.certain());
         let _ = self.fault.set(fault.clone());
         self.lane.ring();
     }

@@ -133,6 +133,10 @@ pub(crate) struct Submitted {
 pub(crate) trait Timeline: Send + Sync + 'static {
     /// Returns the last point that has passed; everything done before it is visible.
     fn reached(&self) -> u64;
+    /// Returns the last point that has passed, once the device is lost: one before which all is known to have passed that it came after, on any lane.
+    fn certain(&self) -> u64 {
+        self.reached()
+    }
     /// Asks the driver whether all is well, which may take a microsecond. A fault that is not fatal is returned once.
     fn check(&self) -> Result<(), Fault>;
     /// Returns which other lanes of the device, as bits, the work up to a point has used. Says so of each work once.
