@@ -6,7 +6,7 @@ use anabranch::{
     DeviceStream, Engine, Error, Executor, Flow, Function, Graph, HostStream, Op, PerOperator, Result, Value, Var, take,
 };
 
-use super::{engines, idle, on, push, pushed};
+use super::{engines, idle, push, pushed};
 use crate::support::{block_on, executors};
 
 type Vars = [Var<Vec<i32>>; 4];
@@ -34,7 +34,7 @@ fn vars(engine: &Engine) -> Vars {
 /// Engines of every kind, and one with a device that queues work.
 fn all_engines() -> Vec<(Executor, Engine)> {
     #[cfg(feature = "cuda")]
-    let gpus = vec![on(crate::cuda::Gpu::new().executor(2))];
+    let gpus = vec![super::on(crate::cuda::Gpu::new().executor(2))];
     #[cfg(not(feature = "cuda"))]
     let gpus = Vec::new();
     engines().into_iter().chain(gpus).collect()
