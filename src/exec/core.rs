@@ -116,7 +116,7 @@ impl Core {
 
     /// Returns true if this thread is a worker and runs the body of a node, or of an operation, just now.
     pub(super) fn is_in_task(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| pool.is_in_body() || is_inside_body(self.place()))
+        self.pool.as_ref().is_some_and(|pool| pool.is_in_body() || pool.is_on_worker() && is_inside_body(self.place()))
     }
 
     /// Returns the mark of the process that has the executor's threads.

@@ -110,10 +110,22 @@ pub(crate) fn is_worker() -> bool {
 }
 
 impl Pool {
+    /// Returns true if this thread is one of the workers, and not [`aside`].
+    pub(crate) fn is_on_worker(&self) -> bool {
+        self.own_progress().is_some()
+    }
+
     /// Returns true if this thread is one of the workers, and runs the body of a node just now.
     pub(crate) fn is_in_body(&self) -> bool {
+        self.own_progress().is_some_and(Progress::is_at_a_step)
+    }
+
+    fn own_progress(&self) -> Option<&Progress> {
         let own = PROGRESS.try_with(Cell::get).unwrap_or(ptr::null());
-        !own.is_null() && self.progress.iter().any(|progress| ptr::eq(&raw const progress.0, own) && progress.0.is_at_a_step())
+        if own.is_null() {
+            return None;
+        }
+        self.progress.iter().map(|line| &line.0).find(|progress| ptr::eq(*progress, own))
     }
 }
 
