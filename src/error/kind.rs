@@ -181,9 +181,8 @@ pub(crate) enum Kind {
     DoneInVain { operation: Cow<'static, str>, because: String },
     #[error("variable '{variable}' has no value: nothing has written it, or an operation took it and wrote none; write it first")]
     VarEmpty { variable: Cow<'static, str> },
-    #[error(
-        "variable '{variable}' cannot be taken while somebody keeps what was read of it: drop that before, or read the variable by reference"
-    )]
+    /// Not told: the operation that takes it turns it into `OpNotBegun`.
+    #[error("variable '{variable}' cannot be taken: a reader outside of the engine keeps its value")]
     VarKept { variable: Cow<'static, str> },
     #[error("operation '{operation}' takes '{variable}' and reads it too: read it from what it took")]
     VarTakenAndRead { operation: Cow<'static, str>, variable: Cow<'static, str> },

@@ -4,6 +4,7 @@ mod foreign;
 mod kind;
 mod untold;
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::mem;
@@ -105,6 +106,11 @@ impl Error {
     /// because of that.
     pub fn is_device_lost(&self) -> bool {
         matches!(*self.0.kind, Kind::DeviceLost { .. }) || self.cause().is_some_and(Error::is_device_lost)
+    }
+
+    /// The variable whose value could not be taken, because a reader keeps it: what an operation fails with before its body is called, and no body can return.
+    pub(crate) fn kept_variable(&self) -> Option<Cow<'static, str>> {
+        if let Kind::VarKept { variable } = &*self.0.kind { Some(variable.clone()) } else { None }
     }
 
     /// Returns true if an operation could not begin, and a variable that it was to write has its old value.

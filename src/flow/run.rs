@@ -5,7 +5,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use pin_project::{pin_project, pinned_drop};
 
@@ -13,7 +13,7 @@ use super::context::{Flow, Shared};
 use crate::bridge::{WaiterKey, shielded};
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::exec::{Canceller, Executor};
-use crate::vars::Engine;
+use crate::vars::{Engine, poll_share};
 
 /// Control flow as async code: a future of what the closure returns. Made by [`Executor::flow`].
 ///
@@ -193,6 +193,7 @@ impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
     type Output = Result<T>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        let share = ready!(poll_share(cx));
         let mut this = self.project();
         let Some(code) = this.code.as_mut().as_pin_mut() else { return Poll::Ready(Err(Kind::Spent.into())) };
         let polled = match this.shared {
@@ -203,6 +204,7 @@ impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
             },
         };
         if polled.is_ready() {
+            share.used();
             let _ = shielded(|| this.code.set(None));
             this.shared.iter().for_each(|shared| shared.leave(this.key));
         }

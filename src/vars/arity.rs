@@ -2,7 +2,7 @@
 
 use super::uses::{Asking, Fetch, OpFn, OpFutureFn, OpKernelFn, Params, Put, Reads, Sealed, TakeVar, Use, Writes};
 use super::var::Var;
-use crate::error::{BoxError, Error};
+use crate::error::Error;
 
 impl<T: Send + Sync + 'static> Reads for &Var<T> {
     type Params = (<Self as Use>::Fetch,);
@@ -62,8 +62,10 @@ macro_rules! reads {
 
         impl<$($P: Fetch),*> Params for ($($P,)*) {
             #[inline(always)]
-            unsafe fn check(&self) -> Result<(), BoxError> {
-                if const { false $(|| $P::TAKES)* } {
+            unsafe fn check(&self) -> Result<(), Error> {
+                // One alone has nothing to lose: it says so when it is fetched.
+                let takes = const { [$($P::TAKES),*] };
+                if takes.len() > 1 && takes.contains(&true) {
                     let ($($p,)*) = self;
                     // SAFETY: by the caller's promise.
                     $(unsafe { $p.check() }?;)*

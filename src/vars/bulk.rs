@@ -8,7 +8,7 @@ use std::future::Future;
 use std::mem::{self, ManuallyDrop};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::behind::Key;
 use super::body::{Ran, Work};
@@ -18,6 +18,7 @@ use super::handle::Pushed;
 use super::home::Home;
 use super::hub::{Hub, NOWHERE};
 use super::op::{Job, Op, Uses};
+use super::pace::{JOINS, poll_share};
 use super::push::Push;
 use super::queue::REQUESTS_MAX;
 use super::uses::SCANNED;
@@ -115,6 +116,9 @@ impl Future for Join<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
         match &mut self.0 {
             Joining::Joined(part) => {
+                if part.as_ref().is_some_and(|(_, number)| number % JOINS == 0) {
+                    ready!(poll_share(cx)).used();
+                }
                 let part = part.take().ok_or_else(|| Kind::Spent.into())?;
                 Poll::Ready(Ok(Pushed::part(part.0, part.1)))
             }
@@ -202,14 +206,15 @@ struct Joined {
 
 impl Work for Joined {
     unsafe fn run(mut self) -> Result<Ran, BoxError> {
-        self.ends.home.with(|hub| {
-            for (part, job) in self.jobs.iter().enumerate() {
-                // All that the joined operation asked for was granted, and each of its parts has asked for less.
-                if let Err(error) = hub.perform(job, NOWHERE) {
-                    lock(&self.ends.failures).push((part as u32, error));
-                }
+        // Whoever runs this has the engine.
+        let keeper = self.ends.home.keeper();
+        let hub = self.ends.home.hub(&keeper);
+        for (part, job) in self.jobs.iter().enumerate() {
+            // All that the joined operation asked for was granted, and each of its parts has asked for less.
+            if let Err(error) = hub.perform(job, NOWHERE) {
+                lock(&self.ends.failures).push((part as u32, error));
             }
-        });
+        }
         self.jobs.clear();
         Ok(Ran::Over)
     }

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::bulk::Bulk;
 use super::devices::Devices;
@@ -15,6 +15,7 @@ use super::handle::Pushed;
 use super::hub::Hub;
 use super::name::Name;
 use super::op::{Job, Op};
+use super::pace::poll_share;
 use super::place::{Block, Place};
 use super::push::Push;
 use super::queue::OPERATIONS_MAX;
@@ -193,6 +194,8 @@ impl Engine {
     /// Pushes an operation: it comes after everything that was pushed before. If there is room for it then it is pushed at once, else when there is, for whoever awaits this; what others push meanwhile may
     /// come before it.
     ///
+    /// A task that awaits one push after the other, and never has to wait, lets others run from time to time: the operation is pushed, and the future pending once. In tokio's tasks its budget decides when.
+    ///
     /// # Errors
     /// If the operation uses a variable of another engine, takes one that it reads as well, or the executor is shut down; and if there is no room, and this is awaited inside of an
     /// operation of this engine, which may itself be what stands in the way. If this is dropped and never awaited then [`Engine::idle`] tells why the operation was refused.
@@ -274,6 +277,7 @@ impl Future for EngineIdle {
         if let Err(inside) = hub.may_wait_for_all() {
             return Poll::Ready(Err(inside));
         }
+        let share = ready!(poll_share(cx));
         hub.close_bulk();
         hub.drive(driver, cx);
         let _ = hub.idle.poll(u64::MAX, key, cx);
@@ -281,6 +285,7 @@ impl Future for EngineIdle {
             return Poll::Pending;
         }
         hub.idle.forget(key);
+        share.used();
         Poll::Ready(failures.as_ref().and_then(|failures| failures.tell(told)).map_or(Ok(()), Err))
     }
 }

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker, ready};
 use super::behind::Key;
 use super::bulk::Ends;
 use super::hub::Hub;
+use super::pace::poll_share;
 use super::slots::{Slot, Spot};
 use super::wakers::Wakers;
 use super::within::is_polling;
@@ -91,15 +92,8 @@ impl Waits {
     }
 
     /// Waits no longer.
-    #[inline(always)]
-    fn forget(&mut self, lane: &Lane, hub: &Hub) {
-        if self.0.is_some() {
-            self.forget_both(lane, hub);
-        }
-    }
-
     #[cold]
-    fn forget_both(&mut self, lane: &Lane, hub: &Hub) {
+    fn forget(&mut self, lane: &Lane, hub: &Hub) {
         if let Some(mut waiting) = self.0.take() {
             lane.forget(&mut waiting.lane);
             hub.forget_driver(&mut waiting.driver);
@@ -225,6 +219,12 @@ impl Handled {
     pub(super) fn key(self) -> Key {
         (self.slot.get() - 1, self.state)
     }
+
+    /// Returns true for one of so many, a power of two: slots go round, and each counts its operations.
+    #[inline(always)]
+    pub(super) fn is_one_of(self, many: u64) -> bool {
+        (u64::from(self.slot.get()) + self.state / OPERATION) % many == 0
+    }
 }
 
 impl Part {
@@ -233,7 +233,7 @@ impl Part {
     }
 
     fn hub(&self) -> &Arc<Hub> {
-        hub_of(&self.ends, &self.keeper)
+        self.ends.home.hub(&self.keeper)
     }
 
     /// Returns an error if to wait here would be for ever.
@@ -250,7 +250,7 @@ impl Part {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.has_ended() {
             let Self { ends, waits, keeper, .. } = self;
-            let (Waiting { lane, driver }, hub) = (waits.get(), hub_of(ends, keeper));
+            let (Waiting { lane, driver }, hub) = (waits.get(), ends.home.hub(keeper));
             hub.close_bulk();
             hub.drive(driver, cx);
             ready!(ends.lane.poll(1, lane, cx));
@@ -259,13 +259,11 @@ impl Part {
     }
 }
 
-fn hub_of<'e>(ends: &'e Ends, keeper: &'e Option<Arc<Hub>>) -> &'e Arc<Hub> {
-    ends.home.kept().or(keeper.as_ref()).expect("a handle keeps an engine that its operations do not keep")
-}
-
 impl Drop for Part {
     fn drop(&mut self) {
-        self.waits.forget(&self.ends.lane, hub_of(&self.ends, &self.keeper));
+        if self.waits.0.is_some() {
+            self.waits.forget(&self.ends.lane, self.ends.home.hub(&self.keeper));
+        }
     }
 }
 
@@ -403,30 +401,6 @@ impl Future for Pushed {
             State::Ended(outcome) => Poll::Ready(outcome.inspect_err(Error::note_told)),
             _ => Poll::Ready(Err(Kind::Spent.into())),
         }
-    }
-}
-
-/// Waits until the task may go on: one that awaits what is ready, again and again, would otherwise never come to a pending poll.
-#[inline]
-pub(super) fn poll_share(cx: &mut Context<'_>) -> Poll<Share> {
-    #[cfg(feature = "tokio")]
-    return tokio::task::coop::poll_proceed(cx).map(Share);
-    #[cfg(not(feature = "tokio"))]
-    {
-        let _ = cx;
-        Poll::Ready(Share())
-    }
-}
-
-/// A task's right to go on, given back if it is not used.
-pub(super) struct Share(#[cfg(feature = "tokio")] tokio::task::coop::RestoreOnPending);
-
-impl Share {
-    #[inline]
-    pub(super) fn used(self) {
-        // Its drop would give the share back. To forget it says the same as `made_progress`, for less.
-        #[cfg(feature = "tokio")]
-        mem::forget(self.0);
     }
 }
 

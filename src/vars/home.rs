@@ -31,8 +31,13 @@ impl Home {
         }
     }
 
-    pub(super) fn kept(&self) -> Option<&Arc<Hub>> {
-        if let Self::Kept(hub) = self { Some(hub) } else { None }
+    /// Returns the engine, for who has it by that [keeper](Home::keeper).
+    #[inline]
+    pub(super) fn hub<'h>(&'h self, keeper: &'h Option<Arc<Hub>>) -> &'h Arc<Hub> {
+        match self {
+            Self::Kept(hub) => hub,
+            Self::Seen(_) => keeper.as_ref().expect("it was there when the keeper was asked for"),
+        }
     }
 
     /// Returns what whoever is to poll keeps the engine by, if this does not.

@@ -11,6 +11,7 @@ use super::hand::Hand;
 use super::handle::{Handled, Pushed, Watchers};
 use super::later::{Later, Laters, Resume};
 use super::op::{Job, Role};
+use super::pace::Pace;
 use super::place::Place;
 use super::queue::RequestId;
 use super::ready::Ready;
@@ -45,6 +46,7 @@ pub(super) struct Hub {
     pub(super) bulk: Open,
     /// Whose turn it is without workers.
     pub(super) turn: Turn,
+    pub(super) pace: Pace,
     /// Tickets that there are. Each has a count of the hub.
     pub(super) active: Line<AtomicU64>,
     /// Workers among them that look for something to do, and will come for it without being called.
@@ -99,6 +101,7 @@ impl Hub {
             ready: Ready::new(exec.workers() == 0),
             bulk: Open::default(),
             turn: Turn::new(),
+            pace: Pace::new(),
             active: Line(AtomicU64::new(0)),
             looking: Line(AtomicU64::new(0)),
             workers: exec.workers() as u64,

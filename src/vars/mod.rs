@@ -27,6 +27,7 @@ mod kernel;
 mod later;
 mod name;
 mod op;
+mod pace;
 mod perform;
 mod place;
 mod push;
@@ -52,6 +53,7 @@ pub use handle::Pushed;
 #[cfg(test)]
 pub(crate) use later::Parking;
 pub use op::Op;
+pub(crate) use pace::poll_share;
 pub use push::Push;
 #[cfg(test)]
 pub(crate) use queue::{Queue, Request, RequestId, Requests};

@@ -9,7 +9,6 @@ use super::hub::Hub;
 use super::op::{Job, Role};
 use super::place::Asked;
 use super::scope::Scope;
-use super::uses::NotBegun;
 use super::within::Polling;
 use crate::bridge::shielded;
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
@@ -86,18 +85,14 @@ impl Hub {
     /// An operation's body has returned an error, or could not be called.
     #[cold]
     fn has_returned(&self, job: &Job, cause: BoxError) -> Error {
-        match cause.downcast::<NotBegun>() {
-            Ok(not_begun) => {
-                // SAFETY: granted to write.
-                let leaves_old = job.asked.iter().any(|asked| asked.is_written() && !unsafe { asked.place() }.is_unwritten());
-                let (operation, variable) = (job.said_name(), not_begun.variable);
-                let error = Error::new(Kind::OpNotBegun { operation, variable, leaves_old });
-                self.leave_unchanged(job, &error);
-                self.tell_not_begun(job, &error);
-                error
-            }
-            Err(cause) => self.has_failed(job, job.failed(cause)),
-        }
+        let kept = cause.downcast_ref::<Error>().and_then(Error::kept_variable);
+        let Some(variable) = kept else { return self.has_failed(job, job.failed(cause)) };
+        // SAFETY: granted to write.
+        let leaves_old = job.asked.iter().any(|asked| asked.is_written() && !unsafe { asked.place() }.is_unwritten());
+        let error = Error::new(Kind::OpNotBegun { operation: job.said_name(), variable, leaves_old });
+        self.leave_unchanged(job, &error);
+        self.tell_not_begun(job, &error);
+        error
     }
 
     #[cold]

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use super::handle::{Handled, Pushed};
 use super::hub::Hub;
 use super::op::Job;
+use super::pace::HANDED_OVER;
 use crate::bridge::WaiterKey;
 use crate::error::{Error, Kind, Result};
 
@@ -54,8 +55,20 @@ impl Future for Push<'_> {
         let Self { hub, state } = &mut *self;
         // Taken out first: were the old state dropped behind it, the result would have to be in memory.
         Poll::Ready(match mem::replace(state, State::Told) {
-            State::Ran => Ok(Pushed::ended(Ok(()))),
-            State::Handled(handled) => Ok(Pushed::pending(hub.clone(), handled)),
+            State::Ran => {
+                if hub.pace.is_due() && hub.pace.poll_measured(cx).is_pending() {
+                    *state = State::Other(Other::paused(Pushed::ended(Ok(()))));
+                    return Poll::Pending;
+                }
+                Ok(Pushed::ended(Ok(())))
+            }
+            State::Handled(handled) => {
+                if handled.is_one_of(HANDED_OVER) && hub.pace.poll_unit(cx).is_pending() {
+                    *state = State::Other(Other::paused(Pushed::pending(hub.clone(), handled)));
+                    return Poll::Pending;
+                }
+                Ok(Pushed::pending(hub.clone(), handled))
+            }
             State::Other(mut other) => {
                 if other.poll(cx).is_pending() {
                     *state = State::Other(other);
@@ -110,6 +123,12 @@ impl<'v> Other<'v> {
         // What was refused is still there.
         *job = None;
         Box::new(Self::Tried(pushed))
+    }
+
+    /// It was pushed, and gives its handle when the task has let others run.
+    #[cold]
+    fn paused(pushed: Pushed) -> Box<Self> {
+        Box::new(Self::Tried(Ok(pushed)))
     }
 
     #[inline(never)]

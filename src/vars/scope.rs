@@ -1,6 +1,5 @@
 //! Operations that end together: those of one flow. Once their scope is cancelled none begins any more, and futures are dropped where they stand.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use super::later::Laters;
@@ -16,8 +15,10 @@ const PENDING_MAX: u64 = 65_536;
 pub(crate) struct Scope {
     /// The flow that this one was begun in.
     outer: Option<Arc<Scope>>,
-    /// The flows that were begun in this one, by their addresses. Each takes itself out when it is dropped.
-    inners: Mutex<BTreeMap<usize, Weak<Scope>>>,
+    /// The flows that were begun in this one. Each takes itself out when it is dropped.
+    inners: Mutex<Inners>,
+    /// Its place among those of the outer flow: stored once, before anybody else has it.
+    place: AtomicU32,
     fate: AtomicU32,
     pub(super) laters: Laters,
     /// How many of its operations are pending.
@@ -26,6 +27,29 @@ pub(crate) struct Scope {
     failure: OnceLock<Error>,
     /// Rung when it is cancelled.
     pub(crate) bell: Lane,
+}
+
+/// Flows that were begun in another, in places that are used again.
+#[derive(Default)]
+struct Inners {
+    places: Vec<Option<Weak<Scope>>>,
+    free: Vec<u32>,
+}
+
+impl Inners {
+    fn add(&mut self, inner: Weak<Scope>) -> u32 {
+        let place = self.free.pop().unwrap_or(self.places.len() as u32);
+        if place as usize == self.places.len() {
+            self.places.push(None);
+        }
+        self.places[place as usize] = Some(inner);
+        place
+    }
+
+    fn remove(&mut self, place: u32) {
+        self.places[place as usize] = None;
+        self.free.push(place);
+    }
 }
 
 /// Neither of those below yet.
@@ -39,6 +63,7 @@ impl Scope {
         let scope = Arc::new(Self {
             outer,
             inners: Mutex::default(),
+            place: AtomicU32::new(0),
             fate: AtomicU32::new(GOING),
             laters: Laters::default(),
             pending: AtomicU64::new(0),
@@ -46,7 +71,9 @@ impl Scope {
             bell: Lane::new(),
         });
         if let Some(outer) = &scope.outer {
-            lock(&outer.inners).insert(Arc::as_ptr(&scope).addr(), Arc::downgrade(&scope));
+            let place = lock(&outer.inners).add(Arc::downgrade(&scope));
+            // ORDERING: Relaxed: whoever drops the last count has it from here.
+            scope.place.store(place, Ordering::Relaxed);
             // A cancel of the outer flow stores its fate before it locks the list: it finds this scope there, or is seen here.
             if outer.is_cancelled() {
                 scope.fate.store(CANCELLED, Ordering::SeqCst);
@@ -125,7 +152,7 @@ impl Scope {
     }
 
     fn inners(&self) -> Vec<Arc<Scope>> {
-        lock(&self.inners).values().filter_map(Weak::upgrade).collect()
+        lock(&self.inners).places.iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
     /// Drops its futures, and wakes the task that awaits the flow.
@@ -151,10 +178,10 @@ impl Cancel for Scope {
 impl Drop for Scope {
     fn drop(&mut self) {
         // One by one, however deep they are nested.
-        let (mut own, mut outer) = (std::ptr::from_ref(self).addr(), self.outer.take());
+        let (mut place, mut outer) = (self.place.load(Ordering::Relaxed), self.outer.take());
         while let Some(scope) = outer {
-            lock(&scope.inners).remove(&own);
-            own = Arc::as_ptr(&scope).addr();
+            lock(&scope.inners).remove(place);
+            place = scope.place.load(Ordering::Relaxed);
             outer = Arc::into_inner(scope).and_then(|mut scope| scope.outer.take());
         }
     }

@@ -1,13 +1,12 @@
 //! What operations read and write: variables on one side, the arguments and the result of a closure on the other.
 
-use std::borrow::Cow;
 use std::mem;
 use std::sync::Arc;
 
 use super::op::Uses;
 use super::place::{Asked, Held, How, Place};
 use super::var::Var;
-use crate::error::{BoxError, Error, Kind, drop_each};
+use crate::error::{Error, Kind, drop_each};
 use crate::value::Untakable;
 
 /// Collects what an operation asks for.
@@ -129,24 +128,17 @@ pub trait Fetch: Send + 'static {
     /// # Safety
     /// As [`Fetch::fetch`].
     #[doc(hidden)]
-    unsafe fn check(&self) -> Result<(), BoxError>;
+    unsafe fn check(&self) -> Result<(), Error>;
 }
 
 /// The arguments of one closure.
 pub trait Params: Send + 'static {
-    /// Returns an error if they cannot all be fetched, and one of them is to be taken: before that is lost.
+    /// Returns an error if they cannot all be fetched, and one of several is to be taken: before that is lost.
     ///
     /// # Safety
     /// As [`Fetch::fetch`].
     #[doc(hidden)]
-    unsafe fn check(&self) -> Result<(), BoxError>;
-}
-
-/// Why an operation could not begin: somebody outside has the value of this variable, which it takes. No error that the body of an operation can return.
-#[derive(Debug, thiserror::Error)]
-#[error("the value of '{variable}' is shared")]
-pub(super) struct NotBegun {
-    pub(super) variable: Cow<'static, str>,
+    unsafe fn check(&self) -> Result<(), Error>;
 }
 
 #[diagnostic::on_unimplemented(
@@ -233,7 +225,7 @@ impl<T: Send + Sync + 'static> Fetch for ReadVar<T> {
         unsafe { block.cell.get() }.ok_or_else(|| block.place.empty())
     }
 
-    unsafe fn check(&self) -> Result<(), BoxError> {
+    unsafe fn check(&self) -> Result<(), Error> {
         // SAFETY: by the caller's promise.
         unsafe { self.fetch() }?;
         Ok(())
@@ -280,15 +272,15 @@ impl<T: Send + Sync + 'static> Fetch for TakenVar<T> {
 
     const TAKES: bool = true;
 
-    unsafe fn check(&self) -> Result<(), BoxError> {
+    unsafe fn check(&self) -> Result<(), Error> {
         // SAFETY: by the caller's promise.
         let block = unsafe { self.0.block() };
         // SAFETY: granted, and nothing else of the operation refers to the value.
         if unsafe { block.cell.is_shared() } {
-            return Err(NotBegun { variable: block.place.name.to_cow() }.into());
+            return Err(Kind::VarKept { variable: block.place.name.to_cow() }.into());
         }
         // SAFETY: as above.
-        unsafe { block.cell.get() }.map(|_| ()).ok_or_else(|| block.place.empty().into())
+        unsafe { block.cell.get() }.map(|_| ()).ok_or_else(|| block.place.empty())
     }
 
     type Owned = T;
@@ -320,7 +312,7 @@ impl<T: Send + Sync + 'static> Fetch for ReadVars<T> {
         self.0.iter().map(|var| unsafe { var.fetch() }).collect()
     }
 
-    unsafe fn check(&self) -> Result<(), BoxError> {
+    unsafe fn check(&self) -> Result<(), Error> {
         // SAFETY: by the caller's promise.
         self.0.iter().try_for_each(|var| unsafe { var.check() })
     }

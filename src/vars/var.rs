@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use super::body::{Nothing, Ran, Work};
-use super::handle::{Pushed, poll_share};
+use super::handle::Pushed;
 use super::hub::Hub;
 use super::op::Job;
+use super::pace::poll_share;
 use super::place::{Asked, Block, Held, How};
 use super::uses::TakeVar;
 use crate::bridge::shielded;

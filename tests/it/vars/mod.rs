@@ -4,6 +4,7 @@ mod bounds;
 mod bulk;
 mod devices;
 mod failures;
+mod fair;
 mod futures;
 mod left;
 mod order;

@@ -1,0 +1,103 @@
+//! How a task that pushes, and never has to wait, lets others run: as tokio's own resources do, each wait that is over at once takes one unit of the task's budget. To ask for each push would cost a tenth of it, so one
+//! unit stands for many small operations.
+
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use crate::sync::{AtomicU32, AtomicU64, OnceLock, Ordering};
+
+/// How long a unit may take where operations are run as they are pushed, and how many pushes it stands for at most.
+const UNIT: Duration = Duration::from_micros(8);
+const PUSHES_MAX: u32 = 512;
+/// How many pushes a unit stands for where workers run them.
+pub(super) const HANDED_OVER: u64 = 64;
+/// How often one that joins operations asks.
+pub(super) const JOINS: u32 = 16;
+/// After so many units a push is pending once under any runtime: others may have no budget.
+const UNITS_MAX: u32 = 512;
+
+/// The pace of an engine's pushes.
+pub(super) struct Pace {
+    /// The first look.
+    origin: OnceLock<Instant>,
+    looked_ns: AtomicU64,
+    /// Pushes of the unit that is under way, and how many are left.
+    pushes: AtomicU32,
+    left: AtomicU32,
+    units: AtomicU32,
+}
+
+impl Pace {
+    pub(super) fn new() -> Self {
+        Self {
+            origin: OnceLock::new(),
+            looked_ns: AtomicU64::new(0),
+            pushes: AtomicU32::new(1),
+            left: AtomicU32::new(1),
+            units: AtomicU32::new(0),
+        }
+    }
+
+    /// Counts an operation that was run as it was pushed. Returns true if a unit is over.
+    #[inline(always)]
+    pub(super) fn is_due(&self) -> bool {
+        // ORDERING: Relaxed, here and below: a measure, which nothing depends on. Threads that push at once may lose a count.
+        let left = self.left.load(Ordering::Relaxed);
+        self.left.store(left.wrapping_sub(1), Ordering::Relaxed);
+        // A model takes each execution the same way.
+        left <= 1 && !cfg!(anabranch_loom)
+    }
+
+    /// Takes a unit, as [`Pace::poll_unit`], and decides how many pushes the next one has, by how long those of this one took.
+    #[inline(never)]
+    pub(super) fn poll_measured(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.measure();
+        self.poll_unit(cx)
+    }
+
+    fn measure(&self) {
+        let now = self.origin.get_or_init(Instant::now).elapsed().as_nanos() as u64;
+        let taken = now.saturating_sub(self.looked_ns.swap(now, Ordering::Relaxed));
+        let per_push = (taken / u64::from(self.pushes.load(Ordering::Relaxed))).max(1);
+        let pushes = (UNIT.as_nanos() as u64 / per_push).clamp(1, u64::from(PUSHES_MAX)) as u32;
+        self.pushes.store(pushes, Ordering::Relaxed);
+        self.left.store(pushes, Ordering::Relaxed);
+    }
+
+    /// Takes a unit. Pending if the task has had its share: then it is woken already.
+    #[inline(never)]
+    pub(super) fn poll_unit(&self, cx: &mut Context<'_>) -> Poll<()> {
+        ready!(poll_share(cx)).used();
+        let units = self.units.load(Ordering::Relaxed) + 1;
+        self.units.store(units % UNITS_MAX, Ordering::Relaxed);
+        if units == UNITS_MAX {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+}
+
+/// Waits until the task may go on: one that awaits what is ready, again and again, would otherwise never come to a pending poll.
+#[inline]
+pub(crate) fn poll_share(cx: &mut Context<'_>) -> Poll<Share> {
+    #[cfg(feature = "tokio")]
+    return tokio::task::coop::poll_proceed(cx).map(Share);
+    #[cfg(not(feature = "tokio"))]
+    {
+        let _ = cx;
+        Poll::Ready(Share())
+    }
+}
+
+/// A task's right to go on, given back if it is not used.
+pub(crate) struct Share(#[cfg(feature = "tokio")] tokio::task::coop::RestoreOnPending);
+
+impl Share {
+    #[inline]
+    pub(crate) fn used(self) {
+        // Its drop would give the share back. To forget it says the same as `made_progress`, for less.
+        #[cfg(feature = "tokio")]
+        std::mem::forget(self.0);
+    }
+}
