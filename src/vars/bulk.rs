@@ -116,7 +116,7 @@ impl Future for Join<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
         match &mut self.0 {
             Joining::Joined(part) => {
-                if part.as_ref().is_some_and(|(_, number)| number % JOINS == 0) {
+                if part.as_ref().is_some_and(|(_, number)| number.is_multiple_of(JOINS)) {
                     ready!(poll_share(cx)).used();
                 }
                 let part = part.take().ok_or_else(|| Kind::Spent.into())?;

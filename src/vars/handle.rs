@@ -223,7 +223,7 @@ impl Handled {
     /// Returns true for one of so many, a power of two: slots go round, and each counts its operations.
     #[inline(always)]
     pub(super) fn is_one_of(self, many: u64) -> bool {
-        (u64::from(self.slot.get()) + self.state / OPERATION) % many == 0
+        (u64::from(self.slot.get()) + self.state / OPERATION).is_multiple_of(many)
     }
 }
 
