@@ -1,6 +1,7 @@
 //! An engine's inside: how operations get into their variables' queues, how they are run, and what becomes of their failures.
 
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 
 use super::behind::Key;
 use super::body::Ran;
@@ -159,6 +160,11 @@ impl Hub {
             Some(fault) => Some(Err(fault)),
             None => self.push_alone(job).map(Ok),
         }
+    }
+
+    /// Takes a unit of the budget of a task that pushes.
+    pub(super) fn poll_pace(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_inline() { self.pace.poll_measured(cx) } else { self.pace.poll_unit(cx) }
     }
 
     #[cold]

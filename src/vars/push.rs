@@ -34,6 +34,8 @@ enum State<'v> {
 /// What becomes of few.
 enum Other<'v> {
     Tried(Result<Pushed>),
+    /// It was pushed, and takes a unit of the task's budget before it gives its handle.
+    Due(Pushed),
     Waits(Waiting<'v>),
 }
 
@@ -55,22 +57,10 @@ impl Future for Push<'_> {
         let Self { hub, state } = &mut *self;
         // Taken out first: were the old state dropped behind it, the result would have to be in memory.
         Poll::Ready(match mem::replace(state, State::Told) {
-            State::Ran => {
-                if hub.pace.is_due() && hub.pace.poll_measured(cx).is_pending() {
-                    *state = State::Other(Other::paused(Pushed::ended(Ok(()))));
-                    return Poll::Pending;
-                }
-                Ok(Pushed::ended(Ok(())))
-            }
-            State::Handled(handled) => {
-                if handled.is_one_of(HANDED_OVER) && hub.pace.poll_unit(cx).is_pending() {
-                    *state = State::Other(Other::paused(Pushed::pending(hub.clone(), handled)));
-                    return Poll::Pending;
-                }
-                Ok(Pushed::pending(hub.clone(), handled))
-            }
+            State::Ran => Ok(Pushed::ended(Ok(()))),
+            State::Handled(handled) => Ok(Pushed::pending(hub.clone(), handled)),
             State::Other(mut other) => {
-                if other.poll(cx).is_pending() {
+                if other.poll(hub, cx).is_pending() {
                     *state = State::Other(other);
                     return Poll::Pending;
                 }
@@ -88,9 +78,11 @@ impl<'v> Push<'v> {
         // Asked here, too: it saves the call.
         let ran = if hub.is_inline() { hub.run_now(job) } else { None };
         let state = match ran {
+            Some(Ok(Ok(()))) if hub.pace.is_due() => State::Other(Other::due(Pushed::ended(Ok(())))),
             Some(Ok(Ok(()))) => State::Ran,
             Some(outcome) => State::Other(Other::tried(outcome.map(Pushed::ended), job)),
             None => match hub.push_plainly(job) {
+                Some(handled) if handled.is_one_of(HANDED_OVER) => State::Other(Other::due(Pushed::pending(hub.clone(), handled))),
                 Some(handled) => State::Handled(handled),
                 None => State::Other(Other::push(hub, job)),
             },
@@ -125,10 +117,9 @@ impl<'v> Other<'v> {
         Box::new(Self::Tried(pushed))
     }
 
-    /// It was pushed, and gives its handle when the task has let others run.
     #[cold]
-    fn paused(pushed: Pushed) -> Box<Self> {
-        Box::new(Self::Tried(Ok(pushed)))
+    fn due(pushed: Pushed) -> Box<Self> {
+        Box::new(Self::Due(pushed))
     }
 
     #[inline(never)]
@@ -160,10 +151,14 @@ impl<'v> Other<'v> {
 
     /// Leaves what came of it in its place: a result that a call returns is in memory, on all paths.
     #[inline(never)]
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Self::Waits(waiting) = self {
-            let pushed = ready!(waiting.poll(cx));
-            *self = Self::Tried(pushed);
+    fn poll(&mut self, hub: &Hub, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Tried(_) => {}
+            Self::Due(_) => ready!(hub.poll_pace(cx)),
+            Self::Waits(waiting) => {
+                let pushed = ready!(waiting.poll(cx));
+                *self = Self::Tried(pushed);
+            }
         }
         Poll::Ready(())
     }
@@ -173,6 +168,7 @@ impl<'v> Other<'v> {
     fn told(self) -> Result<Pushed> {
         match self {
             Self::Tried(pushed) => pushed,
+            Self::Due(pushed) => Ok(pushed),
             Self::Waits(_) => Err(Kind::Spent.into()),
         }
     }
