@@ -1,11 +1,12 @@
 //! Question: what does compiling a graph cost, in time and in memory, from 10³ to 10⁶ nodes?
 //!
-//! Method: five shapes of graph with empty tasks and the default use of the builder; `Graph::compile` with the default policy, `Ranked`, is timed,
-//! the median of some rounds. Bytes are those that compiling allocates beyond the graph: at its peak, and what the plan keeps;
-//! counted by a global allocator, so the figures of time include that (a few percent).
+//! Method: five shapes of graph with empty tasks and the default use of the builder; `Graph::compile` with
+//! the default policy, `Ranked`, is timed, the median of some rounds. Bytes are those that compiling
+//! allocates beyond the graph: at its peak, and what the plan keeps; counted by a global allocator, so the
+//! figures of time include that (a few percent).
 //!
-//! Then every policy on the same shapes with all nodes on the GPU: `Shape::schedule`, the policy and the waits. A size is left out where
-//! the size before says that it would take longer than half a minute.
+//! Then every policy on the same shapes with all nodes on the GPU: `Shape::schedule`, the policy and the
+//! waits. A size is left out where the size before says that it would take longer than half a minute.
 //!
 //! ```text
 //! cargo bench --bench compile                 all sizes

@@ -1,8 +1,10 @@
 //! Question: what does an iteration of a loop cost, beside a run of its own for each iteration?
 //!
-//! Method: loops of small nodes on numbers; the time of a run by its iterations, so many that the run itself does not count. Inline, and on one and two
-//! workers. The peer awaits a run of a plan with the same nodes for each iteration, as one would without loops. They take turns; the shortest of many short rounds, because
-//! what others do on the machine only ever adds. Allocations are what a run of twice as many iterations makes beyond one, by the iterations.
+//! Method: loops of small nodes on numbers; the time of a run by its iterations, so many that the run itself
+//! does not count. Inline, and on one and two workers. The peer awaits a run of a plan with the same nodes
+//! for each iteration, as one would without loops. They take turns; the shortest of many short rounds,
+//! because what others do on the machine only ever adds. Allocations are what a run of twice as many
+//! iterations makes beyond one, by the iterations.
 //!
 //! ```text
 //! cargo bench --bench control                 prints the table

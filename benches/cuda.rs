@@ -1,14 +1,18 @@
-//! Question: what does a node of a graph on a CUDA device cost the host, beside the same calls written by hand with cudarc?
+//! Question: what does a node of a graph on a CUDA device cost the host, beside the same calls written by
+//! hand with cudarc?
 //!
-//! Method: the five shapes of `benches/run`, every node an empty kernel, planned by two policies. Ours is a run of the plan, once as it comes (from the
-//! second run on as CUDA graphs) and once with every call made. By hand are the plan's own steps (launches, records, waits, in issue order, on as many
-//! streams), as calls of `cudarc::driver::result`; and one graph of all nodes, built before. All note the time at their first launch, and when the
-//! last of the work is submitted: ours by a run of one host node, which the only worker comes to then, and which is repeated if it came earlier. What
-//! lies between, by the nodes, is a node's cost. They take turns, the median of the runs of a round, then the median of the rounds; a ratio is the
+//! Method: the five shapes of `benches/run`, every node an empty kernel, planned by two policies. Ours is a
+//! run of the plan, once as it comes (from the second run on as CUDA graphs) and once with every call made.
+//! By hand are the plan's own steps (launches, records, waits, in issue order, on as many streams), as calls
+//! of `cudarc::driver::result`; and one graph of all nodes, built before. All note the time at their first
+//! launch, and when the last of the work is submitted: ours by a run of one host node, which the only worker
+//! comes to then, and which is repeated if it came earlier. What lies between, by the nodes, is a node's
+//! cost. They take turns, the median of the runs of a round, then the median of the rounds; a ratio is the
 //! median of the rounds' ratios.
 //!
-//! Without a GPU this is over the software driver, whose streams are threads. There the first operation of a run stands still until all is submitted: the
-//! streams would take the host's cores otherwise, and waking them costs more than the calls that are compared.
+//! Without a GPU this is over the software driver, whose streams are threads. There the first operation of a
+//! run stands still until all is submitted: the streams would take the host's cores otherwise, and waking
+//! them costs more than the calls that are compared.
 //!
 //! ```text
 //! cargo bench --features cuda --bench cuda                 prints the tables

@@ -1,9 +1,13 @@
-//! Question: what does an iteration of async control flow cost, beside the same with a tokio task for each step?
+//! Question: what does an iteration of async control flow cost, beside the same with a tokio task for each
+//! step?
 //!
-//! Method: loops on a number, each iteration pushes a step (an addition) and awaits its value before it decides to go on; the time from the first poll of the flow to its end,
-//! by the iterations. Inline, and on one and two workers. The peer spawns each step on a runtime of as many threads (a current-thread runtime beside the inline executor) and awaits it. They
-//! take turns, the median of the rounds. How long a cache line takes from core to core is measured in each round, too: a virtual machine's cores may move. On workers a step's time is that of two threads handing each other the turn, with us as with tokio: the flow is polled in the thread
-//! that awaits it, the step runs on a worker.
+//! Method: loops on a number, each iteration pushes a step (an addition) and awaits its value before it
+//! decides to go on; the time from the first poll of the flow to its end, by the iterations. Inline, and on
+//! one and two workers. The peer spawns each step on a runtime of as many threads (a current-thread runtime
+//! beside the inline executor) and awaits it. They take turns, the median of the rounds. How long a cache
+//! line takes from core to core is measured in each round, too: a virtual machine's cores may move. On
+//! workers a step's time is that of two threads handing each other the turn, with us as with tokio: the flow
+//! is polled in the thread that awaits it, the step runs on a worker.
 //!
 //! ```text
 //! cargo bench --bench flow                 prints the table

@@ -1,8 +1,10 @@
-//! Question: which policy gives the shortest makespans for the fewest streams and waits, and so should be the default?
+//! Question: which policy gives the shortest makespans for the fewest streams and waits, and so should be the
+//! default?
 //!
-//! Method: no clock. Every policy plans families of graphs, and the simulator carries the plans out in virtual time on a device that runs 8 kernels
-//! at once, where a wait costs 2 µs. A makespan is divided by the lower bound of its graph: the larger of the critical path and
-//! the work over the slots. Costs are drawn from 5 to 50 µs, from the seed of the bench's shapes. The figures are the same on every machine.
+//! Method: no clock. Every policy plans families of graphs, and the simulator carries the plans out in
+//! virtual time on a device that runs 8 kernels at once, where a wait costs 2 µs. A makespan is divided by
+//! the lower bound of its graph: the larger of the critical path and the work over the slots. Costs are drawn
+//! from 5 to 50 µs, from the seed of the bench's shapes. The figures are the same on every machine.
 //!
 //! ```text
 //! cargo bench --bench policies                 prints the tables
@@ -112,7 +114,8 @@ fn gpu_shape(shape: &shapes::Shape) -> Shape {
     gpu
 }
 
-/// Blocks that fork into branches of different lengths and join, one block after the other, as in networks for vision.
+/// Blocks that fork into branches of different lengths and join, one block after the other, as in networks
+/// for vision.
 fn branches(blocks: usize, width: usize, longest: usize) -> Shape {
     let mut shape = Shape::new();
     let mut last: Option<NodeId> = None;

@@ -1,8 +1,10 @@
-//! Question: how soon does a run end after its device has done the work, and how much of a core does the reactor take meanwhile?
+//! Question: how soon does a run end after its device has done the work, and how much of a core does the
+//! reactor take meanwhile?
 //!
-//! Method: a graph of one kernel on the software driver, whose operation begins so much later; a run is awaited, again and again. The time beyond the
-//! sleeps of the stream's thread is what submission, the reactor and two wakes of threads add. The reactor's time on
-//! a core is what the kernel counts for its thread, over the time of the runs; and over a second without any.
+//! Method: a graph of one kernel on the software driver, whose operation begins so much later; a run is
+//! awaited, again and again. The time beyond the sleeps of the stream's thread is what submission, the
+//! reactor and two wakes of threads add. The reactor's time on a core is what the kernel counts for its
+//! thread, over the time of the runs; and over a second without any.
 //!
 //! ```text
 //! cargo bench --features cuda --bench reactor                 prints the table
@@ -82,7 +84,8 @@ fn main() {
 }
 
 fn plan() -> Plan {
-    // SAFETY: the software driver calls what is registered under this name, with this parameter, and that touches nothing.
+    // SAFETY: the software driver calls what is registered under this name, with this parameter, and that
+    // touches nothing.
     let kernel = unsafe { Kernel::<(u32,)>::ptx("nothing", ".visible .entry nothing(") };
     let mut g = Graph::new();
     let one = g.try_kernel("one", (), move |s: &mut DeviceStream| Ok(s.launch(&kernel, Launch::for_len(1), (7,))?));

@@ -1,7 +1,8 @@
 //! Question: what does recording a timeline cost, when it is on, and when it is not?
 //!
-//! Method: two shapes of 10⁴ empty nodes, inline and on one worker, without an observer, with one that does nothing, and with a `Timeline`;
-//! the three take turns in rounds, the median of the runs of a round, then the median of the rounds. A ratio is to the run without.
+//! Method: two shapes of 10⁴ empty nodes, inline and on one worker, without an observer, with one that does
+//! nothing, and with a `Timeline`; the three take turns in rounds, the median of the runs of a round, then
+//! the median of the rounds. A ratio is to the run without.
 //!
 //! ```text
 //! cargo bench --bench timeline                 prints the table

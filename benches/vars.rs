@@ -1,9 +1,13 @@
-//! Question: what does an operation on variables cost, beside the same with a `tokio::sync::RwLock` for each variable?
+//! Question: what does an operation on variables cost, beside the same with a `tokio::sync::RwLock` for each
+//! variable?
 //!
-//! Method: streams of small operations on numbers, pushed by one thread as fast as the engine takes them; the time from the first push to the last
-//! end, by the operations. Inline, and on one and two workers. The peer is a task for each operation on a runtime of as many threads, which holds an owned
-//! guard of each variable; the guards are asked for in the order of pushing, so that it has the same order, and at most as many tasks are out as operations
-//! may be pending. They take turns, each with a pass that is not timed before one that is; the median of the rounds. How long a cache line takes from core to core is measured in each round, too: a virtual machine's cores may move. Memory is what 60,000 operations take that cannot begin.
+//! Method: streams of small operations on numbers, pushed by one thread as fast as the engine takes them; the
+//! time from the first push to the last end, by the operations. Inline, and on one and two workers. The peer
+//! is a task for each operation on a runtime of as many threads, which holds an owned guard of each variable;
+//! the guards are asked for in the order of pushing, so that it has the same order, and at most as many tasks
+//! are out as operations may be pending. They take turns, each with a pass that is not timed before one that
+//! is; the median of the rounds. How long a cache line takes from core to core is measured in each round,
+//! too: a virtual machine's cores may move. Memory is what 60,000 operations take that cannot begin.
 //!
 //! ```text
 //! cargo bench --bench vars                 prints the table
@@ -130,7 +134,8 @@ fn row(workload: &Workload, workers: usize, bulk: usize, fixed: &mut Vec<f64>) -
     ]
 }
 
-/// Returns the ns of work that is always the same, on four numbers in registers: the machine's own speed, which the others on it have a part in.
+/// Returns the ns of work that is always the same, on four numbers in registers: the machine's own speed,
+/// which the others on it have a part in.
 fn fixed_work() -> f64 {
     let start = Instant::now();
     let mut words = [1_u64, 2, 3, 4];

@@ -1,4 +1,5 @@
-//! Any node of a run can be awaited by its name, in another task too: here a customer gets an answer before the run is over.
+//! Any node of a run can be awaited by its name, in another task too: here a customer gets an answer before
+//! the run is over.
 //!
 //! ```sh
 //! cargo run --example await_one_node

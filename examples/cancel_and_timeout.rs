@@ -1,4 +1,5 @@
-//! A run stops when it is cancelled and when it is dropped, and a timeout is a drop. What it held is freed, never too early.
+//! A run stops when it is cancelled and when it is dropped, and a timeout is a drop. What it held is freed,
+//! never too early.
 //!
 //! ```sh
 //! cargo run --example cancel_and_timeout
@@ -44,7 +45,8 @@ async fn main() -> Result<()> {
     let exec = Executor::host()?;
     let run = exec.run(&plan, inputs! { "given" => Block("what was given") });
     let outcome = timeout(MOMENT, run).await;
-    // Dropping waits for nothing: what a worker may still touch is freed a little later. This waits for the workers.
+    // Dropping waits for nothing: what a worker may still touch is freed a little later. This waits for the
+    // workers.
     exec.shutdown().await?;
     println!("  timed out: {}", outcome.is_err());
 

@@ -1,5 +1,5 @@
-//! A library in a graph: cuBLAS enqueues on its node's own stream. Where there is no GPU, or no cuBLAS, the node launches a kernel of ours instead, or
-//! its twin on the host.
+//! A library in a graph: cuBLAS enqueues on its node's own stream. Where there is no GPU, or no cuBLAS, the
+//! node launches a kernel of ours instead, or its twin on the host.
 //!
 //! ```sh
 //! cargo run --features cuda --example cublas
@@ -32,7 +32,8 @@ fn multiply_on_host(a: &[f32], b: &[f32], c: &mut [f32], n: usize) {
     }
 }
 
-/// Enqueues `c = a · b` on the node's stream. Says what it reads and writes, so that the memory is kept until it is done.
+/// Enqueues `c = a · b` on the node's stream. Says what it reads and writes, so that the memory is kept until
+/// it is done.
 fn multiply_by_cublas(
     s: &mut DeviceStream,
     blas: &mut Option<CudaBlas>,

@@ -1,11 +1,13 @@
-//! A deadline around part of a flow: when it passes, the search is dropped where it stands, and the best that it has found so far is there.
+//! A deadline around part of a flow: when it passes, the search is dropped where it stands, and the best that
+//! it has found so far is there.
 //!
 //! ```sh
 //! cargo run --example deadline                # deadlines of 1, 10, 100 and 1000 ms
 //! cargo run --example deadline -- 5 50        # your own
 //! ```
 //!
-//! The search looks for a short round trip through cities: it turns pieces of the trip round wherever that makes it shorter. It would never end.
+//! The search looks for a short round trip through cities: it turns pieces of the trip round wherever that
+//! makes it shorter. It would never end.
 
 use std::sync::Arc;
 use std::time::Duration;

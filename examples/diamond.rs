@@ -1,4 +1,5 @@
-//! Two branches that join: the plan puts them on two streams, and nodes take their values instead of copying them.
+//! Two branches that join: the plan puts them on two streams, and nodes take their values instead of copying
+//! them.
 //!
 //! ```sh
 //! cargo run --example diamond

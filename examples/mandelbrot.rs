@@ -1,10 +1,12 @@
-//! Loops of very different lengths side by side: each tile of a picture is iterated until its last point has escaped.
+//! Loops of very different lengths side by side: each tile of a picture is iterated until its last point has
+//! escaped.
 //!
 //! ```sh
 //! cargo run --release --example mandelbrot                    # or -- FILE.png
 //! ```
 //!
-//! A tile is a loop of its own, all in one flow; each is drawn as soon as it is ready. A loop that waits holds no thread: the workers take whatever step is ready.
+//! A tile is a loop of its own, all in one flow; each is drawn as soon as it is ready. A loop that waits
+//! holds no thread: the workers take whatever step is ready.
 
 use std::ops::Range;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Control flow as nodes: a loop until a residual is small enough, in it a branch, and what stands beside it goes on meanwhile.
+//! Control flow as nodes: a loop until a residual is small enough, in it a branch, and what stands beside it
+//! goes on meanwhile.
 //!
 //! ```sh
 //! cargo run --example newton

@@ -1,11 +1,13 @@
-//! A decoder's loop: every token is the call of a graph, what comes next depends on the token, and an end token ends it.
+//! A decoder's loop: every token is the call of a graph, what comes next depends on the token, and an end
+//! token ends it.
 //!
 //! ```sh
 //! cargo run --example sampling                # or -- SEED, for the same text again
 //! ```
 //!
-//! The model is a table of which letter follows which four. A letter goes on the word; a full stop cools the model down, so that each sentence is calmer than
-//! the one before; and where a word ends, the flow has it looked up, but waits for that only at the end.
+//! The model is a table of which letter follows which four. A letter goes on the word; a full stop cools the
+//! model down, so that each sentence is calmer than the one before; and where a word ends, the flow has it
+//! looked up, but waits for that only at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 

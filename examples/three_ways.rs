@@ -1,4 +1,5 @@
-//! One program three ways: the square root of `a` by Newton's method, as a graph, as a graph with a loop in it, and as async code.
+//! One program three ways: the square root of `a` by Newton's method, as a graph, as a graph with a loop in
+//! it, and as async code.
 //!
 //! ```sh
 //! cargo run --example three_ways
@@ -30,7 +31,8 @@ fn unrolled(steps: u32) -> Result<Plan> {
     g.compile(&Single)
 }
 
-/// The loop is a node. It is still data: it can be drawn, simulated, saved as JSON; and it runs without the task that awaits it.
+/// The loop is a node. It is still data: it can be drawn, simulated, saved as JSON; and it runs without the
+/// task that awaits it.
 fn repeated() -> Result<Plan> {
     let mut g = Graph::new();
     let a = g.input::<f64>("a");

@@ -4,8 +4,9 @@
 //! cargo run --example variables
 //! ```
 //!
-//! Transfers between different accounts have no order; those that share one go in the order in which they were pushed. The audit reads all accounts, so it stands
-//! behind every transfer that was pushed before it and in front of every later one: whenever it runs, no money is on its way.
+//! Transfers between different accounts have no order; those that share one go in the order in which they
+//! were pushed. The audit reads all accounts, so it stands behind every transfer that was pushed before it
+//! and in front of every later one: whenever it runs, no money is on its way.
 
 use anabranch::{BoxError, Engine, Executor, Op, Result, Var, take};
 
@@ -31,7 +32,8 @@ async fn main() -> Result<()> {
         println!("{:>5} has {:>4} after {} transfers", account.name(), *account.read().await?, account.version());
     }
 
-    // What fails poisons what it should have written; who reads that hears of the origin, and an overwrite clears it.
+    // What fails poisons what it should have written; who reads that hears of the origin, and an overwrite
+    // clears it.
     drop(engine.push(Op::try_task("burn", (), &accounts[0], || Err("the vault is on fire".into()))).await?);
     let bonus = engine.push(Op::task("bonus", &accounts[0], &accounts[1], |ada: &i64| ada * 2)).await?;
     if let Err(error) = bonus.await {

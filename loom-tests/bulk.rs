@@ -1,7 +1,8 @@
-//! Bulks: one thread pushes into a bulk, another does something else with the engine, which closes it. What was collected is run once, in the order of pushing; and who has heard of a
-//! push comes behind it.
+//! Bulks: one thread pushes into a bulk, another does something else with the engine, which closes it. What
+//! was collected is run once, in the order of pushing; and who has heard of a push comes behind it.
 //!
-//! On a simulated executor, whose operations are run by who awaits them: here one thread, so that only the pushes meet.
+//! On a simulated executor, whose operations are run by who awaits them: here one thread, so that only the
+//! pushes meet.
 
 use std::sync::Arc;
 
@@ -21,8 +22,10 @@ fn note(log: &Var<Vec<u32>>, number: u32) -> Op<'_> {
     })
 }
 
-// Seen to fail with any of: a close that takes the parts out, lets go of the lock and then has them enter their queues, or that says first that the bulk is closed (the other's operation comes
-// before one that it had heard of); a push that does not say that the bulk is open, a joined operation that signals nobody (each: a deadlock).
+// Seen to fail with any of: a close that takes the parts out, lets go of the lock and then has them enter
+// their queues, or that says first that the bulk is closed (the other's operation comes before one that it
+// had heard of); a push that does not say that the bulk is open, a joined operation that signals nobody
+// (each: a deadlock).
 #[test]
 fn a_bulk_that_another_producer_closes_is_run_once_and_in_order() {
     check_within(3, || {

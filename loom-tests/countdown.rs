@@ -40,8 +40,9 @@ impl Model {
     }
 }
 
-// Seen to fail with any of: `fetch_sub` Release, or Relaxed, only (a race for a word); the shortcut's load Relaxed (the same);
-// the shortcut taken at 2; a load and a store instead of `fetch_sub` (no arrival is the last).
+// Seen to fail with any of: `fetch_sub` Release, or Relaxed, only (a race for a word); the shortcut's load
+// Relaxed (the same); the shortcut taken at 2; a load and a store instead of `fetch_sub` (no arrival is the
+// last).
 #[test]
 fn one_of_three_arrivals_is_the_last_and_sees_the_others() {
     check(|| {

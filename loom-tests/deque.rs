@@ -1,4 +1,5 @@
-//! A worker's deque: each ticket is taken exactly once, by its owner or by a thief, and brings along what led to it.
+//! A worker's deque: each ticket is taken exactly once, by its owner or by a thief, and brings along what led
+//! to it.
 
 use std::sync::Arc;
 
@@ -56,8 +57,9 @@ impl Model {
     }
 }
 
-// Seen to fail with any of: the owner storing `top` without an exchange ("taken once": ticket 0 twice); the thief doing so;
-// `push` storing `bottom` Relaxed (an entry that was not written yet); the thief loading `bottom` Relaxed.
+// Seen to fail with any of: the owner storing `top` without an exchange ("taken once": ticket 0 twice); the
+// thief doing so; `push` storing `bottom` Relaxed (an entry that was not written yet); the thief loading
+// `bottom` Relaxed.
 #[test]
 fn the_last_ticket_goes_to_its_owner_or_to_one_thief() {
     check_within(4, || {
@@ -70,8 +72,9 @@ fn the_last_ticket_goes_to_its_owner_or_to_one_thief() {
     });
 }
 
-// Failed at first: `pop` lowered `bottom` with a Relaxed store, and a thief that read it took an entry that was not written yet.
-// Seen to fail with any of: that store; no fence in `pop`; no fence in `steal` (each: ticket 1 is taken twice).
+// Failed at first: `pop` lowered `bottom` with a Relaxed store, and a thief that read it took an entry that
+// was not written yet. Seen to fail with any of: that store; no fence in `pop`; no fence in `steal` (each:
+// ticket 1 is taken twice).
 #[test]
 fn a_thief_sees_what_led_to_a_ticket_that_the_owner_has_popped_past() {
     check_within(4, || {
@@ -100,9 +103,9 @@ fn owner_and_thief_share_what_is_pushed_between_pops() {
     });
 }
 
-// Seen to fail with any of: a ring that takes one more than fits (a race for a word); a thief that reads the entry after its
-// exchange; a `pop` that does not lower `bottom`. Not seen to fail with the Acquire in `push` taken away: there a thief's
-// earlier load would have to return a later store, which loom does not model.
+// Seen to fail with any of: a ring that takes one more than fits (a race for a word); a thief that reads the
+// entry after its exchange; a `pop` that does not lower `bottom`. Not seen to fail with the Acquire in `push`
+// taken away: there a thief's earlier load would have to return a later store, which loom does not model.
 #[test]
 fn a_full_ring_gives_tickets_back_and_overwrites_none_that_a_thief_reads() {
     check_within(4, || {

@@ -1,5 +1,6 @@
-//! Runs on a device that queues work: the real executor with its worker and its reactor, and a device that is done with what it is given at once, or when the model
-//! says. The reactor follows targets beside the worker, and both count the same gates down.
+//! Runs on a device that queues work: the real executor with its worker and its reactor, and a device that is
+//! done with what it is given at once, or when the model says. The reactor follows targets beside the worker,
+//! and both count the same gates down.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -184,7 +185,8 @@ fn push(engine: &Engine, op: Op<'_>) -> Pushed {
     engine.try_push(op).map_err(|(error, _)| error).expect("there is room")
 }
 
-// Seen to fail (nobody has it go on) with an end that empties the list of who waits, and then says that it is over; and with a look whether it has ended before the list's lock is taken.
+// Seen to fail (nobody has it go on) with an end that empties the list of who waits, and then says that it is
+// over; and with a look whether it has ended before the list's lock is taken.
 #[test]
 fn who_comes_to_wait_for_an_end_is_in_its_list_or_finds_it_over() {
     check(|| {
@@ -202,7 +204,8 @@ fn who_comes_to_wait_for_an_end_is_in_its_list_or_finds_it_over() {
     });
 }
 
-// The same with a whole engine. Seen to fail (a deadlock) with an end that makes nobody of those ready who wait, and with one that does not tell its handle.
+// The same with a whole engine. Seen to fail (a deadlock) with an end that makes nobody of those ready who
+// wait, and with one that does not tell its handle.
 #[test]
 fn an_operation_of_the_host_is_put_aside_until_a_device_is_done_with_what_it_reads() {
     check_within(0, || {
@@ -216,7 +219,8 @@ fn an_operation_of_the_host_is_put_aside_until_a_device_is_done_with_what_it_rea
     });
 }
 
-// Seen to fail with a handle that is told of the end when its kernel is submitted, and with one that is never told (a deadlock).
+// Seen to fail with a handle that is told of the end when its kernel is submitted, and with one that is never
+// told (a deadlock).
 #[test]
 fn a_kernels_handle_hears_of_its_end_when_the_device_says_so() {
     check_within(1, || {

@@ -1,4 +1,5 @@
-//! Flows: one goes on when another thread ends what it awaits, whatever task has polled it last; and of its cancel, its end and its drop one wins, and nothing is left behind.
+//! Flows: one goes on when another thread ends what it awaits, whatever task has polled it last; and of its
+//! cancel, its end and its drop one wins, and nothing is left behind.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use super::vars::{Gate, engine};
 use crate::sync::{Mutex, lock};
 use crate::{Engine, Executor, Flow, FlowRun, Op, Result};
 
-// Seen to fail (a deadlock) with any of: a second poll that keeps the first task's waker; a poll that marks the operation as awaited without a look whether it has ended; an end that looks before
-// its swap whether somebody waits, or wakes nobody.
+// Seen to fail (a deadlock) with any of: a second poll that keeps the first task's waker; a poll that marks
+// the operation as awaited without a look whether it has ended; an end that looks before its swap whether
+// somebody waits, or wakes nobody.
 #[test]
 fn a_flow_that_another_task_polls_again_hears_of_what_a_worker_ends() {
     check_within(2, || {
@@ -87,13 +89,15 @@ fn a_flow_that_another_task_polls_again_gets_a_value_that_another_thread_makes()
     poll_again_while_it_comes(true);
 }
 
-// Seen to fail with a poll that does not wait for the engine's bell, and with a wake that does not ring it (each: a deadlock).
+// Seen to fail with a poll that does not wait for the engine's bell, and with a wake that does not ring it
+// (each: a deadlock).
 #[test]
 fn a_flow_that_another_task_polls_again_is_rung_to_make_a_value_itself() {
     poll_again_while_it_comes(false);
 }
 
-// Seen to fail with a poll that looks whether it is cancelled before it waits for the bell, and with a cancel that does not ring (each: a deadlock).
+// Seen to fail with a poll that looks whether it is cancelled before it waits for the bell, and with a cancel
+// that does not ring (each: a deadlock).
 #[test]
 fn a_flow_that_is_cancelled_while_it_is_polled_hears_of_it() {
     check(|| {
@@ -105,9 +109,11 @@ fn a_flow_that_is_cancelled_while_it_is_polled_hears_of_it() {
     });
 }
 
-// Failed at first: a read that stood behind what was cancelled was left for a poll that did not come. Seen to fail with that, and with any of: a cancelled operation that begins all the same (it is polled
-// for ever); one that is polled when its future is gone, and parks; one that is woken while it runs, and is not made ready when it parks (each is left); a wake of what is woken already that makes it
-// ready once more (it is run after its end).
+// Failed at first: a read that stood behind what was cancelled was left for a poll that did not come. Seen to
+// fail with that, and with any of: a cancelled operation that begins all the same (it is polled for ever);
+// one that is polled when its future is gone, and parks; one that is woken while it runs, and is not made
+// ready when it parks (each is left); a wake of what is woken already that makes it ready once more (it is
+// run after its end).
 #[test]
 fn of_the_end_and_a_cancel_of_a_flow_one_wins_and_it_hears_of_that() {
     check_within(1, || {
@@ -127,8 +133,9 @@ fn of_the_end_and_a_cancel_of_a_flow_one_wins_and_it_hears_of_that() {
     });
 }
 
-// Failed at first: what a cancel made ready behind the flow's last look was left for a poll that did not come. Seen to fail (operations are pending) with that, and with any of: a cancel that does not
-// drop futures, or does not make their operations ready; reads that are left.
+// Failed at first: what a cancel made ready behind the flow's last look was left for a poll that did not
+// come. Seen to fail (operations are pending) with that, and with any of: a cancel that does not drop
+// futures, or does not make their operations ready; reads that are left.
 #[test]
 fn a_flow_that_is_dropped_while_it_is_cancelled_leaves_nothing() {
     check_within(3, || {
@@ -143,7 +150,8 @@ fn a_flow_that_is_dropped_while_it_is_cancelled_leaves_nothing() {
     });
 }
 
-// Seen to fail (operations are pending) with a flow that is over and, where another thread has the engine, leaves what it has cancelled to that without a word; and with reads that are left.
+// Seen to fail (operations are pending) with a flow that is over and, where another thread has the engine,
+// leaves what it has cancelled to that without a word; and with reads that are left.
 #[test]
 fn a_flow_that_is_dropped_while_another_thread_has_its_engine_leaves_nothing() {
     check_within(2, || {
@@ -158,9 +166,11 @@ fn a_flow_that_is_dropped_while_another_thread_has_its_engine_leaves_nothing() {
     });
 }
 
-// Both were seen to fail (operations are pending) with a flow whose drop does not cancel it and with reads that are left, and (it is run after its end) with a wake of what is woken already that makes it ready
-// once more; the first with any of: who wakes it does not look afterwards whether its flow is cancelled; a flow that is over looks for nothing; the second with an operation that is polled when its
-// future is gone, and parks, and with one that is woken while it runs, and is not made ready when it parks.
+// Both were seen to fail (operations are pending) with a flow whose drop does not cancel it and with reads
+// that are left, and (it is run after its end) with a wake of what is woken already that makes it ready once
+// more; the first with any of: who wakes it does not look afterwards whether its flow is cancelled; a flow
+// that is over looks for nothing; the second with an operation that is polled when its future is gone, and
+// parks, and with one that is woken while it runs, and is not made ready when it parks.
 /// Drops a flow while it is cancelled, and what it waits for comes.
 fn drop_while_it_ends(is_polled: bool) {
     check_within(2, move || {
@@ -187,7 +197,8 @@ fn a_flow_that_is_dropped_while_it_is_cancelled_and_ends_leaves_nothing() {
     drop_while_it_ends(true);
 }
 
-// Failed at first (a deadlock: nothing woke it). Seen to fail (a deadlock) with a cancel that wakes the flows within before it marks them, and with one that marks them only.
+// Failed at first (a deadlock: nothing woke it). Seen to fail (a deadlock) with a cancel that wakes the flows
+// within before it marks them, and with one that marks them only.
 #[test]
 fn a_flow_within_that_another_task_polls_hears_of_the_outer_ones_cancel() {
     check_within(2, || {

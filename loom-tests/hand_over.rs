@@ -1,7 +1,8 @@
-//! A program hands an async node over while its run is cancelled and polled: somebody ends the node, and only one does.
+//! A program hands an async node over while its run is cancelled and polled: somebody ends the node, and only
+//! one does.
 //!
-//! The steps of `exec::conduct` and `exec::asyncs`, on the real state, wake set and lock, without a graph around them. The same
-//! on whole runs is in `runs`.
+//! The steps of `exec::conduct` and `exec::asyncs`, on the real state, wake set and lock, without a graph
+//! around them. The same on whole runs is in `runs`.
 
 use std::sync::Arc;
 
@@ -107,8 +108,8 @@ impl Run {
     }
 }
 
-// Seen to fail with any of: no look at the state after the hand-over; no second look in `drive_cancelled`; no fence in
-// `Wakeset::has_woken`; no fence in `Lane::ring`.
+// Seen to fail with any of: no look at the state after the hand-over; no second look in `drive_cancelled`; no
+// fence in `Wakeset::has_woken`; no fence in `Lane::ring`.
 #[test]
 fn a_node_that_is_handed_over_during_a_cancel_is_ended_once() {
     check(|| {
@@ -123,9 +124,9 @@ fn a_node_that_is_handed_over_during_a_cancel_is_ended_once() {
     });
 }
 
-// Failed at first: `drive` and `drive_cancelled` had no fences, so that of "let go of the lock, look for a cancel" and "cancel,
-// try the lock" neither side saw the other. Seen to fail with any of: one fence less; no look at the state after a poll; an
-// abort of the woken only; a poll that ends a node that is done.
+// Failed at first: `drive` and `drive_cancelled` had no fences, so that of "let go of the lock, look for a
+// cancel" and "cancel, try the lock" neither side saw the other. Seen to fail with any of: one fence less; no
+// look at the state after a poll; an abort of the woken only; a poll that ends a node that is done.
 #[test]
 fn a_node_that_is_polled_during_a_cancel_is_ended_once() {
     check(|| {

@@ -1,5 +1,5 @@
-//! What models are made of: threads, memory without any order of its own, and a task that counts. The only file of the models
-//! that names loom.
+//! What models are made of: threads, memory without any order of its own, and a task that counts. The only
+//! file of the models that names loom.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -93,8 +93,9 @@ impl Plain {
 
 /// A word that threads change between the steps that a model wants in every order.
 ///
-/// Loom remembers only the last access to each word. After "one thread loads, another loads and then stores" it no longer knows
-/// of the first load, and may not try the store before it. It always tries both orders of two changes.
+/// Loom remembers only the last access to each word. After "one thread loads, another loads and then stores"
+/// it no longer knows of the first load, and may not try the store before it. It always tries both orders of
+/// two changes.
 pub(super) struct Turns(crate::sync::AtomicU32);
 
 impl Turns {

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::harness::{Plain, check, check_within, join, spawn};
 use crate::bridge::{Lane, Limbo};
 
-/// Memory that a device writes until its point. Freeing it reads the word, so loom reports it when it is freed too early.
+/// Memory that a device writes until its point. Freeing it reads the word, so loom reports it when it is
+/// freed too early.
 struct Memory {
     word: Arc<Plain>,
     freed: Arc<AtomicU32>,
@@ -48,8 +49,9 @@ impl Model {
     }
 }
 
-// Failed at first: `hold` had no fence, so it could miss the point while the signaller missed the memory, which then stayed.
-// Seen to fail with any of: no fence in `hold`; the count stored before the memory is there.
+// Failed at first: `hold` had no fence, so it could miss the point while the signaller missed the memory,
+// which then stayed. Seen to fail with any of: no fence in `hold`; the count stored before the memory is
+// there.
 #[test]
 fn memory_is_freed_once_its_point_has_passed_and_not_before() {
     check(|| {
@@ -66,7 +68,8 @@ fn memory_is_freed_once_its_point_has_passed_and_not_before() {
     });
 }
 
-// Seen to fail with any of: no fence in `hold`; a `free` that stores a count of 0; one that takes the first block.
+// Seen to fail with any of: no fence in `hold`; a `free` that stores a count of 0; one that takes the first
+// block.
 #[test]
 fn two_runs_that_end_at_once_free_their_own_memory() {
     check_within(3, || {
@@ -85,7 +88,8 @@ fn two_runs_that_end_at_once_free_their_own_memory() {
     });
 }
 
-// Seen to fail with any of: a `free` that does not ask for the point; one that stores a count of 0; one that takes the first block.
+// Seen to fail with any of: a `free` that does not ask for the point; one that stores a count of 0; one that
+// takes the first block.
 #[test]
 fn memory_that_others_wait_with_stays() {
     check(|| {

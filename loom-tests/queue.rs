@@ -1,5 +1,5 @@
-//! A variable's queue: nobody reads or writes while another writes, each request is granted once and let go once, in order; and a push
-//! on two variables is one push.
+//! A variable's queue: nobody reads or writes while another writes, each request is granted once and let go
+//! once, in order; and a push on two variables is one push.
 
 use std::sync::Arc;
 
@@ -33,7 +33,8 @@ struct Model {
     runs: AtomicU32,
 }
 
-/// A thread, and the operations that it has made ready. Each thread runs those itself, so that nothing but the queues gives them any order.
+/// A thread, and the operations that it has made ready. Each thread runs those itself, so that nothing but
+/// the queues gives them any order.
 struct Hand<'m> {
     model: &'m Model,
     ready: Vec<u32>,
@@ -151,10 +152,12 @@ const GLANCE: u32 = u32::MAX;
 const READ: (usize, bool) = (0, false);
 const WRITE: (usize, bool) = (0, true);
 
-// All of these but the glances were seen to fail with any of: the swap of the tail, the link's fetch_or, the tail's compare_exchange, LEFT's fetch_or or the link's load Relaxed (a race
-// for a word); LEFT's answer not looked at, nobody done with a request that was left (it is looked at for ever). Those with readers also with: the gate's
-// fetch_add Relaxed, a reader that is let in before the gate counts it (a race); a writer behind a reader forgotten, or a reader behind a reader (they never run);
-// readers let in behind one that waits, a writer let in while others read (granted twice, or a race).
+// All of these but the glances were seen to fail with any of: the swap of the tail, the link's fetch_or, the
+// tail's compare_exchange, LEFT's fetch_or or the link's load Relaxed (a race for a word); LEFT's answer not
+// looked at, nobody done with a request that was left (it is looked at for ever). Those with readers also
+// with: the gate's fetch_add Relaxed, a reader that is let in before the gate counts it (a race); a writer
+// behind a reader forgotten, or a reader behind a reader (they never run); readers let in behind one that
+// waits, a writer let in while others read (granted twice, or a race).
 #[test]
 fn writers_go_one_after_the_other() {
     check_within(4, || {
@@ -189,9 +192,11 @@ fn a_reader_that_ends_while_another_arrives_leaves_the_turn_to_it() {
     });
 }
 
-// Both models of glances were seen to fail with any of: the glance's step to the gate, its look at the tail, or the change of the gate by others Relaxed; no step to the gate; a look at the tail before that; a
-// look at the value whoever stands in the queue; a writer that comes first and leaves the gate as it is, by a load alone (each: a race for a word); a glance that stays at the gate, and one that lets
-// no waiting writer in (an operation never runs).
+// Both models of glances were seen to fail with any of: the glance's step to the gate, its look at the tail,
+// or the change of the gate by others Relaxed; no step to the gate; a look at the tail before that; a look at
+// the value whoever stands in the queue; a writer that comes first and leaves the gate as it is, by a load
+// alone (each: a race for a word); a glance that stays at the gate, and one that lets no waiting writer in
+// (an operation never runs).
 #[test]
 fn a_glance_meets_no_writer_and_holds_none_up() {
     check_within(4, || {

@@ -71,8 +71,8 @@ fn device(stream: &Arc<Stream>, act: impl FnOnce(&Stream) + Send + 'static) -> J
     spawn(move || act(&stream))
 }
 
-// Seen to fail with any of: no look at the lanes after "parked" was said (the waiter sleeps for ever); no unpark after the registration; no fence
-// in `park`.
+// Seen to fail with any of: no look at the lanes after "parked" was said (the waiter sleeps for ever); no
+// unpark after the registration; no fence in `park`.
 #[test]
 fn a_point_wakes_who_waits_whether_the_reactor_was_parked_or_not() {
     check_within(2, || {
@@ -86,8 +86,8 @@ fn a_point_wakes_who_waits_whether_the_reactor_was_parked_or_not() {
     });
 }
 
-// Seen to fail with any of: a fault that is not looked for after registering; waiters that are not rung. A fault that is set after the ring is
-// made good by the next time that the driver is asked.
+// Seen to fail with any of: a fault that is not looked for after registering; waiters that are not rung. A
+// fault that is set after the ring is made good by the next time that the driver is asked.
 #[test]
 fn the_loss_of_a_device_ends_every_wait_now_and_later() {
     check_within(2, || {
@@ -101,7 +101,8 @@ fn the_loss_of_a_device_ends_every_wait_now_and_later() {
     });
 }
 
-// Seen to fail with any of: only the lane lost that the driver was asked about; a loss that forgets what was reached before.
+// Seen to fail with any of: only the lane lost that the driver was asked about; a loss that forgets what was
+// reached before.
 #[test]
 fn all_lanes_of_a_device_are_lost_together_and_what_was_reached_stays() {
     check_within(2, || {

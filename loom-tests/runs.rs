@@ -1,5 +1,6 @@
-//! Whole runs: the real executor, its workers and its futures, on plans of one or two nodes. What other models check of one
-//! protocol, these check of all of them together: every run ends, every waker comes, and every value is dropped.
+//! Whole runs: the real executor, its workers and its futures, on plans of one or two nodes. What other
+//! models check of one protocol, these check of all of them together: every run ends, every waker comes, and
+//! every value is dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -36,7 +37,8 @@ impl Drop for Counted {
     }
 }
 
-/// Runs a model of a plan whose values are counted; after each execution, once all of its threads have ended, none may be alive.
+/// Runs a model of a plan whose values are counted; after each execution, once all of its threads have ended,
+/// none may be alive.
 pub(super) fn check_values(preemptions: usize, plan: fn(&Alive) -> Plan, model: impl Fn(&Plan, &Alive) + Send + Sync + 'static) {
     let alive = Alive::default();
     let plan = plan(&alive);
@@ -112,8 +114,8 @@ fn one_future(alive: &Alive) -> Plan {
     g.compile(&PerOperator).expect("the graph is right")
 }
 
-// Seen to fail with any of: a `land` that signals before the verdict is there; a `submit` that wakes nobody, or wakes before it
-// pushes (a deadlock).
+// Seen to fail with any of: a `land` that signals before the verdict is there; a `submit` that wakes nobody,
+// or wakes before it pushes (a deadlock).
 #[test]
 fn a_run_that_a_worker_completes_ends() {
     check_values(2, one_task, |plan, _| {
@@ -122,8 +124,8 @@ fn a_run_that_a_worker_completes_ends() {
     });
 }
 
-// Seen to fail with any of: a `Run::drop` that does not look twice; no fence in `Limbo::hold`; a `land` that does not collect
-// (each: the values stay); a `close` that does not stop the pool (a deadlock).
+// Seen to fail with any of: a `Run::drop` that does not look twice; no fence in `Limbo::hold`; a `land` that
+// does not collect (each: the values stay); a `close` that does not stop the pool (a deadlock).
 #[test]
 fn a_run_that_is_dropped_while_a_worker_runs_it_frees_its_values() {
     check_values(2, one_task, |plan, alive| {
@@ -176,7 +178,8 @@ fn a_run_that_never_started_and_is_dropped_while_it_is_cancelled_leaves_nothing(
     });
 }
 
-// Seen to fail with a run that is not announced to the pool before it is let in: the workers end, and it waits for ever.
+// Seen to fail with a run that is not announced to the pool before it is let in: the workers end, and it
+// waits for ever.
 #[test]
 fn a_run_whose_executor_is_dropped_ends() {
     check_values(2, one_task, |plan, _| {
@@ -190,7 +193,8 @@ fn a_run_whose_executor_is_dropped_ends() {
     });
 }
 
-// Seen to fail with any of: no second `start` after the registration; an `end_flight` that rings nobody (a deadlock).
+// Seen to fail with any of: no second `start` after the registration; an `end_flight` that rings nobody (a
+// deadlock).
 #[test]
 fn a_run_that_waits_for_its_turn_gets_it() {
     check_values(2, one_task, |plan, _| {
@@ -223,8 +227,8 @@ fn an_async_node_that_a_worker_hands_over_is_polled() {
     });
 }
 
-// Seen to fail with any of: no fence in `drive`; none in `drive_cancelled`; no look for a cancel after a poll; a `close` that
-// does not cancel (each: a deadlock).
+// Seen to fail with any of: no fence in `drive`; none in `drive_cancelled`; no look for a cancel after a
+// poll; a `close` that does not cancel (each: a deadlock).
 #[test]
 fn an_async_node_that_is_handed_over_during_a_shutdown_is_ended() {
     check_values(2, one_future, |plan, _| {
@@ -237,7 +241,8 @@ fn an_async_node_that_is_handed_over_during_a_shutdown_is_ended() {
     });
 }
 
-// Seen to fail with any of: no look for a cancel after a hand-over; a `Run::drop` that does not cancel (the run stays in flight).
+// Seen to fail with any of: no look for a cancel after a hand-over; a `Run::drop` that does not cancel (the
+// run stays in flight).
 #[test]
 fn an_async_node_that_is_handed_over_while_its_run_is_dropped_is_ended() {
     check_values(2, one_future, |plan, _| {
@@ -251,9 +256,9 @@ fn an_async_node_that_is_handed_over_while_its_run_is_dropped_is_ended() {
     });
 }
 
-// Failed at first: the run was live before its first programs were queued, so a second task found nothing to do and slept. Seen
-// to fail with any of: that; no second `drive` after the registration; a run without a frame yet taken for one with nothing to
-// do.
+// Failed at first: the run was live before its first programs were queued, so a second task found nothing to
+// do and slept. Seen to fail with any of: that; no second `drive` after the registration; a run without a
+// frame yet taken for one with nothing to do.
 #[test]
 fn an_inline_run_goes_on_after_a_poll_in_another_task_that_does_not_come_back() {
     let mut g = Graph::new();
@@ -279,8 +284,8 @@ fn stay(may_end: &Arc<sync::AtomicBool>) {
     }
 }
 
-/// Awaits node "a" of a run in which task "b", which comes later, ends only after that: with a barrier that holds, and with one
-/// that is refused.
+/// Awaits node "a" of a run in which task "b", which comes later, ends only after that: with a barrier that
+/// holds, and with one that is refused.
 fn await_a_before_b(plan: Plan) {
     for barrier in [Barrier::new(), Barrier::refused()] {
         let plan = plan.clone();
@@ -296,8 +301,8 @@ fn await_a_before_b(plan: Plan) {
     }
 }
 
-// Seen to fail with any of: no light barrier before the glance at the state; no signal there; no note of the step; no `catch_up`; a
-// node future that does not wake itself when the barrier is refused.
+// Seen to fail with any of: no light barrier before the glance at the state; no signal there; no note of the
+// step; no `catch_up`; a node future that does not wake itself when the barrier is refused.
 #[test]
 fn a_node_that_is_done_says_so_while_its_program_goes_on() {
     let mut g = Graph::new();
@@ -308,7 +313,8 @@ fn a_node_that_is_done_says_so_while_its_program_goes_on() {
     await_a_before_b(g.compile(&Single).expect("the graph is right"));
 }
 
-// Seen to fail with any of: no light barrier in `store_place`; no signal there; a `catch_up` that does not look at places.
+// Seen to fail with any of: no light barrier in `store_place`; no signal there; a `catch_up` that does not
+// look at places.
 #[test]
 fn a_node_that_is_done_says_so_while_its_program_is_parked() {
     let mut g = Graph::new();
@@ -320,7 +326,8 @@ fn a_node_that_is_done_says_so_while_its_program_is_parked() {
     await_a_before_b(g.compile(&PerOperator).expect("the graph is right"));
 }
 
-// Seen to fail with any of: no second `drive` after the registration; an ended node whose place is not stored (each: a deadlock).
+// Seen to fail with any of: no second `drive` after the registration; an ended node whose place is not stored
+// (each: a deadlock).
 #[test]
 fn an_async_node_goes_on_after_a_poll_in_another_task_that_does_not_come_back() {
     check_values(2, one_future, |plan, _| {
@@ -348,7 +355,8 @@ fn an_inline_run_that_is_shut_down_while_it_is_polled_ends() {
     });
 }
 
-// Seen to fail with any of: a `leave_queue` that rings nobody; a `Run::drop` that does not cancel (each: a deadlock).
+// Seen to fail with any of: a `leave_queue` that rings nobody; a `Run::drop` that does not cancel (each: a
+// deadlock).
 #[test]
 fn a_queued_run_that_is_dropped_passes_its_turn_on() {
     check_values(2, one_task, |plan, _| {
@@ -409,8 +417,8 @@ fn the_next_run_in_a_slot_is_not_taken_for_the_one_before() {
     });
 }
 
-// Seen to fail with any of: a countdown that ends at 2 (a value that is not there); a program that parks without its place (a
-// deadlock).
+// Seen to fail with any of: a countdown that ends at 2 (a value that is not there); a program that parks
+// without its place (a deadlock).
 #[test]
 fn two_workers_share_a_diamond() {
     let mut g = Graph::new();
@@ -427,7 +435,8 @@ fn two_workers_share_a_diamond() {
     });
 }
 
-// Seen to fail with any of: a last run that wakes nobody when it leaves (a deadlock); no fence in `Limbo::hold` (a value stays).
+// Seen to fail with any of: a last run that wakes nobody when it leaves (a deadlock); no fence in
+// `Limbo::hold` (a value stays).
 #[test]
 fn two_workers_end_with_the_last_run() {
     check_values(2, one_task, |plan, _| {

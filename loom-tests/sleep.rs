@@ -1,4 +1,5 @@
-//! Workers that go to sleep while work comes: either the worker's last look finds it, or whoever added it finds the worker.
+//! Workers that go to sleep while work comes: either the worker's last look finds it, or whoever added it
+//! finds the worker.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,8 +70,8 @@ impl Model {
     }
 }
 
-// Seen to fail with any of: no second look; no heavy barrier in `sleep`; no light one in `wake_one`; the look before the
-// announcement; a `wake` that leaves the woken one on the list (each: a deadlock).
+// Seen to fail with any of: no second look; no heavy barrier in `sleep`; no light one in `wake_one`; the look
+// before the announcement; a `wake` that leaves the woken one on the list (each: a deadlock).
 #[test]
 fn work_that_comes_while_the_worker_goes_to_sleep_is_done() {
     check(|| {
@@ -84,7 +85,8 @@ fn work_that_comes_while_the_worker_goes_to_sleep_is_done() {
     });
 }
 
-// Seen to fail with all of the above, and with a worker that found work on its second look and says that nobody sleeps.
+// Seen to fail with all of the above, and with a worker that found work on its second look and says that
+// nobody sleeps.
 #[test]
 fn work_that_comes_while_one_worker_is_busy_wakes_the_other() {
     check_within(2, || {
@@ -135,7 +137,8 @@ fn one_worker_adds_for_another(before: fn(&Model)) {
     });
 }
 
-// Seen to fail (the worker stays busy for ever) with any of: a `fall_back` that returns true; no worker unaware.
+// Seen to fail (the worker stays busy for ever) with any of: a `fall_back` that returns true; no worker
+// unaware.
 #[test]
 fn work_of_a_worker_that_knows_nothing_of_the_refusal_is_found() {
     one_worker_adds_for_another(|_| ());

@@ -1,4 +1,5 @@
-//! Whole engines: pushes, a worker, handles, frees and failures together. Every operation ends, every waiter hears of it, and every value is dropped.
+//! Whole engines: pushes, a worker, handles, frees and failures together. Every operation ends, every waiter
+//! hears of it, and every value is dropped.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -61,9 +62,11 @@ fn a_variable_is_freed_once_behind_what_another_thread_pushed() {
     });
 }
 
-// Seen to fail (a deadlock: an operation stays pending, or the shutdown waits for ever) where who leaves a closed engine looks without the pushes' lock whether anything is pending, does not look at
-// all, or not whether anybody works, or looks without the fence; where a close, or a worker at its end, does not look whether it can leave; where a worker at its end does not look again for what is ready, or
-// does not go on with it; and where who pushes without a room does not run it.
+// Seen to fail (a deadlock: an operation stays pending, or the shutdown waits for ever) where who leaves a
+// closed engine looks without the pushes' lock whether anything is pending, does not look at all, or not
+// whether anybody works, or looks without the fence; where a close, or a worker at its end, does not look
+// whether it can leave; where a worker at its end does not look again for what is ready, or does not go on
+// with it; and where who pushes without a room does not run it.
 #[test]
 fn what_is_pending_when_the_executor_is_shut_down_ends() {
     check_within(2, || {
@@ -127,8 +130,9 @@ fn a_future_that_is_woken_while_it_parks_goes_on() {
     });
 }
 
-// Seen to fail (the shutdown waits for ever) where a wake between the look whether the engine is closed and the poll is lost (`Later::poll`), and where who parks and finds itself woken does
-// not see what it was woken for.
+// Seen to fail (the shutdown waits for ever) where a wake between the look whether the engine is closed and
+// the poll is lost (`Later::poll`), and where who parks and finds itself woken does not see what it was woken
+// for.
 #[test]
 fn a_future_that_nobody_wakes_ends_when_the_executor_is_shut_down() {
     check_within(2, || {
@@ -140,8 +144,9 @@ fn a_future_that_nobody_wakes_ends_when_the_executor_is_shut_down() {
     });
 }
 
-// Seen to fail (it is run after its end) where a wake of what is woken already, or of what runs, makes it ready once more; (it never ends) where who parks and finds itself woken is not made ready, where
-// what is closed is polled all the same, and where a close does not look whether the engine can leave.
+// Seen to fail (it is run after its end) where a wake of what is woken already, or of what runs, makes it
+// ready once more; (it never ends) where who parks and finds itself woken is not made ready, where what is
+// closed is polled all the same, and where a close does not look whether the engine can leave.
 #[test]
 fn a_future_that_is_woken_while_the_executor_is_shut_down_ends_once() {
     check_within(2, || {
@@ -182,7 +187,8 @@ impl Woken {
     }
 }
 
-// Seen to fail (nobody polls it again) where who parks and finds itself woken stores that, or where the swap that begins a poll is Release.
+// Seen to fail (nobody polls it again) where who parks and finds itself woken stores that, or where the swap
+// that begins a poll is Release.
 #[test]
 fn a_future_sees_what_both_have_done_who_woke_it_while_it_parked() {
     check(|| {

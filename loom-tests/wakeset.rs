@@ -1,4 +1,5 @@
-//! A run's woken futures: no wake is lost between its waker and the poll that it causes, and no future is polled twice for one.
+//! A run's woken futures: no wake is lost between its waker and the poll that it causes, and no future is
+//! polled twice for one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,8 +30,8 @@ impl Woken {
     }
 }
 
-// Seen to fail with any of: the flag cleared by a store, not a swap; either swap of the flag not AcqRel; the flag cleared after
-// the poll (each: the last poll saw 1 of 2); no flag at all (the stack becomes a circle).
+// Seen to fail with any of: the flag cleared by a store, not a swap; either swap of the flag not AcqRel; the
+// flag cleared after the poll (each: the last poll saw 1 of 2); no flag at all (the stack becomes a circle).
 #[test]
 fn a_poll_sees_what_was_done_before_the_wake_that_found_its_future_woken() {
     check(|| {
@@ -80,8 +81,8 @@ fn two_sources_that_wake_one_future_cause_a_poll_that_sees_both() {
     });
 }
 
-// Seen to fail with any of: the push Relaxed; the pop Relaxed (each: a future is polled again and again, or never); a push
-// without an exchange.
+// Seen to fail with any of: the push Relaxed; the pop Relaxed (each: a future is polled again and again, or
+// never); a push without an exchange.
 #[test]
 fn futures_that_are_woken_at_once_are_each_polled_once() {
     check(|| {
@@ -99,8 +100,8 @@ fn futures_that_are_woken_at_once_are_each_polled_once() {
     });
 }
 
-// A waker of the future before, which is done, rings while the next one is begun. Seen to fail with any of: `is_begun` Relaxed; `begin` Relaxed; a wake
-// that is taken for a beginning.
+// A waker of the future before, which is done, rings while the next one is begun. Seen to fail with any of:
+// `is_begun` Relaxed; `begin` Relaxed; a wake that is taken for a beginning.
 #[test]
 fn a_future_begins_once_and_sees_what_came_before_whoever_rang() {
     check(|| {

@@ -1,4 +1,5 @@
-//! The primitives that protocols between threads are built on: std's, or loom's in a model. The only file that names loom.
+//! The primitives that protocols between threads are built on: std's, or loom's in a model. The only file
+//! that names loom.
 
 #[cfg(not(anabranch_loom))]
 pub(crate) use std::{
@@ -19,7 +20,8 @@ pub(crate) use loom::{
 
 pub(crate) use std::sync::atomic::Ordering;
 
-/// Locks, and goes on after a panic elsewhere: every critical section of this crate leaves its data whole at each step.
+/// Locks, and goes on after a panic elsewhere: every critical section of this crate leaves its data whole at
+/// each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -36,7 +38,8 @@ pub(crate) fn park_for(most: std::time::Duration) {
     }
 }
 
-/// A cache line of its own (two, because processors fetch them in pairs), so that what is written often does not slow down those who read what stands beside it.
+/// A cache line of its own (two, because processors fetch them in pairs), so that what is written often does
+/// not slow down those who read what stands beside it.
 #[repr(align(128))]
 pub(crate) struct Line<T>(pub(crate) T);
 
@@ -66,7 +69,8 @@ pub(crate) use {once_lock::OnceLock, thread_local_of_loom as thread_local};
 mod once_lock {
     use super::{AtomicBool, Mutex, Ordering, lock};
 
-    /// std's, with the order that it promises made known to loom: what led to the value is visible to who gets it.
+    /// std's, with the order that it promises made known to loom: what led to the value is visible to who
+    /// gets it.
     pub(crate) struct OnceLock<T> {
         value: std::sync::OnceLock<T>,
         is_set: AtomicBool,

@@ -1,5 +1,5 @@
-//! A warm run allocates as often for ten thousand nodes as for a hundred. In a binary of its own, because it counts what the
-//! whole process allocates.
+//! A warm run allocates as often for ten thousand nodes as for a hundred. In a binary of its own, because it
+//! counts what the whole process allocates.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -137,7 +137,8 @@ fn looped(iterations: u64) -> Plan {
 #[test]
 fn iterations_allocate_nothing() {
     let _alone = ALONE.lock();
-    // Seen to fail with a loop that shares its state: the output of a graph is an `Arc`, but only when the loop is over.
+    // Seen to fail with a loop that shares its state: the output of a graph is an `Arc`, but only when the
+    // loop is over.
     for workers in [0, 1, 2] {
         let exec = Executor::builder().workers(workers).build().unwrap();
         let (few, many) = (allocations(&exec, &looped(10)), allocations(&exec, &looped(1_000)));

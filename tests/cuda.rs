@@ -1,4 +1,5 @@
-//! The CUDA device on a real GPU: what the tests over the software driver cannot show. Without a driver each says that it was skipped.
+//! The CUDA device on a real GPU: what the tests over the software driver cannot show. Without a driver each
+//! says that it was skipped.
 //!
 //! `scripts/gpu` packs this and the benches for a machine that has a GPU and nothing else.
 
@@ -136,7 +137,8 @@ fn a_fault_ends_every_run_on_its_gpu() {
 
 fn lose_the_gpu() {
     let exec = gpu("a fault").unwrap().build().unwrap();
-    // SAFETY: it breaks the promise, on purpose: where it writes nothing is mapped, so the GPU refuses that, and this process has no other use for it.
+    // SAFETY: it breaks the promise, on purpose: where it writes nothing is mapped, so the GPU refuses that,
+    // and this process has no other use for it.
     let wild = unsafe { Kernel::<(Out<f32>,)>::ptx("wild", WILD) };
     let mut g = Graph::new();
     let x = g.try_kernel("wild", (), move |s: &mut DeviceStream| {

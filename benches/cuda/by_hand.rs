@@ -1,4 +1,5 @@
-//! A schedule as calls of cudarc, written down once and made again for every run: no checks, no futures, no memory but what the driver needs.
+//! A schedule as calls of cudarc, written down once and made again for every run: no checks, no futures, no
+//! memory but what the driver needs.
 
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -1,7 +1,9 @@
-//! How the cost of a node grows with the graph, all else being equal: the workers are kept busy at every size, by as many runs at once
-//! as make up for small graphs, and those are different graphs, so that the processor cannot learn one by heart.
+//! How the cost of a node grows with the graph, all else being equal: the workers are kept busy at every
+//! size, by as many runs at once as make up for small graphs, and those are different graphs, so that the
+//! processor cannot learn one by heart.
 //!
-//! A lone run of a small graph costs more per node on workers, because it is handed over once; the tables of whole runs show that.
+//! A lone run of a small graph costs more per node on workers, because it is handed over once; the tables of
+//! whole runs show that.
 
 use std::time::{Duration, Instant};
 

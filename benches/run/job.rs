@@ -1,7 +1,7 @@
 //! What a node does, and the countdown by which the Rust peers learn that a node is ready.
 //!
-//! A node becomes ready exactly once per run: the predecessor that takes its countdown to zero is the only one to see
-//! zero, and winds it up again for the next run before it announces the node.
+//! A node becomes ready exactly once per run: the predecessor that takes its countdown to zero is the only
+//! one to see zero, and winds it up again for the next run before it announces the node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -62,7 +62,8 @@ impl Job {
             Body::Empty => {}
             // ORDERING: a counter, read after the run's `done`.
             Body::Count(counts) => _ = counts[node as usize].fetch_add(1, Ordering::Relaxed),
-            // ORDERING: relaxed loads and stores are plain moves; the countdown in `finish` puts them in order.
+            // ORDERING: relaxed loads and stores are plain moves; the countdown in `finish` puts them in
+            // order.
             Body::Values(values) => {
                 let above = self.shape.preds(node).iter().map(|&pred| values[pred as usize].load(Ordering::Relaxed));
                 values[node as usize].store(above.fold(1, u64::wrapping_add), Ordering::Relaxed);
@@ -85,7 +86,8 @@ impl Job {
 
     fn count_down(&self, node: u32) -> bool {
         let waiting = &self.waiting[node as usize];
-        // ORDERING: release the predecessor's work to the one that sees the last count, which acquires all of it.
+        // ORDERING: release the predecessor's work to the one that sees the last count, which acquires all of
+        // it.
         let is_ready = waiting.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_ready {
             // ORDERING: its next reader comes in the next run, after `done`, which synchronises.
@@ -117,8 +119,8 @@ impl Job {
 
 /// Returns the median time per node, in ns, of a peer that is told to run a job once with `run_once`.
 ///
-/// In the rounds that check, a counting job first shows that every node runs exactly once per run; the values of the
-/// warm-up run, whose cells start at zero, are always checked.
+/// In the rounds that check, a counting job first shows that every node runs exactly once per run; the values
+/// of the warm-up run, whose cells start at zero, are always checked.
 pub(crate) fn measure(shape: &Shape, load: &Load, mut run_once: impl FnMut(&Arc<Job>)) -> f64 {
     if load.is_checked {
         let counts = shape.nodes().map(|_| AtomicU32::new(0)).collect();
@@ -153,6 +155,7 @@ pub(crate) fn spin(work: Duration) {
         return;
     }
     let end = Instant::now() + work;
-    // No pause in between: it would let the work overshoot by nearly half as much again as reading the clock does.
+    // No pause in between: it would let the work overshoot by nearly half as much again as reading the clock
+    // does.
     while Instant::now() < end {}
 }

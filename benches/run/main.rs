@@ -1,10 +1,10 @@
 //! Question: what does a node of a graph cost here, beside the schedulers that one would use otherwise?
 //!
-//! Method: five shapes of graph, each built once and run many times by each peer. A figure is the time of a whole run,
-//! from its start to the last node's end, divided by the number of nodes; a peer's figure of a round is the median over
-//! its runs, after one to warm up. Rounds interleave the peers, so that the machine's noise hits all of them alike; the
-//! tables give the median over the rounds and, in brackets, the smallest and the largest. What was measured while others
-//! kept the machine busy is measured again.
+//! Method: five shapes of graph, each built once and run many times by each peer. A figure is the time of a
+//! whole run, from its start to the last node's end, divided by the number of nodes; a peer's figure of a
+//! round is the median over its runs, after one to warm up. Rounds interleave the peers, so that the
+//! machine's noise hits all of them alike; the tables give the median over the rounds and, in brackets, the
+//! smallest and the largest. What was measured while others kept the machine busy is measured again.
 //!
 //! ```text
 //! cargo bench --bench run -- --quick             10⁴ nodes only: the sizes that the budgets are about

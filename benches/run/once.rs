@@ -14,7 +14,8 @@ use crate::report::median;
 const BATCHES: usize = 51;
 const RUNS_PER_BATCH: usize = 4_000;
 
-/// Returns the time of a run of one node on the inline host device, from making it to having its output, in ns.
+/// Returns the time of a run of one node on the inline host device, from making it to having its output, in
+/// ns.
 pub(crate) fn one_node_ns() -> f64 {
     let mut graph = Graph::new();
     let value = graph.task("one", (), || 1_u64);
@@ -56,7 +57,8 @@ fn drop_once(exec: &Executor) -> f64 {
     took
 }
 
-/// A plan of a node that says when it has started, then waits to be told to finish, and a thousand nodes after it.
+/// A plan of a node that says when it has started, then waits to be told to finish, and a thousand nodes
+/// after it.
 fn blocking_plan() -> (Plan, Receiver<()>, Sender<()>) {
     let (started_in, started) = channel();
     let (finish, finish_in) = channel::<()>();

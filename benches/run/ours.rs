@@ -70,7 +70,8 @@ pub(crate) fn graph(shape: &Shape, payload: Payload, work: Duration) -> Graph {
     }
 }
 
-/// A graph of nodes that carry nothing and do nothing, by one closure for each kind of node that `summing` tells apart.
+/// A graph of nodes that carry nothing and do nothing, by one closure for each kind of node that `summing`
+/// tells apart.
 fn assorted(shape: &Shape) -> Graph {
     let is_sink = sinks(shape);
     let mut graph = Graph::new();
@@ -135,8 +136,8 @@ fn sinks(shape: &Shape) -> Vec<bool> {
     is_sink
 }
 
-/// A graph whose nodes add up what they read, plus one. Sinks write their value down, because it leaves the graph there; the
-/// others do so only if `is_seen`.
+/// A graph whose nodes add up what they read, plus one. Sinks write their value down, because it leaves the
+/// graph there; the others do so only if `is_seen`.
 fn summing(shape: &Shape, seen: &Arc<[AtomicU64]>, is_seen: bool) -> Graph {
     let is_sink = sinks(shape);
     let mut graph = Graph::new();

@@ -1,7 +1,7 @@
 //! The schedulers that are measured, behind one small interface.
 //!
-//! Every peer runs the same shapes with the same bodies, builds what it can before the clock starts, and checks that
-//! each node ran exactly once.
+//! Every peer runs the same shapes with the same bodies, builds what it can before the clock starts, and
+//! checks that each node ran exactly once.
 
 mod executor_tasks;
 mod tbb;
@@ -20,7 +20,8 @@ use crate::shapes::Shape;
 pub(crate) trait Peer {
     fn name(&self) -> &'static str;
 
-    /// Returns the median time per node in ns over `load.runs` runs, or `None` where this peer has no such mode.
+    /// Returns the median time per node in ns over `load.runs` runs, or `None` where this peer has no such
+    /// mode.
     fn run(&mut self, shape: &Shape, load: &Load) -> Option<f64>;
 
     /// Returns what to do about a peer that cannot run on this machine.
@@ -28,7 +29,8 @@ pub(crate) trait Peer {
         None
     }
 
-    /// Returns whether a node costs this peer so much that it sits out the largest graphs and runs the rest less often.
+    /// Returns whether a node costs this peer so much that it sits out the largest graphs and runs the rest
+    /// less often.
     fn is_slow(&self) -> bool {
         false
     }
@@ -63,8 +65,8 @@ pub(crate) struct Load {
 pub(crate) enum Payload {
     /// Nothing: one empty closure for all.
     Empty,
-    /// Nothing, by as many different closures as `Values` needs: what calls cost that the processor cannot predict. Only the
-    /// library itself is asked for this.
+    /// Nothing, by as many different closures as `Values` needs: what calls cost that the processor cannot
+    /// predict. Only the library itself is asked for this.
     Assorted,
     /// Each adds up its predecessors' `u64`s, plus one.
     Values,

@@ -4,7 +4,8 @@
 
 use std::fs;
 
-/// Share of the machine's time, taken by others, above which a figure is disturbed. One busy process is 0.5 of two cores.
+/// Share of the machine's time, taken by others, above which a figure is disturbed. One busy process is 0.5
+/// of two cores.
 const OTHERS_MAX: f64 = 0.15;
 /// The kernel counts whole ticks, of the machine and of each process.
 const DOUBT_TICKS: f64 = 2.0;
@@ -59,9 +60,11 @@ struct Ticks {
 
 impl Ticks {
     fn now() -> Option<Self> {
-        // The fields of `proc_stat(5)`: user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
+        // The fields of `proc_stat(5)`: user, nice, system, idle, iowait, irq, softirq, steal; guests are in
+        // user already.
         let machine = numbers(fs::read_to_string("/proc/stat").ok()?.lines().next()?);
-        // The fields of `proc_pid_stat(5)` after the command's name, which may itself have spaces: utime is the 12th.
+        // The fields of `proc_pid_stat(5)` after the command's name, which may itself have spaces: utime is
+        // the 12th.
         let process = fs::read_to_string("/proc/self/stat").ok()?;
         let process = numbers(process.rsplit_once(')')?.1);
         Some(Self {
@@ -72,7 +75,8 @@ impl Ticks {
         })
     }
 
-    /// Returns whether others took more of the machine's time since `start` than [`OTHERS_MAX`], beyond doubt.
+    /// Returns whether others took more of the machine's time since `start` than [`OTHERS_MAX`], beyond
+    /// doubt.
     fn is_disturbed_since(&self, start: &Self) -> bool {
         // As floats, since the kernel's idle time may step back a little.
         let passed = |now: u64, then: u64| now as f64 - then as f64;

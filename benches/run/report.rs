@@ -1,7 +1,7 @@
 //! What was measured, as tables: a figure per peer, our ratio to oneTBB, and the budget beside it.
 //!
-//! A ratio compares figures of the same round, taken within seconds of each other on one machine, so that what slows the
-//! machine down for a while cancels out.
+//! A ratio compares figures of the same round, taken within seconds of each other on one machine, so that
+//! what slows the machine down for a while cancels out.
 
 mod machine;
 pub(crate) mod markers;
@@ -51,7 +51,8 @@ impl Row {
         Self { form: shape.form, nodes: shape.len(), depth: shape.depth(), case, figures: vec![Vec::new(); peers] }
     }
 
-    /// Returns the shortest possible time per node: all workers busy all the time, or the longest path without a gap.
+    /// Returns the shortest possible time per node: all workers busy all the time, or the longest path
+    /// without a gap.
     fn ideal_ns(&self) -> f64 {
         let workers = match self.case.workers {
             Workers::Inline => 1,

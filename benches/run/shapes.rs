@@ -154,7 +154,8 @@ impl Shape {
         values.into_iter().fold(0, u64::wrapping_add)
     }
 
-    /// Returns the graph as `peers/tbb.cpp` reads it: node count, edge count, starts and predecessors, as native `u32`s.
+    /// Returns the graph as `peers/tbb.cpp` reads it: node count, edge count, starts and predecessors, as
+    /// native `u32`s.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let counts = [self.len() as u32, self.preds.len() as u32];
         counts.iter().chain(&self.starts).chain(&self.preds).flat_map(|word| word.to_ne_bytes()).collect()
@@ -173,7 +174,8 @@ impl SplitMix64 {
         word ^ (word >> 31)
     }
 
-    /// Returns a number in `0..bound`; the bias of the multiply-and-shift is below 2^-56 for the bounds used here.
+    /// Returns a number in `0..bound`; the bias of the multiply-and-shift is below 2^-56 for the bounds used
+    /// here.
     fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }

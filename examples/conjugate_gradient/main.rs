@@ -1,4 +1,5 @@
-//! A solver as a flow: each iteration calls a graph of kernels, and `if residual <= tolerance { return }` is Rust's own.
+//! A solver as a flow: each iteration calls a graph of kernels, and `if residual <= tolerance { return }` is
+//! Rust's own.
 //!
 //! ```sh
 //! cargo run --example conjugate_gradient                               # a Poisson problem on 20 x 20 points
@@ -7,8 +8,8 @@
 //! cargo run --features cuda --example conjugate_gradient -- --device cuda
 //! ```
 //!
-//! Read `solver.rs` first: the graph of an iteration, and the loop around it. `vectors.rs` has the kernels, which need no GPU: each has a twin for hosts.
-//! The solver is the same on all devices.
+//! Read `solver.rs` first: the graph of an iteration, and the loop around it. `vectors.rs` has the kernels,
+//! which need no GPU: each has a twin for hosts. The solver is the same on all devices.
 
 #[path = "../thumbnails/device.rs"]
 mod device;
@@ -33,7 +34,8 @@ use vectors::Rows;
 /// The matrix that comes along.
 const POISSON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/conjugate_gradient/poisson.mtx");
 
-/// Solves A x = b by conjugate gradients, for a symmetric and positive definite A and a b that is known to give x = 1/n, 2/n, ... 1.
+/// Solves A x = b by conjugate gradients, for a symmetric and positive definite A and a b that is known to
+/// give x = 1/n, 2/n, ... 1.
 #[derive(Debug, Parser)]
 #[command(name = "conjugate_gradient")]
 struct Args {
@@ -145,7 +147,8 @@ fn read(path: &Path) -> Result<Rows, BoxError> {
     }
 }
 
-/// The Laplace operator on a grid of `points` x `points`, with a border of zeros: 4 for each point, and -1 for each of its neighbours.
+/// The Laplace operator on a grid of `points` x `points`, with a border of zeros: 4 for each point, and -1
+/// for each of its neighbours.
 fn poisson(points: u32) -> TriMatI<f64, u32> {
     let n = (points * points) as usize;
     let mut entries = TriMatI::new((n, n));

@@ -38,7 +38,8 @@ impl Solver {
         })
     }
 
-    /// Solves `A x = b` for a symmetric, positive definite A, until |r| is at most `tolerance` times what it was.
+    /// Solves `A x = b` for a symmetric, positive definite A, until |r| is at most `tolerance` times what it
+    /// was.
     pub(crate) async fn solve(&self, f: &Flow, a: Rows, b: Vec<f64>, tolerance: f64, iterations_max: usize) -> Result<Solution> {
         let a = f.call(&self.upload, &f.value("A", a));
         let (mut x, mut r, mut p, mut rr, mut residual) = f.call(&self.begin, &f.value("b", b));

@@ -1,4 +1,5 @@
-//! Vectors and a sparse matrix in a device's memory, and what is done with them: kernels for a GPU, each with a twin for hosts.
+//! Vectors and a sparse matrix in a device's memory, and what is done with them: kernels for a GPU, each with
+//! a twin for hosts.
 
 use std::sync::LazyLock;
 
@@ -28,7 +29,8 @@ type Add = Kernel<(Out<f64>, f64, In<f64>, In<f64>, In<f64>, u32)>;
 type Turn = Kernel<(Out<f64>, In<f64>, In<f64>, In<f64>, u32)>;
 
 static MULTIPLY: LazyLock<Multiply> = LazyLock::new(|| {
-    // SAFETY: a thread writes an element of its own below `n`, the length of both vectors and of the matrix's side. A `Matrix` is made of `Rows`, which are sound.
+    // SAFETY: a thread writes an element of its own below `n`, the length of both vectors and of the matrix's
+    // side. A `Matrix` is made of `Rows`, which are sound.
     unsafe { Multiply::ptx("multiply", CODE) }.twin(|_, (starts, columns, values, x, y, _)| {
         for (row, y) in y.iter_mut().enumerate() {
             let entries = starts[row] as usize..starts[row + 1] as usize;
@@ -38,12 +40,14 @@ static MULTIPLY: LazyLock<Multiply> = LazyLock::new(|| {
 });
 
 static DOT: LazyLock<Dot> = LazyLock::new(|| {
-    // SAFETY: it reads below `n`, the length of both vectors, and is launched in one block of 256 threads, of which one writes the only element.
+    // SAFETY: it reads below `n`, the length of both vectors, and is launched in one block of 256 threads, of
+    // which one writes the only element.
     unsafe { Dot::ptx("dot", CODE) }.twin(|_, (x, y, product, _)| product[0] = x.iter().zip(y).map(|(x, y)| x * y).sum())
 });
 
 static ADD: LazyLock<Add> = LazyLock::new(|| {
-    // SAFETY: a thread changes an element of its own below `n`, the length of both vectors; a number has one element.
+    // SAFETY: a thread changes an element of its own below `n`, the length of both vectors; a number has one
+    // element.
     unsafe { Add::ptx("add_scaled", CODE) }.twin(|_, (y, sign, a, b, x, _)| {
         let factor = sign * (a[0] / b[0]);
         y.iter_mut().zip(x).for_each(|(y, x)| *y += factor * x);

@@ -1,10 +1,12 @@
-//! A graph that comes as data, with its loop and its branch: a file says what there is and who reads what, the program what each kind of node does.
+//! A graph that comes as data, with its loop and its branch: a file says what there is and who reads what,
+//! the program what each kind of node does.
 //!
 //! ```sh
 //! cargo run --features json --example loops_from_json             # or -- FILE.json
 //! ```
 //!
-//! Change the file, and run it again: `half` may stand wherever a number becomes a number, `max_iterations` may be 3, and a node of a kind that there is not is named.
+//! Change the file, and run it again: `half` may stand wherever a number becomes a number, `max_iterations`
+//! may be 3, and a node of a kind that there is not is named.
 
 use anabranch::{Bodies, BoxError, Executor, Graph, Plan, Ranked, Result, Shape, Value, above, inputs};
 
@@ -13,7 +15,8 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/loops_from_jso
 type One = Value<f64>;
 type Two = (Value<f64>, Value<f64>);
 
-/// What the nodes do, by their commands. A body adds its node, as any program would that builds the graph itself.
+/// What the nodes do, by their commands. A body adds its node, as any program would that builds the graph
+/// itself.
 fn bodies() -> Bodies {
     Bodies::new()
         .node("input", |g: &mut Graph, name: &str, ()| g.input::<f64>(name))

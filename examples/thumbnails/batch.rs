@@ -37,7 +37,8 @@ pub(crate) struct Done {
 }
 
 impl Batch<'_> {
-    /// Runs the plan for every picture and tells `bar`. Returns what is done and what failed, each in the order of the pictures.
+    /// Runs the plan for every picture and tells `bar`. Returns what is done and what failed, each in the
+    /// order of the pictures.
     pub(crate) async fn run(&self, pictures: &[PathBuf], bar: &ProgressBar) -> (Vec<Done>, Vec<Failure>) {
         let runs = stream::iter(pictures.iter().enumerate()).map(async |(index, path)| (index, self.run_one(index, path).await));
         // A run starts when it is polled, so this is what bounds how many are in flight.

@@ -1,4 +1,5 @@
-//! The command line: which folders, how large, and how much at once. Every option has a default that just works.
+//! The command line: which folders, how large, and how much at once. Every option has a default that just
+//! works.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ Examples:
   On a GPU, which needs NVIDIA's driver and nothing else:
     cargo run --release --features cuda --example thumbnails -- --device cuda";
 
-/// Makes thumbnails, statistics and one contact sheet of every JPEG and PNG in a folder, many pictures at a time.
+/// Makes thumbnails, statistics and one contact sheet of every JPEG and PNG in a folder, many pictures at a
+/// time.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "thumbnails", after_help = EXAMPLES)]
 pub(crate) struct Args {

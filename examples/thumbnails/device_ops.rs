@@ -26,8 +26,8 @@ pub(crate) fn resize(s: &mut DeviceStream, picture: &Picture<Buffer<u8>>, side: 
     Ok(Picture { size, values: kernels::resize(s, &picture.values, picture.size, size)? })
 }
 
-/// Makes of every value `(x / 255 - mean) / std_dev`, and of a picture what a network takes: channels first, then rows, then columns. A constant
-/// channel becomes zeros.
+/// Makes of every value `(x / 255 - mean) / std_dev`, and of a picture what a network takes: channels first,
+/// then rows, then columns. A constant channel becomes zeros.
 pub(crate) fn normalise(s: &mut DeviceStream, picture: &Picture<Buffer<u8>>, stats: &Stats) -> Result<Picture<Buffer<f32>>> {
     let per_channel = |of: fn(f32, f32) -> f32| {
         [0, 1, 2].map(|channel| match stats.std_dev[channel] {

@@ -1,4 +1,5 @@
-//! Which files are read and which are written: every picture under a folder, each with a thumbnail of its own.
+//! Which files are read and which are written: every picture under a folder, each with a thumbnail of its
+//! own.
 
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
@@ -57,12 +58,12 @@ pub(crate) enum FileError {
 
 /// Returns every .jpg, .jpeg and .png file below `dir`, in any case and sorted by path, but none below `out`.
 ///
-/// Links to files are followed, links to folders are not. A link that leads nowhere is listed, so that reading it says
-/// what is wrong.
+/// Links to files are followed, links to folders are not. A link that leads nowhere is listed, so that
+/// reading it says what is wrong.
 ///
 /// # Errors
-/// When `dir` is missing, no folder, the same as `out`, or without pictures, or when any folder below cannot be read:
-/// a summary over part of the pictures would look like one over all of them.
+/// When `dir` is missing, no folder, the same as `out`, or without pictures, or when any folder below cannot
+/// be read: a summary over part of the pictures would look like one over all of them.
 pub(crate) fn find_images(dir: &Path, out: &Path) -> Result<Vec<PathBuf>, FindError> {
     if !dir.exists() {
         return Err(FindError::Missing(dir.to_owned()));
@@ -99,10 +100,12 @@ fn is_image(entry: &DirEntry) -> bool {
     is_file && ["jpg", "jpeg", "png"].iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// Returns where the thumbnail of `path` goes: its place below `dir`, below `out`, with `.jpg` added to the name.
+/// Returns where the thumbnail of `path` goes: its place below `dir`, below `out`, with `.jpg` added to the
+/// name.
 ///
-/// The name is added to and never shortened, so that no two pictures share a thumbnail: `a.png` becomes `a.png.jpg`
-/// and `a.jpg` becomes `a.jpg.jpg`. The result is always below `out`, also for a `path` that is not below `dir`.
+/// The name is added to and never shortened, so that no two pictures share a thumbnail: `a.png` becomes
+/// `a.png.jpg` and `a.jpg` becomes `a.jpg.jpg`. The result is always below `out`, also for a `path` that is
+/// not below `dir`.
 pub(crate) fn thumbnail_path(out: &Path, dir: &Path, path: &Path) -> PathBuf {
     let below = path.strip_prefix(dir).unwrap_or(path);
     let below: PathBuf = below.components().filter(|part| matches!(part, Component::Normal(_))).collect();

@@ -1,4 +1,5 @@
-//! The graph of one picture. What does not wait for something else goes on beside it: the plan knows what waits for what.
+//! The graph of one picture. What does not wait for something else goes on beside it: the plan knows what
+//! waits for what.
 //!
 //! ```text
 //!  source ─▶ read ─▶ decode ─▶ upload ═▶ resize ═╦═══════════════════════════════▶ normalise ═▶ tensor
@@ -21,13 +22,15 @@ use super::image_ops::{Stats, decode, encode_jpeg, stats};
 /// A picture on its way between kernels.
 type OnDevice = Picture<Buffer<u8>>;
 
-/// The nodes that wait for files. All others compute; on a GPU, the time of a kernel is that of enqueueing it.
+/// The nodes that wait for files. All others compute; on a GPU, the time of a kernel is that of enqueueing
+/// it.
 pub(crate) const AWAITED: [&str; 2] = ["read", "write"];
 
 /// JPEG quality of the thumbnails: at this size no artefact is seen.
 const QUALITY: u8 = 88;
 
-/// Returns the plan that every picture runs: inputs `source` and `target`, outputs `thumbnail`, `stats` and `tensor`.
+/// Returns the plan that every picture runs: inputs `source` and `target`, outputs `thumbnail`, `stats` and
+/// `tensor`.
 ///
 /// # Errors
 /// If the graph is wrong; then it is the same for every picture.
@@ -36,7 +39,8 @@ pub(crate) fn thumbnail_plan(side: u32) -> anabranch::Result<Plan> {
     let source = g.input::<PathBuf>("source");
     let target = g.input::<PathBuf>("target");
 
-    // An async node is polled where the run is awaited, so it can use tokio. The others run on the executor's workers.
+    // An async node is polled where the run is awaited, so it can use tokio. The others run on the executor's
+    // workers.
     let bytes = g.future("read", &source, async |path: Arc<PathBuf>| Ok(read(&path).await?));
     let picture = g.try_task("decode", take(&bytes), |bytes: Vec<u8>| Ok(decode(&bytes)?));
 

@@ -1,4 +1,5 @@
-//! The work of the graph's tasks as plain functions: picture in, picture or numbers out, no file and no thread touched.
+//! The work of the graph's tasks as plain functions: picture in, picture or numbers out, no file and no
+//! thread touched.
 
 use std::io::Cursor;
 
@@ -31,10 +32,12 @@ pub(crate) struct Stats {
     pub(crate) luminance: f32,
 }
 
-/// Decodes a JPEG or PNG to 8-bit RGB, turned upright by its EXIF orientation; what is transparent becomes white.
+/// Decodes a JPEG or PNG to 8-bit RGB, turned upright by its EXIF orientation; what is transparent becomes
+/// white.
 ///
 /// # Errors
-/// When the bytes are neither format, or the picture is damaged, cut short or larger than 512 MiB when decoded.
+/// When the bytes are neither format, or the picture is damaged, cut short or larger than 512 MiB when
+/// decoded.
 pub(crate) fn decode(bytes: &[u8]) -> Result<RgbImage, DecodeError> {
     let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().expect("reading from memory cannot fail");
     match reader.format() {
@@ -51,7 +54,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<RgbImage, DecodeError> {
     if image.color().has_alpha() { Ok(over_white(&image)) } else { Ok(image.into_rgb8()) }
 }
 
-/// Whether no end marker follows the first scan of a JPEG; an embedded preview, which has its own, lies before that.
+/// Whether no end marker follows the first scan of a JPEG; an embedded preview, which has its own, lies
+/// before that.
 fn is_cut_short(jpeg: &[u8]) -> bool {
     let mut rest = jpeg.get(2..).unwrap_or_default();
     while let [0xff, marker, high, low, ..] = *rest {
@@ -76,7 +80,8 @@ fn over_white(image: &DynamicImage) -> RgbImage {
     })
 }
 
-/// Returns the width and height of a picture whose longer side is made `side` pixels; the aspect is kept to the nearest pixel.
+/// Returns the width and height of a picture whose longer side is made `side` pixels; the aspect is kept to
+/// the nearest pixel.
 pub(crate) fn fitted(width: u32, height: u32, side: u32) -> (u32, u32) {
     let longer = width.max(height).max(1);
     let scaled = |length: u32| {
@@ -116,7 +121,8 @@ pub(crate) fn stats(image: &RgbImage) -> Stats {
     Stats { mean: mean.map(|mean| mean as f32), std_dev, luminance: luminance as f32 }
 }
 
-/// Encodes a picture as JPEG; `quality` is 1 (smallest) to 100 (best), and others are brought into that range.
+/// Encodes a picture as JPEG; `quality` is 1 (smallest) to 100 (best), and others are brought into that
+/// range.
 ///
 /// # Errors
 /// When a side is longer than the 65535 pixels that JPEG can state.
@@ -126,7 +132,8 @@ pub(crate) fn encode_jpeg(image: &RgbImage, quality: u8) -> Result<Vec<u8>, Imag
     Ok(bytes)
 }
 
-/// Lays named thumbnails out in a grid on a dark ground, ordered by name whatever order they were finished in.
+/// Lays named thumbnails out in a grid on a dark ground, ordered by name whatever order they were finished
+/// in.
 ///
 /// Thousands of them are made smaller, so that a side of the sheet stays near [`Grid::SIDE_MAX`] pixels.
 pub(crate) fn contact_sheet(thumbnails: &[(String, RgbImage)]) -> RgbImage {
@@ -163,7 +170,8 @@ impl Grid {
     fn new(sizes: impl ExactSizeIterator<Item = (u32, u32)>) -> Self {
         let count = sizes.len() as u32;
         let longest = sizes.map(|(width, height)| width.max(height)).max().unwrap_or(1);
-        // A little wider than tall, as screens are; of the near candidates the one with the fewest empty cells.
+        // A little wider than tall, as screens are; of the near candidates the one with the fewest empty
+        // cells.
         let root = f64::from(count).sqrt();
         let (least, most) = (root.ceil() as u32, (root * 1.5).ceil() as u32);
         let empty = |columns: &u32| count.div_ceil(*columns) * columns - count;

@@ -1,4 +1,5 @@
-//! Makes a thumbnail of every picture in a folder, many at a time, with a contact sheet and a timeline of what ran when.
+//! Makes a thumbnail of every picture in a folder, many at a time, with a contact sheet and a timeline of
+//! what ran when.
 //!
 //! ```sh
 //! cargo run --release --example thumbnails                 # the photographs that come along
@@ -6,7 +7,8 @@
 //! cargo run --release --features cuda --example thumbnails # resized and normalised on the GPU, if there is one
 //! ```
 //!
-//! Read `graph.rs` first (the work on one picture), then `batch.rs` (all pictures). The rest is what any program needs.
+//! Read `graph.rs` first (the work on one picture), then `batch.rs` (all pictures). The rest is what any
+//! program needs.
 
 mod batch;
 mod cli;
@@ -75,7 +77,8 @@ async fn make_thumbnails(args: &Args) -> Result<bool, BoxError> {
     let streams = spans.iter().map(|span| span.stream).collect::<BTreeSet<_>>().len();
     let summary = Summary { done: done.len(), failures, wall, streams, nodes: node_times(&spans) };
     let timeline = Timeline::new(&spans, plan.schedule(), &AWAITED);
-    // A full disk does not keep the summary from being printed, nor a closed terminal the reports from being written.
+    // A full disk does not keep the summary from being printed, nor a closed terminal the reports from being
+    // written.
     let written = write_reports(&out, done, &timeline, args.workers()).await;
     bar.finish_and_clear();
     print(&summary, args.quiet).map_err(|cause| format!("cannot print the summary: {cause}"))?;

@@ -1,4 +1,5 @@
-//! What is written and counted once all pictures are done: the contact sheet, the table of colours, the time of each node.
+//! What is written and counted once all pictures are done: the contact sheet, the table of colours, the time
+//! of each node.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,7 +24,8 @@ pub(crate) fn sheet_len(side: u32) -> usize {
     (SHEET_PIXELS_MAX / u64::from(side).pow(2)).max(1) as usize
 }
 
-/// Writes the timeline and, if there are pictures, their colours and a contact sheet. Returns a line that says so.
+/// Writes the timeline and, if there are pictures, their colours and a contact sheet. Returns a line that
+/// says so.
 ///
 /// # Errors
 /// When one of the files cannot be written.

@@ -1,4 +1,5 @@
-//! What is said at the end of a run, from plain numbers: one line of totals, one table of nodes, one line a failure.
+//! What is said at the end of a run, from plain numbers: one line of totals, one table of nodes, one line a
+//! failure.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

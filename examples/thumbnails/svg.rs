@@ -1,4 +1,5 @@
-//! Draws a timeline: above, what computes over the whole run; below, one row for each stream with a box for each node.
+//! Draws a timeline: above, what computes over the whole run; below, one row for each stream with a box for
+//! each node.
 
 use std::fmt::{self, Display, Write};
 use std::ops::Range;

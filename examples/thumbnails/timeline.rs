@@ -1,7 +1,8 @@
 //! When each node ran, laid out as boxes that never cover each other. Drawn by `svg`.
 //!
-//! A row is a stream of the plan. Many runs of the plan overlap, so a row has lanes, and a box lies in the first that is free.
-//! Nodes that wait for files hold no thread and can be very many at once: they have lanes of their own.
+//! A row is a stream of the plan. Many runs of the plan overlap, so a row has lanes, and a box lies in the
+//! first that is free. Nodes that wait for files hold no thread and can be very many at once: they have lanes
+//! of their own.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,7 +22,8 @@ pub(crate) struct Timeline {
     pub(crate) runs: usize,
     /// The end of the last node.
     pub(crate) end_ms: f64,
-    /// The part in which boxes are wide enough to be told apart: all of a short timeline, the middle of a long one.
+    /// The part in which boxes are wide enough to be told apart: all of a short timeline, the middle of a
+    /// long one.
     pub(crate) window: Range<f64>,
 }
 
@@ -165,7 +167,8 @@ mod tests {
         assert!((long.window.start + long.window.end - long.end_ms).abs() < 1e-6);
     }
 
-    /// Runs of two nodes, each given by its number and its start in milliseconds: 5 ms of reading, then 5 ms of work.
+    /// Runs of two nodes, each given by its number and its start in milliseconds: 5 ms of reading, then 5 ms
+    /// of work.
     fn timeline(runs: &[(u64, u64)]) -> Timeline {
         let mut graph = Graph::new();
         let read = graph.task("read", (), || 0u32);

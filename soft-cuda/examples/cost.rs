@@ -1,4 +1,5 @@
-//! What a call costs its caller, in nanoseconds: the part of a measurement over this driver that is not the library's.
+//! What a call costs its caller, in nanoseconds: the part of a measurement over this driver that is not the
+//! library's.
 
 use std::time::{Duration, Instant};
 

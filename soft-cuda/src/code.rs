@@ -99,7 +99,8 @@ codes! {
 }
 
 impl Code {
-    /// Returns true if the code, once an operation has failed with it, is all that the context answers from then on.
+    /// Returns true if the code, once an operation has failed with it, is all that the context answers from
+    /// then on.
     pub fn is_fatal(self) -> bool {
         matches!(self.0, 226 | 700 | 702 | 710 | 714..=719 | 721 | 810 | 911)
     }

@@ -1,4 +1,5 @@
-//! What the client and the driver say to each other: plain C data, because each of the two has a standard library of its own.
+//! What the client and the driver say to each other: plain C data, because each of the two has a standard
+//! library of its own.
 //!
 //! Nothing that one side allocated is freed by the other, and no panic crosses.
 
@@ -196,8 +197,8 @@ pub(crate) type Sink = unsafe extern "C" fn(into: *mut c_void, number: u64, text
 
 /// What a device holds and has done.
 ///
-/// Everything that is live is zero again after the last release of the context, and so is what a program that frees all it has
-/// taken sees before.
+/// Everything that is live is zero again after the last release of the context, and so is what a program that
+/// frees all it has taken sees before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counters {

@@ -1,4 +1,5 @@
-//! A machine with a driver and no device, and one whose driver is old. It concerns the whole process, so it has one of its own.
+//! A machine with a driver and no device, and one whose driver is old. It concerns the whole process, so it
+//! has one of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

@@ -1,7 +1,8 @@
 //! The faults of lanes that were not fatal, numbered in the order in which they were found.
 //!
-//! A driver says which stream has failed, not which work. So work is in doubt if its lane had a fault between the start of its submission and its end.
-//! The number of faults is read at both; if it is the same, nothing is in doubt, and nothing else is looked at.
+//! A driver says which stream has failed, not which work. So work is in doubt if its lane had a fault between
+//! the start of its submission and its end. The number of faults is read at both; if it is the same, nothing
+//! is in doubt, and nothing else is looked at.
 
 use std::collections::VecDeque;
 
@@ -25,7 +26,8 @@ impl Faults {
 
     /// Returns how many were found.
     pub(crate) fn found(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release in `add`: a fault is added before the points behind it are signalled.
+        // ORDERING: Acquire pairs with the Release in `add`: a fault is added before the points behind it are
+        // signalled.
         self.found.load(Ordering::Acquire)
     }
 

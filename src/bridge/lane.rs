@@ -1,4 +1,5 @@
-//! A stream's progress, and those who wait for it. `reached` only grows; one load of it retires every earlier waiter.
+//! A stream's progress, and those who wait for it. `reached` only grows; one load of it retires every earlier
+//! waiter.
 
 use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
@@ -8,7 +9,8 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock};
 
 /// The progress of one stream: point `n` has passed when `reached >= n`. Point 0 has always passed.
 ///
-/// Each stands in an allocation of its own, so no two writers meet on a line; a larger alignment would only slow that down.
+/// Each stands in an allocation of its own, so no two writers meet on a line; a larger alignment would only
+/// slow that down.
 pub(crate) struct Lane {
     reached: AtomicU64,
     /// Whether `waiters` may hold someone; spares the signaller the lock.
@@ -41,13 +43,15 @@ impl Lane {
         self.reached.load(Ordering::Acquire) >= n
     }
 
-    /// Says that point `n`, and so every earlier one, has passed, and wakes whom that concerns. A wake may run any code; no lock
-    /// is held meanwhile.
+    /// Says that point `n`, and so every earlier one, has passed, and wakes whom that concerns. A wake may
+    /// run any code; no lock is held meanwhile.
     pub(crate) fn signal(&self, n: u64) {
-        // ORDERING: Release publishes the work before the point; a maximum, because two signallers may overtake each other.
+        // ORDERING: Release publishes the work before the point; a maximum, because two signallers may
+        // overtake each other.
         self.reached.fetch_max(n, Ordering::Release);
-        // ORDERING: pairs with the fence in `poll`. Of "store reached, look for waiters" and "register, load reached" at least
-        // one side sees the other, so a waiter is either woken here or sees the point itself.
+        // ORDERING: pairs with the fence in `poll`. Of "store reached, look for waiters" and "register, load
+        // reached" at least one side sees the other, so a waiter is either woken here or sees the point
+        // itself.
         fence(Ordering::SeqCst);
         if self.is_awaited.load(Ordering::Relaxed) {
             self.wake(Some(n));
@@ -78,7 +82,8 @@ impl Lane {
                 (n, waiters.last_key)
             });
             let replaced = waiters.wakers.insert(place, waker);
-            // ORDERING: Relaxed: the fence below orders it before the second look; the lock keeps it true to the list.
+            // ORDERING: Relaxed: the fence below orders it before the second look; the lock keeps it true to
+            // the list.
             self.is_awaited.store(true, Ordering::Relaxed);
             replaced
         };

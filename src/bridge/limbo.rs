@@ -1,5 +1,5 @@
-//! Memory of dropped runs, kept until its point has passed. Freed once, and never early; each block costs the same, however many
-//! there are.
+//! Memory of dropped runs, kept until its point has passed. Freed once, and never early; each block costs the
+//! same, however many there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ impl Limbo {
         Self { held: Mutex::new(BTreeMap::new()), count: AtomicU64::new(0) }
     }
 
-    /// Keeps `memory` until point `n` of `lane` has passed; one block for each lane. The caller looks at the point afterwards, and calls
-    /// [`Limbo::free`] if it has passed: its signaller may have done so before.
+    /// Keeps `memory` until point `n` of `lane` has passed; one block for each lane. The caller looks at the
+    /// point afterwards, and calls [`Limbo::free`] if it has passed: its signaller may have done so before.
     pub(crate) fn hold(&self, lane: &Arc<Lane>, n: u64, memory: Box<dyn Send>) {
         let replaced = {
             let mut held = lock(&self.held);
@@ -36,13 +36,13 @@ impl Limbo {
             replaced
         };
         debug_assert!(replaced.is_none(), "a lane has one run, and a run is dropped once");
-        // ORDERING: pairs with the fence in `Lane::signal`: of "hold, look at the point" and "signal, look at the count" one side
-        // sees the other.
+        // ORDERING: pairs with the fence in `Lane::signal`: of "hold, look at the point" and "signal, look at
+        // the count" one side sees the other.
         fence(Ordering::SeqCst);
     }
 
-    /// Frees what is kept for `lane`, if its point has passed. Called by whoever signals the point, and by a drop that finds its own
-    /// run ended between its two looks.
+    /// Frees what is kept for `lane`, if its point has passed. Called by whoever signals the point, and by a
+    /// drop that finds its own run ended between its two looks.
     pub(crate) fn free(&self, lane: &Lane) {
         // ORDERING: Relaxed: see `hold`.
         if self.count.load(Ordering::Relaxed) == 0 {

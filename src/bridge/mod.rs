@@ -1,8 +1,9 @@
-//! THE DOORBELL: how "stream s has reached n" becomes a wake, and who keeps memory until then. See README.md beside this file
-//! for the protocol, its race, and why no wake is lost.
+//! THE DOORBELL: how "stream s has reached n" becomes a wake, and who keeps memory until then. See README.md
+//! beside this file for the protocol, its race, and why no wake is lost.
 //!
 //! Lives here: [`Lane`] (a stream's progress and those who wait for it), [`Limbo`] (memory of dropped runs),
-//! [`Wakeset`] (which of a run's futures were woken), [`Reactor`] (who watches lanes that devices move). Never here: graphs, plans, what a run is.
+//! [`Wakeset`] (which of a run's futures were woken), [`Reactor`] (who watches lanes that devices move).
+//! Never here: graphs, plans, what a run is.
 
 mod faults;
 mod lane;

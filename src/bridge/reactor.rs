@@ -1,7 +1,8 @@
-//! The reactor: a thread that reads the lanes that devices move, wakes who waits for them, and notices when a device is lost.
+//! The reactor: a thread that reads the lanes that devices move, wakes who waits for them, and notices when a
+//! device is lost.
 //!
-//! It parks when nobody waits, and who comes to wait then unparks it: of "say parked, look for waiters" and "register, look for parked"
-//! one side sees the other. See README.md beside this file.
+//! It parks when nobody waits, and who comes to wait then unparks it: of "say parked, look for waiters" and
+//! "register, look for parked" one side sees the other. See README.md beside this file.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,14 +21,16 @@ const PATIENCE: Duration = if cfg!(anabranch_loom) { Duration::ZERO } else { Dur
 pub enum Pace {
     /// Spins: wakes come within a microsecond, and a core is busy while anyone waits.
     Latency,
-    /// Spins for 50 microseconds, then sleeps for a sixteenth of the time waited, up to two milliseconds at a time.
+    /// Spins for 50 microseconds, then sleeps for a sixteenth of the time waited, up to two milliseconds at a
+    /// time.
     #[default]
     Balanced,
     /// Sleeps at once, half a millisecond and more at a time.
     LowCpu,
 }
 
-/// A thread for all lanes of an executor that devices move. Ends when it is dropped and nobody waits any more.
+/// A thread for all lanes of an executor that devices move. Ends when it is dropped and nobody waits any
+/// more.
 pub(crate) struct Reactor {
     shared: Arc<Shared>,
 }
@@ -84,8 +87,9 @@ impl Drop for Reactor {
 impl Shared {
     /// Called after a waiter was registered, and a fence.
     fn unpark(&self) {
-        // ORDERING: Relaxed: the fence after the registration orders this load. The swap lets one of many callers pay for the unpark; its
-        // Acquire pairs with the Release in `park` and brings the thread's handle along.
+        // ORDERING: Relaxed: the fence after the registration orders this load. The swap lets one of many
+        // callers pay for the unpark; its Acquire pairs with the Release in `park` and brings the thread's
+        // handle along.
         if self.is_parked.load(Ordering::Relaxed) && self.is_parked.swap(false, Ordering::AcqRel) {
             self.thread.get().expect("it was set before the first park").unpark();
         }
@@ -123,11 +127,13 @@ impl Shared {
         }
     }
 
-    /// Signals the points that devices have come to, once their drivers were asked whether the work before them was done. Returns whether there were any.
+    /// Signals the points that devices have come to, once their drivers were asked whether the work before
+    /// them was done. Returns whether there were any.
     ///
-    /// Work may have failed on a lane that another lane has waited for, and the host may not know that lane's points yet. So all lanes are read first; then each is
-    /// read again, and asked about if it has moved; and then the points are signalled that the first reading gave, unless the device is lost. Each mark costs one
-    /// question at most.
+    /// Work may have failed on a lane that another lane has waited for, and the host may not know that lane's
+    /// points yet. So all lanes are read first; then each is read again, and asked about if it has moved; and
+    /// then the points are signalled that the first reading gave, unless the device is lost. Each mark costs
+    /// one question at most.
     fn look(&self, looks: &mut Looks, doubts: &mut [Option<Instant>]) -> bool {
         let mut has_moved = false;
         for ((lane, look), doubt) in self.lanes.iter().zip(&mut looks.0).zip(doubts) {
@@ -194,7 +200,8 @@ impl Shared {
 
     /// Sleeps until someone waits. Returns false when nobody ever will.
     fn park(&self) -> bool {
-        // ORDERING: Release: see `unpark`. A swap, because loom does not see that a store comes after the swap of a late unpark.
+        // ORDERING: Release: see `unpark`. A swap, because loom does not see that a store comes after the
+        // swap of a late unpark.
         self.is_parked.swap(true, Ordering::AcqRel);
         // ORDERING: pairs with the fence after a registration (`Lane::poll`), and the one in `drop`.
         fence(Ordering::SeqCst);
@@ -278,7 +285,8 @@ impl Rest {
         }
     }
 
-    /// Spins at first, then sleeps for a part of what it has waited: so much later than the work itself is a wake at most.
+    /// Spins at first, then sleeps for a part of what it has waited: so much later than the work itself is a
+    /// wake at most.
     fn back_off(&mut self, spin: Duration, sleep_min: Duration) {
         let now = Instant::now();
         let waited = now - *self.since.get_or_insert(now);

@@ -1,8 +1,9 @@
 //! A lane that a device moves: its word is read, not written, by this program, and the device may be lost.
 //!
-//! Whoever waits ends, with the point or with the fault: a fault is set before the waiters are rung, and looked for after one has registered. A fatal one
-//! is of the whole device and for ever; any other ends the waits of its lane that there are. Later waits end with the point, and [`Faults`](super::Faults)
-//! says what is in doubt then.
+//! Whoever waits ends, with the point or with the fault: a fault is set before the waiters are rung, and
+//! looked for after one has registered. A fatal one is of the whole device and for ever; any other ends the
+//! waits of its lane that there are. Later waits end with the point, and [`Faults`](super::Faults) says what
+//! is in doubt then.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -32,10 +33,12 @@ impl RemoteLane {
         if self.lane.poll(n, key, cx).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        // After the waiter is registered: who set a fault before rang for nobody, who sets it later rings for this one.
+        // After the waiter is registered: who set a fault before rang for nobody, who sets it later rings for
+        // this one.
         let Some(fault) = self.fault.get().cloned().or_else(|| self.upset_at(n)) else { return Poll::Pending };
         self.lane.forget(key);
-        // What was reached before the device was lost was signalled before the fault was set, so the point is looked for after it.
+        // What was reached before the device was lost was signalled before the fault was set, so the point is
+        // looked for after it.
         Poll::Ready(if self.lane.has_reached(n) { Ok(()) } else { Err(fault) })
     }
 

@@ -1,5 +1,5 @@
-//! Which of a run's futures were woken: wakers for many futures in one allocation, and a stack of those that rang.
-//! A future is on the stack at most once; whoever pops it polls it.
+//! Which of a run's futures were woken: wakers for many futures in one allocation, and a stack of those that
+//! rang. A future is on the stack at most once; whoever pops it polls it.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ struct Bell {
     set: NonNull<Wakeset>,
     index: u32,
     is_rung: AtomicBool,
-    /// Whether the future is to be made when it is popped next. A waker of an earlier one may ring before there is another.
+    /// Whether the future is to be made when it is popped next. A waker of an earlier one may ring before
+    /// there is another.
     is_due: AtomicBool,
     next: AtomicU32,
 }
@@ -55,14 +56,15 @@ impl Wakeset {
     pub(crate) fn waker(self: &Arc<Self>, index: u32) -> Waker {
         std::mem::forget(self.clone());
         let bell: *const Bell = &self.bells[index as usize];
-        // SAFETY: the vtable's functions keep RawWaker's contract; the waker owns the count that was forgotten above.
+        // SAFETY: the vtable's functions keep RawWaker's contract; the waker owns the count that was
+        // forgotten above.
         unsafe { Waker::from_raw(RawWaker::new(bell.cast(), &VTABLE)) }
     }
 
     /// Says that there is to be a future number `index`, and wakes it.
     pub(crate) fn begin(&self, index: u32) {
-        // ORDERING: Release: whoever takes note of it sees what led to it, whoever's wake brought him here. A swap, because loom does not see that a
-        // store comes after the swap of a poll that was too early.
+        // ORDERING: Release: whoever takes note of it sees what led to it, whoever's wake brought him here. A
+        // swap, because loom does not see that a store comes after the swap of a poll that was too early.
         self.bells[index as usize].is_due.swap(true, Ordering::Release);
         self.wake(index);
     }
@@ -76,7 +78,8 @@ impl Wakeset {
     /// Puts future `index` on the stack, unless it is there, and rings the lane.
     pub(crate) fn wake(&self, index: u32) {
         let bell = &self.bells[index as usize];
-        // ORDERING: AcqRel, so that what was done before this wake is seen by the poll that an earlier wake causes.
+        // ORDERING: AcqRel, so that what was done before this wake is seen by the poll that an earlier wake
+        // causes.
         if bell.is_rung.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -95,12 +98,14 @@ impl Wakeset {
 
     /// Returns true if some future was woken. A poll asks after it registered its waker.
     pub(crate) fn has_woken(&self) -> bool {
-        // ORDERING: pairs with the fence in `Lane::ring`: of "push, ring" and "register, ask" one side sees the other.
+        // ORDERING: pairs with the fence in `Lane::ring`: of "push, ring" and "register, ask" one side sees
+        // the other.
         fence(Ordering::SeqCst);
         self.top.load(Ordering::Relaxed) != NONE
     }
 
-    /// Takes all woken futures off the stack, and gives each to `poll`. A future that is woken meanwhile is pushed again.
+    /// Takes all woken futures off the stack, and gives each to `poll`. A future that is woken meanwhile is
+    /// pushed again.
     pub(crate) fn pop_all(&self, mut poll: impl FnMut(u32)) {
         let mut woken = self.take();
         while let Some(index) = self.pop(&mut woken) {
@@ -123,8 +128,8 @@ impl Wakeset {
         let bell = &self.bells[index as usize];
         // ORDERING: Relaxed: it does not change until the flag is cleared; `take` has acquired it.
         woken.0 = bell.next.load(Ordering::Relaxed);
-        // ORDERING: a swap and AcqRel, to see what was done before a wake that found the flag still set; from here on a
-        // wake pushes again.
+        // ORDERING: a swap and AcqRel, to see what was done before a wake that found the flag still set; from
+        // here on a wake pushes again.
         bell.is_rung.swap(false, Ordering::AcqRel);
         Some(index)
     }

@@ -22,8 +22,9 @@ elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
 /// Memory on the device that runs the graph: `len` elements of `T`, in a row.
 ///
-/// Made by a kernel, through [`DeviceStream`](crate::DeviceStream), and passed along the graph's edges; a host node can pass it on but not look inside.
-/// When it is dropped, the memory is free once the work that uses it is done.
+/// Made by a kernel, through [`DeviceStream`](crate::DeviceStream), and passed along the graph's edges; a
+/// host node can pass it on but not look inside. When it is dropped, the memory is free once the work that
+/// uses it is done.
 pub struct Buffer<T> {
     store: Store<T>,
     len: usize,
@@ -41,7 +42,8 @@ pub(super) enum Place<'a, H> {
 }
 
 impl<T: Element> Buffer<T> {
-    /// Returns a buffer on the host, or None if there is not that much memory. Its bytes are `0xCD`, so that nobody comes to rely on zeros.
+    /// Returns a buffer on the host, or None if there is not that much memory. Its bytes are `0xCD`, so that
+    /// nobody comes to rely on zeros.
     pub(super) fn on_host(len: usize) -> Option<Self> {
         let mut elements: Vec<T> = Vec::new();
         elements.try_reserve_exact(len).ok()?;
@@ -102,7 +104,8 @@ impl<T: Element> fmt::Debug for Buffer<T> {
 /// Elements in the host's memory, copied there from a device; reads like a slice.
 ///
 /// # Panics
-/// When it is read in the kernel that asked for the copy, or in a later kernel of a device: there the copy is only queued. Read it in a node of the host.
+/// When it is read in the kernel that asked for the copy, or in a later kernel of a device: there the copy is
+/// only queued. Read it in a node of the host.
 pub struct HostBuffer<T> {
     store: HostStore<T>,
 }
@@ -137,8 +140,8 @@ impl<T: Element> Deref for HostBuffer<T> {
                     memory.is_written(),
                     "a HostBuffer is read in a kernel, where its copy is only queued: read it in a node of the host"
                 );
-                // SAFETY: the memory has room for `len` elements, aligned for any of them; the copy that wrote them is done, and nobody
-                // writes there again while `memory` lives.
+                // SAFETY: the memory has room for `len` elements, aligned for any of them; the copy that
+                // wrote them is done, and nobody writes there again while `memory` lives.
                 unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), *len) }
             }
         }

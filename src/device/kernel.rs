@@ -1,4 +1,5 @@
-//! Kernels: code for a GPU, and its twin for a host. The parameters' types tie both to the arguments of a launch.
+//! Kernels: code for a GPU, and its twin for a host. The parameters' types tie both to the arguments of a
+//! launch.
 
 use std::any::Any;
 use std::fmt;
@@ -40,11 +41,12 @@ impl Launch {
     }
 }
 
-/// A kernel with the parameters `P`, a tuple of up to eight [`In`], [`Out`] and numbers (integers of 8 to 64 bits, `f32`, `f64`): code for a GPU, and a twin
-/// that does the same on a host.
+/// A kernel with the parameters `P`, a tuple of up to eight [`In`], [`Out`] and numbers (integers of 8 to 64
+/// bits, `f32`, `f64`): code for a GPU, and a twin that does the same on a host.
 ///
-/// Cheap to clone. Code is compiled when it is first launched on a device. Nothing checks that it has these parameters, or that it keeps to its buffers: code
-/// that does not can write wherever the device can, in the host's memory too. So a kernel is made with a promise, in `unsafe`; to launch it is safe.
+/// Cheap to clone. Code is compiled when it is first launched on a device. Nothing checks that it has these
+/// parameters, or that it keeps to its buffers: code that does not can write wherever the device can, in the
+/// host's memory too. So a kernel is made with a promise, in `unsafe`; to launch it is safe.
 pub struct Kernel<P: Params> {
     code: Arc<Code>,
     twin: Option<Arc<Twin<P>>>,
@@ -77,18 +79,21 @@ pub(crate) enum Text {
 }
 
 impl<P: Params> Kernel<P> {
-    /// Returns a kernel written in CUDA C, compiled on first use by NVRTC: the function `name`, which must be `extern "C"`. NVRTC fuses multiplications and
-    /// additions, so the last bits may differ from a twin's.
+    /// Returns a kernel written in CUDA C, compiled on first use by NVRTC: the function `name`, which must be
+    /// `extern "C"`. NVRTC fuses multiplications and additions, so the last bits may differ from a twin's.
     ///
     /// # Safety
     /// The caller promises of the code, for every launch of the kernel and of its clones:
-    /// - The function has as many parameters as `P`, in this order and of these types: a pointer to `T` for [`In<T>`](In) and [`Out<T>`](Out), and for a number
-    ///   the type of the same name, as `unsigned` for `u32`.
-    /// - It reads and writes elements of its buffers and what it declares itself, and nothing else, no shared memory beyond what the launch gives either;
-    ///   those of an [`In`] it only reads. It is not told where a buffer ends: if it takes a length, then the promise is about the lengths, and the
-    ///   grids, that it is launched with, and who makes the kernel keeps it from those who might pass others.
+    /// - The function has as many parameters as `P`, in this order and of these types: a pointer to `T` for
+    ///   [`In<T>`](In) and [`Out<T>`](Out), and for a number the type of the same name, as `unsigned` for
+    ///   `u32`.
+    /// - It reads and writes elements of its buffers and what it declares itself, and nothing else, no shared
+    ///   memory beyond what the launch gives either; those of an [`In`] it only reads. It is not told where a
+    ///   buffer ends: if it takes a length, then the promise is about the lengths, and the grids, that it is
+    ///   launched with, and who makes the kernel keeps it from those who might pass others.
     /// - It touches no buffer once the launch is over.
-    /// - Its threads do not race. Launches are ordered by the graph and by their stream, the threads of one launch by the code alone.
+    /// - Its threads do not race. Launches are ordered by the graph and by their stream, the threads of one
+    ///   launch by the code alone.
     pub unsafe fn cuda_c(name: impl Into<Arc<str>>, source: impl Into<Arc<str>>) -> Self {
         Self { code: Code::new(name.into(), Text::CudaC(source.into())), twin: None }
     }
@@ -138,7 +143,8 @@ impl<P: Params> fmt::Debug for Kernel<P> {
 /// A parameter that is a buffer which the kernel reads: `&Buffer<T>`, and `&[T]` for the twin.
 pub struct In<T>(PhantomData<T>);
 
-/// A parameter that is a buffer which the kernel writes, or reads and writes: `&mut Buffer<T>`, and `&mut [T]` for the twin.
+/// A parameter that is a buffer which the kernel writes, or reads and writes: `&mut Buffer<T>`, and `&mut
+/// [T]` for the twin.
 pub struct Out<T>(PhantomData<T>);
 
 /// One parameter of a kernel: [`In`], [`Out`], or a number.

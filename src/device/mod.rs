@@ -1,7 +1,9 @@
-//! THE MACHINES: what streams run on. Knows no graph, no plan and no run: it is given programs, and resumes them.
+//! THE MACHINES: what streams run on. Knows no graph, no plan and no run: it is given programs, and resumes
+//! them.
 //!
-//! Lives here: [`host`], the device that is always there, and [`sim`], the one in virtual time; what kernels see of any device: streams, buffers,
-//! kernels. Never here: which node goes where, or what a program's steps mean.
+//! Lives here: [`host`], the device that is always there, and [`sim`], the one in virtual time; what kernels
+//! see of any device: streams, buffers, kernels. Never here: which node goes where, or what a program's steps
+//! mean.
 
 mod buffer;
 #[cfg(feature = "cuda")]

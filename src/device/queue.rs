@@ -1,4 +1,5 @@
-//! The contract between kernels and a device that queues work: what a stream, a block of memory and a completion are, whatever the device.
+//! The contract between kernels and a device that queues work: what a stream, a block of memory and a
+//! completion are, whatever the device.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use super::DeviceStream;
 use super::kernel::{Code, Launch};
 use crate::error::{Error, Result};
 
-/// A stream that notes down work, part by part. Whatever is asked of it is done after it is submitted; errors here are of the asking.
+/// A stream that notes down work, part by part. Whatever is asked of it is done after it is submitted; errors
+/// here are of the asking.
 pub(crate) trait Queue: Send + 'static {
     fn as_any_mut(&mut self) -> &mut dyn Any;
     fn device_name(&self) -> String;
@@ -40,8 +42,8 @@ pub(crate) trait Memory: Send + Sync + 'static {
 pub(crate) trait HostMemory: Send + Sync + 'static {
     /// Whether the copy is done.
     fn is_written(&self) -> bool;
-    /// Returns the address, aligned for every [`Element`](super::Element), of as many bytes as the copied block has. They stay as they are once
-    /// they are written.
+    /// Returns the address, aligned for every [`Element`](super::Element), of as many bytes as the copied
+    /// block has. They stay as they are once they are written.
     fn as_ptr(&self) -> *const u8;
 }
 
@@ -64,7 +66,8 @@ pub(crate) trait QueueDevice: Send + Sync + 'static {
     fn name(&self) -> String;
     /// How far each lane is.
     fn timelines(&self) -> Vec<Arc<dyn Timeline>>;
-    /// Returns a stream that notes down what is to be submitted to a lane, after these events; they may be of other devices.
+    /// Returns a stream that notes down what is to be submitted to a lane, after these events; they may be of
+    /// other devices.
     ///
     /// # Errors
     /// If the device is lost.
@@ -80,7 +83,8 @@ pub(crate) trait QueueDevice: Send + Sync + 'static {
     fn mark(&self, lane: u32) -> Result<u64>;
     /// Takes back events that nobody will wait for any more.
     fn free_events(&self, events: &mut dyn Iterator<Item = Event>);
-    /// Frees what was dropped and nothing works on any more. Returns a lane and its point to wait for, if something is left.
+    /// Frees what was dropped and nothing works on any more. Returns a lane and its point to wait for, if
+    /// something is left.
     fn collect(&self) -> Option<(u32, u64)>;
     /// Returns how many blocks of memory are kept from use because the device is lost.
     fn quarantined(&self) -> usize;
@@ -133,13 +137,16 @@ pub(crate) struct Submitted {
 pub(crate) trait Timeline: Send + Sync + 'static {
     /// Returns the last point that has passed; everything done before it is visible.
     fn reached(&self) -> u64;
-    /// Returns the last point that has passed, once the device is lost: one before which all is known to have passed that it came after, on any lane.
+    /// Returns the last point that has passed, once the device is lost: one before which all is known to have
+    /// passed that it came after, on any lane.
     fn certain(&self) -> u64 {
         self.reached()
     }
-    /// Asks the driver whether all is well, which may take a microsecond. A fault that is not fatal is returned once.
+    /// Asks the driver whether all is well, which may take a microsecond. A fault that is not fatal is
+    /// returned once.
     fn check(&self) -> Result<(), Fault>;
-    /// Returns which other lanes of the device, as bits, the work up to a point has used. Says so of each work once.
+    /// Returns which other lanes of the device, as bits, the work up to a point has used. Says so of each
+    /// work once.
     fn others(&self, _reached: u64) -> u64 {
         0
     }

@@ -1,5 +1,5 @@
-//! A stream of whatever device runs the graph. What a kernel does through it is right on all of them: launches and copies are queued on a
-//! GPU, and done at once by a host.
+//! A stream of whatever device runs the graph. What a kernel does through it is right on all of them:
+//! launches and copies are queued on a GPU, and done at once by a host.
 
 use std::any::Any;
 use std::fmt;
@@ -13,10 +13,10 @@ use crate::graph::KernelStream;
 
 /// A stream of the device that runs the graph, given to a kernel node.
 ///
-/// Work goes in the stream's order. On a GPU it is queued: the kernel returns before it is done, and so do the nodes of the same device that read
-/// its buffers; nodes of the host start when it is done. A kernel must not wait for other work of the device: nodes that no host stands between are
-/// submitted together, when the bodies of all of them have returned.
-/// On the host device, and the simulated one, work is done at once.
+/// Work goes in the stream's order. On a GPU it is queued: the kernel returns before it is done, and so do
+/// the nodes of the same device that read its buffers; nodes of the host start when it is done. A kernel must
+/// not wait for other work of the device: nodes that no host stands between are submitted together, when the
+/// bodies of all of them have returned. On the host device, and the simulated one, work is done at once.
 ///
 /// # Examples
 /// ```
@@ -95,7 +95,8 @@ impl DeviceStream {
         matches!(self.0, Inner::Host)
     }
 
-    /// Allocates a buffer of `len` elements on the device, in the stream's order. Its contents are not specified.
+    /// Allocates a buffer of `len` elements on the device, in the stream's order. Its contents are not
+    /// specified.
     ///
     /// # Errors
     /// If the device has not that much memory; the error says how much was asked for.
@@ -108,7 +109,8 @@ impl DeviceStream {
         }
     }
 
-    /// Copies `elements` into a new buffer on the device. They are copied before this returns, and may change afterwards.
+    /// Copies `elements` into a new buffer on the device. They are copied before this returns, and may change
+    /// afterwards.
     ///
     /// # Errors
     /// As [`DeviceStream::alloc`].
@@ -125,7 +127,8 @@ impl DeviceStream {
     /// Copies a buffer into the host's memory. Nodes that read it start when the copy is done.
     ///
     /// # Errors
-    /// As [`DeviceStream::alloc`], of the host's memory that the device can reach; or the buffer is of another device.
+    /// As [`DeviceStream::alloc`], of the host's memory that the device can reach; or the buffer is of
+    /// another device.
     pub fn download<T: Element>(&mut self, buffer: &Buffer<T>) -> Result<HostBuffer<T>> {
         match (&mut self.0, buffer.place()) {
             (Inner::Host, Place::Host(elements)) => HostBuffer::copy_of(elements)
@@ -180,7 +183,8 @@ impl DeviceStream {
     /// Launches a kernel: on a GPU its CUDA code, on a host its twin.
     ///
     /// # Errors
-    /// If the kernel has no code for this device, its code does not compile, a buffer is of another device, or the launch has no thread.
+    /// If the kernel has no code for this device, its code does not compile, a buffer is of another device,
+    /// or the launch has no thread.
     pub fn launch<P: Params>(&mut self, kernel: &Kernel<P>, launch: Launch, args: P::Args<'_>) -> Result<()> {
         if launch.grid.contains(&0) || launch.block.contains(&0) {
             return Err(Kind::NoThreads { kernel: kernel.name().into(), grid: launch.grid, block: launch.block }.into());

@@ -1,5 +1,6 @@
-//! Code of the user that may panic where the library calls it: wakers, observers, and above all destructors. A second panic that leaves a
-//! destructor while the thread unwinds aborts the process, so no two foreign destructors run unguarded in one place.
+//! Code of the user that may panic where the library calls it: wakers, observers, and above all destructors.
+//! A second panic that leaves a destructor while the thread unwinds aborts the process, so no two foreign
+//! destructors run unguarded in one place.
 
 use std::any::Any;
 use std::mem;
@@ -12,7 +13,8 @@ pub(crate) fn shielded(foreign: impl FnOnce()) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(foreign)).map_err(panic_message)
 }
 
-/// Runs a foreign destructor. Its panic reaches the caller, unless the thread unwinds already: there it would abort the process.
+/// Runs a foreign destructor. Its panic reaches the caller, unless the thread unwinds already: there it would
+/// abort the process.
 ///
 /// So the first of several destructors that panic in one place is heard, and the others end here.
 #[inline]
@@ -67,7 +69,8 @@ impl<P> Drop for Foreign<P> {
 
 /// Returns what a panic said, where it was text.
 ///
-/// The payload's drop is foreign code, which may panic with a payload of its own; that one is leaked, which ends the chain.
+/// The payload's drop is foreign code, which may panic with a payload of its own; that one is leaked, which
+/// ends the chain.
 pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());

@@ -1,4 +1,5 @@
-//! The one error type: opaque, cheap to clone, asked by predicates; its message names the node and says what to do.
+//! The one error type: opaque, cheap to clone, asked by predicates; its message names the node and says what
+//! to do.
 
 mod foreign;
 mod kind;
@@ -23,8 +24,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a graph, a plan or a run did not do what was asked.
 ///
-/// An error of a run is the *first cause*; the other nodes that failed by themselves are listed by [`Error::others`]. `{}` prints the
-/// message, `{:#}` what caused it as well, `{:?}` the same on lines of its own.
+/// An error of a run is the *first cause*; the other nodes that failed by themselves are listed by
+/// [`Error::others`]. `{}` prints the message, `{:#}` what caused it as well, `{:?}` the same on lines of its
+/// own.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -85,30 +87,34 @@ impl Error {
         matches!(*self.0.kind, Kind::Cancelled)
     }
 
-    /// Returns true if the executor was shut down or dropped before the run ended; also if its threads are in the process that this one was forked from.
+    /// Returns true if the executor was shut down or dropped before the run ended; also if its threads are in
+    /// the process that this one was forked from.
     pub fn is_shut_down(&self) -> bool {
         matches!(*self.0.kind, Kind::ShutDown | Kind::Forked)
     }
 
-    /// Returns true if the executor had no room for another run, or the engine, or flow, none for another operation.
+    /// Returns true if the executor had no room for another run, or the engine, or flow, none for another
+    /// operation.
     pub fn is_busy(&self) -> bool {
         matches!(*self.0.kind, Kind::Busy { .. } | Kind::EngineBusy { .. } | Kind::FlowBusy { .. })
     }
 
-    /// Returns true if a device, or the host, had not enough memory. Also true for the error of a run whose node failed because of that.
+    /// Returns true if a device, or the host, had not enough memory. Also true for the error of a run whose
+    /// node failed because of that.
     pub fn is_out_of_memory(&self) -> bool {
         let kind = &*self.0.kind;
         let is_it = matches!(kind, Kind::OutOfMemory { .. } | Kind::NoPinnedMemory { .. } | Kind::NoRunMemory { .. });
         is_it || self.driver_code() == Some(2) || self.cause().is_some_and(Error::is_out_of_memory)
     }
 
-    /// Returns true if a device was lost: a fault of one of its kernels ended all work on it. Also true for the error of a node that failed
-    /// because of that.
+    /// Returns true if a device was lost: a fault of one of its kernels ended all work on it. Also true for
+    /// the error of a node that failed because of that.
     pub fn is_device_lost(&self) -> bool {
         matches!(*self.0.kind, Kind::DeviceLost { .. }) || self.cause().is_some_and(Error::is_device_lost)
     }
 
-    /// The variable whose value could not be taken, because a reader keeps it: what an operation fails with before its body is called, and no body can return.
+    /// The variable whose value could not be taken, because a reader keeps it: what an operation fails with
+    /// before its body is called, and no body can return.
     pub(crate) fn kept_variable(&self) -> Option<Cow<'static, str>> {
         if let Kind::VarKept { variable } = &*self.0.kind { Some(variable.clone()) } else { None }
     }
@@ -132,7 +138,8 @@ impl Error {
         self.0.source.as_ref()?.downcast_ref()
     }
 
-    /// Returns true if the body of a node, of an operation or of a flow panicked, or a value that it replaced or freed did when it was dropped.
+    /// Returns true if the body of a node, of an operation or of a flow panicked, or a value that it replaced
+    /// or freed did when it was dropped.
     pub fn is_panic(&self) -> bool {
         use Kind::*;
         matches!(*self.0.kind, Panicked { .. } | OpPanicked { .. } | FlowPanicked { .. } | DropPanicked { .. })
@@ -148,8 +155,9 @@ impl Error {
         matches!(*self.0.kind, Kind::Skipped { .. } | Kind::NotRun { .. } | Kind::DoneInVain { .. })
     }
 
-    /// Returns true if the node did not run, and not because something failed: it is in an arm that was not taken, or in a loop that ended before its
-    /// first iteration. The error of [`Run::node`](crate::Run::node); a run itself never ends with it.
+    /// Returns true if the node did not run, and not because something failed: it is in an arm that was not
+    /// taken, or in a loop that ended before its first iteration. The error of
+    /// [`Run::node`](crate::Run::node); a run itself never ends with it.
     pub fn is_not_taken(&self) -> bool {
         matches!(*self.0.kind, Kind::NotTaken { .. })
     }
@@ -193,7 +201,8 @@ impl Error {
         ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_graph())
     }
 
-    /// Returns true if programs are no correct plan of their graph; such errors come out of [`verify`](crate::verify).
+    /// Returns true if programs are no correct plan of their graph; such errors come out of
+    /// [`verify`](crate::verify).
     pub fn is_invalid_plan(&self) -> bool {
         use Kind::*;
         matches!(
@@ -215,8 +224,9 @@ impl Error {
         if let Kind::Driver { code, .. } = &*self.0.kind { Some(*code) } else { None }
     }
 
-    /// Returns the node, or the operation, that the error is about, where it is about one. A node in a loop or a branch has its path for a name:
-    /// `loop/body/node`, `loop/condition/node`, `branch/arm 0/node`. Of a circle it is one of the nodes.
+    /// Returns the node, or the operation, that the error is about, where it is about one. A node in a loop
+    /// or a branch has its path for a name: `loop/body/node`, `loop/condition/node`, `branch/arm 0/node`. Of
+    /// a circle it is one of the nodes.
     pub fn node(&self) -> Option<&str> {
         use Kind::*;
         match &*self.0.kind {
@@ -315,7 +325,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// For people too, because this is what `main` and `unwrap` print: the message, what caused it, and what else failed.
+/// For people too, because this is what `main` and `unwrap` print: the message, what caused it, and what else
+/// failed.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")?;

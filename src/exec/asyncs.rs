@@ -1,8 +1,8 @@
 //! Async nodes, and whole inline runs: polled by whoever awaits the run, one task at a time.
 //!
-//! A program that comes to an async node parks, and its node rings. A poll of the run (or of one of its node futures) takes the
-//! driver's lock, polls what rang, and resumes the programs whose nodes are ready. Who finds the lock taken leaves: whoever
-//! holds it looks again after letting go.
+//! A program that comes to an async node parks, and its node rings. A poll of the run (or of one of its node
+//! futures) takes the driver's lock, polls what rang, and resumes the programs whose nodes are ready. Who
+//! finds the lock taken leaves: whoever holds it looks again after letting go.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub(super) struct Driver {
 /// What came of an attempt to make a run go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drive {
-    /// Someone else is at it, and looks again after letting go; or a worker is still making the run's memory. Either rings when
-    /// there is something to poll.
+    /// Someone else is at it, and looks again after letting go; or a worker is still making the run's memory.
+    /// Either rings when there is something to poll.
     Busy,
     /// Nothing is left to do but wait.
     Done,
@@ -62,7 +62,8 @@ impl Driver {
 impl RunInner {
     /// Polls what is ready to be polled, once.
     pub(super) fn drive(self: &Arc<Self>) -> Drive {
-        // An inline run is driven next by who starts it. A worker that makes the run live rings when it comes to an async node.
+        // An inline run is driven next by who starts it. A worker that makes the run live rings when it comes
+        // to an async node.
         let Some(live) = self.live.get() else { return Drive::Busy };
         if self.core.pool.is_some() && live.wakes.is_none() {
             return Drive::Done;
@@ -74,8 +75,8 @@ impl RunInner {
             is_spent || self.run_inline(&mut driver)
         });
         drop(driver);
-        // ORDERING: pairs with the fence in `drive_cancelled`: of "let go, look for a cancel" and "cancel, try the lock" one side
-        // sees the other.
+        // ORDERING: pairs with the fence in `drive_cancelled`: of "let go, look for a cancel" and "cancel,
+        // try the lock" one side sees the other.
         fence(Ordering::SeqCst);
         if self.state.is_cancelled() {
             self.drive_cancelled();
@@ -85,8 +86,8 @@ impl RunInner {
 
     /// After a cancel: aborts every async node that was handed over, and lets an inline run come to its end.
     pub(super) fn drive_cancelled(&self) {
-        // ORDERING: as in `drive`. It also orders the cancel before the look at `live`: a run that starts meanwhile sees the
-        // cancel when it hands a node over.
+        // ORDERING: as in `drive`. It also orders the cancel before the look at `live`: a run that starts
+        // meanwhile sees the cancel when it hands a node over.
         fence(Ordering::SeqCst);
         let Some(live) = self.live.get() else { return };
         loop {
@@ -94,7 +95,8 @@ impl RunInner {
             inside_executor(self.core.place(), || {
                 self.abort_open(&mut driver, live);
                 if self.core.pool.is_none() && !self.is_complete() {
-                    // Nobody may come to poll again, and nothing of the run is running now: what is left of it is skipped.
+                    // Nobody may come to poll again, and nothing of the run is running now: what is left of
+                    // it is skipped.
                     driver.tickets.clear();
                     Self::finish(self.me());
                 }

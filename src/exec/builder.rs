@@ -59,14 +59,16 @@ impl ExecutorBuilder {
         }
     }
 
-    /// Sets the number of worker threads, up to 256. 0 means none: nodes run inside the poll of whoever awaits the run; with CUDA devices there must be one.
+    /// Sets the number of worker threads, up to 256. 0 means none: nodes run inside the poll of whoever
+    /// awaits the run; with CUDA devices there must be one.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
     }
 
-    /// Sets how many runs may be in flight, from 1 to 65,536; further runs wait for their turn. The default is 1,024. A run that
-    /// is awaited inside of a node counts as well: with a bound below the depth of such nesting they wait for each other.
+    /// Sets how many runs may be in flight, from 1 to 65,536; further runs wait for their turn. The default
+    /// is 1,024. A run that is awaited inside of a node counts as well: with a bound below the depth of such
+    /// nesting they wait for each other.
     pub fn max_in_flight(mut self, runs: usize) -> Self {
         self.max_in_flight = runs;
         self
@@ -78,16 +80,17 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Makes it an executor on the simulated device, which runs one node at a time in this order, and lets nodes fail as the faults say:
-    /// see [`Executor::sim`]. It has no workers. Stalls and
-    /// lost devices mean nothing here: real nodes take no virtual time.
+    /// Makes it an executor on the simulated device, which runs one node at a time in this order, and lets
+    /// nodes fail as the faults say: see [`Executor::sim`]. It has no workers. Stalls and lost devices mean
+    /// nothing here: real nodes take no virtual time.
     pub fn simulated(mut self, order: Order, faults: Faults) -> Self {
         self.simulated = Some((order, faults));
         self
     }
 
-    /// Adds CUDA devices, by ordinal. Nodes on device 0 of a plan go to the first of them, and so on. An ordinal that is given twice counts as two devices with
-    /// streams of their own, so a plan for two GPUs runs on one.
+    /// Adds CUDA devices, by ordinal. Nodes on device 0 of a plan go to the first of them, and so on. An
+    /// ordinal that is given twice counts as two devices with streams of their own, so a plan for two GPUs
+    /// runs on one.
     #[cfg(feature = "cuda")]
     pub fn cuda(mut self, ordinals: &[u32]) -> Self {
         self.ordinals.extend(ordinals);
@@ -115,19 +118,24 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Sets whether work that comes again is launched as a CUDA graph, which costs the host one call for many nodes. The default is true.
+    /// Sets whether work that comes again is launched as a CUDA graph, which costs the host one call for many
+    /// nodes. The default is true.
     ///
-    /// Nodes of one device that no host node stands between are submitted together. When they do the same again in a later run (the same kernels, copies and fills in the
-    /// same order; grids, addresses, numbers and sizes may differ), that is built as a graph, and launched as one from then on: see [`Launched`](crate::Launched). Runs that
-    /// are at work on different streams have graphs of their own; 256 are kept, and those go first that were used longest ago. Turned off, every call is made, as tools that look at calls
-    /// may want. Nodes that use [`DeviceStream::raw`](crate::DeviceStream::raw) or fetch from another device are enqueued call by call.
+    /// Nodes of one device that no host node stands between are submitted together. When they do the same
+    /// again in a later run (the same kernels, copies and fills in the same order; grids, addresses, numbers
+    /// and sizes may differ), that is built as a graph, and launched as one from then on: see
+    /// [`Launched`](crate::Launched). Runs that are at work on different streams have graphs of their own;
+    /// 256 are kept, and those go first that were used longest ago. Turned off, every call is made, as tools
+    /// that look at calls may want. Nodes that use [`DeviceStream::raw`](crate::DeviceStream::raw) or fetch
+    /// from another device are enqueued call by call.
     #[cfg(feature = "cuda")]
     pub fn cuda_graphs(mut self, is_on: bool) -> Self {
         self.has_graphs = is_on;
         self
     }
 
-    /// Sets how the executor waits for its CUDA devices: for the shortest latency, or with little of a core. The default is between them.
+    /// Sets how the executor waits for its CUDA devices: for the shortest latency, or with little of a core.
+    /// The default is between them.
     #[cfg(feature = "cuda")]
     pub fn pace(mut self, pace: Pace) -> Self {
         self.pace = pace;
@@ -137,8 +145,8 @@ impl ExecutorBuilder {
     /// Returns the executor.
     ///
     /// # Errors
-    /// If a setting is out of range, the operating system refuses to start the threads, or a CUDA device cannot be opened: there is no driver, it
-    /// is too old, or it has no such device.
+    /// If a setting is out of range, the operating system refuses to start the threads, or a CUDA device
+    /// cannot be opened: there is no driver, it is too old, or it has no such device.
     pub fn build(self) -> Result<Executor> {
         let workers = match self.workers {
             Some(workers @ 1..) if self.simulated.is_some() => {
@@ -173,7 +181,8 @@ impl ExecutorBuilder {
         #[cfg(test)]
         let devices: Vec<_> = self.devices.into_iter().chain(devices).collect();
         let has_queues = !devices.is_empty();
-        // Before the workers: the reactor's thread ends with what is dropped here, and workers have to be stopped.
+        // Before the workers: the reactor's thread ends with what is dropped here, and workers have to be
+        // stopped.
         let queues = if has_queues { Some(Arc::new(Queues::start(devices, self.pace)?)) } else { None };
         let exits = Arc::new(Lane::new());
         let barrier = Barrier::new();
@@ -203,7 +212,8 @@ impl ExecutorBuilder {
 
 const WORKERS_MAX: usize = 256;
 
-/// What each worker's life is wrapped in: it is inside of this executor's nodes, and counted when it ends, however it ends.
+/// What each worker's life is wrapped in: it is inside of this executor's nodes, and counted when it ends,
+/// however it ends.
 fn around_workers(exits: Arc<Lane>) -> Around {
     let ended = Arc::new(AtomicU64::new(0));
     Box::new(move |life| {

@@ -1,8 +1,10 @@
-//! The loop over a program's steps. On a step without flags it costs an indirect call, a store to the worker's own line and a
-//! load of the run's state; countdowns and queues are touched only where programs meet.
+//! The loop over a program's steps. On a step without flags it costs an indirect call, a store to the
+//! worker's own line and a load of the run's state; countdowns and queues are touched only where programs
+//! meet.
 //!
-//! The last target of a program's last step may end the run, and free it: after that target nothing here reads the run. This
-//! is why the loop gets a plain pointer, and why releases come before a last step's records (see `plan::lower`).
+//! The last target of a program's last step may end the run, and free it: after that target nothing here
+//! reads the run. This is why the loop gets a plain pointer, and why releases come before a last step's
+//! records (see `plan::lower`).
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -66,8 +68,8 @@ unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q
         queues: PhantomData,
     };
     conductor.go_to(program);
-    // A panic comes from a body: everything else that is foreign is shielded. It is caught here, outside of the loop, so that
-    // a step does not pay for it.
+    // A panic comes from a body: everything else that is foreign is shielded. It is caught here, outside of
+    // the loop, so that a step does not pay for it.
     while let Err(panic) = catch_unwind(AssertUnwindSafe(|| conductor.conduct())) {
         conductor.fail_panicked(panic);
     }
@@ -121,7 +123,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
 
     /// Runs steps until the program, and those it leads to, are parked or done.
     fn conduct(&mut self) {
-        // What does not change is kept in locals, because a call of a body makes the compiler read all fields again.
+        // What does not change is kept in locals, because a call of a body makes the compiler read all fields
+        // again.
         let (run, barrier, progress) = (self.run, self.barrier, self.queue.progress());
         let steps = &self.code.steps[..];
         loop {
@@ -168,8 +171,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         }
     }
 
-    /// Returns another program of this run that this thread has queued. Touches nothing of the run, which may be gone; but if
-    /// there is a ticket for it among this thread's own, it is not.
+    /// Returns another program of this run that this thread has queued. Touches nothing of the run, which may
+    /// be gone; but if there is a ticket for it among this thread's own, it is not.
     #[inline(always)]
     fn next_program(&mut self) -> Option<u32> {
         if !self.queue.has_fuel() {
@@ -181,15 +184,17 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
 
     #[inline(always)]
     fn call(&mut self, step: &HostStep) -> Outcome {
-        // SAFETY: this program is at this step, so this thread runs this node now. Its inputs were written before it: the plan
-        // orders every edge, and a node without one of its inputs is skipped. What the step says of its access is what
-        // `Graph::nodes_in_place` found: nothing that an in-place node touches is ever an Arc.
+        // SAFETY: this program is at this step, so this thread runs this node now. Its inputs were written
+        // before it: the plan orders every edge, and a node without one of its inputs is skipped. What the
+        // step says of its access is what `Graph::nodes_in_place` found: nothing that an in-place node
+        // touches is ever an Arc.
         let cells = unsafe { self.live.frame.cells(step.access) };
         // SAFETY: the plan keeps the body, and what it says of the step's access it said of the call.
         unsafe { step.call.run(cells, &mut self.stream) }
     }
 
-    /// The same for a run that has something to attend to, for all steps but calls, and for the first call of a kind.
+    /// The same for a run that has something to attend to, for all steps but calls, and for the first call of
+    /// a kind.
     #[cold]
     #[inline(never)]
     fn run_attentively(&mut self, step: &HostStep, attention: u32) -> Attended {
@@ -296,7 +301,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         Next::Step
     }
 
-    /// Does what the program's last step leads to. The run may be gone afterwards, unless this leads to another program.
+    /// Does what the program's last step leads to. The run may be gone afterwards, unless this leads to
+    /// another program.
     fn end_program(&mut self, step: &HostStep) -> Next {
         self.store_place((self.step + 1) << 1);
         let mut held = None;
@@ -354,7 +360,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         if Q::IS_SHARED { gate.arrive::<true>() } else { gate.arrive::<false>() }
     }
 
-    /// Arrives at the gate of the program's own next step. False parks the program: its last arrival resumes it.
+    /// Arrives at the gate of the program's own next step. False parks the program: its last arrival resumes
+    /// it.
     #[inline]
     fn passes_gate(&mut self, gate: u32) -> bool {
         // Asked first, because a program that need not park need not store its place.
@@ -367,9 +374,11 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
 
     /// Stores where the program goes on, before it is parked or ends, and tells those who await its nodes.
     pub(super) fn store_place(&self, place: u32) {
-        // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`. Whoever resumes the program gets it by its ticket.
+        // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`. Whoever resumes the program gets
+        // it by its ticket.
         self.live.places[self.program as usize].store(place, Ordering::Release);
-        // What follows may let another thread end the run, and its slot be used again: this thread must not seem to be there.
+        // What follows may let another thread end the run, and its slot be used again: this thread must not
+        // seem to be there.
         self.queue.progress().leave();
         // ORDERING: the cheap side of `RunInner::watch`.
         self.barrier.light();
@@ -378,7 +387,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         }
     }
 
-    /// Tells those who await nodes of this program that it has come to `step`. Of a segment its device will tell.
+    /// Tells those who await nodes of this program that it has come to `step`. Of a segment its device will
+    /// tell.
     fn signal_watchers(&self, step: u32) {
         let start = self.code.starts[self.program as usize];
         if step == start || self.code.steps[step as usize - 1].flags & flag::SEGMENT == 0 {

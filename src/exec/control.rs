@@ -1,5 +1,6 @@
-//! Loops and branches: a program that comes to one stands there, starts the programs of an inner graph, and goes on with the control when
-//! these have ended, as often as it takes. Nothing is made for an iteration, nothing recurses, and no one waits: who ends an inner graph goes on.
+//! Loops and branches: a program that comes to one stands there, starts the programs of an inner graph, and
+//! goes on with the control when these have ended, as often as it takes. Nothing is made for an iteration,
+//! nothing recurses, and no one waits: who ends an inner graph goes on.
 //!
 //! ```text
 //! begin ─▶ first states in ─▶ [condition runs] ─▶ goes on? ── no ──▶ last states out ─▶ the program's next step
@@ -21,8 +22,8 @@ use crate::plan::code::{Control, ControlFlow, flag};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::value::{Access, Cells};
 
-/// Where a run is with a loop or a branch. One thread at a time has the program that stands there, and tickets hand it on; only `has_failed` is
-/// for everyone.
+/// Where a run is with a loop or a branch. One thread at a time has the program that stands there, and
+/// tickets hand it on; only `has_failed` is for everyone.
 pub(super) struct ControlState {
     phase: AtomicU32,
     /// Of a loop how many iterations have begun; of a branch which arm was taken.
@@ -62,8 +63,8 @@ impl ControlState {
         }
     }
 
-    // ORDERING: Relaxed in all of these: tickets order what the holders of the program do, and a node that fails does so before its
-    // graph ends, which is before the control goes on.
+    // ORDERING: Relaxed in all of these: tickets order what the holders of the program do, and a node that
+    // fails does so before its graph ends, which is before the control goes on.
 
     fn phase(&self) -> u32 {
         self.phase.load(Ordering::Relaxed)
@@ -110,8 +111,9 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             run.set_fate(control.node, fate::FAILED, None);
             return self.leave(control.node, state, false);
         }
-        // SAFETY: the program stands at the control, so what that reads was written before, and none of its inner graphs runs. Nobody else
-        // touches its states then, nor what an inner graph has left; what lies in graphs around is only read.
+        // SAFETY: the program stands at the control, so what that reads was written before, and none of its
+        // inner graphs runs. Nobody else touches its states then, nor what an inner graph has left; what lies
+        // in graphs around is only read.
         let cells = unsafe { live.frame.cells(Access::Tagged) };
         match self.turn(control, state, cells) {
             Turn::Enter { scope, phase } => {

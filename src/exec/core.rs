@@ -1,4 +1,5 @@
-//! What an executor and its runs share: the device, who is in flight, who waits to be, and the memory of dropped runs.
+//! What an executor and its runs share: the device, who is in flight, who waits to be, and the memory of
+//! dropped runs.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -51,8 +52,8 @@ struct Admission {
     /// The lanes of runs that wait for room, by their turn.
     waiting: BTreeMap<u64, Arc<Lane>>,
     last_turn: u64,
-    /// The last turn for which there is room. The runs that wait with this turn or an earlier one were rung, once each. They are as many
-    /// as there is room for, or all.
+    /// The last turn for which there is room. The runs that wait with this turn or an earlier one were rung,
+    /// once each. They are as many as there is room for, or all.
     called: u64,
     /// By place, counted from `max_in_flight`.
     guests: Vec<Option<Weak<dyn Guest>>>,
@@ -97,8 +98,9 @@ impl Core {
         }
     }
 
-    /// Returns true in a child that was forked from the process that has the executor's threads. Any of its locks may be held there for ever, by a thread that
-    /// there is not; and what those threads were at is half done. So nothing of it is locked, dropped or waited for.
+    /// Returns true in a child that was forked from the process that has the executor's threads. Any of its
+    /// locks may be held there for ever, by a thread that there is not; and what those threads were at is
+    /// half done. So nothing of it is locked, dropped or waited for.
     pub(super) fn is_forked(&self) -> bool {
         self.origin.is_forked()
     }
@@ -108,8 +110,8 @@ impl Core {
         if self.is_forked() { Err(Kind::Forked.into()) } else { Ok(()) }
     }
 
-    /// Returns the answer of a poll that is pending: an error inside of a task of this executor, which, if it waits, keeps a worker from what it waits for. Without workers the next
-    /// poll does the work itself.
+    /// Returns the answer of a poll that is pending: an error inside of a task of this executor, which, if it
+    /// waits, keeps a worker from what it waits for. Without workers the next poll does the work itself.
     pub(super) fn pending<T>(&self) -> Poll<Result<T>> {
         if self.is_in_task() { Poll::Ready(Err(Kind::WaitsInTask.into())) } else { Poll::Pending }
     }
@@ -130,8 +132,9 @@ impl Core {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Lets the run in, and returns its place among those in flight; or queues it. `turn` is 0 at first, and then the run's place
-    /// in the queue, which it keeps until [`Core::leave_queue`]. The run's lane is rung when it is worth asking again.
+    /// Lets the run in, and returns its place among those in flight; or queues it. `turn` is 0 at first, and
+    /// then the run's place in the queue, which it keeps until [`Core::leave_queue`]. The run's lane is rung
+    /// when it is worth asking again.
     pub(super) fn admit(&self, run: &Arc<RunInner>, turn: &mut u64) -> Poll<Result<u32>> {
         let mut admission = lock(&self.admission);
         if let Some(admitted) = admission.admit(self, run, *turn) {
@@ -266,7 +269,8 @@ impl Admission {
         Some(Ok(self.enter(run)))
     }
 
-    /// Whether there is room for everyone who came before `turn`, and for it. A newcomer comes after everyone.
+    /// Whether there is room for everyone who came before `turn`, and for it. A newcomer comes after
+    /// everyone.
     fn has_room(&self, max: usize, turn: u64) -> bool {
         match turn {
             0 => self.waiting.len() < max - self.in_flight,
@@ -289,7 +293,8 @@ impl Admission {
         }
     }
 
-    /// There is room for one more: returns the lane of the run that gets it. The run stays in the queue until it asks again, or leaves.
+    /// There is room for one more: returns the lane of the run that gets it. The run stays in the queue until
+    /// it asks again, or leaves.
     fn call_next(&mut self) -> Option<Arc<Lane>> {
         let (&turn, lane) = self.waiting.range(self.called + 1..).next()?;
         let lane = lane.clone();

@@ -1,4 +1,5 @@
-//! A gate of a run: how many have yet to arrive. Exactly one arrival is the last, and it sees what all others did before.
+//! A gate of a run: how many have yet to arrive. Exactly one arrival is the last, and it sees what all others
+//! did before.
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -19,12 +20,13 @@ impl Countdown {
     /// Returns true if the caller, who has yet to arrive, is the only one left: it need not arrive any more.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release of every other arrival: the last value was written by the end of a chain of
-        // read-modify-writes, each of which carries the releases before it on.
+        // ORDERING: Acquire pairs with the Release of every other arrival: the last value was written by the
+        // end of a chain of read-modify-writes, each of which carries the releases before it on.
         self.0.load(Ordering::Acquire) == 1
     }
 
-    /// Counts one arrival; returns true for the last. `IS_SHARED`: whether other threads may arrive meanwhile.
+    /// Counts one arrival; returns true for the last. `IS_SHARED`: whether other threads may arrive
+    /// meanwhile.
     #[inline]
     pub(crate) fn arrive<const IS_SHARED: bool>(&self) -> bool {
         if self.is_ours() {

@@ -18,11 +18,13 @@ use crate::sync::lock;
 
 /// Runs plans on a device. Cheap to clone; all clones are one executor.
 ///
-/// When the last clone is dropped, runs that are still in flight end with an error for which [`Error::is_shut_down`] is true.
-/// Dropping does not wait; [`Executor::shutdown`] does.
+/// When the last clone is dropped, runs that are still in flight end with an error for which
+/// [`Error::is_shut_down`] is true. Dropping does not wait; [`Executor::shutdown`] does.
 ///
-/// A child that is forked from this process does not have the threads of an executor with workers. There, on Linux 4.14 or later, whatever would wait for them is an error instead, for
-/// which [`Error::is_shut_down`] is true, and what is dropped is leaked. Build executors after the fork. An executor without workers goes on in the child.
+/// A child that is forked from this process does not have the threads of an executor with workers. There, on
+/// Linux 4.14 or later, whatever would wait for them is an error instead, for which [`Error::is_shut_down`]
+/// is true, and what is dropped is leaked. Build executors after the fork. An executor without workers goes
+/// on in the child.
 #[derive(Clone)]
 pub struct Executor {
     owner: Arc<Owner>,
@@ -57,16 +59,18 @@ impl Executor {
         Self::builder().build()
     }
 
-    /// Returns an executor on the host device without any thread: nodes run inside the poll of whoever awaits the run.
+    /// Returns an executor on the host device without any thread: nodes run inside the poll of whoever awaits
+    /// the run.
     pub fn inline() -> Self {
         Self::builder().workers(0).build().expect("an inline executor starts no threads")
     }
 
-    /// Returns an executor on the CUDA device with this ordinal. Kernels for a [`DeviceStream`](crate::DeviceStream) run there, all else on the
-    /// host, with a worker thread per core.
+    /// Returns an executor on the CUDA device with this ordinal. Kernels for a
+    /// [`DeviceStream`](crate::DeviceStream) run there, all else on the host, with a worker thread per core.
     ///
     /// # Errors
-    /// If there is no CUDA driver or it is too old, no such device, or the operating system refuses to start the threads.
+    /// If there is no CUDA driver or it is too old, no such device, or the operating system refuses to start
+    /// the threads.
     #[cfg(feature = "cuda")]
     pub fn cuda(ordinal: u32) -> Result<Self> {
         Self::builder().cuda(&[ordinal]).build()
@@ -77,19 +81,21 @@ impl Executor {
         ExecutorBuilder::new()
     }
 
-    /// Makes a run of `plan`. Nothing happens until the run is polled. The run does not keep the executor: when that is dropped
-    /// first, the run ends with an error for which [`Error::is_shut_down`] is true.
+    /// Makes a run of `plan`. Nothing happens until the run is polled. The run does not keep the executor:
+    /// when that is dropped first, the run ends with an error for which [`Error::is_shut_down`] is true.
     ///
-    /// When `max_in_flight` runs are under way, the run waits for its turn from its first poll on; first come, first served. A run
-    /// that is queued and then neither polled nor dropped keeps its turn, and those behind it wait, as with any fair semaphore.
+    /// When `max_in_flight` runs are under way, the run waits for its turn from its first poll on; first
+    /// come, first served. A run that is queued and then neither polled nor dropped keeps its turn, and those
+    /// behind it wait, as with any fair semaphore.
     pub fn run(&self, plan: &Plan, inputs: Inputs) -> Run {
         Run::new(&self.owner.core, plan, inputs, |_| None)
     }
 
-    /// Makes a run of `plan` that has its place among the `max_in_flight` already, unless there is none. The place is given back
-    /// when the run has ended. A run that is dropped before it was polled ends there, and so does one of an inline executor; with workers, a dropped run ends when
-    /// its tasks that are running have, and its devices have done what they were given. [`Executor::in_flight`] counts it until then, and
-    /// [`Executor::idle`] waits for it.
+    /// Makes a run of `plan` that has its place among the `max_in_flight` already, unless there is none. The
+    /// place is given back when the run has ended. A run that is dropped before it was polled ends there, and
+    /// so does one of an inline executor; with workers, a dropped run ends when its tasks that are running
+    /// have, and its devices have done what they were given. [`Executor::in_flight`] counts it until then,
+    /// and [`Executor::idle`] waits for it.
     ///
     /// # Errors
     /// Gives the inputs back, with an error for which [`Error::is_busy`] or [`Error::is_shut_down`] is true.
@@ -113,8 +119,9 @@ impl Executor {
         Idle { core: self.owner.core.clone(), key: WaiterKey::default() }
     }
 
-    /// Ends the executor: lets no run in any more, cancels those in flight (they end with [`Error::is_shut_down`]), and waits
-    /// until the worker threads have ended. To let runs finish first, await [`Executor::idle`].
+    /// Ends the executor: lets no run in any more, cancels those in flight (they end with
+    /// [`Error::is_shut_down`]), and waits until the worker threads have ended. To let runs finish first,
+    /// await [`Executor::idle`].
     ///
     /// # Errors
     /// If it is awaited inside of one of this executor's nodes.
@@ -173,8 +180,9 @@ impl Executor {
         self.owner.core.limbo.len()
     }
 
-    /// Returns how many blocks of memory (not bytes) are kept from use because a lost device may still touch them; 0 until a device is lost
-    /// ([`Error::is_device_lost`](crate::Error::is_device_lost)), and never less than before: they come back when the process ends.
+    /// Returns how many blocks of memory (not bytes) are kept from use because a lost device may still touch
+    /// them; 0 until a device is lost ([`Error::is_device_lost`](crate::Error::is_device_lost)), and never
+    /// less than before: they come back when the process ends.
     pub fn in_quarantine(&self) -> usize {
         self.owner.core.queues.as_ref().map_or(0, |queues| queues.quarantined())
     }

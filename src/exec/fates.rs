@@ -79,7 +79,8 @@ impl RunInner {
         if self.fate(control) == 0 { Ok(()) } else { self.node_result(control) }
     }
 
-    /// Returns true if the node's program came past it. A cancelled run, or one that never started, may not have come so far.
+    /// Returns true if the node's program came past it. A cancelled run, or one that never started, may not
+    /// have come so far.
     fn has_passed(&self, node: NodeId) -> bool {
         let code = self.code();
         let step = code.step_of[node.index()];

@@ -30,8 +30,8 @@ impl Executor {
     /// If the executor was shut down, or has no room.
     ///
     /// # Safety
-    /// What `entry` points to is alive, and its functions are sound to call with it, for as long as there is a ticket of [`Room::call_worker`];
-    /// and none is left when the room is dropped.
+    /// What `entry` points to is alive, and its functions are sound to call with it, for as long as there is
+    /// a ticket of [`Room::call_worker`]; and none is left when the room is dropped.
     pub(crate) unsafe fn take_in(&self, guest: Weak<dyn Guest>, entry: Entry) -> Result<Room> {
         let core = self.core();
         let place = core.take_in(guest)?;
@@ -49,7 +49,8 @@ impl Executor {
 }
 
 impl Room {
-    /// Chooses which of so many things that could be done now is done, on a simulated executor. None on others.
+    /// Chooses which of so many things that could be done now is done, on a simulated executor. None on
+    /// others.
     pub(crate) fn choose(&self, among: usize) -> Option<usize> {
         self.core.rehearsal.as_ref().map(|rehearsal| rehearsal.choose(among))
     }

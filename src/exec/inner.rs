@@ -61,8 +61,8 @@ pub(super) enum Start {
         turn: u64,
         place: Option<u32>,
     },
-    /// It has taken its place, and whoever gets its first ticket makes its memory: a worker, if there are any, so that memory is
-    /// made where it is used and not in a poll.
+    /// It has taken its place, and whoever gets its first ticket makes its memory: a worker, if there are
+    /// any, so that memory is made where it is used and not in a poll.
     Boarding {
         inputs: Inputs,
         flight: u32,
@@ -79,7 +79,8 @@ pub(super) struct Live {
     pub(super) places: Box<[AtomicU32]>,
     /// The events that streams of a device wait for; 0 until recorded.
     pub(super) events: Box<[AtomicU64]>,
-    /// The end of each segment that nobody awaits yet, as a point of its lane; 0 until it is submitted, and once somebody does.
+    /// The end of each segment that nobody awaits yet, as a point of its lane; 0 until it is submitted, and
+    /// once somebody does.
     pub(super) points: Box<[AtomicU64]>,
     /// How many faults of lanes were found when it began.
     pub(super) faults: u64,
@@ -163,7 +164,8 @@ impl RunInner {
         Poll::Ready(())
     }
 
-    /// Takes a place among those in flight before the run starts. Otherwise gives the inputs back: the run is over.
+    /// Takes a place among those in flight before the run starts. Otherwise gives the inputs back: the run is
+    /// over.
     pub(super) fn reserve(self: &Arc<Self>) -> Result<(), (Error, Inputs)> {
         let mut start = lock(&self.start);
         let Start::Waiting { place, .. } = &mut *start else { unreachable!("nobody else knows of this run yet") };
@@ -189,8 +191,8 @@ impl RunInner {
         let slot = pool.map_or(0, |pool| {
             let entry =
                 Entry { run: Arc::as_ptr(self).cast(), resume: conduct::resume_shared, resume_alone: conduct::resume_alone };
-            // SAFETY: the place is this run's alone. It is kept alive, by `Run` or by limbo, until it is complete, and completing
-            // begins with `leave`.
+            // SAFETY: the place is this run's alone. It is kept alive, by `Run` or by limbo, until it is
+            // complete, and completing begins with `leave`.
             unsafe { pool.enter(slot_of(flight), entry) };
             slot_of(flight)
         });
@@ -199,7 +201,8 @@ impl RunInner {
         match (roots, pool) {
             (Some(roots), Some(pool)) => pool.submit(roots),
             (Some(roots), None) => {
-                // Before the run is live, so that another task that polls it then does not find it without anything to do.
+                // Before the run is live, so that another task that polls it then does not find it without
+                // anything to do.
                 lock(&self.driver).tickets.push(roots);
                 if self.live().is_none() {
                     lock(&self.driver).tickets.clear();
@@ -213,8 +216,8 @@ impl RunInner {
         }
     }
 
-    /// Returns what the run has since its start, for who holds a ticket of it. The first makes it. If there is no memory for that, the run is over, and the
-    /// ticket with it, which is the only one then.
+    /// Returns what the run has since its start, for who holds a ticket of it. The first makes it. If there
+    /// is no memory for that, the run is over, and the ticket with it, which is the only one then.
     pub(super) fn live(&self) -> Option<&Live> {
         self.live.get().or_else(|| self.make_live())
     }
@@ -259,7 +262,8 @@ impl RunInner {
         }
     }
 
-    /// Cancels the run, unless it is complete or cancelled, or its threads are in another process. Nothing waits here.
+    /// Cancels the run, unless it is complete or cancelled, or its threads are in another process. Nothing
+    /// waits here.
     pub(super) fn cancel(&self, bits: u32) {
         if self.core.is_forked() || !self.state.cancel(bits) {
             return;
@@ -275,7 +279,8 @@ impl RunInner {
         let _ = shielded(|| drop(inputs));
     }
 
-    /// The last step's last act: whoever calls this must not touch the run again, unless it is kept alive elsewhere.
+    /// The last step's last act: whoever calls this must not touch the run again, unless it is kept alive
+    /// elsewhere.
     pub(super) fn finish(alive: Arc<Self>) {
         if let Some(bits) = alive.state.complete() {
             alive.land(bits);
@@ -284,7 +289,8 @@ impl RunInner {
         let _ = shielded(|| drop(alive));
     }
 
-    /// Ends a run that has taken its place, and for which there is no memory. Whoever calls this has its only ticket, and gives it up.
+    /// Ends a run that has taken its place, and for which there is no memory. Whoever calls this has its only
+    /// ticket, and gives it up.
     #[cold]
     fn refuse_in_flight(&self, error: Error, flight: u32) {
         // Who awaits the run may drop it as soon as it is complete.
@@ -343,8 +349,9 @@ impl RunInner {
         self.serial.iter().for_each(Turn::end);
     }
 
-    /// Returns what a complete run gave, for the one `Run` to ask once. The run keeps nothing of it, nor of what it was given: whoever gets the outputs is their
-    /// only owner, and an input that somebody shared with the run is his alone again, even if a worker is still on its way out of the run.
+    /// Returns what a complete run gave, for the one `Run` to ask once. The run keeps nothing of it, nor of
+    /// what it was given: whoever gets the outputs is their only owner, and an input that somebody shared
+    /// with the run is his alone again, even if a worker is still on its way out of the run.
     pub(super) fn outputs(&self) -> Result<Outputs> {
         let outputs = self.verdict.get().expect("the run is complete").clone().map(|()| self.move_outputs());
         if let Some(live) = self.live.get() {
@@ -379,8 +386,8 @@ impl RunInner {
         unsafe { live.frame.cells(self.code().access(node)) }
     }
 
-    /// Returns the lane of the node's program, the node's point on it, and whether a look at the program now sees all steps that it
-    /// did before; from now on the program signals the lane.
+    /// Returns the lane of the node's program, the node's point on it, and whether a look at the program now
+    /// sees all steps that it did before; from now on the program signals the lane.
     pub(super) fn watch(&self, node: NodeId) -> (Arc<Lane>, u64, bool) {
         let code = self.code();
         let step = code.step_of[node.index()];
@@ -388,9 +395,9 @@ impl RunInner {
         let lanes = self.watched.get_or_init(|| (0..code.programs()).map(|_| OnceLock::new()).collect());
         let lane = lanes[program as usize].get_or_init(|| Arc::new(Lane::new())).clone();
         self.state.raise(state::WATCHED);
-        // ORDERING: the dear side of "note the step, light, glance" before each step: whatever step is not noted down when
-        // `catch_up` looks is one whose program sees WATCHED, and signals.
-        // Refused: a run that has not started gets its steps after this, by the lock.
+        // ORDERING: the dear side of "note the step, light, glance" before each step: whatever step is not
+        // noted down when `catch_up` looks is one whose program sees WATCHED, and signals. Refused: a run
+        // that has not started gets its steps after this, by the lock.
         let is_ordered = self.core.barrier.heavy() || matches!(*lock(&self.start), Start::Waiting { .. });
         (lane, u64::from(step - code.starts[program as usize]) + 1, is_ordered)
     }
@@ -428,7 +435,8 @@ impl RunInner {
     }
 }
 
-/// Returns the slot of a run in the pool. Its place among those in flight is below `max_in_flight`, and so below the slots.
+/// Returns the slot of a run in the pool. Its place among those in flight is below `max_in_flight`, and so
+/// below the slots.
 fn slot_of(flight: u32) -> u16 {
     flight as u16
 }

@@ -71,7 +71,8 @@ impl Inputs {
     pub(super) fn fill(self, plan: &PlanInner, frame: &Frame) {
         for (name, given) in self.given {
             let input = plan.inputs.iter().find(|input| *input.port.name == *name).expect("names were checked");
-            // SAFETY: the run has not started: nobody else touches the frame. The offset is that of the input's slot.
+            // SAFETY: the run has not started: nobody else touches the frame. The offset is that of the
+            // input's slot.
             let cells = unsafe { frame.cells(if input.is_shared { Access::Share } else { Access::Tagged }) };
             match given {
                 Given::Owned(value, _) => (input.port.transfer.fill)(cells, input.port.offset, value.into_inner()),
@@ -92,7 +93,8 @@ impl fmt::Debug for Inputs {
 
 /// Gives a run its inputs by name: `inputs! { "path" => path, "side" => 224u32 }`.
 ///
-/// Each value is moved in; to share one with the run use [`Inputs::with_arc`]. Names and types are checked when the run starts.
+/// Each value is moved in; to share one with the run use [`Inputs::with_arc`]. Names and types are checked
+/// when the run starts.
 #[macro_export]
 macro_rules! inputs {
     ($($name:expr => $value:expr),* $(,)?) => {

@@ -1,4 +1,5 @@
-//! Whether this thread is just now inside a node, or an operation on variables, so that waiting there for the whole executor, or engine, is an error and not a hang.
+//! Whether this thread is just now inside a node, or an operation on variables, so that waiting there for the
+//! whole executor, or engine, is an error and not a hang.
 
 use std::cell::Cell;
 use std::ptr;
@@ -9,9 +10,11 @@ thread_local! {
     static INNERMOST: Cell<*const Frame> = const { Cell::new(ptr::null()) };
 }
 
-/// What this thread is inside of. A node may await a run of another executor, and an operation push to an engine that runs at once: then there is one around it. It lies on the stack.
+/// What this thread is inside of. A node may await a run of another executor, and an operation push to an
+/// engine that runs at once: then there is one around it. It lies on the stack.
 struct Frame {
-    /// The address of an executor's exits lane, or of an engine: enough to compare; nothing is reached through it. Plus [`BODY`] inside of a body.
+    /// The address of an executor's exits lane, or of an engine: enough to compare; nothing is reached
+    /// through it. Plus [`BODY`] inside of a body.
     of: usize,
     outer: *const Frame,
 }
@@ -72,7 +75,8 @@ pub(crate) fn is_inside(of: *const ()) -> bool {
     frames().any(|frame| frame & !BODY == of.addr())
 }
 
-/// Returns true if this thread runs the body of an operation, and around that directly something of that executor.
+/// Returns true if this thread runs the body of an operation, and around that directly something of that
+/// executor.
 pub(super) fn is_inside_body(of: *const ()) -> bool {
     let mut is_body = false;
     for frame in frames() {

@@ -1,7 +1,9 @@
-//! THE CONDUCTOR: carries out plans on a device. Executors, runs, node futures, cancellation, errors, observers.
+//! THE CONDUCTOR: carries out plans on a device. Executors, runs, node futures, cancellation, errors,
+//! observers.
 //!
-//! Lives here: what changes while a plan runs. Never here: which node goes where (`plan`), threads and queues (`device`), how a
-//! completion becomes a wake (`bridge`). See README.md beside this file for who makes a run go on, and what a cancel may count on.
+//! Lives here: what changes while a plan runs. Never here: which node goes where (`plan`), threads and queues
+//! (`device`), how a completion becomes a wake (`bridge`). See README.md beside this file for who makes a run
+//! go on, and what a cancel may count on.
 //!
 //! ```text
 //! Executor ──run──▶ Run (a future) ──first poll──▶ Live: cells, countdowns, programs' places

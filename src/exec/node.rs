@@ -13,18 +13,23 @@ use crate::graph::NodeId;
 
 /// Ready when one node of a run is done. Made by [`Run::node`](crate::Run::node).
 ///
-/// It can be awaited in another task than the run. Polling it makes the run progress just as polling the run does. On a CUDA device kernels that no host node
-/// stands between are submitted together, and each of them is ready when the device has done all of them.
+/// It can be awaited in another task than the run. Polling it makes the run progress just as polling the run
+/// does. On a CUDA device kernels that no host node stands between are submitted together, and each of them
+/// is ready when the device has done all of them.
 ///
-/// A node of an inner graph is named by its path: `loop/body/mul`, `case/arm 0/x`. It is done when it is done for the first time, in whichever iteration that is, and then
-/// the future is `Ok`, whatever a later iteration does. If it is polled only after a later iteration has come to the node and failed there, it is that failure. Of a node that
-/// never runs, the future ends with the run: with an error for which [`Error::is_not_taken`](crate::Error::is_not_taken) is true if the branch around it took
-/// another arm or none, or the loop around it ended before its first iteration; in a failed or cancelled run too, if that branch or loop ended well. The loop or the branch
-/// itself is done when it has ended, also without an iteration or an arm.
+/// A node of an inner graph is named by its path: `loop/body/mul`, `case/arm 0/x`. It is done when it is done
+/// for the first time, in whichever iteration that is, and then the future is `Ok`, whatever a later
+/// iteration does. If it is polled only after a later iteration has come to the node and failed there, it is
+/// that failure. Of a node that never runs, the future ends with the run: with an error for which
+/// [`Error::is_not_taken`](crate::Error::is_not_taken) is true if the branch around it took another arm or
+/// none, or the loop around it ended before its first iteration; in a failed or cancelled run too, if that
+/// branch or loop ended well. The loop or the branch itself is done when it has ended, also without an
+/// iteration or an arm.
 ///
 /// # Errors
-/// The node's own error; that of the predecessor because of which it, or the loop or branch around it, did not run; that the run was cancelled or shut down before
-/// it came to the node; that it did not run; or that the plan has no such node. And where the [`Run`](crate::Run) itself cannot be awaited.
+/// The node's own error; that of the predecessor because of which it, or the loop or branch around it, did
+/// not run; that the run was cancelled or shut down before it came to the node; that it did not run; or that
+/// the plan has no such node. And where the [`Run`](crate::Run) itself cannot be awaited.
 ///
 /// # Cancellation
 /// Dropping it changes nothing for the run. When the run itself is dropped, the future ends with
@@ -41,12 +46,14 @@ struct Watched {
     lane: Arc<Lane>,
     point: u64,
     key: WaiterKey,
-    /// Until when a step that was done before the node was watched may be invisible, if the barrier was refused.
+    /// Until when a step that was done before the node was watched may be invisible, if the barrier was
+    /// refused.
     unordered_until: Option<Instant>,
 }
 
-/// The time in which a store becomes visible to all threads without a fence. Processors take less than a microsecond. A model
-/// knows no time: there a store may take for ever, unless its reader looks again and again.
+/// The time in which a store becomes visible to all threads without a fence. Processors take less than a
+/// microsecond. A model knows no time: there a store may take for ever, unless its reader looks again and
+/// again.
 const SETTLING: Duration = if cfg!(anabranch_loom) { Duration::from_secs(3600) } else { Duration::from_millis(1) };
 
 impl NodeFuture {

@@ -33,7 +33,8 @@ pub struct NodeSpan<'a> {
     pub stream: u32,
     /// When its body was called, or an async node first polled.
     pub started: Instant,
-    /// When it was done; of a kernel on a CUDA device, when its body had returned, which only asks for the work.
+    /// When it was done; of a kernel on a CUDA device, when its body had returned, which only asks for the
+    /// work.
     pub ended: Instant,
     /// Whether it succeeded.
     pub is_ok: bool,
@@ -41,8 +42,9 @@ pub struct NodeSpan<'a> {
     pub launched: Launched,
 }
 
-/// How the work of a node went to its device: on a CUDA device by calls the first time, and from the second time on as part of a CUDA graph, if
-/// [`cuda_graphs`](crate::ExecutorBuilder::cuda_graphs) are on and it is the same.
+/// How the work of a node went to its device: on a CUDA device by calls the first time, and from the second
+/// time on as part of a CUDA graph, if [`cuda_graphs`](crate::ExecutorBuilder::cuda_graphs) are on and it is
+/// the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Launched {
@@ -126,7 +128,8 @@ pub struct TimelineSpan {
     pub stream: u32,
     /// When it started, since the timeline was made.
     pub start: Duration,
-    /// When it was done, since the timeline was made; of a kernel on a CUDA device, when its body had returned, which only asks for the work.
+    /// When it was done, since the timeline was made; of a kernel on a CUDA device, when its body had
+    /// returned, which only asks for the work.
     pub end: Duration,
     /// Whether it succeeded.
     pub is_ok: bool,
@@ -145,8 +148,9 @@ impl Timeline {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the runs of a plan, in the order in which they began: for each the spans of its nodes, from its beginning on, as
-    /// [`Schedule::to_svg`](crate::Schedule::to_svg) draws them. A loop or a branch is one span; what ran in it is among [`Timeline::spans`].
+    /// Returns the runs of a plan, in the order in which they began: for each the spans of its nodes, from
+    /// its beginning on, as [`Schedule::to_svg`](crate::Schedule::to_svg) draws them. A loop or a branch is
+    /// one span; what ran in it is among [`Timeline::spans`].
     pub fn runs(&self, plan: &Plan) -> Vec<Vec<Span>> {
         let mut runs: BTreeMap<u64, Vec<TimelineSpan>> = BTreeMap::new();
         let nodes = plan.schedule().shape().nodes().len();
@@ -163,7 +167,8 @@ impl Timeline {
         runs.iter().map(|(begin, spans)| spans.iter().map(|each| span(*begin, each)).collect()).collect()
     }
 
-    /// Returns, for each node of a plan, the median of how long it took, in microseconds; none for nodes that have not succeeded yet.
+    /// Returns, for each node of a plan, the median of how long it took, in microseconds; none for nodes that
+    /// have not succeeded yet.
     pub fn costs_us(&self, plan: &Plan) -> Vec<Option<f64>> {
         let mut took: Vec<Vec<Duration>> = vec![Vec::new(); plan.schedule().shape().nodes().len()];
         let spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,9 +184,10 @@ impl Timeline {
 }
 
 impl Plan {
-    /// Compiles the plan's graph again with what its nodes really took: [`CriticalPath`] with as many streams on each device as this plan
-    /// has on the one with the most. Nodes that the timeline does not know keep their `cost_us`. Of kernels on a CUDA device a timeline knows only how long they
-    /// took to ask for their work: give these a `cost_us`, and time them on a host.
+    /// Compiles the plan's graph again with what its nodes really took: [`CriticalPath`] with as many streams
+    /// on each device as this plan has on the one with the most. Nodes that the timeline does not know keep
+    /// their `cost_us`. Of kernels on a CUDA device a timeline knows only how long they took to ask for their
+    /// work: give these a `cost_us`, and time them on a host.
     ///
     /// # Errors
     /// As [`Graph::compile`](crate::Graph::compile), whose checks this plan has passed.

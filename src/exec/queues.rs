@@ -1,4 +1,5 @@
-//! Devices that queue work: where segments are submitted to, and what happens when the device comes to their ends.
+//! Devices that queue work: where segments are submitted to, and what happens when the device comes to their
+//! ends.
 //!
 //! ```text
 //! submit(segment) ──▶ waits · its nodes · mark · record ──▶ programs that only need it submitted go on
@@ -100,7 +101,8 @@ impl Queues {
         self.reactor.faults().found()
     }
 
-    /// Returns what to say of a fault that one of these lanes had since so many were found. Drivers do not say which work of a lane has failed.
+    /// Returns what to say of a fault that one of these lanes had since so many were found. Drivers do not
+    /// say which work of a lane has failed.
     #[cold]
     pub(crate) fn fault_since(&self, found: u64, is_used: impl Fn(Berth) -> bool) -> Option<Error> {
         let berth = |lane: usize| {
@@ -118,7 +120,8 @@ impl Queues {
     }
 }
 
-/// Frees, when it is dropped, what a run has left on its devices: values that nobody took, of a run that was dropped or that failed.
+/// Frees, when it is dropped, what a run has left on its devices: values that nobody took, of a run that was
+/// dropped or that failed.
 pub(super) struct Sweep(pub(super) Option<Arc<Queues>>);
 
 impl Drop for Sweep {
@@ -207,8 +210,8 @@ impl RunInner {
     pub(super) fn await_segment(&self, live: &Live, step: u32) {
         let code = self.code();
         let program = code.program_of(step);
-        // ORDERING: AcqRel: whoever takes the point awaits it, once. Of "store it, look for watchers" and "watch, look for it" one side sees the other, by
-        // the barrier of `RunInner::watch`.
+        // ORDERING: AcqRel: whoever takes the point awaits it, once. Of "store it, look for watchers" and
+        // "watch, look for it" one side sees the other, by the barrier of `RunInner::watch`.
         let point = live.points[code.segment_index(step)].swap(0, Ordering::AcqRel);
         if point != 0
             && let Ok(berth) = self.queues().berth(self, live, program)
@@ -222,7 +225,8 @@ impl RunInner {
         Arc::new(Resumption { run: self.me(), program, berth, point, is_over: AtomicBool::new(false) }).wake();
     }
 
-    /// Returns an error if a lane that the run uses had a fault since the run began. What it did may then be wrong, also where it did it before.
+    /// Returns an error if a lane that the run uses had a fault since the run began. What it did may then be
+    /// wrong, also where it did it before.
     fn check_faults(&self) -> Result<()> {
         let (queues, live) = (self.queues(), self.live.get().expect("a step of it was submitted"));
         if queues.faults() == live.faults {
@@ -264,7 +268,8 @@ impl RunInner {
         self.fail_nodes(place >> 1, error);
     }
 
-    /// Fails the nodes of a step of which nothing is known to have gone wrong before. Which of them did it nobody knows, so none is named.
+    /// Fails the nodes of a step of which nothing is known to have gone wrong before. Which of them did it
+    /// nobody knows, so none is named.
     fn fail_nodes(&self, step: u32, error: &Error) {
         let unknown = self.code().nodes_of(step).filter(|&node| self.fate(node) == 0);
         unknown.for_each(|node| self.set_fate(node, fate::FAILED, Some(error.clone())));
@@ -298,7 +303,8 @@ impl RunInner {
     pub(super) fn release(&self, node: NodeId) {
         let (code, live) = (self.code(), self.live.get().expect("a node of it is done"));
         let body = code.body(node);
-        // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of several releases.
+        // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of
+        // several releases.
         let cells = unsafe { live.frame.cells(Access::Tagged) };
         if let Err(message) = aside(|| shielded(|| body.release(cells))) {
             let message = format!("dropping its value: {message}");

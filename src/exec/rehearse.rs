@@ -1,5 +1,5 @@
-//! Real runs on the simulated device: one node at a time, in an order of your choice, with faults on purpose. For tests of graphs with
-//! their closures; [`Simulation`](crate::Simulation) carries out plans without.
+//! Real runs on the simulated device: one node at a time, in an order of your choice, with faults on purpose.
+//! For tests of graphs with their closures; [`Simulation`](crate::Simulation) carries out plans without.
 
 use std::fmt;
 
@@ -85,8 +85,9 @@ impl RunInner {
 }
 
 impl Executor {
-    /// Returns an executor on the simulated device: no thread, one node at a time, each drawn from `seed` among those that could run. The
-    /// same seed gives the same order on every machine, if async nodes do not bring in time or I/O.
+    /// Returns an executor on the simulated device: no thread, one node at a time, each drawn from `seed`
+    /// among those that could run. The same seed gives the same order on every machine, if async nodes do not
+    /// bring in time or I/O.
     ///
     /// # Examples
     /// ```
@@ -107,8 +108,8 @@ impl Executor {
         Self::builder().simulated(Order::Seeded(seed), Faults::default()).build().expect("a simulated executor starts no threads")
     }
 
-    /// Returns the choices that a simulated executor has made, to replay them: `Executor::builder().simulated(Order::Replay(choices),
-    /// Faults::default())`. None for other executors.
+    /// Returns the choices that a simulated executor has made, to replay them:
+    /// `Executor::builder().simulated(Order::Replay(choices), Faults::default())`. None for other executors.
     pub fn choices(&self) -> Vec<u32> {
         self.choices_made().into_iter().map(|choice| choice.0).collect()
     }
@@ -138,14 +139,16 @@ impl Drop for Failing<'_> {
     }
 }
 
-/// Calls `test` with a simulated executor for every order in which its nodes can run, one after the other; at most `orders_max` times.
-/// Whatever threads do to the nodes of a graph is one of these orders.
+/// Calls `test` with a simulated executor for every order in which its nodes can run, one after the other; at
+/// most `orders_max` times. Whatever threads do to the nodes of a graph is one of these orders.
 ///
-/// `test` must do the same every time but for what the executor chooses: runs that are awaited one by one, no time, no I/O.
+/// `test` must do the same every time but for what the executor chooses: runs that are awaited one by one, no
+/// time, no I/O.
 ///
 /// # Errors
-/// What `test` returns is the source of an error that says which choices led there; if it panics, they are printed. To replay them:
-/// `Executor::builder().simulated(Order::Replay(vec![1, 0]), Faults::default()).build()?`.
+/// What `test` returns is the source of an error that says which choices led there; if it panics, they are
+/// printed. To replay them: `Executor::builder().simulated(Order::Replay(vec![1, 0]),
+/// Faults::default()).build()?`.
 ///
 /// # Examples
 /// ```

@@ -19,20 +19,24 @@ use crate::plan::Plan;
 
 /// One execution of a plan: a future of its outputs. Made by [`Executor::run`](crate::Executor::run).
 ///
-/// The run starts when it, or one of its node futures, is first polled. On an executor with workers, tasks and kernels then go
-/// on by themselves; async nodes (and, on an inline executor, all nodes) make progress while the run or one of its node futures
-/// is polled.
+/// The run starts when it, or one of its node futures, is first polled. On an executor with workers, tasks
+/// and kernels then go on by themselves; async nodes (and, on an inline executor, all nodes) make progress
+/// while the run or one of its node futures is polled.
 ///
 /// # Errors
-/// The first cause: a node that failed or panicked ([`Error::others`](crate::Error::others) lists the rest), a cancel, a
-/// shutdown, or inputs that do not fit the plan. Nodes that do not depend on a failed one finish first.
+/// The first cause: a node that failed or panicked ([`Error::others`](crate::Error::others) lists the rest),
+/// a cancel, a shutdown, or inputs that do not fit the plan. Nodes that do not depend on a failed one finish
+/// first.
 ///
-/// On an executor with workers, a poll that is pending inside of a task, a kernel or an operation that is no future is an error, if that is run by one of these workers: whoever waits
-/// there keeps the worker from what it waits for. The run goes on, and can be awaited elsewhere. In a child that was forked from the process of the workers, every poll is an error.
+/// On an executor with workers, a poll that is pending inside of a task, a kernel or an operation that is no
+/// future is an error, if that is run by one of these workers: whoever waits there keeps the worker from what
+/// it waits for. The run goes on, and can be awaited elsewhere. In a child that was forked from the process
+/// of the workers, every poll is an error.
 ///
 /// # Cancellation
-/// Dropping a run cancels what has not started. Async nodes are dropped where they stand; a task that is running runs to its
-/// end, and what it may touch is freed after that. Dropping never waits. `mem::forget` leaks the run's memory.
+/// Dropping a run cancels what has not started. Async nodes are dropped where they stand; a task that is
+/// running runs to its end, and what it may touch is freed after that. Dropping never waits. `mem::forget`
+/// leaks the run's memory.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Run {
     inner: Arc<RunInner>,
@@ -59,32 +63,36 @@ impl Run {
         NodeFuture::new(&self.inner, name)
     }
 
-    /// Cancels the run: no further node starts, async nodes are dropped, and the run ends with an error for which
-    /// [`Error::is_cancelled`](crate::Error::is_cancelled) is true. Does nothing to a run that is complete or cancelled.
+    /// Cancels the run: no further node starts, async nodes are dropped, and the run ends with an error for
+    /// which [`Error::is_cancelled`](crate::Error::is_cancelled) is true. Does nothing to a run that is
+    /// complete or cancelled.
     pub fn cancel(&self) {
         self.inner.cancel(0);
     }
 
-    /// Returns a handle that cancels the run from elsewhere: while it is awaited, or after [`Run::spawn`] took it.
+    /// Returns a handle that cancels the run from elsewhere: while it is awaited, or after [`Run::spawn`]
+    /// took it.
     pub fn canceller(&self) -> Canceller {
         Canceller::of(&self.inner)
     }
 
-    /// Spawns the run on the tokio runtime that this is called in, so that it makes progress without being polled by the caller.
+    /// Spawns the run on the tokio runtime that this is called in, so that it makes progress without being
+    /// polled by the caller.
     ///
     /// # Panics
     /// If it is called outside of a tokio runtime, as [`tokio::spawn`] does.
     ///
     /// # Cancellation
-    /// As for every tokio task: dropping the handle detaches the run, aborting it drops the run. A [`Run::canceller`] taken before
-    /// cancels it.
+    /// As for every tokio task: dropping the handle detaches the run, aborting it drops the run. A
+    /// [`Run::canceller`] taken before cancels it.
     #[cfg(feature = "tokio")]
     pub fn spawn(self) -> tokio::task::JoinHandle<Result<Outputs>> {
         tokio::spawn(self)
     }
 }
 
-/// Cancels a run or a flow from elsewhere; made by [`Run::canceller`] and [`FlowRun::canceller`](crate::FlowRun::canceller). Keeps nothing of it alive.
+/// Cancels a run or a flow from elsewhere; made by [`Run::canceller`] and
+/// [`FlowRun::canceller`](crate::FlowRun::canceller). Keeps nothing of it alive.
 #[derive(Clone)]
 pub struct Canceller(Option<Weak<dyn Cancel>>);
 

@@ -10,8 +10,9 @@ use crate::bridge::Lane;
 use crate::plan::Plan;
 use crate::sync::{Mutex, lock};
 
-/// A stream that whole runs are scheduled onto, one after the other; made by [`Executor::stream`](crate::Executor::stream). Runs of
-/// different plans may follow each other, and what is not on the stream is not held up by it.
+/// A stream that whole runs are scheduled onto, one after the other; made by
+/// [`Executor::stream`](crate::Executor::stream). Runs of different plans may follow each other, and what is
+/// not on the stream is not held up by it.
 ///
 /// Cheap to clone; clones are the same stream.
 ///
@@ -44,11 +45,11 @@ impl SerialStream {
         Self { core: core.clone(), queue: Arc::default() }
     }
 
-    /// Makes a run of `plan` that begins when all runs made before it on this stream have ended, or have been dropped and their last
-    /// node is done. Otherwise as [`Executor::run`](crate::Executor::run).
+    /// Makes a run of `plan` that begins when all runs made before it on this stream have ended, or have been
+    /// dropped and their last node is done. Otherwise as [`Executor::run`](crate::Executor::run).
     ///
-    /// A run that is neither polled nor dropped keeps its place, and those behind it wait. A run does not count among those in flight
-    /// before its turn comes.
+    /// A run that is neither polled nor dropped keeps its place, and those behind it wait. A run does not
+    /// count among those in flight before its turn comes.
     pub fn run(&self, plan: &Plan, inputs: Inputs) -> Run {
         Run::new(&self.core, plan, inputs, |lane| Some(self.queue.join(lane)))
     }

@@ -9,8 +9,8 @@
 //! OBSERVED    the start of the run                     every step: tell the observer
 //! DONE        the last step, once                      cancel: too late
 //! ```
-//! CANCELLED and DONE are decided by this one word, so exactly one of cancel, completion and drop wins: whatever the word held
-//! when DONE was set is the verdict, and CANCELLED is not set after it.
+//! CANCELLED and DONE are decided by this one word, so exactly one of cancel, completion and drop wins:
+//! whatever the word held when DONE was set is the verdict, and CANCELLED is not set after it.
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -32,8 +32,8 @@ impl State {
     /// Returns the bits, for the check before each step.
     #[inline]
     pub(crate) fn glance(&self) -> u32 {
-        // ORDERING: Relaxed. FAILED reaches dependants through the countdown or queue that starts them; WATCHED through the
-        // barrier's dear side; CANCELLED may be seen a step late.
+        // ORDERING: Relaxed. FAILED reaches dependants through the countdown or queue that starts them;
+        // WATCHED through the barrier's dear side; CANCELLED may be seen a step late.
         self.0.load(Ordering::Relaxed)
     }
 

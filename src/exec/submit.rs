@@ -1,4 +1,5 @@
-//! What the conductor does with segments: calls the bodies of their nodes, which say what is to be done, and submits that to a device.
+//! What the conductor does with segments: calls the bodies of their nodes, which say what is to be done, and
+//! submits that to a device.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -17,8 +18,9 @@ use crate::plan::code::{HostStep, Member, Segment, slice};
 use crate::sync::Ordering;
 
 impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
-    /// Submits the step's segment to its device. Of nodes that are skipped nothing is submitted but their place in the order. Returns true if the
-    /// program is parked instead, because there is too much on the device; it goes on when some of that is done.
+    /// Submits the step's segment to its device. Of nodes that are skipped nothing is submitted but their
+    /// place in the order. Returns true if the program is parked instead, because there is too much on the
+    /// device; it goes on when some of that is done.
     #[cold]
     #[inline(never)]
     pub(super) fn submit_segment(&mut self) -> bool {
@@ -90,7 +92,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         submitted
     }
 
-    /// Forgets what a segment's bodies asked for if the run was cancelled meanwhile, by one of them or by anyone: none of it has begun.
+    /// Forgets what a segment's bodies asked for if the run was cancelled meanwhile, by one of them or by
+    /// anyone: none of it has begun.
     fn abandon_if_cancelled(&self, members: &[Member], stream: &mut DeviceStream) {
         if self.run.state.glance() & state::CANCELLED == 0 {
             return;
@@ -139,8 +142,8 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         }
     }
 
-    /// Does what a segment leads to: what needs it submitted now, and what needs it reached when its device comes to that. The run may be gone
-    /// afterwards.
+    /// Does what a segment leads to: what needs it submitted now, and what needs it reached when its device
+    /// comes to that. The run may be gone afterwards.
     #[cold]
     #[inline(never)]
     pub(super) fn end_segment(&mut self, step: &HostStep, held: &mut Option<Ticket>) {

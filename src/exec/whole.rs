@@ -1,7 +1,9 @@
-//! A graph whose nodes all only enqueue, done as one kernel: its nodes' bodies are called one after the other, for one stream.
+//! A graph whose nodes all only enqueue, done as one kernel: its nodes' bodies are called one after the
+//! other, for one stream.
 //!
-//! So a flow calls graphs of kernels. There is no run that somebody on the host would have to await: what comes next is submitted behind it, on that stream or another. Its
-//! values are dropped when all is enqueued; a device's memory outlives what was enqueued before.
+//! So a flow calls graphs of kernels. There is no run that somebody on the host would have to await: what
+//! comes next is submitted behind it, on that stream or another. Its values are dropped when all is enqueued;
+//! a device's memory outlives what was enqueued before.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +29,8 @@ pub(crate) fn device_of_all(plan: &Plan) -> Option<u32> {
 /// Calls the bodies of a plan that is [of one device](device_of_all), for that stream.
 ///
 /// # Errors
-/// The inputs' mistakes; or the first failure, which names its node. What was enqueued before it is for the caller to abandon.
+/// The inputs' mistakes; or the first failure, which names its node. What was enqueued before it is for the
+/// caller to abandon.
 pub(crate) fn enqueue(plan: &Plan, inputs: Inputs, stream: &mut dyn Any) -> Result<Outputs> {
     let inner = plan.inner();
     inputs.check(inner)?;

@@ -15,19 +15,25 @@ use crate::exec::{Runner, whole};
 use crate::graph::KernelStream;
 use crate::vars::{Engine, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Pushed, Reads, Scope, Var};
 
-/// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and given to the closure.
+/// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
+/// given to the closure.
 ///
-/// What is asked of it is pushed at once and returns at once: a [`Var`] that will have the value. Order follows from use, as in an [`Engine`]: what reads a variable comes after what
-/// was pushed before and writes it, and what shares no variable has no order. Only [`Flow::get`] waits. So `if`, `loop`, `match` and `?` are Rust's own; parts of a flow run side by side
-/// with `join!`, against a clock with `select!` or a timeout, and call each other as `async fn(f: &Flow, ..)`.
+/// What is asked of it is pushed at once and returns at once: a [`Var`] that will have the value. Order
+/// follows from use, as in an [`Engine`]: what reads a variable comes after what was pushed before and writes
+/// it, and what shares no variable has no order. Only [`Flow::get`] waits. So `if`, `loop`, `match` and `?`
+/// are Rust's own; parts of a flow run side by side with `join!`, against a clock with `select!` or a
+/// timeout, and call each other as `async fn(f: &Flow, ..)`.
 ///
 /// # Errors
-/// An operation that fails poisons what it writes, and what reads that does not run; [`Flow::get`] gives the origin.
+/// An operation that fails poisons what it writes, and what reads that does not run; [`Flow::get`] gives the
+/// origin.
 ///
 /// # Cancellation
-/// When the [`FlowRun`](super::FlowRun) is dropped or cancelled, no operation that it has pushed begins any more, and asynchronous ones are dropped where they stand. To cancel what a
-/// *part* of a flow has pushed, make it a flow of its own ([`Flow::flow`]). A part that is not, and is dropped (by `select!`, say), pushes nothing more; what it has pushed goes on.
-/// What never began is as if it had never been pushed: variables keep what they had, and one that had nothing yet has the cancel as its error.
+/// When the [`FlowRun`](super::FlowRun) is dropped or cancelled, no operation that it has pushed begins any
+/// more, and asynchronous ones are dropped where they stand. To cancel what a *part* of a flow has pushed,
+/// make it a flow of its own ([`Flow::flow`]). A part that is not, and is dropped (by `select!`, say), pushes
+/// nothing more; what it has pushed goes on. What never began is as if it had never been pushed: variables
+/// keep what they had, and one that had nothing yet has the cancel as its error.
 #[derive(Clone)]
 pub struct Flow {
     shared: Arc<Shared>,
@@ -64,7 +70,8 @@ impl Flow {
         self.shared.engine.var(name, value)
     }
 
-    /// Pushes a CPU function, and returns the variable that will have what it returns. As [`Graph::task`](crate::Graph::task), it gets `&T` for `&var` and `T` for
+    /// Pushes a CPU function, and returns the variable that will have what it returns. As
+    /// [`Graph::task`](crate::Graph::task), it gets `&T` for `&var` and `T` for
     /// [`take`](crate::take)`(&var)`.
     ///
     /// # Examples
@@ -179,7 +186,8 @@ impl Flow {
         self.shared.engine.stream()
     }
 
-    /// Returns this flow, with everything on that stream: operations, kernels, whole graphs and the flows within it.
+    /// Returns this flow, with everything on that stream: operations, kernels, whole graphs and the flows
+    /// within it.
     ///
     /// # Examples
     /// ```
@@ -209,8 +217,10 @@ impl Flow {
 
     /// Pushes any operation: one that writes variables that are there, or several, or none.
     ///
-    /// The handle is a future of its end. What an operation that writes something fails with is told by what it writes, too; but not if it could not begin, because a reader keeps a value that it takes. Then its
-    /// variables are as they were, and if nobody was told by the handle, the flow ends with the error ([`Engine::idle`] tells it if the flow is an engine's).
+    /// The handle is a future of its end. What an operation that writes something fails with is told by what
+    /// it writes, too; but not if it could not begin, because a reader keeps a value that it takes. Then its
+    /// variables are as they were, and if nobody was told by the handle, the flow ends with the error
+    /// ([`Engine::idle`] tells it if the flow is an engine's).
     #[inline(always)]
     pub fn node(&self, mut op: Op<'_>) -> Pushed {
         self.push(&mut op).unwrap_or_else(|refused| Pushed::ended(Err(refused)))
@@ -218,8 +228,10 @@ impl Flow {
 
     /// Calls a graph: pushes a run of it, and returns the variables that will have its results.
     ///
-    /// The run begins when everything is there that it reads. A graph of nothing but kernels for one device that queues work is called as one kernel, on one stream: it is submitted behind
-    /// what it reads, as any kernel is, and the host has no part in it. An argument is `&var`, or [`take`](crate::take)`(&var)` for one that a node of the graph takes.
+    /// The run begins when everything is there that it reads. A graph of nothing but kernels for one device
+    /// that queues work is called as one kernel, on one stream: it is submitted behind what it reads, as any
+    /// kernel is, and the host has no part in it. An argument is `&var`, or [`take`](crate::take)`(&var)` for
+    /// one that a node of the graph takes.
     ///
     /// # Errors
     /// If the run fails, all its results are poisoned.
@@ -253,8 +265,8 @@ impl Flow {
         self.stream.as_ref().is_none_or(|stream| stream.device() == device)
     }
 
-    /// Waits for everything that was pushed before and writes the variable, and returns the value as it is then. It takes its place among the operations
-    /// when this is called.
+    /// Waits for everything that was pushed before and writes the variable, and returns the value as it is
+    /// then. It takes its place among the operations when this is called.
     ///
     /// # Errors
     /// Why the operation failed that should have written it.

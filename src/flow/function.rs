@@ -50,8 +50,9 @@ pub struct Function<I, O> {
 }
 
 impl<I: Ports, O: Ports> Function<I, O> {
-    /// Compiles the graph that `build` makes of its arguments. They, and what it returns, are one [`Value`](crate::Value) or a tuple of up to six. In errors, and in its
-    /// [plan](Function::plan), the arguments are inputs that are named `0`, `1` and so on.
+    /// Compiles the graph that `build` makes of its arguments. They, and what it returns, are one
+    /// [`Value`](crate::Value) or a tuple of up to six. In errors, and in its [plan](Function::plan), the
+    /// arguments are inputs that are named `0`, `1` and so on.
     ///
     /// # Errors
     /// As [`Graph::compile`].

@@ -1,7 +1,7 @@
 //! CONTROL FLOW: branches and loops over graphs and operations, as async code.
 //!
-//! Lives here: the context that such code uses ([`Flow`]), its future ([`FlowRun`]), graphs as functions ([`Function`]). Never here: order between operations (`vars`), what runs
-//! a graph (`exec`).
+//! Lives here: the context that such code uses ([`Flow`]), its future ([`FlowRun`]), graphs as functions
+//! ([`Function`]). Never here: order between operations (`vars`), what runs a graph (`exec`).
 //!
 //! ```text
 //! exec.flow(async |f: &Flow| { .. }) ──▶ FlowRun (a future)

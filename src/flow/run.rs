@@ -17,16 +17,19 @@ use crate::vars::{Engine, poll_share};
 
 /// Control flow as async code: a future of what the closure returns. Made by [`Executor::flow`].
 ///
-/// It begins when it is first polled. The closure's own code runs inside of its polls, operations on the executor.
+/// It begins when it is first polled. The closure's own code runs inside of its polls, operations on the
+/// executor.
 ///
 /// # Errors
-/// What the closure returns, a panic of it, a cancel, or a push that was refused: because the executor was shut down, or more operations were pushed than may be pending
-/// ([`Error::is_busy`](crate::Error::is_busy)).
+/// What the closure returns, a panic of it, a cancel, or a push that was refused: because the executor was
+/// shut down, or more operations were pushed than may be pending ([`Error::is_busy`](crate::Error::is_busy)).
 ///
 /// # Cancellation
-/// Dropping it, or [`FlowRun::cancel`], lets no operation begin that it has pushed, drops asynchronous ones where they stand, and cancels the runs of graphs that it called; what is on a device is done there. An operation that is
-/// running runs to its end. Dropping never waits. When the closure has returned, what it has pushed and not waited for goes on as long as the executor lives, and nobody is told how it ends, but for
-/// [`Engine::idle`] if it is an engine's.
+/// Dropping it, or [`FlowRun::cancel`], lets no operation begin that it has pushed, drops asynchronous ones
+/// where they stand, and cancels the runs of graphs that it called; what is on a device is done there. An
+/// operation that is running runs to its end. Dropping never waits. When the closure has returned, what it
+/// has pushed and not waited for goes on as long as the executor lives, and nobody is told how it ends, but
+/// for [`Engine::idle`] if it is an engine's.
 #[must_use = "futures do nothing unless awaited"]
 #[pin_project(PinnedDrop)]
 pub struct FlowRun<F> {
@@ -39,9 +42,11 @@ pub struct FlowRun<F> {
 }
 
 impl Executor {
-    /// Makes a flow: runs async code that calls graphs and pushes operations, with branches and loops between them. See [`Flow`].
+    /// Makes a flow: runs async code that calls graphs and pushes operations, with branches and loops between
+    /// them. See [`Flow`].
     ///
-    /// Flows of one executor share an engine, so they may share variables. The flow does not keep the executor: when that is dropped first, what it pushes ends with an error for which
+    /// Flows of one executor share an engine, so they may share variables. The flow does not keep the
+    /// executor: when that is dropped first, what it pushes ends with an error for which
     /// [`Error::is_shut_down`](crate::Error::is_shut_down) is true.
     ///
     /// # Examples
@@ -78,7 +83,8 @@ impl Executor {
 }
 
 impl Engine {
-    /// Makes a flow on this engine, as [`Executor::flow`] does on one that all flows of an executor share: so that it is placed as this engine's settings say
+    /// Makes a flow on this engine, as [`Executor::flow`] does on one that all flows of an executor share: so
+    /// that it is placed as this engine's settings say
     /// ([`EngineBuilder::placement`](crate::EngineBuilder::placement)), and uses its variables.
     ///
     /// # Examples
@@ -102,9 +108,11 @@ impl Engine {
 }
 
 impl Flow {
-    /// Makes a flow within this one: its future can be dropped or cancelled by itself, with what it has pushed.
+    /// Makes a flow within this one: its future can be dropped or cancelled by itself, with what it has
+    /// pushed.
     ///
-    /// If this flow is cancelled or dropped, so is that one, whichever task polls it. If this flow's code returns first, that one goes on.
+    /// If this flow is cancelled or dropped, so is that one, whichever task polls it. If this flow's code
+    /// returns first, that one goes on.
     ///
     /// # Examples
     /// The first to come wins, and what the other has pushed does not run:
@@ -137,7 +145,8 @@ impl Flow {
 }
 
 impl Error {
-    /// An error of one's own, for the code of a flow: what it says is the [`source`](std::error::Error::source) of this one.
+    /// An error of one's own, for the code of a flow: what it says is the
+    /// [`source`](std::error::Error::source) of this one.
     ///
     /// # Examples
     /// ```
@@ -159,7 +168,8 @@ impl Error {
 }
 
 impl<Fut> FlowRun<Fut> {
-    /// Cancels the flow: it ends with an error for which [`Error::is_cancelled`](crate::Error::is_cancelled) is true. Does nothing to one that is over.
+    /// Cancels the flow: it ends with an error for which [`Error::is_cancelled`](crate::Error::is_cancelled)
+    /// is true. Does nothing to one that is over.
     pub fn cancel(&self) {
         if let (Ok(shared), Some(_)) = (&self.shared, &self.code) {
             shared.scope.cancel();
@@ -219,7 +229,8 @@ fn poll_code<T>(
     key: &mut WaiterKey,
     cx: &mut Context<'_>,
 ) -> Poll<Result<T>> {
-    // Point u64::MAX never passes: the lane is only rung. Registered first, so that a cancel behind the look below rings.
+    // Point u64::MAX never passes: the lane is only rung. Registered first, so that a cancel behind the look
+    // below rings.
     let _ = shared.scope.bell.poll(u64::MAX, key, cx);
     if let Some(error) = shared.verdict() {
         shared.scope.cancel();

@@ -1,4 +1,5 @@
-//! How long a flow goes on within one poll. Where nothing is ever pending, as on an inline executor, only this lets other tasks run.
+//! How long a flow goes on within one poll. Where nothing is ever pending, as on an inline executor, only
+//! this lets other tasks run.
 
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ const SLICE: Duration = Duration::from_micros(200);
 const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 const WAITS_MAX: u32 = 256;
 
-/// One poll's share of the thread. Who waits with a clone of the flow in another task, or inside of an operation, counts with it: then it is a rough measure.
+/// One poll's share of the thread. Who waits with a clone of the flow in another task, or inside of an
+/// operation, counts with it: then it is a rough measure.
 pub(super) struct Slice {
     origin: Instant,
     began_ns: AtomicU64,
@@ -42,7 +44,8 @@ impl Slice {
         self.left.store(1, Ordering::Relaxed);
     }
 
-    /// Counts a wait that is over at once. Pending if the flow has had its share: then it is woken already, and the next share begins.
+    /// Counts a wait that is over at once. Pending if the flow has had its share: then it is woken already,
+    /// and the next share begins.
     #[inline]
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let left = self.left.load(Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Bodies for graphs that come as data: how each kind of node is added to a graph. Types are checked when they meet the data, and never after.
+//! Bodies for graphs that come as data: how each kind of node is added to a graph. Types are checked when
+//! they meet the data, and never after.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -12,14 +13,18 @@ use super::values::Type;
 use crate::error::Foreign;
 use crate::value::Cells;
 
-/// What the nodes of a graph do that comes as data: a body for each command. [`Graph::from_shape`] puts the two together.
+/// What the nodes of a graph do that comes as data: a body for each command. [`Graph::from_shape`] puts the
+/// two together.
 ///
-/// A body is a closure that adds the node: it gets the graph, the node's name and the values that the node reads, in their order, and returns the node's value.
-/// So it may be a task, a future or a kernel, and it may `take`; and what it adds may be an input of the graph. The values are `()`, one [`Value`], a tuple of up to
-/// eight, or a `Vec<Value<T>>` for any number of one type. It adds to the graph that it gets, and leaves it where it is: to put another one there is an error.
+/// A body is a closure that adds the node: it gets the graph, the node's name and the values that the node
+/// reads, in their order, and returns the node's value. So it may be a task, a future or a kernel, and it may
+/// `take`; and what it adds may be an input of the graph. The values are `()`, one [`Value`], a tuple of up
+/// to eight, or a `Vec<Value<T>>` for any number of one type. It adds to the graph that it gets, and leaves
+/// it where it is: to put another one there is an error.
 ///
-/// A body may `take` a state of a loop or a branch if that is the loop's own: if the loop takes what the state begins with (`"take": true` at its input in JSON,
-/// [`Shape::take_input`](crate::Shape::take_input)), and each body gives one that nothing else holds. Then the loop runs in place.
+/// A body may `take` a state of a loop or a branch if that is the loop's own: if the loop takes what the
+/// state begins with (`"take": true` at its input in JSON, [`Shape::take_input`](crate::Shape::take_input)),
+/// and each body gives one that nothing else holds. Then the loop runs in place.
 ///
 /// # Examples
 /// ```
@@ -58,7 +63,8 @@ impl Bodies {
         Self::default()
     }
 
-    /// Adds the body of the nodes whose command is `command`; a node without one has its name for it. One that was there before is gone.
+    /// Adds the body of the nodes whose command is `command`; a node without one has its name for it. One
+    /// that was there before is gone.
     pub fn node<V, R>(
         self,
         command: impl Into<Arc<str>>,
@@ -129,7 +135,8 @@ impl fmt::Debug for Bodies {
     }
 }
 
-/// What a body in [`Bodies`] takes: `()`, a [`Value`], a tuple of up to eight, or a `Vec` of values of one type.
+/// What a body in [`Bodies`] takes: `()`, a [`Value`], a tuple of up to eight, or a `Vec` of values of one
+/// type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what a body can be given",
     label = "`()`, `Value<T>`, a tuple of up to eight of these, or `Vec<Value<T>>`"

@@ -1,5 +1,5 @@
-//! What a node does, with its types erased: reads its cells, calls the closure, writes its cell. Who calls it, and when, is
-//! the executor's business; a body never waits.
+//! What a node does, with its types erased: reads its cells, calls the closure, writes its cell. Who calls
+//! it, and when, is the executor's business; a body never waits.
 
 use std::any::Any;
 use std::future::Future;
@@ -11,7 +11,8 @@ use super::values::Transfer;
 use crate::error::BoxError;
 use crate::value::{Call, Cells, Outcome, Slot, TypedBody};
 
-/// The body of one node. All methods touch the node's own cells only: those that its arguments name, and its output.
+/// The body of one node. All methods touch the node's own cells only: those that its arguments name, and its
+/// output.
 pub(crate) trait Body: Send + Sync {
     /// Returns how to run a task or a kernel. `is_in_place`: whether its values always are, see [`Call::of`].
     fn call(&self, is_in_place: bool) -> Call;

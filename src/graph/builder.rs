@@ -16,8 +16,9 @@ use crate::value::{Arena, Layout, Slot};
 
 /// A graph of CPU and GPU work: nodes, the values that flow between them, named inputs and outputs.
 ///
-/// Add nodes in any order that has values before their readers; then `compile` it with a stream policy. A mistake (a name
-/// used twice, a value nobody reads, a circle) is reported by `compile`, which names the nodes.
+/// Add nodes in any order that has values before their readers; then `compile` it with a stream policy. A
+/// mistake (a name used twice, a value nobody reads, a circle) is reported by `compile`, which names the
+/// nodes.
 ///
 /// ```
 /// use anabranch::{Graph, Single};
@@ -110,13 +111,13 @@ impl Graph {
 
     /// Adds a CPU function: `work` gets what `sources` names and returns the node's value.
     ///
-    /// Write the types of the closure's arguments out, as in `|a: &u32, b: String| ...`. Without them rustc does not
-    /// know what an argument is, and says "type annotations needed" (E0282) where the body uses it, as in
-    /// `|a| a.len()`; or it knows the type but not that the reference is good for any lifetime, and says
-    /// "implementation of `FnOnce` is not general enough".
+    /// Write the types of the closure's arguments out, as in `|a: &u32, b: String| ...`. Without them rustc
+    /// does not know what an argument is, and says "type annotations needed" (E0282) where the body uses it,
+    /// as in `|a| a.len()`; or it knows the type but not that the reference is good for any lifetime, and
+    /// says "implementation of `FnOnce` is not general enough".
     ///
-    /// Values of 100 kB and more belong in a `Box` or a `Vec`: what a body returns by value passes over the stack, in a
-    /// debug build several times, and threads have 2 MiB of it.
+    /// Values of 100 kB and more belong in a `Box` or a `Vec`: what a body returns by value passes over the
+    /// stack, in a debug build several times, and threads have 2 MiB of it.
     pub fn task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
     where
         I: Sources,
@@ -129,8 +130,8 @@ impl Graph {
     /// Adds a CPU function that can fail; `Ok(f(x)?)` turns any error into the boxed one.
     ///
     /// # Errors
-    /// An error of `work` becomes the source of the run's error, which names this node. It stops only the nodes that depend on
-    /// this one.
+    /// An error of `work` becomes the source of the run's error, which names this node. It stops only the
+    /// nodes that depend on this one.
     pub fn try_task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
     where
         I: Sources,
@@ -140,8 +141,8 @@ impl Graph {
         self.add_task::<I, Result<R, BoxError>, F, Fallible>(name.into(), sources, work)
     }
 
-    /// Adds an async node. Its future is made when its inputs are there, and polled by the task that awaits the run, so it
-    /// can use that runtime's I/O and timers.
+    /// Adds an async node. Its future is made when its inputs are there, and polled by the task that awaits
+    /// the run, so it can use that runtime's I/O and timers.
     ///
     /// # Cancellation
     /// When the run is cancelled or dropped, the future is dropped where it stands.
@@ -232,7 +233,8 @@ impl Graph {
         self.node(later).after(earlier);
     }
 
-    /// Returns the node that gives `value`, to say more about it: `g.node(&image).cost_us(120.0).command("decode")`.
+    /// Returns the node that gives `value`, to say more about it:
+    /// `g.node(&image).cost_us(120.0).command("decode")`.
     pub fn node<T: 'static>(&mut self, value: &Value<T>) -> NodeMut<'_> {
         let mut node = None;
         if !self.owns(value) {

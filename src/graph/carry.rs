@@ -1,10 +1,11 @@
-//! What a loop or a branch moves between cells, and when: its first states in, new states in the place of old ones, the last ones out.
+//! What a loop or a branch moves between cells, and when: its first states in, new states in the place of old
+//! ones, the last ones out.
 //!
 //! ```text
 //! (x0, x1) ← (x1, next)      wait: x1 ▶ spare 0     drop x0     spare 0 ▶ x0     drop x1 (gone already)     next ▶ x1
 //! ```
-//! A value that is given once moves, whatever it is. One that is given twice, or that lies in a graph around, or that an async node reads,
-//! is an `Arc`: then nobody can take it by value, which is checked here.
+//! A value that is given once moves, whatever it is. One that is given twice, or that lies in a graph around,
+//! or that an async node reads, is an `Arc`: then nobody can take it by value, which is checked here.
 
 use std::sync::Arc;
 
@@ -140,7 +141,8 @@ impl<'g> Settling<'g> {
         self.views(state).any(|(_, view)| view.sharer.is_some())
     }
 
-    /// Returns for each state why something else may hold it when an inner graph begins, and why when the control ends, if something may.
+    /// Returns for each state why something else may hold it when an inner graph begins, and why when the
+    /// control ends, if something may.
     fn lost(&self, shared: &[bool]) -> Vec<[Option<Lost>; 2]> {
         let is_lost = |(state, &is_shared): (&State, &bool)| match (state.is_taken, is_shared) {
             (false, _) => Some(Lost::Read),

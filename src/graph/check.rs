@@ -1,4 +1,5 @@
-//! The checks that every shape must pass before a policy sees it. Linear, no recursion; the first mistake is reported.
+//! The checks that every shape must pass before a policy sees it. Linear, no recursion; the first mistake is
+//! reported.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -131,8 +132,8 @@ pub(crate) fn take_last(shape: &Arc<Shape>) -> Result<Arc<Shape>> {
     Ok(Arc::new(ordered))
 }
 
-/// Says of a circle that closes because one node takes what another reads that it is so. `takes` are the readers that must come before a
-/// taker, which is not in the edges of `shape`, with what both read.
+/// Says of a circle that closes because one node takes what another reads that it is so. `takes` are the
+/// readers that must come before a taker, which is not in the edges of `shape`, with what both read.
 pub(crate) fn explain_circle(error: Error, shape: &Shape, takes: impl Iterator<Item = (NodeId, NodeId, String)>) -> Error {
     let Some(path) = error.circle() else { return error };
     let name = |node: NodeId| shape.name_of(node);
@@ -181,7 +182,8 @@ fn check_acyclic(shape: &Shape) -> Result<()> {
     if ordered == count { Ok(()) } else { Err(one_cycle(shape, &missing)) }
 }
 
-/// Walks backwards among the nodes that could not be ordered; each has a predecessor there, so a node must come twice.
+/// Walks backwards among the nodes that could not be ordered; each has a predecessor there, so a node must
+/// come twice.
 fn one_cycle(shape: &Shape, missing: &[u32]) -> Error {
     let mut before = vec![u32::MAX; missing.len()];
     for edge in shape.edges() {
@@ -213,14 +215,16 @@ pub(crate) fn unknown_node(shape: &Shape, name: &str) -> Error {
     Kind::UnknownNode { name: name.chars().take(64).collect(), near: near.cloned() }.into()
 }
 
-/// A cheap notion of "did you mean": the same letters but for case, or for one, or for two that changed places; or one name contains the other.
+/// A cheap notion of "did you mean": the same letters but for case, or for one, or for two that changed
+/// places; or one name contains the other.
 fn is_near(known: &str, name: &str) -> bool {
     let (known, name) = (known.to_lowercase(), name.to_lowercase());
     let is_alike = 2 * known.len().min(name.len()) >= known.len().max(name.len());
     is_alike && (known.contains(&name) || name.contains(&known) || is_one_slip(known.as_bytes(), name.as_bytes()))
 }
 
-/// Whether two words, not of one letter or two, differ between what they begin and end with alike in one letter or two neighbours.
+/// Whether two words, not of one letter or two, differ between what they begin and end with alike in one
+/// letter or two neighbours.
 fn is_one_slip(a: &[u8], b: &[u8]) -> bool {
     if a.len().min(b.len()) < 3 {
         return false;

@@ -1,7 +1,9 @@
-//! Control flow as nodes: `repeat` and `branch`. Each is one node to its graph, and has inner graphs that the closures build.
+//! Control flow as nodes: `repeat` and `branch`. Each is one node to its graph, and has inner graphs that the
+//! closures build.
 //!
-//! A state lies in a cell that the inner graphs read, and that is the node's value to the graph around. What an inner graph gives is moved
-//! there between two iterations, all at once; who reads a state by reference and who takes it is settled when the graph is compiled.
+//! A state lies in a cell that the inner graphs read, and that is the node's value to the graph around. What
+//! an inner graph gives is moved there between two iterations, all at once; who reads a state by reference
+//! and who takes it is settled when the graph is compiled.
 
 use std::sync::Arc;
 
@@ -88,19 +90,23 @@ impl Flow {
 }
 
 impl Graph {
-    /// Adds a loop: while `condition` holds, `body` makes new states of the old ones. Returns the last states.
+    /// Adds a loop: while `condition` holds, `body` makes new states of the old ones. Returns the last
+    /// states.
     ///
-    /// The states are a value, or a tuple of up to four. Both closures build an inner graph: they get it and the states as values of it; what
-    /// `condition` returns says whether to go on, and what `body` returns are the new states. A condition is a
-    /// value: a `bool`, or how a residual compares to its tolerance ([`above`](crate::above)), of which NaN is an error; or [`times`](crate::times)`(n)`.
+    /// The states are a value, or a tuple of up to four. Both closures build an inner graph: they get it and
+    /// the states as values of it; what `condition` returns says whether to go on, and what `body` returns
+    /// are the new states. A condition is a value: a `bool`, or how a residual compares to its tolerance
+    /// ([`above`](crate::above)), of which NaN is an error; or [`times`](crate::times)`(n)`.
     ///
-    /// The condition is asked before each iteration, and once more at the end. **States are simultaneous**: all new ones are made before any old one is gone. Inner graphs
-    /// may read values of the graphs around them; those keep the value that they have. A body may [`take`](crate::take) a state, if it
-    /// was taken into the loop to begin with and the body gives one that nothing else holds: then an iteration needs no memory.
+    /// The condition is asked before each iteration, and once more at the end. **States are simultaneous**:
+    /// all new ones are made before any old one is gone. Inner graphs may read values of the graphs around
+    /// them; those keep the value that they have. A body may [`take`](crate::take) a state, if it was taken
+    /// into the loop to begin with and the body gives one that nothing else holds: then an iteration needs no
+    /// memory.
     ///
     /// # Errors
-    /// Of the run: the error of an inner node, which names it as `loop/body/node`; a condition that is NaN; more iterations than
-    /// [`max_iterations`](crate::NodeMut::max_iterations).
+    /// Of the run: the error of an inner node, which names it as `loop/body/node`; a condition that is NaN;
+    /// more iterations than [`max_iterations`](crate::NodeMut::max_iterations).
     ///
     /// # Examples
     /// ```
@@ -144,7 +150,8 @@ impl Graph {
         values
     }
 
-    /// Makes a loop of a control: what `ask` returns says whether to go on, what `give` returns are the new states.
+    /// Makes a loop of a control: what `ask` returns says whether to go on, what `give` returns are the new
+    /// states.
     pub(super) fn make_loop(
         &mut self,
         at: usize,
@@ -163,11 +170,13 @@ impl Graph {
         self.shape_mut().nodes_mut()[node.index()].control = Some(Arc::new(control));
     }
 
-    /// Begins a branch, to which arms are added; [`Branch::join`] ends it. `selector` says which arm is taken, counted from 0; `None`, or -1, takes none of them, and the
-    /// states come out as they went in. The selector is a `usize`, an `Option<usize>`, an `i64` or an `i32`.
+    /// Begins a branch, to which arms are added; [`Branch::join`] ends it. `selector` says which arm is
+    /// taken, counted from 0; `None`, or -1, takes none of them, and the states come out as they went in. The
+    /// selector is a `usize`, an `Option<usize>`, an `i64` or an `i32`.
     ///
     /// # Errors
-    /// Of the run: the error of an inner node, which names it as `branch/arm 0/node`; a selector beyond the arms.
+    /// Of the run: the error of an inner node, which names it as `branch/arm 0/node`; a selector beyond the
+    /// arms.
     ///
     /// # Examples
     /// ```
@@ -206,8 +215,9 @@ impl Graph {
         (self.add_empty_control(node, first, states), values)
     }
 
-    /// Adds a loop or a branch without inner graphs, through which its states go as they are: a complete node, before any foreign code
-    /// runs. Its values are there: as many as it has states, from `first` on. Returns its place among the controls.
+    /// Adds a loop or a branch without inner graphs, through which its states go as they are: a complete
+    /// node, before any foreign code runs. Its values are there: as many as it has states, from `first` on.
+    /// Returns its place among the controls.
     pub(super) fn add_empty_control(&mut self, node: NodeId, first: u32, states: Vec<State>) -> usize {
         let outs = states.iter().map(|state| (state.offset, state.transfer)).collect();
         self.bodies.push(ControlBody { outs }, |body| body);
@@ -277,8 +287,8 @@ impl Graph {
     }
 }
 
-/// A branch that is being built; made by [`Graph::branch`]. Its node is complete at every moment, whatever becomes of this: only `join` says that it
-/// has all its arms.
+/// A branch that is being built; made by [`Graph::branch`]. Its node is complete at every moment, whatever
+/// becomes of this: only `join` says that it has all its arms.
 #[must_use = "a branch is there once it is joined: call `join`"]
 pub struct Branch<'g, S: States> {
     graph: &'g mut Graph,
@@ -288,7 +298,8 @@ pub struct Branch<'g, S: States> {
 }
 
 impl<S: States> Branch<'_, S> {
-    /// Adds an arm: `build` gets an inner graph and the states, and returns what comes out if the arm is taken.
+    /// Adds an arm: `build` gets an inner graph and the states, and returns what comes out if the arm is
+    /// taken.
     pub fn arm(self, build: impl FnOnce(&mut Graph, S::Values) -> S::Values) -> Self {
         let states = self.graph.controls[self.at].states.clone();
         self.graph.add_arm(self.at, |inner| {

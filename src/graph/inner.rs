@@ -1,5 +1,6 @@
-//! Inner graphs: the condition and the body of a loop, the arms of a branch. Each is a graph of its own, which the graph around owns; all
-//! their values lie in the memory of the outermost one, so that a value of a graph around is read where it is. Nothing recurses over them.
+//! Inner graphs: the condition and the body of a loop, the arms of a branch. Each is a graph of its own,
+//! which the graph around owns; all their values lie in the memory of the outermost one, so that a value of a
+//! graph around is read where it is. Nothing recurses over them.
 
 use std::any::TypeId;
 use std::fmt;
@@ -40,7 +41,8 @@ pub(crate) struct InnerId(u32);
 #[derive(Default)]
 pub(crate) struct InnerGraphs(Vec<Arc<Graph>>);
 
-/// What an inner graph knows of the graphs around it. It has no access to them: a closure that loses its graph loses nothing else.
+/// What an inner graph knows of the graphs around it. It has no access to them: a closure that loses its
+/// graph loses nothing else.
 pub(super) struct Around {
     place: Arc<Place>,
     /// What it reads there, in this order, until it is built.
@@ -119,8 +121,8 @@ impl Drop for Place {
 }
 
 impl Graph {
-    /// Lends this graph to a closure of the user, who may put any other in its place. Returns none if that has happened: numbers of this
-    /// graph mean nothing in the other one.
+    /// Lends this graph to a closure of the user, who may put any other in its place. Returns none if that
+    /// has happened: numbers of this graph mean nothing in the other one.
     pub(crate) fn lend<V>(&mut self, build: impl FnOnce(&mut Graph) -> V) -> Option<V> {
         // As long as there is a clone, no other graph has a token with this address.
         let token = self.token.clone();
@@ -128,8 +130,9 @@ impl Graph {
         Arc::ptr_eq(&token, &self.token).then_some(built)
     }
 
-    /// Builds an inner graph of a loop or a branch, whose node is complete. What `build` reads of this graph, and of those around it,
-    /// becomes something that the control reads. None if `build` has lost its graph, which is noted.
+    /// Builds an inner graph of a loop or a branch, whose node is complete. What `build` reads of this graph,
+    /// and of those around it, becomes something that the control reads. None if `build` has lost its graph,
+    /// which is noted.
     pub(super) fn within<V>(&mut self, node: NodeId, role: Role, build: impl FnOnce(&mut Graph) -> V) -> Option<(InnerId, V)> {
         let outer = self.around.as_ref().map(|around| around.place.clone());
         let place = Arc::new(Place { outer, control: self.shape().name_of(node).clone(), role });
@@ -155,7 +158,8 @@ impl Graph {
         Some((InnerId(self.inner.0.len() as u32 - 1), built))
     }
 
-    /// Lets a control read what its inner graph reads of this graph. What is of a graph further out, the control around reads there.
+    /// Lets a control read what its inner graph reads of this graph. What is of a graph further out, the
+    /// control around reads there.
     fn read_inside(&mut self, control: NodeId, read: Read) {
         let info = self
             .values
@@ -176,7 +180,8 @@ impl Graph {
                 let (control, value) = (self.full_name(control), self.maker_name(info.maker));
                 self.mistake(Kind::TakenAndReadInside { control, value, reader: reader() }.into());
             }
-            // One edge for all that its inner graphs read of a value: nothing else is added to this graph meanwhile.
+            // One edge for all that its inner graphs read of a value: nothing else is added to this graph
+            // meanwhile.
             (Some(info), Some(how)) if info.last_reader == Some(control) => self.note_use(read.value, control, how),
             (Some(_), Some(how)) => _ = self.read_own(read.value, control, how),
         }
@@ -190,7 +195,8 @@ impl Graph {
         Some(slot)
     }
 
-    /// Lets the control around this graph read what this graph gives, or is asked for, and is a value of a graph around.
+    /// Lets the control around this graph read what this graph gives, or is asked for, and is a value of a
+    /// graph around.
     pub(super) fn capture_result<T: 'static>(&mut self, value: &Value<T>, how: Use) -> Option<Slot<T>> {
         self.read_around(value, None, Some(how))
     }

@@ -1,7 +1,8 @@
-//! WHAT: graphs as data. Nodes, typed values, edges, the checks that a graph must pass, and the shape that policies see.
+//! WHAT: graphs as data. Nodes, typed values, edges, the checks that a graph must pass, and the shape that
+//! policies see.
 //!
-//! Lives here: [`Graph`] and its builder, [`Shape`] (a graph without closures), [`Value`]. Pure: never a thread, a clock, a
-//! device, an executor; nothing in this room runs a node.
+//! Lives here: [`Graph`] and its builder, [`Shape`] (a graph without closures), [`Value`]. Pure: never a
+//! thread, a clock, a device, an executor; nothing in this room runs a node.
 
 mod arity;
 mod bodies;

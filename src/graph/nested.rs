@@ -39,7 +39,8 @@ impl Control {
         condition.map(|shape| (Role::Condition, shape)).into_iter().chain(body.map(|shape| (Role::Body, shape))).chain(arms)
     }
 
-    /// Returns how long it takes, if each inner graph takes as long as `inner_us` says: a condition is asked once more than a body is repeated.
+    /// Returns how long it takes, if each inner graph takes as long as `inner_us` says: a condition is asked
+    /// once more than a body is repeated.
     pub fn takes_us(&self, inner_us: impl Fn(Role) -> f64) -> f64 {
         match self {
             Self::Repeat { condition, iterations, .. } => {

@@ -18,17 +18,19 @@ impl NodeMut<'_> {
         self.with(|shape| shape.backend = backend)
     }
 
-    /// Sets the kind of work, for policies that keep equal commands on one stream. The default is the node's name.
+    /// Sets the kind of work, for policies that keep equal commands on one stream. The default is the node's
+    /// name.
     pub fn command(self, command: impl Into<Arc<str>>) -> Self {
         let command = command.into();
         self.with(|shape| shape.command = Some(command))
     }
 
-    /// Sets the devices that the node spans: one for most nodes, several for a collective. Device 0 is the first that the executor has, whatever its ordinal, and the
-    /// default; none means wherever the plan begins.
+    /// Sets the devices that the node spans: one for most nodes, several for a collective. Device 0 is the
+    /// first that the executor has, whatever its ordinal, and the default; none means wherever the plan
+    /// begins.
     ///
-    /// A node that spans several devices runs on a stream of each, and each of these waits for all that the node needs. The host
-    /// device runs it once.
+    /// A node that spans several devices runs on a stream of each, and each of these waits for all that the
+    /// node needs. The host device runs it once.
     pub fn devices(self, devices: impl Into<Arc<[u32]>>) -> Self {
         let devices = devices.into();
         self.with(|shape| shape.devices = Some(devices))
@@ -39,7 +41,8 @@ impl NodeMut<'_> {
         self.with(|shape| shape.cost_us = cost_us)
     }
 
-    /// Sets the most iterations of a loop. If its condition holds once more the run fails, and the error names the loop.
+    /// Sets the most iterations of a loop. If its condition holds once more the run fails, and the error
+    /// names the loop.
     pub fn max_iterations(self, max: u64) -> Self {
         let Some(node) = self.node else { return self };
         match self.graph.controls.iter_mut().find(|control| control.node == node).map(|control| &mut control.flow) {

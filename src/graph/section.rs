@@ -1,5 +1,5 @@
-//! Sections: a graph of its own made of the nodes from some to others. What it reads from outside becomes inputs, named after the nodes
-//! that would have made it.
+//! Sections: a graph of its own made of the nodes from some to others. What it reads from outside becomes
+//! inputs, named after the nodes that would have made it.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -14,11 +14,13 @@ use super::{Edge, NodeId, Shape, unknown_node};
 use crate::error::{Kind, Result};
 
 impl Shape {
-    /// Returns the shape of the nodes on the paths from any of `from` to any of `to`, these included; no `from` means from every source, no
-    /// `to` to every sink. Nodes and edges keep their order, the outputs of these nodes stay outputs.
+    /// Returns the shape of the nodes on the paths from any of `from` to any of `to`, these included; no
+    /// `from` means from every source, no `to` to every sink. Nodes and edges keep their order, the outputs
+    /// of these nodes stay outputs.
     ///
     /// # Errors
-    /// If there is no node of one of these names, or no path; if an edge or an output names a node that the shape does not have.
+    /// If there is no node of one of these names, or no path; if an edge or an output names a node that the
+    /// shape does not have.
     pub fn section(&self, from: &[&str], to: &[&str]) -> Result<Shape> {
         check_ids(self)?;
         Ok(self.cut(&self.between(from, to)?).0)
@@ -51,7 +53,8 @@ impl Shape {
             new[node.index()] = Some(id);
         }
         let new_of = |node: NodeId| new[node.index()];
-        // How many values each node has read so far, here and there: without what comes from outside, they are counted anew.
+        // How many values each node has read so far, here and there: without what comes from outside, they
+        // are counted anew.
         let mut reads = vec![(0, 0); is_in.len()];
         for link in self.links() {
             let (is_cut, target) = match link {
@@ -82,7 +85,8 @@ impl Shape {
     }
 }
 
-/// Returns, for each node, whether it is one of `starts` or behind one, in the direction that `ends` gives; all are, if there are none.
+/// Returns, for each node, whether it is one of `starts` or behind one, in the direction that `ends` gives;
+/// all are, if there are none.
 fn reached(shape: &Shape, starts: &[NodeId], ends: fn(&Edge) -> (NodeId, NodeId)) -> Vec<bool> {
     let count = shape.nodes().len();
     if starts.is_empty() {
@@ -100,16 +104,18 @@ fn reached(shape: &Shape, starts: &[NodeId], ends: fn(&Edge) -> (NodeId, NodeId)
 }
 
 impl Graph {
-    /// Returns the graph of the nodes on the paths from any of `from` to any of `to`, these included; no `from` means from the beginning,
-    /// no `to` to the end. Both graphs can be compiled, and run, side by side.
+    /// Returns the graph of the nodes on the paths from any of `from` to any of `to`, these included; no
+    /// `from` means from the beginning, no `to` to the end. Both graphs can be compiled, and run, side by
+    /// side.
     ///
-    /// What these nodes read from others becomes an input with the name of the node that makes it (with a number behind it, for the second value of a
-    /// loop or branch and those after it). The values of `to` become outputs with
-    /// their nodes' names, beside the outputs that these nodes have already.
+    /// What these nodes read from others becomes an input with the name of the node that makes it (with a
+    /// number behind it, for the second value of a loop or branch and those after it). The values of `to`
+    /// become outputs with their nodes' names, beside the outputs that these nodes have already.
     ///
     /// # Errors
-    /// If there is no node of one of these names, or no path; or the first mistake made while building. An input or an output that would
-    /// have the name of another is a mistake of the section, which comes out of its `compile`.
+    /// If there is no node of one of these names, or no path; or the first mistake made while building. An
+    /// input or an output that would have the name of another is a mistake of the section, which comes out of
+    /// its `compile`.
     ///
     /// # Examples
     /// ```

@@ -54,7 +54,8 @@ impl Holds for bool {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Above<F>(F, F);
 
-/// As the condition of a loop: goes on while `residual` is above `tolerance`. If one of them is NaN the run fails, and the error names the loop.
+/// As the condition of a loop: goes on while `residual` is above `tolerance`. If one of them is NaN the run
+/// fails, and the error names the loop.
 pub fn above<F: PartialOrd>(residual: F, tolerance: F) -> Above<F> {
     Above(residual, tolerance)
 }

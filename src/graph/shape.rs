@@ -1,5 +1,5 @@
-//! A graph without its closures: what policies, plans and pictures see. Nodes and edges keep the order of their making,
-//! because ties are broken by it.
+//! A graph without its closures: what policies, plans and pictures see. Nodes and edges keep the order of
+//! their making, because ties are broken by it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -92,7 +92,8 @@ pub struct NodeShape {
     pub backend: Backend,
     /// The kind of work, for policies that keep equal commands together; `None` means the node's name.
     pub command: Option<Arc<str>>,
-    /// The devices that it spans, as the executor counts them, each once; `None` means device 0. Empty means wherever the plan begins.
+    /// The devices that it spans, as the executor counts them, each once; `None` means device 0. Empty means
+    /// wherever the plan begins.
     pub devices: Option<Arc<[u32]>>,
     /// Its expected duration in microseconds.
     pub cost_us: f64,
@@ -102,7 +103,8 @@ pub struct NodeShape {
 
 /// A graph without closures.
 ///
-/// Node order and edge order matter: where a policy must choose between equals, the one that stands first wins.
+/// Node order and edge order matter: where a policy must choose between equals, the one that stands first
+/// wins.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
     name: Option<Arc<str>>,
@@ -181,13 +183,15 @@ impl Shape {
         self.edges.push(edge);
     }
 
-    /// Lets `target`, in an inner graph, read a state of the loop or branch around, by its number. What a node reads has the order in which it was added.
+    /// Lets `target`, in an inner graph, read a state of the loop or branch around, by its number. What a
+    /// node reads has the order in which it was added.
     pub fn read_state(&mut self, state: u32, target: NodeId) {
         self.states.push(StateRead { state, target, edges: self.edges.len() });
     }
 
-    /// Lets a loop or a branch take what it reads as its input number `input`, counted from 0: then that is its own, and what is in it may take the
-    /// state. A branch reads its selector first, and cannot take that. All others that read the same come before it.
+    /// Lets a loop or a branch take what it reads as its input number `input`, counted from 0: then that is
+    /// its own, and what is in it may take the state. A branch reads its selector first, and cannot take
+    /// that. All others that read the same come before it.
     pub fn take_input(&mut self, node: NodeId, input: u32) {
         if let Err(place) = self.takes.binary_search(&(node, input)) {
             self.takes.insert(place, (node, input));
@@ -208,8 +212,9 @@ impl Shape {
         self.outputs.get_or_insert_default().push((node, output));
     }
 
-    /// Declares that nothing leaves the graph, but for what [`Shape::output`] says. Without either, it is what nothing comes after: so the body of a
-    /// loop that is there for its effect needs this, and gives no new states.
+    /// Declares that nothing leaves the graph, but for what [`Shape::output`] says. Without either, it is
+    /// what nothing comes after: so the body of a loop that is there for its effect needs this, and gives no
+    /// new states.
     pub fn no_outputs(&mut self) {
         self.outputs.get_or_insert_default();
     }
@@ -279,7 +284,8 @@ impl Shape {
         self.outputs.is_some()
     }
 
-    /// Returns what must be added so that those that take come last: who reads, who takes, and the first of both that they read.
+    /// Returns what must be added so that those that take come last: who reads, who takes, and the first of
+    /// both that they read.
     pub(super) fn take_orders(&self) -> Vec<(NodeId, NodeId, Link)> {
         if self.takes.is_empty() {
             return Vec::new();
@@ -314,7 +320,8 @@ impl Shape {
         &self.nodes[node.index()].name
     }
 
-    /// Whether the target of an edge waits only until the source has been submitted: it reads the shape and type of device work.
+    /// Whether the target of an edge waits only until the source has been submitted: it reads the shape and
+    /// type of device work.
     pub(crate) fn is_submission(&self, edge: &Edge) -> bool {
         matches!(edge.kind, EdgeKind::Data { metadata: true, .. }) && self.memory_of(edge.source) == Memory::Gpu
     }

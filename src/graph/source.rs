@@ -1,4 +1,5 @@
-//! What a node reads: typed handles to values, and how a body gets them. The types here tie a closure's arguments to cells.
+//! What a node reads: typed handles to values, and how a body gets them. The types here tie a closure's
+//! arguments to cells.
 
 use std::any::Any;
 use std::fmt;
@@ -12,8 +13,9 @@ use crate::value::{Cells, Slot};
 
 /// A typed handle to a value of one graph: what a node gives, or an input.
 ///
-/// It is a name, not the value: reading it in another node makes an edge. A node that reads `&Value<T>` gets `&T` (an async
-/// node an `Arc<T>`); any number of nodes can, without a copy. One node can [`take`] it and gets the `T`.
+/// It is a name, not the value: reading it in another node makes an edge. A node that reads `&Value<T>` gets
+/// `&T` (an async node an `Arc<T>`); any number of nodes can, without a copy. One node can [`take`] it and
+/// gets the `T`.
 pub struct Value<T> {
     pub(super) graph: usize,
     pub(super) index: u32,
@@ -46,7 +48,8 @@ impl<T> fmt::Debug for Value<T> {
 #[derive(Debug, Clone, Copy)]
 pub struct Take<T>(pub(super) Value<T>);
 
-/// What can be taken instead of read: a [`Value`] of a graph, by a node, or a [`Var`](crate::Var) of an engine, by an operation.
+/// What can be taken instead of read: a [`Value`] of a graph, by a node, or a [`Var`](crate::Var) of an
+/// engine, by an operation.
 pub trait Takable {
     /// How it is named among what is read.
     type Take;
@@ -62,12 +65,15 @@ impl<T> Takable for &Value<T> {
     }
 }
 
-/// Lets a node take `value` itself instead of a reference to it; or an operation a variable's, which then has none until it is written.
+/// Lets a node take `value` itself instead of a reference to it; or an operation a variable's, which then has
+/// none until it is written.
 ///
-/// Only one node can take a value. It runs after all nodes that read it, which the plan sees to by order-only edges, so the
-/// taker needs no copy and the memory can be used again. Outputs and values read by async nodes are shared and cannot be
-/// taken; `compile` says so. A variable's value cannot be taken while somebody keeps what [`Var::read`](crate::Var::read) or [`Flow::get`](crate::Flow::get) gave him: then the
-/// operation does not begin and leaves its variables as they were, and its handle has the error. Where others may look at any time, read it and return a new one.
+/// Only one node can take a value. It runs after all nodes that read it, which the plan sees to by order-only
+/// edges, so the taker needs no copy and the memory can be used again. Outputs and values read by async nodes
+/// are shared and cannot be taken; `compile` says so. A variable's value cannot be taken while somebody keeps
+/// what [`Var::read`](crate::Var::read) or [`Flow::get`](crate::Flow::get) gave him: then the operation does
+/// not begin and leaves its variables as they were, and its handle has the error. Where others may look at
+/// any time, read it and return a new one.
 pub fn take<V: Takable>(value: V) -> V::Take {
     value.take()
 }
@@ -213,7 +219,8 @@ pub trait TaskFn<P, R>: Send + Sync + 'static {
     fn call(&self, params: &P, cells: Cells<'_>) -> R;
 }
 
-/// A type of streams that kernels can be written for: [`HostStream`](crate::HostStream) and [`DeviceStream`](crate::DeviceStream).
+/// A type of streams that kernels can be written for: [`HostStream`](crate::HostStream) and
+/// [`DeviceStream`](crate::DeviceStream).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no stream that kernels can be written for",
     label = "the first argument is `&mut HostStream` for work on the host, or `&mut DeviceStream` for work on any device"
@@ -237,7 +244,8 @@ pub trait KernelFn<S, P, R>: Send + Sync + 'static {
     fn call(&self, stream: &mut S, params: &P, cells: Cells<'_>) -> R;
 }
 
-/// An async closure (or a closure that returns a future) that is the body of an async node with arguments `P`.
+/// An async closure (or a closure that returns a future) that is the body of an async node with arguments
+/// `P`.
 #[diagnostic::on_unimplemented(
     message = "this async closure does not take what the node reads, or its future is not Send",
     label = "one argument per value read: `Arc<T>` for `&value`, `T` for `take(&value)`, `Vec<Arc<T>>` for `&values[..]`; clone what it captures into the future"

@@ -1,4 +1,5 @@
-//! The states of a loop, or what goes through a branch: one value, or a tuple of up to four. Each is read, and shared from then on; or taken.
+//! The states of a loop, or what goes through a branch: one value, or a tuple of up to four. Each is read,
+//! and shared from then on; or taken.
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use super::source::{Take, Use, Value};
 use super::values::{Maker, Transfer};
 use crate::value::Slot;
 
-/// What goes into a loop or a branch: `&value`, [`take`](crate::take)`(&value)`, or a tuple of up to four of these.
+/// What goes into a loop or a branch: `&value`, [`take`](crate::take)`(&value)`, or a tuple of up to four of
+/// these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the states of a loop, or go through a branch",
     label = "`&value`, `take(&value)`, or a tuple of up to four of these"
@@ -59,8 +61,8 @@ fn state<T: Send + Sync + 'static>(graph: &mut Graph, first: &Value<T>, node: No
 }
 
 impl Graph {
-    /// Returns how messages name a state of a loop or a branch, with what it is given, if that is of this graph. Names in full would be as long
-    /// as graphs are nested deep.
+    /// Returns how messages name a state of a loop or a branch, with what it is given, if that is of this
+    /// graph. Names in full would be as long as graphs are nested deep.
     pub(super) fn state_name(&self, node: NodeId, number: u32, first: Option<u32>) -> Arc<str> {
         let given = first.map(|first| match self.values[first as usize].maker {
             Maker::Node(node) => format!(" ('{}')", self.shape().name_of(node)),

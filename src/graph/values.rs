@@ -1,4 +1,5 @@
-//! What is known of a graph's values while it is built: who makes each, who reads it, how it gets into a run and out of it.
+//! What is known of a graph's values while it is built: who makes each, who reads it, how it gets into a run
+//! and out of it.
 
 use std::any::{Any, TypeId, type_name};
 use std::sync::Arc;
@@ -73,7 +74,8 @@ impl Type {
     }
 }
 
-/// How values of one type get into a run, out of it, and from cell to cell: functions of a run's cells and the offsets of the values'.
+/// How values of one type get into a run, out of it, and from cell to cell: functions of a run's cells and
+/// the offsets of the values'.
 pub(crate) struct Transfer {
     pub(crate) fill: fn(Cells<'_>, u32, Box<dyn Any>),
     pub(crate) fill_shared: fn(Cells<'_>, u32, Arc<dyn Any + Send + Sync>),

@@ -1,5 +1,5 @@
-//! A search backwards from a node through all that precedes it, nearest first. It pays for what it meets, and stops at a bound in large
-//! graphs.
+//! A search backwards from a node through all that precedes it, nearest first. It pays for what it meets, and
+//! stops at a bound in large graphs.
 
 use std::ops::ControlFlow;
 
@@ -37,7 +37,8 @@ impl Ancestors {
             next += 1;
             for &source in links.into.of(reached) {
                 met += 1;
-                // Counted by edges, so that a node with a million producers is not looked through again for each of its readers.
+                // Counted by edges, so that a node with a million producers is not looked through again for
+                // each of its readers.
                 if met > self.effort {
                     return;
                 }

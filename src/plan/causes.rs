@@ -1,5 +1,5 @@
-//! What lets a program go on: records, of two kinds where a segment is recorded. Who is queued behind it on a device goes on when it is *submitted*, and
-//! the stream waits; all others go on when it is *reached*.
+//! What lets a program go on: records, of two kinds where a segment is recorded. Who is queued behind it on a
+//! device goes on when it is *submitted*, and the stream waits; all others go on when it is *reached*.
 //!
 //! ```text
 //! submitted:  segment queued, consumer queued        reached:  segment queued, consumer on the host
@@ -37,7 +37,8 @@ impl<'a> Causes<'a> {
         self.records.count() * self.per_record() as usize
     }
 
-    /// The cause for those whom the record tells that its segment is submitted; of a host node, that it is done.
+    /// The cause for those whom the record tells that its segment is submitted; of a host node, that it is
+    /// done.
     pub(super) fn submitted(&self, record: u32) -> u32 {
         if record == NONE { NONE } else { record * self.per_record() }
     }

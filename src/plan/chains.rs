@@ -1,5 +1,5 @@
-//! Streams for the nodes that the policy gave none: chains of host work. Two nodes share a chain only if one precedes the other
-//! in the graph, so a chain never holds up what could run.
+//! Streams for the nodes that the policy gave none: chains of host work. Two nodes share a chain only if one
+//! precedes the other in the graph, so a chain never holds up what could run.
 
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
@@ -18,14 +18,15 @@ pub(super) struct Chains {
     pub(super) count: u32,
 }
 
-/// Lays chains over all nodes without a stream, much as NNC's static schedule lays its streams: in frontier order each node that
-/// is still bare continues the first chain whose tail precedes it, or starts one, and the chain follows the highest rank from
-/// there.
+/// Lays chains over all nodes without a stream, much as NNC's static schedule lays its streams: in frontier
+/// order each node that is still bare continues the first chain whose tail precedes it, or starts one, and
+/// the chain follows the highest rank from there.
 ///
-/// Unlike NNC a chain goes on only to a node whose other predecessors all are laid already. A program runs down its chain as far
-/// as it can, so with NNC's rule it would run into nodes whose other inputs nobody has started: on a square wavefront every
-/// second node parked its program. What is laid is thereby closed downwards, so no edge that a chain follows is bypassed by a
-/// longer path. And unlike NNC there are no limits and no commands to gather: a parked host program costs about a hundred bytes.
+/// Unlike NNC a chain goes on only to a node whose other predecessors all are laid already. A program runs
+/// down its chain as far as it can, so with NNC's rule it would run into nodes whose other inputs nobody has
+/// started: on a square wavefront every second node parked its program. What is laid is thereby closed
+/// downwards, so no edge that a chain follows is bypassed by a longer path. And unlike NNC there are no
+/// limits and no commands to gather: a parked host program costs about a hundred bytes.
 ///
 /// O(n + m), with a bounded search each; a search that gives up costs a chain too many, never an order
 /// between nodes that have none. Up to [`super::EXACT_NODES_MAX`] nodes the searches are complete.
@@ -116,7 +117,8 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// Returns the bare out-neighbour of the highest rank, the first among equals, that waits for no other bare node.
+    /// Returns the bare out-neighbour of the highest rank, the first among equals, that waits for no other
+    /// bare node.
     fn next_after(&self, chains: &Chains, node: NodeId) -> Option<NodeId> {
         let targets = self.links.out.of(node).iter().copied();
         let ready = targets.filter(|&target| self.bare_before[target.index()] == 0 && self.is_bare(chains, target));

@@ -1,13 +1,13 @@
-//! A plan in the form that hosts run: every wait and record of the schedule turned into a countdown. Immutable; the words that
-//! count down belong to a run.
+//! A plan in the form that hosts run: every wait and record of the schedule turned into a countdown.
+//! Immutable; the words that count down belong to a run.
 //!
 //! ```text
 //! schedule   wait 0@3 · wait 1@7 · run x · record 2@5 · release a
 //! code       [gate, counts 3: the program itself and two records] ─▶ body of x ─▶ targets: arrive at gates, start programs
 //! ```
-//! A step whose only predecessor is its program's step before costs an indirect call and no atomics. A program whose first node
-//! waits for one record needs no gate: that record starts it. A gate that many records arrive at is a tree of gates, so that
-//! workers do not queue for one word.
+//! A step whose only predecessor is its program's step before costs an indirect call and no atomics. A
+//! program whose first node waits for one record needs no gate: that record starts it. A gate that many
+//! records arrive at is a tree of gates, so that workers do not queue for one word.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -60,7 +60,8 @@ pub(crate) enum Target {
     End,
 }
 
-/// A step that is several nodes, submitted to a device as one. Its targets are what can go on once it is submitted.
+/// A step that is several nodes, submitted to a device as one. Its targets are what can go on once it is
+/// submitted.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) step: u32,
@@ -83,7 +84,8 @@ pub(crate) struct Member {
     pub(crate) access: Access,
     /// Who has the same number is in order.
     pub(crate) stream: u32,
-    /// Where the numbers, in the segment, of the nodes that it waits for begin in `member_waits`, and how many there are.
+    /// Where the numbers, in the segment, of the nodes that it waits for begin in `member_waits`, and how
+    /// many there are.
     pub(crate) waits: (u32, u32),
     /// Whether another of the segment waits for it.
     pub(crate) is_awaited: bool,
@@ -107,7 +109,8 @@ pub(crate) struct Home {
     pub(crate) is_host: bool,
 }
 
-/// An inner graph: some of the programs, which start when their control says so, and whose end goes on with that.
+/// An inner graph: some of the programs, which start when their control says so, and whose end goes on with
+/// that.
 #[derive(Debug)]
 pub(crate) struct Scope {
     /// Where its programs begin, and how many there are; and so for what these count and submit.
@@ -155,14 +158,16 @@ pub(crate) struct Code {
     pub(crate) nodes: Vec<NodeId>,
     /// Where each program starts in `steps`, and where the last one ends.
     pub(crate) starts: Vec<u32>,
-    /// The stream that each program is: of the schedule, or of the schedule of an inner graph, whose streams count on behind.
+    /// The stream that each program is: of the schedule, or of the schedule of an inner graph, whose streams
+    /// count on behind.
     pub(crate) streams: Vec<u32>,
     pub(crate) homes: Vec<Home>,
     /// Programs `0..roots` wait for nothing.
     pub(crate) roots: u32,
     pub(crate) targets: Vec<Target>,
     pub(crate) gates: Vec<Gate>,
-    /// Where each node stands in `steps`. Nodes of inner graphs count on behind those of the outermost one, graph by graph.
+    /// Where each node stands in `steps`. Nodes of inner graphs count on behind those of the outermost one,
+    /// graph by graph.
     pub(crate) step_of: Vec<u32>,
     /// The inner graphs, by their first nodes.
     pub(crate) scopes: Vec<Scope>,
@@ -183,7 +188,8 @@ pub(crate) struct Code {
     pub(crate) drops: Vec<NodeId>,
 }
 
-/// A graph of so many nodes is run with a look at the clock every few steps: none of them needs [`flag::FIRST_OF_KIND`].
+/// A graph of so many nodes is run with a look at the clock every few steps: none of them needs
+/// [`flag::FIRST_OF_KIND`].
 const SMALL: usize = 64;
 
 impl Code {

@@ -13,11 +13,12 @@ use crate::error::{Error, Kind, Result};
 use crate::graph::{Body, Graph, InputPort, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node};
 use crate::value::Layout;
 
-/// The most memory that the values of one run may take in place; what is behind a `Vec` or a `Box` does not count.
+/// The most memory that the values of one run may take in place; what is behind a `Vec` or a `Box` does not
+/// count.
 const FRAME_BYTES_MAX: usize = 1 << 31;
 
-/// A graph compiled by a stream policy: one program per stream. Immutable and cheap to clone; any number of runs of it can be
-/// under way at once.
+/// A graph compiled by a stream policy: one program per stream. Immutable and cheap to clone; any number of
+/// runs of it can be under way at once.
 ///
 /// Prints itself as a table of its programs.
 #[derive(Clone)]
@@ -49,8 +50,9 @@ impl Graph {
     /// A graph can be compiled any number of times; plans do not change when the graph grows.
     ///
     /// # Errors
-    /// The first mistake made while building (a name used twice, a value of another graph), a circle, a value or an input that
-    /// nothing reads, a value taken by value that is shared, a policy without a valid answer. The error names the nodes.
+    /// The first mistake made while building (a name used twice, a value of another graph), a circle, a value
+    /// or an input that nothing reads, a value taken by value that is shared, a policy without a valid
+    /// answer. The error names the nodes.
     pub fn compile(&self, policy: &dyn Policy) -> Result<Plan> {
         if let Some(fault) = self.fault() {
             return Err(fault);
@@ -137,7 +139,8 @@ impl Graph {
         explain_circle(error, self.shape(), takes)
     }
 
-    /// Who uses one value of a loop or a branch may leave the others. Returns whether this is the last, and nobody uses any.
+    /// Who uses one value of a loop or a branch may leave the others. Returns whether this is the last, and
+    /// nobody uses any.
     fn is_last_unread(&self, value: u32, node: NodeId) -> bool {
         let work = self.works[node.index()];
         let values = &self.values[work.value as usize..(work.value + work.values) as usize];
@@ -269,7 +272,8 @@ impl PlanInner {
         })
     }
 
-    /// Returns the node of this name, or of this path (`loop/body/mul`); the names are put in order when the first one is asked for.
+    /// Returns the node of this name, or of this path (`loop/body/mul`); the names are put in order when the
+    /// first one is asked for.
     pub(crate) fn node(&self, name: &str) -> Result<NodeId> {
         let shape = self.schedule.shape();
         let by_name = self.by_name.get_or_init(|| shape.ids().map(|node| (shape.name_of(node).clone(), node)).collect());

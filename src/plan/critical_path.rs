@@ -9,12 +9,14 @@ use super::{Assignment, Policy, needs};
 use crate::error::Result;
 use crate::graph::{COST_US_MAX, NodeId, Shape};
 
-/// Takes the node with the longest way to the end by `cost_us`, of those whose inputs have their place, and puts it on the stream
-/// where it ends first, counting what a hand-off from another stream costs. List scheduling (Graham, "Bounds on multiprocessing
-/// timing anomalies", 1969) by bottom level, as in HEFT (Topcuoglu, Hariri and Wu, 2002) without its gaps.
+/// Takes the node with the longest way to the end by `cost_us`, of those whose inputs have their place, and
+/// puts it on the stream where it ends first, counting what a hand-off from another stream costs. List
+/// scheduling (Graham, "Bounds on multiprocessing timing anomalies", 1969) by bottom level, as in HEFT
+/// (Topcuoglu, Hariri and Wu, 2002) without its gaps.
 ///
-/// For devices where the number of streams is given and the makespan matters. It is as good as the costs are: measure them, and use
-/// [`Plan::recompile_with`](super::Plan::recompile_with). O((n + m) log n), whatever the number of streams.
+/// For devices where the number of streams is given and the makespan matters. It is as good as the costs are:
+/// measure them, and use [`Plan::recompile_with`](super::Plan::recompile_with). O((n + m) log n), whatever
+/// the number of streams.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CriticalPath {
     streams: u32,
@@ -80,7 +82,8 @@ fn bottom_levels(shape: &Shape, links: &Links, order: &[NodeId]) -> Vec<f64> {
     levels
 }
 
-/// A node whose inputs have their place; the greatest has the highest level, the first in the input among equals.
+/// A node whose inputs have their place; the greatest has the highest level, the first in the input among
+/// equals.
 #[derive(PartialEq)]
 struct Ready(f64, Reverse<NodeId>);
 
@@ -126,7 +129,8 @@ struct List<'a> {
     links: &'a Links,
     needs: Vec<bool>,
     devices: Devices<'a>,
-    /// The streams of each device, the one that is free first in front; by label when the stream is free, and its device.
+    /// The streams of each device, the one that is free first in front; by label when the stream is free, and
+    /// its device.
     streams: HashMap<u32, BTreeSet<Free>>,
     free_us: Vec<f64>,
     device_of: Vec<u32>,
@@ -172,8 +176,8 @@ impl<'a> List<'a> {
         streams
     }
 
-    /// Returns the stream of `device` on which `node` starts first; among equals that of the input that comes last, then the one that
-    /// has been free for the longest.
+    /// Returns the stream of `device` on which `node` starts first; among equals that of the input that comes
+    /// last, then the one that has been free for the longest.
     fn stream_for(&mut self, node: NodeId, device: u32) -> u32 {
         let opened = self.streams.entry(device).or_default();
         // One more than are in use, for a node that is better off there.
@@ -183,7 +187,8 @@ impl<'a> List<'a> {
             self.device_of.push(device);
         }
         let first_free = opened.first().expect("a device has a stream").stream;
-        // On all streams but one the input that comes last must be handed off, so they differ only in when they are free.
+        // On all streams but one the input that comes last must be handed off, so they differ only in when
+        // they are free.
         let end_us = |source: &&NodeId| self.ends_us[source.index()];
         let last = self.links.into.of(node).iter().rev().max_by(|one, other| end_us(one).total_cmp(&end_us(other)));
         let placed = last.into_iter().flat_map(|last| &self.placed[last.index()]);

@@ -1,5 +1,5 @@
-//! A schedule as a DOT graph: nodes in the lane of their stream, edges of the graph, waits as they stand in the programs; inner graphs in the
-//! box of their loop or branch.
+//! A schedule as a DOT graph: nodes in the lane of their stream, edges of the graph, waits as they stand in
+//! the programs; inner graphs in the box of their loop or branch.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -9,8 +9,9 @@ use super::{Schedule, StreamKind};
 use crate::graph::{Backend, NodeId};
 
 impl Schedule {
-    /// Writes the schedule as a DOT graph, for Graphviz: a cluster for each stream with its nodes in order, waits in red; a loop or a branch is a
-    /// cluster with its inner graphs in it. Edges of the graph that these two keep are not drawn.
+    /// Writes the schedule as a DOT graph, for Graphviz: a cluster for each stream with its nodes in order,
+    /// waits in red; a loop or a branch is a cluster with its inner graphs in it. Edges of the graph that
+    /// these two keep are not drawn.
     pub fn to_dot(&self) -> String {
         let mut out = String::new();
         let title = quoted(self.shape().name().unwrap_or(self.policy()));
@@ -23,7 +24,8 @@ impl Schedule {
     }
 }
 
-/// What is written next. A stack of these instead of calls, because graphs may be nested deeper than that of a thread.
+/// What is written next. A stack of these instead of calls, because graphs may be nested deeper than that of
+/// a thread.
 enum Part {
     /// A graph: its streams, and then its edges.
     Graph(usize),

@@ -1,5 +1,5 @@
-//! What plans of one graph have in common, whatever the policy: of the graph and of each inner graph the bodies, what is known of the values, and
-//! what its loops and branches do.
+//! What plans of one graph have in common, whatever the policy: of the graph and of each inner graph the
+//! bodies, what is known of the values, and what its loops and branches do.
 
 use std::sync::Arc;
 

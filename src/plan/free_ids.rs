@@ -2,8 +2,9 @@
 
 /// All numbers from 0, less those that were taken and not given back.
 ///
-/// A tree of 64-way words: a bit of a level says that its word one level down is not empty. Taking and giving back cost one word
-/// per level, four levels for the largest graphs, where a heap would pay a cache miss per binary level.
+/// A tree of 64-way words: a bit of a level says that its word one level down is not empty. Taking and giving
+/// back cost one word per level, four levels for the largest graphs, where a heap would pay a cache miss per
+/// binary level.
 #[derive(Default)]
 pub(super) struct FreeIds {
     /// Numbers that were given back, lowest level first; the last level has at most one word.

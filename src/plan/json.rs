@@ -67,11 +67,11 @@ enum StepForm<'a> {
 }
 
 impl Schedule {
-    /// Writes the schedule as JSON: the order, the streams with their devices, the streams of each node, and the programs; and the same for each
-    /// inner graph, by its path.
+    /// Writes the schedule as JSON: the order, the streams with their devices, the streams of each node, and
+    /// the programs; and the same for each inner graph, by its path.
     ///
-    /// Streams are named by the policy's labels. Host streams, which no policy named, come behind them, and a node that runs on one has
-    /// no streams.
+    /// Streams are named by the policy's labels. Host streams, which no policy named, come behind them, and a
+    /// node that runs on one has no streams.
     pub fn to_json(&self) -> String {
         let inner = self.inner().iter().enumerate();
         let inner =

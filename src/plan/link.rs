@@ -1,5 +1,6 @@
-//! From the code of a graph and of each inner graph to one code: the programs of inner graphs are programs like all others, which a control starts.
-//! A run of it needs no more memory for a loop's thousandth iteration than for its first, and no stack for a graph in a graph.
+//! From the code of a graph and of each inner graph to one code: the programs of inner graphs are programs
+//! like all others, which a control starts. A run of it needs no more memory for a loop's thousandth
+//! iteration than for its first, and no stack for a graph in a graph.
 //!
 //! ```text
 //! programs   0: run a · control "loop" · run z     1: run mul          control "loop"   starts scope 0, again and again

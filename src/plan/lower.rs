@@ -76,7 +76,8 @@ impl Lowering<'_> {
             events: 0,
             drops: Vec::new(),
         };
-        // What each record leads to: gates are known only once all waits were seen, so this comes in two passes.
+        // What each record leads to: gates are known only once all waits were seen, so this comes in two
+        // passes.
         let mut led_to = LedTo::new(causes.count());
         let mut gate_before = vec![NONE; self.facts.len()];
         for program in 0..code.programs() {
@@ -124,7 +125,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Makes the gates of values that are released by several streams. Returns what one release of each node does.
+    /// Makes the gates of values that are released by several streams. Returns what one release of each node
+    /// does.
     fn add_release_gates(&self, code: &mut Code) -> Vec<Option<Target>> {
         (0..self.facts.len() as u32)
             .map(|index| {
@@ -143,7 +145,8 @@ impl Lowering<'_> {
             .collect()
     }
 
-    /// Makes the gate at which every program arrives whose end nothing else waits for. Returns where each one arrives.
+    /// Makes the gate at which every program arrives whose end nothing else waits for. Returns where each one
+    /// arrives.
     fn add_end_gates(&self, order: &[u32], code: &mut Code, records: &Records) -> Vec<Option<Target>> {
         let is_sink = |&program: &u32| {
             let last = stops(self.programs.steps(order[program as usize]), records).last();
@@ -282,9 +285,11 @@ impl Lowering<'_> {
     }
 }
 
-/// Makes a gate for `arrivals` and `own` more that arrive at its root; `arrive` is told the gate of each arrival.
+/// Makes a gate for `arrivals` and `own` more that arrive at its root; `arrive` is told the gate of each
+/// arrival.
 fn add_tree(gates: &mut Vec<Gate>, arrivals: usize, own: u32, then: Target, mut arrive: impl FnMut(usize, u32)) -> u32 {
-    // Levels from the arrivals up: level 0 are the arrivals, each further one the gates for FAN_IN of the level below.
+    // Levels from the arrivals up: level 0 are the arrivals, each further one the gates for FAN_IN of the
+    // level below.
     let mut widths = vec![arrivals];
     while widths[widths.len() - 1] > FAN_IN {
         widths.push(widths[widths.len() - 1].div_ceil(FAN_IN));
@@ -394,9 +399,10 @@ impl Records {
         }
     }
 
-    /// Roots first; then those that a single record starts, record after record, so that one ticket names all of them; then
-    /// those behind a gate. Each in the order of their first nodes in the graph, because what was made together runs close in time, and lies
-    /// close in memory too: in the order of streams a random graph of 10⁶ nodes took six times as long.
+    /// Roots first; then those that a single record starts, record after record, so that one ticket names all
+    /// of them; then those behind a gate. Each in the order of their first nodes in the graph, because what
+    /// was made together runs close in time, and lies close in memory too: in the order of streams a random
+    /// graph of 10⁶ nodes took six times as long.
     fn number_programs(&self, programs: &Programs<'_>, causes: &Causes<'_>) -> Numbering {
         let (mut roots, mut started, mut gated) = (Vec::new(), Vec::new(), Vec::new());
         let first = |program: &u32| {

@@ -9,12 +9,14 @@ use crate::graph::{NodeId, Shape};
 /// No node.
 const NONE: u32 = u32::MAX;
 
-/// Covers the nodes that need a stream with as few chains as there are: as many as the most nodes of which none depends on another
-/// (Dilworth, "A decomposition theorem for partially ordered sets", 1950). On each device its own.
+/// Covers the nodes that need a stream with as few chains as there are: as many as the most nodes of which
+/// none depends on another (Dilworth, "A decomposition theorem for partially ordered sets", 1950). On each
+/// device its own.
 ///
-/// The cover is a maximum matching between nodes and those that come after them (Fulkerson, 1956); each node is first matched with
-/// the one of the highest rank. O(n³/64) at worst, so it is done for graphs of up to 4,096 nodes. Above that the
-/// chains are those of [`Ranked`], which may be more than needed, and the plan says so.
+/// The cover is a maximum matching between nodes and those that come after them (Fulkerson, 1956); each node
+/// is first matched with the one of the highest rank. O(n³/64) at worst, so it is done for graphs of up to
+/// 4,096 nodes. Above that the chains are those of [`Ranked`], which may be more than needed, and the plan
+/// says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MinStreams;
 
@@ -58,8 +60,8 @@ impl Policy for MinStreams {
     }
 }
 
-/// Which nodes come after which, as bits. A node's bit is its place by falling rank, so that the first bit of a set is its
-/// highest rank.
+/// Which nodes come after which, as bits. A node's bit is its place by falling rank, so that the first bit of
+/// a set is its highest rank.
 struct Reach {
     bit_of: Vec<u32>,
     words: usize,
@@ -172,7 +174,8 @@ impl<'a> Cover<'a> {
         self.before[self.reach.bit_of[node.index()] as usize] == NONE
     }
 
-    /// Returns the chain of each node, in the order of the nodes; chains count in the order of their first nodes.
+    /// Returns the chain of each node, in the order of the nodes; chains count in the order of their first
+    /// nodes.
     fn chains(&self) -> Vec<u32> {
         let mut chain_of = vec![NONE; self.next.len()];
         let mut count = 0;

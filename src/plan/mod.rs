@@ -1,9 +1,10 @@
 //! WHERE AND WHEN: which stream each node goes to, what waits for what, and the programs that come of it.
 //!
-//! Lives here: [`Policy`] and the policies that come with the library (one file each), the orders in which a graph is walked,
-//! chains for nodes that no policy placed, the fewest waits, releases, and the [`Schedule`] with its text form.
-//! Never here: a thread, a clock, a device, a future, a closure of the user other than his policy. The same shape and policy
-//! always give the same schedule, byte for byte, and nothing recurses, so that a chain of a million nodes is only long.
+//! Lives here: [`Policy`] and the policies that come with the library (one file each), the orders in which a
+//! graph is walked, chains for nodes that no policy placed, the fewest waits, releases, and the [`Schedule`]
+//! with its text form. Never here: a thread, a clock, a device, a future, a closure of the user other than
+//! his policy. The same shape and policy always give the same schedule, byte for byte, and nothing recurses,
+//! so that a chain of a million nodes is only long.
 //!
 //! ```text
 //! Shape ──Policy──▶ Assignment ──chains──▶ a stream for every node ──waits──▶ points ──releases──▶ Schedule
@@ -71,6 +72,6 @@ pub use svg::svg;
 pub(crate) use verify::check_steps;
 pub use verify::verify;
 
-/// Up to this many nodes every search of this room is exhaustive: host chains recycle exactly and no wait is redundant.
-/// Above it each search visits a bounded number of nodes, so that compiling stays near-linear.
+/// Up to this many nodes every search of this room is exhaustive: host chains recycle exactly and no wait is
+/// redundant. Above it each search visits a bounded number of nodes, so that compiling stays near-linear.
 const EXACT_NODES_MAX: usize = 4096;

@@ -3,8 +3,9 @@
 use super::order::Links;
 use crate::graph::{Backend, EdgeKind, Memory, NodeId, Shape};
 
-/// Returns, for each node, whether it needs a stream: `gpu` and `mixed` nodes do, and `cpu` nodes that read something in GPU
-/// memory and not only its shape and type, since they have device work to wait for. O(n + m).
+/// Returns, for each node, whether it needs a stream: `gpu` and `mixed` nodes do, and `cpu` nodes that read
+/// something in GPU memory and not only its shape and type, since they have device work to wait for. O(n +
+/// m).
 pub(super) fn stream_needs(shape: &Shape) -> Vec<bool> {
     let mut needs: Vec<bool> = shape.nodes().iter().map(|node| node.backend != Backend::Cpu).collect();
     for edge in shape.edges() {
@@ -15,8 +16,8 @@ pub(super) fn stream_needs(shape: &Shape) -> Vec<bool> {
     needs
 }
 
-/// Returns, for each node, whether it or anything after it needs a stream, the graph's output included: that reads every output, in
-/// GPU memory where the producer leaves it there. `order` is topological. O(n + m).
+/// Returns, for each node, whether it or anything after it needs a stream, the graph's output included: that
+/// reads every output, in GPU memory where the producer leaves it there. `order` is topological. O(n + m).
 pub(super) fn contributes(shape: &Shape, links: &Links, order: &[NodeId], needs: &[bool]) -> Vec<bool> {
     let mut contributes = needs.to_vec();
     let outputs = outputs_of(shape, links);

@@ -1,4 +1,5 @@
-//! Inner graphs in schedules: each has a schedule of its own, by the same policy. All stand in one list, parents first, so that nothing recurses.
+//! Inner graphs in schedules: each has a schedule of its own, by the same policy. All stand in one list,
+//! parents first, so that nothing recurses.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ impl InnerSchedule {
         self.role
     }
 
-    /// Returns where the schedule of the graph around stands in [`Schedule::inner`]; none if that is the outermost one.
+    /// Returns where the schedule of the graph around stands in [`Schedule::inner`]; none if that is the
+    /// outermost one.
     pub fn around(&self) -> Option<usize> {
         self.around.map(|around| around as usize)
     }
@@ -69,11 +71,13 @@ impl Shape {
         inner.collect()
     }
 
-    /// Compiles the shape to a schedule, with the streams that `policy` gives; and so the shapes of all inner graphs.
+    /// Compiles the shape to a schedule, with the streams that `policy` gives; and so the shapes of all inner
+    /// graphs.
     ///
     /// # Errors
-    /// If the shape is not a graph that can be run (a cycle, an edge to nowhere, two nodes of one name), or the policy gives no
-    /// valid answer: it left a `gpu` or `mixed` node without a stream, used a label above 2³⁰, refused, or panicked.
+    /// If the shape is not a graph that can be run (a cycle, an edge to nowhere, two nodes of one name), or
+    /// the policy gives no valid answer: it left a `gpu` or `mixed` node without a stream, used a label above
+    /// 2³⁰, refused, or panicked.
     pub fn schedule(&self, policy: &dyn Policy) -> Result<Schedule> {
         check(self)?;
         let shape = Arc::new(self.clone());
@@ -106,8 +110,8 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// Returns the schedules of all inner graphs, those of inner graphs too: of the conditions and bodies of loops, and of the arms of branches. What
-    /// is around comes before what is inside.
+    /// Returns the schedules of all inner graphs, those of inner graphs too: of the conditions and bodies of
+    /// loops, and of the arms of branches. What is around comes before what is inside.
     pub fn inner(&self) -> &[InnerSchedule] {
         &self.inner
     }

@@ -1,21 +1,25 @@
-//! `Placement`: streams for work that becomes known one piece after the other, with the fewest waits for what it depends on.
+//! `Placement`: streams for work that becomes known one piece after the other, with the fewest waits for what
+//! it depends on.
 //!
-//! A stream does its work in the order of submission, so its tail is ordered after all that it ever waited for. What something is ordered after is kept as a
-//! *clock*: for each stream the last point. Clocks only ever say less than is true: work that is placed and not submitted yet is in nobody's.
+//! A stream does its work in the order of submission, so its tail is ordered after all that it ever waited
+//! for. What something is ordered after is kept as a *clock*: for each stream the last point. Clocks only
+//! ever say less than is true: work that is placed and not submitted yet is in nobody's.
 
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-/// How an engine chooses streams for its kernels; they wait for each other where they depend on each other, whatever the choice.
+/// How an engine chooses streams for its kernels; they wait for each other where they depend on each other,
+/// whatever the choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Placement {
     /// All on one stream of their device, in the order in which they become ready.
     Single,
-    /// What reads only values of the host (uploads) on one stream, all else on another. After [`PerBackend`](crate::PerBackend).
+    /// What reads only values of the host (uploads) on one stream, all else on another. After
+    /// [`PerBackend`](crate::PerBackend).
     PerBackend,
-    /// Each on the stream of the newest work it depends on, if nothing came there since; else on one whose last work it comes after anyway; else on one that is free; else on the one with the least
-    /// to do.
+    /// Each on the stream of the newest work it depends on, if nothing came there since; else on one whose
+    /// last work it comes after anyway; else on one that is free; else on the one with the least to do.
     #[default]
     Online,
 }
@@ -75,7 +79,8 @@ impl Placer {
         Self { placement, streams: (0..streams).map(|_| new()).collect(), submitted: 0 }
     }
 
-    /// Chooses one of the streams `among` for work that depends on others. `is_mixed`: it takes nothing of the device.
+    /// Chooses one of the streams `among` for work that depends on others. `is_mixed`: it takes nothing of
+    /// the device.
     pub(crate) fn place(&mut self, among: Range<u32>, is_mixed: bool, needs: &[Need<'_>]) -> Placed {
         let stream = match self.placement {
             Placement::Single => among.start,
@@ -112,7 +117,8 @@ impl Placer {
         placed == 0 && point > 0 && need.stamp.after[stream as usize] >= point
     }
 
-    /// Notes that work was submitted, and ends at a point of its stream. `has_waited`: so were all of its waits.
+    /// Notes that work was submitted, and ends at a point of its stream. `has_waited`: so were all of its
+    /// waits.
     pub(crate) fn submitted(&mut self, placed: Placed, point: u64, has_waited: bool) -> Stamp {
         let Placed { stream, before, after, .. } = placed;
         let mut after = if has_waited { after } else { before };
@@ -137,7 +143,8 @@ impl Placer {
     }
 }
 
-/// Returns which needs are to be waited for on a stream that is ordered after those points: of each other stream the newest, unless the wait for another tells of it.
+/// Returns which needs are to be waited for on a stream that is ordered after those points: of each other
+/// stream the newest, unless the wait for another tells of it.
 fn waits(stream: u32, after: &Clock, needs: &[Need<'_>]) -> SmallVec<[usize; 4]> {
     let is_told = |(place, need): (usize, &Need<'_>)| {
         let (of, point) = (need.stamp.stream as usize, need.stamp.point);
@@ -226,7 +233,8 @@ mod tests {
         assert_eq!(bench.put(&[0, 1, 4]), (0, vec![]));
     }
 
-    /// Seen to fail with waits for each of several points of one stream, and with one for what another wait tells of.
+    /// Seen to fail with waits for each of several points of one stream, and with one for what another wait
+    /// tells of.
     #[test]
     fn of_each_other_stream_only_the_newest_is_waited_for_and_nothing_twice() {
         let mut bench = Bench::new(Placement::Online, 4);
@@ -295,7 +303,8 @@ mod tests {
         assert_eq!(bench.put(&[2, 0]), (1, vec![0]));
     }
 
-    /// A second reading: what comes before what as sets of works, made of nothing but the streams and the waits.
+    /// A second reading: what comes before what as sets of works, made of nothing but the streams and the
+    /// waits.
     fn is_right(seed: u64, placement: Placement) {
         let mut state = seed;
         let mut below = |n: usize| {
@@ -353,7 +362,8 @@ mod tests {
             .expect("there is one")
     }
 
-    /// Seen to fail with a choice of the oldest stream that comes before, with waits that are not looked at through each other, and with a clock that forgets the stream's own.
+    /// Seen to fail with a choice of the oldest stream that comes before, with waits that are not looked at
+    /// through each other, and with a clock that forgets the stream's own.
     #[test]
     fn random_work_goes_where_the_rule_says_and_waits_for_what_it_must() {
         for seed in 0..60 {

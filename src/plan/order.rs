@@ -1,18 +1,19 @@
-//! The orders in which a graph is walked. Ties are broken by the order of the input everywhere, so equal inputs give equal
-//! plans; nothing recurses.
+//! The orders in which a graph is walked. Ties are broken by the order of the input everywhere, so equal
+//! inputs give equal plans; nothing recurses.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::graph::{NodeId, Shape, check_ids};
 
-/// Returns the nodes in an order in which each comes after all that it depends on: of all nodes that are ready, the one that
-/// stands first in the shape comes next. A shape that is in such an order already keeps it.
+/// Returns the nodes in an order in which each comes after all that it depends on: of all nodes that are
+/// ready, the one that stands first in the shape comes next. A shape that is in such an order already keeps
+/// it.
 ///
-/// This is the order in which the policies of this library visit nodes, and in which a schedule is issued. Kahn's algorithm
-/// ("Topological sorting of large networks", 1962) with a heap for the ties; O(n + m) if the shape is ordered, else
-/// O((n + m) log n). Left out are nodes on a cycle, nodes with an edge from a node that the shape does not have, and what comes after them; a
-/// shape given to a policy has no such nodes.
+/// This is the order in which the policies of this library visit nodes, and in which a schedule is issued.
+/// Kahn's algorithm ("Topological sorting of large networks", 1962) with a heap for the ties; O(n + m) if the
+/// shape is ordered, else O((n + m) log n). Left out are nodes on a cycle, nodes with an edge from a node
+/// that the shape does not have, and what comes after them; a shape given to a policy has no such nodes.
 pub fn topological_order(shape: &Shape) -> Vec<NodeId> {
     if check_ids(shape).is_ok() {
         return kahn_order(&Links::new(shape));
@@ -59,7 +60,8 @@ impl Links {
         Self::of(shape.nodes().len(), shape.edges().iter().map(|edge| (edge.source, edge.target, edge.is_data())))
     }
 
-    /// Returns the links of `nodes` nodes with these edges: source, target, and whether the edge carries data.
+    /// Returns the links of `nodes` nodes with these edges: source, target, and whether the edge carries
+    /// data.
     pub(super) fn of(
         nodes: usize,
         edges: impl ExactSizeIterator<Item = (NodeId, NodeId, bool)> + DoubleEndedIterator + Clone,
@@ -73,7 +75,8 @@ impl Links {
         ends_of_rows(&mut out.starts);
         ends_of_rows(&mut into.starts);
         let mut is_data = vec![false; edges.len()];
-        // Backwards, so that each row is filled from its end and `starts` ends up at the starts: no second set of cursors.
+        // Backwards, so that each row is filled from its end and `starts` ends up at the starts: no second
+        // set of cursors.
         for (source, target, carries_data) in edges.rev() {
             let place = &mut out.starts[source.index()];
             *place -= 1;
@@ -136,8 +139,9 @@ pub(super) fn kahn_order(links: &Links) -> Vec<NodeId> {
     order
 }
 
-/// Frontier order, the visit order of NNC's static schedule: layers from the sources, in which a lone successor that has
-/// become ready takes its predecessor's place instead of waiting for the next layer, so straight runs stay together. O(n + m).
+/// Frontier order, the visit order of NNC's static schedule: layers from the sources, in which a lone
+/// successor that has become ready takes its predecessor's place instead of waiting for the next layer, so
+/// straight runs stay together. O(n + m).
 pub(super) fn frontier_order(links: &Links) -> Vec<NodeId> {
     let mut missing = links.in_degrees();
     let mut order = Vec::with_capacity(links.nodes());
@@ -168,8 +172,8 @@ pub(super) fn frontier_order(links: &Links) -> Vec<NodeId> {
 
 /// Returns, for each node, the number of edges of the longest path that follows it: its rank.
 ///
-/// NNC defines rank over filtered edges, those that no longer path bypasses. A longest path never uses an edge that a longer
-/// path bypasses, so all edges give the same number.
+/// NNC defines rank over filtered edges, those that no longer path bypasses. A longest path never uses an
+/// edge that a longer path bypasses, so all edges give the same number.
 pub(super) fn ranks(links: &Links, order: &[NodeId]) -> Vec<u32> {
     let mut ranks = vec![0; links.nodes()];
     for &node in order.iter().rev() {

@@ -1,8 +1,8 @@
-//! Nodes on several streams, taken apart: one part for each stream. What is found of parts (waits, points, releases) needs no
-//! case for such nodes.
+//! Nodes on several streams, taken apart: one part for each stream. What is found of parts (waits, points,
+//! releases) needs no case for such nodes.
 //!
-//! Each part waits for all that the node needs. A reader sees the part on its own stream; else the parts on its stream's
-//! device; else all of them: no order is left to what the node itself may do across its devices.
+//! Each part waits for all that the node needs. A reader sees the part on its own stream; else the parts on
+//! its stream's device; else all of them: no order is left to what the node itself may do across its devices.
 
 use super::order::Links;
 use super::streams::Streams;
@@ -12,7 +12,8 @@ use crate::graph::NodeId;
 /// The most edges between parts, in a graph that has fewer between its nodes.
 const PART_EDGES_MAX: usize = 1 << 24;
 
-/// The parts of all nodes, numbered in issue order, those of one node together: so that whoever walks them walks through memory.
+/// The parts of all nodes, numbered in issue order, those of one node together: so that whoever walks them
+/// walks through memory.
 pub(super) struct Parts {
     pub(super) links: Links,
     /// The stream of each part.
@@ -44,7 +45,8 @@ impl Numbers {
 }
 
 impl Parts {
-    /// Takes the nodes apart; if each is on one stream, and they are issued as they stand, they are their own parts.
+    /// Takes the nodes apart; if each is on one stream, and they are issued as they stand, they are their own
+    /// parts.
     ///
     /// # Errors
     /// If there are too many edges between parts: up to the product of what a node and its reader span.

@@ -5,8 +5,8 @@ use super::{Assignment, Policy};
 use crate::error::Result;
 use crate::graph::{Backend, Shape};
 
-/// Puts `mixed` nodes on stream 0 and all others that need a stream on stream 1; on stream 0 if no node is `mixed`. From
-/// DALI's Executor 2.0.
+/// Puts `mixed` nodes on stream 0 and all others that need a stream on stream 1; on stream 0 if no node is
+/// `mixed`. From DALI's Executor 2.0.
 ///
 /// Uploads and decoding overlap with kernels, at the price of at most one wait per hand-over. O(n + m).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -7,8 +7,8 @@ use super::{Assignment, Policy};
 use crate::error::Result;
 use crate::graph::{Backend, EdgeKind, NodeId, Shape};
 
-/// Gives independent `gpu` and `mixed` nodes streams of their own, and lets a consumer take over the stream of one of its
-/// producers. The queue algorithm of the early design of DALI's Executor 2.0.
+/// Gives independent `gpu` and `mixed` nodes streams of their own, and lets a consumer take over the stream
+/// of one of its producers. The queue algorithm of the early design of DALI's Executor 2.0.
 ///
 /// ```text
 ///  A(0) ──▶ B(0) ──▶ D(0) ──▶ F(0) ──▶ G(0) ──▶ I(0)       nodes in visit order A B C D E F G H I;
@@ -16,13 +16,14 @@ use crate::graph::{Backend, EdgeKind, NodeId, Shape};
 ///   └─────▶ E(3) ──────────────┘       H(1) ─────┘         streams to its consumers
 /// ```
 ///
-/// Labels have gaps: a stream that a node held, and that none of its consumers took over, is withdrawn, because a node that
-/// comes later and is independent must not share it. In rare graphs two independent nodes share a stream all the same; the
-/// plan is then correct, only less parallel. `cpu` nodes pass streams on and keep none.
+/// Labels have gaps: a stream that a node held, and that none of its consumers took over, is withdrawn,
+/// because a node that comes later and is independent must not share it. In rare graphs two independent nodes
+/// share a stream all the same; the plan is then correct, only less parallel. `cpu` nodes pass streams on and
+/// keep none.
 ///
-/// Published with a heap of (node, stream) entries. A consumer always comes after its producers, so all entries of a node are
-/// known when it is visited and the heap can be replaced by a slot for each in-edge: O(n + m), after O((n + m) log n) for
-/// the order of a shape that is not ordered.
+/// Published with a heap of (node, stream) entries. A consumer always comes after its producers, so all
+/// entries of a node are known when it is visited and the heap can be replaced by a slot for each in-edge:
+/// O(n + m), after O((n + m) log n) for the order of a shape that is not ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PerOperator;
 
@@ -50,7 +51,8 @@ struct Queue<'a> {
     /// For each node, the number of its entries.
     pushed: Vec<u32>,
     free: FreeIds,
-    /// For each node and then for the graph's output: whether it needs a stream, and whether it or anything after it does.
+    /// For each node and then for the graph's output: whether it needs a stream, and whether it or anything
+    /// after it does.
     needs: Vec<bool>,
     contributes: Vec<bool>,
 }
@@ -106,7 +108,8 @@ impl<'a> Queue<'a> {
         }
         for push in pushes {
             let id = if takers[push.target.index()] { self.free.take() } else { NONE };
-            // The graph's output is visited last, when its entries can no longer matter: they only keep their ids from others.
+            // The graph's output is visited last, when its entries can no longer matter: they only keep their
+            // ids from others.
             if let Some(pushed) = self.pushed.get_mut(push.target.index()) {
                 self.entries[self.links.into.range(push.target).start + *pushed as usize] = id;
                 *pushed += 1;
@@ -115,8 +118,9 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// The out-edges of each node in the order in which their consumers are pushed: by output, then in the order of the edges,
-/// the graph's output as the last consumer of each; order-only edges belong to no output and come last.
+/// The out-edges of each node in the order in which their consumers are pushed: by output, then in the order
+/// of the edges, the graph's output as the last consumer of each; order-only edges belong to no output and
+/// come last.
 struct Pushes {
     starts: Vec<u32>,
     items: Vec<Push>,

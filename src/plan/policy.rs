@@ -1,5 +1,5 @@
-//! The one question that a policy answers, and the answer. Labels are the policy's own; a schedule numbers the streams that
-//! are really used, and keeps the labels for people.
+//! The one question that a policy answers, and the answer. Labels are the policy's own; a schedule numbers
+//! the streams that are really used, and keeps the labels for people.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,10 +13,10 @@ pub(super) const LABEL_MAX: u32 = 1 << 30;
 
 /// Decides which device stream each node goes to.
 ///
-/// The shape that a policy is asked about has passed the graph's checks: it has no cycle, and all ids are its own. The answer
-/// must depend on nothing else than the shape. Every `gpu` and `mixed` node needs a stream; a `cpu` node may have one, and runs
-/// on a host stream of the plan's choosing if it has none. Waits are not the policy's business: a plan keeps every edge,
-/// whatever the assignment.
+/// The shape that a policy is asked about has passed the graph's checks: it has no cycle, and all ids are its
+/// own. The answer must depend on nothing else than the shape. Every `gpu` and `mixed` node needs a stream; a
+/// `cpu` node may have one, and runs on a host stream of the plan's choosing if it has none. Waits are not
+/// the policy's business: a plan keeps every edge, whatever the assignment.
 ///
 /// # Examples
 /// ```
@@ -103,8 +103,8 @@ impl Assignment {
         }
     }
 
-    /// Issues the nodes in this order, and not in that of [`topological_order`](super::topological_order). It must hold each node once,
-    /// after all that it depends on.
+    /// Issues the nodes in this order, and not in that of [`topological_order`](super::topological_order). It
+    /// must hold each node once, after all that it depends on.
     pub fn set_order(&mut self, order: Vec<NodeId>) {
         self.order = Some(order);
     }
@@ -180,7 +180,8 @@ pub(super) fn ask(policy: &dyn Policy, shape: &Shape) -> Result<(String, Assignm
 }
 
 fn guard<T>(name: &str, question: impl FnOnce() -> T) -> Result<T> {
-    // Unwind safety: what the panic may have left half done is inside the policy, and it is not asked again here.
+    // Unwind safety: what the panic may have left half done is inside the policy, and it is not asked again
+    // here.
     catch_unwind(AssertUnwindSafe(question)).map_err(|panic| {
         let fault = format!("panicked: {}", panic_message(panic));
         Kind::Policy { policy: name.to_owned(), node: None, fault }.into()

@@ -1,5 +1,5 @@
-//! The programs that become code: those of a schedule, or for devices with queues the same with each segment drawn together into one node, alone
-//! in a program of its own.
+//! The programs that become code: those of a schedule, or for devices with queues the same with each segment
+//! drawn together into one node, alone in a program of its own.
 
 use super::lower::NONE;
 use super::segments::Segments;
@@ -59,7 +59,8 @@ impl<'a> Programs<'a> {
 struct Drawing<'a> {
     schedule: &'a Schedule,
     segments: &'a Segments,
-    /// For each program its stream and its nodes: a segment's first, or nodes of the host that follow each other.
+    /// For each program its stream and its nodes: a segment's first, or nodes of the host that follow each
+    /// other.
     programs: Vec<(u32, Vec<Stop>)>,
     /// The program of each node that stands there, and its place among the program's.
     place_of: Vec<Option<(u32, u32)>>,
@@ -124,7 +125,8 @@ impl Drawing<'_> {
         before.filter(|source| self.segments.of[source.index()] != segment).map(|&source| self.segments.lead(source)).collect()
     }
 
-    /// Waits for what is before it on its own stream only where that is a segment: else both are of one program.
+    /// Waits for what is before it on its own stream only where that is a segment: else both are of one
+    /// program.
     fn waits_of_host(&self, node: NodeId) -> Vec<NodeId> {
         let is_own = |source: NodeId| {
             self.segments.of[source.index()] == NONE && self.schedule.stream_of(source) == self.schedule.stream_of(node)

@@ -1,4 +1,5 @@
-//! `Ranked`: chains along the longest way to the end, gathered by command. NNC's static schedule, with a limit that balances.
+//! `Ranked`: chains along the longest way to the end, gathered by command. NNC's static schedule, with a
+//! limit that balances.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -17,17 +18,18 @@ const TRIES_MAX: usize = 16;
 /// No stream.
 const NONE: u32 = u32::MAX;
 
-/// Lays a stream along the longest way to the end of the graph, and the next from the first node that is left. A stream is taken up
-/// again by nodes that come after its last one, first by those whose command it has run: a stream owns its execution context and
-/// workspace. From NNC's static schedule.
+/// Lays a stream along the longest way to the end of the graph, and the next from the first node that is
+/// left. A stream is taken up again by nodes that come after its last one, first by those whose command it
+/// has run: a stream owns its execution context and workspace. From NNC's static schedule.
 ///
-/// Two nodes share a stream only if one depends on the other, unless there is a limit: with [`Ranked::max_streams`] a node that
-/// finds no stream joins the one that is free first, by `cost_us` (NNC's rule would be the least loaded), and chains go on only to nodes whose inputs have their place,
-/// so that no stream is kept waiting for what others will do later. A graph that needs no more streams than the limit is not
-/// changed by it.
+/// Two nodes share a stream only if one depends on the other, unless there is a limit: with
+/// [`Ranked::max_streams`] a node that finds no stream joins the one that is free first, by `cost_us` (NNC's
+/// rule would be the least loaded), and chains go on only to nodes whose inputs have their place, so that no
+/// stream is kept waiting for what others will do later. A graph that needs no more streams than the limit is
+/// not changed by it.
 ///
-/// Nodes that span several devices get a stream on each. O(n + m), with a bounded search per node above 4,096 nodes, where a stream may
-/// be one too many; times the limit, where it is reached.
+/// Nodes that span several devices get a stream on each. O(n + m), with a bounded search per node above 4,096
+/// nodes, where a stream may be one too many; times the limit, where it is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ranked {
     max_streams: Option<u32>,
@@ -112,7 +114,8 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Returns, for each node, the number of its command; none where no other node has it, for then it is never looked for.
+/// Returns, for each node, the number of its command; none where no other node has it, for then it is never
+/// looked for.
 fn shared_commands(shape: &Shape) -> Vec<Option<u32>> {
     // Names differ, so without a command there is nothing to share.
     if shape.nodes().iter().all(|node| node.command.is_none()) {
@@ -151,7 +154,8 @@ struct Layer<'a> {
     is_target: Marks,
     /// Whether a node may be the last of a stream: most that a search meets are not.
     is_tail: Vec<bool>,
-    /// With a limit: for each node the edges from nodes that have no place yet, when it ends, and the devices without a stream.
+    /// With a limit: for each node the edges from nodes that have no place yet, when it ends, and the devices
+    /// without a stream.
     missing: Vec<u32>,
     ends_us: Vec<f64>,
     devices_left: HashSet<u32>,
@@ -227,7 +231,8 @@ impl<'a> Layer<'a> {
         free_first.expect("each device has a stream, one is reserved for it").1
     }
 
-    /// Returns the first stream of `device` whose tail precedes `node`, rather one that has run the node's command.
+    /// Returns the first stream of `device` whose tail precedes `node`, rather one that has run the node's
+    /// command.
     fn recycled(&mut self, node: NodeId, device: u32) -> Option<u32> {
         let mut best: Option<(bool, u32)> = None;
         let mut ancestors = std::mem::replace(&mut self.ancestors, Ancestors::new(0));
@@ -297,8 +302,8 @@ impl<'a> Layer<'a> {
         self.ground.links.into.of(node).iter().map(|source| self.ends_us[source.index()]).fold(0.0, f64::max)
     }
 
-    /// Returns the node that continues the chain behind `node`: of those that nothing else stands between, the one of the highest rank,
-    /// among equals one whose command the stream has run.
+    /// Returns the node that continues the chain behind `node`: of those that nothing else stands between,
+    /// the one of the highest rank, among equals one whose command the stream has run.
     fn next_after(&mut self, node: NodeId, device: u32, stream: u32) -> Option<NodeId> {
         let mut candidates: Vec<NodeId> = self.candidates(node, device).collect();
         // Stable: the first among equals stays the first.
@@ -325,7 +330,8 @@ impl<'a> Layer<'a> {
         })
     }
 
-    /// Whether another target of `source`, all of which are in `is_target`, precedes `target`: then the edge between them says nothing.
+    /// Whether another target of `source`, all of which are in `is_target`, precedes `target`: then the edge
+    /// between them says nothing.
     fn is_bypassed(&mut self, source: NodeId, target: NodeId) -> bool {
         let (ground, is_target, mut is_bypassed) = (self.ground, &self.is_target, false);
         self.ancestors.search(ground.links, target, |between| match is_target.contains(between) {

@@ -6,16 +6,18 @@ use super::{Assignment, Policy, Ranked, needs};
 use crate::error::Result;
 use crate::graph::{NodeId, Shape};
 
-/// Gives independent nodes streams of their own. Every node knows which streams are free after it: its own, and those that its
-/// producers knew of and nobody has used since; a consumer takes the lowest of them. What DALI released as Executor 2.0.
+/// Gives independent nodes streams of their own. Every node knows which streams are free after it: its own,
+/// and those that its producers knew of and nobody has used since; a consumer takes the lowest of them. What
+/// DALI released as Executor 2.0.
 ///
-/// Two nodes share a stream only if one depends on the other, and numbers have no gaps. Unlike [`PerOperator`](super::PerOperator)
-/// a stream is not lost when a node has no consumer for it at once. `cpu` nodes that read GPU memory get a stream; other `cpu` nodes may
-/// pass one on and keep none.
+/// Two nodes share a stream only if one depends on the other, and numbers have no gaps. Unlike
+/// [`PerOperator`](super::PerOperator) a stream is not lost when a node has no consumer for it at once. `cpu`
+/// nodes that read GPU memory get a stream; other `cpu` nodes may pass one on and keep none.
 ///
-/// O((n + m) log n) as long as the producers of a node know of mostly the same free streams: their sets share what they have in
-/// common. On a wavefront they do not, and the cost of a node grows with its width. Where this takes more than 130 million looks at entries, about
-/// two seconds (a wavefront of 400,000 nodes), the streams are those of [`Ranked`], and the plan says so.
+/// O((n + m) log n) as long as the producers of a node know of mostly the same free streams: their sets share
+/// what they have in common. On a wavefront they do not, and the cost of a node grows with its width. Where
+/// this takes more than 130 million looks at entries, about two seconds (a wavefront of 400,000 nodes), the
+/// streams are those of [`Ranked`], and the plan says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadySet;
 
@@ -72,7 +74,8 @@ struct Streams<'a> {
 }
 
 impl Streams<'_> {
-    /// Gives `node` the lowest stream that is free after one of its producers, or a new one if there is none and it `needs` one.
+    /// Gives `node` the lowest stream that is free after one of its producers, or a new one if there is none
+    /// and it `needs` one.
     fn take(&mut self, node: NodeId, needs: bool) -> Option<u32> {
         let producers = self.links.into.of(node).iter().map(|producer| &self.ready[producer.index()]);
         let free = producers.clone().filter_map(|ready| ready.first(&self.uses)).min();
@@ -99,7 +102,8 @@ mod tests {
 
     #[test]
     fn it_gives_up_where_its_sets_grow_too_large() {
-        // A wavefront: both producers of a node know of streams that the other does not. Seen to fail with a limit that is not looked at.
+        // A wavefront: both producers of a node know of streams that the other does not. Seen to fail with a
+        // limit that is not looked at.
         let (side, mut shape) = (40, Shape::new());
         let ids: Vec<NodeId> = (0..side * side).map(|node| shape.node(node.to_string(), Backend::Gpu)).collect();
         for (node, &id) in ids.iter().enumerate() {

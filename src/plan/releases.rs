@@ -19,14 +19,15 @@ impl Releases {
     }
 }
 
-/// Finds the last data consumer of each node on every stream that has one; `stream_of` names the streams of the nodes' parts, which
-/// are numbered in issue order. O(n + m).
+/// Finds the last data consumer of each node on every stream that has one; `stream_of` names the streams of
+/// the nodes' parts, which are numbered in issue order. O(n + m).
 pub(super) fn after_last_readers(shape: &Shape, links: &Links, numbers: &Numbers, stream_of: &[u32], streams: usize) -> Releases {
     let mut is_output = vec![false; links.nodes()];
     shape.outputs().iter().for_each(|&(node, _)| is_output[node.index()] = true);
     let mut counts = vec![0u32; links.nodes()];
     let mut pairs: Vec<(NodeId, NodeId)> = Vec::with_capacity(links.nodes());
-    // For each stream the index in `pairs` of the last reader found there: of this node if it is `first` or above.
+    // For each stream the index in `pairs` of the last reader found there: of this node if it is `first` or
+    // above.
     let mut last = vec![usize::MAX; streams];
     for node in links.ids().filter(|node| !is_output[node.index()]) {
         let first = pairs.len();

@@ -1,4 +1,5 @@
-//! What a schedule's programs say, run by run: a node on one of its streams, and what comes directly before it.
+//! What a schedule's programs say, run by run: a node on one of its streams, and what comes directly before
+//! it.
 
 use std::collections::HashMap;
 

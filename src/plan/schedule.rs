@@ -36,7 +36,8 @@ pub enum Step {
     Run(NodeId),
     /// Says that this stream has reached the point.
     Record(Point),
-    /// This stream no longer reads the values of the node. They can go with the last of [`Schedule::releases_of`] releases.
+    /// This stream no longer reads the values of the node. They can go with the last of
+    /// [`Schedule::releases_of`] releases.
     Release(NodeId),
 }
 
@@ -51,15 +52,17 @@ pub enum StreamKind {
 
 /// A graph's shape compiled by a policy: which stream runs which node, in which order, waiting for what.
 ///
-/// Streams are numbered densely: first those that the policy used, by label, then the host's. For every edge the target comes
-/// after the source, on the same stream or through waits, and no wait can be left out (in graphs of more than 4,096 nodes a
-/// few may be redundant, because the search for them is bounded). Compiling is near-linear and does not recurse.
+/// Streams are numbered densely: first those that the policy used, by label, then the host's. For every edge
+/// the target comes after the source, on the same stream or through waits, and no wait can be left out (in
+/// graphs of more than 4,096 nodes a few may be redundant, because the search for them is bounded). Compiling
+/// is near-linear and does not recurse.
 ///
-/// A node that reads only the shape and type of what a `gpu` or `mixed` node makes does not wait for it: it stands behind it in the
-/// order in which nodes are issued. Metadata-only edges from `cpu` nodes are kept like all others.
+/// A node that reads only the shape and type of what a `gpu` or `mixed` node makes does not wait for it: it
+/// stands behind it in the order in which nodes are issued. Metadata-only edges from `cpu` nodes are kept
+/// like all others.
 ///
-/// A node that spans several devices is run by a stream of each: each of them waits for all that the node needs, and who reads the
-/// node on one device waits for that device's stream.
+/// A node that spans several devices is run by a stream of each: each of them waits for all that the node
+/// needs, and who reads the node on one device waits for that device's stream.
 ///
 /// # Examples
 /// ```
@@ -151,8 +154,8 @@ impl Schedule {
         })
     }
 
-    /// Returns the schedule in which each node is only on the first of its streams, if that is not this one: a host runs a node once,
-    /// wherever its work goes.
+    /// Returns the schedule in which each node is only on the first of its streams, if that is not this one:
+    /// a host runs a node once, wherever its work goes.
     pub(super) fn on_first_streams(&self) -> Result<Option<Self>> {
         if self.streams.more.is_empty() {
             return Ok(None);
@@ -177,8 +180,8 @@ impl Schedule {
         self.remark.as_deref()
     }
 
-    /// Returns all nodes in an order in which one thread may issue them: every program keeps it, and the point of every wait is
-    /// recorded before the wait, so issuing in this order never deadlocks.
+    /// Returns all nodes in an order in which one thread may issue them: every program keeps it, and the
+    /// point of every wait is recorded before the wait, so issuing in this order never deadlocks.
     pub fn order(&self) -> &[NodeId] {
         &self.order
     }
@@ -199,7 +202,8 @@ impl Schedule {
         self.streams.labels.get(stream as usize).copied().unwrap_or_else(host)
     }
 
-    /// Returns a number that no other stream of the schedule has: the label of a device stream; host streams count on behind the last label.
+    /// Returns a number that no other stream of the schedule has: the label of a device stream; host streams
+    /// count on behind the last label.
     pub fn id(&self, stream: u32) -> u32 {
         let behind = || self.streams.labels.last().map_or(0, |last| last + 1);
         self.label(stream).saturating_add(if self.kind(stream) == StreamKind::Host { behind() } else { 0 })
@@ -236,13 +240,14 @@ impl Schedule {
         self.streams.all_of(node)
     }
 
-    /// Returns the sources of all edges into `node`, in the order of the edges; a node with two edges to it comes twice.
+    /// Returns the sources of all edges into `node`, in the order of the edges; a node with two edges to it
+    /// comes twice.
     pub fn predecessors(&self, node: NodeId) -> &[NodeId] {
         self.predecessors.of(node)
     }
 
-    /// Returns how many [`Step::Release`] of `node` there are: one on each stream that reads it. None for a node that nobody
-    /// reads, or that is an output.
+    /// Returns how many [`Step::Release`] of `node` there are: one on each stream that reads it. None for a
+    /// node that nobody reads, or that is an output.
     pub fn releases_of(&self, node: NodeId) -> u32 {
         self.releases[node.index()]
     }
@@ -288,11 +293,11 @@ struct Programs {
 }
 
 impl Programs {
-    /// Writes the steps of each part of a node to its stream's program, in issue order: waits, run, record, releases. The record comes before
-    /// the releases, so that freeing a large value keeps nobody waiting.
+    /// Writes the steps of each part of a node to its stream's program, in issue order: waits, run, record,
+    /// releases. The record comes before the releases, so that freeing a large value keeps nobody waiting.
     ///
-    /// A point is recorded right after its node, and a node is issued after all that it waits for, so the order needs no
-    /// repair for waits to come after their records.
+    /// A point is recorded right after its node, and a node is issued after all that it waits for, so the
+    /// order needs no repair for waits to come after their records.
     fn new(stream_of: &[u32], streams: usize, waits: &Waits, releases: &Releases, numbers: &Numbers) -> Self {
         let parts = || (0..stream_of.len() as u32).map(NodeId);
         let mut seqs = vec![0u32; stream_of.len()];
@@ -309,7 +314,8 @@ impl Programs {
         let mut recorded = vec![0u32; streams];
         for node in parts() {
             let stream = stream_of[node.index()];
-            // `starts` is shifted by one program, so that it is right once each start has moved to the program's end.
+            // `starts` is shifted by one program, so that it is right once each start has moved to the
+            // program's end.
             let next = &mut starts[stream as usize + 1];
             let mut write = |step| {
                 steps[*next as usize] = step;

@@ -4,9 +4,10 @@
 //! a (gpu) ─▶ b (gpu) ─▶ h (host) ─▶ d (gpu)        segments {a, b, c} and {d}: nobody waits for the host who need not,
 //!     └────▶ c (gpu) ─────────────────▲            and no way leaves a segment and comes back
 //! ```
-//! Two nodes may share a segment if the same nodes of the host, and of other devices, come before both: then neither waits longer than it
-//! would alone. What comes before a node is a set; sets are numbered as they appear, by what they are made of (hash consing), so that all
-//! this is linear. A node that a host waits for ends its segment, with what comes before it there.
+//! Two nodes may share a segment if the same nodes of the host, and of other devices, come before both: then
+//! neither waits longer than it would alone. What comes before a node is a set; sets are numbered as they
+//! appear, by what they are made of (hash consing), so that all this is linear. A node that a host waits for
+//! ends its segment, with what comes before it there.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +16,8 @@ use super::order::{Links, Rows};
 use super::{Schedule, Step, StreamKind};
 use crate::graph::NodeId;
 
-/// The most nodes of a segment: its values live until it is submitted, and a device is to begin while the host goes on.
+/// The most nodes of a segment: its values live until it is submitted, and a device is to begin while the
+/// host goes on.
 const MEMBERS_MAX: usize = 256;
 
 /// Which nodes are submitted together.
@@ -75,7 +77,8 @@ impl Segments {
     }
 }
 
-/// Returns for each node what comes before it, on its stream and through waits, and what is released behind it.
+/// Returns for each node what comes before it, on its stream and through waits, and what is released behind
+/// it.
 fn around(schedule: &Schedule) -> (Rows, Rows) {
     let mut records: Vec<Vec<NodeId>> = vec![Vec::new(); schedule.streams() as usize];
     let (mut edges, mut releases) = (Vec::new(), Vec::new());
@@ -319,7 +322,8 @@ mod tests {
 
     #[test]
     fn segments_of_random_graphs_wait_for_the_same_and_never_in_a_circle() {
-        // Seen to fail (as a circle) with all open nodes in one segment whenever one is heard, and with sets that leave out nodes elsewhere.
+        // Seen to fail (as a circle) with all open nodes in one segment whenever one is heard, and with sets
+        // that leave out nodes elsewhere.
         for seed in 1..=200_u64 {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mut dice = move |sides: u64| {

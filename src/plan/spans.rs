@@ -1,4 +1,5 @@
-//! When nodes run: spans on the lanes of a schedule, from its costs, a simulation or a real run. And what takes the time.
+//! When nodes run: spans on the lanes of a schedule, from its costs, a simulation or a real run. And what
+//! takes the time.
 
 use std::collections::HashMap;
 
@@ -62,8 +63,10 @@ impl Schedule {
         }
     }
 
-    /// Returns when each node runs if each takes its `cost_us` and nothing else costs time: streams hold up what stands behind in them,
-    /// and devices run any number of streams at once. A loop or a branch takes what its inner graphs take, at most 10^12 µs. In issue order; a node on several streams has a span on each.
+    /// Returns when each node runs if each takes its `cost_us` and nothing else costs time: streams hold up
+    /// what stands behind in them, and devices run any number of streams at once. A loop or a branch takes
+    /// what its inner graphs take, at most 10^12 µs. In issue order; a node on several streams has a span on
+    /// each.
     pub fn spans(&self) -> Vec<Span> {
         let runs = Runs::new(self);
         let mut spans: Vec<Span> = Vec::with_capacity(runs.all.len());
@@ -75,7 +78,8 @@ impl Schedule {
         spans
     }
 
-    /// Returns the cost of the dearest path through the graph, in microseconds: no schedule takes less. A loop or a branch counts at most 10^12.
+    /// Returns the cost of the dearest path through the graph, in microseconds: no schedule takes less. A
+    /// loop or a branch counts at most 10^12.
     pub fn critical_path_us(&self) -> f64 {
         self.dearest_path_us(|node| self.controls_us.get(&node).map_or_else(|| self.cost_us(node), |takes| takes.path_us))
     }
@@ -103,7 +107,8 @@ impl Schedule {
         longest
     }
 
-    /// Returns the spans that can be shown: of nodes on the streams that run them, with an end that is not before the start.
+    /// Returns the spans that can be shown: of nodes on the streams that run them, with an end that is not
+    /// before the start.
     pub(super) fn shown<'a>(&self, spans: &'a [Span]) -> impl Iterator<Item = &'a Span> + Clone {
         let nodes = self.shape().nodes().len();
         spans.iter().filter(move |span| {
@@ -112,8 +117,9 @@ impl Schedule {
         })
     }
 
-    /// Returns how much of the time until the last of these spans ends the policy's streams were busy, from 0 to 1; those of the host, if
-    /// there are no others. Spans that [`Schedule::to_svg`] leaves out do not count.
+    /// Returns how much of the time until the last of these spans ends the policy's streams were busy, from 0
+    /// to 1; those of the host, if there are no others. Spans that [`Schedule::to_svg`] leaves out do not
+    /// count.
     pub fn utilisation(&self, spans: &[Span]) -> f64 {
         let is_device = |stream: u32| self.kind(stream) != StreamKind::Host;
         let has_device = (0..self.streams()).any(is_device);
@@ -132,7 +138,8 @@ pub fn makespan_us(spans: &[Span]) -> f64 {
 
 /// What held up the end: for each run, by its place among the runs, whether it is one of the chain that did.
 ///
-/// From the run that ended last it goes back to the one that ended last of those directly before it, and so on.
+/// From the run that ended last it goes back to the one that ended last of those directly before it, and so
+/// on.
 pub(super) fn on_critical_path(runs: &Runs, spans: &[Option<Span>]) -> Vec<bool> {
     let mut is_on = vec![false; runs.all.len()];
     let end_us = |run: usize| spans[run].map_or(f64::NEG_INFINITY, |span| span.end_us);

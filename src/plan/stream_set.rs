@@ -1,5 +1,6 @@
-//! Sets of streams that share what they have in common: a union costs what its sides differ in, and what is no longer good leaves all
-//! sets at once. Big-endian Patricia trees (Okasaki and Gill, "Fast mergeable integer maps", 1998).
+//! Sets of streams that share what they have in common: a union costs what its sides differ in, and what is
+//! no longer good leaves all sets at once. Big-endian Patricia trees (Okasaki and Gill, "Fast mergeable
+//! integer maps", 1998).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,7 +12,8 @@ pub(super) struct Uses {
     pub(super) steps: Cell<u64>,
 }
 
-/// Streams, each with the number of its uses when it was put in. An entry is current while its stream has no more uses than that.
+/// Streams, each with the number of its uses when it was put in. An entry is current while its stream has no
+/// more uses than that.
 #[derive(Clone, Default)]
 pub(super) struct StreamSet(RefCell<Option<Rc<Tree>>>);
 
@@ -49,8 +51,8 @@ impl StreamSet {
         Some(tree)
     }
 
-    /// Returns the lowest stream whose entry is current, `uses` being the uses so far. What is found to be stale on the way leaves
-    /// this set, and all that share it.
+    /// Returns the lowest stream whose entry is current, `uses` being the uses so far. What is found to be
+    /// stale on the way leaves this set, and all that share it.
     pub(super) fn first(&self, uses: &Uses) -> Option<u32> {
         let tree = self.fresh(uses)?;
         let found = match tree.bit {
@@ -105,8 +107,8 @@ impl Tree {
         self.sides.iter().zip(sides).all(|(own, side)| own.is_same(side))
     }
 
-    /// Returns this tree, which `set` holds, with other sides; itself if they are the same, so that it stays shared; the other side
-    /// if one is empty.
+    /// Returns this tree, which `set` holds, with other sides; itself if they are the same, so that it stays
+    /// shared; the other side if one is empty.
     fn with(&self, sides: [StreamSet; 2], set: &StreamSet) -> StreamSet {
         if let Some(empty) = sides.iter().position(|side| side.0.borrow().is_none()) {
             return sides[1 - empty].clone();
@@ -135,7 +137,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Seen to fail with stale entries kept, with `first` trying the high side first, and with a prefix that keeps the bit.
+    /// Seen to fail with stale entries kept, with `first` trying the high side first, and with a prefix that
+    /// keeps the bit.
     #[test]
     fn unions_are_those_of_maps() {
         let mut word = 11_u64;

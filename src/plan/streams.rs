@@ -1,4 +1,5 @@
-//! From a policy's labels to streams: which device each is on, and its number. Host chains for the nodes that got none.
+//! From a policy's labels to streams: which device each is on, and its number. Host chains for the nodes that
+//! got none.
 
 use std::collections::HashMap;
 
@@ -57,7 +58,8 @@ impl Streams {
         Self { of, more: Vec::new(), devices: vec![0; labels.len()], labels, count: 0 }
     }
 
-    /// A label on several devices is a stream on each: the first keeps it, the others get labels of their own behind all others.
+    /// A label on several devices is a stream on each: the first keeps it, the others get labels of their own
+    /// behind all others.
     fn on_devices(shape: &Shape, links: &Links, assignment: &Assignment) -> Self {
         let devices = Devices::new(shape, links);
         let placed: Vec<(NodeId, u32, u32)> = shape.ids().flat_map(|node| places(node, assignment, &devices)).collect();
@@ -88,8 +90,8 @@ impl Streams {
     }
 }
 
-/// The devices of nodes: those that they span; of nodes that name none, that of the first node, in frontier order, that needs a stream.
-/// NNC puts these on the device of its first stream, which is the same.
+/// The devices of nodes: those that they span; of nodes that name none, that of the first node, in frontier
+/// order, that needs a stream. NNC puts these on the device of its first stream, which is the same.
 pub(super) struct Devices<'a> {
     shape: &'a Shape,
     home: [u32; 1],

@@ -1,5 +1,5 @@
-//! Schedules as pictures: streams are lanes, nodes boxes in the colour of their backend, waits arrows; what held up the end has a red
-//! rim. The same picture for costs, simulations and real runs.
+//! Schedules as pictures: streams are lanes, nodes boxes in the colour of their backend, waits arrows; what
+//! held up the end has a red rim. The same picture for costs, simulations and real runs.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -27,11 +27,14 @@ const AXIS: f64 = 30.0;
 const GAP: f64 = 12.0;
 
 impl Schedule {
-    /// Draws the schedule with these spans as an SVG: those of [`Schedule::spans`], of a simulation, or of a real run. Inner graphs that have nodes stand below, each once and
-    /// to a scale of time of its own, with the spans of their schedules.
+    /// Draws the schedule with these spans as an SVG: those of [`Schedule::spans`], of a simulation, or of a
+    /// real run. Inner graphs that have nodes stand below, each once and to a scale of time of its own, with
+    /// the spans of their schedules.
     ///
-    /// Left out, and counted in the header, are spans of nodes that the schedule does not have, or not on that stream, and those whose times are
-    /// negative, NaN, the wrong way round or beyond all costs (1.7·10^19 µs). A loop or a branch of 10^12 µs may take longer: behind a `≥` stand such times, and those that they are part of.
+    /// Left out, and counted in the header, are spans of nodes that the schedule does not have, or not on
+    /// that stream, and those whose times are negative, NaN, the wrong way round or beyond all costs
+    /// (1.7·10^19 µs). A loop or a branch of 10^12 µs may take longer: behind a `≥` stand such times, and
+    /// those that they are part of.
     pub fn to_svg(&self, spans: &[Span]) -> String {
         let inner = self.inner().iter().enumerate().filter(|(_, inner)| !inner.schedule().order().is_empty());
         let inner = inner.map(|(number, inner)| {
@@ -241,7 +244,8 @@ impl<'a> Panel<'a> {
         for (target, waits) in self.runs.waits.iter().enumerate() {
             for &source in waits {
                 let (Some(from), Some(to)) = (self.spans[source as usize], self.spans[target]) else { continue };
-                // From the edge of one box to that of the other, so that both ends are seen wherever other boxes lie between.
+                // From the edge of one box to that of the other, so that both ends are seen wherever other
+                // boxes lie between.
                 let down = if to.stream > from.stream { 1.0 } else { -1.0 };
                 let edge = down * (self.lane / 2.0 - self.pad());
                 let [y1, y2] = [from.stream, to.stream].map(|stream| top + (f64::from(stream) + 0.5) * self.lane);
@@ -380,7 +384,8 @@ fn time(us: f64) -> String {
     }
 }
 
-/// Text with what XML would read as its own escaped; control characters, which XML has no form for, become spaces.
+/// Text with what XML would read as its own escaped; control characters, which XML has no form for, become
+/// spaces.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {

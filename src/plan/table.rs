@@ -1,4 +1,5 @@
-//! A schedule as text: one row for each stream, wrapped at a fixed width. Releases are left out, they follow from the rest.
+//! A schedule as text: one row for each stream, wrapped at a fixed width. Releases are left out, they follow
+//! from the rest.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Spans as a trace that Perfetto and Chrome show: a thread for each stream, a slice for each node, a flow for each wait.
+//! Spans as a trace that Perfetto and Chrome show: a thread for each stream, a slice for each node, a flow
+//! for each wait.
 
 use std::collections::HashMap;
 
@@ -46,10 +47,11 @@ struct NodeForm<'a> {
 }
 
 impl Schedule {
-    /// Writes spans of this schedule as JSON in Chrome's trace event format, which Perfetto (ui.perfetto.dev) reads too. Times are in
-    /// microseconds. Needs the feature `json`.
+    /// Writes spans of this schedule as JSON in Chrome's trace event format, which Perfetto (ui.perfetto.dev)
+    /// reads too. Times are in microseconds. Needs the feature `json`.
     ///
-    /// Spans that [`Schedule::to_svg`] leaves out are left out here too; their number is `spans_left_out` in the trace's `otherData`.
+    /// Spans that [`Schedule::to_svg`] leaves out are left out here too; their number is `spans_left_out` in
+    /// the trace's `otherData`.
     pub fn to_perfetto(&self, spans: &[Span]) -> String {
         let runs = Runs::new(self);
         let of: HashMap<Run, &Span> =

@@ -1,5 +1,5 @@
-//! Whether programs keep every edge: a happens-before check that reads the programs and the shape, and shares nothing with the code
-//! that made them.
+//! Whether programs keep every edge: a happens-before check that reads the programs and the shape, and shares
+//! nothing with the code that made them.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -12,19 +12,22 @@ use crate::graph::{NodeId, Shape, check_ids};
 /// No node.
 const NONE: u32 = u32::MAX;
 
-/// Checks that programs are a correct plan of `shape`: each node is run once (on device streams once for each device that it spans), no
-/// wait is for ever, every edge is ordered, values are released after they were read on that stream, and (up to 4,096 nodes) no wait
-/// could be left out.
+/// Checks that programs are a correct plan of `shape`: each node is run once (on device streams once for each
+/// device that it spans), no wait is for ever, every edge is ordered, values are released after they were
+/// read on that stream, and (up to 4,096 nodes) no wait could be left out.
 ///
-/// `programs` holds what stream 0, 1, ... is, and its steps. The points of a stream are recorded behind its nodes, counting from 1. Who reads a node that spans several devices comes after its part on the
-/// reader's own stream, else after those on the same device, else after all of them. Who reads only the shape and type of what a `gpu` or `mixed`
-/// node makes does not wait for it. The check walks what happens before what, and needs no clock per stream: a search
-/// backwards for each edge that neither its stream nor a wait of its own orders. O(n + m) apart from those.
+/// `programs` holds what stream 0, 1, ... is, and its steps. The points of a stream are recorded behind its
+/// nodes, counting from 1. Who reads a node that spans several devices comes after its part on the reader's
+/// own stream, else after those on the same device, else after all of them. Who reads only the shape and type
+/// of what a `gpu` or `mixed` node makes does not wait for it. The check walks what happens before what, and
+/// needs no clock per stream: a search backwards for each edge that neither its stream nor a wait of its own
+/// orders. O(n + m) apart from those.
 ///
 /// # Errors
-/// The first thing that is wrong: it names the nodes of the edge that is not ordered, or of the wait that is redundant, or the stream whose
-/// step names a node that the shape does not have. For all of them [`Error::is_invalid_plan`](crate::Error::is_invalid_plan) is true. If the
-/// shape itself names nodes that it does not have, [`Error::is_invalid_graph`](crate::Error::is_invalid_graph) is.
+/// The first thing that is wrong: it names the nodes of the edge that is not ordered, or of the wait that is
+/// redundant, or the stream whose step names a node that the shape does not have. For all of them
+/// [`Error::is_invalid_plan`](crate::Error::is_invalid_plan) is true. If the shape itself names nodes that it
+/// does not have, [`Error::is_invalid_graph`](crate::Error::is_invalid_graph) is.
 ///
 /// # Examples
 /// ```
@@ -76,7 +79,8 @@ pub(crate) fn check_steps<P: AsRef<[Step]>>(shape: &Shape, programs: &[(StreamKi
 }
 
 impl Schedule {
-    /// Checks this schedule, and those of inner graphs, with [`verify`](verify()), which shares no code with the compiler.
+    /// Checks this schedule, and those of inner graphs, with [`verify`](verify()), which shares no code with
+    /// the compiler.
     ///
     /// # Errors
     /// As [`verify`]; for a schedule of this library that is a defect of the library.
@@ -96,8 +100,8 @@ impl Schedule {
     }
 }
 
-/// What one program says of one node. A node that is run on several streams has as many: the first has the node's number, the
-/// others follow behind all nodes.
+/// What one program says of one node. A node that is run on several streams has as many: the first has the
+/// node's number, the others follow behind all nodes.
 #[derive(Clone, Copy)]
 struct Spot {
     node: NodeId,
@@ -158,8 +162,8 @@ impl<'a> Past<'a> {
         Ok(past)
     }
 
-    /// Reads the spots of one program. The points that it waits for come into `points` with who waits, those that it records into
-    /// `recorders`.
+    /// Reads the spots of one program. The points that it waits for come into `points` with who waits, those
+    /// that it records into `recorders`.
     fn read_program(
         &mut self,
         stream: u32,
@@ -220,7 +224,8 @@ impl<'a> Past<'a> {
         std::iter::once(node).chain(further.into_iter().flatten().copied())
     }
 
-    /// Checks that `node` is run as often as it should be: once, or on device streams once on each of its devices.
+    /// Checks that `node` is run as often as it should be: once, or on device streams once on each of its
+    /// devices.
     fn check_count(&self, node: NodeId) -> Result<()> {
         let is_run = self.spots[node.index()].stream != NONE;
         let got: Vec<StreamKind> =
@@ -265,7 +270,8 @@ impl<'a> Past<'a> {
         (start as usize..end as usize).filter(|wait| *wait != self.without.get()).map(|wait| self.waited[wait])
     }
 
-    /// Returns what directly comes before a spot: the one before it on its stream, and those that it waits for.
+    /// Returns what directly comes before a spot: the one before it on its stream, and those that it waits
+    /// for.
     fn before(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let before = Some(self.spots[node.index()].before).filter(|&before| before != NONE).map(NodeId);
         before.into_iter().chain(self.waits_of(node))
@@ -322,14 +328,16 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
-    /// Checks that each wait is needed: without it some edge is not ordered, most often one into its own node.
+    /// Checks that each wait is needed: without it some edge is not ordered, most often one into its own
+    /// node.
     fn check_waits(&self) -> Result<()> {
         let mut search = Search::new(self);
         for &node in &self.order {
             let Spot { stream, waits, .. } = self.spots[node.index()];
             for wait in waits.0 as usize..waits.1 as usize {
                 self.without.set(wait);
-                // Those of the stream that is waited for come first: nearly always one of them misses the wait.
+                // Those of the stream that is waited for come first: nearly always one of them misses the
+                // wait.
                 let waited = self.spots[self.waited[wait].index()].stream;
                 let sources = || {
                     let nodes = self.sources[self.spots[node.index()].node.index()].iter();

@@ -1,5 +1,5 @@
-//! The fewest waits that keep every edge: the cross-stream edges of the transitive reduction of the edges together with the
-//! order that streams give for free.
+//! The fewest waits that keep every edge: the cross-stream edges of the transitive reduction of the edges
+//! together with the order that streams give for free.
 
 use super::marks::Marks;
 use super::order::Links;
@@ -29,13 +29,13 @@ impl Waits {
     }
 }
 
-/// Finds the waits of a schedule that issues nodes by number over streams, `stream_of` naming each node's. Here and below a node may be
-/// a part of one, see [`super::parts`].
+/// Finds the waits of a schedule that issues nodes by number over streams, `stream_of` naming each node's.
+/// Here and below a node may be a part of one, see [`super::parts`].
 ///
-/// A wait u → v is redundant exactly if a longer path leads from u to v, over edges and over the order of the streams: the waits
-/// are what a transitive reduction leaves, and that is unique (Aho, Garey and Ullman, "The transitive reduction of a
-/// directed graph", 1972). So for each target one search goes backwards from its direct predecessors, and a candidate
-/// is implied if the search meets it or a later node of its stream:
+/// A wait u → v is redundant exactly if a longer path leads from u to v, over edges and over the order of the
+/// streams: the waits are what a transitive reduction leaves, and that is unique (Aho, Garey and Ullman, "The
+/// transitive reduction of a directed graph", 1972). So for each target one search goes backwards from its
+/// direct predecessors, and a candidate is implied if the search meets it or a later node of its stream:
 ///
 /// ```text
 ///   stream 0   u ──── y          candidate u of v: the search from v's predecessor w meets y, which stream 0
@@ -45,13 +45,14 @@ impl Waits {
 ///              └───────────┘
 /// ```
 ///
-/// A reduction orders what the graph orders, so the search walks the waits already found and not the edges: it jumps along each
-/// stream from one node that waits to the one before it. It goes no deeper than the lowest level and the earliest
-/// place of the candidates left, levels counting the streams' order too. Published schedulers keep clock vectors
-/// instead, which costs nodes × streams.
+/// A reduction orders what the graph orders, so the search walks the waits already found and not the edges:
+/// it jumps along each stream from one node that waits to the one before it. It goes no deeper than the
+/// lowest level and the earliest place of the candidates left, levels counting the streams' order too.
+/// Published schedulers keep clock vectors instead, which costs nodes × streams.
 ///
 /// O(n + m) apart from the searches; they are complete if `is_exact`, and else visit at most [`EFFORT_MAX`]
-/// nodes per target, where a redundant wait may stay. A missing one cannot be: every edge starts as a candidate.
+/// nodes per target, where a redundant wait may stay. A missing one cannot be: every edge starts as a
+/// candidate.
 pub(super) fn fewest(links: &Links, stream_of: &[u32], streams: usize, is_exact: bool) -> Waits {
     let mut waits = Waits { starts: Vec::with_capacity(links.nodes() + 1), sources: Vec::new() };
     waits.starts.push(0);
@@ -89,7 +90,8 @@ struct Reduction<'a> {
     wanted: Vec<u32>,
     /// The candidates of the current target, one for each stream at most.
     candidates: Vec<NodeId>,
-    /// The search: nodes that wait for something and have been met, and those of them that are still to be looked into.
+    /// The search: nodes that wait for something and have been met, and those of them that are still to be
+    /// looked into.
     seen: Marks,
     met: Vec<NodeId>,
     effort: usize,
@@ -143,8 +145,8 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    /// Searches backwards from the candidates and from the node before `target` on its stream, and takes each candidate that
-    /// is implied out of `wanted`.
+    /// Searches backwards from the candidates and from the node before `target` on its stream, and takes each
+    /// candidate that is implied out of `wanted`.
     fn search(&mut self, waits: &Waits, target: NodeId) {
         let (mut floor, mut left, mut visited) = (self.floor(), self.candidates.len(), 0);
         self.seen.clear();
@@ -175,8 +177,8 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    /// Goes back along the stream of `node` to the last node that waits for something, to look into it later, if a candidate can
-    /// come before that.
+    /// Goes back along the stream of `node` to the last node that waits for something, to look into it later,
+    /// if a candidate can come before that.
     fn meet(&mut self, node: u32, floor: Floor) {
         let Some(&Spot { turn, .. }) = self.spots.get(node as usize) else { return };
         let Some(&Spot { level, .. }) = self.spots.get(turn as usize) else { return };

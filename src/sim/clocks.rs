@@ -1,5 +1,6 @@
-//! Who knows of whose work: a vector clock for each stream, as points are recorded and waited for (Mattern, "Virtual time and global states
-//! of distributed systems", 1989). That two works happened one after the other is not enough: something must have made them.
+//! Who knows of whose work: a vector clock for each stream, as points are recorded and waited for (Mattern,
+//! "Virtual time and global states of distributed systems", 1989). That two works happened one after the
+//! other is not enough: something must have made them.
 
 use std::collections::HashMap;
 

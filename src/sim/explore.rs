@@ -14,13 +14,14 @@ pub struct Explored {
 }
 
 impl Simulation {
-    /// Runs the simulation in every order that the programs allow, one node at a time, and shows each log to `check`; at most `orders_max` of
-    /// them. Whatever a real machine does is one of these orders.
+    /// Runs the simulation in every order that the programs allow, one node at a time, and shows each log to
+    /// `check`; at most `orders_max` of them. Whatever a real machine does is one of these orders.
     ///
     /// The number of orders grows very fast: a fan of 8 nodes with a join has 40,320.
     ///
     /// # Errors
-    /// As [`Simulation::run`], or what `check` returns; its log's [`choices`](SimLog::choices) replay that order.
+    /// As [`Simulation::run`], or what `check` returns; its log's [`choices`](SimLog::choices) replay that
+    /// order.
     pub fn explore(&self, orders_max: u64, mut check: impl FnMut(&SimLog) -> Result<()>) -> Result<Explored> {
         let mut simulation = self.clone().one_at_a_time().hand_off_us(0.0);
         let (mut choices, mut orders) = (Vec::new(), 0);

@@ -1,5 +1,5 @@
-//! Faults on purpose: which nodes fail or take long, and when a device is lost. A node's fault follows from the seed and the node alone, and not
-//! from the order in which things happen.
+//! Faults on purpose: which nodes fail or take long, and when a device is lost. A node's fault follows from
+//! the seed and the node alone, and not from the order in which things happen.
 
 use crate::device::sim::Draw;
 use crate::graph::{COST_US_MAX, NodeId};

@@ -1,4 +1,5 @@
-//! How long loops and branches take: what their inner graphs take, each alone on a machine like that of the graph around.
+//! How long loops and branches take: what their inner graphs take, each alone on a machine like that of the
+//! graph around.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! What happened in a simulation: events in the order of virtual time, who touched which value when, and races.
+//! What happened in a simulation: events in the order of virtual time, who touched which value when, and
+//! races.
 
 use std::fmt;
 use std::sync::Arc;
@@ -156,7 +157,8 @@ impl SimLog {
         makespan_us(&self.spans())
     }
 
-    /// Returns who touched which value, and when: nodes write their own while they run, and read those of others.
+    /// Returns who touched which value, and when: nodes write their own while they run, and read those of
+    /// others.
     pub fn touches(&self) -> Vec<Touch> {
         let mut sources = vec![Vec::new(); self.shape.nodes().len()];
         let reads = self.shape.edges().iter().filter(|edge| edge.is_data());
@@ -172,13 +174,15 @@ impl SimLog {
 
     /// Returns the dependences that nothing keeps: an empty list for every schedule of this library.
     ///
-    /// They are found by what streams know of each other, not by what happened to overlap, so one order is as good as any other. None at all for
-    /// a schedule so large (streams times records above 67 million) that this was not kept.
+    /// They are found by what streams know of each other, not by what happened to overlap, so one order is as
+    /// good as any other. None at all for a schedule so large (streams times records above 67 million) that
+    /// this was not kept.
     pub fn races(&self) -> Option<&[Race]> {
         self.races.as_deref()
     }
 
-    /// Returns the choices that were made where several nodes could go on, to [replay](crate::Order::Replay) them. None are made in order.
+    /// Returns the choices that were made where several nodes could go on, to [replay](crate::Order::Replay)
+    /// them. None are made in order.
     pub fn choices(&self) -> Vec<u32> {
         self.choices.iter().map(|choice| choice.0).collect()
     }

@@ -12,10 +12,11 @@ use crate::error::{Kind, Result};
 use crate::graph::{Backend, COST_US_MAX, NodeId, NodeShape, Shape, check_ids};
 use crate::plan::{Point, Schedule, Step, StreamKind, check_steps};
 
-/// How many things a simulated machine does at once. Each device has engines of its own; the cores are the host's.
+/// How many things a simulated machine does at once. Each device has engines of its own; the cores are the
+/// host's.
 ///
-/// `gpu` nodes take a compute slot, `mixed` nodes a slot for copies to the device, `cpu` nodes a core. A node whose command is `copy-up` or
-/// `copy-down` takes that copy engine.
+/// `gpu` nodes take a compute slot, `mixed` nodes a slot for copies to the device, `cpu` nodes a core. A node
+/// whose command is `copy-up` or `copy-down` takes that copy engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slots {
     /// Kernels at once, on each device.
@@ -69,10 +70,11 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Returns the simulation of a schedule: in order, with the default slots, no time for hand-offs, no faults.
+    /// Returns the simulation of a schedule: in order, with the default slots, no time for hand-offs, no
+    /// faults.
     ///
-    /// A loop or a branch takes what its inner graphs take one after the other, each alone on such a machine, in order and without faults: a
-    /// loop as often as its shape says, a branch the arm that it says.
+    /// A loop or a branch takes what its inner graphs take one after the other, each alone on such a machine,
+    /// in order and without faults: a loop as often as its shape says, a branch the arm that it says.
     pub fn new(schedule: &Schedule) -> Self {
         Self { inner: Inner::all(schedule), ..Self::of_one(schedule) }
     }
@@ -90,7 +92,8 @@ impl Simulation {
         Self { places, names, ..Self::of_programs(schedule.shape().clone(), programs) }
     }
 
-    /// Returns the simulation of programs that may be no correct plan of `shape`, as [`verify`](crate::verify) takes them.
+    /// Returns the simulation of programs that may be no correct plan of `shape`, as
+    /// [`verify`](crate::verify) takes them.
     pub fn of_programs(shape: impl Into<Arc<Shape>>, programs: Vec<(StreamKind, Vec<Step>)>) -> Self {
         let shape = shape.into();
         let places = (0..shape.nodes().len() as u32).collect();
@@ -120,7 +123,8 @@ impl Simulation {
         Self { faults, ..self }
     }
 
-    /// Lets one node at a time run, whatever its engine: then any order that the programs allow can come out, whatever the costs.
+    /// Lets one node at a time run, whatever its engine: then any order that the programs allow can come out,
+    /// whatever the costs.
     pub fn one_at_a_time(self) -> Self {
         Self { is_one_at_a_time: true, ..self }
     }
@@ -128,9 +132,10 @@ impl Simulation {
     /// Carries the programs out.
     ///
     /// # Errors
-    /// If a stream waits for ever: for a point that nobody records, or in a circle. The error names the node that it never comes to. Also if
-    /// the time of a hand-off or a fault is out of range; if the shape or a program names a node that the shape does not have; if a stream records a
-    /// point of another one, or its own points out of order; and if choices to [replay](Order::Replay) do not fit.
+    /// If a stream waits for ever: for a point that nobody records, or in a circle. The error names the node
+    /// that it never comes to. Also if the time of a hand-off or a fault is out of range; if the shape or a
+    /// program names a node that the shape does not have; if a stream records a point of another one, or its
+    /// own points out of order; and if choices to [replay](Order::Replay) do not fit.
     pub fn run(&self) -> Result<SimLog> {
         if !(0.0..=COST_US_MAX).contains(&self.hand_off_us) {
             let fault = format!("the hand-off takes {:?} us: a time is from 0 to 10^12", self.hand_off_us);

@@ -1,5 +1,6 @@
-//! Values of many types behind one trait, side by side: what runs after each other lies next to each other, without a header
-//! or a count between. A chain of a million bodies runs twice as fast as with an allocation for each.
+//! Values of many types behind one trait, side by side: what runs after each other lies next to each other,
+//! without a header or a count between. A chain of a million bodies runs twice as fast as with an allocation
+//! for each.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -35,8 +36,8 @@ impl<T: ?Sized> Arena<T> {
 
     /// Returns item number `index`.
     pub(crate) fn get(&self, index: usize) -> &T {
-        // SAFETY: what `erase` made of a reference to an item is good for as long as the item, which is only shared; and its
-        // chunk is among `chunks`.
+        // SAFETY: what `erase` made of a reference to an item is good for as long as the item, which is only
+        // shared; and its chunk is among `chunks`.
         unsafe { self.items[index].as_ref() }
     }
 
@@ -172,7 +173,8 @@ mod tests {
     #[repr(align(256))]
     struct Aligned(u8);
 
-    /// Seen to fail with the start not rounded up to the item's alignment, and with a chunk that takes any alignment.
+    /// Seen to fail with the start not rounded up to the item's alignment, and with a chunk that takes any
+    /// alignment.
     #[test]
     fn items_of_all_sizes_and_alignments_come_back() {
         let mut arena: Arena<dyn Any> = Arena::new();

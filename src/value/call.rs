@@ -1,5 +1,5 @@
-//! Calling a body with its type erased: straight from the step, without a look into a vtable, and compiled for where the body's
-//! values are.
+//! Calling a body with its type erased: straight from the step, without a look into a vtable, and compiled
+//! for where the body's values are.
 
 use std::any::Any;
 
@@ -29,14 +29,15 @@ unsafe impl Send for Call {}
 unsafe impl Sync for Call {}
 
 impl Call {
-    /// Returns the call of `body`. `is_in_place`: it is always given a view made with [`Access::InPlace`](super::Access), and
-    /// so is compiled without a question to any cell's tag.
+    /// Returns the call of `body`. `is_in_place`: it is always given a view made with
+    /// [`Access::InPlace`](super::Access), and so is compiled without a question to any cell's tag.
     pub(crate) fn of<B: TypedBody>(body: &B, is_in_place: bool) -> Self {
         let entry = if is_in_place { run_in_place::<B> } else { run_tagged::<B> };
         Self { entry, body: std::ptr::from_ref(body).cast() }
     }
 
-    /// Returns the address of what is called: the same for bodies of the same type, such as the same closure for many nodes.
+    /// Returns the address of what is called: the same for bodies of the same type, such as the same closure
+    /// for many nodes.
     pub(crate) fn kind(&self) -> usize {
         self.entry as usize
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-/// `repr(u8)` makes the first byte the tag, so that a zeroed [`Frame`](super::Frame) is a frame of `Empty` cells.
+/// `repr(u8)` makes the first byte the tag, so that a zeroed [`Frame`](super::Frame) is a frame of `Empty`
+/// cells.
 #[repr(u8)]
 pub(super) enum Cell<T> {
     Empty = 0,

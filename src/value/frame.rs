@@ -1,4 +1,5 @@
-//! A run's memory and the typed keys into it. A `Slot<T>` is minted only by the `Layout` that places a `Cell<T>` there.
+//! A run's memory and the typed keys into it. A `Slot<T>` is minted only by the `Layout` that places a
+//! `Cell<T>` there.
 
 #![expect(unreachable_pub, reason = "named by hidden methods of public traits")]
 
@@ -85,8 +86,8 @@ pub(crate) struct Frame {
     layout: std::alloc::Layout,
 }
 
-// SAFETY: a frame is plain memory. What is read and written in it when, and that values are Send and Sync, is the promise
-// that callers of `cells` make.
+// SAFETY: a frame is plain memory. What is read and written in it when, and that values are Send and Sync, is
+// the promise that callers of `cells` make.
 unsafe impl Send for Frame {}
 // SAFETY: as above.
 unsafe impl Sync for Frame {}
@@ -110,9 +111,9 @@ impl Frame {
     /// Returns the view that a node's body gets.
     ///
     /// # Safety
-    /// For as long as the view is used to reach a cell: the slots it is used with come from this frame's layout; nobody else
-    /// writes a cell that is read, and nobody else touches one that is written, taken or cleared. With [`Access::InPlace`] every
-    /// value that is read is there, in place.
+    /// For as long as the view is used to reach a cell: the slots it is used with come from this frame's
+    /// layout; nobody else writes a cell that is read, and nobody else touches one that is written, taken or
+    /// cleared. With [`Access::InPlace`] every value that is read is there, in place.
     #[inline(always)]
     pub(crate) unsafe fn cells(&self, access: Access) -> Cells<'_> {
         Cells { base: self.base, access, frame: PhantomData }
@@ -148,7 +149,8 @@ pub struct Cells<'f> {
 }
 
 impl<'f> Cells<'f> {
-    /// Returns the same view for a body whose values are all in place: compiled with this known, it asks for no tag.
+    /// Returns the same view for a body whose values are all in place: compiled with this known, it asks for
+    /// no tag.
     ///
     /// # Safety
     /// It was made with [`Access::InPlace`].
@@ -208,8 +210,8 @@ impl<'f> Cells<'f> {
         if self.access == Access::Share {
             return self.put_as_arc(slot, value);
         }
-        // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell, and a node writes its output once, when
-        // it is empty, so that nothing is overwritten undropped.
+        // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell, and a node writes its
+        // output once, when it is empty, so that nothing is overwritten undropped.
         unsafe { self.cell(slot).write(Cell::InPlace(value)) }
     }
 
@@ -228,7 +230,8 @@ impl<'f> Cells<'f> {
         }
     }
 
-    /// Moves the value of one cell, whatever it is, into another, which is empty; as an `Arc` if it is to be `shared`.
+    /// Moves the value of one cell, whatever it is, into another, which is empty; as an `Arc` if it is to be
+    /// `shared`.
     pub(crate) fn carry<T: 'static>(self, from: Slot<T>, to: Slot<T>, shared: bool) {
         if is_unit::<T>() {
             return;
@@ -272,7 +275,8 @@ impl<'f> Cells<'f> {
             *cell = Cell::InPlace(make());
         }
         let Cell::InPlace(future) = cell else { unreachable!("a future is never shared") };
-        // SAFETY: the future stays at this address until it is dropped: here, or by `clear` before the frame is freed.
+        // SAFETY: the future stays at this address until it is dropped: here, or by `clear` before the frame
+        // is freed.
         let polled = unsafe { Pin::new_unchecked(future) }.poll(cx);
         if polled.is_ready() {
             *cell = Cell::Empty;
@@ -281,7 +285,8 @@ impl<'f> Cells<'f> {
     }
 }
 
-/// `()` needs no memory. Only `()`: other types without size may be tokens that must not be made from nothing.
+/// `()` needs no memory. Only `()`: other types without size may be tokens that must not be made from
+/// nothing.
 fn is_unit<T: 'static>() -> bool {
     TypeId::of::<T>() == TypeId::of::<()>()
 }

@@ -1,9 +1,10 @@
-//! VALUES: where the values of one run live, and the bodies that use them. One block of memory per run, one typed cell per
-//! value, no locks.
+//! VALUES: where the values of one run live, and the bodies that use them. One block of memory per run, one
+//! typed cell per value, no locks.
 //!
-//! Lives here: [`Layout`] (where each cell stands), [`Slot`] (the typed key of a cell), [`Frame`] (a run's memory), [`Cells`] (a
-//! node's view of it), [`Arena`] (where a graph's bodies lie, side by side) and [`Call`] (a body that is ready to be given such a view). [`VarCell`] is the same for variables, which outlive runs.
-//! Never here: who may touch which cell when; that is the plan's order, kept by `exec`.
+//! Lives here: [`Layout`] (where each cell stands), [`Slot`] (the typed key of a cell), [`Frame`] (a run's
+//! memory), [`Cells`] (a node's view of it), [`Arena`] (where a graph's bodies lie, side by side) and
+//! [`Call`] (a body that is ready to be given such a view). [`VarCell`] is the same for variables, which
+//! outlive runs. Never here: who may touch which cell when; that is the plan's order, kept by `exec`.
 
 mod arena;
 mod call;

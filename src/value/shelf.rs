@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use crate::sync::{AtomicBool, Ordering};
 
-/// The value of a variable. Who may touch it when is settled elsewhere: by the variable's queue. What is given out of it ([`VarCell::share`]) is never written again.
+/// The value of a variable. Who may touch it when is settled elsewhere: by the variable's queue. What is
+/// given out of it ([`VarCell::share`]) is never written again.
 pub(crate) struct VarCell<T> {
     shelf: UnsafeCell<Shelf<T>>,
-    /// The value was given out, so that somebody may have it still. As long as it was not, nobody needs to look, which costs a read-modify-write.
+    /// The value was given out, so that somebody may have it still. As long as it was not, nobody needs to
+    /// look, which costs a read-modify-write.
     is_given: AtomicBool,
 }
 
@@ -107,7 +109,8 @@ impl<T> VarCell<T> {
         self.is_given.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if the value is there and somebody else has it too. Only who is granted to write gives it out, so what is nobody else's stays so as long as the caller is.
+    /// Returns true if the value is there and somebody else has it too. Only who is granted to write gives it
+    /// out, so what is nobody else's stays so as long as the caller is.
     ///
     /// # Safety
     /// As [`VarCell::put`].
@@ -135,7 +138,8 @@ impl<T> VarCell<T> {
             return Err(Untakable::Shared);
         }
         let Shelf::Full(value) = std::mem::replace(shelf, Shelf::Empty(None)) else { unreachable!("it was seen") };
-        // SAFETY: the address of an Arc's T, which is as large and as aligned as a MaybeUninit<T>; from here on nobody takes it for a T.
+        // SAFETY: the address of an Arc's T, which is as large and as aligned as a MaybeUninit<T>; from here
+        // on nobody takes it for a T.
         let place: Arc<MaybeUninit<T>> = unsafe { Arc::from_raw(Arc::into_raw(value).cast()) };
         // SAFETY: there is a value, nobody else has the Arc, and what is left is not dropped.
         let value = unsafe { place.assume_init_read() };

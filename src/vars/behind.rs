@@ -1,7 +1,10 @@
-//! What comes behind operations that are futures: to wait inside of one for what comes behind it, directly or by way of others, would be for ever.
+//! What comes behind operations that are futures: to wait inside of one for what comes behind it, directly or
+//! by way of others, would be for ever.
 //!
-//! While one is pending, each operation that comes behind it is noted, in the order of pushing, with those that it comes directly behind: of each variable, the last that has it alone, and those that
-//! read it since. That is decided when it is pushed, and stays so until the first of them is over; so who looks finds the same as the queues say, whoever goes on there meanwhile.
+//! While one is pending, each operation that comes behind it is noted, in the order of pushing, with those
+//! that it comes directly behind: of each variable, the last that has it alone, and those that read it since.
+//! That is decided when it is pushed, and stays so until the first of them is over; so who looks finds the
+//! same as the queues say, whoever goes on there meanwhile.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -48,7 +51,8 @@ struct Ahead {
     var: usize,
 }
 
-/// What was found when it was last asked whether an operation comes behind a future. That stays so: it comes behind nobody else later.
+/// What was found when it was last asked whether an operation comes behind a future. That stays so: it comes
+/// behind nobody else later.
 #[derive(Clone, Copy)]
 struct Found {
     future: u32,
@@ -184,7 +188,8 @@ impl Behind {
         nodes.filter(is_pending).map(move |node| Ahead { node, var: claim.var })
     }
 
-    /// Forgets who used a variable, as far as they are over: who had it alone is, or somebody would come behind.
+    /// Forgets who used a variable, as far as they are over: who had it alone is, or somebody would come
+    /// behind.
     fn forget_users(&mut self, claim: Claim<'_>, is_pending: impl Fn(Key) -> bool) {
         if let Some(list) = self.list_of(claim) {
             let (nodes, users) = (&self.nodes, &mut self.lists[list]);
@@ -244,7 +249,8 @@ impl Behind {
 
     /// Returns the variable of a future by which an operation comes behind it, if it does.
     ///
-    /// Looks back from the operation, depth first, and remembers what it finds: until it is asked for another future each node is looked at once.
+    /// Looks back from the operation, depth first, and remembers what it finds: until it is asked for another
+    /// future each node is looked at once.
     pub(super) fn variable(&mut self, future: Key, operation: Key, is_pending: impl Fn(Key) -> bool) -> Option<usize> {
         let (future, operation) = (self.find(future)?, self.find(operation)?);
         // Who was pushed before a future, and so who stands ahead of those, does not come behind it.

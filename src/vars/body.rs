@@ -1,4 +1,5 @@
-//! An operation's closure with its type erased: in place if it is small, so that it needs no memory of its own, else in a box.
+//! An operation's closure with its type erased: in place if it is small, so that it needs no memory of its
+//! own, else in a box.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;

@@ -1,7 +1,9 @@
 //! Bulks: operations that stand in queues, and are run, as one.
 //!
-//! An engine has at most one bulk that is open. Operations that are pushed into it are collected here, and stand in no queue yet; whatever else is pushed, read or awaited closes it
-//! first, so that nobody sees another order than that of pushing. Who closes it keeps the lock until the joined operation stands in its queues.
+//! An engine has at most one bulk that is open. Operations that are pushed into it are collected here, and
+//! stand in no queue yet; whatever else is pushed, read or awaited closes it first, so that nobody sees
+//! another order than that of pushing. Who closes it keeps the lock until the joined operation stands in its
+//! queues.
 
 use std::fmt;
 use std::future::Future;
@@ -29,13 +31,17 @@ use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering, lock};
 
 /// Joins consecutive operations into one; made by [`Engine::bulk`].
 ///
-/// An operation costs the more, the less it does: it is put into the queues of its variables and taken out again, and a worker comes for it. Joined operations share that. They stand in the queues of all
-/// variables that any of them uses, so none begins before all could; each is run, fails and counts on its own.
+/// An operation costs the more, the less it does: it is put into the queues of its variables and taken out
+/// again, and a worker comes for it. Joined operations share that. They stand in the queues of all variables
+/// that any of them uses, so none begins before all could; each is run, fails and counts on its own.
 ///
-/// The bulk goes to its end, and the next begins, when it has as many operations as it was made for; when an operation is pushed that cannot be joined (one that is a future, or has another
-/// priority) or that is pushed elsewhere on the engine; when a variable is read or dropped, [`Engine::idle`] or the handle of one of its operations is awaited; and when this is dropped.
+/// The bulk goes to its end, and the next begins, when it has as many operations as it was made for; when an
+/// operation is pushed that cannot be joined (one that is a future, or has another priority) or that is
+/// pushed elsewhere on the engine; when a variable is read or dropped, [`Engine::idle`] or the handle of one
+/// of its operations is awaited; and when this is dropped.
 ///
-/// The failures of a bulk's operations are kept as long as any of its handles: [`Engine::idle`] tells what nobody was told of them when the last is gone.
+/// The failures of a bulk's operations are kept as long as any of its handles: [`Engine::idle`] tells what
+/// nobody was told of them when the last is gone.
 ///
 /// What stands ahead of one operation of a bulk must not wait for another one, as that waits for the first.
 ///
@@ -65,7 +71,8 @@ impl<'e> Bulk<'e> {
         Self { engine, operations }
     }
 
-    /// Pushes an operation, as [`Engine::push`], to be joined with its neighbours. Without workers, where everything is run as it is pushed, nothing is joined.
+    /// Pushes an operation, as [`Engine::push`], to be joined with its neighbours. Without workers, where
+    /// everything is run as it is pushed, nothing is joined.
     ///
     /// # Errors
     /// As [`Engine::push`].
@@ -133,7 +140,8 @@ pub(super) struct Open {
     parts: Mutex<Parts>,
     /// Whether there are any. Changes under the lock.
     is_open: AtomicBool,
-    /// Where operations were collected, to be used again: what one thread allocates and another frees costs more than what a small operation does.
+    /// Where operations were collected, to be used again: what one thread allocates and another frees costs
+    /// more than what a small operation does.
     spare: Mutex<Vec<Vec<Job>>>,
 }
 
@@ -238,8 +246,9 @@ impl Drop for Joined {
 }
 
 impl Hub {
-    /// Joins an operation with those of the open bulk, and returns where it will be told what became of it. None if it cannot be joined. It is left there if not, and if there is a mistake in
-    /// it, or no room for another bulk.
+    /// Joins an operation with those of the open bulk, and returns where it will be told what became of it.
+    /// None if it cannot be joined. It is left there if not, and if there is a mistake in it, or no room for
+    /// another bulk.
     pub(super) fn try_join(self: &Arc<Self>, most: usize, job: &mut Option<Job>) -> Result<Option<(Arc<Ends>, u32)>> {
         let is_joined = job.as_ref().is_some_and(Job::may_be_joined);
         if most < 2 || !is_joined || self.is_inline() || within::is_polling(self.address()) {

@@ -1,7 +1,8 @@
 //! The devices of an engine's executor: where its kernels go, and who waits for room there.
 //!
-//! What the queues of variables order is submission: a kernel leaves them when its work is on a stream, and what it used keeps the point ([`Trail`](super::trail::Trail)). The streams
-//! wait for each other; operations of the host are put aside until a point has passed, and no thread waits for that.
+//! What the queues of variables order is submission: a kernel leaves them when its work is on a stream, and
+//! what it used keeps the point ([`Trail`](super::trail::Trail)). The streams wait for each other; operations
+//! of the host are put aside until a point has passed, and no thread waits for that.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,7 +65,8 @@ impl Devices {
         self.streams.len()
     }
 
-    /// Returns a lane of a device for who wants one of its own: each in turn, the last first, since the placer begins with the first.
+    /// Returns a lane of a device for who wants one of its own: each in turn, the last first, since the
+    /// placer begins with the first.
     pub(super) fn pin(&self, device: u32) -> u32 {
         // ORDERING: Relaxed: work that is under way has no event, so who comes to need one waits on the host.
         self.has_waits.store(true, Ordering::Relaxed);
@@ -104,7 +106,8 @@ impl Devices {
         lock(&self.placer).withdraw(placed);
     }
 
-    /// Returns an error if a lane had a fault since so many were found: what was submitted to it then may be wrong.
+    /// Returns an error if a lane had a fault since so many were found: what was submitted to it then may be
+    /// wrong.
     pub(super) fn check_faults(&self, berth: Berth, found: u64) -> Result<()> {
         if self.queues.faults() == found {
             return Ok(());
@@ -116,7 +119,8 @@ impl Devices {
         lock(&self.placer).end(done.stamp.stream);
     }
 
-    /// Puts an operation of the host aside until devices are done with what it uses. Returns true if it is, and so another thread may have it.
+    /// Puts an operation of the host aside until devices are done with what it uses. Returns true if it is,
+    /// and so another thread may have it.
     pub(super) fn puts_aside(&self, number: u32, job: &Job) -> bool {
         // What frees a variable need not wait: memory of a device knows its last uses.
         if job.is_kernel || job.frees() {

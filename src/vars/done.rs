@@ -1,4 +1,5 @@
-//! What an operation has submitted to a device, for those who come after it: on a device they wait for its event, on the host for its end.
+//! What an operation has submitted to a device, for those who come after it: on a device they wait for its
+//! event, on the host for its end.
 
 use std::sync::Arc;
 
@@ -18,11 +19,13 @@ pub(super) struct Done {
     /// None if none was recorded, and once the device has done it.
     event: Mutex<Option<Arc<Recorded>>>,
     ending: Ending,
-    /// The ends of operations that read what this one writes, as far as their devices were quicker to tell. They come next.
+    /// The ends of operations that read what this one writes, as far as their devices were quicker to tell.
+    /// They come next.
     behind: Mutex<Vec<Arc<Completion>>>,
 }
 
-/// Why the device has not done what it should have, once that is known. What an operation has written has it, and who reads from there; nobody else, so that it is gone when nobody can be told.
+/// Why the device has not done what it should have, once that is known. What an operation has written has it,
+/// and who reads from there; nobody else, so that it is gone when nobody can be told.
 pub(super) type Fate = Arc<OnceLock<Error>>;
 
 /// Whether something is over, and operations of the host that are to be looked at again then.
@@ -100,7 +103,8 @@ impl Done {
         self.ending.is_over()
     }
 
-    /// Whether no stream need wait for it. After a fault the device may still be at it: that is heard of before the point is reached.
+    /// Whether no stream need wait for it. After a fault the device may still be at it: that is heard of
+    /// before the point is reached.
     pub(super) fn is_left(&self) -> bool {
         self.is_over() && lock(&self.event).is_none()
     }

@@ -1,4 +1,5 @@
-//! Engines without workers: operations are run by the thread that pushes them, or by whoever polls something of the engine.
+//! Engines without workers: operations are run by the thread that pushes them, or by whoever polls something
+//! of the engine.
 
 use std::sync::Arc;
 use std::task::Context;
@@ -18,8 +19,8 @@ use crate::exec::{STEPS_MAX, is_inside};
 use crate::sync::{Ordering, lock};
 
 impl Hub {
-    /// Pushes an operation without workers that cannot be run where it lies. It has been run when this returns, unless it is a future, or another thread, or this one further up the
-    /// stack, has the engine.
+    /// Pushes an operation without workers that cannot be run where it lies. It has been run when this
+    /// returns, unless it is a future, or another thread, or this one further up the stack, has the engine.
     #[inline(never)]
     pub(super) fn push_to_inbox(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Handled> {
         let (handled, is_ours) = {
@@ -35,7 +36,8 @@ impl Hub {
         Some(handled)
     }
 
-    /// Runs an operation where it lies: nothing is pending, so nobody stands in any queue, and this thread has the engine to itself.
+    /// Runs an operation where it lies: nothing is pending, so nobody stands in any queue, and this thread
+    /// has the engine to itself.
     #[inline(always)]
     pub(super) fn push_alone(self: &Arc<Self>, job: &mut Option<Job>) -> Option<Result<()>> {
         if !self.begin_alone() {
@@ -63,7 +65,8 @@ impl Hub {
             if more.is_nudged {
                 self.end_what_is_over(&mut hand);
             }
-            // What was woken meanwhile waits for a poll, so that whoever pushes is not kept by what wakes itself again and again.
+            // What was woken meanwhile waits for a poll, so that whoever pushes is not kept by what wakes
+            // itself again and again.
             while self.is_closed.load(Ordering::SeqCst)
                 && let Some(number) = self.ready.pop(&self.slots)
             {
@@ -123,10 +126,11 @@ impl Hub {
         choice.and_then(|place| self.ready.remove(place))
     }
 
-    /// Has what is ready end that will not begin any more, and run what the engine does itself (frees and reads), where only polls would, and nobody may poll again. `over` are flows that
-    /// are cancelled.
+    /// Has what is ready end that will not begin any more, and run what the engine does itself (frees and
+    /// reads), where only polls would, and nobody may poll again. `over` are flows that are cancelled.
     pub(super) fn sweep(self: &Arc<Self>, over: &[&Scope]) {
-        // Behind the lists' lock: who makes something ready looks afterwards whether it is over, and sees what was seen here.
+        // Behind the lists' lock: who makes something ready looks afterwards whether it is over, and sees
+        // what was seen here.
         if self.workers > 0 || self.ready.is_still_empty() {
             return;
         }
@@ -162,8 +166,8 @@ impl Hub {
         }
     }
 
-    /// Asks for the engine, if nothing is pending, which where there are no workers means that nobody stands in any queue. If this returns true, it is for the caller to
-    /// [give it back](Hub::end_alone).
+    /// Asks for the engine, if nothing is pending, which where there are no workers means that nobody stands
+    /// in any queue. If this returns true, it is for the caller to [give it back](Hub::end_alone).
     #[inline(always)]
     #[must_use]
     fn begin_alone(self: &Arc<Self>) -> bool {
@@ -185,7 +189,8 @@ impl Hub {
         }
     }
 
-    /// Sees to it that somebody runs what is ready: a poll of anything of the engine, or this thread if the executor is shut down.
+    /// Sees to it that somebody runs what is ready: a poll of anything of the engine, or this thread if the
+    /// executor is shut down.
     pub(super) fn call_polls(self: &Arc<Self>) {
         self.bell.ring();
         // Inside of an operation it is for whoever runs that.
@@ -216,7 +221,8 @@ impl Hub {
         if self.workers > 0 {
             return;
         }
-        // Point u64::MAX never passes: the lane is only rung. Registered first: what becomes ready behind the look below rings.
+        // Point u64::MAX never passes: the lane is only rung. Registered first: what becomes ready behind the
+        // look below rings.
         let _ = self.bell.poll(u64::MAX, key, cx);
         if self.go_on() {
             cx.waker().wake_by_ref();
@@ -248,11 +254,13 @@ impl Hub {
         !self.ready.is_empty()
     }
 
-    /// On a simulated executor: runs operations, each chosen among those that are ready. Returns true if some are left for a later poll.
+    /// On a simulated executor: runs operations, each chosen among those that are ready. Returns true if some
+    /// are left for a later poll.
     fn rehearse(self: &Arc<Self>) -> bool {
         // ORDERING: Acquire and Release: one poll at a time.
         if self.is_rehearsing.swap(true, Ordering::Acquire) {
-            // Another thread does, and may be about to stop, with nobody left there to go on with what this one has pushed.
+            // Another thread does, and may be about to stop, with nobody left there to go on with what this
+            // one has pushed.
             return true;
         }
         let mut hand = Hand::new(self);

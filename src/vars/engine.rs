@@ -33,20 +33,25 @@ const PENDING_MAX: usize = 65_536;
 /// How many streams of a device are used at most.
 const STREAMS: usize = 8;
 
-/// Runs operations on variables, as parallel as what they read and write allows, with the result of running them one after the other as
-/// they were pushed.
+/// Runs operations on variables, as parallel as what they read and write allows, with the result of running
+/// them one after the other as they were pushed.
 ///
-/// Each variable has a queue, first come, first served: reads that stand side by side go together, a write goes alone. An operation stands in the queues of
-/// all its variables, and runs when it is its turn in each. After MXNet's dependency engine. Operations run on the workers of an executor, or, if that has none, in the
-/// thread that pushes.
+/// Each variable has a queue, first come, first served: reads that stand side by side go together, a write
+/// goes alone. An operation stands in the queues of all its variables, and runs when it is its turn in each.
+/// After MXNet's dependency engine. Operations run on the workers of an executor, or, if that has none, in
+/// the thread that pushes.
 ///
-/// On a simulated executor ([`Executor::sim`]) operations run one at a time, each drawn among those that are ready, while somebody awaits something of the engine.
+/// On a simulated executor ([`Executor::sim`]) operations run one at a time, each drawn among those that are
+/// ready, while somebody awaits something of the engine.
 ///
-/// Cheap to clone; clones are one engine, and keep the executor. When engine and variables are dropped, what is pending runs all the same, as long as somebody
-/// else keeps the executor: what is pending when that ends fails with an error for which [`Error::is_shut_down`] is true.
+/// Cheap to clone; clones are one engine, and keep the executor. When engine and variables are dropped, what
+/// is pending runs all the same, as long as somebody else keeps the executor: what is pending when that ends
+/// fails with an error for which [`Error::is_shut_down`] is true.
 ///
-/// Without workers, inline or simulated, only polls of something of the engine run what is pending. So when engine, variables and their futures are dropped, what is pending is dropped, too: an operation that
-/// waits, with its future and values. An operation whose future itself holds the engine or a variable of it stays until the executor is shut down.
+/// Without workers, inline or simulated, only polls of something of the engine run what is pending. So when
+/// engine, variables and their futures are dropped, what is pending is dropped, too: an operation that waits,
+/// with its future and values. An operation whose future itself holds the engine or a variable of it stays
+/// until the executor is shut down.
 #[derive(Clone)]
 pub struct Engine {
     pub(super) hub: Arc<Hub>,
@@ -78,13 +83,15 @@ impl EngineBuilder {
         self
     }
 
-    /// Sets how streams are chosen for kernels, on an executor with devices that queue work. The default is [`Placement::Online`].
+    /// Sets how streams are chosen for kernels, on an executor with devices that queue work. The default is
+    /// [`Placement::Online`].
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// Sets on how many streams of a device kernels may be that do not ask for one, from 1. The default, and the most that a CUDA device has, is 8.
+    /// Sets on how many streams of a device kernels may be that do not ask for one, from 1. The default, and
+    /// the most that a CUDA device has, is 8.
     pub fn max_streams(mut self, streams: usize) -> Self {
         self.max_streams = streams;
         self
@@ -135,7 +142,8 @@ impl Engine {
         Var::new(self.hub.clone(), Block { place, cell: VarCell::new(value) })
     }
 
-    /// Returns the engine that the flows of an executor share. It does not keep the executor. Each flow has a bound of its own, so that none is in another's way.
+    /// Returns the engine that the flows of an executor share. It does not keep the executor. Each flow has a
+    /// bound of its own, so that none is in another's way.
     pub(crate) fn of_flows(exec: &Executor) -> Result<Self> {
         let hub = exec.common(|| Self::builder(exec).max_pending(OPERATIONS_MAX).hub(None))?;
         Ok(Self { hub, own: None })
@@ -155,7 +163,8 @@ impl Engine {
         self.hub.devices.is_some()
     }
 
-    /// Ends what a flow that is over has left and was cancelled, and frees what is to be freed, on an executor where only polls would.
+    /// Ends what a flow that is over has left and was cancelled, and frees what is to be freed, on an
+    /// executor where only polls would.
     pub(crate) fn sweep(&self, scope: &Scope) {
         self.hub.sweep_flow(scope);
     }
@@ -185,20 +194,25 @@ impl Engine {
         self.hub.try_push(job)
     }
 
-    /// Returns a new variable without a value: who reads it before it is written gets an error. For what only operations can make, as the memory of a device.
+    /// Returns a new variable without a value: who reads it before it is written gets an error. For what only
+    /// operations can make, as the memory of a device.
     pub fn empty_var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>) -> Var<T> {
         let place = Place::new(Name::from(name.into()), self.hub.address(), true);
         Var::new(self.hub.clone(), Block { place, cell: VarCell::empty() })
     }
 
-    /// Pushes an operation: it comes after everything that was pushed before. If there is room for it then it is pushed at once, else when there is, for whoever awaits this; what others push meanwhile may
-    /// come before it.
+    /// Pushes an operation: it comes after everything that was pushed before. If there is room for it then it
+    /// is pushed at once, else when there is, for whoever awaits this; what others push meanwhile may come
+    /// before it.
     ///
-    /// A task that awaits one push after the other, and never has to wait, lets others run from time to time: the operation is pushed, and the future pending once. In tokio's tasks its budget decides when.
+    /// A task that awaits one push after the other, and never has to wait, lets others run from time to time:
+    /// the operation is pushed, and the future pending once. In tokio's tasks its budget decides when.
     ///
     /// # Errors
-    /// If the operation uses a variable of another engine, takes one that it reads as well, or the executor is shut down; and if there is no room, and this is awaited inside of an
-    /// operation of this engine, which may itself be what stands in the way. If this is dropped and never awaited then [`Engine::idle`] tells why the operation was refused.
+    /// If the operation uses a variable of another engine, takes one that it reads as well, or the executor
+    /// is shut down; and if there is no room, and this is awaited inside of an operation of this engine,
+    /// which may itself be what stands in the way. If this is dropped and never awaited then [`Engine::idle`]
+    /// tells why the operation was refused.
     ///
     /// # Cancellation
     /// Dropped while it waits for room, the operation was not pushed. What was pushed stays so.
@@ -228,10 +242,15 @@ impl Engine {
     /// Waits until nothing is pending.
     ///
     /// # Errors
-    /// The oldest failure that was not told here yet: of an operation that writes nothing; of the drop of a value that was freed; and of an operation that was to write something, if nobody was told it (by its
-    /// handle, or by a read of what depends on it) and now nobody can be, because all that it poisoned was overwritten or freed, and the handle dropped; also if the operation could not begin, because a reader kept what it was to take, and the handle was dropped. What is poisoned still is not told here, nor what was
-    /// cancelled or shut down. Await it again for the next. Whoever else waits meanwhile is told it, too. The last one says how many more there were if there was no room to keep them; they are kept as
-    /// long as there is an engine, so one that holds an engine keeps it until it is told. And if it is awaited inside of an operation of this engine.
+    /// The oldest failure that was not told here yet: of an operation that writes nothing; of the drop of a
+    /// value that was freed; and of an operation that was to write something, if nobody was told it (by its
+    /// handle, or by a read of what depends on it) and now nobody can be, because all that it poisoned was
+    /// overwritten or freed, and the handle dropped; also if the operation could not begin, because a reader
+    /// kept what it was to take, and the handle was dropped. What is poisoned still is not told here, nor
+    /// what was cancelled or shut down. Await it again for the next. Whoever else waits meanwhile is told it,
+    /// too. The last one says how many more there were if there was no room to keep them; they are kept as
+    /// long as there is an engine, so one that holds an engine keeps it until it is told. And if it is
+    /// awaited inside of an operation of this engine.
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.
@@ -246,7 +265,8 @@ impl Engine {
         }
     }
 
-    /// Returns the number of operations that are pending. Those of a [bulk](Engine::bulk) are one, from its end on.
+    /// Returns the number of operations that are pending. Those of a [bulk](Engine::bulk) are one, from its
+    /// end on.
     pub fn pending(&self) -> usize {
         self.hub.slots.in_use()
     }

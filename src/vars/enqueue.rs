@@ -104,7 +104,8 @@ impl Hub {
         Arc::new(Completion { hub: self.clone(), number, berth, point, left }).wake();
     }
 
-    /// Has a kernel's body called, and what it asks for submitted. Returns how that went, and the point and event of its end, if there is one to wait for.
+    /// Has a kernel's body called, and what it asks for submitted. Returns how that went, and the point and
+    /// event of its end, if there is one to wait for.
     fn submit_to(
         &self,
         devices: &Devices,
@@ -132,7 +133,8 @@ impl Hub {
             stream.abandon_part();
         }
         let mut refusal = Refusal(None);
-        // Also if it failed: what it has let go of, and what a library has enqueued, is to be over at a point that is known.
+        // Also if it failed: what it has let go of, and what a library has enqueued, is to be over at a point
+        // that is known.
         let submitted =
             device.submit(stream, &mut queue::Job { key: None, is_recorded: devices.has_waits(), judge: &mut refusal });
         let outcome = outcome.and(refusal.0.map_or(Ok(()), |error| Err(job.failed_on_device(error.into()))));
@@ -182,7 +184,8 @@ impl Hub {
         }
         let waiting = done.end(failed.is_none());
         let followers = done.followers();
-        // Before anything goes on: what nobody was told is told by `idle` when the last has let go of it. What they drop is foreign, each for itself.
+        // Before anything goes on: what nobody was told is told by `idle` when the last has let go of it.
+        // What they drop is foreign, each for itself.
         let _ = shielded(|| drop((done, fate)));
         inputs.into_iter().for_each(|input| _ = shielded(|| drop(input)));
         waiting.into_iter().for_each(|waiting| self.make_ready(waiting));
@@ -274,8 +277,8 @@ impl Completion {
         self.hub.end_on_device(self.number, left, outcome)
     }
 
-    /// Has the end follow those of what the operation reads from, if one is not over: it may turn out to have failed. Devices may be quicker to tell of the
-    /// later one.
+    /// Has the end follow those of what the operation reads from, if one is not over: it may turn out to have
+    /// failed. Devices may be quicker to tell of the later one.
     fn follows_inputs(self: &Arc<Self>) -> bool {
         lock(&self.left).as_ref().is_some_and(|left| left.inputs.iter().any(|(done, _)| done.precedes(self)))
     }

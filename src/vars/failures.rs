@@ -1,5 +1,5 @@
-//! Failures that only `idle` tells: of operations that write nothing, of what frees a variable, and those that nobody was told, and nobody can be told any more. All who wait when one is told are
-//! told it.
+//! Failures that only `idle` tells: of operations that write nothing, of what frees a variable, and those
+//! that nobody was told, and nobody can be told any more. All who wait when one is told are told it.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -55,7 +55,8 @@ impl Failures {
         let _ = shielded(|| drop(forgotten));
     }
 
-    /// Returns one that was told to another meanwhile, or else takes the oldest. `told` is what whoever asks has from `begin_wait`.
+    /// Returns one that was told to another meanwhile, or else takes the oldest. `told` is what whoever asks
+    /// has from `begin_wait`.
     pub(super) fn tell(&self, told: &mut u64) -> Option<Error> {
         let (error, forgotten) = {
             let mut kept = lock(&self.0);

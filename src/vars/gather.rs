@@ -1,5 +1,6 @@
-//! How long a worker that has found nothing waits before it looks again. Where operations come in a stream, it lets some gather: right behind each other, who pushes and who runs take the same cache
-//! lines from each other with each operation, and both together take as long as one after the other.
+//! How long a worker that has found nothing waits before it looks again. Where operations come in a stream,
+//! it lets some gather: right behind each other, who pushes and who runs take the same cache lines from each
+//! other with each operation, and both together take as long as one after the other.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,8 @@ use crate::sync::{spin_loop, yield_now};
 
 /// The length of a pause: about a microsecond.
 const SPINS: u32 = 32;
-/// How many operations in a row, of which nobody has awaited one, are a stream; and how many of it must have been run for each pause of the last wait, for the next one to be twice as long.
+/// How many operations in a row, of which nobody has awaited one, are a stream; and how many of it must have
+/// been run for each pause of the last wait, for the next one to be twice as long.
 const STREAM: u32 = 256;
 const PAUSE_BRINGS: u32 = 3;
 /// The longest wait: so many pauses, and no more than that time where others want the core.
@@ -35,7 +37,8 @@ impl Gathering {
         self.ran = self.ran.saturating_add(1);
     }
 
-    /// Returns the length of the next wait. `has_told` says that somebody was told of an end, and may push what comes next because of it.
+    /// Returns the length of the next wait. `has_told` says that somebody was told of an end, and may push
+    /// what comes next because of it.
     pub(super) fn next_pauses(&mut self, has_told: bool) -> u32 {
         let ran = std::mem::take(&mut self.ran);
         self.row = if has_told { 0 } else { self.row.saturating_add(ran) };
@@ -63,7 +66,8 @@ pub(super) fn gather(pauses: u32) {
 mod tests {
     use super::*;
 
-    /// Seen to fail with a wait that stays long, with one that counts what came before the last, with one that nobody who awaits shortens, and with a count that runs over.
+    /// Seen to fail with a wait that stays long, with one that counts what came before the last, with one
+    /// that nobody who awaits shortens, and with a count that runs over.
     #[test]
     fn waits_double_while_each_brings_enough_and_fall_back_at_once() {
         let mut gathering = Gathering::new();

@@ -1,4 +1,5 @@
-//! What a thread holds while it enters and leaves queues: what it has made ready and free on the way, to be passed on afterwards.
+//! What a thread holds while it enters and leaves queues: what it has made ready and free on the way, to be
+//! passed on afterwards.
 
 use smallvec::SmallVec;
 
@@ -77,7 +78,8 @@ impl<'h> Hand<'h> {
         std::mem::take(&mut self.has_told)
     }
 
-    /// Returns the operation that this thread goes on with: the first that it made ready of the highest priority.
+    /// Returns the operation that this thread goes on with: the first that it made ready of the highest
+    /// priority.
     #[inline]
     pub(super) fn next_own(&mut self) -> Option<u32> {
         if self.ready.len() < 2 { self.ready.pop() } else { self.choose() }
@@ -127,6 +129,7 @@ impl Requests for Hand<'_> {
 /// Gives up so many of a count. Returns true if these were the last.
 #[inline]
 fn release(count: &AtomicU32, of_it: u32) -> bool {
-    // ORDERING: Acquire and AcqRel: who gives up the last sees what all others have done. If no others are left then nobody else changes it.
+    // ORDERING: Acquire and AcqRel: who gives up the last sees what all others have done. If no others are
+    // left then nobody else changes it.
     count.load(Ordering::Acquire) == of_it || count.fetch_sub(of_it, Ordering::AcqRel) == of_it
 }

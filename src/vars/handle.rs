@@ -1,5 +1,6 @@
-//! Handles: futures of operations. A slot's state says which operation it is and whether somebody has a handle to it; it is bumped at the operation's end,
-//! so a handle to an earlier one knows that it is done. What went wrong is kept only as long as its handle.
+//! Handles: futures of operations. A slot's state says which operation it is and whether somebody has a
+//! handle to it; it is bumped at the operation's end, so a handle to an earlier one knows that it is done.
+//! What went wrong is kept only as long as its handle.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -56,7 +57,8 @@ struct Pending {
     driver: Option<Box<WaiterKey>>,
 }
 
-/// An operation to which there is to be a handle: two words, that need no memory on the way to where that is made.
+/// An operation to which there is to be a handle: two words, that need no memory on the way to where that is
+/// made.
 #[derive(Clone, Copy)]
 pub(super) struct Handled {
     /// One more than its number.
@@ -116,7 +118,8 @@ impl Watchers {
 
     /// Returns what tells the slot's operation from all others that it ever had.
     pub(super) fn key(slot: &Slot) -> u64 {
-        // ORDERING: Relaxed: the caller has the operation, so only its flags may change; or asks whether it is pending, and need not know at once that it is not.
+        // ORDERING: Relaxed: the caller has the operation, so only its flags may change; or asks whether it
+        // is pending, and need not know at once that it is not.
         slot.state.load(Ordering::Relaxed) & !(HANDLED | AWAITED)
     }
 
@@ -140,7 +143,8 @@ impl Watchers {
             slot.state.store(key.1 + OPERATION, Ordering::Relaxed);
             return false;
         }
-        // ORDERING: AcqRel: who sees the end sees what was done and what went wrong; and this sees the waker of who waits.
+        // ORDERING: AcqRel: who sees the end sees what was done and what went wrong; and this sees the waker
+        // of who waits.
         let before = slot.state.swap(key.1 + OPERATION, Ordering::AcqRel);
         if is_kept && before & HANDLED == 0 {
             let unheard = self.failure(key);
@@ -298,10 +302,12 @@ impl Pending {
         Poll::Ready(self.hub.watchers.failure(self.key()).map_or(Ok(()), Err))
     }
 
-    /// Leaves a waker to be woken at the operation's end, and gets the one that was there. Returns false if it has ended.
+    /// Leaves a waker to be woken at the operation's end, and gets the one that was there. Returns false if
+    /// it has ended.
     fn wait_with(&mut self, waker: &mut Option<Waker>) -> bool {
         let mut place = self.hub.watchers.wakers.of(self.slot);
-        // With the place: whoever ends the operation sees the mark, and comes for the waker behind this; and what is in the slot behind that has the place for itself.
+        // With the place: whoever ends the operation sees the mark, and comes for the waker behind this; and
+        // what is in the slot behind that has the place for itself.
         let is_pending = self.mark(AWAITED, true);
         if is_pending {
             mem::swap(&mut *place, waker);
@@ -361,7 +367,8 @@ impl Drop for Pending {
 impl Drop for Pushed {
     #[inline(always)]
     fn drop(&mut self) {
-        // Of what was run where it lay nothing is left to be dropped; where that is known, the drop is nothing, too.
+        // Of what was run where it lay nothing is left to be dropped; where that is known, the drop is
+        // nothing, too.
         if !matches!(*self.0, State::Ended(Ok(())) | State::Told) {
             self.drop_rest();
         }

@@ -1,4 +1,5 @@
-//! The engine, as what is pending in it has it: counted only where somebody goes on with what is pending though nobody else has the engine. Else the two would keep each other.
+//! The engine, as what is pending in it has it: counted only where somebody goes on with what is pending
+//! though nobody else has the engine. Else the two would keep each other.
 
 use std::sync::{Arc, Weak};
 

@@ -1,7 +1,7 @@
-//! An engine's inside: how operations get into their variables' queues, how they are run, and what becomes of their failures.
+//! An engine's inside: how operations get into their variables' queues, how they are run, and what becomes of
+//! their failures.
 
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 
 use super::behind::Key;
 use super::body::Ran;
@@ -26,7 +26,8 @@ use crate::error::{Error, Kind, Result};
 use crate::exec::{Executor, Guest, Room, is_inside};
 use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock};
 
-/// How many free slots a worker keeps back at most, to give them back together; all workers keep no more than one in 64 of what may be pending.
+/// How many free slots a worker keeps back at most, to give them back together; all workers keep no more than
+/// one in 64 of what may be pending.
 pub(super) const FREED_MAX: usize = 32;
 /// The key of an operation that is run where it lies.
 pub(super) const NOWHERE: Key = (u32::MAX, 0);
@@ -73,7 +74,8 @@ pub(super) struct Hub {
 
 impl Guest for Hub {
     fn close(self: Arc<Self>) {
-        // ORDERING: SeqCst: of "close, look for work" and "push, look whether closed" one sees the other; the locks do the rest.
+        // ORDERING: SeqCst: of "close, look for work" and "push, look whether closed" one sees the other; the
+        // locks do the rest.
         self.is_closed.store(true, Ordering::SeqCst);
         self.space.ring();
         self.laters.wake_all();
@@ -119,7 +121,8 @@ impl Hub {
         });
         let guest: Weak<Self> = Arc::downgrade(&hub);
         let entry = Entry { run: Arc::as_ptr(&hub).cast(), resume: work_shared, resume_alone: work_alone };
-        // SAFETY: a ticket has a count of the hub, and the room is dropped with it, or when there is no ticket.
+        // SAFETY: a ticket has a count of the hub, and the room is dropped with it, or when there is no
+        // ticket.
         let room = unsafe { exec.take_in(guest, entry) }?;
         *lock(&hub.room) = Some(room);
         // The executor may have been shut down meanwhile, and have found no room to leave.
@@ -152,7 +155,8 @@ impl Hub {
         if is_plain { self.push_behind(self.max_pending, job) } else { None }
     }
 
-    /// Runs an operation where it lies, if there is no mistake in it, and nothing is pending on an engine without workers. None if something is: then it is left there.
+    /// Runs an operation where it lies, if there is no mistake in it, and nothing is pending on an engine
+    /// without workers. None if something is: then it is left there.
     #[inline(never)]
     pub(super) fn run_now(self: &Arc<Self>, job: &mut Option<Job>) -> Option<Result<Result<()>>> {
         let sound = job.as_ref().filter(|job| self.is_inline() && !job.is_async)?;
@@ -160,11 +164,6 @@ impl Hub {
             Some(fault) => Some(Err(fault)),
             None => self.push_alone(job).map(Ok),
         }
-    }
-
-    /// Takes a unit of the budget of a task that pushes.
-    pub(super) fn poll_pace(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.is_inline() { self.pace.poll_measured(cx) } else { self.pace.poll_unit(cx) }
     }
 
     #[cold]
@@ -250,7 +249,8 @@ impl Hub {
         slot.looks.store(requests + 1, Ordering::Relaxed);
         hand.begin_count(number);
         for (place, asked) in job.asked.iter().enumerate() {
-            // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands behind.
+            // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands
+            // behind.
             unsafe { asked.place() }.queue.enter(RequestId::new(number, place), &asked.request, hand);
         }
         let granted = hand.end_count();
@@ -312,7 +312,8 @@ impl Hub {
         self.run_all(hand);
     }
 
-    /// Returns what is to be run next. First come, first served: what this thread has made ready goes on at once only where nobody waits.
+    /// Returns what is to be run next. First come, first served: what this thread has made ready goes on at
+    /// once only where nobody waits.
     #[inline]
     pub(super) fn next(&self, hand: &mut Hand<'_>) -> Option<u32> {
         if !self.ready.is_empty() || hand.ready.len() > 1 {
@@ -338,21 +339,24 @@ impl Hub {
 
     /// Leaves the executor when that is shut down and nothing is left to do.
     pub(super) fn leave_if_over(&self) {
-        // ORDERING: SeqCst: of "close, look who is left" and "be the last, look whether closed" one sees the other.
+        // ORDERING: SeqCst: of "close, look who is left" and "be the last, look whether closed" one sees the
+        // other.
         fence(Ordering::SeqCst);
         if !self.is_closed.load(Ordering::Relaxed) {
             return;
         }
         let room = {
             let mut room = lock(&self.room);
-            // Behind the lock who pushes from now on sees that nobody works, and that there is no room, and runs what it has pushed.
+            // Behind the lock who pushes from now on sees that nobody works, and that there is no room, and
+            // runs what it has pushed.
             let is_over = self.active.0.load(Ordering::SeqCst) == 0 && self.slots.is_unused();
             if is_over { room.take() } else { None }
         };
         drop(room);
     }
 
-    /// Returns true if an operation can be pushed, or will be refused for another reason than want of room; else `space` is rung when that changes.
+    /// Returns true if an operation can be pushed, or will be refused for another reason than want of room;
+    /// else `space` is rung when that changes.
     pub(super) fn has_space(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst) || self.slots.has_space(self.max_pending)
     }

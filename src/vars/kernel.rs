@@ -21,12 +21,14 @@ pub(super) trait Enqueue: Send {
 }
 
 impl<'v> Op<'v> {
-    /// Returns an operation that is a kernel: `work` enqueues onto a stream (`S` is its type, [`DeviceStream`](crate::DeviceStream) or [`HostStream`](crate::HostStream)), in the same form as the kernel of
-    /// a graph.
+    /// Returns an operation that is a kernel: `work` enqueues onto a stream (`S` is its type,
+    /// [`DeviceStream`](crate::DeviceStream) or [`HostStream`](crate::HostStream)), in the same form as the
+    /// kernel of a graph.
     ///
-    /// On an executor with a device that queues work, a kernel for a `DeviceStream` has done its part for other kernels when its work is submitted: they wait for it on their own streams, not on the host.
-    /// Operations of the host that use its variables, and whoever awaits it, wait until the device has done it. On all other executors it is done at once, by the host, and so is
-    /// every kernel for a `HostStream`.
+    /// On an executor with a device that queues work, a kernel for a `DeviceStream` has done its part for
+    /// other kernels when its work is submitted: they wait for it on their own streams, not on the host.
+    /// Operations of the host that use its variables, and whoever awaits it, wait until the device has done
+    /// it. On all other executors it is done at once, by the host, and so is every kernel for a `HostStream`.
     ///
     /// # Examples
     /// ```
@@ -73,7 +75,8 @@ impl<'v> Op<'v> {
         Self::enqueueing::<S, R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
     }
 
-    /// Returns a kernel whose closure gets what it reads to keep, as that of a future does, and returns what is done with a stream, of whatever type.
+    /// Returns a kernel whose closure gets what it reads to keep, as that of a future does, and returns what
+    /// is done with a stream, of whatever type.
     pub(crate) fn whole<R, W, F, E>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
     where
         R: Reads + 'v,
@@ -108,7 +111,8 @@ impl<'v> Op<'v> {
 }
 
 impl Hub {
-    /// Does what an operation is there for. A kernel is left to be enqueued if there are devices for it, and done at once on the host if not.
+    /// Does what an operation is there for. A kernel is left to be enqueued if there are devices for it, and
+    /// done at once on the host if not.
     ///
     /// # Safety
     /// As [`Job::run`].

@@ -6,7 +6,8 @@
 //!    │ wake                                          ▲
 //!    └──▶ RUNNING|WOKEN ──────── poll: Pending ──────┘
 //! ```
-//! It is made ready only by the step into WOKEN out of IDLE, or by whoever polled it; so one thread at a time polls it, and nobody who wakes it late touches its slot.
+//! It is made ready only by the step into WOKEN out of IDLE, or by whoever polled it; so one thread at a time
+//! polls it, and nobody who wakes it late touches its slot.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -53,10 +54,12 @@ impl Parking {
     /// A poll has ended. Returns true if it was woken meanwhile: then it is ready again.
     #[must_use]
     pub(crate) fn park(&self) -> bool {
-        // ORDERING: AcqRel: who wakes it from now on sees its operation as this thread leaves it; and whoever runs it again sees why it was woken meanwhile.
+        // ORDERING: AcqRel: who wakes it from now on sees its operation as this thread leaves it; and whoever
+        // runs it again sees why it was woken meanwhile.
         let was_woken = self.0.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err();
         if was_woken {
-            // ORDERING: AcqRel: more may have woken it since, and the next poll, which reads this, is to see what they did, too.
+            // ORDERING: AcqRel: more may have woken it since, and the next poll, which reads this, is to see
+            // what they did, too.
             self.0.swap(WOKEN, Ordering::AcqRel);
         }
         was_woken
@@ -103,7 +106,8 @@ impl Later {
     fn poll(self: &Arc<Self>) -> Poll<Result<(), BoxError>> {
         self.parking.begin();
         if self.home.with(|hub| hub.is_closed.load(Ordering::Relaxed)).unwrap_or(true) {
-            // It was woken to be ended, behind the look whether the engine is closed: so that it does not park.
+            // It was woken to be ended, behind the look whether the engine is closed: so that it does not
+            // park.
             self.parking.keep_awake();
         }
         let Some(mut rest) = lock(&self.rest).take() else {
@@ -151,7 +155,8 @@ impl Later {
 
     /// It is ready: ends it if its flow is over, and perhaps nobody polls anything of the engine again.
     fn end_if_over(&self, hub: &Arc<Hub>) {
-        // Of "make it ready, look whether the flow is cancelled" and "cancel the flow, look for what is ready" one side sees the other.
+        // Of "make it ready, look whether the flow is cancelled" and "cancel the flow, look for what is
+        // ready" one side sees the other.
         if let Some(scope) = self.scope.as_ref().filter(|scope| scope.is_cancelled()) {
             hub.sweep(&[scope]);
         }
@@ -175,7 +180,8 @@ impl Wake for Later {
     }
 }
 
-/// What an operation's body is from its future's first poll on. Dropped undone, it drops the future, whoever else may wake it.
+/// What an operation's body is from its future's first poll on. Dropped undone, it drops the future, whoever
+/// else may wake it.
 pub(super) struct Resume(Option<Arc<Later>>);
 
 impl Resume {

@@ -1,7 +1,8 @@
-//! ORDER FROM USE: variables, and an engine that runs operations in an order which follows from what they read and write.
+//! ORDER FROM USE: variables, and an engine that runs operations in an order which follows from what they
+//! read and write.
 //!
-//! Lives here: [`Var`], [`Op`], [`Engine`], and each variable's [`Queue`]. Never here: threads and wakes (`device`, `bridge`), graphs. See README.md beside this file
-//! for the queue, and why nobody's turn is lost.
+//! Lives here: [`Var`], [`Op`], [`Engine`], and each variable's [`Queue`]. Never here: threads and wakes
+//! (`device`, `bridge`), graphs. See README.md beside this file for the queue, and why nobody's turn is lost.
 //!
 //! ```text
 //! Engine ──push(Op)──▶ a request at the end of each variable's queue ──all granted──▶ ready ──worker──▶ run ──▶ leave each queue

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Deref;
 
-/// A name. As a `Cow<'static, str>`, which has three words, though an operation moves more than once before it is where it lies.
+/// A name. As a `Cow<'static, str>`, which has three words, though an operation moves more than once before
+/// it is where it lies.
 pub(super) enum Name {
     Fixed(&'static str),
     #[expect(clippy::box_collection, reason = "one word, so that the whole has two")]

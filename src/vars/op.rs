@@ -21,13 +21,17 @@ use super::uses::{Asking, OpFn, OpFutureFn, Reads, SCANNED, Writes};
 use crate::error::{BoxError, Error, Kind};
 use crate::sync::AtomicBool;
 
-/// One operation on variables, to be [pushed](super::Engine::push): what it reads, what it writes, and a closure that makes the one from the other.
+/// One operation on variables, to be [pushed](super::Engine::push): what it reads, what it writes, and a
+/// closure that makes the one from the other.
 ///
-/// The closure gets `&T` for a variable that is read, `T` for one that is taken ([`take`](crate::take)), and `Vec<&T>` for a slice of variables. It returns the new values of what is
-/// written. These are stored when it has returned, so an operation may read what it writes and gets the old value. It borrows its variables until it is pushed.
+/// The closure gets `&T` for a variable that is read, `T` for one that is taken ([`take`](crate::take)), and
+/// `Vec<&T>` for a slice of variables. It returns the new values of what is written. These are stored when it
+/// has returned, so an operation may read what it writes and gets the old value. It borrows its variables
+/// until it is pushed.
 #[must_use = "an operation does nothing until it is pushed"]
 pub struct Op<'v> {
-    /// There until it is pushed. An option here, so that it is moved once: from where it is made to where it is pending.
+    /// There until it is pushed. An option here, so that it is moved once: from where it is made to where it
+    /// is pending.
     pub(super) job: Option<Job>,
     vars: PhantomData<&'v ()>,
 }
@@ -105,8 +109,9 @@ impl<'v> Op<'v> {
         Self::of::<R, W, F, W::Value, Infallible>(name.into(), reads, writes, work)
     }
 
-    /// Returns an operation that may fail. What it writes is then poisoned: who reads it fails with this error, until it is overwritten.
-    /// An operation that could not begin, because a reader keeps the value that it [takes](crate::take), poisons nothing: its variables are as they were.
+    /// Returns an operation that may fail. What it writes is then poisoned: who reads it fails with this
+    /// error, until it is overwritten. An operation that could not begin, because a reader keeps the value
+    /// that it [takes](crate::take), poisons nothing: its variables are as they were.
     #[inline]
     pub fn try_task<R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
     where
@@ -118,18 +123,27 @@ impl<'v> Op<'v> {
         Self::of::<R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
     }
 
-    /// Returns an operation whose closure returns a future. It has its variables until the future is ready; it may await others, and push operations.
+    /// Returns an operation whose closure returns a future. It has its variables until the future is ready;
+    /// it may await others, and push operations.
     ///
-    /// The closure gets an `Arc<T>` for a variable that is read, `T` for one that is taken, and a `Vec<Arc<T>>` for a slice. The executor's workers poll the future, within the tokio runtime
-    /// in which this was called; without workers, whoever awaits something of the engine polls it.
+    /// The closure gets an `Arc<T>` for a variable that is read, `T` for one that is taken, and a
+    /// `Vec<Arc<T>>` for a slice. The executor's workers poll the future, within the tokio runtime in which
+    /// this was called; without workers, whoever awaits something of the engine polls it.
     ///
     /// # Errors
-    /// As [`Op::try_task`]. It must not wait for what comes behind it, which waits for it: to await that inside is an error there, which names both and the variable; to await its own handle is one, too. Behind it comes what was
-    /// pushed later, wherever that was, and writes or takes what it reads, or uses what it writes or takes, or stands on its stream; and what comes behind that in the same way. Of a [bulk](super::Engine::bulk), all do if one does. The error comes also beside
-    /// something that may be ready first (a `select`, a timeout), because this branch never would be; and to whatever else is polled inside: to a future that keeps it for others (`Shared`), to all nodes of a run of which one is awaited.
+    /// As [`Op::try_task`]. It must not wait for what comes behind it, which waits for it: to await that
+    /// inside is an error there, which names both and the variable; to await its own handle is one, too.
+    /// Behind it comes what was pushed later, wherever that was, and writes or takes what it reads, or uses
+    /// what it writes or takes, or stands on its stream; and what comes behind that in the same way. Of a
+    /// [bulk](super::Engine::bulk), all do if one does. The error comes also beside something that may be
+    /// ready first (a `select`, a timeout), because this branch never would be; and to whatever else is
+    /// polled inside: to a future that keeps it for others (`Shared`), to all nodes of a run of which one is
+    /// awaited.
     ///
-    /// What waits for it by other means is not seen, and waits for ever, as with any futures, unless somebody sets a timeout: another operation that is awaited here, is a future itself, and awaits what comes behind this one; a task that is
-    /// spawned here; an operation of another engine. To block inside (`block_on`) takes a worker away; with one, or none, nobody is left.
+    /// What waits for it by other means is not seen, and waits for ever, as with any futures, unless somebody
+    /// sets a timeout: another operation that is awaited here, is a future itself, and awaits what comes
+    /// behind this one; a task that is spawned here; an operation of another engine. To block inside
+    /// (`block_on`) takes a worker away; with one, or none, nobody is left.
     ///
     /// # Cancellation
     /// When the executor is shut down, the future is dropped where it stands, and the operation fails.
@@ -162,8 +176,8 @@ impl<'v> Op<'v> {
         op
     }
 
-    /// Sets its priority: of operations that are ready, those of a higher one go first, and those of the same first come, first served. The default is 0. What frees a variable goes ahead of
-    /// all.
+    /// Sets its priority: of operations that are ready, those of a higher one go first, and those of the same
+    /// first come, first served. The default is 0. What frees a variable goes ahead of all.
     pub fn priority(mut self, priority: i32) -> Self {
         self.job_mut().priority = priority.min(FREES - 1);
         self
@@ -229,7 +243,8 @@ impl Job {
         }
     }
 
-    /// Empties a place for operations. Of one that has run nearly always nothing is left to be dropped, and to see that is cheaper than to drop it part by part.
+    /// Empties a place for operations. Of one that has run nearly always nothing is left to be dropped, and
+    /// to see that is cheaper than to drop it part by part.
     #[inline(always)]
     pub(super) fn clear(place: &mut Option<Self>) {
         let is_bare = |job: &mut Self| {
@@ -242,7 +257,8 @@ impl Job {
         }
     }
 
-    /// Does that with each variable it asks for. The first by itself: most ask for one, and loops are compiled for many.
+    /// Does that with each variable it asks for. The first by itself: most ask for one, and loops are
+    /// compiled for many.
     #[inline(always)]
     pub(super) fn each(&self, mut act: impl FnMut(&Asked)) {
         if let Some((first, others)) = self.asked.split_first() {
@@ -342,7 +358,8 @@ impl Job {
         Self { role: Role::Waits, ..Self::new(Name::Fixed("wait"), smallvec![asked], Body::new(work)) }
     }
 
-    /// Returns what errors call it. A wait is called after its variable, which nobody pays for who waits in vain for an error.
+    /// Returns what errors call it. A wait is called after its variable, which nobody pays for who waits in
+    /// vain for an error.
     pub(super) fn said_name(&self) -> Cow<'static, str> {
         match (self.role, &self.asked[..]) {
             (Role::Waits, [asked]) => {

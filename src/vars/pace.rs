@@ -1,12 +1,14 @@
-//! How a task that pushes, and never has to wait, lets others run: as tokio's own resources do, each wait that is over at once takes one unit of the task's budget. To ask for each push would cost a tenth of it, so one
-//! unit stands for many small operations.
+//! How a task that pushes, and never has to wait, lets others run: as tokio's own resources do, each wait
+//! that is over at once takes one unit of the task's budget. To ask for each push would cost a tenth of it,
+//! so one unit stands for many small operations.
 
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicU32, AtomicU64, OnceLock, Ordering};
 
-/// How long a unit may take where operations are run as they are pushed, and how many pushes it stands for at most.
+/// How long a unit may take where operations are run as they are pushed, and how many pushes it stands for at
+/// most.
 const UNIT: Duration = Duration::from_micros(8);
 const PUSHES_MAX: u32 = 512;
 /// How many pushes a unit stands for where workers run them.
@@ -41,14 +43,16 @@ impl Pace {
     /// Counts an operation that was run as it was pushed. Returns true if a unit is over.
     #[inline(always)]
     pub(super) fn is_due(&self) -> bool {
-        // ORDERING: Relaxed, here and below: a measure, which nothing depends on. Threads that push at once may lose a count.
+        // ORDERING: Relaxed, here and below: a measure, which nothing depends on. Threads that push at once
+        // may lose a count.
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.wrapping_sub(1), Ordering::Relaxed);
         // A model takes each execution the same way.
         left <= 1 && !cfg!(anabranch_loom)
     }
 
-    /// Takes a unit, as [`Pace::poll_unit`], and decides how many pushes the next one has, by how long those of this one took.
+    /// Takes a unit, as [`Pace::poll_unit`], and decides how many pushes the next one has, by how long those
+    /// of this one took.
     #[inline(never)]
     pub(super) fn poll_measured(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.measure();
@@ -78,7 +82,8 @@ impl Pace {
     }
 }
 
-/// Waits until the task may go on: one that awaits what is ready, again and again, would otherwise never come to a pending poll.
+/// Waits until the task may go on: one that awaits what is ready, again and again, would otherwise never come
+/// to a pending poll.
 #[inline]
 pub(crate) fn poll_share(cx: &mut Context<'_>) -> Poll<Share> {
     #[cfg(feature = "tokio")]

@@ -38,7 +38,8 @@ impl Hub {
         }
     }
 
-    /// Returns true if all that is to be done for an operation is to run it and to count what it writes, as with nearly all.
+    /// Returns true if all that is to be done for an operation is to run it and to count what it writes, as
+    /// with nearly all.
     #[inline(always)]
     fn is_smooth(&self, job: &Job) -> bool {
         let mut is_smooth = job.is_simple() && !self.is_closed.load(Ordering::Relaxed);
@@ -78,7 +79,8 @@ impl Hub {
 
     #[inline(always)]
     fn run_caught(&self, job: &Job) -> std::thread::Result<Result<Ran, BoxError>> {
-        // SAFETY: all that it asked for was granted, and whoever performs it has it alone, but for its requests.
+        // SAFETY: all that it asked for was granted, and whoever performs it has it alone, but for its
+        // requests.
         catch_unwind(AssertUnwindSafe(|| unsafe { self.run_body(job) }))
     }
 
@@ -146,7 +148,8 @@ impl Hub {
         }
     }
 
-    /// What was cancelled or could not begin is as if it had never been, as far as that can be: a variable that has had no value yet gets the error, and so does one whose value the operation took.
+    /// What was cancelled or could not begin is as if it had never been, as far as that can be: a variable
+    /// that has had no value yet gets the error, and so does one whose value the operation took.
     fn leave_unchanged(&self, job: &Job, error: &Error) {
         let has_begun = job.has_begun.load(Ordering::Relaxed);
         for asked in job.asked.iter().filter(|asked| asked.changes()) {
@@ -167,7 +170,8 @@ impl Hub {
         }
     }
 
-    /// The same, of a flow whose engine nobody can ask: unless its handle tells it, the flow ends with it, so that it does not go on with an old value unawares.
+    /// The same, of a flow whose engine nobody can ask: unless its handle tells it, the flow ends with it, so
+    /// that it does not go on with an old value unawares.
     #[cold]
     pub(super) fn tell_flow(&self, scope: &Arc<Scope>, error: &Error) {
         if error.leaves_old_value() && self.failures.strong_count() == 0 {
@@ -176,7 +180,8 @@ impl Hub {
         }
     }
 
-    /// Keeps a failure for `idle`: of an operation that has nothing to poison at once, of another if it turns out that nobody was told.
+    /// Keeps a failure for `idle`: of an operation that has nothing to poison at once, of another if it turns
+    /// out that nobody was told.
     pub(super) fn tell_idle(&self, job: &Job, error: &Error) {
         let origin = error.origin();
         // Who cancels, or shuts down, knows of it.

@@ -11,8 +11,8 @@ use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::value::VarCell;
 
-/// A variable without its type. In front what those who push touch, and at the end what those who run operations do: 64 bytes are between them, so that the ones do not
-/// wait for the others' cache lines.
+/// A variable without its type. In front what those who push touch, and at the end what those who run
+/// operations do: 64 bytes are between them, so that the ones do not wait for the others' cache lines.
 #[repr(C, align(16))]
 pub(super) struct Place {
     pub(super) queue: Queue,
@@ -69,7 +69,8 @@ impl Place {
         self.version.store(self.version.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Returns true if there may be something to [clear](Place::set_poison), or to [hear](Place::poison): what went wrong with it, or a trail.
+    /// Returns true if there may be something to [clear](Place::set_poison), or to [hear](Place::poison):
+    /// what went wrong with it, or a trail.
     #[inline]
     pub(super) fn may_be_poisoned(&self) -> bool {
         // ORDERING: Relaxed here and below: the grant that the caller has orders it.
@@ -110,7 +111,8 @@ pub(super) struct Block<T> {
 impl<T> Block<T> {
     /// Runs a write of the value, which drops the old one.
     ///
-    /// The panic of that drop becomes an error: other new values are still on their way, and their drops may panic, too.
+    /// The panic of that drop becomes an error: other new values are still on their way, and their drops may
+    /// panic, too.
     ///
     /// # Safety
     /// As [`VarCell::put`].
@@ -125,7 +127,8 @@ impl<T> Block<T> {
     }
 }
 
-/// A variable as an operation has it that waits for it or uses it. It needs no count: what frees the variable stands behind the operation in its queue.
+/// A variable as an operation has it that waits for it or uses it. It needs no count: what frees the variable
+/// stands behind the operation in its queue.
 pub(super) struct Held<T>(NonNull<Block<T>>);
 
 impl<T> Held<T> {
@@ -279,7 +282,8 @@ impl Asked {
     }
 
     /// # Safety
-    /// The variable is alive: somebody has a handle to it, or the request stands in its queue and has not left it.
+    /// The variable is alive: somebody has a handle to it, or the request stands in its queue and has not
+    /// left it.
     pub(super) unsafe fn place<'a>(&self) -> &'a Place {
         let place = self.place.as_ptr().map_addr(|addr| addr & !USE).cast::<Place>();
         // SAFETY: by the caller's promise.

@@ -1,5 +1,6 @@
-//! The push of an operation: done when there is room for it. Who makes one has the operation in a place that is not dropped, and finds it empty afterwards: it was pushed, was dropped because it was
-//! refused, or waits in the push.
+//! The push of an operation: done when there is room for it. Who makes one has the operation in a place that
+//! is not dropped, and finds it empty afterwards: it was pushed, was dropped because it was refused, or waits
+//! in the push.
 
 use std::future::Future;
 use std::mem;
@@ -21,8 +22,9 @@ pub struct Push<'v> {
     state: State<'v>,
 }
 
-/// What has become of it: words that come in registers, and are looked at where they are. What is written to memory word by word, and moved from there at once by more than a word, is waited
-/// for, and that was a fifth of the time of a push.
+/// What has become of it: words that come in registers, and are looked at where they are. What is written to
+/// memory word by word, and moved from there at once by more than a word, is waited for, and that was a fifth
+/// of the time of a push.
 enum State<'v> {
     /// It was run where it lay.
     Ran,
@@ -82,7 +84,9 @@ impl<'v> Push<'v> {
             Some(Ok(Ok(()))) => State::Ran,
             Some(outcome) => State::Other(Other::tried(outcome.map(Pushed::ended), job)),
             None => match hub.push_plainly(job) {
-                Some(handled) if handled.is_one_of(HANDED_OVER) => State::Other(Other::due(Pushed::pending(hub.clone(), handled))),
+                Some(handled) if handled.is_one_of(HANDED_OVER) => {
+                    State::Other(Other::due(Pushed::pending(hub.clone(), handled)))
+                }
                 Some(handled) => State::Handled(handled),
                 None => State::Other(Other::push(hub, job)),
             },
@@ -154,7 +158,8 @@ impl<'v> Other<'v> {
     fn poll(&mut self, hub: &Hub, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::Tried(_) => {}
-            Self::Due(_) => ready!(hub.poll_pace(cx)),
+            Self::Due(_) if hub.is_inline() => ready!(hub.pace.poll_measured(cx)),
+            Self::Due(_) => ready!(hub.pace.poll_unit(cx)),
             Self::Waits(waiting) => {
                 let pushed = ready!(waiting.poll(cx));
                 *self = Self::Tried(pushed);

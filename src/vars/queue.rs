@@ -1,7 +1,9 @@
-//! A variable's queue: requests to read and to write, strictly first come, first served; neighbouring reads go together.
+//! A variable's queue: requests to read and to write, strictly first come, first served; neighbouring reads
+//! go together.
 //!
-//! A queue is a chain of requests, each of which knows only the one behind it, as in the fair reader-writer lock of Mellor-Crummey and Scott
-//! (PPoPP 1991). Nobody spins and nobody locks: who comes to a gap that another is about to close leaves the rest to it. See README.md beside this file.
+//! A queue is a chain of requests, each of which knows only the one behind it, as in the fair reader-writer
+//! lock of Mellor-Crummey and Scott (PPoPP 1991). Nobody spins and nobody locks: who comes to a gap that
+//! another is about to close leaves the rest to it. See README.md beside this file.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -87,9 +89,11 @@ impl Queue {
 
     /// Has `look` done among those who read, if nobody stands in the queue.
     ///
-    /// Who enters while it is done finds one more that reads: a writer waits at the gate. Who had entered before is at the tail, and then this leaves without a look.
+    /// Who enters while it is done finds one more that reads: a writer waits at the gate. Who had entered
+    /// before is at the tail, and then this leaves without a look.
     pub(crate) fn glance<R>(&self, requests: &mut impl Requests, look: impl FnOnce() -> R) -> Option<R> {
-        // ORDERING: AcqRel: of two who step to the gate, the second sees what the first did before: a writer its own place at the tail.
+        // ORDERING: AcqRel: of two who step to the gate, the second sees what the first did before: a writer
+        // its own place at the tail.
         self.gate.fetch_add(1, Ordering::AcqRel);
         // ORDERING: Acquire: who finds nobody sees what the last one wrote.
         let seen = (self.tail.load(Ordering::Acquire) == 0).then(look);
@@ -100,7 +104,8 @@ impl Queue {
     /// Puts a request at the end. It is granted here or later, once.
     pub(crate) fn enter(&self, id: RequestId, request: &Request, requests: &mut impl Requests) {
         let is_write = request.is_write();
-        // ORDERING: AcqRel here and in all that follows: each of these words hands over what its last holder did to the next.
+        // ORDERING: AcqRel here and in all that follows: each of these words hands over what its last holder
+        // did to the next.
         let Some(ahead_id) = some(self.tail.swap(id.0, Ordering::AcqRel)) else { return self.come_first(id, is_write, requests) };
         let behind = if is_write { WRITE_BEHIND } else { 0 };
         let seen = requests.request(ahead_id).link.fetch_or(id.0 | behind, Ordering::AcqRel);
@@ -146,7 +151,8 @@ impl Queue {
         if !is_write {
             return self.let_in(id, requests);
         }
-        // One step, also where nothing changes: whoever comes to the gate behind it sees that the queue has somebody.
+        // One step, also where nothing changes: whoever comes to the gate behind it sees that the queue has
+        // somebody.
         let waits = |gate: u64| if gate & READERS == 0 { gate } else { gate + (id.0 << READER_BITS) };
         let before = self.change_gate(waits);
         if before & READERS == 0 {
@@ -177,7 +183,8 @@ impl Queue {
         }
     }
 
-    /// A reader has left. `writer` is the one behind it, or 0. The last one out lets the writer in that waits, and touches nothing after that.
+    /// A reader has left. `writer` is the one behind it, or 0. The last one out lets the writer in that
+    /// waits, and touches nothing after that.
     fn go_out(&self, writer: u64, requests: &mut impl Requests) {
         let change = (writer << READER_BITS).wrapping_sub(1);
         let is_last = |gate: u64| gate & READERS == 1;

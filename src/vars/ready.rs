@@ -1,13 +1,14 @@
 //! Operations that are ready: higher priorities first, the same ones first come, first served.
 //!
-//! Those of priority 0, nearly all, stand in a chain through their slots, so that who makes one ready takes no lock:
+//! Those of priority 0, nearly all, stand in a chain through their slots, so that who makes one ready takes
+//! no lock:
 //!
 //! ```text
 //! first ──▶ a ──▶ b ──▶ c ◀── tail        push: swap yourself into the tail, then link yourself behind who was there (or make yourself the first)
 //! ```
 //!
-//! Who takes one out has a lock, and finds the chain broken where somebody has swapped and not linked yet. It waits for that a moment, then leaves it to the other, who
-//! sees to it that a worker comes.
+//! Who takes one out has a lock, and finds the chain broken where somebody has swapped and not linked yet. It
+//! waits for that a moment, then leaves it to the other, who sees to it that a worker comes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,10 +38,12 @@ struct Tail {
 
 /// What those touch who take them out.
 struct Front {
-    /// One more than the first of the chain, or 0. Changed by who has the lock, and by who finds the chain empty.
+    /// One more than the first of the chain, or 0. Changed by who has the lock, and by who finds the chain
+    /// empty.
     first: AtomicU32,
     popping: Mutex<()>,
-    /// How many are in the lists: here, because who takes out asks for it each time. Changes under the lists' lock.
+    /// How many are in the lists: here, because who takes out asks for it each time. Changes under the lists'
+    /// lock.
     listed: AtomicU64,
 }
 
@@ -95,7 +98,8 @@ impl Ready {
         Self { tail: Line(tail), front: Line(front) }
     }
 
-    /// `owner` is asked under the lists' lock, so that a flow that is cancelled either is seen to be, or finds the operation when it is [given up](Ready::give_up).
+    /// `owner` is asked under the lists' lock, so that a flow that is cancelled either is seen to be, or
+    /// finds the operation when it is [given up](Ready::give_up).
     pub(super) fn push<'s>(
         &self,
         slots: &Slots,
@@ -174,7 +178,8 @@ impl Ready {
         lock(&self.tail.0.lists).give_up(address(scope));
     }
 
-    /// Takes out what is to be seen to its end, where all are in lists: what is the engine's, and of flows that were given up. The others cost nothing.
+    /// Takes out what is to be seen to its end, where all are in lists: what is the engine's, and of flows
+    /// that were given up. The others cost nothing.
     pub(super) fn extract_over(&self) -> Vec<u32> {
         let mut lists = lock(&self.tail.0.lists);
         let places: Vec<Key> = lists.of(ENGINE).collect();
@@ -207,7 +212,8 @@ impl Ready {
 
     /// The same, where of "push, then look who works" and "stop to work, then ask" one is to see the other.
     pub(super) fn is_still_empty(&self) -> bool {
-        // ORDERING: AcqRel: of two who change a word one is second, and sees what the first did before: this here that there is something, or who pushes that nobody works.
+        // ORDERING: AcqRel: of two who change a word one is second, and sees what the first did before: this
+        // here that there is something, or who pushes that nobody works.
         self.tail.0.last.compare_exchange(0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             && lock(&self.tail.0.lists).ready.is_empty()
     }
@@ -285,7 +291,8 @@ impl Lists {
 mod tests {
     use super::*;
 
-    /// Seen to fail with negative priorities before plain ones, with a list that is taken from its end, and with a chain whose first is its last.
+    /// Seen to fail with negative priorities before plain ones, with a list that is taken from its end, and
+    /// with a chain whose first is its last.
     #[test]
     fn higher_priorities_go_first_and_equal_ones_in_order() {
         for is_listed in [false, true] {
@@ -309,7 +316,8 @@ mod tests {
         assert_eq!((ready.remove(1), ready.remove(2), ready.remove(2), ready.len()), (Some(2), Some(0), None, 2));
         assert_eq!((ready.remove(1), ready.remove(0), ready.pop(&slots)), (Some(3), Some(1), None));
     }
-    /// Seen to fail with owners that are asked once, when a flow is not cancelled yet; with those that keep what was taken out; and with what is given up among the flow's own.
+    /// Seen to fail with owners that are asked once, when a flow is not cancelled yet; with those that keep
+    /// what was taken out; and with what is given up among the flow's own.
     #[test]
     fn what_is_over_is_taken_out_and_nothing_else_is_looked_at() {
         let (ready, slots, [one, other]) = (Ready::new(true), Slots::new(), [0; 2].map(|_| Scope::new(None)));

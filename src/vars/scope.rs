@@ -1,4 +1,5 @@
-//! Operations that end together: those of one flow. Once their scope is cancelled none begins any more, and futures are dropped where they stand.
+//! Operations that end together: those of one flow. Once their scope is cancelled none begins any more, and
+//! futures are dropped where they stand.
 
 use std::sync::{Arc, Weak};
 
@@ -74,7 +75,8 @@ impl Scope {
             let place = lock(&outer.inners).add(Arc::downgrade(&scope));
             // ORDERING: Relaxed: whoever drops the last count has it from here.
             scope.place.store(place, Ordering::Relaxed);
-            // A cancel of the outer flow stores its fate before it locks the list: it finds this scope there, or is seen here.
+            // A cancel of the outer flow stores its fate before it locks the list: it finds this scope there,
+            // or is seen here.
             if outer.is_cancelled() {
                 scope.fate.store(CANCELLED, Ordering::SeqCst);
             }
@@ -84,7 +86,8 @@ impl Scope {
 
     /// Returns true once it, or one that it was begun in, is cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
-        // ORDERING: SeqCst: of "cancel, look for futures" and "add a future, look whether it is cancelled" one sees the other.
+        // ORDERING: SeqCst: of "cancel, look for futures" and "add a future, look whether it is cancelled"
+        // one sees the other.
         self.fate.load(Ordering::SeqCst) == CANCELLED
     }
 
@@ -102,7 +105,8 @@ impl Scope {
         self.pending.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes that one of its operations was refused. The first counts. Whoever awaits the flow may wait for something else meanwhile, so its task is woken.
+    /// Notes that one of its operations was refused. The first counts. Whoever awaits the flow may wait for
+    /// something else meanwhile, so its task is woken.
     pub(crate) fn fail(&self, error: Error) {
         let _ = self.failure.set(error);
         self.bell.ring();
@@ -118,7 +122,8 @@ impl Scope {
         let _ = self.fate.compare_exchange(GOING, OVER, Ordering::SeqCst, Ordering::Relaxed);
     }
 
-    /// Cancels it, and the flows that were begun in it, also those that other tasks poll. Does nothing to one that is cancelled, or over.
+    /// Cancels it, and the flows that were begun in it, also those that other tasks poll. Does nothing to one
+    /// that is cancelled, or over.
     pub(crate) fn cancel(&self) {
         if self.fate.compare_exchange(GOING, CANCELLED, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
             let inners = self.cancel_inners();
@@ -127,7 +132,8 @@ impl Scope {
         }
     }
 
-    /// Marks all flows within this one as cancelled, and returns them. A flow that is cancelled already has been through this with those within it, so nested drops take linear time.
+    /// Marks all flows within this one as cancelled, and returns them. A flow that is cancelled already has
+    /// been through this with those within it, so nested drops take linear time.
     fn cancel_inners(&self) -> Vec<Arc<Scope>> {
         let (mut cancelled, mut open) = (Vec::new(), self.inners());
         while let Some(scope) = open.pop() {

@@ -1,5 +1,6 @@
-//! Where pending operations lie: by number, in chunks that never move. Who pushes takes free ones from the front, who runs operations gives them back behind, so that the two
-//! seldom meet; the difference of what each has counted is what is pending.
+//! Where pending operations lie: by number, in chunks that never move. Who pushes takes free ones from the
+//! front, who runs operations gives them back behind, so that the two seldom meet; the difference of what
+//! each has counted is what is pending.
 
 use std::cell::UnsafeCell;
 
@@ -16,17 +17,19 @@ pub(super) const CHUNKS: usize = 19;
 /// The place of one pending operation: two cache lines.
 #[repr(align(128))]
 pub(super) struct Slot {
-    /// Requests that were not granted yet, and one more while they are made. When the last is released, the operation is ready; then this is the one behind it among those that are
-    /// (see `ready.rs`).
+    /// Requests that were not granted yet, and one more while they are made. When the last is released, the
+    /// operation is ready; then this is the one behind it among those that are (see `ready.rs`).
     pub(super) holds: AtomicU32,
-    /// Requests that somebody may still look at, and one more for who runs the operation. When it comes to 0, the slot is free.
+    /// Requests that somebody may still look at, and one more for who runs the operation. When it comes to 0,
+    /// the slot is free.
     pub(super) looks: AtomicU32,
     /// Which operation it is, counted over the slot's life, and what is known of its handle: see `handle.rs`.
     pub(super) state: AtomicU64,
     job: UnsafeCell<Option<Job>>,
 }
 
-// SAFETY: the operation is put there before anybody knows the slot, its requests are atomics, and what else there is only who runs it touches.
+// SAFETY: the operation is put there before anybody knows the slot, its requests are atomics, and what else
+// there is only who runs it touches.
 unsafe impl Sync for Slot {}
 
 #[cfg(all(target_pointer_width = "64", not(anabranch_loom)))]
@@ -52,7 +55,8 @@ impl Slot {
     /// # Safety
     /// None is there, and nobody knows the slot.
     pub(super) unsafe fn put(&self, job: &mut Option<Job>) {
-        // SAFETY: by the caller's promise; what is overwritten is None, and what is copied is forgotten by who had it.
+        // SAFETY: by the caller's promise; what is overwritten is None, and what is copied is forgotten by
+        // who had it.
         unsafe { std::ptr::copy_nonoverlapping(job, self.job.get(), 1) };
         // SAFETY: it was copied, so it is not dropped here.
         unsafe { std::ptr::write(job, None) };
@@ -245,7 +249,8 @@ impl Slots {
     /// How many are pending. Those that are pushed meanwhile may be among them.
     #[inline]
     pub(super) fn in_use(&self) -> usize {
-        // ORDERING: Acquire: what has ended was pushed before that, so this order never counts one that has ended and was not pushed.
+        // ORDERING: Acquire: what has ended was pushed before that, so this order never counts one that has
+        // ended and was not pushed.
         let ended = self.back.0.ended.load(Ordering::Acquire);
         (self.front.0.pushed.load(Ordering::Acquire) - ended) as usize
     }

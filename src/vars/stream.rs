@@ -1,6 +1,7 @@
 //! Streams of an engine: what is put on one runs in order, on hosts and devices alike.
 //!
-//! Such a stream is a variable that each of its operations has alone, and leaves as it is; and on a device a lane, so that no kernel of it waits for another.
+//! Such a stream is a variable that each of its operations has alone, and leaves as it is; and on a device a
+//! lane, so that no kernel of it waits for another.
 
 use std::fmt;
 
@@ -11,9 +12,11 @@ use super::place::{Asked, How};
 use super::var::Var;
 use crate::error::{Kind, Result};
 
-/// A stream of an engine, for operations that are to run one after the other whatever they use; made by [`Engine::stream`].
+/// A stream of an engine, for operations that are to run one after the other whatever they use; made by
+/// [`Engine::stream`].
 ///
-/// Cheap to clone; clones are the same stream. On a device with queues it is one of its streams, which other work may share.
+/// Cheap to clone; clones are the same stream. On a device with queues it is one of its streams, which other
+/// work may share.
 #[derive(Clone)]
 pub struct OpStream {
     turn: Var<()>,
@@ -75,15 +78,15 @@ impl Job {
 }
 
 impl<'v> Op<'v> {
-    /// Puts it on a stream: it runs when all that was put there before has, whether they have variables in common or not. Of several streams the last counts as its device's, and it
-    /// waits for its turn on each.
+    /// Puts it on a stream: it runs when all that was put there before has, whether they have variables in
+    /// common or not. Of several streams the last counts as its device's, and it waits for its turn on each.
     pub fn on(mut self, stream: &'v OpStream) -> Self {
         self.job_mut().put_on(stream);
         self
     }
 
-    /// Sets the device that a kernel goes to, counted from 0, if the executor has several. The default is the first. Buffers of another are to be fetched:
-    /// see [`DeviceStream::fetch`](crate::DeviceStream::fetch).
+    /// Sets the device that a kernel goes to, counted from 0, if the executor has several. The default is the
+    /// first. Buffers of another are to be fetched: see [`DeviceStream::fetch`](crate::DeviceStream::fetch).
     pub fn device(mut self, device: u32) -> Self {
         self.job_mut().set_target(Target { device, lane: None });
         self

@@ -10,7 +10,8 @@ use super::later::Runtime;
 use super::uses::{OpFn, OpFutureFn, Params, Put};
 use crate::error::BoxError;
 
-/// A future, and where what it gives goes. By hand, because an async block whose future panics would drop that at once, and two panics end the process.
+/// A future, and where what it gives goes. By hand, because an async block whose future panics would drop
+/// that at once, and two panics end the process.
 struct Writing<Fut, O, V> {
     future: Fut,
     put: O,

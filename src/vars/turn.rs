@@ -22,7 +22,8 @@ const NUDGED: u32 = 8;
 /// The turn of an engine that has no workers.
 pub(super) struct Turn {
     word: AtomicU32,
-    /// Operations that were pushed while a thread had the engine: the same one inside of an operation, or another.
+    /// Operations that were pushed while a thread had the engine: the same one inside of an operation, or
+    /// another.
     inbox: Mutex<Vec<u32>>,
 }
 
@@ -57,7 +58,8 @@ impl Turn {
         self.word.fetch_or(ALONE, Ordering::Acquire) & ALONE == 0
     }
 
-    /// Puts an operation into the inbox. Returns true if the caller has the engine now, as after [`Turn::begin`].
+    /// Puts an operation into the inbox. Returns true if the caller has the engine now, as after
+    /// [`Turn::begin`].
     #[must_use]
     pub(super) fn post(&self, number: u32) -> bool {
         lock(&self.inbox).push(number);
@@ -65,7 +67,8 @@ impl Turn {
         self.word.fetch_or(ALONE | POSTED, Ordering::AcqRel) & ALONE == 0
     }
 
-    /// Has whoever has the engine look for what is over. Returns true if that is the caller, as after [`Turn::begin`].
+    /// Has whoever has the engine look for what is over. Returns true if that is the caller, as after
+    /// [`Turn::begin`].
     #[must_use]
     pub(super) fn nudge(&self) -> bool {
         // ORDERING: AcqRel: as in `post`.
@@ -101,7 +104,8 @@ impl Turn {
 
     /// Returns true if nobody has the engine; else whoever ends the turn is told.
     pub(super) fn is_over(&self) -> bool {
-        // ORDERING: Acquire: who sees that it is over sees what was done. AcqRel: of "wait" and "end" one sees the other.
+        // ORDERING: Acquire: who sees that it is over sees what was done. AcqRel: of "wait" and "end" one
+        // sees the other.
         self.word.load(Ordering::Acquire) & ALONE == 0 || self.word.fetch_or(AWAITED, Ordering::AcqRel) & ALONE == 0
     }
 }

@@ -1,4 +1,5 @@
-//! What operations read and write: variables on one side, the arguments and the result of a closure on the other.
+//! What operations read and write: variables on one side, the arguments and the result of a closure on the
+//! other.
 
 use std::mem;
 use std::sync::Arc;
@@ -12,8 +13,9 @@ use crate::value::Untakable;
 /// Collects what an operation asks for.
 #[derive(Default)]
 pub struct Asking {
-    /// The first two, each by its own name, so that they stay in registers until they are written to where they are to be: what is written to memory word by word, and copied from there
-    /// at once by more than a word, is waited for.
+    /// The first two, each by its own name, so that they stay in registers until they are written to where
+    /// they are to be: what is written to memory word by word, and copied from there at once by more than a
+    /// word, is waited for.
     first: Option<Asked>,
     second: Option<Asked>,
     /// All, if there are more: in front two to be overwritten with those above.
@@ -91,14 +93,16 @@ fn all_of(first: Asked, second: Asked, mut all: Vec<Asked>) -> Uses {
     Uses::from_vec(all)
 }
 
-/// Only this room says what can be asked for: what an operation gets at must stand in the queue of what it is.
+/// Only this room says what can be asked for: what an operation gets at must stand in the queue of what it
+/// is.
 pub trait Sealed {}
 
 impl<T: Send + Sync + 'static> Sealed for &Var<T> {}
 impl<T: Send + Sync + 'static> Sealed for &[Var<T>] {}
 impl<T: Send + Sync + 'static> Sealed for TakeVar<'_, T> {}
 
-/// One thing that an operation reads: `&Var<T>`, [`take`](crate::take)`(&var)`, or `&[Var<T>]` for any number of one type.
+/// One thing that an operation reads: `&Var<T>`, [`take`](crate::take)`(&var)`, or `&[Var<T>]` for any number
+/// of one type.
 pub trait Use: Sealed {
     /// How the closure's argument comes out of its variable.
     type Fetch: Fetch;
@@ -123,7 +127,8 @@ pub trait Fetch: Send + 'static {
     /// Whether it takes the value out.
     #[doc(hidden)]
     const TAKES: bool = false;
-    /// Returns an error if it cannot be fetched. As long as the operation has what it asked for, that stays so.
+    /// Returns an error if it cannot be fetched. As long as the operation has what it asked for, that stays
+    /// so.
     ///
     /// # Safety
     /// As [`Fetch::fetch`].
@@ -133,7 +138,8 @@ pub trait Fetch: Send + 'static {
 
 /// The arguments of one closure.
 pub trait Params: Send + 'static {
-    /// Returns an error if they cannot all be fetched, and one of several is to be taken: before that is lost.
+    /// Returns an error if they cannot all be fetched, and one of several is to be taken: before that is
+    /// lost.
     ///
     /// # Safety
     /// As [`Fetch::fetch`].
@@ -157,8 +163,8 @@ pub trait Reads: Sealed {
     message = "this is nothing that an operation writes",
     label = "give `&var`, `&vars[..]`, a tuple of up to eight of them, or `()`"
 )]
-/// Everything that an operation writes: `()`, `&Var<T>`, `&[Var<T>]`, or a tuple of up to eight. The closure returns the new values: nothing, a `T`, a `Vec<T>` as
-/// long as the slice, or a tuple.
+/// Everything that an operation writes: `()`, `&Var<T>`, `&[Var<T>]`, or a tuple of up to eight. The closure
+/// returns the new values: nothing, a `T`, a `Vec<T>` as long as the slice, or a tuple.
 pub trait Writes: Sealed {
     /// What the closure returns.
     type Value;

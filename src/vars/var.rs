@@ -21,11 +21,14 @@ use crate::error::{BoxError, Error, Kind, Result};
 use crate::graph::Takable;
 use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
 
-/// A value that operations of one engine read and write, in the order in which they were pushed. Made by [`Engine::var`](super::Engine::var).
+/// A value that operations of one engine read and write, in the order in which they were pushed. Made by
+/// [`Engine::var`](super::Engine::var).
 ///
-/// Cheap to clone; clones are the same variable. When the last is dropped, the value is freed behind everything that was pushed before.
+/// Cheap to clone; clones are the same variable. When the last is dropped, the value is freed behind
+/// everything that was pushed before.
 ///
-/// It counts its clones itself, in what it points to, which an `Arc` would free where the last one is dropped.
+/// It counts its clones itself, in what it points to, which an `Arc` would free where the last one is
+/// dropped.
 pub struct Var<T: Send + Sync + 'static>(NonNull<Shared<T>>);
 
 /// What the clones share.
@@ -78,18 +81,22 @@ impl<T: Send + Sync + 'static> Var<T> {
         &self.block().place.name
     }
 
-    /// Returns how often it was written: the number of operations that wrote it, or failed to, and have ended; of kernels for a device with queues, those that were submitted.
+    /// Returns how often it was written: the number of operations that wrote it, or failed to, and have
+    /// ended; of kernels for a device with queues, those that were submitted.
     pub fn version(&self) -> u64 {
         self.block().place.version()
     }
 
-    /// Waits for everything that was pushed before and writes the variable, and returns the value as it is then.
+    /// Waits for everything that was pushed before and writes the variable, and returns the value as it is
+    /// then.
     ///
-    /// It takes its place among the operations when this is called, not when it is polled. So it cannot wait for room, and is not bounded: reads go beyond the engine's `max_pending`, and are
-    /// to be awaited, or dropped, by who asks for many.
+    /// It takes its place among the operations when this is called, not when it is polled. So it cannot wait
+    /// for room, and is not bounded: reads go beyond the engine's `max_pending`, and are to be awaited, or
+    /// dropped, by who asks for many.
     ///
     /// # Errors
-    /// Why the operation failed that should have written it; that it has no value; and, if it is not there at once, that this is awaited inside of an operation that is no future.
+    /// Why the operation failed that should have written it; that it has no value; and, if it is not there at
+    /// once, that this is awaited inside of an operation that is no future.
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.
@@ -114,7 +121,8 @@ impl<T: Send + Sync + 'static> Var<T> {
         }
     }
 
-    /// Returns the value, or why there is none, if nothing that is pending uses the variable. May say that something is when nothing is.
+    /// Returns the value, or why there is none, if nothing that is pending uses the variable. May say that
+    /// something is when nothing is.
     pub(crate) fn read_now(&self) -> Option<Result<Arc<T>>> {
         let (hub, block) = (self.hub(), self.block());
         let look = || {
@@ -179,7 +187,8 @@ impl<T> Drop for Free<T> {
 impl<T> Free<T> {
     /// Frees it. Returns what the drop of its value said if it panicked.
     fn free(&self) -> Result<(), String> {
-        // SAFETY: made by a box; all that used it was ahead of this in its queue, and there are no clones. Done once: by the drop, or in its place.
+        // SAFETY: made by a box; all that used it was ahead of this in its queue, and there are no clones.
+        // Done once: by the drop, or in its place.
         shielded(|| drop(unsafe { Box::from_raw(self.0.as_ptr()) }))
     }
 }

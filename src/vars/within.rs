@@ -1,4 +1,5 @@
-//! Which asynchronous operation this thread polls, so that one that would wait for itself gets an error instead: what is pushed is noted, and who is about to wait looks it up.
+//! Which asynchronous operation this thread polls, so that one that would wait for itself gets an error
+//! instead: what is pushed is noted, and who is about to wait looks it up.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -50,11 +51,13 @@ pub(super) fn is_polling(hub: usize) -> bool {
 }
 
 impl Hub {
-    /// Notes what an operation comes behind, if futures are pending. Called in the order in which operations enter their queues.
+    /// Notes what an operation comes behind, if futures are pending. Called in the order in which operations
+    /// enter their queues.
     #[inline(never)]
     pub(super) fn note(&self, free: &mut Free, key: Key, job: &Job) {
         let behind = free.behind.get_or_insert_default();
-        // ORDERING: Relaxed: it goes up under the lock that the caller has; who misses that a future has ended notes one more.
+        // ORDERING: Relaxed: it goes up under the lock that the caller has; who misses that a future has
+        // ended notes one more.
         if self.futures.load(Ordering::Relaxed) == 0 {
             behind.clear();
             free.is_noting = job.is_async;
@@ -68,7 +71,8 @@ impl Hub {
         let claims = job.asked.iter().map(|asked| Claim {
             var: asked.address(),
             is_alone: asked.request.is_write(),
-            // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands behind, or is this.
+            // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands
+            // behind, or is this.
             users: &unsafe { asked.place() }.users,
         });
         behind.note(key, job.is_async, claims, |key| self.is_pending(key));
@@ -78,7 +82,8 @@ impl Hub {
         Watchers::key(self.slots.get(number)) == state
     }
 
-    /// Returns an error if this thread is inside of an asynchronous operation, and what it is about to wait for comes behind that.
+    /// Returns an error if this thread is inside of an asynchronous operation, and what it is about to wait
+    /// for comes behind that.
     pub(super) fn may_wait_for(&self, awaited: Key) -> Result<()> {
         let Some(polled) = polled(self.address()) else { return Ok(()) };
         // SAFETY: who polls an operation keeps it until it has returned, and this thread is in there.
@@ -91,7 +96,8 @@ impl Hub {
         let own = job.asked.iter().find(|own| own.address() == variable);
         // SAFETY: the operation that is polled stands in the variable's queue.
         let variable = own.map(|own| unsafe { own.place() }.name.to_cow()).unwrap_or_default();
-        // SAFETY: it comes behind the one that is polled, so it is there, with its variables, at least until that returns.
+        // SAFETY: it comes behind the one that is polled, so it is there, with its variables, at least until
+        // that returns.
         let awaited = unsafe { self.slots.get(awaited.0).job() }.said_name();
         Err(Kind::WaitsForItself { operation: job.name.to_cow(), awaited, variable }.into())
     }

@@ -9,7 +9,8 @@ use crate::bridge::shielded;
 use crate::device::host::{Alone, Queue, Shared, Ticket};
 use crate::sync::{Ordering, lock};
 
-/// How often a worker that has found nothing looks again before it goes: some microseconds. Who pushes then need not call it, and gets ahead of it, so that what depends on each other is run in a row.
+/// How often a worker that has found nothing looks again before it goes: some microseconds. Who pushes then
+/// need not call it, and gets ahead of it, so that what depends on each other is run in a row.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 8 };
 
 /// # Safety

@@ -1,4 +1,5 @@
-//! Bounds and fairness: how many runs are in flight, how much they hold, and that nobody waits for ever, or for itself.
+//! Bounds and fairness: how many runs are in flight, how much they hold, and that nobody waits for ever, or
+//! for itself.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -259,7 +260,8 @@ fn work() {
     }
 }
 
-/// Plans whose nodes could go on for long: one chain, nodes that are all ready, and a chain that changes streams at every node.
+/// Plans whose nodes could go on for long: one chain, nodes that are all ready, and a chain that changes
+/// streams at every node.
 fn long_plans(nodes: usize, work: impl Fn() + Clone + Send + Sync + 'static) -> [Plan; 3] {
     let (mut wide, mut deep) = (Graph::new(), Graph::new());
     let works: Vec<Value<u64>> = (0..nodes)
@@ -333,7 +335,8 @@ fn most_notes_of_a_poll(exec: &Executor, plan: &Plan, poll: &AtomicUsize, notes:
 
 #[test]
 fn an_inline_poll_ends_soon_after_long_nodes_have_begun() {
-    // Seen to fail when the number of steps between two looks at the clock was what the tiny steps before had made it: 20 in a poll.
+    // Seen to fail when the number of steps between two looks at the clock was what the tiny steps before had
+    // made it: 20 in a poll.
     let (poll, notes) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let mut g = Graph::new();
     let first = g.task("first", (), || 0u64);
@@ -371,7 +374,8 @@ fn a_poll_of_many_async_nodes_that_are_ready_ends() {
 
 #[test]
 fn a_long_run_does_not_starve_short_ones() {
-    // Seen to fail when a program that gave way on a single worker was resumed before the runs it gave way to.
+    // Seen to fail when a program that gave way on a single worker was resumed before the runs it gave way
+    // to.
     let short = {
         let mut g = Graph::new();
         let x = g.task("x", (), || 0u64);

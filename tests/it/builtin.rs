@@ -1,4 +1,5 @@
-//! The built-in kernels, on every executor of the host, against implementations that do the same in another way.
+//! The built-in kernels, on every executor of the host, against implementations that do the same in another
+//! way.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,8 @@ use crate::support::{Dice, block_on, executors, plan, value_of};
 /// Around a block of 256 threads, a chunk of 4096 elements, and a chunk of chunks.
 pub(crate) const LENGTHS: [usize; 14] = [0, 1, 2, 3, 255, 256, 257, 1000, 4095, 4096, 4097, 8193, 100_000, 4096 * 256 + 3];
 
-/// From and to: one pixel, up, down, by fractions, along one side, onto itself, by much, to nothing, from nothing to nothing.
+/// From and to: one pixel, up, down, by fractions, along one side, onto itself, by much, to nothing, from
+/// nothing to nothing.
 pub(crate) const SCALINGS: [([u32; 2], [u32; 2]); 18] = [
     ([1, 1], [1, 1]),
     ([1, 1], [5, 3]),
@@ -115,8 +117,8 @@ fn normalised(pixels: &[u8], size: Size, i: usize) -> f32 {
     product + BIAS[channel]
 }
 
-/// The weight of input `j` for output `i`, in parts of `1 / (2 * to)` of an input: a tent over the output, which ends two inputs apart, or two
-/// outputs if these are further apart.
+/// The weight of input `j` for output `i`, in parts of `1 / (2 * to)` of an input: a tent over the output,
+/// which ends two inputs apart, or two outputs if these are further apart.
 pub(crate) fn tent(j: u32, i: u32, from: u32, to: u32) -> i128 {
     let [j, i, from, to] = [j, i, from, to].map(i128::from);
     (2 * from.max(to) - ((2 * j + 1) * to - (2 * i + 1) * from).abs()).max(0)
@@ -203,7 +205,8 @@ fn check_resize(seed: u64, from: Size, to: Size) {
 
 #[test]
 fn resize_is_the_exact_mean_under_a_triangle() {
-    // Seen to fail without the half pixel, with a triangle as wide as four pixels when it shrinks, with a tap less, and without `total / 2`.
+    // Seen to fail without the half pixel, with a triangle as wide as four pixels when it shrinks, with a tap
+    // less, and without `total / 2`.
     for (from, to) in SCALINGS {
         check_resize(4, size(from), size(to));
     }
@@ -242,7 +245,8 @@ fn pictures_resized_by_hand() {
 
 #[test]
 fn rows_resized_by_another_library() {
-    // Computed with Pillow 13.0, `resize((n, 1), Image.Resampling.BILINEAR)`. Of a single row, it rounds once too.
+    // Computed with Pillow 13.0, `resize((n, 1), Image.Resampling.BILINEAR)`. Of a single row, it rounds once
+    // too.
     let row = [255, 0, 0, 0, 10, 20, 255, 0, 100, 30];
     assert_eq!(row_resized(&row, 1), [62]);
     assert_eq!(row_resized(&row, 3), [57, 50, 79]);
@@ -268,7 +272,8 @@ fn the_largest_sums_do_not_overflow() {
 
 #[test]
 fn sums_and_means_have_one_order() {
-    // Seen to fail with neighbours added in the tree, with chunks of 2048, and with the divisor in every step.
+    // Seen to fail with neighbours added in the tree, with chunks of 2048, and with the divisor in every
+    // step.
     for exec in executors() {
         for len in LENGTHS {
             let x = floats(5, len);

@@ -1,5 +1,5 @@
-//! Runs that are cancelled, dropped or forgotten at any moment: what they held is freed, once and not too early, and whoever
-//! comes next finds plan and executor as they were.
+//! Runs that are cancelled, dropped or forgotten at any moment: what they held is freed, once and not too
+//! early, and whoever comes next finds plan and executor as they were.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

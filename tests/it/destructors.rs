@@ -1,4 +1,5 @@
-//! Several destructors that panic in one place: each runs, at most one panic reaches the caller, and the process lives.
+//! Several destructors that panic in one place: each runs, at most one panic reaches the caller, and the
+//! process lives.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -168,7 +169,8 @@ fn overwrites<'v>(bombs: &Bombs, vars: &'v [Var<Bomb>; 3], as_slice: bool) -> Op
     }
 }
 
-// Seen to abort with `overwrite` unguarded, and to lose new values with a `put` that stops at the first failure.
+// Seen to abort with `overwrite` unguarded, and to lose new values with a `put` that stops at the first
+// failure.
 #[test]
 fn all_values_behind_an_overwrite_are_dropped_and_all_new_ones_written() {
     for ((_exec, engine), as_slice) in engines().into_iter().flat_map(|made| [(made.clone(), false), (made, true)]) {

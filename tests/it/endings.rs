@@ -1,4 +1,5 @@
-//! The end of an executor: shut down or dropped anywhere, at any time. Runs end with it, threads go, nothing waits for itself.
+//! The end of an executor: shut down or dropped anywhere, at any time. Runs end with it, threads go, nothing
+//! waits for itself.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -203,8 +204,8 @@ fn an_executor_may_be_dropped_while_unwinding() {
 
 #[test]
 fn a_shutdown_may_come_just_after_a_run_was_let_in() {
-    // Seen to hang when a run was let in before it was entered in the pool: its workers were gone by then. It has so many inputs
-    // because filling them in takes a while.
+    // Seen to hang when a run was let in before it was entered in the pool: its workers were gone by then. It
+    // has so many inputs because filling them in takes a while.
     let mut g = Graph::new();
     let names: Vec<String> = (0..1000).map(|n| format!("input {n}")).collect();
     let all: Vec<_> = names.iter().map(|name| g.input::<u64>(name.as_str())).collect();

@@ -1,4 +1,5 @@
-//! Failures and panics: of nodes, of values that are dropped, of observers and wakers. Each fails what it must and nothing else.
+//! Failures and panics: of nodes, of values that are dropped, of observers and wakers. Each fails what it
+//! must and nothing else.
 
 use std::error::Error as _;
 use std::io;

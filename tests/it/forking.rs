@@ -1,4 +1,5 @@
-//! A child that `fork` makes has the parent's executors, and none of their threads: it is told so, and waits for nothing. Each test forks in a process of its own.
+//! A child that `fork` makes has the parent's executors, and none of their threads: it is told so, and waits
+//! for nothing. Each test forks in a process of its own.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, mpsc};
@@ -21,7 +22,8 @@ fn plan() -> Plan {
 
 /// Runs `child` in a forked process, which must end well, and soon.
 fn forked(child: impl FnOnce()) {
-    // SAFETY: the other threads are workers that hold no lock at a random moment for long; the child keeps to what the tests do.
+    // SAFETY: the other threads are workers that hold no lock at a random moment for long; the child keeps to
+    // what the tests do.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let is_ok = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).is_ok();

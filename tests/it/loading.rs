@@ -1,4 +1,5 @@
-//! Graphs that come as data, with the bodies of the program: what they compute, how they are planned, and who is named when they do not fit together.
+//! Graphs that come as data, with the bodies of the program: what they compute, how they are planned, and who
+//! is named when they do not fit together.
 
 use std::cell::RefCell;
 use std::mem;
@@ -46,7 +47,8 @@ fn outcome<T: Copy + Send + Sync + 'static>(exec: &Executor, plan: &Plan, x: f64
     *value_of(block_on(exec.run(plan, inputs! { "x" => x })), name)
 }
 
-/// While x is small: n becomes n + 1, and x, by what it is modulo 3, what it was, 2 x + 2, or x - 1 as often as it takes three times.
+/// While x is small: n becomes n + 1, and x, by what it is modulo 3, what it was, 2 x + 2, or x - 1 as often
+/// as it takes three times.
 const NESTED: &str = r#"{"name": "nested", "nodes": [
     {"name": "all", "backend": "cpu", "command": "sum", "inputs": [{"node": "solve"}, {"node": "solve", "output": 2}, {"node": "x"}]},
     {"name": "x", "backend": "cpu", "command": "input"},
@@ -271,7 +273,8 @@ fn mistakes_of_bodies_come_out_too() {
     assert_eq!(error.to_string(), "node 'two' has a body that returns a value of another graph");
 }
 
-/// A loop around a branch, with a node that changes graphs: outermost, in the body, in the condition, in the arm.
+/// A loop around a branch, with a node that changes graphs: outermost, in the body, in the condition, in the
+/// arm.
 fn changing_shape(changes: &str) -> Shape {
     let command = |place: &str| if place == changes { "change" } else { "same" };
     let text = format!(
@@ -310,7 +313,8 @@ fn changing_bodies(change: impl Fn(&mut Graph) + Send + Sync + 'static) -> Bodie
 
 #[test]
 fn a_body_from_a_file_that_puts_another_graph_in_the_place_of_its_own_is_named() {
-    // Seen to fail without the check behind each body: numbers of one graph were used in another, and a text read as the address of a number.
+    // Seen to fail without the check behind each body: numbers of one graph were used in another, and a text
+    // read as the address of a number.
     thread_local! { static KEPT: RefCell<Vec<Graph>> = const { RefCell::new(Vec::new()) }; }
     let changes: [fn(&mut Graph); 4] = [
         |g| {

@@ -1,4 +1,5 @@
-//! Mistakes: what is wrong with a graph, with the inputs of a run, or with how outputs are asked for; each error says where.
+//! Mistakes: what is wrong with a graph, with the inputs of a run, or with how outputs are asked for; each
+//! error says where.
 
 use std::sync::Arc;
 

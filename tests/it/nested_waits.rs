@@ -1,4 +1,5 @@
-//! Who waits for a run, a flow or an operation inside of a task of the same executor is told so; who awaits it in a future, or elsewhere, is not.
+//! Who waits for a run, a flow or an operation inside of a task of the same executor is told so; who awaits
+//! it in a future, or elsewhere, is not.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -236,7 +237,8 @@ fn a_waker_may_poll_runs() {
 
 #[test]
 fn a_run_awaited_by_a_thread_that_is_no_worker_comes() {
-    // Failed at first (told that a task waits): the operation's body is inside of a poll of the executor's run, on the thread of the test.
+    // Failed at first (told that a task waits): the operation's body is inside of a poll of the executor's
+    // run, on the thread of the test.
     let exec = executor(2);
     let engine = Engine::new(&Executor::inline()).unwrap();
     let mut g = Graph::new();

@@ -108,7 +108,8 @@ fn a_timeline_gives_each_run_of_a_plan_as_spans() {
 
 #[test]
 fn measured_costs_put_the_critical_path_first() {
-    // The costs that were given say nothing; measured, the slow kernel comes first. Seen to fail with the costs that were given.
+    // The costs that were given say nothing; measured, the slow kernel comes first. Seen to fail with the
+    // costs that were given.
     let mut g = Graph::new();
     for node in 0..3 {
         let name = format!("k{node}");

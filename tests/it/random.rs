@@ -1,5 +1,5 @@
-//! Random graphs, every policy, every executor: what they give is bit for bit what one pass over the nodes in order gives, and
-//! what fails stops what depends on it and nothing else.
+//! Random graphs, every policy, every executor: what they give is bit for bit what one pass over the nodes in
+//! order gives, and what fails stops what depends on it and nothing else.
 
 use std::sync::Arc;
 
@@ -179,7 +179,8 @@ fn with_plans(failing: usize, check: impl Fn(&Executor, &Plan, &Tally, &[(String
 
 #[test]
 fn random_graphs_give_what_one_pass_in_order_gives() {
-    // Seen to fail with a gate that lets the last but one arrival through, and without the edges from readers to takers.
+    // Seen to fail with a gate that lets the last but one arrival through, and without the edges from readers
+    // to takers.
     with_plans(0, |exec, plan, tally, expected| {
         let start = || exec.run(plan, inputs! { "x" => tally.value(5) });
         for given in block_on(join_all([start(), start(), start()])) {

@@ -1,4 +1,5 @@
-//! `try_run` takes a place among the runs in flight at once; and what panics carry when they hit the library's own steps.
+//! `try_run` takes a place among the runs in flight at once; and what panics carry when they hit the
+//! library's own steps.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, mpsc};

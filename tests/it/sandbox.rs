@@ -4,7 +4,8 @@ use anabranch::{Each, Executor, Graph, Inputs, Plan, Value};
 
 use crate::support::{alone, block_on, executor, plan};
 
-/// Installs a seccomp filter that refuses `membarrier`: for this thread and those that it starts, or for `all` of the process.
+/// Installs a seccomp filter that refuses `membarrier`: for this thread and those that it starts, or for
+/// `all` of the process.
 fn forbid_membarrier(all: bool) {
     let code = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut filter = [
@@ -36,8 +37,8 @@ fn wide() -> Plan {
     plan(&g)
 }
 
-/// Runs the plan on each executor in turn, so that the workers of the others go to sleep, and watches nodes of runs that have
-/// started and of runs that have not.
+/// Runs the plan on each executor in turn, so that the workers of the others go to sleep, and watches nodes
+/// of runs that have started and of runs that have not.
 fn use_all(execs: &[Executor], plan: &Plan) {
     for round in 0..100 {
         for exec in execs {
@@ -63,7 +64,8 @@ fn goes_on_without_membarrier(all: bool) {
     }
 }
 
-// Seen to fail with an assertion that membarrier is allowed for ever: the workers die, and the next run hangs.
+// Seen to fail with an assertion that membarrier is allowed for ever: the workers die, and the next run
+// hangs.
 #[test]
 fn a_program_may_forbid_membarrier_after_it_has_made_executors() {
     alone("sandbox::a_program_may_forbid_membarrier_after_it_has_made_executors", || goes_on_without_membarrier(true));

@@ -1,4 +1,5 @@
-//! Sections of graphs: which nodes are in, what becomes inputs and outputs, and that they run beside the whole.
+//! Sections of graphs: which nodes are in, what becomes inputs and outputs, and that they run beside the
+//! whole.
 
 use std::sync::Arc;
 
@@ -179,7 +180,8 @@ fn looped() -> Graph {
 
 #[test]
 fn a_loop_is_cut_out_with_its_graphs() {
-    // Seen to fail with values that the section's loop keeps, and that are no `Arc`s; and with its second value left behind.
+    // Seen to fail with values that the section's loop keeps, and that are no `Arc`s; and with its second
+    // value left behind.
     let graph = looped();
     let run = |section: &Graph, inputs: Inputs| block_on(Executor::inline().run(&section.compile(&Single).unwrap(), inputs));
     let mut outputs = run(&graph.section(&["loop"], &["loop"]).unwrap(), inputs! { "start" => 5u64, "step" => 1u64 }).unwrap();

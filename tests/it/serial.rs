@@ -167,7 +167,8 @@ fn on_a_small_stack(body: impl FnOnce() + Send + 'static) {
 
 #[test]
 fn a_hundred_thousand_runs_on_a_stream_need_no_stack() {
-    // Seen to fail (the stack overflowed, and the process died) when the end of a run told all runs behind it.
+    // Seen to fail (the stack overflowed, and the process died) when the end of a run told all runs behind
+    // it.
     alone("serial::a_hundred_thousand_runs_on_a_stream_need_no_stack", || {
         for workers in [0, 1, 2] {
             on_a_small_stack(move || {
@@ -184,7 +185,8 @@ fn a_hundred_thousand_runs_on_a_stream_need_no_stack() {
 
 #[test]
 fn a_hundred_thousand_runs_on_a_stream_are_dropped_in_any_order() {
-    // Seen to fail (the stack overflowed, and the process died) when the end of a run told all runs behind it.
+    // Seen to fail (the stack overflowed, and the process died) when the end of a run told all runs behind
+    // it.
     alone("serial::a_hundred_thousand_runs_on_a_stream_are_dropped_in_any_order", || {
         on_a_small_stack(|| {
             let (exec, plan) = (executor(1), waiting());

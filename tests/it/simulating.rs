@@ -156,7 +156,8 @@ fn one_stream_has_one_order() {
 
 #[test]
 fn a_seed_gives_the_same_log_everywhere() {
-    // Seen to fail with another constant in the generator. The text and the sum were written down on one machine for all others.
+    // Seen to fail with another constant in the generator. The text and the sum were written down on one
+    // machine for all others.
     let mut shape = fan(3);
     shape.nodes_mut()[2].cost_us = 2.5;
     let slots = Slots { compute: 2, ..Slots::default() };

@@ -1,4 +1,5 @@
-//! A machine that has no memory left, or no threads: errors that say so, and the program goes on. Each test has a process of its own, with less than it asks for.
+//! A machine that has no memory left, or no threads: errors that say so, and the program goes on. Each test
+//! has a process of its own, with less than it asks for.
 
 use std::sync::Arc;
 
@@ -73,7 +74,8 @@ fn a_run_without_memory_for_its_values_is_an_error_and_the_executor_goes_on() {
     });
 }
 
-/// Threads have stacks of 4 GB of addresses, and there are addresses for a few of them, of which the test may take one. Seen to fail (three workers stay) with a reactor that is started behind the workers.
+/// Threads have stacks of 4 GB of addresses, and there are addresses for a few of them, of which the test may
+/// take one. Seen to fail (three workers stay) with a reactor that is started behind the workers.
 #[cfg(feature = "cuda")]
 #[test]
 fn an_executor_that_gets_too_few_threads_leaves_none() {

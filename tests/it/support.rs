@@ -1,4 +1,5 @@
-//! What the tests share: executors to try, values that count themselves, wakers that tell, and a way to wait that cannot hang.
+//! What the tests share: executors to try, values that count themselves, wakers that tell, and a way to wait
+//! that cannot hang.
 
 use std::future::Future;
 use std::mem::ManuallyDrop;
@@ -17,7 +18,8 @@ pub(crate) use crate::dice::Dice;
 /// How long a test waits for what must happen before it says that it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the executors that everything must work on: inline, one worker, two, more than there are cores, simulated.
+/// Returns the executors that everything must work on: inline, one worker, two, more than there are cores,
+/// simulated.
 pub(crate) fn executors() -> Vec<Executor> {
     [0, 1, 2, 8].into_iter().map(executor).chain([Executor::sim(7)]).collect()
 }
@@ -114,7 +116,8 @@ impl Tally {
     }
 }
 
-/// A value that is counted. Neither `Clone` nor free of a `Drop`, so nobody can copy it or forget it unnoticed.
+/// A value that is counted. Neither `Clone` nor free of a `Drop`, so nobody can copy it or forget it
+/// unnoticed.
 pub(crate) struct Counted {
     tally: Tally,
     word: u64,
@@ -165,7 +168,8 @@ pub(crate) fn chain(graph: &mut Graph, first: &Value<u64>, count: usize) -> Valu
     (0..count).fold(*first, |last, link| graph.task(format!("link {}", first_name + link), &last, |x: &u64| x + 1))
 }
 
-/// Panics without a report on standard error, which workers' threads would print in the midst of the tests' own.
+/// Panics without a report on standard error, which workers' threads would print in the midst of the tests'
+/// own.
 pub(crate) fn panic_quietly(message: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(message))
 }
@@ -204,7 +208,7 @@ const HOOKED: RawWakerVTable = RawWakerVTable::new(
 
 /// Takes the count that a waker owns.
 fn hook_of(data: *const ()) -> Arc<Hook> {
-    // SAFETY: every waker's data comes from `Arc::into_raw` and owns one count, which a caller that leaves the waker alive gives
-    // back by forgetting it.
+    // SAFETY: every waker's data comes from `Arc::into_raw` and owns one count, which a caller that leaves
+    // the waker alive gives back by forgetting it.
     unsafe { Arc::from_raw(data.cast()) }
 }

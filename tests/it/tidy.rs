@@ -1,5 +1,6 @@
-//! The house rules that a reader relies on, checked on the source itself: rooms name only rooms above them, files and functions
-//! stay small, every file says what it is, and the dangerous words stay where they belong.
+//! The house rules that a reader relies on, checked on the source itself: rooms name only rooms above them,
+//! files and functions stay small, every file says what it is, and the dangerous words stay where they
+//! belong.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 const ROOMS: [&str; 11] = ["error", "sync", "value", "graph", "plan", "device", "sim", "bridge", "exec", "vars", "flow"];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
+const COMMENT_COLUMNS_MAX: usize = 110;
 
 /// A source file: its path inside the package, and its text.
 struct Source {
@@ -106,7 +108,32 @@ fn files_and_functions_stay_small() {
     }
 }
 
-/// The functions of a formatted file with their lengths: from the line with `fn` to the brace that closes at its indentation.
+#[test]
+fn comments_are_not_wide() {
+    // Seen to fail with a comment of 120 columns.
+    for source in sources(&["src", "tests/it", "benches", "examples", "loom-tests"]) {
+        let mut is_code = false;
+        for (index, line) in source.text.lines().enumerate() {
+            let Some(text) = line.trim_start().strip_prefix("//") else {
+                is_code = false;
+                continue;
+            };
+            let text = text.trim_start_matches(['/', '!']).strip_prefix(' ').unwrap_or("");
+            is_code ^= text.starts_with("```");
+            let is_picture = text.starts_with([' ', '|']) || text.contains(['─', '│']);
+            let is_wide = line.chars().count() > COMMENT_COLUMNS_MAX;
+            assert!(
+                !is_wide || is_code || is_picture,
+                "{}:{}: a comment ends at column {COMMENT_COLUMNS_MAX}",
+                source.path,
+                index + 1
+            );
+        }
+    }
+}
+
+/// The functions of a formatted file with their lengths: from the line with `fn` to the brace that closes at
+/// its indentation.
 fn functions(text: &str) -> Vec<(String, usize)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut functions = Vec::new();

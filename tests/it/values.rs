@@ -330,7 +330,8 @@ fn units_can_be_read_taken_given_in_and_given_out() {
 
 #[test]
 fn an_output_belongs_to_whoever_awaited_the_run() {
-    // Seen to fail when the run kept its own Arc: then a worker on its way out of the run was a second owner at times.
+    // Seen to fail when the run kept its own Arc: then a worker on its way out of the run was a second owner
+    // at times.
     let mut g = Graph::new();
     let x = g.input::<Block>("x");
     let out = g.task("out", take(&x), |x: Block| x);

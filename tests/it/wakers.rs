@@ -1,4 +1,5 @@
-//! Wakers are foreign code: they may submit, cancel and drop runs while they are woken, and panic whatever is done to them.
+//! Wakers are foreign code: they may submit, cancel and drop runs while they are woken, and panic whatever is
+//! done to them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};

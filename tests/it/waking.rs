@@ -1,4 +1,5 @@
-//! Who is woken, and when: spurious polls, replaced wakers, node futures in other tasks, futures that move between runtimes.
+//! Who is woken, and when: spurious polls, replaced wakers, node futures in other tasks, futures that move
+//! between runtimes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -112,7 +113,8 @@ fn a_node_future_alone_makes_its_run_go() {
     }
 }
 
-/// A graph of two programs: "other"; and "early", "waits" until it is told to go on, "after". And who is told that "waits" began.
+/// A graph of two programs: "other"; and "early", "waits" until it is told to go on, "after". And who is told
+/// that "waits" began.
 fn stops_in_between() -> (Plan, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let ((says, heard), (go, gate)) = (mpsc::channel(), mpsc::channel());
     let ends = Mutex::new((says, gate));
@@ -132,7 +134,8 @@ fn stops_in_between() -> (Plan, mpsc::Receiver<()>, mpsc::Sender<()>) {
 
 #[test]
 fn a_late_node_future_sees_what_is_done_while_its_program_runs() {
-    // Seen to fail with a `catch_up` that does not look at workers. Nobody awaits a node of that program before.
+    // Seen to fail with a `catch_up` that does not look at workers. Nobody awaits a node of that program
+    // before.
     for exec in executors() {
         let (plan, begun, go) = stops_in_between();
         let run = exec.run(&plan, Inputs::new());
@@ -162,7 +165,8 @@ fn a_late_node_future_sees_what_is_done_while_an_async_node_waits() {
 
 #[test]
 fn a_run_in_the_place_of_another_has_done_nothing_yet() {
-    // Seen to fail without `leave` in `store_place`: the worker seemed to be at the end of the run that took the place over.
+    // Seen to fail without `leave` in `store_place`: the worker seemed to be at the end of the run that took
+    // the place over.
     let exec = executor(1);
     let (open, gate) = mpsc::channel();
     let gate = Mutex::new(gate);
@@ -257,7 +261,8 @@ fn a_dropped_future_leaves_no_waker_behind() {
     }
 }
 
-/// An inline run one of whose first nodes takes longer than a poll's time slice, so that nodes are left when the poll ends.
+/// An inline run one of whose first nodes takes longer than a poll's time slice, so that nodes are left when
+/// the poll ends.
 fn longer_than_a_slice() -> (Run, Executor, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let ((says, heard), (go, gate)) = (mpsc::channel(), mpsc::channel());
     let ends = Mutex::new((says, gate));
@@ -282,8 +287,8 @@ fn longer_than_a_slice() -> (Run, Executor, mpsc::Receiver<()>, mpsc::Sender<()>
 
 #[test]
 fn who_finds_an_inline_run_in_use_goes_on_when_its_user_is_gone() {
-    // Seen to fail without the second look at the driver: another thread's poll ended, and its future was dropped, between our
-    // looking for work and our waiting for a wake.
+    // Seen to fail without the second look at the driver: another thread's poll ended, and its future was
+    // dropped, between our looking for work and our waiting for a wake.
     let (mut run, _exec, begun, go) = longer_than_a_slice();
     let mut node = run.node("link 5006");
     let poller = Mutex::new(Some(thread::spawn(move || assert!(poll_once(&mut node).is_pending()))));

@@ -9,7 +9,8 @@ use crate::Failure;
 
 /// Plans, simulates, verifies and compares graphs of GPU and CPU work.
 ///
-/// A graph is a JSON file; '-' is the standard input. Of a node, `name` and `backend` (cpu, mixed, gpu) must be given:
+/// A graph is a JSON file; '-' is the standard input. Of a node, `name` and `backend` (cpu, mixed, gpu) must
+/// be given:
 ///
 ///   {"name": "example",
 ///    "nodes": [
@@ -62,13 +63,15 @@ pub(crate) enum Command {
         graph: GraphArgs,
         #[command(flatten)]
         machine: MachineArgs,
-        /// Draws who comes next, where several nodes could, from this seed. Without it they come in the plan's order.
+        /// Draws who comes next, where several nodes could, from this seed. Without it they come in the
+        /// plan's order.
         #[arg(long)]
         seed: Option<u64>,
         /// Makes the choices of a simulation before, as its last line printed them: 0,2,1.
         #[arg(long, value_delimiter = ',', value_name = "CHOICES", conflicts_with = "seed")]
         replay: Option<Vec<u32>>,
-        /// Runs every order that the programs allow, at most this many, looks for races, and reports how many there are.
+        /// Runs every order that the programs allow, at most this many, looks for races, and reports how many
+        /// there are.
         #[arg(long, value_name = "ORDERS", conflicts_with_all = ["seed", "replay", "format"], value_parser = clap::value_parser!(u64).range(1..))]
         explore: Option<u64>,
         /// How to print it; text, or what the ending of OUT says.
@@ -78,7 +81,8 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "OUT")]
         out: Option<PathBuf>,
     },
-    /// Checks that a plan keeps every edge and that no wait could be left out: of a policy, of all, or from a file.
+    /// Checks that a plan keeps every edge and that no wait could be left out: of a policy, of all, or from a
+    /// file.
     #[command(
         after_help = "Examples:\n  anabranch verify graph.json\n  anabranch plan graph.json --format json -o plan.json && anabranch verify graph.json --plan plan.json"
     )]
@@ -88,7 +92,8 @@ pub(crate) enum Command {
         /// Checks the plan of this policy only.
         #[arg(long, value_enum, conflicts_with = "plan")]
         policy: Option<PolicyName>,
-        /// Checks a plan that `anabranch plan --format json` has printed: its streams and programs, the rest is not read.
+        /// Checks a plan that `anabranch plan --format json` has printed: its streams and programs, the rest
+        /// is not read.
         #[arg(long, value_name = "PLAN")]
         plan: Option<PathBuf>,
     },
@@ -192,7 +197,8 @@ impl PolicyName {
     }
 }
 
-/// Returns the format that was asked for: by name, else by the ending of the file; text, if it has none or is `.txt`.
+/// Returns the format that was asked for: by name, else by the ending of the file; text, if it has none or is
+/// `.txt`.
 pub(crate) fn format_of<F: ValueEnum + Clone>(format: Option<F>, out: Option<&Path>, text: F) -> Result<F, Failure> {
     let ending = out.and_then(Path::extension).map(|ending| ending.to_string_lossy().to_lowercase());
     let ending = match (format, ending) {

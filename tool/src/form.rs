@@ -60,8 +60,8 @@ enum StepForm {
 type Programs = Vec<(StreamKind, Vec<Step>)>;
 
 impl PlanForm {
-    /// Returns the programs of the outermost graph, and of each inner one. `schedule` is any schedule of the graph: it says which inner
-    /// graphs there are.
+    /// Returns the programs of the outermost graph, and of each inner one. `schedule` is any schedule of the
+    /// graph: it says which inner graphs there are.
     pub(crate) fn programs(self, schedule: &Schedule) -> Result<Vec<(Arc<Shape>, Programs)>, String> {
         let Self { streams, programs, mut inner } = self;
         let mut all = vec![(schedule.shape().clone(), TableForm { streams, programs }.programs(schedule.shape())?)];

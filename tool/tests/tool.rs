@@ -191,7 +191,8 @@ fn bad_graphs_are_named_by_place() {
 
 #[test]
 fn limits_are_errors() {
-    // Seen to crash with a stack overflow where nesting has no bound, and to print all of a name that has no end.
+    // Seen to crash with a stack overflow where nesting has no bound, and to print all of a name that has no
+    // end.
     let named = |name: &str| format!(r#"{{"nodes": [{{"name": "{name}", "backend": "gpu"}}]}}"#);
     assert!(fault(named(&"n".repeat(257)).as_bytes()).contains("is 257, the limit is 256"));
     assert_eq!(tool(&["plan", "graphs/worked.json"]).status.code(), Some(0));

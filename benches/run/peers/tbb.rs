@@ -1,6 +1,7 @@
 //! oneTBB's `flow_graph`: compiles `benches/peers/tbb.cpp` and asks the program for each figure.
 //!
-//! The program reads the very graph that the Rust peers run, and answers with its figure and the sum of its values.
+//! The program reads the very graph that the Rust peers run, and answers with its figure and the sum of its
+//! values.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -62,8 +62,8 @@ impl Machine {
         }
     }
 
-    /// Returns the machine in three sentences. How far apart its cores are decides what a second worker costs, and a
-    /// virtual machine's cores may move while it is being measured.
+    /// Returns the machine in three sentences. How far apart its cores are decides what a second worker
+    /// costs, and a virtual machine's cores may move while it is being measured.
     pub(crate) fn text(&self) -> String {
         let Self { cpu, cores, date, tools, core_to_core_ns: before, times } = self;
         let stolen =
@@ -81,7 +81,8 @@ impl Machine {
 /// The shortest: a batch in which one of the threads was interrupted says nothing about the cores.
 pub(crate) fn core_to_core_ns() -> f64 {
     let turn = AtomicU32::new(0);
-    // ORDERING: nothing but the turn itself is handed over, and the batches are read by the thread that timed them.
+    // ORDERING: nothing but the turn itself is handed over, and the batches are read by the thread that timed
+    // them.
     let await_turn = |number| {
         while turn.load(Ordering::Relaxed) != number {
             hint::spin_loop()

@@ -1,4 +1,5 @@
-//! The places in a document where a bench writes its report: between `<!-- NAME begin -->` and `<!-- NAME end -->`.
+//! The places in a document where a bench writes its report: between `<!-- NAME begin -->` and `<!-- NAME end
+//! -->`.
 
 use std::fmt::Display;
 use std::fs;
@@ -28,7 +29,8 @@ impl Output {
     }
 }
 
-/// Replaces what stands between the markers `name` of the file at `path`, which starts at the package's folder.
+/// Replaces what stands between the markers `name` of the file at `path`, which starts at the package's
+/// folder.
 pub(crate) fn write_between(path: &Path, name: &str, text: &str) -> Result<(), String> {
     let (head, tail) = outside(path, name)?;
     let [begin, end] = marks(name);

@@ -82,7 +82,8 @@ extern "C" fn cuMemcpyDtoH_v2(into: Address, from: u64, len: usize) -> u32 {
     })
 }
 
-/// Returns where a copy from the host reads: pageable memory is the caller's again when the call returns, so it is copied now.
+/// Returns where a copy from the host reads: pageable memory is the caller's again when the call returns, so
+/// it is copied now.
 fn host_source(device: &Device, from: In<u8>, len: usize, is_counted: bool) -> Outcome<End> {
     let address = from.0 as usize;
     if memory::find(device, address).is_some() {

@@ -1,4 +1,5 @@
-//! How every call begins: find the device it concerns, count it, let a planned fault or a dead context answer instead.
+//! How every call begins: find the device it concerns, count it, let a planned fault or a dead context answer
+//! instead.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -87,7 +88,8 @@ pub(super) fn on_object(api: Api, handle: Handle, kind: Kind, body: impl FnOnce(
     answer(|| on_live(api, owner(handle, kind)?, None, body))
 }
 
-/// A call that names a stream. The default streams, the legacy one and the one per thread, are one stream of the current context.
+/// A call that names a stream. The default streams, the legacy one and the one per thread, are one stream of
+/// the current context.
 pub(super) fn on_stream(api: Api, handle: Handle, body: impl FnOnce(&mut Call, &Arc<Stream>) -> Outcome) -> u32 {
     answer(|| {
         let (device, stream) = if handle.0 <= 2 {

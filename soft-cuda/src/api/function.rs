@@ -45,7 +45,8 @@ fn text<'a>(start: *const c_char) -> Outcome<&'a str> {
     if start.is_null() {
         return Err(Code::INVALID_VALUE);
     }
-    // SAFETY: not null, and so, by the contract of the C function that took it, text that ends with a zero byte.
+    // SAFETY: not null, and so, by the contract of the C function that took it, text that ends with a zero
+    // byte.
     let text = unsafe { CStr::from_ptr(start) };
     text.to_str().map_err(|_| Code::INVALID_IMAGE)
 }
@@ -136,7 +137,8 @@ pub(super) fn launch(function: &Arc<Function>, shape: Shape, params: Params, ext
         return Err(Code::NOT_SUPPORTED);
     }
     let kernel = function.kernel()?.clone();
-    // SAFETY: by the contract of the C function that took them there is one pointer for each parameter of the kernel.
+    // SAFETY: by the contract of the C function that took them there is one pointer for each parameter of the
+    // kernel.
     let arguments = unsafe { kernel.copy_arguments(params) }?;
     Ok(Launch { kernel, grid, block, shared_bytes, arguments })
 }

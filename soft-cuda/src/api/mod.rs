@@ -1,8 +1,8 @@
-//! The C functions. Each finds out whom it concerns, lets [`enter`] count it and look for faults, and leaves the rest to
-//! [`crate::driver`].
+//! The C functions. Each finds out whom it concerns, lets [`enter`] count it and look for faults, and leaves
+//! the rest to [`crate::driver`].
 //!
-//! Pointers from outside come in as [`Out`] and [`In`], which only C callers can make: the contract of the C function is what makes
-//! writing and reading through them sound.
+//! Pointers from outside come in as [`Out`] and [`In`], which only C callers can make: the contract of the C
+//! function is what makes writing and reading through them sound.
 
 mod context;
 mod copy;

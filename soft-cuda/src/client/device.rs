@@ -16,8 +16,8 @@ pub struct Violation {
     pub text: String,
 }
 
-/// The control of one device. Faults are counted from when they are planned: the first operation, call or allocation after that
-/// is number 1. They are used up by happening.
+/// The control of one device. Faults are counted from when they are planned: the first operation, call or
+/// allocation after that is number 1. They are used up by happening.
 #[derive(Clone, Copy)]
 pub struct Device {
     control: &'static Control,
@@ -42,8 +42,9 @@ impl Device {
         fail_call(self.control, self.ordinal, name, nth, code);
     }
 
-    /// Has the `nth` operation from now fail when its stream gets there. If the code is fatal the context answers nothing else
-    /// from then on and no operation is executed any more; else the next query or synchronisation of the stream returns it, once.
+    /// Has the `nth` operation from now fail when its stream gets there. If the code is fatal the context
+    /// answers nothing else from then on and no operation is executed any more; else the next query or
+    /// synchronisation of the stream returns it, once.
     pub fn fail_operation(&self, which: Which, nth: u64, code: Code) {
         self.set(Setting::FailOperation, which as u64, nth, u64::from(code.0));
     }
@@ -58,12 +59,14 @@ impl Device {
         self.set(Setting::DelayEveryOperation, micros(delay), 0, 0);
     }
 
-    /// Has the stream stop at the `nth` operation from now, until [`release_stall`](Self::release_stall) or the end of the context.
+    /// Has the stream stop at the `nth` operation from now, until [`release_stall`](Self::release_stall) or
+    /// the end of the context.
     pub fn stall_operation(&self, which: Which, nth: u64) {
         self.set(Setting::StallOperation, which as u64, nth, 0);
     }
 
-    /// Lets every stream go on that stands still, and every one whose operation to stop at was issued already.
+    /// Lets every stream go on that stands still, and every one whose operation to stop at was issued
+    /// already.
     pub fn release_stall(&self) {
         self.set(Setting::ReleaseStall, 0, 0, 0);
     }
@@ -94,8 +97,9 @@ impl Device {
         self.set(Setting::HostFunctions, mode, time_us, 0);
     }
 
-    /// Sets what the device says to an attribute, by its number in `CUdevice_attribute`. Saying 0 to 115 (memory pools), 92 (stream
-    /// memory operations) or 122 (those of 64 bits) makes their functions refuse too.
+    /// Sets what the device says to an attribute, by its number in `CUdevice_attribute`. Saying 0 to 115
+    /// (memory pools), 92 (stream memory operations) or 122 (those of 64 bits) makes their functions refuse
+    /// too.
     pub fn attribute(&self, attribute: u32, value: i32) {
         self.set(Setting::Attribute, u64::from(attribute), value as u32 as u64, 0);
     }
@@ -110,9 +114,9 @@ impl Device {
         self.set(Setting::TrackRaces, u64::from(is_tracked), 0, 0);
     }
 
-    /// Sets whether the host is taken to have seen every value that a stream has written, as by default, or only those that
-    /// [`host_saw`](Self::host_saw) names. The latter finds more, because what is found no longer depends on how fast streams are.
-    /// Host functions that were called tell the host in either case.
+    /// Sets whether the host is taken to have seen every value that a stream has written, as by default, or
+    /// only those that [`host_saw`](Self::host_saw) names. The latter finds more, because what is found no
+    /// longer depends on how fast streams are. Host functions that were called tell the host in either case.
     pub fn words_inform_host(&self, do_they: bool) {
         self.set(Setting::WordsInformHost, u64::from(do_they), 0, 0);
     }
@@ -172,8 +176,8 @@ impl Device {
         self.set(Setting::KeepLog, u64::from(is_kept), 0, 0);
     }
 
-    /// Returns the calls in the order in which they returned, each as `name stream=2 detail -> code`, where the stream, the detail
-    /// and a code other than 0 are left out if there is none.
+    /// Returns the calls in the order in which they returned, each as `name stream=2 detail -> code`, where
+    /// the stream, the detail and a code other than 0 are left out if there is none.
     pub fn log(&self) -> Vec<String> {
         lines(self.control, self.ordinal, List::Log).into_iter().map(|(_, line)| line).collect()
     }

@@ -1,5 +1,5 @@
-//! Kernels in the test's own program. They are called by the driver, through here, because a panic can only be caught by the
-//! standard library it came from.
+//! Kernels in the test's own program. They are called by the driver, through here, because a panic can only
+//! be caught by the standard library it came from.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -40,8 +40,8 @@ impl Launch<'_> {
     /// # Panics
     /// If the kernel has no such parameter.
     pub fn pointer<T>(&self, index: usize) -> *mut T {
-        // SAFETY: every parameter takes at least 16 bytes; for one that is no pointer the address means nothing, but to make it
-        // harms nobody.
+        // SAFETY: every parameter takes at least 16 bytes; for one that is no pointer the address means
+        // nothing, but to make it harms nobody.
         let address = unsafe { self.params[index].cast::<u64>().read() };
         address as *mut T
     }

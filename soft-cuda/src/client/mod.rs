@@ -1,7 +1,7 @@
 //! The test's side: loads the driver, registers kernels, plans faults and asks what was found.
 //!
-//! The driver is another copy of this crate, in a shared library with a standard library of its own. The two speak through
-//! [`crate::wire`] only.
+//! The driver is another copy of this crate, in a shared library with a standard library of its own. The two
+//! speak through [`crate::wire`] only.
 
 mod device;
 mod kernel;
@@ -63,8 +63,8 @@ impl Client {
         // SAFETY: a symbol of that name is a function of that type.
         let entry = unsafe { library.get::<extern "C" fn() -> *const Control>(CONTROL_SYMBOL) };
         let entry = entry.map_err(|error| LoadError::new(path, error))?;
-        // SAFETY: the function returns a static of the library, which is never unloaded; its first field stands there in every
-        // version.
+        // SAFETY: the function returns a static of the library, which is never unloaded; its first field
+        // stands there in every version.
         let wire = unsafe { *entry().cast::<u32>() };
         if wire != WIRE {
             return Err(LoadError::new(path, format!("it speaks version {wire}, this client {WIRE}; build both again")));
@@ -100,8 +100,9 @@ impl Client {
         })
     }
 
-    /// Copies a driver with some of its symbols renamed, so that looking them up fails, and returns the copy's path. The copy lies
-    /// in a folder of its own among the temporary files. Load it in a process of its own: a loaded driver cannot be replaced.
+    /// Copies a driver with some of its symbols renamed, so that looking them up fails, and returns the
+    /// copy's path. The copy lies in a folder of its own among the temporary files. Load it in a process of
+    /// its own: a loaded driver cannot be replaced.
     ///
     /// # Errors
     /// If the file cannot be read or written, or has no such symbol.
@@ -111,8 +112,9 @@ impl Client {
 
     /// Registers a kernel under the name that modules call it by, for the whole process and for good.
     ///
-    /// The kernel is called once per launch, on the thread of the stream, and runs the whole grid. A panic in it is error 719 of
-    /// the stream. Of two kernels of one name the one registered last is found by functions looked up from then on.
+    /// The kernel is called once per launch, on the thread of the stream, and runs the whole grid. A panic in
+    /// it is error 719 of the stream. Of two kernels of one name the one registered last is found by
+    /// functions looked up from then on.
     pub fn register_kernel(&self, name: &str, params: &[Param], kernel: impl Fn(&Launch<'_>) + Send + Sync + 'static) {
         let (call, user) = kernel::leak(Box::new(kernel));
         let raw = RawKernel { name: Text::of(name), params: params.as_ptr(), count: params.len(), call, user };
@@ -129,8 +131,8 @@ impl Client {
         Device::new(self.control, ordinal)
     }
 
-    /// Returns a device with no context, as it was at the beginning, for tests that run at the same time. It goes round: no other
-    /// caller in this process gets the same one before 63 others were given out.
+    /// Returns a device with no context, as it was at the beginning, for tests that run at the same time. It
+    /// goes round: no other caller in this process gets the same one before 63 others were given out.
     ///
     /// # Panics
     /// If every device has a context.
@@ -149,13 +151,15 @@ impl Client {
         (self.control.set)(PROCESS, Setting::NoDevice, u64::from(is_none), 0, 0);
     }
 
-    /// Sets what `cuDriverGetVersion` says: 1000 times the major version plus 10 times the minor one. Concerns the whole process.
+    /// Sets what `cuDriverGetVersion` says: 1000 times the major version plus 10 times the minor one.
+    /// Concerns the whole process.
     pub fn driver_version(&self, version: u32) {
         (self.control.set)(PROCESS, Setting::DriverVersion, u64::from(version), 0, 0);
     }
 
-    /// Has the `nth` call from now, 1 being the next, of a function that concerns no device fail: `cuInit`, `cuDriverGetVersion`,
-    /// `cuDeviceGetCount`, `cuGetErrorName` or `cuGetErrorString`. Concerns the whole process.
+    /// Has the `nth` call from now, 1 being the next, of a function that concerns no device fail: `cuInit`,
+    /// `cuDriverGetVersion`, `cuDeviceGetCount`, `cuGetErrorName` or `cuGetErrorString`. Concerns the whole
+    /// process.
     ///
     /// # Panics
     /// If the driver has no function of that name.

@@ -17,7 +17,8 @@ const FRESH: u8 = 0xCD;
 const FREED: u8 = 0xDD;
 const GUARDED: u8 = 0xFD;
 
-/// The bytes. They stay mapped until the last operation that may touch them is done, whoever has freed them meanwhile.
+/// The bytes. They stay mapped until the last operation that may touch them is done, whoever has freed them
+/// meanwhile.
 pub(crate) struct Block {
     /// An address and no pointer, because every stream's thread may write there, as on a device.
     start: usize,
@@ -52,8 +53,8 @@ impl Block {
     }
 
     fn fill(&self, byte: u8) {
-        // SAFETY: within the block. A stream that still works there races with this one, was reported when it was issued, and
-        // finds rubbish, as it would on a device.
+        // SAFETY: within the block. A stream that still works there races with this one, was reported when it
+        // was issued, and finds rubbish, as it would on a device.
         unsafe { (self.start as *mut u8).write_bytes(byte, self.len) };
     }
 }

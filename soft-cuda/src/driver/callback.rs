@@ -1,4 +1,5 @@
-//! Calls foreign code: host functions and kernels. No lock of the driver is held meanwhile, and the code may not call the driver.
+//! Calls foreign code: host functions and kernels. No lock of the driver is held meanwhile, and the code may
+//! not call the driver.
 
 use std::cell::Cell;
 use std::ffi::c_void;

@@ -52,7 +52,8 @@ impl Api {
         NAMES[self as usize]
     }
 
-    /// Returns true if the call gives something back. A dead context refuses that too, but what was given back is gone.
+    /// Returns true if the call gives something back. A dead context refuses that too, but what was given
+    /// back is gone.
     pub(crate) fn gives_back(self) -> bool {
         use Api::*;
         matches!(

@@ -1,7 +1,7 @@
 //! Vector clocks: who is known to come after whom.
 //!
-//! Every stream, every node of an executable graph and the host have a component of their own, numbered over the whole process, so
-//! that clocks of different devices can be joined.
+//! Every stream, every node of an executable graph and the host have a component of their own, numbered over
+//! the whole process, so that clocks of different devices can be joined.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -63,7 +63,8 @@ impl Clock {
     }
 }
 
-/// What the host has seen. All its threads count as one, so what one thread has seen the others are taken to know.
+/// What the host has seen. All its threads count as one, so what one thread has seen the others are taken to
+/// know.
 pub(crate) struct HostClock {
     component: u32,
     /// Changes with the clock and never stands for two different ones, whichever the host clock.
@@ -81,7 +82,8 @@ impl HostClock {
     }
 
     pub(crate) fn version(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release in `join`: who sees the version finds at least that clock behind the lock.
+        // ORDERING: Acquire pairs with the Release in `join`: who sees the version finds at least that clock
+        // behind the lock.
         self.version.load(Ordering::Acquire)
     }
 

@@ -8,7 +8,8 @@ use super::kernel::{Arguments, Kernel};
 use super::violation::Name;
 use crate::wire::Which;
 
-/// A command. It holds addresses; they are looked up each time it is issued, for graphs issue one again and again.
+/// A command. It holds addresses; they are looked up each time it is issued, for graphs issue one again and
+/// again.
 #[derive(Clone)]
 pub(crate) enum Command {
     /// A node of a graph that only orders others.

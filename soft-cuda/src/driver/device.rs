@@ -1,4 +1,5 @@
-//! One device: its objects, its faults, its counters. It shares nothing with the others but the numbers of clock components.
+//! One device: its objects, its faults, its counters. It shares nothing with the others but the numbers of
+//! clock components.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -150,7 +151,8 @@ impl Device {
         true
     }
 
-    /// Ends every stream and forgets every object. Work that can end does; what stands still is let go and not executed.
+    /// Ends every stream and forgets every object. Work that can end does; what stands still is let go and
+    /// not executed.
     fn tear_down(&self) {
         self.context.let_go();
         let mut streams = self.streams.clear();
@@ -219,7 +221,8 @@ impl Device {
     }
 }
 
-/// From now on what the host has seen of one device it has seen of the other: their work has met in a copy or an event.
+/// From now on what the host has seen of one device it has seen of the other: their work has met in a copy or
+/// an event.
 pub(crate) fn link(left: &Device, right: &Device) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if Arc::ptr_eq(&left.host(), &right.host()) {

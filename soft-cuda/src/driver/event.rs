@@ -38,7 +38,8 @@ impl Event {
         Self { number, device, recorded: Mutex::default() }
     }
 
-    /// Records all that was issued to the stream. Nothing is queued for it: the position passes when what is before it has.
+    /// Records all that was issued to the stream. Nothing is queued for it: the position passes when what is
+    /// before it has.
     pub(crate) fn record(&self, stream: &Arc<Stream>) -> Outcome {
         if stream.device.ordinal != self.device.ordinal {
             return Err(Code::INVALID_HANDLE);

@@ -1,6 +1,8 @@
-//! Executable graphs: a copy of a graph whose parameters can be changed, launched as one piece of a stream's work.
+//! Executable graphs: a copy of a graph whose parameters can be changed, launched as one piece of a stream's
+//! work.
 //!
-//! Only the graph's edges order its nodes, so an edge that is missing is found as a race, although they are executed one by one.
+//! Only the graph's edges order its nodes, so an edge that is missing is found as a race, although they are
+//! executed one by one.
 
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +32,8 @@ struct Last {
 
 struct State {
     steps: Vec<Step>,
-    /// A command for each step. Launches share them, so a launch costs little; those on their way keep what they have when it changes.
+    /// A command for each step. Launches share them, so a launch costs little; those on their way keep what
+    /// they have when it changes.
     commands: Arc<Vec<Command>>,
     last: Option<Last>,
 }

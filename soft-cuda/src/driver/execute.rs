@@ -108,8 +108,8 @@ fn perform(stream: &Stream, command: &Command, informs: &Kept) -> Outcome {
     Ok(())
 }
 
-/// Tells the host's clock what seeing the effect will tell the host: before the effect, so that no call made on seeing it is too
-/// early.
+/// Tells the host's clock what seeing the effect will tell the host: before the effect, so that no call made
+/// on seeing it is too early.
 fn inform(stream: &Stream, word: usize, informs: &Kept) {
     let Some(clock) = informs else { return };
     if stream.device.switches.words_inform_host.load(Ordering::Relaxed) {
@@ -121,8 +121,9 @@ fn inform(stream: &Stream, word: usize, informs: &Kept) {
 
 fn move_bytes(copy: &Copy) {
     let (from, into) = (copy.from.address() as *const u8, copy.into.address() as *mut u8);
-    // SAFETY: at the issue both ends were found to lie within allocations, which the operation keeps mapped, or are the caller's,
-    // who vouches for them as on a device. Other streams that work there at the same time were reported as racing.
+    // SAFETY: at the issue both ends were found to lie within allocations, which the operation keeps mapped,
+    // or are the caller's, who vouches for them as on a device. Other streams that work there at the same
+    // time were reported as racing.
     unsafe { std::ptr::copy(from, into, copy.len) };
 }
 

@@ -1,4 +1,5 @@
-//! The fault plan of one device: what goes wrong, and at which operation or allocation, counted from when it was said.
+//! The fault plan of one device: what goes wrong, and at which operation or allocation, counted from when it
+//! was said.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

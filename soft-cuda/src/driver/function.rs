@@ -1,4 +1,5 @@
-//! Modules and the functions in them. A module is PTX text, and all that is read of it is the names of its entries.
+//! Modules and the functions in them. A module is PTX text, and all that is read of it is the names of its
+//! entries.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -51,7 +52,8 @@ impl Module {
 }
 
 impl Function {
-    /// Returns the kernel registered under the function's name, which may have happened after the function was looked up.
+    /// Returns the kernel registered under the function's name, which may have happened after the function
+    /// was looked up.
     pub(crate) fn kernel(&self) -> Outcome<&Arc<Kernel>> {
         if let Some(kernel) = self.kernel.get() {
             return Ok(kernel);

@@ -6,7 +6,8 @@ use super::clock::Clock;
 use super::violation::Label;
 use crate::wire::ViolationKind;
 
-/// Above this the list is swept for accesses that the host has seen: nothing issued from now on can race with those.
+/// Above this the list is swept for accesses that the host has seen: nothing issued from now on can race with
+/// those.
 const SWEPT_ABOVE: usize = 16;
 
 /// One access by one operation.
@@ -69,7 +70,8 @@ impl History {
             if !is_ordered && (earlier.access.is_write || access.is_write) {
                 race.get_or_insert_with(|| format!("{} and {} have no order between them", earlier.label, moment.label));
             }
-            // Whoever races with the earlier access races with this one too, if this one is as strong and as wide.
+            // Whoever races with the earlier access races with this one too, if this one is as strong and as
+            // wide.
             let is_as_wide = access.range.start <= earlier.access.range.start && access.range.end >= earlier.access.range.end;
             let is_as_strong = access.is_write || !earlier.access.is_write;
             !(is_ordered && is_as_wide && is_as_strong)

@@ -14,7 +14,8 @@ pub(crate) fn saw(device: &Device, word: usize) {
     }
 }
 
-/// The host touches memory at once, after all that it has seen and nothing else. Returns what the access is called.
+/// The host touches memory at once, after all that it has seen and nothing else. Returns what the access is
+/// called.
 pub(crate) fn touches(device: &Device, address: usize, len: usize, is_write: bool, name: &'static str) -> Label {
     let (component, tick, clock) = device.host().act();
     let label = Label { name: Name::Other(name), device: device.ordinal, stream: None, operation: 0 };

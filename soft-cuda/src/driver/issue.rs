@@ -1,4 +1,5 @@
-//! Turns a command into an operation: numbers it, deals out its fault, looks up its memory and checks its order.
+//! Turns a command into an operation: numbers it, deals out its fault, looks up its memory and checks its
+//! order.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -117,7 +118,8 @@ impl Issuer<'_> {
         Ok(Some(allocation))
     }
 
-    /// Returns true for a kernel's pointer to the end of an allocation: an empty piece of it, which the kernel will not touch.
+    /// Returns true for a kernel's pointer to the end of an allocation: an empty piece of it, which the
+    /// kernel will not touch.
     fn is_behind_allocation(&self, touch: &Touch) -> bool {
         let is_end = |allocation: Arc<Allocation>| allocation.range().end == touch.address;
         touch.len.is_none() && memory::find(self.device, touch.address - 1).is_some_and(is_end)

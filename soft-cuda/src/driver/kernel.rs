@@ -14,7 +14,8 @@ pub(crate) struct Kernel {
     pub(crate) name: Arc<str>,
     params: Box<[Param]>,
     call: KernelCall,
-    /// The client's; only handed back to `call`. The client keeps it for ever and vouches that any thread may use it.
+    /// The client's; only handed back to `call`. The client keeps it for ever and vouches that any thread may
+    /// use it.
     user: usize,
 }
 
@@ -23,7 +24,8 @@ pub(crate) type Arguments = Arc<[u128]>;
 
 static REGISTERED: OnceLock<RwLock<HashMap<Arc<str>, Arc<Kernel>>>> = OnceLock::new();
 
-/// Registers a kernel; one of that name registered before is replaced for functions that are looked up from now on.
+/// Registers a kernel; one of that name registered before is replaced for functions that are looked up from
+/// now on.
 pub(crate) fn register(name: &str, params: &[Param], call: KernelCall, user: *const c_void) {
     let name: Arc<str> = name.into();
     let kernel = Kernel { name: name.clone(), params: params.into(), call, user: user as usize };
@@ -43,7 +45,8 @@ impl Kernel {
     /// Copies the parameters.
     ///
     /// # Safety
-    /// `params` points to as many pointers as the kernel has parameters, each to that many bytes, or the kernel has none.
+    /// `params` points to as many pointers as the kernel has parameters, each to that many bytes, or the
+    /// kernel has none.
     pub(crate) unsafe fn copy_arguments(&self, params: *const *const c_void) -> Outcome<Arguments> {
         let count = self.params.iter().map(cells).sum();
         let mut arguments: Arguments = std::iter::repeat_n(0, count).collect();
@@ -70,7 +73,8 @@ impl Kernel {
     pub(crate) fn for_each_pointer(&self, arguments: &[u128], mut visit: impl FnMut(usize, bool)) {
         let mut at = 0;
         for param in &self.params {
-            // A pointer is the first eight bytes of its cell; the host is little endian, as every CUDA host is.
+            // A pointer is the first eight bytes of its cell; the host is little endian, as every CUDA host
+            // is.
             match param.kind {
                 ParamKind::Scalar => {}
                 ParamKind::Read => visit(arguments[at] as usize, false),
@@ -90,8 +94,8 @@ impl Kernel {
         }
         let count = pointers.len() as u32;
         let launch = RawLaunch { grid, block, shared_bytes, count, params: pointers.as_ptr() };
-        // SAFETY: `call` and `user` were registered together; the launch lives for the call and its pointers are as the kernel's
-        // parameters say.
+        // SAFETY: `call` and `user` were registered together; the launch lives for the call and its pointers
+        // are as the kernel's parameters say.
         match foreign(|| unsafe { (self.call)(self.user as *const c_void, &launch) }) {
             0 => Ok(()),
             code => Err(Code(code)),

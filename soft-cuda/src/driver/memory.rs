@@ -1,7 +1,7 @@
 //! The allocations of one device, found by address.
 //!
-//! An address is never given out twice while its memory is in quarantine, so an access to freed memory is told from one to
-//! somebody else's.
+//! An address is never given out twice while its memory is in quarantine, so an access to freed memory is
+//! told from one to somebody else's.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,9 +1,10 @@
-//! The driver itself: devices, streams that are threads, memory that remembers who touched it. Everything but the C functions,
-//! which are in [`crate::api`].
+//! The driver itself: devices, streams that are threads, memory that remembers who touched it. Everything but
+//! the C functions, which are in [`crate::api`].
 //!
-//! Two times matter. A call is *issued* on the caller's thread: there operations are numbered, faults are dealt out, memory is
-//! looked up and order is checked, so that what is reported depends on the calls alone and not on how threads happened to run. An
-//! operation is *executed* later on the thread of its stream, with no lock held.
+//! Two times matter. A call is *issued* on the caller's thread: there operations are numbered, faults are
+//! dealt out, memory is looked up and order is checked, so that what is reported depends on the calls alone
+//! and not on how threads happened to run. An operation is *executed* later on the thread of its stream, with
+//! no lock held.
 
 pub(crate) mod allocation;
 pub(crate) mod callback;

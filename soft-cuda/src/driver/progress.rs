@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::lock;
 
-/// How often someone who waits looks whether there is still something to wait for. Only that is ever late by this much: progress
-/// itself wakes at once.
+/// How often someone who waits looks whether there is still something to wait for. Only that is ever late by
+/// this much: progress itself wakes at once.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Position `n` has passed when `completed >= n`.
@@ -21,7 +21,8 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn has_passed(&self, position: u64) -> bool {
-        // ORDERING: Acquire pairs with the Release in `complete`: who sees a position passed sees what its operation wrote.
+        // ORDERING: Acquire pairs with the Release in `complete`: who sees a position passed sees what its
+        // operation wrote.
         self.completed.load(Ordering::Acquire) >= position
     }
 
@@ -29,8 +30,8 @@ impl Progress {
     pub(crate) fn complete(&self, position: u64) {
         // ORDERING: Release: see `has_passed`.
         self.completed.store(position, Ordering::Release);
-        // ORDERING: pairs with the fence in `wait_for`: of "store completed, look for waiters" and "count oneself, look at
-        // completed" at least one sees the other.
+        // ORDERING: pairs with the fence in `wait_for`: of "store completed, look for waiters" and "count
+        // oneself, look at completed" at least one sees the other.
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
             // Taken and given back, so that nobody is between their look and their sleep.
@@ -39,7 +40,8 @@ impl Progress {
         }
     }
 
-    /// Blocks until the position has passed, or until there is nothing to wait for. Returns whether it has passed.
+    /// Blocks until the position has passed, or until there is nothing to wait for. Returns whether it has
+    /// passed.
     pub(crate) fn wait_for(&self, position: u64, is_pointless: impl Fn() -> bool) -> bool {
         if self.has_passed(position) {
             return true;

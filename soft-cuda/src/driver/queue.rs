@@ -1,7 +1,7 @@
 //! What a stream has still to do, and the thread that does it.
 //!
-//! The thread is made at the first piece of work. It sleeps when there is none, and only then is it signalled; it takes all that
-//! has gathered at once, so a caller that issues fast meets it seldom.
+//! The thread is made at the first piece of work. It sleeps when there is none, and only then is it
+//! signalled; it takes all that has gathered at once, so a caller that issues fast meets it seldom.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

@@ -16,7 +16,8 @@ struct Tickets {
     stopped: u64,
 }
 
-/// The stalls of one device. One is numbered when its operation is issued, so releasing it works before the stream gets there.
+/// The stalls of one device. One is numbered when its operation is issued, so releasing it works before the
+/// stream gets there.
 #[derive(Default)]
 pub(crate) struct Stalls {
     tickets: Mutex<Tickets>,

@@ -23,7 +23,8 @@ pub(crate) struct Stream {
     pub(crate) progress: Progress,
     /// Held while a call issues something, so positions, clocks and the queue agree.
     pub(crate) issuing: Mutex<Issuing>,
-    /// A code that the next query or synchronisation returns, of the stream or of an event recorded on it; or 0.
+    /// A code that the next query or synchronisation returns, of the stream or of an event recorded on it; or
+    /// 0.
     pending: AtomicU32,
 }
 
@@ -131,7 +132,8 @@ impl Stream {
         if has_passed { Ok(()) } else { Err(Code::CONTEXT_IS_DESTROYED) }
     }
 
-    /// Blocks until the stream has ended what was issued, whatever has become of it: nobody writes to the caller's memory any more.
+    /// Blocks until the stream has ended what was issued, whatever has become of it: nobody writes to the
+    /// caller's memory any more.
     pub(crate) fn see_through(&self) -> Outcome {
         let (position, clock) = self.mark()?;
         self.progress.wait_for(position, || false);

@@ -1,4 +1,5 @@
-//! Handles and what they stand for. A handle is a number, never an address: one that is stale is found out instead of followed.
+//! Handles and what they stand for. A handle is a number, never an address: one that is stale is found out
+//! instead of followed.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

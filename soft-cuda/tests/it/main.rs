@@ -1,5 +1,5 @@
-//! The driver as cudarc sees it. Every test has a device of its own, so all of them run at once in one process. Which broken line
-//! of the driver each of them has caught is in `tests/README.md`.
+//! The driver as cudarc sees it. Every test has a device of its own, so all of them run at once in one
+//! process. Which broken line of the driver each of them has caught is in `tests/README.md`.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 #![allow(clippy::multiple_unsafe_ops_per_block, reason = "a row of driver calls stands on one ground")]

@@ -26,7 +26,8 @@ fn a_use_after_free_fails_and_is_named() {
 fn freed_memory_is_poisoned() {
     let bench = Bench::new();
     let stream = bench.stream();
-    // SAFETY: the memory is read by the host only once the driver is done with it, and it is kept in quarantine.
+    // SAFETY: the memory is read by the host only once the driver is done with it, and it is kept in
+    // quarantine.
     unsafe {
         let address = result::malloc_sync(16).unwrap();
         result::memset_d8_async(address, 7, 16, stream.cu_stream()).unwrap();

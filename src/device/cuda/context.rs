@@ -1,5 +1,6 @@
-//! A GPU's primary context and the streams in it, by calls of our own. cudarc has objects for both, whose calls take the driver's codes for an enum. They are
-//! made only for a library that asks for a stream, and never give anything back: that is done here, once nobody has them any more.
+//! A GPU's primary context and the streams in it, by calls of our own. cudarc has objects for both, whose
+//! calls take the driver's codes for an enum. They are made only for a library that asks for a stream, and
+//! never give anything back: that is done here, once nobody has them any more.
 
 use std::ffi::c_int;
 use std::sync::Arc;

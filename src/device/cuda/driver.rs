@@ -1,5 +1,6 @@
-//! The driver's functions, looked up one by one, so that an old driver that lacks some is an error that names them, and codes are plain numbers:
-//! a code that the bindings do not know would be undefined behaviour there.
+//! The driver's functions, looked up one by one, so that an old driver that lacks some is an error that names
+//! them, and codes are plain numbers: a code that the bindings do not know would be undefined behaviour
+//! there.
 
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::sync::{Arc, OnceLock};

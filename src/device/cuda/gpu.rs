@@ -23,7 +23,8 @@ use crate::device::queue::{Event, Fault, Job, QueueDevice, Submitted, Timeline};
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock, spawn};
 
-/// How many nodes may be on a lane that are not known to be done: a driver blocks the thread that enqueues more than it has room for.
+/// How many nodes may be on a lane that are not known to be done: a driver blocks the thread that enqueues
+/// more than it has room for.
 const BACKLOG_MAX: u64 = 512;
 /// The most that are submitted as one: the end of each is marked.
 const SEGMENT_MAX: u64 = 256;
@@ -114,7 +115,8 @@ impl Gpu {
         // So that who waits for memory hears of them.
         points[1..].iter().for_each(|&(stray, _)| _ = device.mark(stray));
         let is_graph = launched?;
-        // Before the record: who hears that this is reached through another stream is to find the mark in its place.
+        // Before the record: who hears that this is reached through another stream is to find the mark in its
+        // place.
         device.mark(lane)?;
         let event = if job.is_recorded { Some(device.record(lane)?) } else { None };
         Ok(Submitted { point, event, is_graph })
@@ -132,11 +134,13 @@ impl Gpu {
         Ok(false)
     }
 
-    /// Collects, if someone has asked for that and nobody has the path: who has it to submit does so when he lets go of it. Never waits.
+    /// Collects, if someone has asked for that and nobody has the path: who has it to submit does so when he
+    /// lets go of it. Never waits.
     fn collect_if_asked(&self) -> Option<Use> {
         let mut awaited = None;
         loop {
-            // ORDERING: pairs with itself: of "ask, try the path" and "let go of the path, look whether someone asked" one side sees the other.
+            // ORDERING: pairs with itself: of "ask, try the path" and "let go of the path, look whether
+            // someone asked" one side sees the other.
             fence(Ordering::SeqCst);
             if !self.device.is_full.load(Ordering::Relaxed) {
                 return awaited;
@@ -410,7 +414,8 @@ impl Device {
         awaited
     }
 
-    /// Returns a use that must pass first. Memory of the device is freed in the order of the stream that made it, so its own uses need not.
+    /// Returns a use that must pass first. Memory of the device is freed in the order of the stream that made
+    /// it, so its own uses need not.
     fn still_used(&self, dropped: &Dropped) -> Option<Use> {
         let own = usize::from(matches!(dropped.what, Memories::Device(_)));
         dropped.uses.iter().skip(own).copied().find(|&used| !self.has_reached(used))
@@ -420,7 +425,8 @@ impl Device {
         match dropped.what {
             Memories::Device(address) => {
                 let stream = self.lanes[dropped.uses[0].0 as usize].stream.handle();
-                // SAFETY: all use on other streams is over, and on this one it comes before. An error is the device's, not this memory's.
+                // SAFETY: all use on other streams is over, and on this one it comes before. An error is the
+                // device's, not this memory's.
                 let code = unsafe { (self.driver.free)(address, stream) };
                 let _ = self.check(code);
             }
@@ -451,7 +457,8 @@ impl Drop for Device {
             events: std::mem::take(&mut *lock(&self.events)),
             context: self.context.clone(),
         };
-        // The end of a device waits for its streams, and this may be anybody's drop. Without a thread for it the driver keeps all.
+        // The end of a device waits for its streams, and this may be anybody's drop. Without a thread for it
+        // the driver keeps all.
         let remains = ManuallyDrop::new(remains);
         let _ = spawn("anabranch-cuda-end".into(), move || ManuallyDrop::into_inner(remains).end());
     }

@@ -5,9 +5,10 @@
 //! second time    the same operations: built, and launched
 //! after that     what differs (addresses, numbers, sizes) is set in the built one, which is launched
 //! ```
-//! A launch waits for the launch before of the same instance, so one that is still at work is launched again only on the lane where it is: what comes
-//! there waits anyway. Another lane gets an instance of its own. Who comes with other operations than before begins anew. How many are kept is bounded;
-//! those that were used longest ago go first.
+//! A launch waits for the launch before of the same instance, so one that is still at work is launched again
+//! only on the lane where it is: what comes there waits anyway. Another lane gets an instance of its own. Who
+//! comes with other operations than before begins anew. How many are kept is bounded; those that were used
+//! longest ago go first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -85,7 +86,8 @@ impl Graphs {
         Self { is_on, segments: HashMap::new(), instances: 0, now: 0 }
     }
 
-    /// Launches a recording as one, if it came before. Otherwise remembers it, and returns false. Who has the device's path calls this.
+    /// Launches a recording as one, if it came before. Otherwise remembers it, and returns false. Who has the
+    /// device's path calls this.
     ///
     /// # Errors
     /// If the device is lost.
@@ -219,7 +221,8 @@ impl Built {
         }
     }
 
-    /// Adds a node for each operation: after the one before it in its part; the first of a part after what its part comes after.
+    /// Adds a node for each operation: after the one before it in its part; the first of a part after what
+    /// its part comes after.
     fn add_nodes(&mut self, recording: &Recording, device: &Device) -> Result<()> {
         let mut last_on: HashMap<u32, usize> = HashMap::new();
         let mut fronts: Vec<Vec<CUgraphNode>> = Vec::with_capacity(recording.parts.len());
@@ -239,8 +242,9 @@ impl Built {
         Ok(())
     }
 
-    /// Returns where the instance is that was launched on this lane last, or else one that is not at work, or a new one. So no two were launched last on the
-    /// same lane: they are at most as many as lanes, and no launch waits for another lane.
+    /// Returns where the instance is that was launched on this lane last, or else one that is not at work, or
+    /// a new one. So no two were launched last on the same lane: they are at most as many as lanes, and no
+    /// launch waits for another lane.
     fn instance_for(&mut self, recording: &Recording, device: &Device) -> Result<usize> {
         let own = self.instances.iter().position(|instance| instance.last.0 == recording.lane);
         let idle = || self.instances.iter().position(|instance| device.has_reached(instance.last));

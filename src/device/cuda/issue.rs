@@ -1,10 +1,12 @@
-//! What is noted down, as calls of the driver: on the lane alone, or spread over as many lanes as the plan has streams for it.
+//! What is noted down, as calls of the driver: on the lane alone, or spread over as many lanes as the plan
+//! has streams for it.
 //!
 //! ```text
 //! lane 0   waits · fork ─▶ a · record a ───────────▶ d · join ─▶ mark, record
 //! lane 1           └─────▶ wait a · b ──▶ record ────────┘
 //! ```
-//! The fork and the join make the work a thing of one lane for all others: what is before it there is before all of it, and its end is the lane's.
+//! The fork and the join make the work a thing of one lane for all others: what is before it there is before
+//! all of it, and its end is the lane's.
 
 use std::ffi::c_void;
 
@@ -38,8 +40,8 @@ pub(super) struct Others {
 /// Issues what is not issued yet. Who has the device's path calls this.
 ///
 /// # Errors
-/// If the device is lost, or refuses a wait or a record; then the end of the recording's own lane does not tell of the strays. Refused operations are told
-/// to the judge.
+/// If the device is lost, or refuses a wait or a record; then the end of the recording's own lane does not
+/// tell of the strays. Refused operations are told to the judge.
 pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut Others) -> Result<()> {
     let issued = match &recording.flushed {
         None => 0,
@@ -76,7 +78,8 @@ pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut O
     lanes.join()
 }
 
-/// Issues what is noted down so far on the lane alone, for a library that goes on behind it. What is refused is told later.
+/// Issues what is noted down so far on the lane alone, for a library that goes on behind it. What is refused
+/// is told later.
 pub(super) fn flush(recording: &mut Recording) {
     let device = recording.device.clone();
     let _path = lock(&device.path);
@@ -104,7 +107,8 @@ struct Lanes<'a> {
     fork: Option<Event>,
     /// The lanes that parts came to.
     begun: u64,
-    /// For each lane besides the recording's own, the part that it came to last, unless the recording's own has waited for that.
+    /// For each lane besides the recording's own, the part that it came to last, unless the recording's own
+    /// has waited for that.
     ahead: [Option<u32>; u64::BITS as usize],
     /// For each part that others wait for its event.
     events: Vec<CUevent>,
@@ -138,7 +142,8 @@ impl<'a> Lanes<'a> {
         Ok(lanes)
     }
 
-    /// Whether nothing orders a part behind the fork: the first of a lane, that waits for none. Asked once for each, in order.
+    /// Whether nothing orders a part behind the fork: the first of a lane, that waits for none. Asked once
+    /// for each, in order.
     fn is_loose(&mut self, part: usize) -> bool {
         let lane = 1 << self.lane(part);
         let is_first = self.begun & lane == 0;
@@ -232,7 +237,8 @@ fn wait(device: &Device, stream: CUstream, event: CUevent) -> Result<()> {
 fn enqueue(device: &Device, stream: CUstream, ops: &Ops, at: usize) -> Result<(), Error> {
     let driver = device.driver;
     let host = std::ptr::with_exposed_provenance_mut::<c_void>;
-    // Of all of them: memory that an operation names has the bytes, for the lengths were compared when it was noted down, and is held until the operation is over.
+    // Of all of them: memory that an operation names has the bytes, for the lengths were compared when it was
+    // noted down, and is held until the operation is over.
     device.check(match ops.list()[at] {
         // SAFETY: as above.
         Op::Up { from, to, bytes } => unsafe { (driver.copy_up)(to, host(from), bytes, stream) },
@@ -246,15 +252,16 @@ fn enqueue(device: &Device, stream: CUstream, ops: &Ops, at: usize) -> Result<()
         Op::Fill { to, pattern: Pattern::Word(word), count } => unsafe { (driver.fill_32)(to, word, count, stream) },
         Op::Fetch { from: (from, there), to, bytes } => {
             let here = device.context.handle();
-            // SAFETY: as above; the other device keeps its memory until the visit is over, and its context as long.
+            // SAFETY: as above; the other device keeps its memory until the visit is over, and its context as
+            // long.
             unsafe { (driver.copy_peer)(to, here, from, there, bytes, stream) }
         }
         Op::Launch { function, launch, .. } => {
             let ([x, y, z], [i, j, k]) = (launch.grid, launch.block);
             let mut words = ops.pointers(at);
             let (words, none) = (words.as_mut_ptr(), std::ptr::null_mut());
-            // SAFETY: words are parameters of the types that the kernel was declared with, and the driver copies them. What its code does with its
-            // buffers is the promise of who wrote it.
+            // SAFETY: words are parameters of the types that the kernel was declared with, and the driver
+            // copies them. What its code does with its buffers is the promise of who wrote it.
             unsafe { (driver.launch)(function, x, y, z, i, j, k, launch.shared_bytes, stream, words, none) }
         }
     })

@@ -75,9 +75,11 @@ impl CudaLane {
         Ok(lane)
     }
 
-    /// Lets the host hear when all that is queued now is done, as point `n`. Points grow. Only who has the device's path calls this.
+    /// Lets the host hear when all that is queued now is done, as point `n`. Points grow. Only who has the
+    /// device's path calls this.
     pub(super) fn mark(&self, n: u64, events: &mut Events) -> Result<()> {
-        // ORDERING: Relaxed, as the store below: who has the path writes it, and `check` may see an older one.
+        // ORDERING: Relaxed, as the store below: who has the path writes it, and `check` may see an older
+        // one.
         if self.marked.load(Ordering::Relaxed) >= n {
             return Ok(());
         }
@@ -145,7 +147,8 @@ impl CudaLane {
     }
 }
 
-/// Returns the point whose lower half a device wrote: one near to what was known, because a lane never has 2³¹ points that nobody heard of.
+/// Returns the point whose lower half a device wrote: one near to what was known, because a lane never has
+/// 2³¹ points that nobody heard of.
 fn widen(known: u64, low: u32) -> u64 {
     let ahead = low.wrapping_sub(known as u32) as i32;
     // Behind, it was known already.
@@ -198,7 +201,8 @@ impl Timeline for CudaLane {
     }
 
     fn certain(&self) -> u64 {
-        // The driver no longer says of events that they have passed. One that was heard of may come after one that was not.
+        // The driver no longer says of events that they have passed. One that was heard of may come after one
+        // that was not.
         if self.signal == Signal::Event { 0 } else { self.reached() }
     }
 
@@ -217,7 +221,8 @@ impl Drop for CudaLane {
             // SAFETY: nobody else has it. The driver keeps what it still needs.
             unsafe { (self.driver.event_destroy)(event) };
         }
-        // SAFETY: who drops a device's lanes has waited for its streams, unless the device is lost: then nothing is written any more.
+        // SAFETY: who drops a device's lanes has waited for its streams, unless the device is lost: then
+        // nothing is written any more.
         unsafe { (self.driver.host_free)(self.word.as_ptr().cast()) };
     }
 }

@@ -1,5 +1,6 @@
-//! Memory of a GPU, and of the host where the GPU reaches it. It knows which work uses it last on each stream; dropped, it goes to the
-//! device's limbo, and nothing is asked of the driver until someone submits or a point passes.
+//! Memory of a GPU, and of the host where the GPU reaches it. It knows which work uses it last on each
+//! stream; dropped, it goes to the device's limbo, and nothing is asked of the driver until someone submits
+//! or a point passes.
 
 use std::any::Any;
 use std::ffi::c_void;

@@ -1,7 +1,9 @@
-//! The CUDA device: NVIDIA GPUs, through a driver that is loaded when the device is asked for. The only folder that names cudarc.
+//! The CUDA device: NVIDIA GPUs, through a driver that is loaded when the device is asked for. The only
+//! folder that names cudarc.
 //!
-//! What kernels ask of their stream is noted down until a segment of the plan is complete, and then submitted: as a CUDA graph if the segment was seen
-//! before, else call by call, where a wait is `cuStreamWaitEvent` and a record is `cuEventRecord`. Where the host must know, the stream writes the
+//! What kernels ask of their stream is noted down until a segment of the plan is complete, and then
+//! submitted: as a CUDA graph if the segment was seen before, else call by call, where a wait is
+//! `cuStreamWaitEvent` and a record is `cuEventRecord`. Where the host must know, the stream writes the
 //! point's number into a word of the host's memory. One thread at a time submits to a device.
 
 mod context;
@@ -25,11 +27,12 @@ pub use raw::RawStream;
 /// How a CUDA device tells the host that work is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completion {
-    /// The device writes a number into the host's memory: no call of the driver to look at it. The default where the device can do so;
-    /// elsewhere this is [`Completion::Event`].
+    /// The device writes a number into the host's memory: no call of the driver to look at it. The default
+    /// where the device can do so; elsewhere this is [`Completion::Event`].
     Lane,
     /// An event is recorded, and the driver is asked for it.
     Event,
-    /// The driver calls a function of the host's. It stalls the stream meanwhile, and is slower than both others.
+    /// The driver calls a function of the host's. It stalls the stream meanwhile, and is slower than both
+    /// others.
     HostFunction,
 }

@@ -1,4 +1,5 @@
-//! What is to be done, one operation after the other, in as little memory as it takes: all of it is compared whenever it may come again.
+//! What is to be done, one operation after the other, in as little memory as it takes: all of it is compared
+//! whenever it may come again.
 
 use std::ffi::c_void;
 
@@ -117,7 +118,8 @@ impl Ops {
         }
     }
 
-    /// Returns where each parameter of a launch is, as the driver takes it: it reads as many as the function has, and copies them.
+    /// Returns where each parameter of a launch is, as the driver takes it: it reads as many as the function
+    /// has, and copies them.
     pub(super) fn pointers(&self, at: usize) -> [*mut c_void; PARAMS_MAX] {
         let mut pointers = [std::ptr::null_mut(); PARAMS_MAX];
         let words = self.words_of(at).iter();

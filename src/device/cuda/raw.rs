@@ -12,17 +12,17 @@ use crate::error::{Kind, Result};
 
 /// The CUDA stream of a kernel node, as libraries take it; made by [`DeviceStream::raw`].
 ///
-/// What is enqueued on it belongs to the node: whatever reads the node waits for it. Say of every buffer that it is read or written, before the
-/// work that does so is enqueued: that keeps its memory until the work is done. Only this stream is ordered with the rest of the graph; what is enqueued
-/// on others is not.
+/// What is enqueued on it belongs to the node: whatever reads the node waits for it. Say of every buffer that
+/// it is read or written, before the work that does so is enqueued: that keeps its memory until the work is
+/// done. Only this stream is ordered with the rest of the graph; what is enqueued on others is not.
 pub struct RawStream<'a> {
     recording: &'a mut Recording,
     stream: Option<Arc<CudaStream>>,
 }
 
 impl DeviceStream {
-    /// Returns the CUDA stream behind this one, or None on a host. It is of the crate cudarc, version 0.19.10. The
-    /// example `cublas` multiplies matrices by it.
+    /// Returns the CUDA stream behind this one, or None on a host. It is of the crate cudarc, version
+    /// 0.19.10. The example `cublas` multiplies matrices by it.
     ///
     /// # Examples
     /// ```no_run

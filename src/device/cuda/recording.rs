@@ -1,4 +1,5 @@
-//! What kernels ask of their stream, on a GPU: noted down part by part, and submitted as one. Memory is all that is asked for at once.
+//! What kernels ask of their stream, on a GPU: noted down part by part, and submitted as one. Memory is all
+//! that is asked for at once.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -58,8 +59,8 @@ pub(super) struct Flushed {
 
 struct Held {
     allocation: Arc<Allocation>,
-    /// The plan's stream of all parts that work on it, if it was made here and that is one stream: then who comes later there may have the
-    /// memory, once nobody has it any more.
+    /// The plan's stream of all parts that work on it, if it was made here and that is one stream: then who
+    /// comes later there may have the memory, once nobody has it any more.
     stream: Option<u32>,
 }
 
@@ -158,7 +159,8 @@ impl Recording {
         }
     }
 
-    /// Returns memory that was made here and that nobody has any more. Whatever works on it comes before, on the same stream.
+    /// Returns memory that was made here and that nobody has any more. Whatever works on it comes before, on
+    /// the same stream.
     fn reuse(&mut self, bytes: usize) -> Option<Arc<Allocation>> {
         let stream = self.parts.last()?.stream;
         let is_free = |held: &&Held| {

@@ -1,4 +1,5 @@
-//! What is left of a GPU that nobody uses any more: given back to the driver, on a thread of its own, once its streams have come to their ends.
+//! What is left of a GPU that nobody uses any more: given back to the driver, on a thread of its own, once
+//! its streams have come to their ends.
 
 use std::sync::Arc;
 use std::time::Duration;

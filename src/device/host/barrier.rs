@@ -1,11 +1,14 @@
-//! A fence with a cheap side and a dear side, for protocols in which one side runs a million times more often.
+//! A fence with a cheap side and a dear side, for protocols in which one side runs a million times more
+//! often.
 //!
-//! "Store a, light; load b" against "store b, heavy; load a": at least one side sees the other's store. On Linux the dear side
-//! asks the kernel to run a full fence on every thread of the process (`membarrier`, under a microsecond here), so the cheap
-//! side only has to stop the compiler. Elsewhere, and in loom models, both sides are full fences.
+//! "Store a, light; load b" against "store b, heavy; load a": at least one side sees the other's store. On
+//! Linux the dear side asks the kernel to run a full fence on every thread of the process (`membarrier`,
+//! under a microsecond here), so the cheap side only has to stop the compiler. Elsewhere, and in loom models,
+//! both sides are full fences.
 //!
-//! The kernel may refuse later what it allowed at first: a program that sandboxes itself forbids `membarrier` with a seccomp
-//! filter. Then the dear side returns false, and its caller must look again: the README says how each caller does.
+//! The kernel may refuse later what it allowed at first: a program that sandboxes itself forbids `membarrier`
+//! with a seccomp filter. Then the dear side returns false, and its caller must look again: the README says
+//! how each caller does.
 
 use crate::sync::{Ordering, fence};
 
@@ -44,8 +47,8 @@ impl Barrier {
         }
     }
 
-    /// The dear side. Returns false if the kernel refuses `membarrier`: then this was a fence for the calling thread only, and
-    /// a store that another thread made before its cheap side may become visible later.
+    /// The dear side. Returns false if the kernel refuses `membarrier`: then this was a fence for the calling
+    /// thread only, and a store that another thread made before its cheap side may become visible later.
     #[must_use = "after a refusal the caller must look again"]
     pub(crate) fn heavy(self) -> bool {
         fence(Ordering::SeqCst);

@@ -1,11 +1,12 @@
-//! One worker's queue of tickets: its owner pushes and pops at the bottom, thieves take from the top. Chase and Lev's deque
-//! with the orderings of Le, Pop, Cohen and Zappa Nardelli (PPoPP 2013), of a fixed size: what does not fit goes to the pool's
-//! common queue.
+//! One worker's queue of tickets: its owner pushes and pops at the bottom, thieves take from the top. Chase
+//! and Lev's deque with the orderings of Le, Pop, Cohen and Zappa Nardelli (PPoPP 2013), of a fixed size:
+//! what does not fit goes to the pool's common queue.
 
 use super::Ticket;
 use crate::sync::{AtomicI64, AtomicU64, Line, Ordering, fence};
 
-/// The deque. `push` and `pop` belong to the one thread that owns it; `steal` and `is_empty` are for everyone.
+/// The deque. `push` and `pop` belong to the one thread that owns it; `steal` and `is_empty` are for
+/// everyone.
 pub(crate) struct Deque {
     top: Line<AtomicI64>,
     bottom: Line<AtomicI64>,
@@ -13,7 +14,8 @@ pub(crate) struct Deque {
 }
 
 impl Deque {
-    /// A power of two. Tickets name ranges of programs, so even a node with a million successors needs one entry.
+    /// A power of two. Tickets name ranges of programs, so even a node with a million successors needs one
+    /// entry.
     pub(crate) const CAPACITY: usize = if cfg!(anabranch_loom) { 4 } else { 512 };
 
     pub(crate) fn new() -> Self {
@@ -28,14 +30,16 @@ impl Deque {
     pub(crate) fn push(&self, ticket: Ticket) -> Result<(), Ticket> {
         // ORDERING: Relaxed: only the owner writes `bottom`.
         let bottom = self.bottom.0.load(Ordering::Relaxed);
-        // ORDERING: Acquire pairs with the thieves' exchange of `top`: the entry to be overwritten has been read.
+        // ORDERING: Acquire pairs with the thieves' exchange of `top`: the entry to be overwritten has been
+        // read.
         let top = self.top.0.load(Ordering::Acquire);
         if bottom - top >= Self::CAPACITY as i64 {
             return Err(ticket);
         }
         // ORDERING: Relaxed: published by the store of `bottom`.
         self.entry(bottom).store(ticket.to_bits(), Ordering::Relaxed);
-        // ORDERING: Release publishes the entry, and the program's state behind it, to the Acquire in `steal`.
+        // ORDERING: Release publishes the entry, and the program's state behind it, to the Acquire in
+        // `steal`.
         self.bottom.0.store(bottom + 1, Ordering::Release);
         Ok(())
     }
@@ -47,10 +51,11 @@ impl Deque {
         if self.top.0.load(Ordering::Relaxed) > bottom {
             return None;
         }
-        // ORDERING: Release, as in `push`: a thief may read this store, and then takes an entry further up that an earlier push
-        // wrote.
+        // ORDERING: Release, as in `push`: a thief may read this store, and then takes an entry further up
+        // that an earlier push wrote.
         self.bottom.0.store(bottom, Ordering::Release);
-        // ORDERING: pairs with the fence in `steal`: either the thief sees the lowered bottom, or the owner the raised top.
+        // ORDERING: pairs with the fence in `steal`: either the thief sees the lowered bottom, or the owner
+        // the raised top.
         fence(Ordering::SeqCst);
         let top = self.top.0.load(Ordering::Relaxed);
         if top > bottom {

@@ -1,8 +1,9 @@
-//! The process in which an executor was built. A child that `fork` makes has the executor's memory and none of its threads: whoever waits for
-//! them there waits for ever.
+//! The process in which an executor was built. A child that `fork` makes has the executor's memory and none
+//! of its threads: whoever waits for them there waits for ever.
 //!
-//! On Linux the mark lies on a page of its own, which the kernel fills with zeros in every child (`MADV_WIPEONFORK`). So the question costs a
-//! load, and needs no handler for the whole process. Elsewhere, and on kernels before 4.14, no child is told.
+//! On Linux the mark lies on a page of its own, which the kernel fills with zeros in every child
+//! (`MADV_WIPEONFORK`). So the question costs a load, and needs no handler for the whole process. Elsewhere,
+//! and on kernels before 4.14, no child is told.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -44,7 +45,8 @@ impl Origin {
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
         // SAFETY: the mark lives as long as the page, which this keeps, or for ever.
-        // ORDERING: Relaxed: it is stored before anyone else has it, and changes only where there are no other threads.
+        // ORDERING: Relaxed: it is stored before anyone else has it, and changes only where there are no
+        // other threads.
         unsafe { self.mark.as_ref() }.load(Ordering::Relaxed) != SAME
     }
 }

@@ -1,4 +1,5 @@
-//! The workers' common ground: which runs are entered, the queue for tickets from outside, each worker's deque.
+//! The workers' common ground: which runs are entered, the queue for tickets from outside, each worker's
+//! deque.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -13,8 +14,9 @@ use crate::sync::{AtomicU64, Line, Mutex, Ordering, lock, spawn};
 /// The most runs that can be entered at once: what fits in a ticket.
 pub(crate) const SLOTS_MAX: usize = 1 << 16;
 
-/// How workers resume the programs of one run. Plain pointers, because the run's last program may end, and free the run, while
-/// another worker is on its way out of `resume`: what that worker still has of the run it does not read any more.
+/// How workers resume the programs of one run. Plain pointers, because the run's last program may end, and
+/// free the run, while another worker is on its way out of `resume`: what that worker still has of the run it
+/// does not read any more.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) run: *const (),
@@ -25,8 +27,9 @@ pub(crate) struct Entry {
 /// The host device's workers.
 pub(crate) struct Pool {
     slots: Box<[Slot]>,
-    /// [`RUN`] for each run that is expected or entered, and [`STOPPING`] once no more will be. One word, so that the later of
-    /// "the last run left" and "no run will come" knows that it is the later, and lets the workers end.
+    /// [`RUN`] for each run that is expected or entered, and [`STOPPING`] once no more will be. One word, so
+    /// that the later of "the last run left" and "no run will come" knows that it is the later, and lets the
+    /// workers end.
     runs: AtomicU64,
     common: Mutex<VecDeque<Ticket>>,
     /// The length of `common`.
@@ -48,14 +51,15 @@ pub(crate) type Around = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
 struct Slot(UnsafeCell<Option<Entry>>);
 
-// SAFETY: a slot is written by `enter` and `leave` only, while no ticket for it exists, and read only by holders of a ticket;
-// tickets travel through queues that publish what came before.
+// SAFETY: a slot is written by `enter` and `leave` only, while no ticket for it exists, and read only by
+// holders of a ticket; tickets travel through queues that publish what came before.
 unsafe impl Sync for Slot {}
 // SAFETY: as above; the run behind the pointer is Sync.
 unsafe impl Send for Slot {}
 
 impl Pool {
-    /// Starts `workers` threads. `around` wraps the life of each; `has_outsiders` says that other threads follow their targets, too.
+    /// Starts `workers` threads. `around` wraps the life of each; `has_outsiders` says that other threads
+    /// follow their targets, too.
     pub(crate) fn start(
         workers: usize,
         slots: usize,
@@ -66,7 +70,8 @@ impl Pool {
         let pool = Arc::new(Self {
             slots: (0..slots.min(SLOTS_MAX)).map(|_| Slot(UnsafeCell::new(None))).collect(),
             runs: AtomicU64::new(0),
-            // Room for a ticket of each run, so that a drop does not pay for moving the queue when many runs are dropped at once.
+            // Room for a ticket of each run, so that a drop does not pay for moving the queue when many runs
+            // are dropped at once.
             common: Mutex::new(VecDeque::with_capacity(slots.min(SLOTS_MAX))),
             common_len: AtomicU64::new(0),
             deques: (0..workers).map(|_| Deque::new()).collect(),
@@ -103,8 +108,8 @@ impl Pool {
     /// Enters an expected run; its programs can be resumed until [`Pool::leave`].
     ///
     /// # Safety
-    /// No other run is entered in the slot. The run stays alive, and its `resume` functions sound to call, until `leave` is
-    /// called; and `leave` is called only when no ticket for the run exists and none will.
+    /// No other run is entered in the slot. The run stays alive, and its `resume` functions sound to call,
+    /// until `leave` is called; and `leave` is called only when no ticket for the run exists and none will.
     pub(crate) unsafe fn enter(&self, slot: u16, entry: Entry) {
         // SAFETY: the slot is free, so no ticket for it exists.
         unsafe { *self.slots[slot as usize].0.get() = Some(entry) };
@@ -122,8 +127,8 @@ impl Pool {
 
     /// Takes back what [`Pool::expect_run`] announced.
     pub(crate) fn forget_run(&self) {
-        // ORDERING: AcqRel: workers end after all that any run's last step did. A worker on its way to sleep sees the word, or
-        // is on the list that `wake_all` takes.
+        // ORDERING: AcqRel: workers end after all that any run's last step did. A worker on its way to sleep
+        // sees the word, or is on the list that `wake_all` takes.
         if self.runs.fetch_sub(RUN, Ordering::AcqRel) == RUN | STOPPING {
             self.sleep.wake_all();
         }
@@ -145,7 +150,8 @@ impl Pool {
     pub(super) fn push_common(&self, tickets: impl IntoIterator<Item = Ticket>) {
         let mut common = lock(&self.common);
         common.extend(tickets);
-        // ORDERING: Release, so that a worker that sees the length from its last look before sleeping sees the ticket.
+        // ORDERING: Release, so that a worker that sees the length from its last look before sleeping sees
+        // the ticket.
         self.common_len.store(common.len() as u64, Ordering::Release);
     }
 
@@ -163,8 +169,8 @@ impl Pool {
         self.common_len.load(Ordering::Acquire) > 0
     }
 
-    /// As [`Pool::has_common`], for a worker that is about to sleep. If the barrier is refused, the lock orders this look against
-    /// [`Pool::submit`], which threads call that the pool does not know.
+    /// As [`Pool::has_common`], for a worker that is about to sleep. If the barrier is refused, the lock
+    /// orders this look against [`Pool::submit`], which threads call that the pool does not know.
     pub(super) fn has_common_before_sleep(&self, is_refused: bool) -> bool {
         if is_refused { !lock(&self.common).is_empty() } else { self.has_common() }
     }

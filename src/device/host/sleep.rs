@@ -1,13 +1,15 @@
-//! Workers with nothing to do. A worker announces itself, looks once more, then parks; who adds work looks for the announced.
-//! So work that was added before the look is found, and work that was added after it finds the worker.
+//! Workers with nothing to do. A worker announces itself, looks once more, then parks; who adds work looks
+//! for the announced. So work that was added before the look is found, and work that was added after it finds
+//! the worker.
 
 use std::time::Duration;
 
 use super::Barrier;
 use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, Thread, current, fence, lock, park, park_for};
 
-/// A bit of `idle`, set for good once the kernel has refused the barrier's dear side. Whoever adds work and sees it runs a full
-/// fence before it looks for sleepers. It makes `idle` more than 0, so nobody else pays for the check.
+/// A bit of `idle`, set for good once the kernel has refused the barrier's dear side. Whoever adds work and
+/// sees it runs a full fence before it looks for sleepers. It makes `idle` more than 0, so nobody else pays
+/// for the check.
 const FENCED: u32 = 1 << 31;
 
 /// The time between two looks of a worker that cannot rely on the barrier yet.
@@ -43,14 +45,16 @@ impl Sleep {
         let _ = self.threads[worker].set(current());
     }
 
-    /// Sleeps until someone wakes this worker, unless `has_work` says that there is something to do already. It is given true if the
-    /// barrier is refused: then it must look at work from outside of the workers under the lock that it is added under.
+    /// Sleeps until someone wakes this worker, unless `has_work` says that there is something to do already.
+    /// It is given true if the barrier is refused: then it must look at work from outside of the workers
+    /// under the lock that it is added under.
     pub(crate) fn sleep(&self, worker: usize, has_work: impl Fn(bool) -> bool) {
         self.change(|sleepers| {
             sleepers.workers.push(worker);
             sleepers.unaware.retain(|&unaware| unaware != worker);
         });
-        // ORDERING: the dear side of "add work, light, load idle" in `wake_one`. Sleeping is rare and adding work is not.
+        // ORDERING: the dear side of "add work, light, load idle" in `wake_one`. Sleeping is rare and adding
+        // work is not.
         let is_refused = !self.barrier.heavy();
         let mut is_ordered = !is_refused || self.fall_back();
         loop {
@@ -90,8 +94,8 @@ impl Sleep {
     #[cold]
     fn wake(&self, most: usize) {
         if self.idle.load(Ordering::Relaxed) & FENCED != 0 {
-            // ORDERING: pairs with the fence in `Barrier::heavy`: of "add work, fence, load idle" and "store idle, fence, look" at
-            // least one side sees the other.
+            // ORDERING: pairs with the fence in `Barrier::heavy`: of "add work, fence, load idle" and "store
+            // idle, fence, look" at least one side sees the other.
             fence(Ordering::SeqCst);
             if self.idle.load(Ordering::Relaxed) == FENCED {
                 return;
@@ -123,7 +127,8 @@ impl Sleep {
         })
     }
 
-    /// Returns whether the worker is on the list, and whether every worker knows that it must run fences, if it must.
+    /// Returns whether the worker is on the list, and whether every worker knows that it must run fences, if
+    /// it must.
     fn look(&self, worker: usize) -> (bool, bool) {
         let sleepers = lock(&self.sleepers);
         (sleepers.workers.contains(&worker), sleepers.unaware.is_empty())

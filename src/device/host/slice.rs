@@ -1,5 +1,6 @@
-//! The time slice of a poll: how long it may run nodes before it lets other tasks run. A look at the clock costs as much as many
-//! tiny steps, so the clock is looked at rarely while steps are tiny, and after each step while they are long.
+//! The time slice of a poll: how long it may run nodes before it lets other tasks run. A look at the clock
+//! costs as much as many tiny steps, so the clock is looked at rarely while steps are tiny, and after each
+//! step while they are long.
 
 use std::time::{Duration, Instant};
 
@@ -72,7 +73,8 @@ impl Slice {
         }
     }
 
-    /// Says that the next step may be much longer than those before. Returns true if the clock must be looked at right after it.
+    /// Says that the next step may be much longer than those before. Returns true if the clock must be looked
+    /// at right after it.
     pub(super) fn expect_long(&mut self) -> bool {
         let is_long_batch = self.batch > BATCH_WARY;
         if is_long_batch {

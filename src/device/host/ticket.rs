@@ -2,8 +2,8 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The right to resume `count` programs of one run, from `first` on. There is at most one ticket for a program at any time,
-/// and only while its run is entered in the pool.
+/// The right to resume `count` programs of one run, from `first` on. There is at most one ticket for a
+/// program at any time, and only while its run is entered in the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ticket(u64);
 
@@ -59,8 +59,9 @@ impl Ticket {
     }
 }
 
-/// Where programs that became ready go, as the code that runs programs sees it. There are two: one whose programs may be run
-/// by several workers at once, and one for a single thread, which needs no read-modify-write operations at all.
+/// Where programs that became ready go, as the code that runs programs sees it. There are two: one whose
+/// programs may be run by several workers at once, and one for a single thread, which needs no
+/// read-modify-write operations at all.
 pub(crate) trait Queue<'q> {
     /// Whether other threads may run programs of the same run at the same time.
     const IS_SHARED: bool;
@@ -83,12 +84,13 @@ pub(crate) trait Queue<'q> {
     /// Says that the next step may take much longer than those before.
     fn expect_long(&mut self);
 
-    /// Called before each step: whether the thread should go on, or put its program back into the queue because others wait.
+    /// Called before each step: whether the thread should go on, or put its program back into the queue
+    /// because others wait.
     fn has_fuel(&mut self) -> bool;
 }
 
-/// Which step of which run a thread is at: everything before it in the same program is done. Each thread has one on a cache
-/// line of its own, so noting it down per step costs a store to a line nobody else writes.
+/// Which step of which run a thread is at: everything before it in the same program is done. Each thread has
+/// one on a cache line of its own, so noting it down per step costs a store to a line nobody else writes.
 pub(crate) struct Progress(AtomicU64);
 
 impl Progress {

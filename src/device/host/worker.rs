@@ -1,4 +1,5 @@
-//! A worker: takes a ticket (its own newest, one from outside, another worker's oldest), resumes the program, again.
+//! A worker: takes a ticket (its own newest, one from outside, another worker's oldest), resumes the program,
+//! again.
 
 use std::cell::Cell;
 use std::ptr;
@@ -10,19 +11,23 @@ use super::slice::Slice;
 use super::{Pool, Progress, Queue, Ticket};
 use crate::sync::{spin_loop, thread_local, yield_now};
 
-/// Steps until a worker looks whether other runs wait in the common queue. If so, all that it has of its own goes behind them.
+/// Steps until a worker looks whether other runs wait in the common queue. If so, all that it has of its own
+/// goes behind them.
 const FUEL: u32 = 512;
-/// How often an idle worker looks for work before it sleeps, and the pause between two looks. About 50 microseconds in all:
-/// more than it takes to wake a thread, so a worker that is needed at once is still awake.
+/// How often an idle worker looks for work before it sleeps, and the pause between two looks. About 50
+/// microseconds in all: more than it takes to wake a thread, so a worker that is needed at once is still
+/// awake.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 50 };
 const PAUSE: u32 = 24;
 
 thread_local! {
-    /// Where this thread notes down its steps, if it is a worker. None while it runs foreign code between steps, see [`aside`].
+    /// Where this thread notes down its steps, if it is a worker. None while it runs foreign code between
+    /// steps, see [`aside`].
     static PROGRESS: Cell<*const Progress> = const { Cell::new(ptr::null()) };
 }
 
-/// Has foreign code run that is no body, by a worker that may be at a step: an observer, a waker, the drop of a value. It may wait for runs.
+/// Has foreign code run that is no body, by a worker that may be at a step: an observer, a waker, the drop of
+/// a value. It may wait for runs.
 #[inline(always)]
 pub(crate) fn aside<R>(foreign: impl FnOnce() -> R) -> R {
     struct Back(*const Progress);
@@ -173,7 +178,8 @@ impl<'p> Shared<'p> {
     fn find_elsewhere(&mut self) -> Option<Ticket> {
         let found = self.pool.pop_common().or_else(|| self.steal());
         if found.is_some() && self.has_work() {
-            // One wake per push would leave the third worker asleep: who finds more than it takes passes the word on.
+            // One wake per push would leave the third worker asleep: who finds more than it takes passes the
+            // word on.
             self.pool.sleep.wake_one();
         }
         found
@@ -200,7 +206,8 @@ impl<'p> Shared<'p> {
 /// A stack of tickets; that of a small run needs no memory of its own.
 pub(crate) type Tickets = SmallVec<[Ticket; 4]>;
 
-/// The queue of a thread that is the only one to run programs: a single worker, or a task that polls an inline run.
+/// The queue of a thread that is the only one to run programs: a single worker, or a task that polls an
+/// inline run.
 pub(crate) struct Alone<'a> {
     pub(crate) tickets: &'a mut Tickets,
     progress: &'a Progress,
@@ -228,7 +235,8 @@ impl<'a> Queue<'a> for Alone<'a> {
         self.tickets.push(ticket);
     }
 
-    /// Others get their turn, but among this run's programs this one goes on first: what waits for it lies close to it.
+    /// Others get their turn, but among this run's programs this one goes on first: what waits for it lies
+    /// close to it.
     fn defer(&mut self, ticket: Ticket) {
         self.tickets.push(ticket);
     }
@@ -328,8 +336,9 @@ fn work_alone(pool: &Pool) {
     }
 }
 
-/// Looks for work for a while. The common queue is watched all the time, because a run that comes soon is best begun before its
-/// owner has gone to sleep; `find` may look at other workers' deques, and each look slows down the owner.
+/// Looks for work for a while. The common queue is watched all the time, because a run that comes soon is
+/// best begun before its owner has gone to sleep; `find` may look at other workers' deques, and each look
+/// slows down the owner.
 fn look<T>(pool: &Pool, mut find: impl FnMut() -> Option<T>) -> Option<T> {
     (0..LOOKS).find_map(|_| {
         let is_quiet = (0..PAUSE).all(|_| {

@@ -31,8 +31,8 @@ impl KernelParam for Affine {
 type Normalise = Kernel<(In<u8>, Out<f32>, u64, Affine, Affine, Affine)>;
 
 static NORMALISE: LazyLock<Normalise> = LazyLock::new(|| {
-    // SAFETY: these are its parameters, eight bytes for an `Affine`. Each thread below `n` reads and writes three elements of its own, and both buffers have
-    // `3 * n`.
+    // SAFETY: these are its parameters, eight bytes for an `Affine`. Each thread below `n` reads and writes
+    // three elements of its own, and both buffers have `3 * n`.
     unsafe { Normalise::ptx("anabranch_normalise", include_str!("normalise.ptx")) }.twin(
         |_, (pixels, out, n, red, green, blue)| {
             for (channel, Affine { scale, bias }) in [red, green, blue].into_iter().enumerate() {
@@ -46,8 +46,8 @@ static NORMALISE: LazyLock<Normalise> = LazyLock::new(|| {
 
 /// Returns `pixels * scale[channel] + bias[channel]` with the channels one after the other: from HWC to CHW.
 ///
-/// With `scale = 1 / (255 * deviation)` and `bias = -mean / deviation` this is torchvision's `ToTensor` and `Normalize` in one. The product is
-/// rounded, then the sum.
+/// With `scale = 1 / (255 * deviation)` and `bias = -mean / deviation` this is torchvision's `ToTensor` and
+/// `Normalize` in one. The product is rounded, then the sum.
 ///
 /// # Errors
 /// If `pixels` is not a picture of that size or is of another device; or as [`DeviceStream::alloc`].

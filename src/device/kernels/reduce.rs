@@ -15,8 +15,9 @@ const CHUNK: usize = LANES * ROWS;
 type Reduce = Kernel<(In<f32>, Out<f32>, u64, f32)>;
 
 static REDUCE: LazyLock<Reduce> = LazyLock::new(|| {
-    // SAFETY: these are its parameters. A block reads below `n`, writes one sum of its own, and waits for all lanes before it reads what others wrote; `step`
-    // gives it `n` elements, blocks of as many threads as it has lanes, and a sum for each block.
+    // SAFETY: these are its parameters. A block reads below `n`, writes one sum of its own, and waits for all
+    // lanes before it reads what others wrote; `step` gives it `n` elements, blocks of as many threads as it
+    // has lanes, and a sum for each block.
     unsafe { Reduce::ptx("anabranch_reduce", include_str!("reduce.ptx")) }.twin(|_, (x, out, _, divisor)| {
         // Nothing has a sum too, though it has no chunk.
         let chunks = x.chunks(CHUNK).chain(std::iter::repeat(&[][..]));
@@ -26,9 +27,10 @@ static REDUCE: LazyLock<Reduce> = LazyLock::new(|| {
 
 /// Returns the sum of all elements, as a buffer of one; 0 if there are none.
 ///
-/// The order is fixed by the length: 4096 elements become one, again and again until one is left. Of these, each of 256 lanes adds every 256th to
-/// 0 in order, then the upper half of the lanes is added to the lower half, eight times (M. Harris, "Optimizing Parallel Reduction in CUDA", 2007).
-/// So an element takes part in at most 24 additions for every factor of 4096 in the length, and rounding errors stay small.
+/// The order is fixed by the length: 4096 elements become one, again and again until one is left. Of these,
+/// each of 256 lanes adds every 256th to 0 in order, then the upper half of the lanes is added to the lower
+/// half, eight times (M. Harris, "Optimizing Parallel Reduction in CUDA", 2007). So an element takes part in
+/// at most 24 additions for every factor of 4096 in the length, and rounding errors stay small.
 ///
 /// # Errors
 /// If `x` is of another device, or as [`DeviceStream::alloc`].

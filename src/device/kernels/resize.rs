@@ -1,4 +1,5 @@
-//! Resizing with the triangle filter. Positions and weights are fractions whose denominators are known, so nothing is rounded but the result.
+//! Resizing with the triangle filter. Positions and weights are fractions whose denominators are known, so
+//! nothing is rounded but the result.
 
 use std::sync::LazyLock;
 
@@ -15,8 +16,9 @@ const LANES_MAX: u32 = 32;
 type Resize = Kernel<(In<u8>, Out<u8>, u32, u32, u32, u32, u32)>;
 
 static RESIZE: LazyLock<Resize> = LazyLock::new(|| {
-    // SAFETY: these are its parameters. It reads pixels inside of the picture and writes each of the result once; `resize` gives it buffers of
-    // both sizes, neither empty, and a power of two of lanes that a warp has.
+    // SAFETY: these are its parameters. It reads pixels inside of the picture and writes each of the result
+    // once; `resize` gives it buffers of both sizes, neither empty, and a power of two of lanes that a warp
+    // has.
     unsafe { Resize::ptx("anabranch_resize", include_str!("resize.ptx")) }.twin(
         |_, (pixels, out, from_width, from_height, width, height, _)| {
             resize_on_host(pixels, out, Axis::new(from_width, width), Axis::new(from_height, height));
@@ -26,20 +28,23 @@ static RESIZE: LazyLock<Resize> = LazyLock::new(|| {
 
 /// Returns a picture scaled to the size `to`, up or down, each side by itself, with the triangle filter.
 ///
-/// A side that grows is interpolated between the two nearest pixels (OpenCV's `INTER_LINEAR`). For a side that shrinks the filter is as wide as
-/// two pixels of the result, so that every pixel counts and nothing aliases: weights fall in a straight line from the centre of the new pixel to
-/// nothing at the centres of its neighbours. That is Pillow's `BILINEAR` and PyTorch's `bilinear` with `antialias` (after D. Schumacher, "General
-/// Filtered Image Rescaling", Graphics Gems III, 1992), but exact: each value is rounded once, to nearest, halves up.
+/// A side that grows is interpolated between the two nearest pixels (OpenCV's `INTER_LINEAR`). For a side
+/// that shrinks the filter is as wide as two pixels of the result, so that every pixel counts and nothing
+/// aliases: weights fall in a straight line from the centre of the new pixel to nothing at the centres of its
+/// neighbours. That is Pillow's `BILINEAR` and PyTorch's `bilinear` with `antialias` (after D. Schumacher,
+/// "General Filtered Image Rescaling", Graphics Gems III, 1992), but exact: each value is rounded once, to
+/// nearest, halves up.
 ///
-/// Pixels are squares: the centre of the first is half a pixel away from the edge. What lies beyond the edges weighs nothing.
+/// Pixels are squares: the centre of the first is half a pixel away from the edge. What lies beyond the edges
+/// weighs nothing.
 ///
-/// A pixel of the result costs as many multiplications as pixels count for it: four, or four times as many as become one. A host needs fewer, for
-/// it does the height first; on a GPU up to 32 threads share a pixel.
+/// A pixel of the result costs as many multiplications as pixels count for it: four, or four times as many as
+/// become one. A host needs fewer, for it does the height first; on a GPU up to 32 threads share a pixel.
 ///
 /// # Errors
-/// If `pixels` is not a picture of the size `from` or is of another device; if `from` is empty and `to` is not; if a side is over 2^31 - 1; if so
-/// many pixels become so few that sums might not fit 64 bits (one can be made of 94,906,265, four of twice as many, and so on with the root); or as
-/// [`DeviceStream::alloc`].
+/// If `pixels` is not a picture of the size `from` or is of another device; if `from` is empty and `to` is
+/// not; if a side is over 2^31 - 1; if so many pixels become so few that sums might not fit 64 bits (one can
+/// be made of 94,906,265, four of twice as many, and so on with the root); or as [`DeviceStream::alloc`].
 pub fn resize(s: &mut DeviceStream, pixels: &Buffer<u8>, from: Size, to: Size) -> Result<Buffer<u8>> {
     from.is_of("the picture to resize", pixels)?;
     check(from, to)?;
@@ -66,8 +71,9 @@ fn check(from: Size, to: Size) -> Result<()> {
             return Err(Kind::Setting { what, must: "at least 1", got: 0 }.into());
         }
     }
-    // The weights of an axis add up to at most 2.5 * longer^2 / to, where longer is the larger of `from` and `to`: the sum over a triangle is
-    // largest with an input in its centre. For both axes that is below 8 * area^2 / pixels, which 256 values of 8 bits are to fit beside.
+    // The weights of an axis add up to at most 2.5 * longer^2 / to, where longer is the larger of `from` and
+    // `to`: the sum over a triangle is largest with an input in its centre. For both axes that is below 8 *
+    // area^2 / pixels, which 256 values of 8 bits are to fit beside.
     let area = Size { width: from.width.max(to.width), height: from.height.max(to.height) }.pixels();
     let limit = ((to.pixels() as u128) << 53).isqrt() as usize;
     if to.pixels() > 0 && area > limit {
@@ -77,7 +83,8 @@ fn check(from: Size, to: Size) -> Result<()> {
     Ok(())
 }
 
-/// The sides of a picture in one direction. Lengths are in parts of `1 / (2 * to)` of an input, so that all are integers.
+/// The sides of a picture in one direction. Lengths are in parts of `1 / (2 * to)` of an input, so that all
+/// are integers.
 #[derive(Clone, Copy)]
 struct Axis {
     from: u64,
@@ -96,8 +103,8 @@ impl Axis {
         Self { from: from.into(), to: to.into() }
     }
 
-    /// Output `i` has its centre at `(i + 1/2) * from / to`, input `j` at `j + 1/2`. The triangle is as wide as two inputs or, where those are
-    /// closer together, two outputs; it is as high as half its width.
+    /// Output `i` has its centre at `(i + 1/2) * from / to`, input `j` at `j + 1/2`. The triangle is as wide
+    /// as two inputs or, where those are closer together, two outputs; it is as high as half its width.
     fn taps(self, i: u64) -> Taps {
         let Self { from, to } = self;
         let (centre, reach) = ((2 * i + 1) * from, 2 * from.max(to));

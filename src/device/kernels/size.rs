@@ -21,7 +21,8 @@ impl Size {
         self.width as usize * self.height as usize
     }
 
-    /// Returns the number of elements of all pixels. No buffer has `usize::MAX`, so that is an honest answer where there would be more.
+    /// Returns the number of elements of all pixels. No buffer has `usize::MAX`, so that is an honest answer
+    /// where there would be more.
     pub(super) fn elements(self) -> usize {
         self.pixels().saturating_mul(CHANNELS)
     }

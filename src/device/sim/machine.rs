@@ -1,4 +1,5 @@
-//! Programs as a discrete-event simulation: streams advance until they wait for a point or a slot; ends of work move the clock.
+//! Programs as a discrete-event simulation: streams advance until they wait for a point or a slot; ends of
+//! work move the clock.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap};
@@ -88,7 +89,8 @@ impl PartialOrd for Event {
 }
 
 impl<'a> Machine<'a> {
-    /// Returns a machine whose engines have these many slots each; a stream that has waited goes on `hand_off_us` after the record.
+    /// Returns a machine whose engines have these many slots each; a stream that has waited goes on
+    /// `hand_off_us` after the record.
     pub(crate) fn new(programs: &'a [Vec<Op>], works: &'a [Work], slots: &[u32], hand_off_us: f64, chooser: Chooser) -> Self {
         let ready = || if chooser.is_in_order() { Ready::ByPlace(BinaryHeap::new()) } else { Ready::Listed(Vec::new()) };
         let engines = slots.iter().map(|&free| Engine { free, ready: ready() }).collect();
@@ -107,7 +109,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Carries the programs out. Returns the choices made, and the first stream that waits for ever, if one does.
+    /// Carries the programs out. Returns the choices made, and the first stream that waits for ever, if one
+    /// does.
     pub(crate) fn run(mut self, player: &mut dyn Player) -> (Chooser, Option<u32>) {
         (0..self.programs.len() as u32).for_each(|stream| self.advance(stream, player));
         loop {
@@ -115,7 +118,8 @@ impl<'a> Machine<'a> {
             let Some(Reverse(event)) = self.events.pop() else { break };
             self.now_us = event.at_us;
             self.take_place(&event, player);
-            // What happens at one time happens before slots are given out again, so that all have their chance.
+            // What happens at one time happens before slots are given out again, so that all have their
+            // chance.
             while self.events.peek().is_some_and(|Reverse(event)| event.at_us <= self.now_us) {
                 let Some(Reverse(event)) = self.events.pop() else { break };
                 self.take_place(&event, player);

@@ -8,9 +8,9 @@ pub enum Order {
     InOrder,
     /// Any, drawn from this seed. The same seed gives the same order on every machine.
     Seeded(u64),
-    /// As a simulation before it chose: see [`SimLog::choices`](crate::SimLog::choices). Where the choices have run out, the first. A choice among fewer
-    /// than it needs is an error of the simulation, or of the run; an engine takes the last instead. Choices that are left over are an error of a
-    /// simulation.
+    /// As a simulation before it chose: see [`SimLog::choices`](crate::SimLog::choices). Where the choices
+    /// have run out, the first. A choice among fewer than it needs is an error of the simulation, or of the
+    /// run; an engine takes the last instead. Choices that are left over are an error of a simulation.
     Replay(Vec<u32>),
 }
 
@@ -37,8 +37,8 @@ impl Draw {
     }
 }
 
-/// Returns the choices of the order that comes after the one in which these were made: the last that could still go another way does, and
-/// all behind it start again. None if that was the last order.
+/// Returns the choices of the order that comes after the one in which these were made: the last that could
+/// still go another way does, and all behind it start again. None if that was the last order.
 pub(crate) fn next_order(made: &[(u32, u32)]) -> Option<Vec<u32>> {
     let last = made.iter().rposition(|(choice, count)| choice + 1 < *count)?;
     let mut choices: Vec<u32> = made[..=last].iter().map(|choice| choice.0).collect();

@@ -259,7 +259,8 @@ impl<'de, T: Deserialize<'de> + Checked> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a list that ends by `max` items, so that no file can ask for more memory than a graph of the largest size.
+/// Reads a list that ends by `max` items, so that no file can ask for more memory than a graph of the largest
+/// size.
 fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D, max: usize) -> Result<Vec<T>, D::Error> {
     struct Items<T>(usize, PhantomData<T>);
 
@@ -293,7 +294,8 @@ impl<'a> GraphForm<'a> {
         &self.nodes
     }
 
-    /// Returns the shape with its loops and branches. `place` is where the graph stands in the file, and `is_around` knows the nodes of the graphs around it.
+    /// Returns the shape with its loops and branches. `place` is where the graph stands in the file, and
+    /// `is_around` knows the nodes of the graphs around it.
     pub(super) fn shape(
         &self,
         place: &str,

@@ -1,5 +1,5 @@
-//! A shape as data: the JSON form of a graph without closures. Reading gives an error that says where in the file, never a panic, and nothing
-//! recurses over graphs in graphs.
+//! A shape as data: the JSON form of a graph without closures. Reading gives an error that says where in the
+//! file, never a panic, and nothing recurses over graphs in graphs.
 
 mod forms;
 mod read;
@@ -30,17 +30,21 @@ impl Shape {
     /// }
     /// ```
     ///
-    /// A node is a loop if it has `"repeat": {"condition": {...}, "body": {...}, "iterations": 5, "max_iterations": 100}`, and a branch if it has
-    /// `"branch": {"arms": [{...}, ...], "taken": 0}`, in which `{...}` are graphs.
+    /// A node is a loop if it has `"repeat": {"condition": {...}, "body": {...}, "iterations": 5,
+    /// "max_iterations": 100}`, and a branch if it has `"branch": {"arms": [{...}, ...], "taken": 0}`, in
+    /// which `{...}` are graphs.
     ///
     /// An input of these is taken with `"take": true`, and `"outputs": []` in them gives nothing.
     ///
-    /// Only `nodes`, and `name` and `backend` of each, are required; `backend` not of loops and branches, and of these only `body` and `arms`. `after` and `edges` are order-only. Nodes may stand in any order;
-    /// edges keep theirs: first those of `inputs` and `after`, node by node, then `edges`. Unknown keys are errors.
+    /// Only `nodes`, and `name` and `backend` of each, are required; `backend` not of loops and branches, and
+    /// of these only `body` and `arms`. `after` and `edges` are order-only. Nodes may stand in any order;
+    /// edges keep theirs: first those of `inputs` and `after`, node by node, then `edges`. Unknown keys are
+    /// errors.
     ///
     /// # Errors
-    /// Names the place in the file, by path and by line, and says what is wrong: no JSON (or JSON that is not plain UTF-8: with a byte order mark, or as UTF-16), a key that there is not, a number out of
-    /// range, a name used twice, a producer that there is not, an edge to itself, a circle (with its nodes).
+    /// Names the place in the file, by path and by line, and says what is wrong: no JSON (or JSON that is not
+    /// plain UTF-8: with a byte order mark, or as UTF-16), a key that there is not, a number out of range, a
+    /// name used twice, a producer that there is not, an edge to itself, a circle (with its nodes).
     ///
     /// # Examples
     /// ```
@@ -60,10 +64,11 @@ impl Shape {
         read::shape(text)
     }
 
-    /// Writes the JSON form that [`Shape::from_json`] reads: an equal shape comes back, if it can be scheduled and is nested no deeper than 64.
+    /// Writes the JSON form that [`Shape::from_json`] reads: an equal shape comes back, if it can be
+    /// scheduled and is nested no deeper than 64.
     ///
-    /// A shape is not checked before it is written, but when it is read or scheduled. An edge or an output of a node that the
-    /// shape does not have is written with a name that no node has, and `from_json` says so.
+    /// A shape is not checked before it is written, but when it is read or scheduled. An edge or an output of
+    /// a node that the shape does not have is written with a name that no node has, and `from_json` says so.
     pub fn to_json(&self) -> String {
         write::json(self)
     }

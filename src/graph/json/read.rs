@@ -1,4 +1,5 @@
-//! From text to a shape: graph by graph, those around before those inside, and then put together from the inside out.
+//! From text to a shape: graph by graph, those around before those inside, and then put together from the
+//! inside out.
 
 use std::sync::Arc;
 

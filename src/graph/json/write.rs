@@ -18,7 +18,8 @@ const ARM: &str = "\n          ";
 const UNKNOWN: &str = "node number ";
 
 pub(super) fn json(shape: &Shape) -> String {
-    // The graphs, those around before those inside, with the number of the first one inside and how deep they are.
+    // The graphs, those around before those inside, with the number of the first one inside and how deep they
+    // are.
     let mut graphs: Vec<(Option<Arc<Shape>>, usize, usize)> = vec![(None, 0, 0)];
     let mut next = 0;
     while next < graphs.len() {
@@ -92,7 +93,8 @@ fn node_form<'a>(node: &NodeShape, inner: &'a [Box<RawValue>]) -> NodeForm<'a> {
 }
 
 fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
-    // A node that the shape does not have is written with a name longer than those of its kind: no node has it, so reading refuses it.
+    // A node that the shape does not have is written with a name longer than those of its kind: no node has
+    // it, so reading refuses it.
     let marks = LazyCell::new(|| {
         let lengths = shape.nodes().iter().filter(|node| node.name.starts_with(UNKNOWN)).map(|node| node.name.len());
         "?".repeat(lengths.max().unwrap_or(0))
@@ -100,7 +102,8 @@ fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
     let unknown = |node: NodeId| format!("{UNKNOWN}{}{}", node.index(), *marks);
     let name = |node: NodeId| shape.nodes().get(node.index()).map_or_else(|| unknown(node), |node| node.name.to_string());
     let mut nodes: Vec<NodeForm<'a>> = shape.nodes().iter().zip(inner).map(|(node, inner)| node_form(node, inner)).collect();
-    // Order-only edges that nothing of the nodes' own comes after can stand at the end, where they keep their order.
+    // Order-only edges that nothing of the nodes' own comes after can stand at the end, where they keep their
+    // order.
     let own = shape.edges().iter().rposition(Edge::is_data).map_or(0, |last| last + 1);
     // Where each of what stands with a node, and of what stands at the end, was among all.
     let mut places: Vec<[Vec<u32>; 2]> = vec![Default::default(); nodes.len()];

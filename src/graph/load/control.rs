@@ -1,4 +1,5 @@
-//! Loops and branches of a shape: their states get the types of what goes in, and each inner graph is loaded where the builder would build it.
+//! Loops and branches of a shape: their states get the types of what goes in, and each inner graph is loaded
+//! where the builder would build it.
 
 use std::any::TypeId;
 use std::cell::OnceCell;
@@ -103,12 +104,14 @@ struct Inside<'a> {
     at: usize,
     /// Its states as they come out.
     outs: Vec<Loose>,
-    /// The first that goes wrong in an inner graph: not kept there, because a body may put another graph in its place.
+    /// The first that goes wrong in an inner graph: not kept there, because a body may put another graph in
+    /// its place.
     fault: OnceCell<Error>,
 }
 
 impl<'a> Inside<'a> {
-    /// Adds a control for `node`, without inner graphs, as node `new` of `graph`. `first` goes in, and `before` it something else is read.
+    /// Adds a control for `node`, without inner graphs, as node `new` of `graph`. `first` goes in, and
+    /// `before` it something else is read.
     fn new(loader: &'a Loader<'a>, graph: &mut Graph, node: NodeId, new: NodeId, (first, before): (&'a [Loose], u32)) -> Self {
         let states = enter(graph, new, first, |state| loader.shape.is_taken(node, state + before));
         let outs = first.iter().zip(&states).map(|(first, state)| {

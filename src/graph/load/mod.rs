@@ -1,6 +1,8 @@
-//! From a shape and bodies to a graph: node by node, each behind what it reads; the graphs in a loop or a branch while the one around is being built.
+//! From a shape and bodies to a graph: node by node, each behind what it reads; the graphs in a loop or a
+//! branch while the one around is being built.
 //!
-//! Types are those that the bodies give: a state has the type of its first value, and what an inner graph gives for it is checked against that.
+//! Types are those that the bodies give: a state has the type of its first value, and what an inner graph
+//! gives for it is checked against that.
 
 mod control;
 
@@ -17,15 +19,20 @@ use super::{Control, Edge, EdgeKind, NESTING_MAX, NodeId, Shape};
 use crate::error::{Error, Kind, Result};
 
 impl Graph {
-    /// Makes a graph of one that came as data, as [`Shape::from_json`] reads it, by the bodies of its nodes' commands.
+    /// Makes a graph of one that came as data, as [`Shape::from_json`] reads it, by the bodies of its nodes'
+    /// commands.
     ///
-    /// Backends, commands, costs, devices and order are those of the shape. What a loop reads are its states; what its body gives are the first of the new ones, in
-    /// order, and the others stay as they are; it takes those inputs that are [taken](Shape::take_input), and only reads the others. What a branch reads first is its selector, the rest goes through it likewise. A loop without a condition is
-    /// repeated `iterations` times. Outputs have the names of the nodes that give them (with a number behind it, for the second value of a loop or branch and those after it).
+    /// Backends, commands, costs, devices and order are those of the shape. What a loop reads are its states;
+    /// what its body gives are the first of the new ones, in order, and the others stay as they are; it takes
+    /// those inputs that are [taken](Shape::take_input), and only reads the others. What a branch reads first
+    /// is its selector, the rest goes through it likewise. A loop without a condition is repeated
+    /// `iterations` times. Outputs have the names of the nodes that give them (with a number behind it, for
+    /// the second value of a loop or branch and those after it).
     ///
     /// # Errors
-    /// Names the node, by its path, that has no body; that reads other values than its body takes; that is to decide over a loop or a branch, and was given by
-    /// [`Bodies::node`]; whose inner graphs give what its states are not. And what [`Graph::compile`] says of a shape.
+    /// Names the node, by its path, that has no body; that reads other values than its body takes; that is to
+    /// decide over a loop or a branch, and was given by [`Bodies::node`]; whose inner graphs give what its
+    /// states are not. And what [`Graph::compile`] says of a shape.
     ///
     /// # Examples
     /// ```
@@ -72,12 +79,14 @@ impl Graph {
 struct Loader<'a> {
     bodies: &'a Bodies,
     shape: &'a Shape,
-    /// What stands before the names of its nodes: nothing, or the path of its loop or branch with a slash behind it.
+    /// What stands before the names of its nodes: nothing, or the path of its loop or branch with a slash
+    /// behind it.
     path: String,
     depth: usize,
     /// The values of each node that was made.
     made: Vec<Vec<Loose>>,
-    /// Which node gives them, if one does, and whether it was added for that: a body may return what is there already.
+    /// Which node gives them, if one does, and whether it was added for that: a body may return what is there
+    /// already.
     nodes: Vec<Option<(NodeId, bool)>>,
 }
 
@@ -135,8 +144,9 @@ impl<'a> Loader<'a> {
         made.get(output as usize).copied().ok_or_else(|| self.fault(node, why()))
     }
 
-    /// Returns what leaves the graph: what the shape says, or else the first value of each node that nothing comes after; that is so for the
-    /// outermost graph too if it says that nothing does, because then nobody could read what its nodes give.
+    /// Returns what leaves the graph: what the shape says, or else the first value of each node that nothing
+    /// comes after; that is so for the outermost graph too if it says that nothing does, because then nobody
+    /// could read what its nodes give.
     fn outputs(&self) -> Result<Vec<(NodeId, u32, Loose)>> {
         let mut is_sink = vec![true; self.made.len()];
         self.shape.edges().iter().for_each(|edge| is_sink[edge.source.index()] = false);
@@ -180,7 +190,8 @@ impl<'a> Loader<'a> {
     }
 
     fn order(&self, graph: &mut Graph, source: NodeId, target: NodeId) {
-        // An input is there before the run starts: nothing to wait for. And what was added for another node waits for nothing more.
+        // An input is there before the run starts: nothing to wait for. And what was added for another node
+        // waits for nothing more.
         if let (Some((source, _)), Some((target, true))) = (self.nodes[source.index()], self.nodes[target.index()]) {
             graph.shape_mut().order(source, target);
         }
@@ -191,7 +202,8 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Returns the nodes, each behind those that come before it, and else in their own order. The shape has no circle.
+/// Returns the nodes, each behind those that come before it, and else in their own order. The shape has no
+/// circle.
 fn in_order(shape: &Shape) -> Vec<NodeId> {
     let count = shape.nodes().len();
     let (mut missing, mut later) = (vec![0_u32; count], vec![Vec::new(); count]);

@@ -151,7 +151,8 @@ fn nothing_is_left_and_much_memory_is_given_back() {
     }
 }
 
-/// Notes operations that have one variable each, of which the first are futures. Returns what variables know, too.
+/// Notes operations that have one variable each, of which the first are futures. Returns what variables know,
+/// too.
 fn noted(vars: &[usize], futures: u32) -> (Behind, Vec<AtomicU32>) {
     let count = vars.iter().max().map_or(0, |last| last + 1);
     let (mut behind, users) = (Behind::default(), Vec::from_iter((0..count).map(|_| AtomicU32::new(0))));
@@ -188,7 +189,8 @@ fn lists_that_nobody_needs_are_not_looked_at() {
     assert_eq!(behind.variable((7, 0), (8, 0), |_| true), Some(6));
 }
 
-/// However many are asked for, each is looked at once for a future: what is found is remembered of all on the way. Seen to fail without either.
+/// However many are asked for, each is looked at once for a future: what is found is remembered of all on the
+/// way. Seen to fail without either.
 #[test]
 fn what_was_found_is_remembered() {
     let (mut behind, _) = noted(&[&[0, 1][..], &[0; 50], &[1; 50]].concat(), 2);

@@ -1,5 +1,5 @@
-//! Closures that build graphs and do with them what a builder does not expect: forget, panic, put others in their place. The graph stays
-//! complete, and says what is wrong.
+//! Closures that build graphs and do with them what a builder does not expect: forget, panic, put others in
+//! their place. The graph stays complete, and says what is wrong.
 
 // A builder has nothing to drop; if it ever has again, it must not matter.
 #![allow(clippy::forget_non_drop)]
@@ -31,8 +31,8 @@ const NO_END: &str = "the branch 'fork' has no end: call join()";
 
 #[test]
 fn a_branch_that_is_forgotten_has_no_end() {
-    // Seen to fail with a branch whose node gets its body when it is joined or dropped: a section took the body of one node for that of
-    // another, which read a cell that nobody had written.
+    // Seen to fail with a branch whose node gets its body when it is joined or dropped: a section took the
+    // body of one node for that of another, which read a cell that nobody had written.
     let (mut g, selector, x) = forked();
     let y = g.input::<String>("y");
     mem::forget(g.branch("fork", &selector, &x).arm(|_, x| x));

@@ -11,7 +11,8 @@ fn error_of(exec: &Executor, plan: &Plan, inputs: Inputs) -> Error {
     block_on(exec.run(plan, inputs)).unwrap_err()
 }
 
-/// A loop in a loop, whose inner body fails in the second iteration of the second; a reader, and a node beside it.
+/// A loop in a loop, whose inner body fails in the second iteration of the second; a reader, and a node
+/// beside it.
 fn failing(how: fn(u64) -> u64) -> Plan {
     let mut g = Graph::new();
     let x = g.input::<u64>("x");

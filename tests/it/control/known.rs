@@ -1,4 +1,5 @@
-//! Programs whose results are known: on every kind of executor, with many seeds, and small ones in every order.
+//! Programs whose results are known: on every kind of executor, with many seeds, and small ones in every
+//! order.
 
 use anabranch::{Executor, Graph, Inputs, Plan, Value, explore, inputs, times};
 

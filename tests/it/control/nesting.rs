@@ -7,7 +7,8 @@ use anabranch::{Executor, Graph, Inputs, Plan, Single, Value, inputs, times};
 use super::suspended;
 use crate::support::{block_on, executors, poll_once, until, value_of};
 
-/// Adds loops around loops, `depth` deep; the innermost body adds one, and suspends. A branch at every third level.
+/// Adds loops around loops, `depth` deep; the innermost body adds one, and suspends. A branch at every third
+/// level.
 fn nest(g: &mut Graph, x: Value<u64>, depth: usize) -> Value<u64> {
     match depth {
         0 => g.future("add", &x, async |x: std::sync::Arc<u64>| Ok(suspended(*x).await + 1)),

@@ -5,7 +5,8 @@ use anabranch::{Error, Executor, Graph, Inputs, NodeFuture, Plan, Result, Run, i
 use super::many_executors;
 use crate::support::{block_on, plan, until};
 
-/// A branch over two arms, that takes the one of the input `which`, or none; a loop of `count` iterations around another branch beside it; and a loop of none.
+/// A branch over two arms, that takes the one of the input `which`, or none; a loop of `count` iterations
+/// around another branch beside it; and a loop of none.
 fn branches(count: u64) -> Plan {
     let mut g = Graph::new();
     let (which, x) = (g.input::<Option<usize>>("which"), g.input::<u64>("x"));

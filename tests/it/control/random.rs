@@ -1,4 +1,5 @@
-//! Random programs of loops and branches in each other: as nodes they give what they give when they are evaluated one after the other.
+//! Random programs of loops and branches in each other: as nodes they give what they give when they are
+//! evaluated one after the other.
 
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use anabranch::{Each, Executor, Graph, Plan, Ranked, Value, inputs, times};
 use super::suspended;
 use crate::support::{Dice, block_on, executors, value_of};
 
-/// A statement: it makes values of those before it, which are numbered; inner statements see those around them.
+/// A statement: it makes values of those before it, which are numbered; inner statements see those around
+/// them.
 enum Statement {
     Combine { of: [usize; 2], is_async: bool },
     Repeat { states: [usize; 2], iterations: u64, has_condition: bool, body: Inner },
@@ -171,7 +173,8 @@ fn program(seed: u64) -> (Plan, f64) {
 
 #[test]
 fn random_programs_give_what_they_give_by_hand() {
-    // Seen to fail with states that are moved one after the other, and with a value from around that is moved out of there.
+    // Seen to fail with states that are moved one after the other, and with a value from around that is moved
+    // out of there.
     let executors = executors();
     for seed in 0..300 {
         let (plan, expected) = program(seed);

@@ -23,7 +23,8 @@ fn control(shape: &mut Shape, name: &str, control: Control) -> anabranch::NodeId
     node
 }
 
-/// `a`, then five times (a condition, and two nodes beside each other of which one is followed by a branch), then `z`.
+/// `a`, then five times (a condition, and two nodes beside each other of which one is followed by a branch),
+/// then `z`.
 fn shape() -> Shape {
     let mut body = Shape::new();
     let (left, right) = (node(&mut body, "left", 2.0), node(&mut body, "right", 3.0));

@@ -1,5 +1,5 @@
-//! What must hold when runs on a device are dropped, forgotten, cancelled, or polled for nothing: what they held is freed once and not too early,
-//! and whoever comes next finds plan, executor and device as they were.
+//! What must hold when runs on a device are dropped, forgotten, cancelled, or polled for nothing: what they
+//! held is freed once and not too early, and whoever comes next finds plan, executor and device as they were.
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -34,7 +34,8 @@ impl Gate {
     }
 }
 
-/// Twenty nodes: kernels on several streams before and behind host nodes, one of them async, and a buffer that is read and then taken.
+/// Twenty nodes: kernels on several streams before and behind host nodes, one of them async, and a buffer
+/// that is read and then taken.
 fn twenty(gate: &Arc<Gate>) -> Plan {
     let (gate, mut g) = (gate.clone(), Graph::new());
     let (x, tag) = (g.input::<Vec<f32>>("x"), g.input::<Counted>("tag"));
@@ -90,7 +91,8 @@ impl Fixture {
         fixture
     }
 
-    /// One that launches the plan's segments as CUDA graphs, which it has built already, and one that makes every call.
+    /// One that launches the plan's segments as CUDA graphs, which it has built already, and one that makes
+    /// every call.
     fn both() -> [Self; 2] {
         let both = [Self::new(|gpu| gpu.executor(1)), Self::new(|gpu| gpu.executor_of_calls(1))];
         let graphs = both.each_ref().map(|fixture| fixture.device().calls_of("cuGraphLaunch"));
@@ -145,7 +147,8 @@ fn drop_after(mut run: Run, polls: usize) -> bool {
 
 #[test]
 fn a_run_may_be_dropped_after_any_poll() {
-    // Seen to fail with recordings that do not say when their memory was used last, and to hang with a cancel that leaves async nodes alone.
+    // Seen to fail with recordings that do not say when their memory was used last, and to hang with a cancel
+    // that leaves async nodes alone.
     for fixture in Fixture::both() {
         fixture.device().delay_every_operation(Duration::from_micros(100));
         let polls = (0..).find(|&polls| {
@@ -203,7 +206,8 @@ fn a_run_that_is_never_polled_submits_nothing() {
 
 #[test]
 fn no_work_is_submitted_after_a_cancel() {
-    // Seen to fail with a verdict that does not look for a cancel, and where what the cancelled run held was freed with the next submission only.
+    // Seen to fail with a verdict that does not look for a cancel, and where what the cancelled run held was
+    // freed with the next submission only.
     for fixture in Fixture::both() {
         fixture.gate.is_shut.store(true, SeqCst);
         let arrivals = fixture.gate.arrivals.load(SeqCst);
@@ -294,7 +298,8 @@ fn cancels_itself(own: &Own, called: &Arc<AtomicUsize>) -> Plan {
 
 #[test]
 fn a_body_that_cancels_its_run_is_the_last_of_its_segment_which_is_not_submitted() {
-    // Seen to fail with bodies that are called after a cancel, and with a segment that is submitted as if there were none.
+    // Seen to fail with bodies that are called after a cancel, and with a segment that is submitted as if
+    // there were none.
     for executor in [|gpu: &Gpu| gpu.executor(1), |gpu: &Gpu| gpu.executor_of_calls(1)] {
         let (gpu, own, called) = (Gpu::new(), Own::default(), Arc::default());
         let (exec, plan) = (executor(&gpu), cancels_itself(&own, &called));

@@ -1,5 +1,6 @@
-//! The built-in kernels on a GPU: what the host gives, bit for bit, and a thread for every element. The driver runs the tests' own code, thread by
-//! thread, so this is about launches and parameters; the CUDA C itself is compiled by `.ci/nvrtc`, and runs on real GPUs only.
+//! The built-in kernels on a GPU: what the host gives, bit for bit, and a thread for every element. The
+//! driver runs the tests' own code, thread by thread, so this is about launches and parameters; the CUDA C
+//! itself is compiled by `.ci/nvrtc`, and runs on real GPUs only.
 
 use std::mem;
 use std::sync::Once;
@@ -13,7 +14,8 @@ use crate::builtin::{
     tent,
 };
 
-/// Calls `thread` with the number of each thread of a launch in one direction. One too many is one out of bounds.
+/// Calls `thread` with the number of each thread of a launch in one direction. One too many is one out of
+/// bounds.
 fn each_thread(launch: &Launch<'_>, mut thread: impl FnMut(usize)) {
     let [blocks, threads] = [launch.grid, launch.block].map(|[x, y, z]| {
         assert_eq!([y, z], [1, 1]);
@@ -47,7 +49,8 @@ fn float(launch: &Launch<'_>, param: usize) -> f32 {
 /// Returns a parameter that is a buffer. Of no elements it may have any address.
 #[allow(clippy::mut_from_ref, reason = "the memory is the device's, not the launch's")]
 fn buffer<'a, T>(launch: &'a Launch<'_>, param: usize, len: usize) -> &'a mut [T] {
-    // SAFETY: the launches of these tests pass buffers of these lengths, or the comparison with the host finds it.
+    // SAFETY: the launches of these tests pass buffers of these lengths, or the comparison with the host
+    // finds it.
     unsafe { launch.slice::<T>(param, len) }
 }
 
@@ -158,7 +161,8 @@ fn scale_add_gives_what_the_host_gives() {
 
 #[test]
 fn normalise_gives_what_the_host_gives() {
-    // Seen to fail with a launch for one pixel less, and with scale and bias exchanged on their way to the device.
+    // Seen to fail with a launch for one pixel less, and with scale and bias exchanged on their way to the
+    // device.
     beside_the_host(|host, gpu| {
         for size in [[0, 0], [1, 1], [3, 5], [255, 1], [16, 16], [1, 257], [100, 41]].map(size) {
             let [host, gpu] = [host, gpu].map(|exec| normalise(exec, picture(3, size), size).unwrap());

@@ -97,7 +97,8 @@ fn an_iteration_with_events_leaves_none_behind() {
     let gpu = Gpu::new();
     let exec = gpu.executor(2);
     let (mut g, _, up) = uploaded("up");
-    // A host node stands between two segments of the body; the second of them waits on the device for a third, of which no host hears.
+    // A host node stands between two segments of the body; the second of them waits on the device for a
+    // third, of which no host hears.
     let last = g.repeat("loop", &up, times(20), |b, x| {
         let y = sum(b, "double", &x, &x);
         let down = first(b, &y);
@@ -143,7 +144,8 @@ fn a_body_is_a_cuda_graph_from_its_second_iteration_on() {
 #[cfg(feature = "json")]
 #[test]
 fn a_loop_from_a_file_that_takes_its_buffer_needs_no_other() {
-    // There is memory for one buffer. Seen to fail with states that are read, whatever the file says: `compile` refused it.
+    // There is memory for one buffer. Seen to fail with states that are read, whatever the file says:
+    // `compile` refused it.
     let shape = anabranch::Shape::from_json(
         r#"{"nodes": [{"name": "x", "backend": "cpu"}, {"name": "up", "backend": "gpu", "inputs": [{"node": "x"}]},
         {"name": "loop", "inputs": [{"node": "up", "take": true}], "repeat": {"iterations": 6, "body": {"nodes": [

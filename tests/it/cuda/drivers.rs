@@ -1,4 +1,5 @@
-//! What is said where there is no driver, or one that will not do. A driver is loaded once per process, so each test has a process of its own.
+//! What is said where there is no driver, or one that will not do. A driver is loaded once per process, so
+//! each test has a process of its own.
 
 use anabranch::Executor;
 use anabranch_soft_cuda::{Client, Code};
@@ -50,7 +51,8 @@ fn a_code_that_nobody_knows_is_an_error_like_others() {
     });
 }
 
-/// Every call that opening and closing makes, each in turn. Seen to fail (the process aborts) with a stream that cudarc destroys.
+/// Every call that opening and closing makes, each in turn. Seen to fail (the process aborts) with a stream
+/// that cudarc destroys.
 #[test]
 fn a_code_that_nobody_knows_never_ends_the_process() {
     alone("cuda::drivers::a_code_that_nobody_knows_never_ends_the_process", || {

@@ -35,7 +35,8 @@ fn a_fatal_error_at_any_operation_of_graphs_ends_every_run_on_the_device_and_bla
     lose_at_every_operation(2);
 }
 
-/// Runs two runs side by side on a device that is lost at each operation in turn, after so many runs that are well.
+/// Runs two runs side by side on a device that is lost at each operation in turn, after so many runs that are
+/// well.
 fn lose_at_every_operation(warm: usize) {
     let plan = thirty();
     let mut slowest = Duration::ZERO;
@@ -235,7 +236,8 @@ fn a_call_that_the_driver_refuses_fails_its_run_only() {
             gpu.device.clear_faults();
             is_right();
             drop(exec);
-            // What the driver refuses to free nobody can; memory is freed after a run's end, so there is no telling whether it did.
+            // What the driver refuses to free nobody can; memory is freed after a run's end, so there is no
+            // telling whether it did.
             if call != "cuMemFreeAsync" {
                 gpu.is_clean();
             }

@@ -1,4 +1,5 @@
-//! Graphs of sums on a device, whose results are the same bits on every device. For the software driver, and for real GPUs (`tests/cuda.rs`).
+//! Graphs of sums on a device, whose results are the same bits on every device. For the software driver, and
+//! for real GPUs (`tests/cuda.rs`).
 
 use anabranch::{Buffer, DeviceStream, Each, Graph, HostBuffer, In, Kernel, Launch, Out, Value};
 
@@ -12,8 +13,8 @@ type Add = (In<f32>, In<f32>, Out<f32>, u32);
 
 /// `y = a + b`.
 pub(crate) fn add() -> Kernel<Add> {
-    // SAFETY: these are its parameters. A thread reads and writes the element of its own number below the length that it is launched with, which all three
-    // buffers have.
+    // SAFETY: these are its parameters. A thread reads and writes the element of its own number below the
+    // length that it is launched with, which all three buffers have.
     unsafe { Kernel::<Add>::ptx("add", include_str!("add.ptx")) }.twin(|_, (a, b, y, _)| add_on_host(a, b, y))
 }
 

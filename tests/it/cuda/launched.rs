@@ -112,7 +112,8 @@ fn each_run_in_flight_has_a_graph_of_its_own() {
 
 #[test]
 fn a_run_waits_for_no_graph_that_is_at_work_on_another_lane() {
-    // Seen to fail (as a run that never ends) when, of as many as lanes, the one is taken that has been at work for longest.
+    // Seen to fail (as a run that never ends) when, of as many as lanes, the one is taken that has been at
+    // work for longest.
     let gpu = Gpu::new();
     let (exec, plan) = (gpu.executor(1), doubled());
     (0..2).for_each(|_| assert_eq!(run(&exec, &plan, &[1.0]), [16.0]));
@@ -210,7 +211,8 @@ fn how_many_graphs_are_kept_is_bounded() {
 
 #[test]
 fn memory_that_a_later_node_of_the_stream_may_have_is_not_allocated_again() {
-    // Seen to fail with a search that never finds any. One that asks for no stream is found by random graphs, as a race.
+    // Seen to fail with a search that never finds any. One that asks for no stream is found by random graphs,
+    // as a race.
     let gpu = Gpu::new();
     let exec = gpu.executor(1);
     assert_eq!(run(&exec, &doubled(), &[1.0]), [16.0]);
@@ -293,7 +295,8 @@ fn what_is_refused_before_a_library_has_the_stream_fails_all_that_comes_after_an
 
 #[test]
 fn a_node_that_nobody_but_the_device_waits_for_can_be_awaited_late() {
-    // Seen to fail (never to end) with segments that are awaited only if they are watched when they are submitted.
+    // Seen to fail (never to end) with segments that are awaited only if they are watched when they are
+    // submitted.
     let gpu = Gpu::new();
     let (open, opened) = std::sync::mpsc::channel::<()>();
     let opened = std::sync::Mutex::new(opened);
@@ -395,7 +398,8 @@ fn every_number_of_parameters_reaches_a_graphs_kernel() {
         });
         (0..n).for_each(|i| y[i] = all.iter().fold(x[i], |sum, number| 10.0 * sum + number));
     });
-    // SAFETY: the software driver calls what is registered under this name, with these parameters; `n` is the length of both buffers.
+    // SAFETY: the software driver calls what is registered under this name, with these parameters; `n` is the
+    // length of both buffers.
     let kernel = unsafe { Eight::ptx("eight", ".visible .entry eight() { ret; }") };
     let (mut g, x, up) = uploaded("up");
     let eight = g.try_kernel("eight", (&x, &up), move |s: &mut DeviceStream, given: &Vec<f32>, x: &Buffer<f32>| {

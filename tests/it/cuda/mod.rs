@@ -102,7 +102,8 @@ fn output_by_host<T: Send + Sync + 'static>(
     g.output("out", &out);
 }
 
-/// Returns when a worker of an executor has had time for a host node. The only one has then come to the end of what it was at.
+/// Returns when a worker of an executor has had time for a host node. The only one has then come to the end
+/// of what it was at.
 fn wait_for_worker(exec: &Executor) {
     let mut g = Graph::new();
     let one = g.task("one", (), || 1);

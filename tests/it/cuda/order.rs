@@ -1,4 +1,5 @@
-//! Order between streams: the software driver keeps happens-before, and reports two accesses to one buffer without any order.
+//! Order between streams: the software driver keeps happens-before, and reports two accesses to one buffer
+//! without any order.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,5 @@
-//! Operations that fail with a code that is not fatal: the device goes on behind them, and only a question tells. No run and no variable takes what they
-//! left for a result.
+//! Operations that fail with a code that is not fatal: the device goes on behind them, and only a question
+//! tells. No run and no variable takes what they left for a result.
 
 use anabranch::{
     Completion, DeviceStream, Engine, Error, Executor, Graph, HostBuffer, Op, PerOperator, Placement, Plan, Single, inputs,
@@ -56,8 +56,9 @@ fn fail_each_operation(exec: impl Fn(&Gpu) -> Executor, plan: &Plan, warm: usize
     failed
 }
 
-// Seen to fail with a reactor that asks only about lanes that stand still; by calls on several streams with one that does not ask about the lanes that a segment
-// was spread over; and by events with a query of an event that keeps what it hears to itself.
+// Seen to fail with a reactor that asks only about lanes that stand still; by calls on several streams with
+// one that does not ask about the lanes that a segment was spread over; and by events with a query of an
+// event that keeps what it hears to itself.
 #[test]
 fn no_run_takes_what_a_failed_operation_left_for_a_result() {
     let plans = [two_ways().compile(&Single).unwrap(), two_ways().compile(&PerOperator).unwrap()];
@@ -69,7 +70,8 @@ fn no_run_takes_what_a_failed_operation_left_for_a_result() {
     }
 }
 
-/// A kernel on one stream, whose end nobody on the host waits for, and one on another stream that reads from it.
+/// A kernel on one stream, whose end nobody on the host waits for, and one on another stream that reads from
+/// it.
 fn one_behind_another() -> Plan {
     let (mut g, x, up) = uploaded("up");
     let first = g.try_kernel("first", (&up, &up), adding());
@@ -173,8 +175,9 @@ fn no_variable_has_what_a_failed_operation_left() {
     }
 }
 
-/// The reactor stands still in a waker until the operation has failed; so it finds that when it asks about an earlier one, before it knows of the later.
-/// Seen to fail with an operation that does not look for faults of its lane when it has come to its end.
+/// The reactor stands still in a waker until the operation has failed; so it finds that when it asks about an
+/// earlier one, before it knows of the later. Seen to fail with an operation that does not look for faults of
+/// its lane when it has come to its end.
 #[test]
 fn what_is_found_before_an_operation_is_awaited_is_not_lost() {
     let gpu = Gpu::new();

@@ -195,7 +195,8 @@ fn a_plan_for_more_devices_than_there_are_says_so() {
     gpu.is_clean();
 }
 
-/// Seen to fail with a download of nothing that is forgotten with what a failed node has asked for at the same place.
+/// Seen to fail with a download of nothing that is forgotten with what a failed node has asked for at the
+/// same place.
 #[test]
 fn what_is_empty_is_there_whatever_fails_beside_it() {
     for warm in [0, 2] {

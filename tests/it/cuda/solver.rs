@@ -1,5 +1,6 @@
-//! The flow of the example `conjugate_gradient` on a GPU: what the host gives, bit for bit, because the kernels registered here add in the order of its twins.
-//! What its own kernels give on a GPU is the same but for the last digits: `dot` adds in 256 parts there.
+//! The flow of the example `conjugate_gradient` on a GPU: what the host gives, bit for bit, because the
+//! kernels registered here add in the order of its twins. What its own kernels give on a GPU is the same but
+//! for the last digits: `dot` adds in 256 parts there.
 
 #[path = "../../../examples/conjugate_gradient/solver.rs"]
 #[allow(clippy::module_inception)]
@@ -23,7 +24,8 @@ const LENGTH: Param = Param::scalar::<u32>();
 /// Returns a parameter that is a buffer.
 #[allow(clippy::mut_from_ref, reason = "the memory is the device's, not the launch's")]
 fn buffer<'a, T>(launch: &'a Launch<'_>, param: usize, len: usize) -> &'a mut [T] {
-    // SAFETY: the example launches its kernels with buffers of these lengths, or the comparison with the host finds it.
+    // SAFETY: the example launches its kernels with buffers of these lengths, or the comparison with the host
+    // finds it.
     unsafe { launch.slice::<T>(param, len) }
 }
 

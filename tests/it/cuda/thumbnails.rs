@@ -1,4 +1,5 @@
-//! The graph of the example `thumbnails`, on the host and on a GPU: one graph, the same bits. And which device the example takes.
+//! The graph of the example `thumbnails`, on the host and on a GPU: one graph, the same bits. And which
+//! device the example takes.
 
 #[path = "../../../examples/thumbnails/device.rs"]
 mod device;
@@ -66,8 +67,8 @@ fn pictures(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn thumbnails_and_tensors_have_the_same_bits_on_host_and_gpu() {
-    // Seen to fail with a twin of resize that rounds down, with one of normalise that fuses multiplication and addition, and with a kernel node that
-    // mixes up the channels on a host.
+    // Seen to fail with a twin of resize that rounds down, with one of normalise that fuses multiplication
+    // and addition, and with a kernel node that mixes up the channels on a host.
     register();
     let folder = env::temp_dir().join(format!("anabranch-one-graph-{}", process::id()));
     fs::create_dir_all(&folder).unwrap();

@@ -1,5 +1,5 @@
-//! Variables on a GPU: kernels that follow each other never visit the host, operations of the host wait for the device without a thread, and the result is that of
-//! one after the other.
+//! Variables on a GPU: kernels that follow each other never visit the host, operations of the host wait for
+//! the device without a thread, and the result is that of one after the other.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -90,7 +90,8 @@ fn mean<'v>(reads: &'v [Doubles], write: &'v Doubles) -> Op<'v> {
     type AddTo = (Out<f64>, In<f64>, u32);
     type Over = (Out<f64>, f64, u32);
     const PTX: &str = include_str!("mean.ptx");
-    // SAFETY: these are its parameters. A thread touches the element of its own number below the length that it is launched with, which the buffers have.
+    // SAFETY: these are its parameters. A thread touches the element of its own number below the length that
+    // it is launched with, which the buffers have.
     let add_to = unsafe { Kernel::<AddTo>::ptx("add_to", PTX) };
     // SAFETY: as above.
     let over = unsafe { Kernel::<Over>::ptx("over", PTX) };
@@ -239,7 +240,8 @@ fn readers_and_a_writer(gpu: &Gpu, slow: u64) -> f32 {
     read(&engine, &all).unwrap()
 }
 
-// Seen to fail, with a race, if the placer leaves out a wait, if a writer does not look at readers, or a reader not at the writer.
+// Seen to fail, with a race, if the placer leaves out a wait, if a writer does not look at readers, or a
+// reader not at the writer.
 #[test]
 fn a_writer_comes_after_all_readers_on_other_streams() {
     let gpu = Gpu::new();

@@ -1,4 +1,5 @@
-//! What happens to operations on variables when the driver or the device fails: all of them end, those that depend on it in an error, and the next are right.
+//! What happens to operations on variables when the driver or the device fails: all of them end, those that
+//! depend on it in an error, and the next are right.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use super::vars::{OnDevice, add, download, engine, fill, push, pushed, read, upl
 use super::{Gpu, wait_for_worker};
 use crate::support::{block_on, poll_once, until};
 
-/// How long it may take until all has ended. A watchdog asks after two milliseconds; the rest is for a machine that is busy.
+/// How long it may take until all has ended. A watchdog asks after two milliseconds; the rest is for a
+/// machine that is busy.
 const BOUND: Duration = Duration::from_secs(5);
 
 /// Variables on a device and on the host, and thirty operations on them.
@@ -252,7 +254,8 @@ fn thrice(s: &mut DeviceStream, x: &Buffer<f32>) -> Result<Buffer<f32>, BoxError
     adding()(s, &twice, x)
 }
 
-/// The device stands still in front of the fault, until more is submitted; and behind it, so that it is heard of.
+/// The device stands still in front of the fault, until more is submitted; and behind it, so that it is heard
+/// of.
 fn fail_second_of_three(gpu: &Gpu) {
     gpu.device.stall_operation(Which::Kernel, 1);
     gpu.device.fail_operation(Which::Kernel, 2, Code::INVALID_VALUE);
@@ -326,7 +329,8 @@ fn a_kernel_that_fails_poisons_what_it_writes_and_leaves_what_it_reads() {
     gpu.is_clean();
 }
 
-/// In the closure, and on the device. Seen to fail with a reader's trail that keeps the failure of what has read the variable.
+/// In the closure, and on the device. Seen to fail with a reader's trail that keeps the failure of what has
+/// read the variable.
 #[test]
 fn a_failure_on_a_device_that_nobody_was_told_is_told_by_idle() {
     let gpu = Gpu::new();
@@ -358,7 +362,8 @@ fn a_failure_on_a_device_that_nobody_was_told_is_told_by_idle() {
     gpu.is_clean();
 }
 
-/// One that was done in vain, and one of the host that reads from that. Seen to fail (told again) with an origin that is looked for one operation back only.
+/// One that was done in vain, and one of the host that reads from that. Seen to fail (told again) with an
+/// origin that is looked for one operation back only.
 #[test]
 fn a_failure_that_comes_by_way_of_two_operations_is_told_once() {
     let gpu = Gpu::new();

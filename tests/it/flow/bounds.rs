@@ -196,7 +196,8 @@ fn clones_of_a_flow_wait_in_other_tasks_and_in_operations() {
     }
 }
 
-/// Failed at first (25 ms a drop): each looked at all that was ready. The best of twenty drops, so that a busy machine does not fail it.
+/// Failed at first (25 ms a drop): each looked at all that was ready. The best of twenty drops, so that a
+/// busy machine does not fail it.
 #[test]
 fn the_drop_of_a_flow_does_not_grow_with_what_other_flows_have_ready() {
     let mut senders = Vec::new();

@@ -142,7 +142,8 @@ fn what_a_dropped_flow_has_waited_for_is_freed_where_nobody_polls_again() {
 
 #[test]
 fn a_flow_that_its_own_operation_drops_leaves_nothing_where_nobody_polls_again() {
-    // Seen to fail (it is pending) where an operation that is woken while it runs is made ready behind the flow's end, and waits for a poll.
+    // Seen to fail (it is pending) where an operation that is woken while it runs is made ready behind the
+    // flow's end, and waits for a poll.
     type Held = Mutex<Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>>;
     let engine = Engine::new(&Executor::inline()).unwrap();
     let held = Arc::new(Held::default());
@@ -314,7 +315,8 @@ fn nested(exec: &Executor, handed: &Handed) -> Pin<Box<impl Future<Output = Resu
     }))
 }
 
-/// Failed at first: they were never woken. Seen to fail (no ring) with a cancel that goes one level down, and with one that marks those within and does not wake them.
+/// Failed at first: they were never woken. Seen to fail (no ring) with a cancel that goes one level down, and
+/// with one that marks those within and does not wake them.
 #[test]
 fn flows_within_that_other_tasks_poll_end_when_the_outer_one_is_dropped() {
     for exec in executors() {

@@ -84,7 +84,8 @@ async fn suspend() {
     .await
 }
 
-/// Runs a program in every way on inline executors, with 1, 2 and 8 workers, and simulated with a hundred seeds; it must give the same everywhere.
+/// Runs a program in every way on inline executors, with 1, 2 and 8 workers, and simulated with a hundred
+/// seeds; it must give the same everywhere.
 fn everywhere<T: PartialEq + Debug>(expected: T, program: impl AsyncFn(&Flow, &Maths) -> Result<T>) {
     for way in WAYS {
         let maths = Maths::new(way);

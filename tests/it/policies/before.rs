@@ -9,11 +9,13 @@ use anabranch::{
 use super::POLICIES;
 use super::shapes::{for_many_shapes, random_shape};
 
-/// Which runs of nodes come before which, from nothing but the programs. A node that spans devices is run once on each.
+/// Which runs of nodes come before which, from nothing but the programs. A node that spans devices is run
+/// once on each.
 struct Before {
     /// The stream and the node of each run, in an order that can be issued.
     runs: Vec<(u32, NodeId)>,
-    /// For each run its direct predecessors: the run before it in its program, and those that recorded a point it waits for.
+    /// For each run its direct predecessors: the run before it in its program, and those that recorded a
+    /// point it waits for.
     direct: Vec<Vec<(usize, bool)>>,
     /// For each run all that come before it, as bits.
     all: Vec<Vec<u64>>,
@@ -67,8 +69,8 @@ impl Before {
         all
     }
 
-    /// For each run the runs that it must come after: of each node that it depends on the one on its own stream, else those on its
-    /// device, else all.
+    /// For each run the runs that it must come after: of each node that it depends on the one on its own
+    /// stream, else those on its device, else all.
     fn wanted(&self, shape: &Shape, schedule: &Schedule) -> Vec<Vec<usize>> {
         let mut runs_of = vec![Vec::new(); shape.nodes().len()];
         self.runs.iter().enumerate().for_each(|(run, (_, node))| runs_of[node.index()].push(run));
@@ -112,8 +114,8 @@ fn check_edges(shape: &Shape, schedule: &Schedule, context: &str) {
 
 #[test]
 fn every_edge_is_ordered() {
-    // Seen to fail with the search of waits.rs taking any node on the candidate's stream for a hit, and with the first of two
-    // edges from one stream kept instead of the last.
+    // Seen to fail with the search of waits.rs taking any node on the candidate's stream for a hit, and with
+    // the first of two edges from one stream kept instead of the last.
     for_many_shapes(check_edges);
 }
 
@@ -130,8 +132,9 @@ fn every_edge_is_ordered_where_searches_are_bounded() {
 
 #[test]
 fn no_wait_can_be_left_out() {
-    // If a wait of v is left out, an edge into v must lose its order. Seen to fail with an effort of 2 nodes, without the stream's
-    // own last node among the starts of the search, and with a search that stops at the first node that waits.
+    // If a wait of v is left out, an edge into v must lose its order. Seen to fail with an effort of 2 nodes,
+    // without the stream's own last node among the starts of the search, and with a search that stops at the
+    // first node that waits.
     for_many_shapes(|shape, schedule, context| {
         let before = Before::new(schedule);
         for (target, sources) in before.wanted(shape, schedule).into_iter().enumerate() {
@@ -222,9 +225,9 @@ fn values_are_released_after_their_last_reader_on_each_stream() {
 
 #[test]
 fn streams_order_only_what_the_graph_orders() {
-    // Host chains, whatever the policy, and all streams of policies that promise it. Seen to fail with any tail recycled when none
-    // precedes the node, and with `ReadySet` taking a stream that is no longer current, and with
-    // `Ranked` recycling any stream.
+    // Host chains, whatever the policy, and all streams of policies that promise it. Seen to fail with any
+    // tail recycled when none precedes the node, and with `ReadySet` taking a stream that is no longer
+    // current, and with `Ranked` recycling any stream.
     for_many_shapes(|shape, schedule, context| {
         let count = shape.nodes().len();
         let mut paths = vec![vec![0u64; count.div_ceil(64)]; count];

@@ -1,4 +1,5 @@
-//! Shapes, programs, spans and choices that are anything: every public function that takes them gives an answer or an error, and none panics.
+//! Shapes, programs, spans and choices that are anything: every public function that takes them gives an
+//! answer or an error, and none panics.
 
 use anabranch::{
     Backend, Bodies, Edge, EdgeKind, Graph, Memory, NodeId, Order, PerOperator, Point, Result, Shape, Simulation, Single, Span,
@@ -70,8 +71,8 @@ fn is_foreign(shape: &Shape, programs: &Programs) -> (bool, bool) {
 
 #[test]
 fn foreign_ids_are_errors_that_name_them() {
-    // Seen to panic in each of these, with the mends undone one by one: out of bounds in `verify`, `run`, `section`, `from_shape`,
-    // `topological_order`, `eq`.
+    // Seen to panic in each of these, with the mends undone one by one: out of bounds in `verify`, `run`,
+    // `section`, `from_shape`, `topological_order`, `eq`.
     let mut seen = [0; 3];
     for seed in 0..4_000 {
         let mut dice = Dice::new(seed);

@@ -8,7 +8,8 @@ use anabranch::{Backend, EdgeKind, Memory, NodeId, PerOperator, Ranked, ReadySet
 use super::shapes::random_shape;
 use super::{POLICIES, streams};
 
-/// What each node pushes, in order: consumers by output, then by edge; the graph's output is node `shape.nodes().len()`.
+/// What each node pushes, in order: consumers by output, then by edge; the graph's output is node
+/// `shape.nodes().len()`.
 fn consumers(shape: &Shape) -> Vec<Vec<usize>> {
     let count = shape.nodes().len();
     let mut outs: Vec<Vec<(u32, usize)>> = vec![Vec::new(); count + 1];
@@ -85,8 +86,8 @@ fn per_operator_by_the_letter(shape: &Shape) -> Vec<Option<u32>> {
 
 #[test]
 fn per_operator_follows_its_rule_to_the_letter() {
-    // Seen to fail with step 5 left out, with the other entries of a node given back before its consumers are pushed, with order
-    // edges first, and without the graph's output.
+    // Seen to fail with step 5 left out, with the other entries of a node given back before its consumers are
+    // pushed, with order edges first, and without the graph's output.
     for seed in 0..4_000 {
         let shape = random_shape(seed, 24);
         assert_eq!(streams(&PerOperator, &shape), per_operator_by_the_letter(&shape), "seed {seed}");
@@ -129,8 +130,8 @@ fn ready_set_by_the_letter(shape: &Shape) -> Vec<Option<u32>> {
 
 #[test]
 fn ready_set_follows_its_rule_to_the_letter() {
-    // Seen to fail with uses that are not counted, with a node that forgets what its producers knew of, and without the graph's
-    // output among those that need a stream.
+    // Seen to fail with uses that are not counted, with a node that forgets what its producers knew of, and
+    // without the graph's output among those that need a stream.
     for seed in 0..4_000 {
         let shape = random_shape(seed, 24);
         assert_eq!(streams(&ReadySet, &shape), ready_set_by_the_letter(&shape), "seed {seed}");
@@ -229,8 +230,8 @@ fn host_chains_by_the_letter(shape: &Shape, is_host: &[bool]) -> Vec<Option<u32>
 
 #[test]
 fn host_chains_follow_their_rule_to_the_letter() {
-    // Seen to fail without recycling, with the last recyclable chain instead of the first, with edges that a longer path
-    // bypasses, and with a frontier that never runs along straight parts.
+    // Seen to fail without recycling, with the last recyclable chain instead of the first, with edges that a
+    // longer path bypasses, and with a frontier that never runs along straight parts.
     for seed in 0..1_500 {
         let shape = random_shape(seed, 40);
         for policy in POLICIES {
@@ -298,8 +299,8 @@ fn ranked_by_the_letter(shape: &Shape) -> Vec<Vec<usize>> {
 
 #[test]
 fn ranked_follows_its_rule_to_the_letter() {
-    // Seen to fail with edges that a longer path bypasses, with equal commands left apart, and with the last node laid on a stream
-    // taken for any node of it.
+    // Seen to fail with edges that a longer path bypasses, with equal commands left apart, and with the last
+    // node laid on a stream taken for any node of it.
     for seed in 0..3_000 {
         let shape = random_shape(seed, 30);
         let schedule = shape.schedule(&Ranked::new()).expect("a schedule");

@@ -71,7 +71,8 @@ fn min_streams_says_when_it_is_greedy() {
 
 #[test]
 fn the_critical_path_comes_first() {
-    // Two short nodes stand before the long chain; on two streams they share one. Seen to fail with nodes taken as they come.
+    // Two short nodes stand before the long chain; on two streams they share one. Seen to fail with nodes
+    // taken as they come.
     let mut shape = gpu_shape(4, [(2, 3)]);
     shape.nodes_mut().iter_mut().zip([4.0, 4.0, 5.0, 5.0]).for_each(|(node, cost_us)| node.cost_us = cost_us);
     let expected = "\
@@ -84,7 +85,8 @@ stream 1   run n0 · run n1
 
 #[test]
 fn a_node_moves_only_if_that_pays() {
-    // Three nodes after one: moving one costs 5, doing it later costs 4. Seen to fail without the hand-off's cost.
+    // Three nodes after one: moving one costs 5, doing it later costs 4. Seen to fail without the hand-off's
+    // cost.
     let mut shape = gpu_shape(3, [(0, 1), (0, 2)]);
     shape.nodes_mut().iter_mut().for_each(|node| node.cost_us = 4.0);
     let streams = |policy: CriticalPath| shape.schedule(&policy).expect("a schedule").streams();
@@ -113,7 +115,8 @@ fn critical_path_refuses_what_cannot_be() {
 
 #[test]
 fn critical_path_takes_any_number_of_streams() {
-    // A hundred thousand streams for as many nodes. With a look at every stream for every node 20,000 took 7.5 s, optimised.
+    // A hundred thousand streams for as many nodes. With a look at every stream for every node 20,000 took
+    // 7.5 s, optimised.
     let schedule = gpu_shape(100_000, []).schedule(&CriticalPath::new(u32::MAX)).expect("a schedule");
     assert_eq!(schedule.streams(), 100_000);
 }

@@ -22,8 +22,8 @@ impl Draw {
     }
 }
 
-/// A shape of 1 to `nodes_max` nodes with all that a shape can have: nodes in any order, all backends, parallel edges, several
-/// outputs of a node, order-only and metadata-only edges, declared outputs or none,
+/// A shape of 1 to `nodes_max` nodes with all that a shape can have: nodes in any order, all backends,
+/// parallel edges, several outputs of a node, order-only and metadata-only edges, declared outputs or none,
 /// several devices, commands, costs.
 pub(crate) fn random_shape(seed: u64, nodes_max: usize) -> Shape {
     let mut draw = Draw(seed);

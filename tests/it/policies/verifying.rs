@@ -1,4 +1,5 @@
-//! `verify`: finds nothing in what the library compiles, and everything in programs that were broken on purpose.
+//! `verify`: finds nothing in what the library compiles, and everything in programs that were broken on
+//! purpose.
 
 use anabranch::{Backend, PerOperator, Point, Schedule, Shape, Step, StreamKind, verify};
 
@@ -25,7 +26,8 @@ fn fault(shape: &Shape, programs: &Programs) -> String {
 
 #[test]
 fn what_the_library_compiles_is_verified() {
-    // Seen to fail with a search that takes any node of the wanted one's stream for it, and with one that stops three places early.
+    // Seen to fail with a search that takes any node of the wanted one's stream for it, and with one that
+    // stops three places early.
     for_many_shapes(|_, schedule, context| schedule.verify().unwrap_or_else(|error| panic!("{error}, {context}")));
 }
 
@@ -142,7 +144,8 @@ fn fault_of(shape: &Shape, programs: &Programs) -> String {
 
 #[test]
 fn plans_over_many_devices_have_no_wait_too_many() {
-    // More parts than the nodes that searches are exact for. Seen to fail with searches that are bounded by parts.
+    // More parts than the nodes that searches are exact for. Seen to fail with searches that are bounded by
+    // parts.
     let (count, devices) = (2_000, [0, 1, 2]);
     let mut shape = Shape::new();
     let mut word = 1u32;

@@ -8,7 +8,8 @@ use futures::channel::oneshot;
 use super::{engine, engines, idle, push, pushed};
 use crate::support::{block_on, executor, poll_once, until};
 
-/// An engine with room for so many operations, one of which has its only worker until somebody comes to the gate.
+/// An engine with room for so many operations, one of which has its only worker until somebody comes to the
+/// gate.
 fn held(max_pending: usize) -> (Executor, Engine, Arc<Barrier>) {
     let exec = executor(1);
     let engine = Engine::builder(&exec).max_pending(max_pending).build().unwrap();

@@ -12,7 +12,8 @@ fn twice() -> Kernel<Twice> {
         unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
         if (i < n) y[i] = 2.0f * x[i];
     }"#;
-    // SAFETY: these are its parameters; a thread reads x[i] and writes y[i], both below the length that it is launched with.
+    // SAFETY: these are its parameters; a thread reads x[i] and writes y[i], both below the length that it is
+    // launched with.
     let twice = unsafe { Kernel::<Twice>::cuda_c("twice", SOURCE) };
     twice.twin(|_, (x, y, n)| (0..n as usize).for_each(|i| y[i] = 2.0 * x[i]))
 }

@@ -213,7 +213,8 @@ fn an_error_that_panics_when_it_is_dropped_harms_nobody() {
         push(&engine, Op::task("overwrites", (), &x, || 7));
         assert_eq!(*block_on(x.read()).unwrap(), 7);
         idle(&engine).unwrap();
-        // Two that nobody hears of are dropped with the engine: seen to end the process when they are dropped unshielded.
+        // Two that nobody hears of are dropped with the engine: seen to end the process when they are dropped
+        // unshielded.
         (0..2).for_each(|_| push(&engine, Op::try_task("touchy", (), (), || Err(Touchy.into()))));
     }
 }

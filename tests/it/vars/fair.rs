@@ -79,7 +79,8 @@ fn a_task_of_another_runtime_that_only_pushes_lets_others_run() {
     }
 }
 
-/// Seen to fail (it is run twice, or its handle is lost) with a push that is polled as new when it is polled again.
+/// Seen to fail (it is run twice, or its handle is lost) with a push that is polled as new when it is polled
+/// again.
 #[test]
 fn a_push_that_lets_others_run_is_done_once() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -234,7 +234,8 @@ fn all_orders_of_futures_are_explored() {
     assert_eq!(*block_on(read).unwrap(), 123);
 }
 
-/// A read that finds its value at once, and one that waits for its turn; seen to fail (the value twice) with a `VarRead` that keeps what it gives.
+/// A read that finds its value at once, and one that waits for its turn; seen to fail (the value twice) with
+/// a `VarRead` that keeps what it gives.
 #[test]
 fn a_read_that_is_polled_again_says_so() {
     for (_exec, engine) in engines() {
@@ -252,7 +253,8 @@ fn a_read_that_is_polled_again_says_so() {
     }
 }
 
-/// There is one slot. Seen to fail (the second is woken by nobody) with a handle that takes whatever waker it finds where its own was.
+/// There is one slot. Seen to fail (the second is woken by nobody) with a handle that takes whatever waker it
+/// finds where its own was.
 #[test]
 fn a_handle_that_is_dropped_late_leaves_the_waker_of_the_next_operation() {
     let exec = executor(1);

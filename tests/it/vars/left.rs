@@ -1,4 +1,5 @@
-//! What is left when an engine goes with operations that wait: nothing, whoever goes first, and whatever has woken them.
+//! What is left when an engine goes with operations that wait: nothing, whoever goes first, and whatever has
+//! woken them.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ enum Left {
 
 const ALL: [Left; 5] = [Left::New, Left::Waiting, Left::Woken, Left::WokenLate, Left::Yielding];
 
-/// An engine with two variables, and an operation that takes one and writes the other, left as it says; behind it stand another operation and a read.
+/// An engine with two variables, and an operation that takes one and writes the other, left as it says;
+/// behind it stand another operation and a read.
 struct Case {
     engine: Engine,
     vars: [Var<Counted>; 2],
@@ -83,7 +85,8 @@ async fn suspend() {
     .await
 }
 
-/// Failed at first, where it was woken before the end. Seen to fail with a close that does not end what is ready, and with one that leaves it to a poll of a simulated executor.
+/// Failed at first, where it was woken before the end. Seen to fail with a close that does not end what is
+/// ready, and with one that leaves it to a poll of a simulated executor.
 #[test]
 fn nothing_is_left_of_an_engine_that_goes_with_operations_that_wait() {
     for left in ALL {
@@ -101,7 +104,8 @@ fn nothing_is_left_of_an_engine_that_goes_with_operations_that_wait() {
     }
 }
 
-/// Failed at first, with the 257th: each stayed in its place. Seen to fail with futures that keep their engine.
+/// Failed at first, with the 257th: each stayed in its place. Seen to fail with futures that keep their
+/// engine.
 #[test]
 fn an_engine_without_workers_that_goes_gives_its_place_back() {
     for exec in [Executor::inline(), Executor::sim(3)] {

@@ -19,7 +19,8 @@ use anabranch::{Engine, Executor, Op, Pushed, Result};
 
 use crate::support::{block_on, executor};
 
-/// Engines that everything must work on: in the pushing thread, with one, two and eight workers, and simulated.
+/// Engines that everything must work on: in the pushing thread, with one, two and eight workers, and
+/// simulated.
 fn engines() -> Vec<(Executor, Engine)> {
     [0, 1, 2, 8].into_iter().map(engine).chain([on(Executor::sim(11))]).collect()
 }

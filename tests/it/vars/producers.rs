@@ -10,7 +10,8 @@ use crate::support::{Dice, block_on};
 /// How long threads hammer before what they did is looked at.
 const TIME: Duration = Duration::from_secs(1);
 
-/// How often they do. To have them at it for ten seconds: `HAMMER_S=10 cargo test --release --test it producers`.
+/// How often they do. To have them at it for ten seconds: `HAMMER_S=10 cargo test --release --test it
+/// producers`.
 fn rounds() -> usize {
     std::env::var("HAMMER_S").map_or(1, |seconds| seconds.parse().expect("a number of seconds"))
 }

@@ -1,4 +1,5 @@
-//! Operations whose `take` is refused, because a reader outside keeps the value: they do not begin, and leave everything as it was.
+//! Operations whose `take` is refused, because a reader outside keeps the value: they do not begin, and leave
+//! everything as it was.
 
 use std::sync::Arc;
 
@@ -46,7 +47,8 @@ fn values(vars: &Vars) -> Vec<Result<Vec<i32>, String>> {
 
 const SAID: &str = "operation 'step' did not begin, and its variables are as they were: a reader outside of the engine keeps the value of 'w', which it takes; drop what was read first, or read the variable by reference";
 
-/// Failed at first: `w` was poisoned, and `x` lost. Seen to fail with a `check` that asks for nothing, with one that asks the first argument only, and where a variable that was never written is left so.
+/// Failed at first: `w` was poisoned, and `x` lost. Seen to fail with a `check` that asks for nothing, with
+/// one that asks the first argument only, and where a variable that was never written is left so.
 #[test]
 fn an_operation_whose_take_is_refused_leaves_its_variables_as_they_were() {
     for (exec, engine) in all_engines() {
@@ -110,7 +112,8 @@ fn a_flow_goes_on_with_the_value_that_it_could_not_take() {
             for made in &made {
                 assert!(is_refused(&f.get(made).await.unwrap_err()));
             }
-            // What a new variable would have told, and nobody asks, does not end the flow: it has no old value.
+            // What a new variable would have told, and nobody asks, does not end the flow: it has no old
+            // value.
             drop(f.task("eats", take(&x), |x: Vec<i32>| x));
             drop((f.get(&x).await?, kept));
             f.get(&f.call(&eat, take(&x))).await

@@ -73,7 +73,8 @@ fn without_workers_what_an_operation_pushed_goes_by_priority() {
     assert_eq!(*log.lock().unwrap(), [3, 5, 1, 4, 2]);
 }
 
-/// Seen to fail (the panic comes out of the variable's drop) where what was pending is freed without a shield.
+/// Seen to fail (the panic comes out of the variable's drop) where what was pending is freed without a
+/// shield.
 #[test]
 fn a_value_that_panics_when_nobody_is_left_to_be_told_harms_nobody() {
     let exec = anabranch::Executor::sim(1);
@@ -215,7 +216,8 @@ fn what_a_flow_ends_with_is_not_told_by_idle() {
     }
 }
 
-/// Seen to fail (it is kept as long as the other flow runs) where the engine that the flows of an executor share keeps failures.
+/// Seen to fail (it is kept as long as the other flow runs) where the engine that the flows of an executor
+/// share keeps failures.
 #[test]
 fn failures_that_nobody_can_ask_for_are_not_kept() {
     #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,5 @@
-//! Waiting inside of an operation: allowed in one that is a future, unless it is for what comes behind it. What must be refused was seen to hang without the look before a wait, or without the notes.
+//! Waiting inside of an operation: allowed in one that is a future, unless it is for what comes behind it.
+//! What must be refused was seen to hang without the look before a wait, or without the notes.
 
 use std::future::Future;
 use std::sync::{Arc, Barrier};
@@ -13,7 +14,8 @@ use super::futures::yields;
 use super::{engine, engines, idle, push, pushed};
 use crate::support::{Dice, block_on};
 
-/// Awaits what `wait` makes inside of an operation that reads `x` and writes `y`, and returns what is said of that.
+/// Awaits what `wait` makes inside of an operation that reads `x` and writes `y`, and returns what is said of
+/// that.
 fn waiting_inside<F>(
     engine: &Engine,
     x: &Var<i32>,
@@ -305,8 +307,9 @@ fn refused_and_over<'v>(x: &'v Var<i32>, y: &'v Var<i32>) -> (Op<'v>, oneshot::S
     (selfish, sender, told)
 }
 
-/// Three threads push, and this one a future, which awaits all of theirs: what it is refused is pending still when all else has ended. Seen to fail (it hangs) where the inbox of an engine without workers has operations in another
-/// order than the notes.
+/// Three threads push, and this one a future, which awaits all of theirs: what it is refused is pending still
+/// when all else has ended. Seen to fail (it hangs) where the inbox of an engine without workers has
+/// operations in another order than the notes.
 #[test]
 fn threads_that_push_at_once_have_one_order() {
     for seed in 0..40 {
