@@ -219,7 +219,7 @@ impl RunInner {
         let cells = unsafe { self.cells(node) };
         if let Err(message) = shielded(|| body.abort(cells)) {
             let message = format!("dropping its future: {message}");
-            self.add_fault(node, self.blame(node).panicked(message));
+            self.add_fault(Some(node), self.blame(node).panicked(message));
         }
         self.set_fate(node, fate::CANCELLED, None);
         self.end_node(driver, live, index);

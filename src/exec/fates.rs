@@ -17,7 +17,7 @@ impl RunInner {
     /// Notes down what became of a node. The error, if it has one, is a cause of the run's failure.
     pub(super) fn set_fate(&self, node: NodeId, fate: u32, error: Option<Error>) {
         if let Some(error) = error {
-            lock(&self.faults).push((node, error));
+            lock(&self.faults).push((Some(node), error));
         }
         let fates = self.fates.get_or_init(|| self.code().step_of.iter().map(|_| AtomicU32::new(0)).collect());
         // ORDERING: Relaxed: dependants, and those who await the node, are started or signalled after this.
@@ -28,8 +28,8 @@ impl RunInner {
         }
     }
 
-    /// Notes down an error that is no node's fate: the node did its part.
-    pub(super) fn add_fault(&self, node: NodeId, error: Error) {
+    /// Notes down an error that is no node's fate: the node did its part, or it is of the whole run.
+    pub(super) fn add_fault(&self, node: Option<NodeId>, error: Error) {
         lock(&self.faults).push((node, error));
     }
 
@@ -101,7 +101,7 @@ impl RunInner {
     fn fault_of(&self, node: NodeId) -> Error {
         let faults = lock(&self.faults);
         // Of a loop or a branch that failed because of a node in it, that node's.
-        let found = faults.iter().find(|(failed, _)| self.is_within(*failed, node)).map(|(_, error)| error.clone());
+        let found = faults.iter().find(|(failed, _)| failed.is_some_and(|failed| self.is_within(failed, node))).map(|(_, error)| error.clone());
         found.expect("a failed node has an error")
     }
 

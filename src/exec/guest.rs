@@ -6,7 +6,7 @@ use super::Executor;
 use super::core::Core;
 use super::queues::Queues;
 use crate::device::host::{Entry, Ticket};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How many guests an executor has room for.
 pub(crate) const GUESTS_MAX: usize = 256;
@@ -49,9 +49,9 @@ impl Executor {
 }
 
 impl Room {
-    /// Chooses which of so many things that could be done now is done, on a simulated executor. None on
-    /// others.
-    pub(crate) fn choose(&self, among: usize) -> Option<usize> {
+    /// Chooses which of so many things that could be done now is done, on a simulated executor. Also returns
+    /// an error, once, if the choices to replay do not fit. None on other executors.
+    pub(crate) fn choose(&self, among: usize) -> Option<(usize, Option<Error>)> {
         self.core.rehearsal.as_ref().map(|rehearsal| rehearsal.choose(among))
     }
 

@@ -43,7 +43,8 @@ pub(super) struct RunInner {
     pub(super) driver: Mutex<Driver>,
     /// Where the poll of an inline run is.
     pub(super) progress: Progress,
-    pub(super) faults: Mutex<Vec<(NodeId, Error)>>,
+    /// Why the run fails; with the node that each is about, if it is about one.
+    pub(super) faults: Mutex<Vec<(Option<NodeId>, Error)>>,
     /// What became of each node, once one has failed.
     pub(super) fates: OnceLock<Box<[AtomicU32]>>,
     /// A lane for each program, once a node is awaited; made for those programs only whose nodes are.

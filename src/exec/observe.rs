@@ -88,7 +88,7 @@ impl RunInner {
             launched,
         };
         if let Err(message) = aside(|| shielded(|| observer.node(&span))) {
-            self.add_fault(node, Kind::Observer { node: name.clone(), message }.into());
+            self.add_fault(Some(node), Kind::Observer { node: name.clone(), message }.into());
         }
     }
 }

@@ -308,7 +308,7 @@ impl RunInner {
         let cells = unsafe { live.frame.cells(Access::Tagged) };
         if let Err(message) = aside(|| shielded(|| body.release(cells))) {
             let message = format!("dropping its value: {message}");
-            self.add_fault(node, self.blame(node).panicked(message));
+            self.add_fault(Some(node), self.blame(node).panicked(message));
         }
     }
 

@@ -28,17 +28,13 @@ impl Rehearsal {
         Self { chooser: Mutex::new(Chooser::new(order)), faults }
     }
 
-    /// Chooses what comes next of so many.
-    pub(super) fn choose(&self, among: usize) -> usize {
-        lock(&self.chooser).choose(among)
-    }
-
-    /// The same, and says what did not fit of the choices to replay, once.
-    fn choose_or_say(&self, among: usize) -> (usize, Option<String>) {
+    /// Chooses what comes next of so many. Returns an error, once, if the choices to replay do not fit.
+    pub(super) fn choose(&self, among: usize) -> (usize, Option<Error>) {
         let mut chooser = lock(&self.chooser);
-        let known = chooser.misfit.is_some();
+        let is_known = chooser.misfit.is_some();
         let choice = chooser.choose(among);
-        (choice, chooser.misfit.clone().filter(|_| !known))
+        let misfit = chooser.misfit.clone().filter(|_| !is_known);
+        (choice, misfit.map(|fault| Kind::Simulation { fault }.into()))
     }
 }
 
@@ -63,11 +59,8 @@ impl RunInner {
             }
             // One ticket for each program, in an order that follows from the run alone.
             let mut singles: Vec<Ticket> = driver.tickets.drain(..).flat_map(Ticket::singles).collect();
-            let (choice, misfit) = rehearsal.choose_or_say(singles.len());
-            if let Some(fault) = misfit {
-                // Of no node, but of the run.
-                self.add_fault(NodeId(0), Kind::Simulation { fault }.into());
-            }
+            let (choice, misfit) = rehearsal.choose(singles.len());
+            misfit.into_iter().for_each(|misfit| self.add_fault(None, misfit));
             let chosen = singles.swap_remove(choice);
             driver.tickets.extend(singles);
             let mut queue = Alone::for_a_step(&mut driver.tickets, &self.progress);

@@ -123,7 +123,9 @@ impl Hub {
             (0, _) | (_, None) => None,
             (among, Some(room)) => room.choose(among),
         };
-        choice.and_then(|place| self.ready.remove(place))
+        let (place, misfit) = choice?;
+        misfit.iter().for_each(|misfit| self.keep_failure(misfit));
+        self.ready.remove(place)
     }
 
     /// Has what is ready end that will not begin any more, and run what the engine does itself (frees and

@@ -180,6 +180,11 @@ impl Hub {
         }
     }
 
+    /// Keeps an error for `idle`, unless the last handle of the engine is gone.
+    pub(super) fn keep_failure(&self, error: &Error) {
+        self.failures.upgrade().iter().for_each(|failures| failures.keep(error));
+    }
+
     /// Keeps a failure for `idle`: of an operation that has nothing to poison at once, of another if it turns
     /// out that nobody was told.
     pub(super) fn tell_idle(&self, job: &Job, error: &Error) {
@@ -189,7 +194,7 @@ impl Hub {
             return;
         }
         if job.frees() || !job.writes() {
-            self.failures.upgrade().iter().for_each(|failures| failures.keep(error));
+            self.keep_failure(error);
         } else {
             origin.tell_at_last(self.failures.clone());
         }

@@ -149,7 +149,7 @@ impl<'v> Other<'v> {
         if let Self::Tried(Err(refused)) = self
             && !refused.is_shut_down()
         {
-            hub.failures.upgrade().iter().for_each(|failures| failures.keep(refused));
+            hub.keep_failure(refused);
         }
     }
 

@@ -9,8 +9,9 @@ pub enum Order {
     /// Any, drawn from this seed. The same seed gives the same order on every machine.
     Seeded(u64),
     /// As a simulation before it chose: see [`SimLog::choices`](crate::SimLog::choices). Where the choices
-    /// have run out, the first. A choice among fewer than it needs is an error of the simulation, or of the
-    /// run; an engine takes the last instead. Choices that are left over are an error of a simulation.
+    /// have run out, the first. A choice among fewer than it needs is an error of the simulation, of the run,
+    /// or of [`Engine::idle`](crate::Engine::idle). Choices that are left over are an error of a simulation; an
+    /// executor cannot tell them from choices of its next run.
     Replay(Vec<u32>),
 }
 

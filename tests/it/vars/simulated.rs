@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anabranch::{Engine, Executor, Op, explore};
+use anabranch::{Engine, Executor, Faults, Op, Order, explore};
 
 use super::{idle, push};
 use crate::support::{Dice, block_on};
@@ -53,6 +53,19 @@ fn orders_differ_and_the_same_seed_gives_the_same() {
     let orders: BTreeSet<Vec<i32>> = (0..20).map(order).collect();
     assert!(orders.len() > 15);
     assert_eq!(order(3), order(3));
+}
+
+/// Seen to fail (`idle` is `Ok`) with an engine that drops the error of its choice.
+#[test]
+fn choices_that_there_are_not_are_told_by_idle_once() {
+    let exec = Executor::builder().simulated(Order::Replay(vec![0, 9, 9]), Faults::default()).build().unwrap();
+    let engine = Engine::new(&exec).unwrap();
+    let xs = [1, 2, 3, 4].map(|number| engine.var("x", number));
+    xs.iter().for_each(|x| push(&engine, Op::task("add", x, x, |x: &i32| x + 1)));
+    let error = idle(&engine).unwrap_err();
+    assert!(error.to_string().starts_with("choice number 1 to replay, counted from 0, is 9, and there are 3"), "{error}");
+    idle(&engine).unwrap();
+    assert_eq!(xs.map(|x| *block_on(x.read()).unwrap()), [2, 3, 4, 5]);
 }
 
 #[test]
