@@ -144,8 +144,9 @@ impl Executor {
     /// Returns what all those share who ask for it at the same time; `make` makes it if nobody has it.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// Those of `make`; and in a forked child.
     pub(crate) fn common<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> Result<Arc<T>>) -> Result<Arc<T>> {
+        self.owner.core.check_process()?;
         let mut common = lock(&self.owner.core.common);
         if let Some(there) = common.as_ref().and_then(Weak::upgrade).and_then(|there| there.downcast().ok()) {
             return Ok(there);
@@ -170,14 +171,14 @@ impl Executor {
         self.owner.core.rehearsal.is_some()
     }
 
-    /// Returns the number of runs in flight.
+    /// Returns the number of runs in flight; 0 in a forked child, which has none of the executor's threads.
     pub fn in_flight(&self) -> usize {
-        self.owner.core.in_flight()
+        if self.owner.core.is_forked() { 0 } else { self.owner.core.in_flight() }
     }
 
-    /// Returns the number of dropped runs whose memory a worker may still touch.
+    /// Returns the number of dropped runs whose memory a worker may still touch; 0 in a forked child.
     pub fn in_limbo(&self) -> usize {
-        self.owner.core.limbo.len()
+        if self.owner.core.is_forked() { 0 } else { self.owner.core.limbo.len() }
     }
 
     /// Returns how many blocks of memory (not bytes) are kept from use because a lost device may still touch

@@ -101,7 +101,10 @@ impl RunInner {
     fn fault_of(&self, node: NodeId) -> Error {
         let faults = lock(&self.faults);
         // Of a loop or a branch that failed because of a node in it, that node's.
-        let found = faults.iter().find(|(failed, _)| failed.is_some_and(|failed| self.is_within(failed, node))).map(|(_, error)| error.clone());
+        let found = faults
+            .iter()
+            .find(|(failed, _)| failed.is_some_and(|failed| self.is_within(failed, node)))
+            .map(|(_, error)| error.clone());
         found.expect("a failed node has an error")
     }
 

@@ -51,13 +51,15 @@ impl SerialStream {
     /// A run that is neither polled nor dropped keeps its place, and those behind it wait. A run does not
     /// count among those in flight before its turn comes.
     pub fn run(&self, plan: &Plan, inputs: Inputs) -> Run {
-        Run::new(&self.core, plan, inputs, |lane| Some(self.queue.join(lane)))
+        // In a forked child the run is refused when it is polled, and the lock may be held for ever.
+        Run::new(&self.core, plan, inputs, |lane| (!self.core.is_forked()).then(|| self.queue.join(lane)))
     }
 }
 
 impl fmt::Debug for SerialStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SerialStream").field("queued", &lock(&self.queue.runs).lanes.len()).finish()
+        let queued = if self.core.is_forked() { 0 } else { lock(&self.queue.runs).lanes.len() };
+        f.debug_struct("SerialStream").field("queued", &queued).finish()
     }
 }
 

@@ -301,6 +301,9 @@ impl Flow {
 impl Shared {
     /// The flow is over, and its code dropped.
     pub(super) fn leave(&self, key: &mut WaiterKey) {
+        if self.check_process().is_err() {
+            return;
+        }
         self.scope.bell.forget(key);
         self.engine.sweep(&self.scope);
     }

@@ -96,7 +96,9 @@ impl<'e> Bulk<'e> {
 
 impl Drop for Bulk<'_> {
     fn drop(&mut self) {
-        self.engine.hub.close_bulk();
+        if !self.engine.hub.is_forked() {
+            self.engine.hub.close_bulk();
+        }
     }
 }
 

@@ -255,7 +255,7 @@ impl Engine {
     /// # Cancellation
     /// Dropping the future changes nothing.
     pub fn idle(&self) -> EngineIdle {
-        let failures = self.own.as_ref().map(|own| own.failures.clone());
+        let failures = self.own.as_ref().filter(|_| !self.hub.is_forked()).map(|own| own.failures.clone());
         EngineIdle {
             hub: self.hub.clone(),
             told: failures.as_ref().map_or(0, |failures| failures.begin_wait()),
@@ -312,6 +312,9 @@ impl Future for EngineIdle {
 
 impl Drop for EngineIdle {
     fn drop(&mut self) {
+        if self.hub.is_forked() {
+            return;
+        }
         self.failures.iter().for_each(|failures| failures.end_wait());
         self.hub.idle.forget(&mut self.key);
         self.hub.forget_driver(&mut self.driver);

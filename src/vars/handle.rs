@@ -265,8 +265,9 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if self.waits.0.is_some() {
-            self.waits.forget(&self.ends.lane, self.ends.home.hub(&self.keeper));
+        let hub = self.ends.home.hub(&self.keeper);
+        if self.waits.0.is_some() && !hub.is_forked() {
+            self.waits.forget(&self.ends.lane, hub);
         }
     }
 }
@@ -355,6 +356,9 @@ impl Pending {
 impl Drop for Pending {
     #[inline]
     fn drop(&mut self) {
+        if self.hub.is_forked() {
+            return;
+        }
         if self.is_waiting || self.driver.is_some() {
             self.wait_no_longer();
         }

@@ -18,10 +18,9 @@ use super::queue::RequestId;
 use super::ready::Ready;
 use super::slots::{Free, Slots, Spot, Told};
 use super::turn::Turn;
-use super::within;
 use super::work::{work_alone, work_shared};
 use crate::bridge::Lane;
-use crate::device::host::{Entry, Origin, is_worker};
+use crate::device::host::{Entry, Origin};
 use crate::error::{Error, Kind, Result};
 use crate::exec::{Executor, Guest, Room, is_inside};
 use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock};
@@ -65,8 +64,8 @@ pub(super) struct Hub {
     /// Whether pending futures keep it, though nobody else does: workers, or other flows, go on with them.
     pub(super) is_kept: bool,
     /// The process that the executor's threads are in.
-    origin: Origin,
-    max_pending: usize,
+    pub(super) origin: Origin,
+    pub(super) max_pending: usize,
     freed_max: usize,
     /// Gone when nobody is left who could ask.
     pub(super) failures: Weak<Failures>,
@@ -261,7 +260,7 @@ impl Hub {
 
     #[inline]
     pub(super) fn fault(&self, job: &Job) -> Option<Error> {
-        let mut is_odd = job.is_kernel || !job.has_no_fault() || self.is_closed.load(Ordering::SeqCst) || self.origin.is_forked();
+        let mut is_odd = job.is_kernel || !job.has_no_fault() || self.is_closed.load(Ordering::SeqCst) || self.is_forked();
         // SAFETY: whoever made the operation has handles to its variables.
         job.each(|asked| is_odd |= unsafe { asked.place() }.hub != self.address());
         if is_odd { self.describe_fault(job) } else { None }
@@ -365,36 +364,6 @@ impl Hub {
     pub(super) fn is_idle(&self) -> bool {
         let is_empty = self.slots.is_idle();
         self.turn.is_over() && is_empty
-    }
-
-    /// Returns an error in a child that was forked from the process that has the executor's threads.
-    fn check_process(&self) -> Result<()> {
-        if self.origin.is_forked() { Err(Kind::Forked.into()) } else { Ok(()) }
-    }
-
-    /// Returns an error if who asks would wait for ever: inside of an operation that is no future.
-    pub(super) fn may_wait(&self) -> Result<()> {
-        self.check_process()?;
-        if is_inside(self.place()) {
-            return Err(Kind::WaitsInside.into());
-        }
-        // A node's body may wait for it as little as an operation's.
-        let is_in_task = self.workers > 0 && is_worker() && lock(&self.room).as_ref().is_some_and(Room::is_in_task);
-        if is_in_task { Err(Kind::WaitsInTask.into()) } else { Ok(()) }
-    }
-
-    /// Returns true inside of any operation, which is one of those that take up room, or are to be over.
-    fn is_inside_any(&self) -> bool {
-        is_inside(self.place()) || within::is_polling(self.address())
-    }
-
-    pub(super) fn may_wait_for_all(&self) -> Result<()> {
-        self.check_process()?;
-        if self.is_inside_any() { Err(Kind::WaitsForAllInside.into()) } else { Ok(()) }
-    }
-
-    pub(super) fn may_wait_for_room(&self) -> Result<()> {
-        if self.is_inside_any() { Err(Kind::WaitsForRoomInside { max: self.max_pending }.into()) } else { Ok(()) }
     }
 
     /// Runs an operation that is ready, and ends it, unless it is a future that is not ready.

@@ -42,6 +42,7 @@ mod trail;
 mod turn;
 mod uses;
 mod var;
+mod waiting;
 mod wakers;
 mod within;
 mod work;

@@ -211,6 +211,9 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        if self.hub.is_forked() {
+            return;
+        }
         self.hub.space.forget(&mut self.key);
         self.hub.forget_driver(&mut self.driver);
     }

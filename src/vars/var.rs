@@ -69,6 +69,9 @@ impl<T: Send + Sync + 'static> Var<T> {
     fn free(&self) {
         // SAFETY: nobody takes it out again, or drops it there.
         let hub = unsafe { ptr::read(&raw const self.shared().hub) };
+        if hub.is_forked() {
+            return;
+        }
         let job = Job::freeing(Asked::new(&self.block().place, How::ALONE), Free(self.0));
         let hub = ManuallyDrop::into_inner(hub);
         drop(hub.push_beyond(job));

@@ -10,8 +10,8 @@ pub enum Order {
     Seeded(u64),
     /// As a simulation before it chose: see [`SimLog::choices`](crate::SimLog::choices). Where the choices
     /// have run out, the first. A choice among fewer than it needs is an error of the simulation, of the run,
-    /// or of [`Engine::idle`](crate::Engine::idle). Choices that are left over are an error of a simulation; an
-    /// executor cannot tell them from choices of its next run.
+    /// or of [`Engine::idle`](crate::Engine::idle). Choices that are left over are an error of a simulation;
+    /// an executor cannot tell them from choices of its next run.
     Replay(Vec<u32>),
 }
 
