@@ -12,8 +12,9 @@ use super::lane::CudaLane;
 use super::memory::{Dropped, HostPool, Memories};
 use super::modules::Modules;
 
-/// How often streams are looked at that libraries have kept.
-const LENT_PAUSE: Duration = Duration::from_millis(100);
+/// Pauses between two looks at streams that libraries have kept: each is twice the one before, up to the last.
+const LENT_PAUSE_FIRST: Duration = Duration::from_millis(1);
+const LENT_PAUSE_LAST: Duration = Duration::from_secs(10);
 
 pub(super) struct Remains {
     pub(super) driver: &'static Driver,
@@ -49,13 +50,14 @@ impl Remains {
         self.modules.unload(driver);
         self.events.destroy(driver);
         // Nobody says when a library has dropped the last of a stream.
-        let mut lent = self.lanes.into_vec();
+        let (mut lent, mut pause) = (self.lanes.into_vec(), LENT_PAUSE_FIRST);
         loop {
             lent.retain(|lane| !lane.stream.regain());
             if lent.is_empty() && self.context.regain() {
                 return;
             }
-            std::thread::sleep(LENT_PAUSE);
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LENT_PAUSE_LAST);
         }
     }
 }
