@@ -40,7 +40,7 @@ pub(crate) enum Kind {
     )]
     TakeCircle { value: String, taker: Arc<str>, reader: Arc<str>, path: Vec<Arc<str>> },
     #[error(
-        "'{control}' takes {value} by value, and '{reader}' in it reads it too: let that read the state that '{control}' makes of it"
+        "'{control}' takes {value} by value, and '{reader}' in it reads it too: let '{reader}' read the state that '{control}' makes of it"
     )]
     TakenAndReadInside { control: Arc<str>, value: String, reader: Arc<str> },
     #[error("'{taker}' takes {value} by value, but {sharer} shares it as an Arc: read it by reference instead")]
@@ -61,9 +61,7 @@ pub(crate) enum Kind {
     NotJoined { node: Arc<str> },
     #[error("a closure panicked while it built a graph of '{node}': build the whole graph anew")]
     Torn { node: Arc<str> },
-    #[error(
-        "the closure for {of} puts another graph in the place of the one that it is given: add to that one, and leave it where it is"
-    )]
+    #[error("the closure for {of} replaces the graph that it is given: add to that graph, and do not replace it")]
     Replaced { of: String, node: Option<Arc<str>> },
     #[error("'{name}' is no loop: only one has a number of iterations")]
     NotALoop { name: Arc<str> },
@@ -78,7 +76,7 @@ pub(crate) enum Kind {
     #[cfg_attr(not(feature = "json"), allow(dead_code))]
     #[error("{place}{fault}")]
     Json { place: String, fault: String },
-    #[error("the ordinal of a device of node '{node}' is {device}, the limit is {limit}")]
+    #[error("node '{node}' names device {device}: use ordinals up to {limit}")]
     DeviceOrdinal { node: Arc<str>, device: u32, limit: u32 },
     #[error("node '{node}' names device {device} twice: name each of its devices once")]
     DeviceTwice { node: Arc<str>, device: u32 },
@@ -141,7 +139,9 @@ pub(crate) enum Kind {
     WaitsInTask,
     #[error("{what} must be {must}, not {got}")]
     Setting { what: &'static str, must: &'static str, got: usize },
-    #[error("the operating system refused to start a thread of the executor")]
+    #[error(
+        "the operating system refused to start a thread of the executor: use fewer workers, or raise the limit of threads (ulimit -u)"
+    )]
     Thread,
 
     // A run that ended badly.
@@ -151,7 +151,9 @@ pub(crate) enum Kind {
     Panicked { node: Arc<str>, stream: String, device: String, message: String },
     #[error("node '{node}' did not run, because '{because}' before it failed")]
     Skipped { node: Arc<str>, because: Arc<str> },
-    #[error("node '{node}' did not run, though nothing went wrong before it: {why}")]
+    #[error(
+        "node '{node}' did not run, though nothing went wrong before it: {why}; if it need not run, ask `Error::is_not_taken`, or await the loop or branch"
+    )]
     NotTaken { node: Arc<str>, why: String },
     #[error(
         "the condition of loop '{node}' is neither true nor false: what it compares is NaN after {count} iterations; see why, or compare in a task of your own"
@@ -172,7 +174,7 @@ pub(crate) enum Kind {
     #[error("operation '{operation}' panicked: {message}")]
     OpPanicked { operation: Cow<'static, str>, message: String },
     #[error(
-        "operation '{operation}' did not begin, and its variables are as they were: a reader outside of the engine keeps the value of '{variable}', which it takes; drop what was read first, or read the variable by reference"
+        "operation '{operation}' did not begin, and its variables are as they were: a reader outside of the engine keeps the value of '{variable}', which it takes; drop that value first, or read the variable by reference"
     )]
     OpNotBegun { operation: Cow<'static, str>, variable: Cow<'static, str>, leaves_old: bool },
     #[error("operation '{operation}' did not run, because it reads '{variable}', which '{because}' has failed to write")]
@@ -181,7 +183,7 @@ pub(crate) enum Kind {
     DoneInVain { operation: Cow<'static, str>, because: String },
     #[error("variable '{variable}' has no value: nothing has written it, or an operation took it and wrote none; write it first")]
     VarEmpty { variable: Cow<'static, str> },
-    /// Not told: the operation that takes it turns it into `OpNotBegun`.
+    /// Internal: the operation that takes the variable turns it into `OpNotBegun`.
     #[error("variable '{variable}' cannot be taken: a reader outside of the engine keeps its value")]
     VarKept { variable: Cow<'static, str> },
     #[error("operation '{operation}' takes '{variable}' and reads it too: read it from what it took")]

@@ -22,9 +22,9 @@ use crate::value::Cells;
 /// to eight, or a `Vec<Value<T>>` for any number of one type. It adds to the graph that it gets, and leaves
 /// it where it is: to put another one there is an error.
 ///
-/// A body may `take` a state of a loop or a branch if that is the loop's own: if the loop takes what the
-/// state begins with (`"take": true` at its input in JSON, [`Shape::take_input`](crate::Shape::take_input)),
-/// and each body gives one that nothing else holds. Then the loop runs in place.
+/// A body may `take` a state of a loop or a branch if the loop owns it. For that, the loop takes the first
+/// value (`"take": true` at its input in JSON, [`Shape::take_input`](crate::Shape::take_input)), and each
+/// body gives a value that nothing else holds. Then the loop runs in place.
 ///
 /// # Examples
 /// ```
@@ -112,9 +112,9 @@ impl Bodies {
     ) -> Self {
         let add_node = move |g: &mut Graph, name: &str, given: &[Loose]| {
             let given = V::of(g, given)?;
-            let made = g.lend(|g| add(g, name, given)).ok_or(
-                "has a body that puts another graph in the place of the one that it is given: add to that one, and leave it where it is",
-            )?;
+            let made = g
+                .lend(|g| add(g, name, given))
+                .ok_or("has a body that replaces the graph that it is given: add to that graph, and do not replace it")?;
             if !g.owns(&made) {
                 return Err("has a body that returns a value of another graph".to_owned());
             }

@@ -94,7 +94,7 @@ fn check_edges(shape: &Shape) -> Result<()> {
     }
 }
 
-/// What takes a value is a loop or a branch, which reads it as a state.
+/// Checks that only loops and branches take inputs, and only inputs that they read as states.
 fn check_takes(shape: &Shape) -> Result<()> {
     let takes = shape.taken_inputs();
     let mut counts = vec![0; if takes.is_empty() { 0 } else { shape.nodes().len() }];
@@ -104,9 +104,11 @@ fn check_takes(shape: &Shape) -> Result<()> {
     for &(node, input) in takes {
         let taker = &shape.nodes()[node.index()];
         let fault = match (taker.control.as_deref(), counts[node.index()]) {
-            (None, _) => "takes an input, and is no loop or branch: what another node takes its body says".into(),
-            (_, count) if input >= count => format!("takes its input {input}, counted from 0, and reads {count}"),
-            (Some(Control::Branch { .. }), _) if input == 0 => "takes its selector: it can only read that".into(),
+            (None, _) => "takes an input, but is no loop or branch: the body of any other node says what it takes".into(),
+            (_, count) if input >= count => {
+                format!("takes its input {input}, counted from 0, but has {count}: take one of these")
+            }
+            (Some(Control::Branch { .. }), _) if input == 0 => "takes its selector: let it only read that".into(),
             _ => continue,
         };
         return Err(Kind::Body { node: taker.name.clone(), fault }.into());
@@ -132,8 +134,8 @@ pub(crate) fn take_last(shape: &Arc<Shape>) -> Result<Arc<Shape>> {
     Ok(Arc::new(ordered))
 }
 
-/// Says of a circle that closes because one node takes what another reads that it is so. `takes` are the
-/// readers that must come before a taker, which is not in the edges of `shape`, with what both read.
+/// Explains a circle that exists only because one node takes a value that another reads. `takes` are the
+/// orders of readers before takers that are not edges of `shape`, each with the value that both read.
 pub(crate) fn explain_circle(error: Error, shape: &Shape, takes: impl Iterator<Item = (NodeId, NodeId, String)>) -> Error {
     let Some(path) = error.circle() else { return error };
     let name = |node: NodeId| shape.name_of(node);

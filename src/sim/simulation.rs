@@ -181,7 +181,9 @@ impl Simulation {
             for step in steps {
                 let Step::Record(Point { stream: of, seq }) = *step else { continue };
                 let fault = match last.replace(seq) {
-                    _ if of != stream => format!("records point {of}@{seq}, which is of another stream"),
+                    _ if of != stream => {
+                        format!("records point {of}@{seq}, which is of another stream: record its own points only")
+                    }
                     Some(last) if last >= seq => format!("records point {of}@{seq} behind {of}@{last}: points count up"),
                     _ => continue,
                 };

@@ -204,8 +204,11 @@ fn the_order_of_edges_is_checked() {
     };
     let fault = |order: &str| Shape::from_json(&text(order)).unwrap_err().to_string();
     assert!(Shape::from_json(&text("[1, 2, 3, 0]")).is_ok());
-    assert_eq!(fault("[0]"), "edge_order: 1 places for the 4 of `inputs`, `after` and `edges`: give each one");
-    assert_eq!(fault("[0, 1, 2, 4]"), "edge_order: the place 4, counted from 0, and there are 4");
-    assert_eq!(fault("[0, 1, 2, 2]"), "edge_order: the place 2 is given twice");
-    assert_eq!(fault("[1, 0, 2, 3]"), "edge_order: the inputs of a node keep their order");
+    assert_eq!(fault("[0]"), "edge_order: gives 1 places for the 4 entries of `inputs`, `after` and `edges`: give one for each");
+    assert_eq!(fault("[0, 1, 2, 4]"), "edge_order: the place 4, counted from 0, is out of range: there are 4 entries");
+    assert_eq!(fault("[0, 1, 2, 2]"), "edge_order: the place 2 is given twice: give each entry a place of its own");
+    assert_eq!(
+        fault("[1, 0, 2, 3]"),
+        "edge_order: the inputs of a node are out of order: give each a later place than the one before it"
+    );
 }

@@ -339,7 +339,7 @@ fn a_body_from_a_file_that_puts_another_graph_in_the_place_of_its_own_is_named()
         let bodies = changing_bodies(change);
         for place in ["n0", "loop/condition/n1", "loop/body/n2", "loop/body/fork/arm 0/n3", "n0"] {
             let error = Graph::from_shape(&changing_shape(place), &bodies).unwrap_err();
-            let fault = "has a body that puts another graph in the place of the one that it is given: add to that one, and leave it where it is";
+            let fault = "has a body that replaces the graph that it is given: add to that graph, and do not replace it";
             assert_eq!((error.to_string(), error.node()), (format!("node '{place}' {fault}"), Some(place)));
         }
     }
@@ -429,15 +429,15 @@ fn takes_of_shapes_made_by_hand_are_checked() {
     shape.read(x, 0, y);
     shape.take_input(y, 0);
     let text = |shape: &Shape| shape.schedule(&Single).unwrap_err().to_string();
-    assert_eq!(text(&shape), "node 'y' takes an input, and is no loop or branch: what another node takes its body says");
+    assert_eq!(text(&shape), "node 'y' takes an input, but is no loop or branch: the body of any other node says what it takes");
     let branch = Control::Branch { arms: Vec::new(), taken: None };
     shape.nodes_mut()[y.index()].control = Some(Arc::new(branch));
-    assert_eq!(text(&shape), "node 'y' takes its selector: it can only read that");
+    assert_eq!(text(&shape), "node 'y' takes its selector: let it only read that");
     let repeat = Control::Repeat { condition: None, body: Arc::new(Shape::new()), iterations: 1, max_iterations: None };
     shape.nodes_mut()[y.index()].control = Some(Arc::new(repeat));
     shape.schedule(&Single).unwrap();
     shape.take_input(y, 7);
-    assert_eq!(text(&shape), "node 'y' takes its input 7, counted from 0, and reads 1");
+    assert_eq!(text(&shape), "node 'y' takes its input 7, counted from 0, but has 1: take one of these");
 }
 
 #[test]

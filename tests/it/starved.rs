@@ -91,7 +91,9 @@ fn an_executor_that_gets_too_few_threads_leaves_none() {
             match built {
                 Ok(exec) => drop(exec),
                 Err(refused) => {
-                    assert_eq!(refused.to_string(), "the operating system refused to start a thread of the executor");
+                    let hint = "use fewer workers, or raise the limit of threads (ulimit -u)";
+                    let wanted = format!("the operating system refused to start a thread of the executor: {hint}");
+                    assert_eq!(refused.to_string(), wanted);
                 }
             }
             // A thread of the driver may have been about to end when they were counted.

@@ -108,11 +108,11 @@ fn bad_inner_graphs_are_named_by_place() {
         ),
         (
             node(r#""backend": "cpu", "inputs": [{"node": "a", "take": true}]"#),
-            "nodes[0]: only a loop or a branch says what it takes: what another node takes its body says at line 1",
+            "nodes[0]: only a loop or a branch says here what it takes: the body of any other node says it at line 1",
         ),
         (
             node(r#""inputs": [{"node": "a", "take": true}], "branch": {"arms": []}"#),
-            "nodes[0]: a branch only reads its selector, which is its first input at line 1",
+            "nodes[0]: a branch cannot take its selector, which is its first input: let it read that at line 1",
         ),
         (node(r#""branch": {"arms": {}}"#), "nodes[0].branch.arms: invalid type: map, expected a list"),
         (

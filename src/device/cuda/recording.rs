@@ -278,7 +278,7 @@ impl Queue for Recording {
         self.regain()?;
         let landed = Arc::new(Landed::new(self.device.clone(), self.device.take_host(bytes)?));
         if bytes == 0 {
-            // No operation writes it, and none that is forgotten takes it along.
+            // No operation writes it, and discarding an operation does not discard it.
             landed.settle(&[]);
         } else {
             self.landings.push((self.ops.len(), landed.clone()));
@@ -315,7 +315,7 @@ impl Queue for Recording {
             [a, b, c, d] => Pattern::Word(u32::from_ne_bytes([a, b, c, d])),
             _ => {
                 let mut all: Vec<u8> = Vec::new();
-                let no_memory = |_| Kind::OutOfMemory { bytes, device: "the host device".into() }.into();
+                let no_memory = |_| Kind::OutOfMemory { bytes, device: "the host".into() }.into();
                 all.try_reserve_exact(bytes).map_err(no_memory)?;
                 all.extend(pattern.iter().copied().cycle().take(bytes));
                 return self.upload(&all, to);

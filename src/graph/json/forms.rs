@@ -27,7 +27,7 @@ pub(super) struct GraphForm<'a> {
     pub(super) nodes: Vec<NodeForm<'a>>,
     #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
     pub(super) edges: Vec<(String, String)>,
-    /// Where each edge and each reading of a state stands among all, if they were not made node by node.
+    /// The place of each edge and each read of a state among all, if they were not made node by node.
     #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
     pub(super) edge_order: Vec<u32>,
     #[serde(default, deserialize_with = "some_items", skip_serializing_if = "Option::is_none")]
@@ -186,10 +186,10 @@ impl Checked for NodeForm<'_> {
             (Some(_), Some(_), _) => Some("a node is a `repeat` or a `branch`, not both".into()),
             (None, None, None) => Some("missing field `backend`".into()),
             (None, None, _) if self.inputs.iter().any(|input| input.take) => {
-                Some("only a loop or a branch says what it takes: what another node takes its body says".into())
+                Some("only a loop or a branch says here what it takes: the body of any other node says it".into())
             }
             (_, Some(_), _) if self.inputs.first().is_some_and(|selector| selector.take) => {
-                Some("a branch only reads its selector, which is its first input".into())
+                Some("a branch cannot take its selector, which is its first input: let it read that".into())
             }
             _ => None,
         }
@@ -209,7 +209,7 @@ impl Checked for InputForm {
     }
 }
 
-/// Returns how often a loop is repeated, if nobody says.
+/// Returns the number of iterations of a loop that does not give it.
 pub(super) fn iterations_expected(max_iterations: Option<u64>) -> u64 {
     max_iterations.map_or(1, |max| max.min(1))
 }
@@ -286,7 +286,7 @@ fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D, max: usize) 
     from.deserialize_seq(Items(max, PhantomData))
 }
 
-/// Finds a node by its name; the path is where the name stands.
+/// Finds a node by its name; the path is the place of the name in the file.
 type Find<'a> = dyn Fn(&str, &dyn Fn() -> String) -> Result<NodeId> + 'a;
 
 impl<'a> GraphForm<'a> {
@@ -353,7 +353,7 @@ impl<'a> GraphForm<'a> {
         Ok(shape)
     }
 
-    /// Returns the edges, and the readings of states among them, and notes what is taken.
+    /// Returns the edges, with the reads of states among them, and records the taken inputs.
     fn links(&self, shape: &mut Shape, place: &str, find: &Find<'_>) -> Result<Vec<Link>> {
         let mut links = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
@@ -382,14 +382,16 @@ impl<'a> GraphForm<'a> {
         Ok(links)
     }
 
-    /// Puts edges and readings of states where `edge_order` says that they stand.
+    /// Puts edges and reads of states in the places that `edge_order` gives.
     fn ordered(&self, links: Vec<Link>) -> Result<Vec<Link>, String> {
         if self.edge_order.is_empty() {
             return Ok(links);
         }
         let (count, said) = (links.len(), self.edge_order.len());
         if said != count {
-            return Err(format!("{said} places for the {count} of `inputs`, `after` and `edges`: give each one"));
+            return Err(format!(
+                "gives {said} places for the {count} entries of `inputs`, `after` and `edges`: give one for each"
+            ));
         }
         let reader = |link: &Link| match *link {
             Link::Edge(edge) => edge.is_data().then_some(edge.target),
@@ -399,14 +401,14 @@ impl<'a> GraphForm<'a> {
         if pairs
             .any(|(links, places)| reader(&links[0]).is_some() && reader(&links[0]) == reader(&links[1]) && places[0] > places[1])
         {
-            return Err("the inputs of a node keep their order".into());
+            return Err("the inputs of a node are out of order: give each a later place than the one before it".into());
         }
         let mut ordered: Vec<Option<Link>> = vec![None; count];
         for (link, &place) in links.into_iter().zip(&self.edge_order) {
             match ordered.get_mut(place as usize) {
                 Some(free @ None) => *free = Some(link),
-                Some(_) => return Err(format!("the place {place} is given twice")),
-                None => return Err(format!("the place {place}, counted from 0, and there are {count}")),
+                Some(_) => return Err(format!("the place {place} is given twice: give each entry a place of its own")),
+                None => return Err(format!("the place {place}, counted from 0, is out of range: there are {count} entries")),
             }
         }
         Ok(ordered.into_iter().flatten().collect())

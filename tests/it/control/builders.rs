@@ -104,9 +104,7 @@ fn other() -> (Graph, Value<u64>) {
 }
 
 fn replaced(of: &str) -> String {
-    format!(
-        "the closure for {of} puts another graph in the place of the one that it is given: add to that one, and leave it where it is"
-    )
+    format!("the closure for {of} replaces the graph that it is given: add to that graph, and do not replace it")
 }
 
 #[test]

@@ -82,8 +82,7 @@ fn a_state_that_cannot_be_taken_is_named_with_what_it_was_given() {
             b.task("step", (take(&s), &y), |s: Numbers, y: &Numbers| [s, y.clone()].concat())
         })
     });
-    let expected =
-        "'loop' takes 'x' by value, and 'loop/body/deep' in it reads it too: let that read the state that 'loop' makes of it";
+    let expected = "'loop' takes 'x' by value, and 'loop/body/deep' in it reads it too: let 'loop/body/deep' read the state that 'loop' makes of it";
     assert_eq!(captured, (expected.into(), Some("loop/body/deep".into())));
 }
 
