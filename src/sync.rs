@@ -26,7 +26,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Parks this thread for at most so long. In a model time passes when other threads have had their turn.
+/// Parks this thread for at most `most`. In a model, time passes when other threads have run.
 pub(crate) fn park_for(most: std::time::Duration) {
     #[cfg(not(anabranch_loom))]
     std::thread::park_timeout(most);

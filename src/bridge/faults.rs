@@ -1,8 +1,8 @@
 //! The faults of lanes that were not fatal, numbered in the order in which they were found.
 //!
-//! A driver says which stream has failed, not which work. So work is in doubt if its lane had a fault between
-//! the start of its submission and its end. The number of faults is read at both; if it is the same, nothing
-//! is in doubt, and nothing else is looked at.
+//! A driver says which stream failed, not which work. So work is in doubt if its lane had a fault between the
+//! start of its submission and its end. The number of faults is read at both; if it is the same, no work is
+//! in doubt and nothing else is read.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ impl Faults {
         Self { found: AtomicU64::new(0), kept: Mutex::new(VecDeque::new()) }
     }
 
-    /// Returns how many were found.
+    /// Returns the number of faults found so far.
     pub(crate) fn found(&self) -> u64 {
         // ORDERING: Acquire pairs with the Release in `add`: a fault is added before the points behind it are
         // signalled.
@@ -41,12 +41,12 @@ impl Faults {
         self.found.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns the first fault of these lanes since so many were found.
+    /// Returns the first fault of these lanes after the first `found` faults.
     pub(crate) fn since(&self, found: u64, is_used: impl Fn(usize) -> bool) -> Option<Fault> {
         let kept = lock(&self.kept);
         let recent = (self.found() - found) as usize;
         let Some(known) = kept.len().checked_sub(recent) else {
-            // Some are forgotten, and may have been of any lane.
+            // Some faults were discarded, and may have been of any lane.
             return kept.front().map(|(_, fault)| fault.clone());
         };
         kept.range(known..).find(|(lane, _)| is_used(*lane)).map(|(_, fault)| fault.clone())

@@ -26,8 +26,9 @@ impl Limbo {
         Self { held: Mutex::new(BTreeMap::new()), count: AtomicU64::new(0) }
     }
 
-    /// Keeps `memory` until point `n` of `lane` has passed; one block for each lane. The caller looks at the
-    /// point afterwards, and calls [`Limbo::free`] if it has passed: its signaller may have done so before.
+    /// Keeps `memory` until point `n` of `lane` has passed; one block for each lane. Afterwards the caller
+    /// checks the point, and calls [`Limbo::free`] if it has passed: the thread that signalled it may have
+    /// looked too early.
     pub(crate) fn hold(&self, lane: &Arc<Lane>, n: u64, memory: Box<dyn Send>) {
         let replaced = {
             let mut held = lock(&self.held);
@@ -41,8 +42,8 @@ impl Limbo {
         fence(Ordering::SeqCst);
     }
 
-    /// Frees what is kept for `lane`, if its point has passed. Called by whoever signals the point, and by a
-    /// drop that finds its own run ended between its two looks.
+    /// Frees the block of `lane`, if its point has passed. Called by the thread that signals the point, and
+    /// by a drop whose run ended between its two checks.
     pub(crate) fn free(&self, lane: &Lane) {
         // ORDERING: Relaxed: see `hold`.
         if self.count.load(Ordering::Relaxed) == 0 {

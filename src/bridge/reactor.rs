@@ -127,13 +127,13 @@ impl Shared {
         }
     }
 
-    /// Signals the points that devices have come to, once their drivers were asked whether the work before
-    /// them was done. Returns whether there were any.
+    /// Signals the points that devices have reached, after a query whether the work before them succeeded.
+    /// Returns whether there were any.
     ///
     /// Work may have failed on a lane that another lane has waited for, and the host may not know that lane's
-    /// points yet. So all lanes are read first; then each is read again, and asked about if it has moved; and
-    /// then the points are signalled that the first reading gave, unless the device is lost. Each mark costs
-    /// one question at most.
+    /// points yet. So all lanes are read first. Then each is read again, and queried if it has moved. At last
+    /// the points of the first reading are signalled, unless the device is lost. Each mark costs one query at
+    /// most.
     fn look(&self, looks: &mut Looks, doubts: &mut [Option<Instant>]) -> bool {
         let mut has_moved = false;
         for ((lane, look), doubt) in self.lanes.iter().zip(&mut looks.0).zip(doubts) {
@@ -157,7 +157,7 @@ impl Shared {
         for (lane, look) in self.lanes.iter().zip(&mut looks.0) {
             if look.reached > look.signalled {
                 look.signalled = look.reached;
-                // A lost lane has signalled what is certain.
+                // A lost lane has signalled its certain points already.
                 if !lane.is_lost() {
                     lane.signal(look.reached);
                 }
@@ -166,21 +166,21 @@ impl Shared {
         true
     }
 
-    /// Asks the driver about a lane, and ends the waits that a fault concerns.
+    /// Queries the driver about a lane, and ends the waits that a fault affects.
     fn ask(&self, number: usize) {
         let lane = &self.lanes[number];
         match lane.check() {
             Ok(()) => {}
             Err(fault) if fault.is_fatal => self.lose(lane.device, &fault),
             Err(fault) => {
-                // First: who sees a point signalled later sees it.
+                // Must precede the signal: a thread that sees a later point also sees the fault.
                 self.faults.add(number, &fault);
                 lane.upset(&fault);
             }
         }
     }
 
-    /// Asks about the other lanes of the device that the work of a lane has used.
+    /// Queries the other lanes of the device that the work of a lane has used.
     fn ask_besides(&self, lane: &RemoteLane, reached: u64) {
         let mut others = lane.others(reached);
         if others == 0 {
@@ -225,9 +225,9 @@ struct Looks(Vec<Look>);
 
 #[derive(Clone, Copy, Default)]
 struct Look {
-    /// What was read in this round.
+    /// The point read in this round.
     reached: u64,
-    /// Up to where the driver was asked.
+    /// The point up to which the driver was queried.
     asked: u64,
     signalled: u64,
 }
@@ -238,7 +238,7 @@ impl Looks {
     }
 }
 
-/// Whether a lane has stood still, awaited, for so long that the driver is to be asked.
+/// Returns true if an awaited lane has not moved for so long that the driver must be queried.
 fn is_overdue(doubt: &mut Option<Instant>) -> bool {
     let now = Instant::now();
     let is_overdue = now - *doubt.get_or_insert(now) >= PATIENCE;

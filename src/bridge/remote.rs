@@ -2,8 +2,8 @@
 //!
 //! Whoever waits ends, with the point or with the fault: a fault is set before the waiters are rung, and
 //! looked for after one has registered. A fatal one is of the whole device and for ever; any other ends the
-//! waits of its lane that there are. Later waits end with the point, and [`Faults`](super::Faults) says what
-//! is in doubt then.
+//! present waits of its lane. Later waits end with the point, and [`Faults`](super::Faults) says which work
+//! is in doubt.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -55,7 +55,7 @@ impl RemoteLane {
         self.timeline.reached()
     }
 
-    /// Passes a point on that the device has reached.
+    /// Signals a point that the device has reached.
     pub(super) fn signal(&self, reached: u64) {
         self.lane.signal(reached);
     }
@@ -74,7 +74,7 @@ impl RemoteLane {
         self.timeline.check()
     }
 
-    /// Ends the waits that there are: for points that have not been signalled.
+    /// Ends the present waits: those for points that are not signalled yet.
     pub(super) fn upset(&self, fault: &Fault) {
         if let Some(last) = self.lane.last_awaited() {
             *lock(&self.upset) = Some((last, fault.clone()));

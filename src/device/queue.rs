@@ -137,16 +137,16 @@ pub(crate) struct Submitted {
 pub(crate) trait Timeline: Send + Sync + 'static {
     /// Returns the last point that has passed; everything done before it is visible.
     fn reached(&self) -> u64;
-    /// Returns the last point that has passed, once the device is lost: one before which all is known to have
-    /// passed that it came after, on any lane.
+    /// Returns the last certain point, once the device is lost: all work that it depends on, on any lane, is
+    /// known to have passed.
     fn certain(&self) -> u64 {
         self.reached()
     }
     /// Asks the driver whether all is well, which may take a microsecond. A fault that is not fatal is
     /// returned once.
     fn check(&self) -> Result<(), Fault>;
-    /// Returns which other lanes of the device, as bits, the work up to a point has used. Says so of each
-    /// work once.
+    /// Returns which other lanes of the device, as bits, the work up to a point has used. Reports each piece
+    /// of work once.
     fn others(&self, _reached: u64) -> u64 {
         0
     }

@@ -16,7 +16,7 @@ pub(crate) fn shielded(foreign: impl FnOnce()) -> Result<(), String> {
 /// Runs a foreign destructor. Its panic reaches the caller, unless the thread unwinds already: there it would
 /// abort the process.
 ///
-/// So the first of several destructors that panic in one place is heard, and the others end here.
+/// So if several destructors panic in one place, the first panic reaches the caller, and the others end here.
 #[inline]
 pub(crate) fn dispose(foreign: impl FnOnce()) {
     if thread::panicking() { dispose_shielded(foreign) } else { foreign() }
@@ -28,7 +28,7 @@ fn dispose_shielded(foreign: impl FnOnce()) {
     let _ = shielded(foreign);
 }
 
-/// Drops all items. A panic of one keeps none of the others, and does not reach the caller.
+/// Drops all items. A panic of one drop neither stops the others nor reaches the caller.
 pub(crate) fn drop_each<T>(items: impl IntoIterator<Item = T>) {
     items.into_iter().for_each(|item| _ = shielded(|| drop(item)));
 }
@@ -67,7 +67,7 @@ impl<P> Drop for Foreign<P> {
     }
 }
 
-/// Returns what a panic said, where it was text.
+/// Returns the message of a panic, if it is text.
 ///
 /// The payload's drop is foreign code, which may panic with a payload of its own; that one is leaked, which
 /// ends the chain.

@@ -113,8 +113,8 @@ impl Error {
         matches!(*self.0.kind, Kind::DeviceLost { .. }) || self.cause().is_some_and(Error::is_device_lost)
     }
 
-    /// The variable whose value could not be taken, because a reader keeps it: what an operation fails with
-    /// before its body is called, and no body can return.
+    /// Returns the variable whose value could not be taken, because a reader keeps it. An operation fails
+    /// with this before its body is called; no body can return it.
     pub(crate) fn kept_variable(&self) -> Option<Cow<'static, str>> {
         if let Kind::VarKept { variable } = &*self.0.kind { Some(variable.clone()) } else { None }
     }
@@ -138,8 +138,8 @@ impl Error {
         self.0.source.as_ref()?.downcast_ref()
     }
 
-    /// Returns true if the body of a node, of an operation or of a flow panicked, or a value that it replaced
-    /// or freed did when it was dropped.
+    /// Returns true if the body of a node, of an operation or of a flow panicked, or if dropping a value that
+    /// it replaced or freed did.
     pub fn is_panic(&self) -> bool {
         use Kind::*;
         matches!(*self.0.kind, Panicked { .. } | OpPanicked { .. } | FlowPanicked { .. } | DropPanicked { .. })
@@ -155,9 +155,9 @@ impl Error {
         matches!(*self.0.kind, Kind::Skipped { .. } | Kind::NotRun { .. } | Kind::DoneInVain { .. })
     }
 
-    /// Returns true if the node did not run, and not because something failed: it is in an arm that was not
-    /// taken, or in a loop that ended before its first iteration. The error of
-    /// [`Run::node`](crate::Run::node); a run itself never ends with it.
+    /// Returns true if the node did not run and no failure caused that: it is in an arm that was not taken,
+    /// or in a loop that ended before its first iteration. The error of [`Run::node`](crate::Run::node); a
+    /// run itself never ends with it.
     pub fn is_not_taken(&self) -> bool {
         matches!(*self.0.kind, Kind::NotTaken { .. })
     }

@@ -26,7 +26,7 @@ pub(super) struct Driver {
     /// Programs of an inline run that are ready.
     pub(super) tickets: Tickets,
     nodes: Vec<AsyncNode>,
-    /// Nodes that were woken and for which the last poll had no time.
+    /// Woken nodes for which the last poll had no time.
     woken: Woken,
 }
 
@@ -141,7 +141,7 @@ impl RunInner {
         if driver.woken.is_empty() {
             driver.woken = wakes.take();
         }
-        // Where the order is chosen, time must not choose.
+        // In a rehearsal the chosen order decides, so time must not.
         let is_timed = self.core.rehearsal.is_none();
         let mut slice = Slice::new();
         while let Some(index) = wakes.pop(&mut driver.woken) {

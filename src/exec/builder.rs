@@ -104,7 +104,7 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Sets the barrier between workers and those who watch them.
+    /// Sets the barrier between workers and the threads that watch them.
     #[cfg(test)]
     pub(crate) fn barrier(mut self, barrier: Barrier) -> Self {
         self.barrier = Some(barrier);
@@ -181,8 +181,8 @@ impl ExecutorBuilder {
         #[cfg(test)]
         let devices: Vec<_> = self.devices.into_iter().chain(devices).collect();
         let has_queues = !devices.is_empty();
-        // Before the workers: the reactor's thread ends with what is dropped here, and workers have to be
-        // stopped.
+        // Must precede the workers: if they do not start, dropping `queues` ends the reactor's thread. A drop
+        // would not stop workers.
         let queues = if has_queues { Some(Arc::new(Queues::start(devices, self.pace)?)) } else { None };
         let exits = Arc::new(Lane::new());
         let barrier = Barrier::new();

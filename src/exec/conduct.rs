@@ -75,7 +75,7 @@ unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q
     }
 }
 
-/// The steps that are not just called.
+/// The flags of steps that need more than a call.
 const ATTENDED: u8 = flag::ASYNC | flag::SEGMENT | flag::CONTROL | flag::FIRST_OF_KIND;
 
 pub(super) struct Conductor<'r, 'q, Q> {
@@ -193,8 +193,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
         unsafe { step.call.run(cells, &mut self.stream) }
     }
 
-    /// The same for a run that has something to attend to, for all steps but calls, and for the first call of
-    /// a kind.
+    /// The same for a run that needs attention, for all steps but calls, and for the first call of a kind.
     #[cold]
     #[inline(never)]
     fn run_attentively(&mut self, step: &HostStep, attention: u32) -> Attended {

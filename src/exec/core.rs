@@ -31,7 +31,7 @@ pub(super) struct Core {
     /// How many observed runs there were.
     numbers: AtomicU64,
     pub(super) max_in_flight: usize,
-    /// The process that its threads are in.
+    /// The process that has its threads.
     origin: Origin,
     /// How many workers have ended.
     pub(super) exits: Arc<Lane>,
@@ -52,8 +52,8 @@ struct Admission {
     /// The lanes of runs that wait for room, by their turn.
     waiting: BTreeMap<u64, Arc<Lane>>,
     last_turn: u64,
-    /// The last turn for which there is room. The runs that wait with this turn or an earlier one were rung,
-    /// once each. They are as many as there is room for, or all.
+    /// The last turn for which there is room. The waiting runs with this turn or an earlier one were each
+    /// woken once. They fill the room, or no run waits behind them.
     called: u64,
     /// By place, counted from `max_in_flight`.
     guests: Vec<Option<Weak<dyn Guest>>>,
@@ -98,9 +98,9 @@ impl Core {
         }
     }
 
-    /// Returns true in a child that was forked from the process that has the executor's threads. Any of its
-    /// locks may be held there for ever, by a thread that there is not; and what those threads were at is
-    /// half done. So nothing of it is locked, dropped or waited for.
+    /// Returns true in a child that was forked from the process that has the executor's threads. There, a
+    /// lock may be held for ever by a thread that does not exist, and the threads' work is half done. So the
+    /// child locks, drops and awaits nothing of the executor.
     pub(super) fn is_forked(&self) -> bool {
         self.origin.is_forked()
     }
@@ -110,13 +110,14 @@ impl Core {
         if self.is_forked() { Err(Kind::Forked.into()) } else { Ok(()) }
     }
 
-    /// Returns the answer of a poll that is pending: an error inside of a task of this executor, which, if it
-    /// waits, keeps a worker from what it waits for. Without workers the next poll does the work itself.
+    /// Returns the result of a pending poll. Inside of a task of this executor it is an error: a task that
+    /// waits blocks a worker that the awaited work may need. Without workers the next poll does the work
+    /// itself.
     pub(super) fn pending<T>(&self) -> Poll<Result<T>> {
         if self.is_in_task() { Poll::Ready(Err(Kind::WaitsInTask.into())) } else { Poll::Pending }
     }
 
-    /// Returns true if this thread is a worker and runs the body of a node, or of an operation, just now.
+    /// Returns true if this thread is a worker and is running the body of a node, or of an operation.
     pub(super) fn is_in_task(&self) -> bool {
         self.pool.as_ref().is_some_and(|pool| pool.is_in_body() || pool.is_on_worker() && is_inside_body(self.place()))
     }
@@ -205,7 +206,7 @@ impl Core {
         }
         let next = {
             let mut admission = lock(&self.admission);
-            // The room that it had, if it had any, is the next one's.
+            // Its room, if it had any, goes to the next run.
             let had_room = admission.waiting.remove(&turn).is_some() && turn <= admission.called;
             if had_room { admission.call_next() } else { None }
         };
@@ -263,7 +264,7 @@ impl Admission {
             return None;
         }
         self.waiting.remove(&turn);
-        debug_assert!(self.in_flight < core.max_in_flight, "those who were called are no more than there is room for");
+        debug_assert!(self.in_flight < core.max_in_flight, "no more runs are called than there is room for");
         // While the lock is held, so that a shutdown that comes now leaves workers for this run.
         core.pool.iter().for_each(|pool| pool.expect_run());
         Some(Ok(self.enter(run)))
@@ -293,8 +294,8 @@ impl Admission {
         }
     }
 
-    /// There is room for one more: returns the lane of the run that gets it. The run stays in the queue until
-    /// it asks again, or leaves.
+    /// Gives room to one more run, and returns its lane. The run stays in the queue until it is polled again,
+    /// or leaves.
     fn call_next(&mut self) -> Option<Arc<Lane>> {
         let (&turn, lane) = self.waiting.range(self.called + 1..).next()?;
         let lane = lane.clone();

@@ -22,9 +22,9 @@ use crate::sync::lock;
 /// [`Error::is_shut_down`] is true. Dropping does not wait; [`Executor::shutdown`] does.
 ///
 /// A child that is forked from this process does not have the threads of an executor with workers. There, on
-/// Linux 4.14 or later, whatever would wait for them is an error instead, for which [`Error::is_shut_down`]
-/// is true, and what is dropped is leaked. Build executors after the fork. An executor without workers goes
-/// on in the child.
+/// Linux 4.14 or later, a wait for them is an error for which [`Error::is_shut_down`] is true, and a drop of
+/// the executor, or of a run, leaks it. Build executors after the fork. An executor without workers also
+/// works in the child.
 #[derive(Clone)]
 pub struct Executor {
     owner: Arc<Owner>,
@@ -92,10 +92,10 @@ impl Executor {
     }
 
     /// Makes a run of `plan` that has its place among the `max_in_flight` already, unless there is none. The
-    /// place is given back when the run has ended. A run that is dropped before it was polled ends there, and
-    /// so does one of an inline executor; with workers, a dropped run ends when its tasks that are running
-    /// have, and its devices have done what they were given. [`Executor::in_flight`] counts it until then,
-    /// and [`Executor::idle`] waits for it.
+    /// place is given back when the run has ended. A run that is dropped before it was polled ends at once,
+    /// and so does one of an inline executor. With workers, a dropped run ends when its running tasks and its
+    /// submitted device work have ended. [`Executor::in_flight`] counts it until then, and [`Executor::idle`]
+    /// waits for it.
     ///
     /// # Errors
     /// Gives the inputs back, with an error for which [`Error::is_busy`] or [`Error::is_shut_down`] is true.

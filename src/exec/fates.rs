@@ -53,7 +53,7 @@ impl RunInner {
         }
     }
 
-    /// Returns why a complete run never came to a node, by what became of the loops and branches around it.
+    /// Returns why a complete run never reached a node, from the outcome of the loops and branches around it.
     fn why_not_run(&self, node: NodeId) -> Error {
         let code = self.code();
         let mut inner = node;
@@ -72,7 +72,7 @@ impl RunInner {
             }
         }
         let verdict = self.verdict.get().expect("the run is complete").clone();
-        verdict.expect_err("a run that succeeds comes to all nodes that are in no loop or branch")
+        verdict.expect_err("a run that succeeds reaches all nodes that are in no loop or branch")
     }
 
     fn ended_badly(&self, control: NodeId) -> Result<()> {

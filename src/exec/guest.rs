@@ -55,7 +55,7 @@ impl Room {
         self.core.rehearsal.as_ref().map(|rehearsal| rehearsal.choose(among))
     }
 
-    /// Returns true if this thread is a worker and runs the body of a node, or of an operation, just now.
+    /// Returns true if this thread is a worker and is running the body of a node, or of an operation.
     pub(crate) fn is_in_task(&self) -> bool {
         self.core.is_in_task()
     }

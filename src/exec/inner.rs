@@ -83,7 +83,7 @@ pub(super) struct Live {
     /// The end of each segment that nobody awaits yet, as a point of its lane; 0 until it is submitted, and
     /// once somebody does.
     pub(super) points: Box<[AtomicU64]>,
-    /// How many faults of lanes were found when it began.
+    /// The number of lane faults found when it began.
     pub(super) faults: u64,
     pub(super) wakes: Option<Arc<Wakeset>>,
     /// Where the run is with each loop and branch.
@@ -217,8 +217,9 @@ impl RunInner {
         }
     }
 
-    /// Returns what the run has since its start, for who holds a ticket of it. The first makes it. If there
-    /// is no memory for that, the run is over, and the ticket with it, which is the only one then.
+    /// Returns the run's state since its start. The caller holds a ticket of the run, and the first call
+    /// makes the state. If there is no memory for that, the run is over. Its ticket, which is the only one,
+    /// is then void.
     pub(super) fn live(&self) -> Option<&Live> {
         self.live.get().or_else(|| self.make_live())
     }
@@ -263,8 +264,8 @@ impl RunInner {
         }
     }
 
-    /// Cancels the run, unless it is complete or cancelled, or its threads are in another process. Nothing
-    /// waits here.
+    /// Cancels the run, unless it is complete or cancelled, or its threads are in another process. Never
+    /// blocks.
     pub(super) fn cancel(&self, bits: u32) {
         if self.core.is_forked() || !self.state.cancel(bits) {
             return;
@@ -290,11 +291,11 @@ impl RunInner {
         let _ = shielded(|| drop(alive));
     }
 
-    /// Ends a run that has taken its place, and for which there is no memory. Whoever calls this has its only
-    /// ticket, and gives it up.
+    /// Ends a run that has taken its place, but has no memory. The caller holds its only ticket, and gives it
+    /// up.
     #[cold]
     fn refuse_in_flight(&self, error: Error, flight: u32) {
-        // Who awaits the run may drop it as soon as it is complete.
+        // The task that awaits the run may drop it as soon as it is complete.
         let alive = self.me();
         if let Some(bits) = self.state.complete() {
             let is_cancelled = bits & state::CANCELLED != 0;
@@ -317,7 +318,7 @@ impl RunInner {
     /// Gives the run's places back. No ticket for it exists, and none will.
     fn leave(&self, flight: u32) {
         if let Some(pool) = &self.core.pool {
-            // SAFETY: by the above; the run was entered there.
+            // SAFETY: the run was entered in this slot; no ticket for it exists, and none will.
             unsafe { pool.leave(slot_of(flight)) };
         }
         self.core.end_flight(flight);
@@ -339,13 +340,13 @@ impl RunInner {
         if faults.is_empty() { Ok(()) } else { Error::first_of(causes.collect()).map_or(Ok(()), Err) }
     }
 
-    /// Tells everyone that the run is complete.
+    /// Wakes all waiters: the run is complete.
     fn signal_all(&self) {
         for lane in self.watched.get().into_iter().flatten().filter_map(OnceLock::get) {
             lane.signal(BEYOND);
         }
         self.lane.signal(COMPLETE);
-        // A drop that came between may have put the run there already.
+        // A concurrent drop may have put the run there already.
         self.core.limbo.free(&self.lane);
         self.serial.iter().for_each(Turn::end);
     }
@@ -387,8 +388,8 @@ impl RunInner {
         unsafe { live.frame.cells(self.code().access(node)) }
     }
 
-    /// Returns the lane of the node's program, the node's point on it, and whether a look at the program now
-    /// sees all steps that it did before; from now on the program signals the lane.
+    /// Returns the lane of the node's program, the node's point on it, and whether a check of the program now
+    /// sees all its earlier steps. From now on the program signals the lane.
     pub(super) fn watch(&self, node: NodeId) -> (Arc<Lane>, u64, bool) {
         let code = self.code();
         let step = code.step_of[node.index()];
@@ -397,8 +398,8 @@ impl RunInner {
         let lane = lanes[program as usize].get_or_init(|| Arc::new(Lane::new())).clone();
         self.state.raise(state::WATCHED);
         // ORDERING: the dear side of "note the step, light, glance" before each step: whatever step is not
-        // noted down when `catch_up` looks is one whose program sees WATCHED, and signals. Refused: a run
-        // that has not started gets its steps after this, by the lock.
+        // noted down when `catch_up` looks is one whose program sees WATCHED, and signals. If the barrier is
+        // refused, the lock orders this before the steps of a run that has not started.
         let is_ordered = self.core.barrier.heavy() || matches!(*lock(&self.start), Start::Waiting { .. });
         (lane, u64::from(step - code.starts[program as usize]) + 1, is_ordered)
     }

@@ -19,16 +19,16 @@ struct Frame {
     outer: *const Frame,
 }
 
-/// Set in the address of a frame whose work is one body that returns, and no future. Addresses are even.
+/// Set in the address of a frame that runs one body, and no future. Addresses are even.
 const BODY: usize = 1;
 
-/// Has the body of an operation of that engine done.
+/// Runs the body of an operation of that engine.
 #[inline(always)]
 pub(crate) fn inside<R>(of: *const (), work: impl FnOnce() -> R) -> R {
     within(of.addr() | BODY, work)
 }
 
-/// Has `work` done as one that is inside of that executor: a worker's life, or a poll of async nodes.
+/// Runs `work` as inside of that executor: a worker's life, or a poll of async nodes.
 #[inline(always)]
 pub(super) fn inside_executor<R>(of: *const (), work: impl FnOnce() -> R) -> R {
     within(of.addr(), work)
@@ -59,7 +59,7 @@ fn set(frame: *const Frame) {
     let _ = INNERMOST.try_with(|innermost| innermost.set(frame));
 }
 
-/// Returns what this thread is inside of, from the innermost on.
+/// Returns the frames that this thread is inside of, innermost first.
 fn frames() -> impl Iterator<Item = usize> {
     let mut frame = INNERMOST.try_with(Cell::get).unwrap_or(ptr::null());
     std::iter::from_fn(move || {
@@ -75,8 +75,7 @@ pub(crate) fn is_inside(of: *const ()) -> bool {
     frames().any(|frame| frame & !BODY == of.addr())
 }
 
-/// Returns true if this thread runs the body of an operation, and around that directly something of that
-/// executor.
+/// Returns true if this thread runs the body of an operation within the innermost frame of that executor.
 pub(super) fn is_inside_body(of: *const ()) -> bool {
     let mut is_body = false;
     for frame in frames() {

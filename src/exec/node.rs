@@ -18,18 +18,17 @@ use crate::graph::NodeId;
 /// is ready when the device has done all of them.
 ///
 /// A node of an inner graph is named by its path: `loop/body/mul`, `case/arm 0/x`. It is done when it is done
-/// for the first time, in whichever iteration that is, and then the future is `Ok`, whatever a later
-/// iteration does. If it is polled only after a later iteration has come to the node and failed there, it is
-/// that failure. Of a node that never runs, the future ends with the run: with an error for which
-/// [`Error::is_not_taken`](crate::Error::is_not_taken) is true if the branch around it took another arm or
-/// none, or the loop around it ended before its first iteration; in a failed or cancelled run too, if that
-/// branch or loop ended well. The loop or the branch itself is done when it has ended, also without an
-/// iteration or an arm.
+/// for the first time, in any iteration. Then the future is `Ok`, whatever a later iteration does. If the
+/// node fails in a later iteration before the first poll, the future has that failure. If a node never runs,
+/// its future ends with the run. If the branch around it took another arm or none, or the loop around it
+/// ended before its first iteration, [`Error::is_not_taken`](crate::Error::is_not_taken) is true. That also
+/// holds in a failed or cancelled run, if that branch or loop ended well. The loop or the branch itself is
+/// done when it has ended, also without an iteration or an arm.
 ///
 /// # Errors
-/// The node's own error; that of the predecessor because of which it, or the loop or branch around it, did
-/// not run; that the run was cancelled or shut down before it came to the node; that it did not run; or that
-/// the plan has no such node. And where the [`Run`](crate::Run) itself cannot be awaited.
+/// The node's own error; that of the predecessor that kept it, or the loop or branch around it, from running;
+/// that the run was cancelled or shut down before it reached the node; that it did not run; or that the plan
+/// has no such node. Also wherever the [`Run`](crate::Run) itself cannot be awaited.
 ///
 /// # Cancellation
 /// Dropping it changes nothing for the run. When the run itself is dropped, the future ends with
@@ -46,14 +45,12 @@ struct Watched {
     lane: Arc<Lane>,
     point: u64,
     key: WaiterKey,
-    /// Until when a step that was done before the node was watched may be invisible, if the barrier was
-    /// refused.
+    /// If the barrier was refused: until when an earlier step of the node's program may be invisible.
     unordered_until: Option<Instant>,
 }
 
 /// The time in which a store becomes visible to all threads without a fence. Processors take less than a
-/// microsecond. A model knows no time: there a store may take for ever, unless its reader looks again and
-/// again.
+/// microsecond. A model has no time: there a store may take for ever, unless its reader loads it repeatedly.
 const SETTLING: Duration = if cfg!(anabranch_loom) { Duration::from_secs(3600) } else { Duration::from_millis(1) };
 
 impl NodeFuture {
@@ -84,7 +81,7 @@ impl Future for NodeFuture {
             run.catch_up(watched.node, &watched.lane);
             if watched.lane.poll(watched.point, &mut watched.key, cx).is_pending() {
                 if watched.unordered_until.is_some_and(|until| Instant::now() < until) {
-                    // To look again: nobody may come to signal what this look did not see.
+                    // Poll again: there may be no signal for a step that this check did not see.
                     let _ = shielded(|| cx.waker().wake_by_ref());
                 }
                 return run.core.pending();

@@ -96,12 +96,12 @@ impl Queues {
         }
     }
 
-    /// Returns how many faults were found on the lanes that were not fatal.
+    /// Returns how many faults that were not fatal were found on the lanes.
     pub(crate) fn faults(&self) -> u64 {
         self.reactor.faults().found()
     }
 
-    /// Returns what to say of a fault that one of these lanes had since so many were found. Drivers do not
+    /// Returns the error for a fault of one of these lanes, after the first `found` faults. Drivers do not
     /// say which work of a lane has failed.
     #[cold]
     pub(crate) fn fault_since(&self, found: u64, is_used: impl Fn(Berth) -> bool) -> Option<Error> {
@@ -225,8 +225,8 @@ impl RunInner {
         Arc::new(Resumption { run: self.me(), program, berth, point, is_over: AtomicBool::new(false) }).wake();
     }
 
-    /// Returns an error if a lane that the run uses had a fault since the run began. What it did may then be
-    /// wrong, also where it did it before.
+    /// Returns an error if a lane that the run uses had a fault since the run began. Then the run's results
+    /// may be wrong, earlier ones too.
     fn check_faults(&self) -> Result<()> {
         let (queues, live) = (self.queues(), self.live.get().expect("a step of it was submitted"));
         if queues.faults() == live.faults {
@@ -236,11 +236,11 @@ impl RunInner {
         queues.fault_since(live.faults, is_used).map_or(Ok(()), Err)
     }
 
-    /// Whether a segment may use a lane.
+    /// Returns true if a segment may use a lane.
     fn uses(&self, live: &Live, segment: &Segment, berth: Berth) -> bool {
         let own = self.queues().berth(self, live, self.code().program_of(segment.step));
         let members = self.code().members_of(segment);
-        // One of several streams is spread over lanes of its device.
+        // A segment of several streams is spread over lanes of its device.
         let is_spread = members.iter().any(|member| member.stream != members[0].stream);
         own.is_ok_and(|own| own == berth || is_spread && own.device == berth.device)
     }

@@ -28,10 +28,9 @@ use crate::plan::Plan;
 /// a cancel, a shutdown, or inputs that do not fit the plan. Nodes that do not depend on a failed one finish
 /// first.
 ///
-/// On an executor with workers, a poll that is pending inside of a task, a kernel or an operation that is no
-/// future is an error, if that is run by one of these workers: whoever waits there keeps the worker from what
-/// it waits for. The run goes on, and can be awaited elsewhere. In a child that was forked from the process
-/// of the workers, every poll is an error.
+/// On an executor with workers, a pending poll by a worker inside of a task, a kernel or an operation that is
+/// no future is an error: such a wait blocks a worker that the run may need. The run continues, and can be
+/// awaited elsewhere. In a child that was forked from the process of the workers, every poll is an error.
 ///
 /// # Cancellation
 /// Dropping a run cancels what has not started. Async nodes are dropped where they stand; a task that is
@@ -209,7 +208,7 @@ impl Drop for Run {
         let core = &inner.core;
         core.limbo.hold(&inner.lane, COMPLETE, Box::new(inner.clone()));
         if inner.is_complete() {
-            // It ended between the two looks, so perhaps nobody else frees it.
+            // The run ended between the two checks, so its end may not have freed it.
             core.limbo.free(&inner.lane);
         }
     }

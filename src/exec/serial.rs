@@ -99,12 +99,12 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Returns true if all runs before this one have ended. If not, the run's lane is rung when they have.
+    /// Returns true if all runs before this one have ended. If not, the run's lane is woken when they have.
     pub(super) fn has_come(&self) -> bool {
         lock(&self.queue.runs).first() == Some(self.number)
     }
 
-    /// The run has ended. If it was the first, the next one's turn has come: only that is told.
+    /// Ends the run's turn. If the run was the first, wakes the next one, and no other.
     pub(super) fn end(&self) {
         let next = {
             let mut runs = lock(&self.queue.runs);

@@ -217,10 +217,10 @@ impl Flow {
 
     /// Pushes any operation: one that writes variables that are there, or several, or none.
     ///
-    /// The handle is a future of its end. What an operation that writes something fails with is told by what
-    /// it writes, too; but not if it could not begin, because a reader keeps a value that it takes. Then its
-    /// variables are as they were, and if nobody was told by the handle, the flow ends with the error
-    /// ([`Engine::idle`] tells it if the flow is an engine's).
+    /// The handle is a future of its end. If an operation that writes something fails, reads of what it
+    /// writes report the failure, too. They do not if it could not begin, because a reader keeps a value that
+    /// it takes. Then its variables are as they were. If the handle did not report the error, the flow ends
+    /// with it, or [`Engine::idle`] reports it if the flow is an engine's.
     #[inline(always)]
     pub fn node(&self, mut op: Op<'_>) -> Pushed {
         self.push(&mut op).unwrap_or_else(|refused| Pushed::ended(Err(refused)))

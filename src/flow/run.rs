@@ -111,8 +111,8 @@ impl Flow {
     /// Makes a flow within this one: its future can be dropped or cancelled by itself, with what it has
     /// pushed.
     ///
-    /// If this flow is cancelled or dropped, so is that one, whichever task polls it. If this flow's code
-    /// returns first, that one goes on.
+    /// If this flow is cancelled or dropped, so is the inner one, in any task. If this flow's code returns
+    /// first, the inner one goes on.
     ///
     /// # Examples
     /// The first to come wins, and what the other has pushed does not run:

@@ -46,9 +46,9 @@ pub struct Graph {
     pub(crate) controls: Vec<ControlNode>,
     /// The inner graphs of these.
     pub(crate) inner: InnerGraphs,
-    /// Of an inner graph: where it stands, and what it reads around it.
+    /// For an inner graph: its place, and its reads of the graphs around it.
     pub(super) around: Option<Around>,
-    /// What was begun in it and not ended.
+    /// The part that was begun and is not complete.
     pub(super) unfinished: Option<Unfinished>,
     /// The nodes that read values of the graphs around this one.
     pub(crate) captors: Vec<NodeId>,
@@ -116,8 +116,8 @@ impl Graph {
     /// as in `|a| a.len()`; or it knows the type but not that the reference is good for any lifetime, and
     /// says "implementation of `FnOnce` is not general enough".
     ///
-    /// Values of 100 kB and more belong in a `Box` or a `Vec`: what a body returns by value passes over the
-    /// stack, in a debug build several times, and threads have 2 MiB of it.
+    /// Values of 100 kB and more belong in a `Box` or a `Vec`: a body returns its value over the stack, in a
+    /// debug build with several copies, and threads have 2 MiB of it.
     pub fn task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
     where
         I: Sources,

@@ -141,8 +141,8 @@ impl<'g> Settling<'g> {
         self.views(state).any(|(_, view)| view.sharer.is_some())
     }
 
-    /// Returns for each state why something else may hold it when an inner graph begins, and why when the
-    /// control ends, if something may.
+    /// Returns for each state whether something else may hold it, and why: when an inner graph begins, and
+    /// when the control ends.
     fn lost(&self, shared: &[bool]) -> Vec<[Option<Lost>; 2]> {
         let is_lost = |(state, &is_shared): (&State, &bool)| match (state.is_taken, is_shared) {
             (false, _) => Some(Lost::Read),
@@ -224,7 +224,7 @@ impl<'g> Settling<'g> {
         Ok(())
     }
 
-    /// Says why something else may hold a state, and what to change.
+    /// Returns why something else may hold a state, and what to change.
     fn why(&self, lost: &[Option<Lost>], state: usize) -> String {
         let (name, of) = (self.name(), &self.control.states[state].name);
         let number = match lost[state] {
@@ -276,14 +276,14 @@ impl<'g> Settling<'g> {
     }
 }
 
-/// A state is not its control's alone, and why.
+/// Why a control does not own a state alone.
 #[derive(Clone, Copy)]
 enum Lost {
-    /// It was not taken to begin with.
+    /// The control only reads its first value.
     Read,
     /// Something in an inner graph keeps it.
     Shared,
-    /// What this inner graph gives for it may be held by something else.
+    /// Something else may hold the value that this inner graph gives for it.
     Given(usize),
 }
 

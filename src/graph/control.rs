@@ -35,7 +35,7 @@ pub struct State {
     /// Where its first value comes from, and whether that is taken from there.
     pub(crate) first: u32,
     pub(crate) is_taken: bool,
-    /// As messages name it: `state 0 of 'loop' ('x')`, with what it was given.
+    /// Its name in messages, with its first value: `state 0 of 'loop' ('x')`.
     pub(crate) name: Arc<str>,
     pub(crate) transfer: &'static Transfer,
 }
@@ -73,7 +73,7 @@ pub enum Origin {
     Node { value: u32, offset: u32 },
     /// It lies in a graph around.
     Around(u32),
-    /// It is of no graph that is known, which will be a mistake.
+    /// It is of no known graph, which becomes a mistake.
     Nowhere,
 }
 
@@ -196,7 +196,7 @@ impl Graph {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn branch<S: States, T: Select>(&mut self, name: impl Into<Arc<str>>, selector: &Value<T>, states: S) -> Branch<'_, S> {
-        // One that nobody has ended would not be seen behind this one.
+        // An unfinished branch is reported now, because this one takes its mark.
         if let (Some(_), Some(fault)) = (self.unfinished, self.fault()) {
             self.mistake(fault);
         }
@@ -215,8 +215,8 @@ impl Graph {
         (self.add_empty_control(node, first, states), values)
     }
 
-    /// Adds a loop or a branch without inner graphs, through which its states go as they are: a complete
-    /// node, before any foreign code runs. Its values are there: as many as it has states, from `first` on.
+    /// Adds a loop or a branch without inner graphs, through which its states pass unchanged: a complete
+    /// node, before any foreign code runs. Its values exist already: one for each state, from `first` on.
     /// Returns its place among the controls.
     pub(super) fn add_empty_control(&mut self, node: NodeId, first: u32, states: Vec<State>) -> usize {
         let outs = states.iter().map(|state| (state.offset, state.transfer)).collect();
@@ -244,7 +244,7 @@ impl Graph {
         }
     }
 
-    /// Returns a loop or a branch as policies see it.
+    /// Returns a loop or a branch in the form that policies see.
     pub(super) fn control_mut(&mut self, node: NodeId) -> Option<&mut Control> {
         self.shape_mut().nodes_mut()[node.index()].control.as_mut().map(Arc::make_mut)
     }
@@ -287,8 +287,8 @@ impl Graph {
     }
 }
 
-/// A branch that is being built; made by [`Graph::branch`]. Its node is complete at every moment, whatever
-/// becomes of this: only `join` says that it has all its arms.
+/// A branch that is being built; made by [`Graph::branch`]. Its node is complete at every moment, even if
+/// this value is forgotten. Only `join` marks its arms as complete.
 #[must_use = "a branch is there once it is joined: call `join`"]
 pub struct Branch<'g, S: States> {
     graph: &'g mut Graph,

@@ -1,6 +1,6 @@
 //! Inner graphs: the condition and the body of a loop, the arms of a branch. Each is a graph of its own,
-//! which the graph around owns; all their values lie in the memory of the outermost one, so that a value of a
-//! graph around is read where it is. Nothing recurses over them.
+//! which the graph around owns. All their values lie in the memory of the outermost one, so that a value of a
+//! graph around is read in place. Nothing recurses over them.
 
 use std::any::TypeId;
 use std::fmt;
@@ -41,15 +41,15 @@ pub(crate) struct InnerId(u32);
 #[derive(Default)]
 pub(crate) struct InnerGraphs(Vec<Arc<Graph>>);
 
-/// What an inner graph knows of the graphs around it. It has no access to them: a closure that loses its
-/// graph loses nothing else.
+/// What an inner graph knows of the graphs around it. It has no access to them, so a closure that replaces
+/// its graph harms no other.
 pub(super) struct Around {
     place: Arc<Place>,
-    /// What it reads there, in this order, until it is built.
+    /// Its reads there, in this order, until it is built.
     reads: Vec<Read>,
 }
 
-/// Where an inner graph stands.
+/// The place of an inner graph: its loop or branch, and its role there.
 struct Place {
     outer: Option<Arc<Place>>,
     control: Arc<str>,
@@ -62,19 +62,20 @@ struct Read {
     value: u32,
     offset: u32,
     type_id: TypeId,
-    /// None only waits for it.
+    /// None for a node that only waits for it.
     how: Option<Use>,
-    /// The inner graph, and the node there that reads it; none if the graph gives it, or is asked for it.
+    /// The inner graph, and the node there that reads it. None if the graph gives it, or if it is the
+    /// condition's answer.
     place: Arc<Place>,
     reader: Option<Arc<str>>,
 }
 
-/// What stands in a graph and is not complete; none of it is left in a graph that can be used.
+/// A part of a graph that is not complete. A usable graph has none.
 #[derive(Clone, Copy)]
 pub(super) enum Unfinished {
     /// A branch without its end.
     Branch(NodeId),
-    /// A closure builds an inner graph of this node. If it panics, that is all that is left of it.
+    /// A closure is building an inner graph of this node. If it panics, only this mark remains.
     Inner(NodeId),
 }
 
@@ -110,7 +111,7 @@ impl Place {
     }
 }
 
-/// As above.
+/// Drops the places around it in a loop, because graphs may be nested deeper than a stack is.
 impl Drop for Place {
     fn drop(&mut self) {
         let mut outer = self.outer.take();
@@ -121,8 +122,8 @@ impl Drop for Place {
 }
 
 impl Graph {
-    /// Lends this graph to a closure of the user, who may put any other in its place. Returns none if that
-    /// has happened: numbers of this graph mean nothing in the other one.
+    /// Lends this graph to a closure of the user, which may replace it with another. Returns none if it did:
+    /// numbers of this graph mean nothing in the other one.
     pub(crate) fn lend<V>(&mut self, build: impl FnOnce(&mut Graph) -> V) -> Option<V> {
         // As long as there is a clone, no other graph has a token with this address.
         let token = self.token.clone();
@@ -130,9 +131,9 @@ impl Graph {
         Arc::ptr_eq(&token, &self.token).then_some(built)
     }
 
-    /// Builds an inner graph of a loop or a branch, whose node is complete. What `build` reads of this graph,
-    /// and of those around it, becomes something that the control reads. None if `build` has lost its graph,
-    /// which is noted.
+    /// Builds an inner graph of a loop or a branch, whose node is complete. The control then reads the values
+    /// that `build` reads of this graph, and of those around it. Returns none if `build` has replaced its
+    /// graph, which is recorded as a mistake.
     pub(super) fn within<V>(&mut self, node: NodeId, role: Role, build: impl FnOnce(&mut Graph) -> V) -> Option<(InnerId, V)> {
         let outer = self.around.as_ref().map(|around| around.place.clone());
         let place = Arc::new(Place { outer, control: self.shape().name_of(node).clone(), role });
@@ -158,8 +159,8 @@ impl Graph {
         Some((InnerId(self.inner.0.len() as u32 - 1), built))
     }
 
-    /// Lets a control read what its inner graph reads of this graph. What is of a graph further out, the
-    /// control around reads there.
+    /// Lets a control read what its inner graph reads of this graph. Reads of a graph further out are passed
+    /// to the control around this graph.
     fn read_inside(&mut self, control: NodeId, read: Read) {
         let info = self
             .values
@@ -195,8 +196,8 @@ impl Graph {
         Some(slot)
     }
 
-    /// Lets the control around this graph read what this graph gives, or is asked for, and is a value of a
-    /// graph around.
+    /// Lets the control around this graph read a value of a graph around: one that this graph gives, or a
+    /// condition's answer.
     pub(super) fn capture_result<T: 'static>(&mut self, value: &Value<T>, how: Use) -> Option<Slot<T>> {
         self.read_around(value, None, Some(how))
     }
@@ -206,7 +207,8 @@ impl Graph {
         self.read_around(earlier, Some(later), None).is_some()
     }
 
-    /// Which of the graphs around has the value, if one does, is found out when this one is built.
+    /// Records the read. Once this graph is built, [`Graph::read_inside`] finds the graph around that has the
+    /// value.
     fn read_around<T: 'static>(&mut self, value: &Value<T>, reader: Option<NodeId>, how: Option<Use>) -> Option<Slot<T>> {
         let reader = reader.map(|reader| self.shape().name_of(reader).clone());
         let Around { place, reads } = self.around.as_mut()?;
@@ -231,7 +233,7 @@ impl Graph {
         }
     }
 
-    /// Returns the first mistake, or what is not complete.
+    /// Returns the first mistake, or the part that is not complete.
     pub(crate) fn fault(&self) -> Option<Error> {
         self.mistake.clone().or_else(|| {
             let kind = match self.unfinished? {
@@ -242,7 +244,7 @@ impl Graph {
         })
     }
 
-    /// Whether this is the condition or the body of a loop, or an arm of a branch.
+    /// Returns true if this is the condition or the body of a loop, or an arm of a branch.
     pub(crate) fn is_inner(&self) -> bool {
         self.around.is_some()
     }

@@ -53,8 +53,8 @@ impl Shape {
             new[node.index()] = Some(id);
         }
         let new_of = |node: NodeId| new[node.index()];
-        // How many values each node has read so far, here and there: without what comes from outside, they
-        // are counted anew.
+        // How many values each node has read so far, here and there: the numbers differ, because values from
+        // outside are left out.
         let mut reads = vec![(0, 0); is_in.len()];
         for link in self.links() {
             let (is_cut, target) = match link {

@@ -111,9 +111,9 @@ pub struct Shape {
     nodes: Vec<NodeShape>,
     edges: Vec<Edge>,
     states: Vec<StateRead>,
-    /// What loops and branches take of what they read: the node, and which of its reads. Sorted.
+    /// The inputs that loops and branches take: the node, and the number of the input. Sorted.
     takes: Vec<(NodeId, u32)>,
-    /// None if nobody has said what leaves the graph.
+    /// None if no outputs were declared.
     outputs: Option<Vec<(NodeId, u32)>>,
 }
 
@@ -189,16 +189,16 @@ impl Shape {
         self.states.push(StateRead { state, target, edges: self.edges.len() });
     }
 
-    /// Lets a loop or a branch take what it reads as its input number `input`, counted from 0: then that is
-    /// its own, and what is in it may take the state. A branch reads its selector first, and cannot take
-    /// that. All others that read the same come before it.
+    /// Lets a loop or a branch take its input number `input`, counted from 0. Then it owns that value, and
+    /// its inner graphs may take the state. Input 0 of a branch is its selector, which it cannot take. All
+    /// other readers of the value run before it.
     pub fn take_input(&mut self, node: NodeId, input: u32) {
         if let Err(place) = self.takes.binary_search(&(node, input)) {
             self.takes.insert(place, (node, input));
         }
     }
 
-    /// Returns what loops and branches take, as (node, input), in this order.
+    /// Returns the inputs that loops and branches take, as (node, input), in this order.
     pub fn taken_inputs(&self) -> &[(NodeId, u32)] {
         &self.takes
     }
@@ -212,9 +212,9 @@ impl Shape {
         self.outputs.get_or_insert_default().push((node, output));
     }
 
-    /// Declares that nothing leaves the graph, but for what [`Shape::output`] says. Without either, it is
-    /// what nothing comes after: so the body of a loop that is there for its effect needs this, and gives no
-    /// new states.
+    /// Declares that nothing leaves the graph, except what [`Shape::output`] declares. Without either, the
+    /// values of the sinks leave it. So the body of a loop that has only effects needs this, to give no new
+    /// states.
     pub fn no_outputs(&mut self) {
         self.outputs.get_or_insert_default();
     }
@@ -260,7 +260,7 @@ impl Shape {
         for link in self.links() {
             match link {
                 Link::Edge(Edge { kind: EdgeKind::Order, .. }) => {}
-                // What names a node that there is not is left out: `check` reports it.
+                // Links that name an unknown node are left out: `check` reports them.
                 Link::Edge(Edge { target, .. }) | Link::State { target, .. } => {
                     reads.get_mut(target.index()).into_iter().for_each(|reads| reads.push(link));
                 }
@@ -279,13 +279,13 @@ impl Shape {
         self.outputs.as_deref().unwrap_or_default()
     }
 
-    /// Returns whether it was said what leaves the graph.
+    /// Returns whether outputs were declared.
     pub(super) fn has_outputs(&self) -> bool {
         self.outputs.is_some()
     }
 
-    /// Returns what must be added so that those that take come last: who reads, who takes, and the first of
-    /// both that they read.
+    /// Returns the orders to add so that takers come last: the reader, the taker, and the first value that
+    /// both read.
     pub(super) fn take_orders(&self) -> Vec<(NodeId, NodeId, Link)> {
         if self.takes.is_empty() {
             return Vec::new();

@@ -19,7 +19,7 @@ use crate::value::{Cells, Slot};
 pub struct Value<T> {
     pub(super) graph: usize,
     pub(super) index: u32,
-    /// Where its cell is: inner graphs read it there.
+    /// The offset of its cell, where inner graphs read it.
     pub(super) offset: u32,
     kind: PhantomData<fn(T) -> T>,
 }

@@ -61,8 +61,8 @@ fn state<T: Send + Sync + 'static>(graph: &mut Graph, first: &Value<T>, node: No
 }
 
 impl Graph {
-    /// Returns how messages name a state of a loop or a branch, with what it is given, if that is of this
-    /// graph. Names in full would be as long as graphs are nested deep.
+    /// Returns the name of a loop's or a branch's state in messages, with its first value, if that is of this
+    /// graph. Full names would grow with the depth of nesting.
     pub(super) fn state_name(&self, node: NodeId, number: u32, first: Option<u32>) -> Arc<str> {
         let given = first.map(|first| match self.values[first as usize].maker {
             Maker::Node(node) => format!(" ('{}')", self.shape().name_of(node)),

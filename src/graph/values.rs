@@ -147,7 +147,7 @@ impl Graph {
         value
     }
 
-    /// Returns the handle to a value of this graph, by its number, whose type is known.
+    /// Returns the handle to a value of this graph, by its number; the caller knows its type.
     pub(super) fn value_at<T>(&self, value: u32) -> Value<T> {
         Value::new(self.address(), value, self.values[value as usize].offset)
     }
@@ -232,7 +232,7 @@ impl Graph {
         }
     }
 
-    /// Returns the name of what makes a value, as messages have it. States have longer ones.
+    /// Returns the name of a value's maker in messages. States have longer names.
     pub(crate) fn maker_name(&self, maker: Maker) -> String {
         match maker {
             Maker::Node(node) => format!("'{}'", self.full_name(node)),

@@ -31,7 +31,7 @@ pub(crate) mod flag {
     pub(crate) const SEGMENT: u8 = 32;
     /// The node is a loop or a branch.
     pub(crate) const CONTROL: u8 = 64;
-    /// The step is the first of its kind, so that nothing is known of how long it takes.
+    /// The step is the first of its kind, so its length is unknown.
     pub(crate) const FIRST_OF_KIND: u8 = 128;
 }
 
@@ -188,8 +188,7 @@ pub(crate) struct Code {
     pub(crate) drops: Vec<NodeId>,
 }
 
-/// A graph of so many nodes is run with a look at the clock every few steps: none of them needs
-/// [`flag::FIRST_OF_KIND`].
+/// The largest graph without [`flag::FIRST_OF_KIND`]: in so few steps the clock is read often enough.
 const SMALL: usize = 64;
 
 impl Code {
@@ -198,7 +197,7 @@ impl Code {
         if self.steps.len() <= SMALL {
             return;
         }
-        // Few kinds are in use near each other: those are known without a look into the set.
+        // Few kinds are in use near each other: the recent ones need no lookup in the set.
         let (mut known, mut recent) = (HashSet::new(), [0; 8]);
         for step in &mut self.steps {
             let kind = step.call.kind();

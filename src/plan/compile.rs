@@ -100,10 +100,10 @@ impl Graph {
         })))
     }
 
-    /// What can only be said once the whole graph is there: is every value read?
+    /// Checks that every value is read, which only the whole graph shows.
     fn check_read(&self) -> Result<()> {
         for (value, number) in self.values.iter().zip(0..) {
-            // What is wrong in an inner graph is told with its path.
+            // The error of an inner graph gets its path around it.
             let name = || match value.maker {
                 Maker::Node(node) => self.shape().name_of(node).clone(),
                 Maker::Input(input) => self.inputs[input as usize].name.clone(),
@@ -118,7 +118,7 @@ impl Graph {
         Ok(())
     }
 
-    /// And does nobody take what is shared?
+    /// Checks that no node takes a shared value.
     fn check_taken(&self) -> Result<()> {
         for value in &self.values {
             if let (Some(taker), Some(sharer)) = (value.taker, value.sharer) {
@@ -129,7 +129,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Says of a circle that closes because one node takes what another reads that it is so.
+    /// Explains a circle that exists only because one node takes a value that another reads.
     fn explain_circle(&self, error: Error) -> Error {
         let value = |value: u32| match self.values[value as usize].maker {
             Maker::Node(node) => format!("'{}'", self.shape().name_of(node)),
@@ -159,7 +159,7 @@ impl Graph {
         Arc::new(shape)
     }
 
-    /// Edges from every other reader of a taken value to its taker, with that value.
+    /// Returns an edge from every other reader of a taken value to its taker, with that value.
     fn take_orders(&self) -> Vec<(NodeId, NodeId, u32)> {
         let takers = self.values.iter().zip(0..).filter_map(|(value, number): (_, u32)| match (value.maker, value.taker) {
             (Maker::Node(_), Some(taker)) => Some((number, taker)),

@@ -16,7 +16,7 @@ use crate::graph::NodeId;
 /// Puts the code of all graphs together. `lower` makes the code of one.
 pub(super) fn link(schedule: &Schedule, fabric: &Fabric, lower: impl Fn(&Schedule, &Unit) -> Result<Code>) -> Result<Code> {
     let mut code = lower(schedule, fabric.unit(None))?;
-    // Not of inner graphs, whose steps come again and again.
+    // Not for inner graphs, whose steps are repeated.
     code.find_kinds();
     code.homes = (0..code.programs()).map(|program| home(schedule, code.streams[program as usize])).collect();
     let mut link = Link { next_stream: schedule.streams(), first_nodes: vec![0], code };

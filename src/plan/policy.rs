@@ -188,7 +188,7 @@ fn guard<T>(name: &str, question: impl FnOnce() -> T) -> Result<T> {
     })
 }
 
-/// Returns what is wrong, and with which node.
+/// Returns the fault, and the node that it is about.
 fn fault_of(assignment: &Assignment, shape: &Shape) -> Option<(Option<Arc<str>>, String)> {
     let (given, nodes) = (assignment.streams.len(), shape.nodes().len());
     if given != nodes {

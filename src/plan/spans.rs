@@ -8,7 +8,7 @@ use super::schedule::waiting_links;
 use super::{Schedule, StreamKind};
 use crate::graph::{COST_US_MAX, NODES_MAX, NodeId, Role};
 
-/// The latest end of a span that is shown: what all nodes of the largest graph may cost.
+/// The latest end of a span that is shown: the most that all nodes of the largest graph may cost.
 const END_US_MAX: f64 = COST_US_MAX * NODES_MAX as f64;
 
 /// When one node ran on one stream. Times are in microseconds from the start.
@@ -52,7 +52,7 @@ impl Schedule {
             let of = |role| of.get(&role).copied().unwrap_or_default();
             let schedule = around.map_or(&*self, |around| &self.inner[around].schedule);
             let Some(control) = schedule.shape().nodes()[node.index()].control.clone() else { continue };
-            // The bound of a node's cost: nested loops would grow beyond what a number holds.
+            // Bounded by the largest cost of a node: nested loops could exceed the range of an `f64`.
             let takes_us = |us: fn(&Takes) -> f64| control.takes_us(|role| us(&of(role))).min(COST_US_MAX);
             let (spans_us, path_us) = (takes_us(|takes| takes.spans_us), takes_us(|takes| takes.path_us));
             let controls_us = match around {
@@ -107,8 +107,8 @@ impl Schedule {
         longest
     }
 
-    /// Returns the spans that can be shown: of nodes on the streams that run them, with an end that is not
-    /// before the start.
+    /// Returns the spans that can be shown: those of nodes on the streams that run them, with times in range
+    /// and in order.
     pub(super) fn shown<'a>(&self, spans: &'a [Span]) -> impl Iterator<Item = &'a Span> + Clone {
         let nodes = self.shape().nodes().len();
         spans.iter().filter(move |span| {

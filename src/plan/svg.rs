@@ -31,10 +31,10 @@ impl Schedule {
     /// real run. Inner graphs that have nodes stand below, each once and to a scale of time of its own, with
     /// the spans of their schedules.
     ///
-    /// Left out, and counted in the header, are spans of nodes that the schedule does not have, or not on
-    /// that stream, and those whose times are negative, NaN, the wrong way round or beyond all costs
-    /// (1.7·10^19 µs). A loop or a branch of 10^12 µs may take longer: behind a `≥` stand such times, and
-    /// those that they are part of.
+    /// Spans of nodes that the schedule does not have, or not on that stream, are left out and counted in the
+    /// header. So are spans whose times are negative, NaN, the wrong way round or beyond all costs (1.7·10^19
+    /// µs). A loop or a branch of 10^12 µs may take longer: such times, and those that contain them, stand
+    /// behind a `≥`.
     pub fn to_svg(&self, spans: &[Span]) -> String {
         let inner = self.inner().iter().enumerate().filter(|(_, inner)| !inner.schedule().order().is_empty());
         let inner = inner.map(|(number, inner)| {
@@ -264,10 +264,10 @@ impl<'a> Panel<'a> {
         }
     }
 
-    /// Returns whether a span is that of a loop or a branch that may take longer, see [`Schedule::spans`].
+    /// Returns true for the span of a loop or a branch that may take longer, see [`Schedule::spans`].
     fn is_bounded(&self, span: &Span) -> bool {
         let is_control = self.schedule.shape().nodes()[span.node.index()].control.is_some();
-        // The difference of two such numbers is not exact.
+        // The difference of two such large numbers is not exact.
         is_control && span.end_us - span.start_us >= COST_US_MAX * (1.0 - 1e-9)
     }
 

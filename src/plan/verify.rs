@@ -24,8 +24,8 @@ const NONE: u32 = u32::MAX;
 /// orders. O(n + m) apart from those.
 ///
 /// # Errors
-/// The first thing that is wrong: it names the nodes of the edge that is not ordered, or of the wait that is
-/// redundant, or the stream whose step names a node that the shape does not have. For all of them
+/// The first thing that is wrong: the error names the nodes of the unordered edge or of the redundant wait,
+/// or the stream whose step names an unknown node. For all of them
 /// [`Error::is_invalid_plan`](crate::Error::is_invalid_plan) is true. If the shape itself names nodes that it
 /// does not have, [`Error::is_invalid_graph`](crate::Error::is_invalid_graph) is.
 ///

@@ -120,7 +120,7 @@ impl Chunk {
     }
 }
 
-/// Drops an item in its place. A panic of one keeps none of the others.
+/// Drops an item in its place. If one drop panics, the others still run.
 struct Dropped {
     place: NonNull<u8>,
     drop: unsafe fn(NonNull<u8>),

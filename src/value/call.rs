@@ -36,7 +36,7 @@ impl Call {
         Self { entry, body: std::ptr::from_ref(body).cast() }
     }
 
-    /// Returns the address of what is called: the same for bodies of the same type, such as the same closure
+    /// Returns the address of the called function: the same for bodies of the same type, such as one closure
     /// for many nodes.
     pub(crate) fn kind(&self) -> usize {
         self.entry as usize

@@ -96,7 +96,7 @@ impl Frame {
     /// Returns memory for the values of a run.
     ///
     /// # Errors
-    /// If there is not that much.
+    /// If there is not enough memory.
     pub(crate) fn new(layout: &Layout) -> Result<Self> {
         let layout = std::alloc::Layout::from_size_align(layout.size, layout.align).expect("a graph's values fit in memory");
         if layout.size() == 0 {

@@ -109,8 +109,9 @@ impl<T> VarCell<T> {
         self.is_given.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if the value is there and somebody else has it too. Only who is granted to write gives it
-    /// out, so what is nobody else's stays so as long as the caller is.
+    /// Returns true if there is a value and it has other owners. Operations share it only with a grant, and
+    /// the caller's excludes all others. So a value without other owners gets none while the caller has its
+    /// grant.
     ///
     /// # Safety
     /// As [`VarCell::put`].

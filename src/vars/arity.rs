@@ -63,7 +63,7 @@ macro_rules! reads {
         impl<$($P: Fetch),*> Params for ($($P,)*) {
             #[inline(always)]
             unsafe fn check(&self) -> Result<(), Error> {
-                // One alone has nothing to lose: it says so when it is fetched.
+                // A single argument needs no check: nothing is taken before it, so its fetch may fail.
                 let takes = const { [$($P::TAKES),*] };
                 if takes.len() > 1 && takes.contains(&true) {
                     let ($($p,)*) = self;
@@ -142,7 +142,7 @@ macro_rules! writes {
         impl<$($v, $P: Put<$v>),*> Put<($($v,)*)> for ($($P,)*) {
             unsafe fn put(&self, ($($v,)*): ($($v,)*)) -> Result<(), Error> {
                 let ($($p,)*) = self;
-                // All are written, whatever the first failure is.
+                // All are written, even if an earlier write fails.
                 // SAFETY: the operation has been granted to write all of them, and no argument is left.
                 Ok(())$(.and(unsafe { $p.put($v) }))*
             }

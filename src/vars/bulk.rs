@@ -216,7 +216,7 @@ struct Joined {
 
 impl Work for Joined {
     unsafe fn run(mut self) -> Result<Ran, BoxError> {
-        // Whoever runs this has the engine.
+        // The caller holds the engine, so it is there.
         let keeper = self.ends.home.keeper();
         let hub = self.ends.home.hub(&keeper);
         for (part, job) in self.jobs.iter().enumerate() {

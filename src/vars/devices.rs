@@ -106,8 +106,8 @@ impl Devices {
         lock(&self.placer).withdraw(placed);
     }
 
-    /// Returns an error if a lane had a fault since so many were found: what was submitted to it then may be
-    /// wrong.
+    /// Returns an error if a lane had a fault after the first `found` faults: work submitted to it since may
+    /// be wrong.
     pub(super) fn check_faults(&self, berth: Berth, found: u64) -> Result<()> {
         if self.queues.faults() == found {
             return Ok(());

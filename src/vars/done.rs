@@ -19,8 +19,8 @@ pub(super) struct Done {
     /// None if none was recorded, and once the device has done it.
     event: Mutex<Option<Arc<Recorded>>>,
     ending: Ending,
-    /// The ends of operations that read what this one writes, as far as their devices were quicker to tell.
-    /// They come next.
+    /// The ends of operations that read what this one writes, and that the host heard of first. They run
+    /// after this end.
     behind: Mutex<Vec<Arc<Completion>>>,
 }
 
@@ -82,10 +82,11 @@ impl Done {
         Self { berth, stamp, event: Mutex::new(event), ending: Ending::new(), behind: Mutex::default() }
     }
 
-    /// Has an end follow this one. Returns false if this is over.
+    /// Makes an end follow this one. Returns false if this one is over.
     pub(super) fn precedes(&self, end: &Arc<Completion>) -> bool {
         let mut behind = lock(&self.behind);
-        // Under the lock, as in `Ending::wakes`.
+        // Must be read under the lock: `followers` takes the list after `end`, so a push that sees no end is
+        // in time.
         let is_pending = !self.is_over();
         if is_pending {
             behind.push(end.clone());
@@ -93,7 +94,7 @@ impl Done {
         is_pending
     }
 
-    /// Takes the ends that follow. Must come after [`end`](Self::end).
+    /// Takes the ends that follow this one. Must come after [`end`](Self::end).
     pub(super) fn followers(&self) -> Vec<Arc<Completion>> {
         std::mem::take(&mut *lock(&self.behind))
     }

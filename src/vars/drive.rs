@@ -128,11 +128,11 @@ impl Hub {
         self.ready.remove(place)
     }
 
-    /// Has what is ready end that will not begin any more, and run what the engine does itself (frees and
-    /// reads), where only polls would, and nobody may poll again. `over` are flows that are cancelled.
+    /// Ends the ready operations that will not begin any more, and runs the engine's own (frees and reads).
+    /// Without workers only polls would do that, and there may be none. `over` are cancelled flows.
     pub(super) fn sweep(self: &Arc<Self>, over: &[&Scope]) {
-        // Behind the lists' lock: who makes something ready looks afterwards whether it is over, and sees
-        // what was seen here.
+        // ORDERING: the lists' lock: a thread that adds a ready operation checks afterwards whether its flow
+        // is cancelled. So either that check or this sweep finds the operation.
         if self.workers > 0 || self.ready.is_still_empty() {
             return;
         }
@@ -146,7 +146,7 @@ impl Hub {
         }
     }
 
-    /// A flow is over: [sweeps](Hub::sweep) what is left of it.
+    /// [Sweeps](Hub::sweep) the rest of a flow that is over.
     pub(super) fn sweep_flow(self: &Arc<Self>, scope: &Scope) {
         if self.workers > 0 {
             return;
@@ -206,10 +206,11 @@ impl Hub {
         }
     }
 
-    /// The executor is shut down: ends what is ready where only polls would, and nobody may poll again.
+    /// Ends the ready operations of an executor that is shut down. Without workers only polls would do that,
+    /// and there may be none.
     pub(super) fn end_what_is_ready(self: &Arc<Self>) {
         if self.is_inline() {
-            // Whoever has the engine does.
+            // If another thread has the engine, that thread does it.
             if self.turn.nudge() {
                 self.empty(More::default());
             }

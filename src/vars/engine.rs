@@ -49,9 +49,9 @@ const STREAMS: usize = 8;
 /// fails with an error for which [`Error::is_shut_down`] is true.
 ///
 /// Without workers, inline or simulated, only polls of something of the engine run what is pending. So when
-/// engine, variables and their futures are dropped, what is pending is dropped, too: an operation that waits,
-/// with its future and values. An operation whose future itself holds the engine or a variable of it stays
-/// until the executor is shut down.
+/// engine, variables and their futures are dropped, pending operations are dropped, too, with their futures
+/// and values. An operation whose future itself holds the engine or a variable of it stays until the executor
+/// is shut down.
 #[derive(Clone)]
 pub struct Engine {
     pub(super) hub: Arc<Hub>,
@@ -163,8 +163,8 @@ impl Engine {
         self.hub.devices.is_some()
     }
 
-    /// Ends what a flow that is over has left and was cancelled, and frees what is to be freed, on an
-    /// executor where only polls would.
+    /// Without workers: ends the operations of a flow that is over, if they were cancelled, and runs pending
+    /// frees.
     pub(crate) fn sweep(&self, scope: &Scope) {
         self.hub.sweep_flow(scope);
     }
@@ -205,8 +205,8 @@ impl Engine {
     /// is pushed at once, else when there is, for whoever awaits this; what others push meanwhile may come
     /// before it.
     ///
-    /// A task that awaits one push after the other, and never has to wait, lets others run from time to time:
-    /// the operation is pushed, and the future pending once. In tokio's tasks its budget decides when.
+    /// If a task awaits push after push and never has to wait, the future is sometimes pending once, so that
+    /// other tasks run. The operation is pushed by then. In tokio's tasks its budget decides when.
     ///
     /// # Errors
     /// If the operation uses a variable of another engine, takes one that it reads as well, or the executor
@@ -242,15 +242,21 @@ impl Engine {
     /// Waits until nothing is pending.
     ///
     /// # Errors
-    /// The oldest failure that was not told here yet: of an operation that writes nothing; of the drop of a
-    /// value that was freed; and of an operation that was to write something, if nobody was told it (by its
-    /// handle, or by a read of what depends on it) and now nobody can be, because all that it poisoned was
-    /// overwritten or freed, and the handle dropped; also if the operation could not begin, because a reader
-    /// kept what it was to take, and the handle was dropped. What is poisoned still is not told here, nor
-    /// what was cancelled or shut down. Await it again for the next. Whoever else waits meanwhile is told it,
-    /// too. The last one says how many more there were if there was no room to keep them; they are kept as
-    /// long as there is an engine, so one that holds an engine keeps it until it is told. And if it is
-    /// awaited inside of an operation of this engine.
+    /// The oldest failure that was not told here yet:
+    ///
+    /// - of an operation that writes nothing;
+    /// - of the drop of a value that was freed;
+    /// - of an operation that was to write something, if neither its handle nor a read told it, and none can
+    ///   any more: the handle was dropped, and all that it poisoned was overwritten or freed;
+    /// - of an operation that could not begin, because a reader kept the value that it takes, if its handle
+    ///   was dropped without telling it.
+    ///
+    /// What is poisoned still is not told here, nor what was cancelled or shut down. Await it again for the
+    /// next. Whoever else waits meanwhile is told it, too. The last one says how many more there were if
+    /// there was no room to keep them; they are kept as long as there is an engine, so one that holds an
+    /// engine keeps it until it is told.
+    ///
+    /// Also if it is awaited inside of an operation of this engine.
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.

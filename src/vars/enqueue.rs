@@ -163,7 +163,7 @@ impl Hub {
         self.start(&mut hand);
     }
 
-    /// The device is done with an operation, or will never be. Returns the ends that come next.
+    /// Ends an operation that the device has finished, or will never finish. Returns the ends that follow it.
     fn end_on_device(self: &Arc<Self>, number: u32, left: Left, outcome: Result<()>) -> Vec<Arc<Completion>> {
         let Left { done, fate, inputs, failure, .. } = left;
         let (spot, devices) = (self.slots.spot(number), self.devices.as_ref().expect("it was submitted to one"));
@@ -254,14 +254,14 @@ struct Left {
     fate: Fate,
     /// What it reads from, as far as that was not known to have gone well.
     inputs: SmallVec<[(Arc<Done>, Fate); 2]>,
-    /// How many faults of lanes were found before it was submitted.
+    /// The number of lane faults found before it was submitted.
     faults: u64,
     /// What went wrong when it was submitted.
     failure: Option<Error>,
 }
 
 impl Completion {
-    /// Ends the operation if its device is done with it. Returns the ends that come next.
+    /// Ends the operation if its device has finished it. Returns the ends that follow it.
     fn go_on(self: &Arc<Self>) -> Vec<Arc<Completion>> {
         let devices = self.hub.devices.as_ref().expect("it was submitted to one");
         // Who registers may find that the point has passed while the reactor is on its way to wake.
@@ -277,8 +277,8 @@ impl Completion {
         self.hub.end_on_device(self.number, left, outcome)
     }
 
-    /// Has the end follow those of what the operation reads from, if one is not over: it may turn out to have
-    /// failed. Devices may be quicker to tell of the later one.
+    /// Makes this end follow the first pending end that the operation reads from, because that one may report
+    /// a failure. The host may hear of the later one first. Returns true if there is one.
     fn follows_inputs(self: &Arc<Self>) -> bool {
         lock(&self.left).as_ref().is_some_and(|left| left.inputs.iter().any(|(done, _)| done.precedes(self)))
     }
@@ -286,7 +286,7 @@ impl Completion {
 
 impl Wake for Completion {
     fn wake(self: Arc<Self>) {
-        // One after the other, however many follow each other.
+        // A loop, because chains of ends may be longer than the stack allows.
         let mut ends: SmallVec<[Arc<Self>; 4]> = SmallVec::new();
         ends.push(self);
         while let Some(end) = ends.pop() {

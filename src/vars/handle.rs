@@ -72,7 +72,7 @@ struct Part {
     ends: Arc<Ends>,
     number: u32,
     waits: Waits,
-    /// The engine, where pending operations do not keep it.
+    /// The engine, if pending operations do not keep it alive.
     keeper: Option<Arc<Hub>>,
 }
 
@@ -224,7 +224,8 @@ impl Handled {
         (self.slot.get() - 1, self.state)
     }
 
-    /// Returns true for one of so many, a power of two: slots go round, and each counts its operations.
+    /// Returns true for one operation of `many`, a power of two: slots are used in turn, and each counts its
+    /// operations.
     #[inline(always)]
     pub(super) fn is_one_of(self, many: u64) -> bool {
         (u64::from(self.slot.get()) + self.state / OPERATION).is_multiple_of(many)

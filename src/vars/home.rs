@@ -1,15 +1,16 @@
-//! The engine, as what is pending in it has it: counted only where somebody goes on with what is pending
-//! though nobody else has the engine. Else the two would keep each other.
+//! A pending operation's reference to its engine. It is counted only if workers, or other flows, go on with
+//! the operation when no handle is left. Otherwise the two would keep each other alive.
 
 use std::sync::{Arc, Weak};
 
 use super::hub::Hub;
 use crate::bridge::shielded;
 
-/// The engine of something that is pending in it.
+/// A pending operation's reference to its engine.
 pub(super) enum Home {
     Kept(Arc<Hub>),
-    /// Gone when nobody is left who could poll anything of it; then what is pending is dropped with it.
+    /// The engine goes with its last handle, because nothing can poll it any more. Its pending operations go
+    /// with it.
     Seen(Weak<Hub>),
 }
 
@@ -18,30 +19,30 @@ impl Home {
         if hub.is_kept { Self::Kept(hub.clone()) } else { Self::Seen(Arc::downgrade(hub)) }
     }
 
-    /// Does that with the engine, if it is there.
+    /// Calls `act` with the engine, if it is there.
     pub(super) fn with<R>(&self, act: impl FnOnce(&Arc<Hub>) -> R) -> Option<R> {
         match self {
             Self::Kept(hub) => Some(act(hub)),
             Self::Seen(hub) => {
                 let hub = hub.upgrade()?;
                 let done = act(&hub);
-                // Perhaps the last by now: what it drops then is foreign.
+                // This may be the last reference: dropping the engine drops foreign values.
                 let _ = shielded(|| drop(hub));
                 Some(done)
             }
         }
     }
 
-    /// Returns the engine, for who has it by that [keeper](Home::keeper).
+    /// Returns the engine, for a caller that holds its [keeper](Home::keeper).
     #[inline]
     pub(super) fn hub<'h>(&'h self, keeper: &'h Option<Arc<Hub>>) -> &'h Arc<Hub> {
         match self {
             Self::Kept(hub) => hub,
-            Self::Seen(_) => keeper.as_ref().expect("it was there when the keeper was asked for"),
+            Self::Seen(_) => keeper.as_ref().expect("the keeper was taken while the engine was there"),
         }
     }
 
-    /// Returns what whoever is to poll keeps the engine by, if this does not.
+    /// Returns a counted reference to the engine for a poll, if this does not count it.
     pub(super) fn keeper(&self) -> Option<Arc<Hub>> {
         if let Self::Seen(hub) = self { hub.upgrade() } else { None }
     }

@@ -61,7 +61,7 @@ pub(super) struct Hub {
     /// None once the executor is shut down and nothing is pending.
     pub(super) room: Mutex<Option<Room>>,
     pub(super) is_closed: AtomicBool,
-    /// Whether pending futures keep it, though nobody else does: workers, or other flows, go on with them.
+    /// Whether pending futures keep it alive without a handle: workers, or other flows, go on with them.
     pub(super) is_kept: bool,
     /// The process that the executor's threads are in.
     pub(super) origin: Origin,
@@ -85,7 +85,7 @@ impl Guest for Hub {
 }
 
 impl Hub {
-    /// The owner is who made an engine of their own; without one it is that of an executor's flows.
+    /// An engine of the user's has an owner; the engine of an executor's flows has none.
     pub(super) fn new(
         exec: &Executor,
         max_pending: usize,

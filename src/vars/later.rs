@@ -203,7 +203,7 @@ impl Work for Resume {
 impl Drop for Resume {
     fn drop(&mut self) {
         let Some(later) = self.0.take() else { return };
-        // The flow has it in a list, and it has the flow.
+        // The flow's list has a reference to it, and it has one to the flow: this breaks the cycle.
         later.scope.iter().for_each(|scope| scope.laters.remove(later.number));
         let rest = lock(&later.rest).take();
         drop(rest);

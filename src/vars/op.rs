@@ -109,9 +109,9 @@ impl<'v> Op<'v> {
         Self::of::<R, W, F, W::Value, Infallible>(name.into(), reads, writes, work)
     }
 
-    /// Returns an operation that may fail. What it writes is then poisoned: who reads it fails with this
-    /// error, until it is overwritten. An operation that could not begin, because a reader keeps the value
-    /// that it [takes](crate::take), poisons nothing: its variables are as they were.
+    /// Returns an operation that may fail. What it writes is then poisoned: reads fail with this error, until
+    /// it is overwritten. An operation that could not begin, because a reader keeps the value that it
+    /// [takes](crate::take), poisons nothing and leaves its variables as they were.
     #[inline]
     pub fn try_task<R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
     where
@@ -332,10 +332,10 @@ impl Job {
         self.rare.as_ref()?.scope.as_ref()
     }
 
-    /// Returns who sees to its end where nobody polls.
+    /// Returns the owner that ends it when there are no polls.
     pub(super) fn owner(&self) -> Owner<'_> {
         match (self.role, self.scope()) {
-            // What the engine does itself, also for who does not wait any more.
+            // The engine ends its own operations, also if no future waits for them any more.
             (Role::Frees | Role::Waits, _) => Owner::Engine,
             (_, Some(scope)) => Owner::Flow(scope),
             _ => Owner::Nobody,

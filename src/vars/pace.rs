@@ -1,29 +1,28 @@
-//! How a task that pushes, and never has to wait, lets others run: as tokio's own resources do, each wait
-//! that is over at once takes one unit of the task's budget. To ask for each push would cost a tenth of it,
-//! so one unit stands for many small operations.
+//! The pace at which a task that pushes, and never has to wait, lets others run. As in tokio's own resources,
+//! each wait that is ready at once takes one unit of the task's budget. A unit for each push would add a
+//! tenth to its cost, so one unit stands for many small operations.
 
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicU32, AtomicU64, OnceLock, Ordering};
 
-/// How long a unit may take where operations are run as they are pushed, and how many pushes it stands for at
-/// most.
+/// How long a unit may take if pushes run their operations, and the most pushes that it stands for.
 const UNIT: Duration = Duration::from_micros(8);
 const PUSHES_MAX: u32 = 512;
-/// How many pushes a unit stands for where workers run them.
+/// How many pushes a unit stands for if workers run them.
 pub(super) const HANDED_OVER: u64 = 64;
-/// How often one that joins operations asks.
+/// After how many operations a bulk takes a unit.
 pub(super) const JOINS: u32 = 16;
-/// After so many units a push is pending once under any runtime: others may have no budget.
+/// After so many units a push is pending once under any runtime, because others may have no budget.
 const UNITS_MAX: u32 = 512;
 
 /// The pace of an engine's pushes.
 pub(super) struct Pace {
-    /// The first look.
+    /// The first read of the clock.
     origin: OnceLock<Instant>,
     looked_ns: AtomicU64,
-    /// Pushes of the unit that is under way, and how many are left.
+    /// The pushes of the current unit, and how many of them are left.
     pushes: AtomicU32,
     left: AtomicU32,
     units: AtomicU32,
@@ -40,19 +39,19 @@ impl Pace {
         }
     }
 
-    /// Counts an operation that was run as it was pushed. Returns true if a unit is over.
+    /// Counts an operation that was run by its push. Returns true if a unit is over.
     #[inline(always)]
     pub(super) fn is_due(&self) -> bool {
-        // ORDERING: Relaxed, here and below: a measure, which nothing depends on. Threads that push at once
-        // may lose a count.
+        // ORDERING: Relaxed, here and below: a measurement that nothing depends on. Threads that push at the
+        // same time may lose a count.
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.wrapping_sub(1), Ordering::Relaxed);
-        // A model takes each execution the same way.
+        // In a model each execution must take the same path.
         left <= 1 && !cfg!(anabranch_loom)
     }
 
-    /// Takes a unit, as [`Pace::poll_unit`], and decides how many pushes the next one has, by how long those
-    /// of this one took.
+    /// Takes a unit, as [`Pace::poll_unit`], and sets the number of pushes of the next one from the time that
+    /// this one took.
     #[inline(never)]
     pub(super) fn poll_measured(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.measure();
@@ -68,7 +67,7 @@ impl Pace {
         self.left.store(pushes, Ordering::Relaxed);
     }
 
-    /// Takes a unit. Pending if the task has had its share: then it is woken already.
+    /// Takes a unit. Pending if the task has used its share; then its waker has been called already.
     #[inline(never)]
     pub(super) fn poll_unit(&self, cx: &mut Context<'_>) -> Poll<()> {
         ready!(poll_share(cx)).used();

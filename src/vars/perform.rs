@@ -84,7 +84,7 @@ impl Hub {
         catch_unwind(AssertUnwindSafe(|| unsafe { self.run_body(job) }))
     }
 
-    /// An operation's body has returned an error, or could not be called.
+    /// Handles an error that an operation's body returned, or that kept it from being called.
     #[cold]
     fn has_returned(&self, job: &Job, cause: BoxError) -> Error {
         let kept = cause.downcast_ref::<Error>().and_then(Error::kept_variable);
@@ -148,8 +148,8 @@ impl Hub {
         }
     }
 
-    /// What was cancelled or could not begin is as if it had never been, as far as that can be: a variable
-    /// that has had no value yet gets the error, and so does one whose value the operation took.
+    /// Leaves variables as they were before an operation that was cancelled or could not begin. Only a
+    /// variable that never had a value gets the error, and one whose value the operation took.
     fn leave_unchanged(&self, job: &Job, error: &Error) {
         let has_begun = job.has_begun.load(Ordering::Relaxed);
         for asked in job.asked.iter().filter(|asked| asked.changes()) {
@@ -161,7 +161,7 @@ impl Hub {
         }
     }
 
-    /// Has an operation that could not begin told to somebody: nothing that is read later tells it.
+    /// Reports an operation that could not begin: no later read would report it.
     fn tell_not_begun(&self, job: &Job, error: &Error) {
         if self.failures.strong_count() > 0 {
             self.tell_idle(job, error);
@@ -170,8 +170,8 @@ impl Hub {
         }
     }
 
-    /// The same, of a flow whose engine nobody can ask: unless its handle tells it, the flow ends with it, so
-    /// that it does not go on with an old value unawares.
+    /// The same for a flow whose engine has no `idle` to report it: unless the handle reports the error, the
+    /// flow ends with it. So the flow does not go on with an old value unnoticed.
     #[cold]
     pub(super) fn tell_flow(&self, scope: &Arc<Scope>, error: &Error) {
         if error.leaves_old_value() && self.failures.strong_count() == 0 {

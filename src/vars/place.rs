@@ -111,7 +111,7 @@ pub(super) struct Block<T> {
 impl<T> Block<T> {
     /// Runs a write of the value, which drops the old one.
     ///
-    /// The panic of that drop becomes an error: other new values are still on their way, and their drops may
+    /// A panic of that drop becomes an error: other new values are still to be written, and their drops may
     /// panic, too.
     ///
     /// # Safety

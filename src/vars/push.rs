@@ -36,7 +36,7 @@ enum State<'v> {
 /// What becomes of few.
 enum Other<'v> {
     Tried(Result<Pushed>),
-    /// It was pushed, and takes a unit of the task's budget before it gives its handle.
+    /// It was pushed; the future takes a unit of the task's budget before it returns the handle.
     Due(Pushed),
     Waits(Waiting<'v>),
 }

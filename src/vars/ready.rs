@@ -47,13 +47,14 @@ struct Front {
     listed: AtomicU64,
 }
 
-/// Where an operation stands in the lists: higher priorities first, equal ones as they became ready.
+/// The place of an operation in the lists: higher priorities first, equal ones in the order in which they
+/// became ready.
 type Key = (Reverse<i32>, u64);
 
 #[derive(Default)]
 struct Lists {
     ready: BTreeMap<Key, Entry>,
-    /// The places of operations that somebody owns, by the owner.
+    /// The places of operations with an owner, by the owner.
     owned: BTreeSet<(usize, Key)>,
     /// How many there ever were.
     pushed: u64,
@@ -64,16 +65,16 @@ struct Entry {
     owner: Option<usize>,
 }
 
-/// Who is to see to an operation's end where only polls run what is ready, and nobody may poll again.
+/// What ends a ready operation if only polls run those, and there may be none.
 pub(super) enum Owner<'s> {
     Nobody,
-    /// The engine: whoever sweeps runs it.
+    /// The engine: the next sweep runs it.
     Engine,
-    /// A flow: once that is cancelled, as the engine's.
+    /// A flow: once that is cancelled, the next sweep runs it.
     Flow(&'s Scope),
 }
 
-/// The engine, among the addresses of scopes.
+/// The engine's number among the addresses of scopes.
 const ENGINE: usize = 0;
 
 impl Owner<'_> {
@@ -86,7 +87,7 @@ impl Owner<'_> {
     }
 }
 
-/// A scope is there as long as one of its operations is.
+/// Returns the number of a flow. It is unique: a scope lives as long as one of its operations.
 fn address(scope: &Scope) -> usize {
     std::ptr::from_ref(scope).addr()
 }
@@ -98,8 +99,8 @@ impl Ready {
         Self { tail: Line(tail), front: Line(front) }
     }
 
-    /// `owner` is asked under the lists' lock, so that a flow that is cancelled either is seen to be, or
-    /// finds the operation when it is [given up](Ready::give_up).
+    /// Calls `owner` under the lists' lock. So either it sees that the flow is cancelled, or the flow finds
+    /// the operation when it is [given up](Ready::give_up).
     pub(super) fn push<'s>(
         &self,
         slots: &Slots,
@@ -173,13 +174,13 @@ impl Ready {
         self.take(&mut lists, first)
     }
 
-    /// Has the operations of a cancelled flow taken out by [`Ready::extract_over`].
+    /// Passes the operations of a cancelled flow to [`Ready::extract_over`].
     pub(super) fn give_up(&self, scope: &Scope) {
         lock(&self.tail.0.lists).give_up(address(scope));
     }
 
-    /// Takes out what is to be seen to its end, where all are in lists: what is the engine's, and of flows
-    /// that were given up. The others cost nothing.
+    /// Takes out the operations of the engine, and of flows that were given up, if all are in lists. The
+    /// others cost nothing.
     pub(super) fn extract_over(&self) -> Vec<u32> {
         let mut lists = lock(&self.tail.0.lists);
         let places: Vec<Key> = lists.of(ENGINE).collect();
@@ -265,7 +266,7 @@ impl Lists {
         self.ready.first_key_value().map(|(&key, _)| key)
     }
 
-    /// Returns the place of one, counted from the front.
+    /// Returns the key of the operation at a place, counted from the front.
     fn nth(&self, place: usize) -> Option<Key> {
         let from_back = self.ready.len().checked_sub(place + 1)?;
         let mut keys = self.ready.keys();
@@ -316,8 +317,8 @@ mod tests {
         assert_eq!((ready.remove(1), ready.remove(2), ready.remove(2), ready.len()), (Some(2), Some(0), None, 2));
         assert_eq!((ready.remove(1), ready.remove(0), ready.pop(&slots)), (Some(3), Some(1), None));
     }
-    /// Seen to fail with owners that are asked once, when a flow is not cancelled yet; with those that keep
-    /// what was taken out; and with what is given up among the flow's own.
+    /// Seen to fail with owners that are read once, before a flow is cancelled; with owners that keep what
+    /// was taken out; and with operations that stay among the flow's own when it is given up.
     #[test]
     fn what_is_over_is_taken_out_and_nothing_else_is_looked_at() {
         let (ready, slots, [one, other]) = (Ready::new(true), Slots::new(), [0; 2].map(|_| Scope::new(None)));

@@ -18,7 +18,7 @@ pub(crate) struct Scope {
     outer: Option<Arc<Scope>>,
     /// The flows that were begun in this one. Each takes itself out when it is dropped.
     inners: Mutex<Inners>,
-    /// Its place among those of the outer flow: stored once, before anybody else has it.
+    /// Its place among those of the outer flow: stored once by `new`, and read by the last drop.
     place: AtomicU32,
     fate: AtomicU32,
     pub(super) laters: Laters,
@@ -30,7 +30,7 @@ pub(crate) struct Scope {
     pub(crate) bell: Lane,
 }
 
-/// Flows that were begun in another, in places that are used again.
+/// Flows that were begun in another, in reusable places.
 #[derive(Default)]
 struct Inners {
     places: Vec<Option<Weak<Scope>>>,
@@ -73,10 +73,10 @@ impl Scope {
         });
         if let Some(outer) = &scope.outer {
             let place = lock(&outer.inners).add(Arc::downgrade(&scope));
-            // ORDERING: Relaxed: whoever drops the last count has it from here.
+            // ORDERING: Relaxed: only the last drop reads it, and that comes after the drop of this count.
             scope.place.store(place, Ordering::Relaxed);
-            // A cancel of the outer flow stores its fate before it locks the list: it finds this scope there,
-            // or is seen here.
+            // A cancel of the outer flow stores its fate before it locks the list. So either the cancel finds
+            // this scope there, or this check sees the cancel.
             if outer.is_cancelled() {
                 scope.fate.store(CANCELLED, Ordering::SeqCst);
             }
@@ -105,8 +105,8 @@ impl Scope {
         self.pending.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes that one of its operations was refused. The first counts. Whoever awaits the flow may wait for
-    /// something else meanwhile, so its task is woken.
+    /// Records that one of its operations was refused; only the first counts. Wakes the flow's task, which
+    /// may be waiting for something else.
     pub(crate) fn fail(&self, error: Error) {
         let _ = self.failure.set(error);
         self.bell.ring();
@@ -122,8 +122,8 @@ impl Scope {
         let _ = self.fate.compare_exchange(GOING, OVER, Ordering::SeqCst, Ordering::Relaxed);
     }
 
-    /// Cancels it, and the flows that were begun in it, also those that other tasks poll. Does nothing to one
-    /// that is cancelled, or over.
+    /// Cancels it, and all flows within it, also those that other tasks poll. Does nothing if it is
+    /// cancelled, or over.
     pub(crate) fn cancel(&self) {
         if self.fate.compare_exchange(GOING, CANCELLED, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
             let inners = self.cancel_inners();
@@ -133,7 +133,7 @@ impl Scope {
     }
 
     /// Marks all flows within this one as cancelled, and returns them. A flow that is cancelled already has
-    /// been through this with those within it, so nested drops take linear time.
+    /// marked those within it, so nested drops take linear time.
     fn cancel_inners(&self) -> Vec<Arc<Scope>> {
         let (mut cancelled, mut open) = (Vec::new(), self.inners());
         while let Some(scope) = open.pop() {
@@ -169,7 +169,7 @@ impl Scope {
 }
 
 impl Untold for Scope {
-    /// One of its operations could not begin, and nobody was told.
+    /// One of its operations could not begin, and its handle did not report that.
     fn hear(&self, error: Error) {
         self.fail(error);
     }

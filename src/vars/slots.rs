@@ -133,9 +133,10 @@ pub(super) struct Told {
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        // What is pending is foreign, each for itself: two that panic in one drop would end the process.
+        // Pending operations are foreign and shielded one by one: two panics in one drop would abort the
+        // process.
         for slot in self.chunks.iter().filter_map(OnceLock::get).flatten() {
-            // SAFETY: nobody has the engine any more, so nobody uses what is in it.
+            // SAFETY: `&mut self`: no other thread uses the slots.
             let _ = shielded(|| unsafe { slot.clear() });
         }
     }

@@ -79,11 +79,12 @@ where
 {
     unsafe fn run(self) -> Result<Ran, BoxError> {
         let Self { params, put, work, .. } = self;
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller promises that the operation has what it asked for.
         unsafe { params.check() }?;
-        // SAFETY: as above.
+        // SAFETY: the caller promises that the operation has what it asked for, so the closure may read it.
         let value = K::finish(unsafe { work.call(&params) }?)?;
-        // SAFETY: as above, and what was returned can refer to no argument: it is 'static.
+        // SAFETY: the operation has been granted to write, and the returned value is 'static: it refers to no
+        // argument.
         unsafe { put.put(value) }?;
         Ok(Ran::Over)
     }
@@ -114,9 +115,9 @@ where
 {
     unsafe fn run(self) -> Result<Ran, BoxError> {
         let Self { params, put, work, runtime, .. } = self;
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller promises that the operation has what it asked for.
         unsafe { params.check() }?;
-        // SAFETY: as above.
+        // SAFETY: the caller promises that the operation has what it asked for, so the closure may read it.
         let future = unsafe { work.call(&params) }?;
         Ok(Ran::Later(Box::pin(Writing { future, put, value: PhantomData }), runtime))
     }

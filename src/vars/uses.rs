@@ -124,11 +124,11 @@ pub trait Fetch: Send + 'static {
     /// As [`Fetch::fetch`].
     #[doc(hidden)]
     unsafe fn own(&self) -> Result<Self::Owned, Error>;
-    /// Whether it takes the value out.
+    /// Whether the argument takes the value out.
     #[doc(hidden)]
     const TAKES: bool = false;
-    /// Returns an error if it cannot be fetched. As long as the operation has what it asked for, that stays
-    /// so.
+    /// Returns an error if the argument cannot be fetched. The answer holds as long as the operation has what
+    /// it asked for.
     ///
     /// # Safety
     /// As [`Fetch::fetch`].
@@ -138,8 +138,8 @@ pub trait Fetch: Send + 'static {
 
 /// The arguments of one closure.
 pub trait Params: Send + 'static {
-    /// Returns an error if they cannot all be fetched, and one of several is to be taken: before that is
-    /// lost.
+    /// Returns an error if one of several takes its value and not all can be fetched: so nothing is taken in
+    /// vain.
     ///
     /// # Safety
     /// As [`Fetch::fetch`].
@@ -285,7 +285,7 @@ impl<T: Send + Sync + 'static> Fetch for TakenVar<T> {
         if unsafe { block.cell.is_shared() } {
             return Err(Kind::VarKept { variable: block.place.name.to_cow() }.into());
         }
-        // SAFETY: as above.
+        // SAFETY: granted, and nothing else of the operation refers to the value.
         unsafe { block.cell.get() }.map(|_| ()).ok_or_else(|| block.place.empty())
     }
 
@@ -365,7 +365,7 @@ impl<T: Send + Sync + 'static> Put<T> for WriteVar<T> {
         let block = unsafe { self.0.block() };
         // SAFETY: the operation has been granted to write, and no argument is left.
         let write = || unsafe { block.cell.put(value) };
-        // SAFETY: as said above of the write.
+        // SAFETY: the operation has been granted to write this variable, and no argument is left.
         unsafe { block.overwrite(write) }
     }
 }
@@ -395,7 +395,7 @@ impl<T: Send + Sync + 'static> Put<Arc<T>> for WriteShared<T> {
         let block = unsafe { self.0.block() };
         // SAFETY: the operation has been granted to write, and no argument is left.
         let write = || unsafe { block.cell.put_shared(value) };
-        // SAFETY: as said above of the write.
+        // SAFETY: the operation has been granted to write this variable, and no argument is left.
         unsafe { block.overwrite(write) }
     }
 }
@@ -421,7 +421,7 @@ impl<T: Send + Sync + 'static> Put<Vec<T>> for WriteVars<T> {
             drop_each(values);
             return Err(Kind::ValueCount { got, wanted }.into());
         }
-        // All are written, whatever the first failure is.
+        // All are written, even if an earlier write fails.
         // SAFETY: the operation has been granted to write all of them, and no argument is left.
         self.0.iter().zip(values).map(|(var, value)| unsafe { var.put(value) }).fold(Ok(()), Result::and)
     }

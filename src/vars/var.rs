@@ -209,7 +209,7 @@ impl<T: Send + Sync + 'static> Work for Free<T> {
     }
 }
 
-/// What to say of a value that panicked when it was dropped.
+/// Returns the error for a value whose drop panicked.
 #[cold]
 #[inline(never)]
 pub(super) fn drop_panicked(variable: Cow<'static, str>, message: String) -> Error {

@@ -25,7 +25,7 @@ impl Hub {
         if is_inside(self.place()) {
             return Err(Kind::WaitsInside.into());
         }
-        // A node's body may wait for it as little as an operation's.
+        // A node's body must not wait either: it blocks a worker that the operations may need.
         let is_in_task = self.workers > 0 && is_worker() && lock(&self.room).as_ref().is_some_and(Room::is_in_task);
         if is_in_task { Err(Kind::WaitsInTask.into()) } else { Ok(()) }
     }

@@ -1,6 +1,6 @@
-//! A GPU's primary context and the streams in it, by calls of our own. cudarc has objects for both, whose
-//! calls take the driver's codes for an enum. They are made only for a library that asks for a stream, and
-//! never give anything back: that is done here, once nobody has them any more.
+//! A GPU's primary context and the streams in it, by calls of our own. cudarc has objects for both, but its
+//! calls cast the driver's codes to an enum. Its objects are made only for a library that asks for a stream,
+//! and release nothing. This file releases the handles, once no library holds them.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ pub(super) struct Context {
     ordinal: u32,
     device: c_int,
     handle: CUcontext,
-    /// The same as cudarc has it, once a library has asked for that. It is retained once more.
+    /// cudarc's object for it, once a library has asked for one. It is retained once more.
     lent: Mutex<Option<Arc<CudaContext>>>,
 }
 
 // SAFETY: the driver's handles may be used by any thread.
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: any thread may use the driver's handles, and the lent object is behind a lock.
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Retains the context of a GPU, and makes it the thread's.
+    /// Retains the context of a GPU, and makes it current on this thread.
     pub(super) fn retain(driver: &'static Driver, ordinal: u32) -> Result<Self> {
         let (mut device, mut handle) = (0, std::ptr::null_mut());
         // SAFETY: it writes one number.
@@ -47,16 +47,16 @@ impl Context {
         self.handle
     }
 
-    /// Makes it the thread's context. Returns the driver's code.
+    /// Makes it current on this thread. Returns the driver's code.
     pub(super) fn make_current(&self) -> u32 {
-        // SAFETY: the context is retained.
+        // SAFETY: `self` retains the context.
         unsafe { (self.driver.set_context)(self.handle) }
     }
 
-    /// Returns the context as cudarc has it.
+    /// Returns cudarc's object for the context.
     ///
     /// # Panics
-    /// If the driver refuses that.
+    /// If the driver refuses cudarc the context.
     fn lend(&self) -> Arc<CudaContext> {
         let mut lent = lock(&self.lent);
         let context = lent.get_or_insert_with(|| {
@@ -68,13 +68,13 @@ impl Context {
         context.clone()
     }
 
-    /// Takes back what was lent. Returns false if somebody has it still.
+    /// Takes back the lent object. Returns false if a library still holds it.
     pub(super) fn regain(&self) -> bool {
         let mut lent = lock(&self.lent);
         let Some(context) = lent.take() else { return true };
         match Arc::try_unwrap(context) {
             Ok(context) => {
-                // Its drop would take the driver's codes for an enum.
+                // Its drop would cast the driver's code to an enum.
                 std::mem::forget(context);
                 self.release();
                 true
@@ -87,7 +87,8 @@ impl Context {
     }
 
     fn release(&self) {
-        // SAFETY: it was retained, and is not used any more by who did so. An error is of a lost device.
+        // SAFETY: each call ends one retain, of `retain` or of `lend`, whose owner is gone. Only a lost
+        // device gives an error.
         let _ = unsafe { (self.driver.context_release)(self.device) };
     }
 }
@@ -95,7 +96,7 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         if !self.regain() {
-            // Who has it may use it.
+            // A library still uses the context, so it is leaked.
             return std::mem::forget(lock(&self.lent).take());
         }
         self.release();
@@ -106,17 +107,17 @@ impl Drop for Context {
 pub(super) struct Stream {
     pub(super) context: Arc<Context>,
     handle: CUstream,
-    /// The same as cudarc has it, once a library has asked for that.
+    /// cudarc's object for it, once a library has asked for one.
     lent: Mutex<Option<Arc<CudaStream>>>,
 }
 
 // SAFETY: the driver's handles may be used by any thread.
 unsafe impl Send for Stream {}
-// SAFETY: as above.
+// SAFETY: any thread may use the driver's handles, and the lent object is behind a lock.
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// Makes a stream of a context that is the thread's.
+    /// Makes a stream of a context that is current on this thread.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
         let (driver, mut handle) = (context.driver, std::ptr::null_mut());
         // SAFETY: it writes one handle.
@@ -130,30 +131,31 @@ impl Stream {
 
     /// Waits until all of its work is done, or the device is lost.
     pub(super) fn synchronize(&self) {
-        // SAFETY: the stream lives. An error is of a lost device, which writes nothing any more.
+        // SAFETY: `self` owns the stream. Only a lost device gives an error, and it no longer writes.
         let _ = unsafe { (self.context.driver.stream_synchronize)(self.handle) };
     }
 
-    /// Returns the stream as cudarc has it.
+    /// Returns cudarc's object for the stream.
     ///
     /// # Panics
-    /// If the driver refuses that.
+    /// If the driver refuses cudarc the context.
     pub(super) fn lend(&self) -> Arc<CudaStream> {
         let mut lent = lock(&self.lent);
         let stream = lent.get_or_insert_with(|| {
             let context = self.context.lend();
-            // SAFETY: the stream is of this context, and is destroyed when nobody has what is lent any more.
+            // SAFETY: the stream is of this context, and is destroyed only after `regain` has taken the
+            // object back.
             unsafe { context.wrap_borrowed_stream(self.handle) }
         });
         stream.clone()
     }
 
-    /// Takes back what was lent. Returns false if somebody has it still.
+    /// Takes back the lent object. Returns false if a library still holds it.
     pub(super) fn regain(&self) -> bool {
         let mut lent = lock(&self.lent);
         let is_over = lent.as_mut().is_none_or(|stream| Arc::get_mut(stream).is_some());
         if is_over {
-            // It is borrowed, so its drop asks nothing of the driver.
+            // It borrows the stream, so its drop makes no driver call.
             *lent = None;
         }
         is_over
@@ -163,12 +165,12 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if !self.regain() {
-            // Who has it may use it.
+            // A library still uses the stream, so it and its context are leaked.
             return std::mem::forget((lock(&self.lent).take(), self.context.clone()));
         }
-        // This may be any thread. Errors, here and below, are of a lost device.
+        // Any thread may drop a stream. Only a lost device gives errors, here and below.
         let _ = self.context.make_current();
-        // SAFETY: nobody uses it any more.
+        // SAFETY: `regain` returned true, so no library holds the stream, and `self` is its owner.
         let _ = unsafe { (self.context.driver.stream_destroy)(self.handle) };
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn wait_first(recording: &mut Recording) -> Result<()> {
 /// The lanes besides a recording's own.
 #[derive(Default)]
 pub(super) struct Others {
-    /// Those that parts came to, as bits.
+    /// Those that parts were assigned to, as bits.
     pub(super) used: u64,
     /// Those that the recording's own lane has not waited for.
     pub(super) strays: Vec<u32>,
@@ -41,7 +41,7 @@ pub(super) struct Others {
 ///
 /// # Errors
 /// If the device is lost, or refuses a wait or a record; then the end of the recording's own lane does not
-/// tell of the strays. Refused operations are told to the judge.
+/// cover the strays. Refused operations are told to the judge.
 pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut Others) -> Result<()> {
     let issued = match &recording.flushed {
         None => 0,

@@ -34,7 +34,7 @@ pub(super) struct CudaLane {
     marks: Mutex<VecDeque<(u64, CUevent)>>,
     /// Points up to which work has used other lanes of the device, and which, as bits.
     others: Mutex<Vec<(u64, u64)>>,
-    /// What a query of an event has said, for `check` to pass on.
+    /// The code that a query of an event returned, for `check` to report.
     heard: AtomicU32,
 }
 
@@ -127,7 +127,7 @@ impl CudaLane {
             match unsafe { (self.driver.event_query)(event) } {
                 SUCCESS => _ = self.known.fetch_max(n, Ordering::Release),
                 NOT_READY => break,
-                // It may be returned once only.
+                // The driver may return the code only once.
                 code => {
                     self.heard.store(code, Ordering::Relaxed);
                     break;
@@ -136,7 +136,7 @@ impl CudaLane {
         }
     }
 
-    /// Notes that the work up to a point has used other lanes, as bits. Must precede the mark of the point.
+    /// Records that the work up to a point has used other lanes, as bits. Must precede the mark of the point.
     pub(super) fn use_others(&self, n: u64, lanes: u64) {
         lock(&self.others).push((n, lanes));
     }
@@ -201,8 +201,7 @@ impl Timeline for CudaLane {
     }
 
     fn certain(&self) -> u64 {
-        // The driver no longer says of events that they have passed. One that was heard of may come after one
-        // that was not.
+        // The driver no longer reports that events have passed. A known event may come after an unknown one.
         if self.signal == Signal::Event { 0 } else { self.reached() }
     }
 

@@ -141,7 +141,7 @@ const KEPT: usize = 16;
 /// Every context may use it.
 const PORTABLE: u32 = 1;
 
-/// Says how much page-locked memory was asked for, if there was not that much.
+/// Names the size of a refused request for page-locked memory.
 pub(super) fn refused(error: Error, bytes: usize, device: impl FnOnce() -> String) -> Error {
     match error.driver_code() {
         Some(OUT_OF_MEMORY) => Kind::NoPinnedMemory { bytes, device: device() }.into(),

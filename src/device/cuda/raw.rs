@@ -49,10 +49,10 @@ impl DeviceStream {
 impl RawStream<'_> {
     /// Returns the stream. Its context is current, and what the graph's nodes asked for before is on it.
     ///
-    /// A clone that is kept keeps the stream and its context, also after the executor is gone.
+    /// A clone keeps the stream and its context alive, even after the executor is gone.
     ///
     /// # Panics
-    /// If the driver refuses cudarc the context when its stream is asked for first; then the node fails.
+    /// If the driver refuses cudarc the context at the first call for this stream; then the node fails.
     pub fn stream(&mut self) -> &Arc<CudaStream> {
         self.recording.flush();
         self.stream.get_or_insert_with(|| self.recording.stream().lend())

@@ -12,7 +12,8 @@ use super::lane::CudaLane;
 use super::memory::{Dropped, HostPool, Memories};
 use super::modules::Modules;
 
-/// Pauses between two looks at streams that libraries have kept: each is twice the one before, up to the last.
+/// Pauses between two checks of the streams that libraries still hold. Each is twice the one before, up to the
+/// last.
 const LENT_PAUSE_FIRST: Duration = Duration::from_millis(1);
 const LENT_PAUSE_LAST: Duration = Duration::from_secs(10);
 
@@ -31,7 +32,7 @@ pub(super) struct Remains {
 impl Remains {
     pub(super) fn end(mut self) {
         let driver = self.driver;
-        // An error is of a lost device.
+        // Only a lost device gives an error.
         let _ = self.context.make_current();
         self.lanes.iter().for_each(|lane| lane.stream.synchronize());
         for dropped in self.limbo.drain(..) {
@@ -49,7 +50,7 @@ impl Remains {
         self.host_pool.drain().for_each(|block| block.free(driver));
         self.modules.unload(driver);
         self.events.destroy(driver);
-        // Nobody says when a library has dropped the last of a stream.
+        // There is no notice when a library drops its last clone of a stream.
         let (mut lent, mut pause) = (self.lanes.into_vec(), LENT_PAUSE_FIRST);
         loop {
             lent.retain(|lane| !lane.stream.regain());

@@ -7,8 +7,8 @@
 //! both sides are full fences.
 //!
 //! The kernel may refuse later what it allowed at first: a program that sandboxes itself forbids `membarrier`
-//! with a seccomp filter. Then the dear side returns false, and its caller must look again: the README says
-//! how each caller does.
+//! with a seccomp filter. Then the dear side returns false, and its caller must check again: the README says
+//! how each caller does that.
 
 use crate::sync::{Ordering, fence};
 

@@ -1,30 +1,30 @@
-//! The process in which an executor was built. A child that `fork` makes has the executor's memory and none
-//! of its threads: whoever waits for them there waits for ever.
+//! The process in which an executor was built. A child made by `fork` has the executor's memory and none of
+//! its threads: a wait for them never ends.
 //!
 //! On Linux the mark lies on a page of its own, which the kernel fills with zeros in every child
-//! (`MADV_WIPEONFORK`). So the question costs a load, and needs no handler for the whole process. Elsewhere,
-//! and on kernels before 4.14, no child is told.
+//! (`MADV_WIPEONFORK`). So the check costs a load, and needs no handler for the whole process. Elsewhere, and
+//! on kernels before 4.14, a fork is not detected.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What the mark reads in the process that made it.
+/// The value of the mark in the process that made it.
 const SAME: u8 = 1;
 
 static UNMARKED: AtomicU8 = AtomicU8::new(SAME);
 
-/// Knows whether it is still in the process that made it. Clones are the same mark.
+/// A mark that tells the process that made it from a forked child. Clones share the mark.
 #[derive(Clone)]
 pub(crate) struct Origin {
     mark: NonNull<AtomicU8>,
-    /// Keeps the mark.
+    /// Keeps the memory of the mark alive.
     _page: Option<Arc<page::Page>>,
 }
 
-// SAFETY: the mark is an atomic, and lies on a page that the value keeps, or is a static.
+// SAFETY: the mark is an atomic, on a page that the value keeps alive, or in a static.
 unsafe impl Send for Origin {}
-// SAFETY: as above.
+// SAFETY: a shared reference only loads the atomic, whose memory the value keeps alive.
 unsafe impl Sync for Origin {}
 
 impl Origin {
@@ -36,7 +36,7 @@ impl Origin {
         }
     }
 
-    /// Returns the mark of what has no threads: every process is the one that made it.
+    /// Returns a mark for an executor without threads: it never reports a fork.
     pub(crate) fn anywhere() -> Self {
         Self { mark: NonNull::from(&UNMARKED), _page: None }
     }
@@ -44,9 +44,9 @@ impl Origin {
     /// Returns true in a child that was forked from the process that made the mark.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
-        // SAFETY: the mark lives as long as the page, which this keeps, or for ever.
-        // ORDERING: Relaxed: it is stored before anyone else has it, and changes only where there are no
-        // other threads.
+        // SAFETY: the mark is a static, or lies on the page that `self` keeps mapped.
+        // ORDERING: Relaxed: the mark is stored before it is shared, and changes only in a child that has one
+        // thread.
         unsafe { self.mark.as_ref() }.load(Ordering::Relaxed) != SAME
     }
 }
@@ -61,13 +61,13 @@ mod page {
 
     pub(super) struct Page(NonNull<AtomicU8>);
 
-    // SAFETY: all that is done with the page is to load and store an atomic, until it is dropped.
+    // SAFETY: the page is owned, and holds only an atomic.
     unsafe impl Send for Page {}
-    // SAFETY: as above.
+    // SAFETY: a shared reference only loads and stores the atomic.
     unsafe impl Sync for Page {}
 
     impl Page {
-        /// Returns a page with the mark. None if the kernel has no such pages.
+        /// Returns a page with the mark, or None if the kernel cannot wipe pages on a fork.
         pub(super) fn new() -> Option<Self> {
             let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             // SAFETY: a new anonymous mapping overlaps nothing.
@@ -76,7 +76,7 @@ mod page {
                 return None;
             }
             let page = Self(NonNull::new(start.cast())?);
-            // SAFETY: the page was just mapped, and nothing points into it.
+            // SAFETY: the page was just mapped with this length, and no reference points into it.
             let is_wiped = unsafe { libc::madvise(start, BYTES, libc::MADV_WIPEONFORK) } == 0;
             // SAFETY: the page is mapped, zeroed and aligned.
             unsafe { page.0.as_ref() }.store(super::SAME, Ordering::Relaxed);
@@ -90,7 +90,7 @@ mod page {
 
     impl Drop for Page {
         fn drop(&mut self) {
-            // SAFETY: it was mapped with this length, and nobody has the mark any more.
+            // SAFETY: the page was mapped with this length, and every `Origin` that refers to it is gone.
             unsafe { libc::munmap(self.0.as_ptr().cast(), BYTES) };
         }
     }

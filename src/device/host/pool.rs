@@ -70,8 +70,8 @@ impl Pool {
         let pool = Arc::new(Self {
             slots: (0..slots.min(SLOTS_MAX)).map(|_| Slot(UnsafeCell::new(None))).collect(),
             runs: AtomicU64::new(0),
-            // Room for a ticket of each run, so that a drop does not pay for moving the queue when many runs
-            // are dropped at once.
+            // Reserved for a ticket of each run: when many runs are dropped at once, no drop pays for growing
+            // the queue.
             common: Mutex::new(VecDeque::with_capacity(slots.min(SLOTS_MAX))),
             common_len: AtomicU64::new(0),
             deques: (0..workers).map(|_| Deque::new()).collect(),
@@ -170,7 +170,7 @@ impl Pool {
     }
 
     /// As [`Pool::has_common`], for a worker that is about to sleep. If the barrier is refused, the lock
-    /// orders this look against [`Pool::submit`], which threads call that the pool does not know.
+    /// orders this check against [`Pool::submit`], which threads outside of the pool call.
     pub(super) fn has_common_before_sleep(&self, is_refused: bool) -> bool {
         if is_refused { !lock(&self.common).is_empty() } else { self.has_common() }
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::Barrier;
 use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, Thread, current, fence, lock, park, park_for};
 
-/// A bit of `idle`, set for good once the kernel has refused the barrier's dear side. Whoever adds work and
-/// sees it runs a full fence before it looks for sleepers. It makes `idle` more than 0, so nobody else pays
-/// for the check.
+/// A bit of `idle`, set for good once the kernel has refused the barrier's dear side. A thread that adds work
+/// and sees the bit runs a full fence before it looks for sleepers. The bit makes `idle` more than 0, so
+/// other pushes pay nothing for the check.
 const FENCED: u32 = 1 << 31;
 
-/// The time between two looks of a worker that cannot rely on the barrier yet.
+/// The time between two checks for work, by a worker that cannot rely on the barrier yet.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Who sleeps, or is about to.
@@ -46,8 +46,8 @@ impl Sleep {
     }
 
     /// Sleeps until someone wakes this worker, unless `has_work` says that there is something to do already.
-    /// It is given true if the barrier is refused: then it must look at work from outside of the workers
-    /// under the lock that it is added under.
+    /// Its argument is true if the barrier is refused. Then it must check the common queue under that queue's
+    /// lock.
     pub(crate) fn sleep(&self, worker: usize, has_work: impl Fn(bool) -> bool) {
         self.change(|sleepers| {
             sleepers.workers.push(worker);
@@ -87,7 +87,8 @@ impl Sleep {
     }
 
     pub(crate) fn wake_all(&self) {
-        // The lock orders this: a worker that announces itself later looks later, and sees what led here.
+        // The lock orders this: a worker that announces itself later also checks later, and sees the reason
+        // for the wake.
         self.wake_listed(usize::MAX);
     }
 
@@ -95,7 +96,7 @@ impl Sleep {
     fn wake(&self, most: usize) {
         if self.idle.load(Ordering::Relaxed) & FENCED != 0 {
             // ORDERING: pairs with the fence in `Barrier::heavy`: of "add work, fence, load idle" and "store
-            // idle, fence, look" at least one side sees the other.
+            // idle, fence, check" at least one side sees the other.
             fence(Ordering::SeqCst);
             if self.idle.load(Ordering::Relaxed) == FENCED {
                 return;
@@ -112,11 +113,12 @@ impl Sleep {
         }
     }
 
-    /// Has everyone who adds work run a full fence from now on. Returns true if every worker knows of that.
+    /// Makes threads that add work run a full fence from now on. Returns true if every worker has seen the
+    /// change.
     #[cold]
     fn fall_back(&self) -> bool {
         self.change(|sleepers| {
-            // ORDERING: Relaxed: only changed under the lock.
+            // ORDERING: Relaxed: `idle` changes only under the lock.
             let idle = self.idle.load(Ordering::Relaxed);
             if idle & FENCED == 0 {
                 // A worker on the list takes the lock before it goes on.
@@ -127,14 +129,13 @@ impl Sleep {
         })
     }
 
-    /// Returns whether the worker is on the list, and whether every worker knows that it must run fences, if
-    /// it must.
+    /// Returns whether the worker is on the list, and whether no worker is unaware of [`FENCED`].
     fn look(&self, worker: usize) -> (bool, bool) {
         let sleepers = lock(&self.sleepers);
         (sleepers.workers.contains(&worker), sleepers.unaware.is_empty())
     }
 
-    /// Changes the list, and `idle` with it.
+    /// Changes the list, and sets `idle` to match.
     fn change<T>(&self, change: impl FnOnce(&mut Sleepers) -> T) -> T {
         let mut sleepers = lock(&self.sleepers);
         let changed = change(&mut sleepers);

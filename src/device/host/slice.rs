@@ -1,27 +1,27 @@
-//! The time slice of a poll: how long it may run nodes before it lets other tasks run. A look at the clock
-//! costs as much as many tiny steps, so the clock is looked at rarely while steps are tiny, and after each
-//! step while they are long.
+//! The time slice of a poll: how long it may run nodes before it lets other tasks run. Reading the clock
+//! costs as much as many tiny steps. So the clock is read rarely while steps are tiny, and after each step
+//! while they are long.
 
 use std::time::{Duration, Instant};
 
 /// How long a poll may run the nodes of a run.
 const SLICE: Duration = if cfg!(anabranch_loom) { Duration::ZERO } else { Duration::from_micros(500) };
 
-/// The time between two looks at the clock that is aimed at: a look then costs a small part of it.
+/// The intended time between two reads of the clock: a read costs a small part of it.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(8);
 
-/// The most steps between two looks at the clock.
+/// The most steps between two reads of the clock.
 const BATCH_MAX: u32 = 1024;
 
-/// A batch of so many steps is short enough for steps of which nothing is known.
+/// The largest batch that may contain a step of unknown length.
 const BATCH_WARY: u32 = 64;
 
 /// A time slice, measured in batches of steps.
 pub(crate) struct Slice {
     batch: u32,
-    /// The batch to return to if the next look finds that the steps are still tiny.
+    /// The batch to return to if the next read shows that the steps are still tiny.
     earlier_batch: u32,
-    /// What is left of the batch.
+    /// The steps left in the batch.
     steps: u32,
     started: Option<Instant>,
     checked: Option<Instant>,
@@ -29,14 +29,14 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// The steps before the first look: the first step is free of clocks, for runs of one node.
+    /// The steps before the first read of the clock: a run of one node never reads it.
     pub(crate) const FIRST: u32 = 2;
 
     pub(crate) fn new() -> Self {
         Self { batch: 1, earlier_batch: 0, steps: Self::FIRST, started: None, checked: None, is_spent: false }
     }
 
-    /// Called after each step: whether there is time for another.
+    /// Counts a step. Returns true if there is time for another.
     pub(crate) fn has_time(&mut self) -> bool {
         self.steps -= 1;
         if self.steps == 0 {
@@ -49,7 +49,7 @@ impl Slice {
         self.is_spent
     }
 
-    /// Returns the number of steps until the next look, or 0 when the slice is over.
+    /// Returns the number of steps until the next read of the clock, or 0 when the slice is over.
     pub(super) fn next_batch(&mut self) -> u32 {
         let now = Instant::now();
         let started = *self.started.get_or_insert(now);
@@ -60,7 +60,7 @@ impl Slice {
         if self.is_spent { 0 } else { self.batch }
     }
 
-    /// Returns the batch to follow one that took so long.
+    /// Returns the next batch, after one that took `took`.
     fn batch_after(&mut self, took: Duration) -> u32 {
         let earlier_batch = std::mem::take(&mut self.earlier_batch);
         if took > 2 * BETWEEN_LOOKS {
@@ -73,8 +73,8 @@ impl Slice {
         }
     }
 
-    /// Says that the next step may be much longer than those before. Returns true if the clock must be looked
-    /// at right after it.
+    /// Announces a step that may be much longer than those before. Returns true if the clock must be read
+    /// right after it.
     pub(super) fn expect_long(&mut self) -> bool {
         let is_long_batch = self.batch > BATCH_WARY;
         if is_long_batch {
@@ -88,7 +88,7 @@ impl Slice {
 mod tests {
     use super::*;
 
-    /// Returns the batches that follow one of `batch` steps which took so many nanoseconds each.
+    /// Returns the batches that follow one of `batch` steps that took `nanos` each.
     fn batches(batch: u32, nanos: u64, count: usize) -> Vec<u32> {
         let mut slice = Slice { batch, ..Slice::new() };
         let mut next = || {
@@ -98,7 +98,7 @@ mod tests {
         (0..count).map(|_| next()).collect()
     }
 
-    // Seen to fail with batches that shrink by half, as they did.
+    // Seen to fail with batches that shrink by half, as they did before.
     #[test]
     fn batches_follow_the_length_of_steps_at_once() {
         assert_eq!(batches(1, 3, 12), [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024, 1024]);

@@ -81,7 +81,7 @@ pub(crate) trait Queue<'q> {
     /// Where this thread notes down which step it is at.
     fn progress(&self) -> &'q Progress;
 
-    /// Says that the next step may take much longer than those before.
+    /// Announces a step that may take much longer than those before.
     fn expect_long(&mut self);
 
     /// Called before each step: whether the thread should go on, or put its program back into the queue
@@ -111,9 +111,9 @@ impl Progress {
         self.0.store(Self::NOWHERE, Ordering::Release);
     }
 
-    /// Returns true if this thread, which is the one that notes down here, is at a step.
+    /// Returns true if this thread, the owner of this note, is at a step.
     pub(crate) fn is_at_a_step(&self) -> bool {
-        // ORDERING: Relaxed: this thread stored it.
+        // ORDERING: Relaxed: this thread stored the value.
         self.0.load(Ordering::Relaxed) != Self::NOWHERE
     }
 

@@ -26,8 +26,8 @@ thread_local! {
     static PROGRESS: Cell<*const Progress> = const { Cell::new(ptr::null()) };
 }
 
-/// Has foreign code run that is no body, by a worker that may be at a step: an observer, a waker, the drop of
-/// a value. It may wait for runs.
+/// Runs foreign code that is no body, on a worker that may be at a step: an observer, a waker, the drop of a
+/// value. That code may wait for runs.
 #[inline(always)]
 pub(crate) fn aside<R>(foreign: impl FnOnce() -> R) -> R {
     struct Back(*const Progress);
@@ -120,7 +120,7 @@ impl Pool {
         self.own_progress().is_some()
     }
 
-    /// Returns true if this thread is one of the workers, and runs the body of a node just now.
+    /// Returns true if this thread is one of the workers and is running the body of a node.
     pub(crate) fn is_in_body(&self) -> bool {
         self.own_progress().is_some_and(Progress::is_at_a_step)
     }
@@ -144,7 +144,7 @@ impl<'p> Shared<'p> {
             let entry = self.pool.entry(ticket);
             // SAFETY: the ticket is the right to resume its program.
             unsafe { (entry.resume)(entry.run, ticket, self) };
-            debug_assert!(!self.progress().is_at_a_step(), "who leaves a program leaves its step");
+            debug_assert!(!self.progress().is_at_a_step(), "a program that is left has no noted step");
         }
     }
 
@@ -197,7 +197,7 @@ impl<'p> Shared<'p> {
         self.pool.has_common() || self.has_stealable()
     }
 
-    /// Whether a worker has work that another can take.
+    /// Returns true if a worker has work that another can take.
     fn has_stealable(&self) -> bool {
         self.pool.deques.iter().any(|deque| !deque.is_empty())
     }
@@ -327,7 +327,7 @@ fn work_alone(pool: &Pool) {
             let entry = pool.entry(ticket);
             // SAFETY: the ticket is the right to resume its program.
             unsafe { (entry.resume_alone)(entry.run, ticket, &mut queue) };
-            debug_assert!(!queue.progress.is_at_a_step(), "who leaves a program leaves its step");
+            debug_assert!(!queue.progress.is_at_a_step(), "a program that is left has no noted step");
         } else if pool.is_over() {
             return;
         } else if look(pool, || pool.has_common().then_some(())).is_none() {

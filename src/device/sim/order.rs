@@ -8,10 +8,10 @@ pub enum Order {
     InOrder,
     /// Any, drawn from this seed. The same seed gives the same order on every machine.
     Seeded(u64),
-    /// As a simulation before it chose: see [`SimLog::choices`](crate::SimLog::choices). Where the choices
-    /// have run out, the first. A choice among fewer than it needs is an error of the simulation, of the run,
-    /// or of [`Engine::idle`](crate::Engine::idle). Choices that are left over are an error of a simulation;
-    /// an executor cannot tell them from choices of its next run.
+    /// As a simulation before it chose: see [`SimLog::choices`](crate::SimLog::choices). After the last
+    /// choice, the first operation is taken. A choice that is out of range is an error of the simulation, of
+    /// the run, or of [`Engine::idle`](crate::Engine::idle). Unused choices are an error of a simulation; an
+    /// executor keeps them for its next run.
     Replay(Vec<u32>),
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Chooser {
     draw: Draw,
     /// Each choice that there was: which, of how many.
     pub(crate) made: Vec<(u32, u32)>,
-    /// The first choice to replay that there was not, as an error says it.
+    /// The error text for the first choice to replay that was out of range.
     pub(crate) misfit: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Chooser {
         self.order == Order::InOrder
     }
 
-    /// Returns what did not fit of the choices to replay, once all are made.
+    /// Returns the error text for choices that did not fit, once all choices are made.
     pub(crate) fn misfit_at_end(&self) -> Option<String> {
         let (made, given) = (self.made.len(), if let Order::Replay(choices) = &self.order { choices.len() } else { 0 });
         let is_left = given > made;

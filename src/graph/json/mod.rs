@@ -43,8 +43,8 @@ impl Shape {
     ///
     /// # Errors
     /// Names the place in the file, by path and by line, and says what is wrong: no JSON (or JSON that is not
-    /// plain UTF-8: with a byte order mark, or as UTF-16), a key that there is not, a number out of range, a
-    /// name used twice, a producer that there is not, an edge to itself, a circle (with its nodes).
+    /// plain UTF-8: with a byte order mark, or as UTF-16), an unknown key, a number out of range, a name used
+    /// twice, an unknown producer, an edge to itself, a circle (with its nodes).
     ///
     /// # Examples
     /// ```
@@ -64,11 +64,12 @@ impl Shape {
         read::shape(text)
     }
 
-    /// Writes the JSON form that [`Shape::from_json`] reads: an equal shape comes back, if it can be
+    /// Writes the JSON form that [`Shape::from_json`] reads. That returns an equal shape, if the shape can be
     /// scheduled and is nested no deeper than 64.
     ///
-    /// A shape is not checked before it is written, but when it is read or scheduled. An edge or an output of
-    /// a node that the shape does not have is written with a name that no node has, and `from_json` says so.
+    /// A shape is checked when it is read or scheduled, not when it is written. If an edge or an output names
+    /// a node that the shape does not have, it is written with a name that no node has. Then `from_json`
+    /// returns an error.
     pub fn to_json(&self) -> String {
         write::json(self)
     }

@@ -66,7 +66,7 @@ pub(super) fn shape(text: &str) -> Result<Shape> {
     Ok(Arc::into_inner(outermost).expect("nothing else has the outermost graph"))
 }
 
-/// Returns what a text is that does not even begin as JSON, if it is such.
+/// Returns what a text is instead, if it does not even begin as JSON.
 fn no_json(text: &str) -> Option<String> {
     let start = text.trim_start_matches([' ', '\t', '\n', '\r']);
     let is_word = |word: &&str| start.starts_with(*word);

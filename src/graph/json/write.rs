@@ -14,7 +14,7 @@ use crate::graph::{Control, Edge, EdgeKind, Memory, NESTING_MAX, NodeId, NodeSha
 /// How far the text of a graph stands to the right of the one around.
 const BODY: &str = "\n        ";
 const ARM: &str = "\n          ";
-/// What the name of a node begins with that the shape does not have.
+/// The start of the name of a node that the shape does not have.
 const UNKNOWN: &str = "node number ";
 
 pub(super) fn json(shape: &Shape) -> String {
@@ -93,8 +93,8 @@ fn node_form<'a>(node: &NodeShape, inner: &'a [Box<RawValue>]) -> NodeForm<'a> {
 }
 
 fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
-    // A node that the shape does not have is written with a name longer than those of its kind: no node has
-    // it, so reading refuses it.
+    // A node that the shape does not have gets a name longer than any such name of a node. No node has it, so
+    // reading refuses it.
     let marks = LazyCell::new(|| {
         let lengths = shape.nodes().iter().filter(|node| node.name.starts_with(UNKNOWN)).map(|node| node.name.len());
         "?".repeat(lengths.max().unwrap_or(0))
@@ -105,7 +105,7 @@ fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
     // Order-only edges that nothing of the nodes' own comes after can stand at the end, where they keep their
     // order.
     let own = shape.edges().iter().rposition(Edge::is_data).map_or(0, |last| last + 1);
-    // Where each of what stands with a node, and of what stands at the end, was among all.
+    // The places among all links: of those written with each node, and of those written at the end.
     let mut places: Vec<[Vec<u32>; 2]> = vec![Default::default(); nodes.len()];
     let (mut edges, mut last, mut behind_unknown) = (0, Vec::new(), Vec::new());
     for (link, place) in shape.links().zip(0..) {

@@ -102,16 +102,15 @@ struct Inside<'a> {
     states: Vec<State>,
     /// Its place among the controls of its graph.
     at: usize,
-    /// Its states as they come out.
+    /// Its states when it has ended.
     outs: Vec<Loose>,
-    /// The first that goes wrong in an inner graph: not kept there, because a body may put another graph in
-    /// its place.
+    /// The first fault of an inner graph. It is kept here, because a body may replace the graph.
     fault: OnceCell<Error>,
 }
 
 impl<'a> Inside<'a> {
-    /// Adds a control for `node`, without inner graphs, as node `new` of `graph`. `first` goes in, and
-    /// `before` it something else is read.
+    /// Adds a control for `node`, without inner graphs, as node `new` of `graph`. Its states begin with
+    /// `first`, and it reads `before` other inputs before these.
     fn new(loader: &'a Loader<'a>, graph: &mut Graph, node: NodeId, new: NodeId, (first, before): (&'a [Loose], u32)) -> Self {
         let states = enter(graph, new, first, |state| loader.shape.is_taken(node, state + before));
         let outs = first.iter().zip(&states).map(|(first, state)| {
@@ -142,7 +141,7 @@ impl<'a> Inside<'a> {
         format!("{}{}/{role}", self.loader.path, self.loader.shape.name_of(self.node))
     }
 
-    /// Loads the body or an arm. Returns where the new states come from.
+    /// Loads the body or an arm. Returns the origins of the new states.
     fn origins(&self, inner: &mut Graph, role: Role, shape: &Shape) -> Vec<Origin> {
         let given = self.load(inner, role, shape).and_then(|given| match self.misfit(&given, role) {
             None => Ok(given),

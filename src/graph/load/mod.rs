@@ -23,11 +23,11 @@ impl Graph {
     /// commands.
     ///
     /// Backends, commands, costs, devices and order are those of the shape. What a loop reads are its states;
-    /// what its body gives are the first of the new ones, in order, and the others stay as they are; it takes
-    /// those inputs that are [taken](Shape::take_input), and only reads the others. What a branch reads first
-    /// is its selector, the rest goes through it likewise. A loop without a condition is repeated
-    /// `iterations` times. Outputs have the names of the nodes that give them (with a number behind it, for
-    /// the second value of a loop or branch and those after it).
+    /// its body gives the first of the new ones, in order, and the others stay as they are. It takes those
+    /// inputs that are [taken](Shape::take_input), and only reads the others. What a branch reads first is
+    /// its selector, the rest goes through it likewise. A loop without a condition is repeated `iterations`
+    /// times. Outputs have the names of the nodes that give them (with a number behind it, for the second
+    /// value of a loop or branch and those after it).
     ///
     /// # Errors
     /// Names the node, by its path, that has no body; that reads other values than its body takes; that is to
@@ -144,9 +144,9 @@ impl<'a> Loader<'a> {
         made.get(output as usize).copied().ok_or_else(|| self.fault(node, why()))
     }
 
-    /// Returns what leaves the graph: what the shape says, or else the first value of each node that nothing
-    /// comes after; that is so for the outermost graph too if it says that nothing does, because then nobody
-    /// could read what its nodes give.
+    /// Returns the outputs of the graph: those of the shape, or else the first value of each sink. An empty
+    /// list in the outermost graph also means the sinks, because otherwise no value of its nodes could be
+    /// read.
     fn outputs(&self) -> Result<Vec<(NodeId, u32, Loose)>> {
         let mut is_sink = vec![true; self.made.len()];
         self.shape.edges().iter().for_each(|edge| is_sink[edge.source.index()] = false);
