@@ -106,7 +106,7 @@ fn report(args: &Args) -> String {
         report.rows.extend(rows);
     }
     if peers.iter().any(|peer| peer.name() == ours::NAME) {
-        report.once = Some((once::one_node_ns(), once::drop_in_flight_us()));
+        report.once = Some((once::one_node_ns(), once::drop_in_flight_us(), once::drop_many(60_000)));
     }
     report.text()
 }

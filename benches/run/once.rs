@@ -57,6 +57,49 @@ fn drop_once(exec: &Executor) -> f64 {
     took
 }
 
+/// What it takes to drop each of many runs, none of which has ended by then.
+pub(crate) struct Drops {
+    pub(crate) runs: usize,
+    pub(crate) median_us: f64,
+    /// Of the runs that are dropped first, and last, a tenth each: when no other is in limbo, and when most
+    /// are.
+    pub(crate) first_us: f64,
+    pub(crate) last_us: f64,
+    /// What one drop in 500 exceeds, and the largest of all: that one is an interrupted thread's.
+    pub(crate) one_in_500_us: f64,
+    pub(crate) max_us: f64,
+}
+
+/// Drops so many runs of one async node that never ends, while the only worker is inside of another run.
+pub(crate) fn drop_many(runs: usize) -> Drops {
+    let exec = Executor::builder().workers(1).max_in_flight(runs + 1).build().expect("an executor starts");
+    let mut graph = Graph::new();
+    graph.future("never", (), || std::future::pending::<Result<(), anabranch::BoxError>>());
+    let plan = graph.compile(&PerOperator).expect("a valid graph");
+    let mut pending: Vec<_> = (0..runs).map(|_| Box::pin(exec.run(&plan, Inputs::new()))).collect();
+    for run in &mut pending {
+        assert!(matches!(pin!(run).poll_once(), Poll::Pending));
+    }
+    let (blocking, started, finish) = blocking_plan();
+    let mut blocks = Box::pin(exec.run(&blocking, Inputs::new()));
+    assert!(matches!(pin!(&mut blocks).poll_once(), Poll::Pending));
+    started.recv().expect("the node starts");
+    let drop_one = |run| {
+        let start = Instant::now();
+        drop(run);
+        start.elapsed().as_nanos() as f64 / 1e3
+    };
+    let mut figures: Vec<f64> = pending.into_iter().map(drop_one).collect();
+    assert_eq!(exec.in_limbo(), runs);
+    finish.send(()).expect("the node waits");
+    block_on(blocks).expect("the run goes on");
+    block_on(exec.idle()).expect("outside of any node");
+    let (first_us, last_us) = (median(&figures[..runs / 10]), median(&figures[runs - runs / 10..]));
+    figures.sort_by(f64::total_cmp);
+    let one_in_500_us = figures[runs - runs / 500 - 1];
+    Drops { runs, median_us: median(&figures), first_us, last_us, one_in_500_us, max_us: figures[runs - 1] }
+}
+
 /// A plan of a node that says when it has started, then waits to be told to finish, and a thousand nodes
 /// after it.
 fn blocking_plan() -> (Plan, Receiver<()>, Sender<()>) {

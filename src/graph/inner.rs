@@ -214,6 +214,9 @@ impl Graph {
         let Around { place, reads } = self.around.as_mut()?;
         let Value { graph, index: value, offset, .. } = *value;
         reads.push(Read { graph, value, offset, type_id: TypeId::of::<T>(), how, place: place.clone(), reader });
+        // The offset is that of the value's cell in the outermost graph, which all graphs around it share. A
+        // read of a value that no graph around has, or of another type, is a fault, and a graph with a fault
+        // is never run.
         Some(Slot::at(offset))
     }
 

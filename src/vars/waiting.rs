@@ -1,4 +1,4 @@
-//! Where a caller may wait for an engine: what would be for ever is an error instead.
+//! Where a caller may wait for an engine. A wait that could not end is an error instead.
 
 use super::hub::Hub;
 use super::within;
@@ -8,8 +8,8 @@ use crate::exec::{Room, is_inside};
 use crate::sync::lock;
 
 impl Hub {
-    /// Returns true in a child that was forked from the process that has the executor's threads: then no lock
-    /// may be taken: a thread that is not there may hold it.
+    /// Returns true in a child that was forked from the process that has the executor's threads. No lock may be
+    /// taken there: it may be held by a thread that the child does not have.
     pub(super) fn is_forked(&self) -> bool {
         self.origin.is_forked()
     }
