@@ -4,10 +4,9 @@
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use crate::device::host::SLICE;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// How long a poll takes at most, as far as the flow comes to a wait.
-const SLICE: Duration = Duration::from_micros(200);
 /// How often the clock is read, if waits follow each other quickly, and at least: every so many waits.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 const WAITS_MAX: u32 = 256;

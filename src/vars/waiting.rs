@@ -8,8 +8,8 @@ use crate::exec::{Room, is_inside};
 use crate::sync::lock;
 
 impl Hub {
-    /// Returns true in a child that was forked from the process that has the executor's threads. No lock may be
-    /// taken there: it may be held by a thread that the child does not have.
+    /// Returns true in a child that was forked from the process that has the executor's threads. No lock may
+    /// be taken there: it may be held by a thread that the child does not have.
     pub(super) fn is_forked(&self) -> bool {
         self.origin.is_forked()
     }

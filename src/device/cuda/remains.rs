@@ -12,8 +12,8 @@ use super::lane::CudaLane;
 use super::memory::{Dropped, HostPool, Memories};
 use super::modules::Modules;
 
-/// Pauses between two checks of the streams that libraries still hold. Each is twice the one before, up to the
-/// last.
+/// Pauses between two checks of the streams that libraries still hold. Each is twice the one before, up to
+/// the last.
 const LENT_PAUSE_FIRST: Duration = Duration::from_millis(1);
 const LENT_PAUSE_LAST: Duration = Duration::from_secs(10);
 
