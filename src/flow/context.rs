@@ -11,7 +11,7 @@ use super::get::Get;
 use super::slice::Slice;
 use crate::bridge::WaiterKey;
 use crate::error::{BoxError, Error, Kind, Result};
-use crate::exec::{Runner, whole};
+use crate::exec::{Cancel, Runner, whole};
 use crate::graph::KernelStream;
 use crate::vars::{Engine, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Pushed, Reads, Scope, Var};
 
@@ -295,6 +295,14 @@ impl Flow {
     /// Returns a variable for what an operation of that name gives.
     fn unwritten<V: Send + Sync + 'static>(&self, name: Cow<'static, str>) -> (Cow<'static, str>, Var<V>) {
         (name.clone(), self.shared.engine.empty_var(name))
+    }
+}
+
+impl Cancel for Shared {
+    fn cancel(&self) {
+        if self.check_process().is_ok() {
+            self.scope.cancel();
+        }
     }
 }
 

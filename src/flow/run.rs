@@ -12,7 +12,7 @@ use pin_project::{pin_project, pinned_drop};
 use super::context::{Flow, Shared};
 use crate::bridge::{WaiterKey, shielded};
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
-use crate::exec::{Canceller, Executor};
+use crate::exec::{Cancel, Canceller, Executor};
 use crate::vars::{Engine, poll_share};
 
 /// Control flow as async code: a future of what the closure returns. Made by [`Executor::flow`].
@@ -172,14 +172,14 @@ impl<Fut> FlowRun<Fut> {
     /// is true. Does nothing to one that is over.
     pub fn cancel(&self) {
         if let (Ok(shared), Some(_)) = (&self.shared, &self.code) {
-            shared.scope.cancel();
+            shared.cancel();
         }
     }
 
     /// Returns a handle that cancels the flow from elsewhere, as long as it is not over.
     pub fn canceller(&self) -> Canceller {
         match &self.shared {
-            Ok(shared) => Canceller::of(&shared.scope),
+            Ok(shared) => Canceller::of(shared),
             Err(_) => Canceller::none(),
         }
     }
@@ -262,7 +262,7 @@ impl<F> PinnedDrop for FlowRun<F> {
         let mut this = self.project();
         let Ok(shared) = this.shared else { return };
         if this.code.is_some() {
-            shared.scope.cancel();
+            shared.cancel();
             let _ = shielded(|| this.code.set(None));
             shared.leave(this.key);
         }

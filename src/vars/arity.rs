@@ -61,11 +61,12 @@ macro_rules! reads {
         }
 
         impl<$($P: Fetch),*> Params for ($($P,)*) {
+            const IS_MANY: bool = const { <[bool]>::len(&[$($P::TAKES),*]) > 1 };
+
             #[inline(always)]
             unsafe fn check(&self) -> Result<(), Error> {
-                // A single argument needs no check: nothing is taken before it, so its fetch may fail.
-                let takes = const { [$($P::TAKES),*] };
-                if takes.len() > 1 && takes.contains(&true) {
+                let takes: &[bool] = const { &[$($P::TAKES),*] };
+                if takes.contains(&true) {
                     let ($($p,)*) = self;
                     // SAFETY: by the caller's promise.
                     $(unsafe { $p.check() }?;)*

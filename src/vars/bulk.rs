@@ -20,7 +20,7 @@ use super::handle::Pushed;
 use super::home::Home;
 use super::hub::{Hub, NOWHERE};
 use super::op::{Job, Op, Uses};
-use super::pace::{JOINS, poll_share};
+use super::pace::JOINS;
 use super::push::Push;
 use super::queue::REQUESTS_MAX;
 use super::uses::SCANNED;
@@ -125,8 +125,11 @@ impl Future for Join<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
         match &mut self.0 {
             Joining::Joined(part) => {
-                if part.as_ref().is_some_and(|(_, number)| number.is_multiple_of(JOINS)) {
-                    ready!(poll_share(cx)).used();
+                if let Some((ends, number)) = part
+                    && number.is_multiple_of(JOINS)
+                {
+                    let keeper = ends.home.keeper();
+                    ready!(ends.home.hub(&keeper).pace.poll_unit(cx));
                 }
                 let part = part.take().ok_or_else(|| Kind::Spent.into())?;
                 Poll::Ready(Ok(Pushed::part(part.0, part.1)))

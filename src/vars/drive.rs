@@ -148,7 +148,8 @@ impl Hub {
 
     /// [Sweeps](Hub::sweep) the rest of a flow that is over.
     pub(super) fn sweep_flow(self: &Arc<Self>, scope: &Scope) {
-        if self.workers > 0 {
+        // As in `sweep`, before the flows within are collected: each of them may leave as well.
+        if self.workers > 0 || self.ready.is_still_empty() {
             return;
         }
         let inners = if scope.is_cancelled() { scope.all_within() } else { Vec::new() };

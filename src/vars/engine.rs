@@ -308,6 +308,7 @@ impl Future for EngineIdle {
         hub.drive(driver, cx);
         let _ = hub.idle.poll(u64::MAX, key, cx);
         if !hub.is_idle() {
+            hub.may_block()?;
             return Poll::Pending;
         }
         hub.idle.forget(key);

@@ -145,6 +145,7 @@ where
     V: 'static,
 {
     unsafe fn run(self) -> Result<Ran, BoxError> {
+        // Here, because a failure behind this is one of the device, and leaves no old value.
         // SAFETY: by the caller's promise.
         unsafe { self.params.check() }?;
         Ok(Ran::Enqueue(Box::new(self)))
@@ -188,8 +189,10 @@ where
     V: 'static,
 {
     unsafe fn run(self) -> Result<Ran, BoxError> {
-        // SAFETY: by the caller's promise.
-        unsafe { self.params.check() }?;
+        if S::IS_QUEUE || P::IS_MANY {
+            // SAFETY: by the caller's promise.
+            unsafe { self.params.check() }?;
+        }
         let kernel = Box::new(self);
         if S::IS_QUEUE {
             return Ok(Ran::Enqueue(kernel));

@@ -45,9 +45,13 @@ impl Pace {
         // ORDERING: Relaxed, here and below: a measurement that nothing depends on. Threads that push at the
         // same time may lose a count.
         let left = self.left.load(Ordering::Relaxed);
-        self.left.store(left.wrapping_sub(1), Ordering::Relaxed);
-        // In a model each execution must take the same path.
-        left <= 1 && !cfg!(anabranch_loom)
+        if left <= 1 {
+            // It stays due until a push is polled, which takes the unit: a push may be dropped unpolled.
+            // A model takes the same path in each execution.
+            return !cfg!(anabranch_loom);
+        }
+        self.left.store(left - 1, Ordering::Relaxed);
+        false
     }
 
     /// Takes a unit, as [`Pace::poll_unit`], and sets the number of pushes of the next one from the time that

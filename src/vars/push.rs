@@ -190,6 +190,7 @@ impl Waiting<'_> {
             // Point u64::MAX never passes: the lane is only rung.
             let _ = self.hub.space.poll(u64::MAX, &mut self.key, cx);
             if !self.hub.has_space() {
+                self.hub.may_block()?;
                 return Poll::Pending;
             }
             if let Some(done) = self.push() {

@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 use super::later::Laters;
 use crate::bridge::Lane;
 use crate::error::{Error, Kind, Result, Untold};
-use crate::exec::Cancel;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, lock};
 
 /// How many operations of one flow may be pending.
@@ -172,12 +171,6 @@ impl Untold for Scope {
     /// One of its operations could not begin, and its handle did not report that.
     fn hear(&self, error: Error) {
         self.fail(error);
-    }
-}
-
-impl Cancel for Scope {
-    fn cancel(&self) {
-        self.cancel();
     }
 }
 

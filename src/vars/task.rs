@@ -79,8 +79,10 @@ where
 {
     unsafe fn run(self) -> Result<Ran, BoxError> {
         let Self { params, put, work, .. } = self;
-        // SAFETY: the caller promises that the operation has what it asked for.
-        unsafe { params.check() }?;
+        if P::IS_MANY {
+            // SAFETY: the caller promises that the operation has what it asked for.
+            unsafe { params.check() }?;
+        }
         // SAFETY: the caller promises that the operation has what it asked for, so the closure may read it.
         let value = K::finish(unsafe { work.call(&params) }?)?;
         // SAFETY: the operation has been granted to write, and the returned value is 'static: it refers to no
@@ -115,8 +117,10 @@ where
 {
     unsafe fn run(self) -> Result<Ran, BoxError> {
         let Self { params, put, work, runtime, .. } = self;
-        // SAFETY: the caller promises that the operation has what it asked for.
-        unsafe { params.check() }?;
+        if P::IS_MANY {
+            // SAFETY: the caller promises that the operation has what it asked for.
+            unsafe { params.check() }?;
+        }
         // SAFETY: the caller promises that the operation has what it asked for, so the closure may read it.
         let future = unsafe { work.call(&params) }?;
         Ok(Ran::Later(Box::pin(Writing { future, put, value: PhantomData }), runtime))

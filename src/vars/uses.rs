@@ -138,7 +138,11 @@ pub trait Fetch: Send + 'static {
 
 /// The arguments of one closure.
 pub trait Params: Send + 'static {
-    /// Returns an error if one of several takes its value and not all can be fetched: so nothing is taken in
+    /// Whether there is more than one. A single argument needs no check before its fetch: nothing is taken
+    /// before it, so the fetch itself may fail.
+    #[doc(hidden)]
+    const IS_MANY: bool;
+    /// Returns an error if an argument takes its value and not all can be fetched: so nothing is taken in
     /// vain.
     ///
     /// # Safety

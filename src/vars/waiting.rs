@@ -25,7 +25,12 @@ impl Hub {
         if is_inside(self.place()) {
             return Err(Kind::WaitsInside.into());
         }
-        // A node's body must not wait either: it blocks a worker that the operations may need.
+        self.may_block()
+    }
+
+    /// Returns an error if a caller that is pending may keep a worker from what it waits for: inside of a
+    /// node's body, or of another engine's operation.
+    pub(super) fn may_block(&self) -> Result<()> {
         let is_in_task = self.workers > 0 && is_worker() && lock(&self.room).as_ref().is_some_and(Room::is_in_task);
         if is_in_task { Err(Kind::WaitsInTask.into()) } else { Ok(()) }
     }

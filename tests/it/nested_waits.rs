@@ -68,6 +68,34 @@ fn a_flow_or_an_operation_awaited_in_a_task_is_an_error() {
 }
 
 #[test]
+fn an_engine_awaited_in_a_task_for_idle_or_for_room_is_an_error() {
+    // Seen to hang, with as many workers as nested waits.
+    for workers in [1, 2] {
+        let exec = executor(workers);
+        let said = in_a_task(&exec, |exec| {
+            let engine = Engine::new(exec).unwrap();
+            told(async {
+                drop(engine.push(Op::task("one", (), (), || ())).await?);
+                engine.idle().await
+            })
+        });
+        // The operation may have ended before, by another worker.
+        assert!(matches!(&*said, Err(text) if text == SAID) || workers == 2, "{said:?}");
+        let said = in_a_task(&exec, |exec| {
+            let engine = Engine::builder(exec).max_pending(1).build().unwrap();
+            told(async {
+                drop(engine.push(Op::task("one", (), (), || ())).await?);
+                engine.push(Op::task("two", (), (), || ())).await.map(drop)
+            })
+        });
+        assert!(matches!(&*said, Err(text) if text == SAID) || workers == 2, "{said:?}");
+        // Nothing is pending: nothing is waited for.
+        let is_idle = in_a_task(&exec, |exec| told(Engine::new(exec).unwrap().idle()));
+        assert_eq!(*is_idle, Ok(()));
+    }
+}
+
+#[test]
 fn a_run_awaited_in_a_kernel_or_an_operation_is_an_error() {
     // Seen to hang.
     for workers in [1, 2] {

@@ -74,6 +74,28 @@ fn an_operation_whose_take_is_refused_leaves_its_variables_as_they_were() {
     }
 }
 
+/// Failed at first on a device, where the value is fetched when the kernel is enqueued: `w` was poisoned.
+#[test]
+fn an_only_take_that_is_refused_leaves_its_variable_as_it_was() {
+    let ops: [fn(&Var<Vec<i32>>) -> Op<'_>; 4] = [
+        |w| Op::task("step", take(w), w, |w: Vec<i32>| [w, vec![9]].concat()),
+        |w| Op::future("step", take(w), w, |w: Vec<i32>| async move { Ok([w, vec![9]].concat()) }),
+        |w| Op::kernel("step", take(w), w, |_: &mut DeviceStream, w: Vec<i32>| [w, vec![9]].concat()),
+        |w| Op::kernel("step", take(w), w, |_: &mut HostStream, w: Vec<i32>| [w, vec![9]].concat()),
+    ];
+    for (exec, engine) in all_engines() {
+        for (form, op) in ops.iter().enumerate() {
+            let w = engine.var("w", vec![2]);
+            let kept = block_on(w.read()).unwrap();
+            assert_eq!(block_on(pushed(&engine, op(&w))).unwrap_err().to_string(), SAID, "{exec:?}, {form}");
+            assert_eq!(*block_on(w.read()).unwrap(), [2], "{exec:?}, {form}");
+            drop(kept);
+            block_on(pushed(&engine, op(&w))).unwrap();
+            assert_eq!(*block_on(w.read()).unwrap(), [2, 9], "{exec:?}, {form}");
+        }
+    }
+}
+
 /// Seen to fail (nobody was told) where such an error is not told at last.
 #[test]
 fn a_refused_take_is_told_by_idle_if_nobody_looks_at_the_handle() {
@@ -100,7 +122,11 @@ fn is_refused(error: &Error) -> bool {
 fn a_flow_goes_on_with_the_value_that_it_could_not_take() {
     let eat = Function::new("eat", &PerOperator, |g: &mut Graph, x: Value<Vec<i32>>| g.task("in", take(&x), |x: Vec<i32>| x));
     let eat = eat.unwrap();
-    for exec in executors() {
+    let eat_there = Function::new("eat there", &PerOperator, |g: &mut Graph, x: Value<Vec<i32>>| {
+        g.kernel("in", take(&x), |_: &mut DeviceStream, x: Vec<i32>| x)
+    });
+    let eat_there = eat_there.unwrap();
+    for (exec, _) in all_engines() {
         let flow = exec.flow(async |f: &Flow| {
             let x = f.value("x", vec![1]);
             let kept = f.get(&x).await?;
@@ -108,6 +134,7 @@ fn a_flow_goes_on_with_the_value_that_it_could_not_take() {
                 f.task("eats", take(&x), |x: Vec<i32>| x),
                 f.future("eats", take(&x), |x: Vec<i32>| async move { Ok(x) }),
                 f.call(&eat, take(&x)),
+                f.call(&eat_there, take(&x)),
             ];
             for made in &made {
                 assert!(is_refused(&f.get(made).await.unwrap_err()));
