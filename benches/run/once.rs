@@ -74,7 +74,7 @@ pub(crate) struct Drops {
 pub(crate) fn drop_many(runs: usize) -> Drops {
     let exec = Executor::builder().workers(1).max_in_flight(runs + 1).build().expect("an executor starts");
     let mut graph = Graph::new();
-    graph.future("never", (), || std::future::pending::<Result<(), anabranch::BoxError>>());
+    graph.future("never", (), std::future::pending::<Result<(), anabranch::BoxError>>);
     let plan = graph.compile(&PerOperator).expect("a valid graph");
     let mut pending: Vec<_> = (0..runs).map(|_| Box::pin(exec.run(&plan, Inputs::new()))).collect();
     for run in &mut pending {

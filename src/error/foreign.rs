@@ -69,13 +69,19 @@ impl<P> Drop for Foreign<P> {
 
 /// Returns the message of a panic, if it is text.
 ///
-/// The payload's drop is foreign code, which may panic with a payload of its own; that one is leaked, which
-/// ends the chain.
+/// The payload's drop is foreign code, which may panic with a payload of its own. If that one is not text, it
+/// is leaked: its drop may panic too, and so on for ever.
 pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+    let text = text_of(&*panic);
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic)))
+        && text_of(&*again).is_none()
+    {
         mem::forget(again);
     }
-    text
+    text.unwrap_or_else(|| "no message".into())
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> Option<String> {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
 }

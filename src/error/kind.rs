@@ -134,7 +134,7 @@ pub(crate) enum Kind {
     #[error("waiting for an executor from inside one of its own nodes would never end: wait outside of the graph")]
     InsideNode,
     #[error(
-        "a task waits for a run, a flow or an operation of its own executor, which may never end: wait in a future (`Graph::future`, `Op::future`, a flow) or outside, or run it on another executor"
+        "a task or an observer waits for a run, a flow or an operation of its own executor, which may never end: wait in a future (`Graph::future`, `Op::future`, a flow) or outside, or run it on another executor"
     )]
     WaitsInTask,
     #[error("{what} must be {must}, not {got}")]

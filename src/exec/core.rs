@@ -117,7 +117,7 @@ impl Core {
         if self.is_in_task() { Poll::Ready(Err(Kind::WaitsInTask.into())) } else { Poll::Pending }
     }
 
-    /// Returns true if this thread is a worker and is running the body of a node, or of an operation.
+    /// Returns true if this thread is a worker, and runs an observer, or the body of a node or an operation.
     pub(super) fn is_in_task(&self) -> bool {
         self.pool.as_ref().is_some_and(|pool| pool.is_in_body() || pool.is_on_worker() && is_inside_body(self.place()))
     }

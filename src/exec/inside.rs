@@ -22,7 +22,7 @@ struct Frame {
 /// Set in the address of a frame that runs one body, and no future. Addresses are even.
 const BODY: usize = 1;
 
-/// Runs the body of an operation of that engine.
+/// Runs the body of an operation of that engine, or an observer: that is nobody's, so of null.
 #[inline(always)]
 pub(crate) fn inside<R>(of: *const (), work: impl FnOnce() -> R) -> R {
     within(of.addr() | BODY, work)

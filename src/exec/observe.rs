@@ -1,17 +1,19 @@
 //! Who wants to know when nodes ran. Off by default; an observed run reads the clock twice per node.
 
 use std::collections::BTreeMap;
+use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::inner::RunInner;
+use super::inside::inside;
 use crate::bridge::shielded;
-use crate::device::host::aside;
 use crate::error::{Kind, Result};
 use crate::graph::NodeId;
 use crate::plan::{CriticalPath, Plan, Span, StreamKind};
 
-/// Is told of every node that ran, by the thread that ran it. An observer that panics fails the run.
+/// Is told of every node that ran, by the thread that ran it. An observer that panics fails the run. One that
+/// waits for its own executor gets the error that a task gets, see [`Run`](crate::Run).
 pub trait Observer: Send + Sync + 'static {
     /// Called after a node's body, or an async node's last poll.
     fn node(&self, span: &NodeSpan<'_>);
@@ -87,7 +89,7 @@ impl RunInner {
             is_ok: ran.is_ok,
             launched,
         };
-        if let Err(message) = aside(|| shielded(|| observer.node(&span))) {
+        if let Err(message) = inside(ptr::null(), || shielded(|| observer.node(&span))) {
             self.add_fault(Some(node), Kind::Observer { node: name.clone(), message }.into());
         }
     }

@@ -28,9 +28,10 @@ use crate::plan::Plan;
 /// a cancel, a shutdown, or inputs that do not fit the plan. Nodes that do not depend on a failed one finish
 /// first.
 ///
-/// On an executor with workers, a pending poll by a worker inside of a task, a kernel or an operation that is
-/// no future is an error: such a wait blocks a worker that the run may need. The run continues, and can be
-/// awaited elsewhere. In a child that was forked from the process of the workers, every poll is an error.
+/// On an executor with workers, a pending poll by a worker inside of a task, a kernel, an observer or an
+/// operation that is no future is an error: such a wait blocks a worker that the run may need. The run
+/// continues, and can be awaited elsewhere. In a child that was forked from the process of the workers, every
+/// poll is an error.
 ///
 /// # Cancellation
 /// Dropping a run cancels what has not started. Async nodes are dropped where they stand; a task that is

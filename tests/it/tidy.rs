@@ -124,7 +124,7 @@ fn comments_are_not_wide() {
             let is_wide = line.chars().count() > COMMENT_COLUMNS_MAX;
             assert!(
                 !is_wide || is_code || is_picture,
-                "{}:{}: a comment ends at column {COMMENT_COLUMNS_MAX}",
+                "{}:{}: a comment goes beyond column {COMMENT_COLUMNS_MAX}: wrap it",
                 source.path,
                 index + 1
             );

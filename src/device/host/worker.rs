@@ -21,25 +21,26 @@ const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 50 };
 const PAUSE: u32 = 24;
 
 thread_local! {
-    /// Where this thread notes down its steps, if it is a worker. None while it runs foreign code between
-    /// steps, see [`aside`].
+    /// Where this thread notes down its steps, if it is a worker.
     static PROGRESS: Cell<*const Progress> = const { Cell::new(ptr::null()) };
+    /// Whether this thread runs foreign code between steps, see [`aside`].
+    static ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs foreign code that is no body, on a worker that may be at a step: an observer, a waker, the drop of a
-/// value. That code may wait for runs.
+/// Runs foreign code that is no body, on a worker that may be at a step: a waker, the drop of a value. That
+/// code may wait for runs.
 #[inline(always)]
 pub(crate) fn aside<R>(foreign: impl FnOnce() -> R) -> R {
-    struct Back(*const Progress);
+    struct Back(bool);
 
     impl Drop for Back {
         #[inline(always)]
         fn drop(&mut self) {
-            let _ = PROGRESS.try_with(|progress| progress.set(self.0));
+            let _ = ASIDE.try_with(|aside| aside.set(self.0));
         }
     }
 
-    let _back = Back(PROGRESS.try_with(|progress| progress.replace(ptr::null())).unwrap_or(ptr::null()));
+    let _back = Back(ASIDE.try_with(|aside| aside.replace(true)).unwrap_or(false));
     foreign()
 }
 
@@ -108,21 +109,21 @@ impl<'p> Queue<'p> for Shared<'p> {
     }
 }
 
-/// Returns true if this thread is a worker of any pool, and not [`aside`].
+/// Returns true if this thread is a worker of any pool.
 #[inline]
 pub(crate) fn is_worker() -> bool {
     !PROGRESS.try_with(Cell::get).unwrap_or(ptr::null()).is_null()
 }
 
 impl Pool {
-    /// Returns true if this thread is one of the workers, and not [`aside`].
+    /// Returns true if this thread is one of the workers.
     pub(crate) fn is_on_worker(&self) -> bool {
         self.own_progress().is_some()
     }
 
     /// Returns true if this thread is one of the workers and is running the body of a node.
     pub(crate) fn is_in_body(&self) -> bool {
-        self.own_progress().is_some_and(Progress::is_at_a_step)
+        !ASIDE.try_with(Cell::get).unwrap_or(true) && self.own_progress().is_some_and(Progress::is_at_a_step)
     }
 
     fn own_progress(&self) -> Option<&Progress> {
