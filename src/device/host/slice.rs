@@ -14,13 +14,13 @@ const BETWEEN_LOOKS: Duration = Duration::from_micros(8);
 /// The most steps between two reads of the clock.
 const BATCH_MAX: u32 = 1024;
 
-/// The largest batch that may contain a step of unknown length.
-const BATCH_WARY: u32 = 64;
+/// The most steps, from one of unknown length on, before the clock is read.
+const BATCH_WARY: u32 = 8;
 
 /// A time slice, measured in batches of steps.
 pub(crate) struct Slice {
     batch: u32,
-    /// The batch to return to if the next read shows that the steps are still tiny.
+    /// The batch to return to if the next read shows that steps of unknown length were tiny too, or 0.
     earlier_batch: u32,
     /// The steps left in the batch.
     steps: u32,
@@ -68,21 +68,22 @@ impl Slice {
         if took > 2 * BETWEEN_LOOKS {
             let aimed = u128::from(self.batch) * BETWEEN_LOOKS.as_nanos() / took.as_nanos();
             (aimed as u32).max(1)
+        } else if earlier_batch > 0 {
+            earlier_batch
         } else if 2 * took <= BETWEEN_LOOKS {
-            (self.batch * 2).max(earlier_batch).min(BATCH_MAX)
+            (self.batch * 2).min(BATCH_MAX)
         } else {
             self.batch
         }
     }
 
-    /// Announces a step that may be much longer than those before. Returns true if the clock must be read
-    /// right after it.
-    pub(super) fn expect_long(&mut self) -> bool {
-        let is_long_batch = self.batch > BATCH_WARY;
-        if is_long_batch {
-            self.earlier_batch = std::mem::replace(&mut self.batch, 1);
+    /// Announces a step that may be much longer than those before. Returns the number of steps until the clock
+    /// must be read, of `left` that the batch has left.
+    pub(super) fn expect_long(&mut self, left: u32) -> u32 {
+        if left > BATCH_WARY {
+            self.earlier_batch = std::mem::replace(&mut self.batch, BATCH_WARY);
         }
-        is_long_batch
+        left.min(BATCH_WARY)
     }
 }
 
@@ -110,12 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_step_that_was_tiny_costs_one_look() {
+    fn unknown_steps_that_were_tiny_cost_one_look() {
         let mut slice = Slice { batch: 512, ..Slice::new() };
-        assert!(slice.expect_long());
-        assert_eq!(slice.batch_after(Duration::from_nanos(100)), 512);
+        assert_eq!((slice.expect_long(500), slice.expect_long(5), slice.expect_long(1)), (8, 5, 1));
+        assert_eq!(slice.batch_after(Duration::from_micros(10)), 512);
         let mut slice = Slice { batch: 512, ..Slice::new() };
-        assert!(slice.expect_long() && !slice.expect_long());
+        assert_eq!((slice.expect_long(9), slice.expect_long(8)), (8, 8));
         assert_eq!(slice.batch_after(Duration::from_millis(1)), 1);
     }
 }

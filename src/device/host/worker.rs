@@ -262,10 +262,8 @@ impl<'a> Queue<'a> for Alone<'a> {
     }
 
     fn expect_long(&mut self) {
-        if let Turn::Slice(slice) = &mut self.turn
-            && slice.expect_long()
-        {
-            self.fuel = 1;
+        if let Turn::Slice(slice) = &mut self.turn {
+            self.fuel = slice.expect_long(self.fuel);
         }
     }
 
