@@ -212,3 +212,19 @@ fn hook_of(data: *const ()) -> Arc<Hook> {
     // the waker alive gives back by forgetting it.
     unsafe { Arc::from_raw(data.cast()) }
 }
+
+/// Returns how long this thread has run on a processor; elsewhere than on Linux, how long ago it first asked.
+pub fn thread_time() -> Duration {
+    #[cfg(target_os = "linux")]
+    {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the pointer is of a timespec.
+        assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) }, 0);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        static FIRST: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+        FIRST.elapsed()
+    }
+}
