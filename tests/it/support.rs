@@ -214,7 +214,7 @@ fn hook_of(data: *const ()) -> Arc<Hook> {
 }
 
 /// Returns how long this thread has run on a processor; elsewhere than on Linux, how long ago it first asked.
-pub fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     #[cfg(target_os = "linux")]
     {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

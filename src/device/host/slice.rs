@@ -77,8 +77,8 @@ impl Slice {
         }
     }
 
-    /// Announces a step that may be much longer than those before. Returns the number of steps until the clock
-    /// must be read, of `left` that the batch has left.
+    /// Announces a step that may be much longer than those before. Returns after how many steps the clock
+    /// must be read, out of `left` in the batch.
     pub(super) fn expect_long(&mut self, left: u32) -> u32 {
         if left > BATCH_WARY {
             self.earlier_batch = std::mem::replace(&mut self.batch, BATCH_WARY);
