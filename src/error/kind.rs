@@ -107,7 +107,7 @@ pub(crate) enum Kind {
 
     #[error("{fault}")]
     Simulation { fault: String },
-    #[error("the test failed in order number {order}: replay it with Order::Replay(vec!{choices:?})")]
+    #[error("the test failed in order number {order}, counted from 0: replay it with Order::Replay(vec!{choices:?})")]
     Order { order: u64, choices: Vec<u32> },
 
     // A run that cannot start.

@@ -258,7 +258,7 @@ impl<'g> Settling<'g> {
                 format!("'{path}' gives {value} for it, which {sharer} shares as an Arc: give one that nothing else holds")
             }
             (Origin::Around(_) | Origin::Nowhere, None) => {
-                format!("'{path}' gives a value of a graph around for {of}: give one that it makes")
+                format!("'{path}' gives {of} a value of the graph around: give one that '{path}' makes")
             }
         }
     }

@@ -39,13 +39,12 @@ impl<'v> Op<'v> {
     /// let x = engine.var("x", vec![1.0_f32, 2.0, 3.0]);
     /// let on_device = engine.empty_var::<Buffer<f32>>("on device");
     /// let sum = engine.empty_var::<HostBuffer<f32>>("sum");
-    /// engine.push(Op::try_kernel("up", &x, &on_device, |s: &mut DeviceStream, x: &Vec<f32>| Ok(s.upload(x)?))).await?;
-    /// engine
-    ///     .push(Op::try_kernel("sum", &on_device, &sum, |s: &mut DeviceStream, x: &Buffer<f32>| {
-    ///         let sum = kernels::sum(s, x)?;
-    ///         Ok(s.download(&sum)?)
-    ///     }))
-    ///     .await?;
+    /// let up = Op::try_kernel("up", &x, &on_device, |s: &mut DeviceStream, x: &Vec<f32>| Ok(s.upload(x)?));
+    /// let add = Op::try_kernel("add", &on_device, &sum, |s: &mut DeviceStream, x: &Buffer<f32>| {
+    ///     let sum = kernels::sum(s, x)?;
+    ///     Ok(s.download(&sum)?)
+    /// });
+    /// drop((engine.push(up).await?, engine.push(add).await?));
     /// assert_eq!(sum.read().await?[0], 6.0);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```

@@ -94,7 +94,7 @@ impl<'v> Op<'v> {
     /// # futures::executor::block_on(async {
     /// let engine = Engine::new(&Executor::inline())?;
     /// let (x, y) = (engine.var("x", 20), engine.var("y", 1));
-    /// engine.push(Op::task("add", (&x, &y), &y, |x: &i32, y: &i32| x + y)).await?;
+    /// drop(engine.push(Op::task("add", (&x, &y), &y, |x: &i32, y: &i32| x + y)).await?);
     /// assert_eq!(*y.read().await?, 21);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
@@ -157,7 +157,8 @@ impl<'v> Op<'v> {
     /// # futures::executor::block_on(async {
     /// let engine = Engine::new(&Executor::host()?)?;
     /// let (key, page) = (engine.var("key", 7), engine.var("page", String::new()));
-    /// engine.push(Op::future("fetch", &key, &page, |key: Arc<i32>| async move { Ok(format!("page {key}")) })).await?;
+    /// let fetch = Op::future("fetch", &key, &page, |key: Arc<i32>| async move { Ok(format!("page {key}")) });
+    /// drop(engine.push(fetch).await?);
     /// assert_eq!(*page.read().await?, "page 7");
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```

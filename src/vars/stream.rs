@@ -35,7 +35,7 @@ impl Engine {
     /// let log = engine.stream();
     /// for line in ["one", "two", "three"] {
     ///     // They use no common variable, and are printed in this order.
-    ///     engine.push(Op::task("print", (), (), move || println!("{line}")).on(&log)).await?;
+    ///     drop(engine.push(Op::task("print", (), (), move || println!("{line}")).on(&log)).await?);
     /// }
     /// engine.idle().await?;
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();

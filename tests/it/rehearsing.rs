@@ -142,7 +142,10 @@ fn a_failing_order_says_how_to_come_back_to_it() {
     let error = explore(100, failing).unwrap_err();
     let text = error.to_string();
     let choices: Vec<u32> = text.split(['[', ']']).nth(1).unwrap().split(", ").map(|choice| choice.parse().unwrap()).collect();
-    assert_eq!(text, format!("the test failed in order number {}: replay it with Order::Replay(vec!{choices:?})", seen - 1));
+    assert_eq!(
+        text,
+        format!("the test failed in order number {}, counted from 0: replay it with Order::Replay(vec!{choices:?})", seen - 1)
+    );
     let again = Executor::builder().simulated(Order::Replay(choices), Faults::default()).build().unwrap();
     assert_eq!(order_of(&again, &fan), [2, 0, 1]);
     assert!(format!("{error:#}").contains("the plan has no input named 'none'"), "{error:#}");

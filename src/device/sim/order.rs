@@ -71,9 +71,8 @@ impl Chooser {
     pub(crate) fn misfit_at_end(&self) -> Option<String> {
         let (made, given) = (self.made.len(), if let Order::Replay(choices) = &self.order { choices.len() } else { 0 });
         let is_left = given > made;
-        let left = || {
-            format!("{given} choices were given to replay, and {made} were made: give those that a log of this simulation has")
-        };
+        let left =
+            || format!("{given} choices were given to replay, and {made} were made: give as many as the simulation printed");
         self.misfit.clone().or_else(|| is_left.then(left))
     }
 

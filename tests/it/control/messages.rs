@@ -120,8 +120,8 @@ fn what_a_body_gives_for_a_state_that_is_taken_is_named() {
             x
         })
     });
-    let expected = "'loop/body/eat' takes state 0 of 'loop' ('y') by value, but 'loop/body' gives a value of a graph around for state 0 of \
-         'loop' ('y'): give one that it makes";
+    let expected = "'loop/body/eat' takes state 0 of 'loop' ('y') by value, but 'loop/body' gives state 0 of 'loop' \
+         ('y') a value of the graph around: give one that 'loop/body' makes";
     assert_eq!(around.0, expected);
 }
 
