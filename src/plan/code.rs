@@ -189,7 +189,7 @@ pub(crate) struct Code {
 }
 
 /// The largest graph without [`flag::FIRST_OF_KIND`]: in so few steps the clock is read often enough.
-const SMALL: usize = 16;
+const SMALL: usize = 15;
 
 impl Code {
     /// Finds the first step of each kind of body, and every loop and branch.

@@ -11,7 +11,8 @@ impl Hub {
     /// Returns true in a child that was forked from the process that has the executor's threads. No lock may
     /// be taken there: it may be held by a thread that the child does not have.
     pub(super) fn is_forked(&self) -> bool {
-        self.origin.is_forked()
+        // Without workers there are no threads that a child would lack.
+        !self.is_inline() && self.origin.is_forked()
     }
 
     /// Returns an error in such a child.

@@ -70,6 +70,8 @@ impl Slice {
             (aimed as u32).max(1)
         } else if earlier_batch > 0 {
             earlier_batch
+        } else if 4 * took <= BETWEEN_LOOKS {
+            (self.batch * 4).min(BATCH_MAX)
         } else if 2 * took <= BETWEEN_LOOKS {
             (self.batch * 2).min(BATCH_MAX)
         } else {
@@ -104,10 +106,11 @@ mod tests {
     // Seen to fail with batches that shrink by half, as they did before.
     #[test]
     fn batches_follow_the_length_of_steps_at_once() {
-        assert_eq!(batches(1, 3, 12), [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024, 1024]);
+        assert_eq!(batches(1, 3, 7), [4, 16, 64, 256, 1024, 1024, 1024]);
         assert_eq!(batches(1024, 31_000, 2), [1, 1]);
         assert_eq!(batches(1024, 100, 3), [80, 80, 80]);
-        assert_eq!(batches(1, 300, 6), [2, 4, 8, 16, 16, 16]);
+        assert_eq!(batches(1, 300, 4), [4, 16, 16, 16]);
+        assert_eq!(batches(1, 600, 4), [4, 8, 8, 8]);
     }
 
     #[test]
