@@ -1,73 +1,59 @@
-//! Memory of dropped runs, kept until its point has passed. Freed once, and never early; each block costs the
-//! same, however many there are.
+//! Memory of dropped runs, kept until its point has passed. Freed once, and never early. Each run keeps
+//! itself, so a drop asks for no memory, and waits for no other run.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Lane, shielded};
+use super::shielded;
 use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
 
-/// What dropped runs left behind while a device could still touch it.
+/// How many runs keep themselves.
 pub(crate) struct Limbo {
-    /// By the address of the lane, which the block keeps.
-    held: Mutex<BTreeMap<usize, Held>>,
-    /// The length of `held`, so that most ends of runs take no lock.
     count: AtomicU64,
 }
 
-struct Held {
-    lane: Arc<Lane>,
-    n: u64,
-    memory: Box<dyn Send>,
+/// Where a run keeps itself, from its drop to its end.
+pub(crate) struct Held<T>(Mutex<Option<Arc<T>>>);
+
+impl<T> Held<T> {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(None))
+    }
 }
 
 impl Limbo {
     pub(crate) fn new() -> Self {
-        Self { held: Mutex::new(BTreeMap::new()), count: AtomicU64::new(0) }
+        Self { count: AtomicU64::new(0) }
     }
 
-    /// Keeps `memory` until point `n` of `lane` has passed; one block for each lane. Afterwards the caller
-    /// checks the point, and calls [`Limbo::free`] if it has passed: the thread that signalled it may have
-    /// looked too early.
-    pub(crate) fn hold(&self, lane: &Arc<Lane>, n: u64, memory: Box<dyn Send>) {
-        let replaced = {
-            let mut held = lock(&self.held);
-            let replaced = held.insert(address(lane), Held { lane: lane.clone(), n, memory });
-            self.count.store(held.len() as u64, Ordering::Relaxed);
-            replaced
-        };
-        debug_assert!(replaced.is_none(), "a lane has one run, and a run is dropped once");
-        // ORDERING: pairs with the fence in `Lane::signal`: of "hold, look at the point" and "signal, look at
-        // the count" one side sees the other.
+    /// Keeps `memory`. Afterwards the caller looks at its point, and calls [`Limbo::free`] if that has
+    /// passed: the thread that signalled it may have looked too early.
+    pub(crate) fn hold<T>(&self, held: &Held<T>, memory: Arc<T>) {
+        // Counted first, so that the count is never less than what is kept.
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let replaced = lock(&held.0).replace(memory);
+        debug_assert!(replaced.is_none(), "a run is dropped once");
+        // ORDERING: pairs with the fence in `Lane::signal`: of "hold, look at the point" and "signal, look
+        // at the count" one side sees the other. If the count is of other runs, the lock orders the two.
         fence(Ordering::SeqCst);
     }
 
-    /// Frees the block of `lane`, if its point has passed. Called by the thread that signals the point, and
-    /// by a drop whose run ended between its two checks.
-    pub(crate) fn free(&self, lane: &Lane) {
+    /// Frees what is kept there. Called by the thread that signalled the point, and by a drop whose run ended
+    /// between its two checks.
+    pub(crate) fn free<T>(&self, held: &Held<T>) {
         // ORDERING: Relaxed: see `hold`.
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let passed = {
-            let mut held = lock(&self.held);
-            let has_passed = held.get(&address(lane)).is_some_and(|held| held.lane.has_reached(held.n));
-            let passed = if has_passed { held.remove(&address(lane)) } else { None };
-            self.count.store(held.len() as u64, Ordering::Relaxed);
-            passed
-        };
-        if let Some(Held { memory, .. }) = passed {
+        let memory = lock(&held.0).take();
+        if let Some(memory) = memory {
+            self.count.fetch_sub(1, Ordering::Relaxed);
             // Values drop here: foreign code, outside of the lock.
             let _ = shielded(|| drop(memory));
         }
     }
 
-    /// Returns how many blocks of memory are kept.
+    /// Returns how many runs keep themselves.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.held).len()
+        self.count.load(Ordering::Relaxed) as usize
     }
-}
-
-fn address(lane: &Lane) -> usize {
-    std::ptr::from_ref(lane).addr()
 }

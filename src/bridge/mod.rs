@@ -15,7 +15,7 @@ mod wakeset;
 pub(crate) use crate::error::shielded;
 pub(crate) use faults::Faults;
 pub(crate) use lane::{Lane, WaiterKey};
-pub(crate) use limbo::Limbo;
+pub(crate) use limbo::{Held, Limbo};
 #[cfg_attr(not(feature = "cuda"), allow(unreachable_pub))]
 pub use reactor::Pace;
 pub(crate) use reactor::Reactor;

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
+use smallvec::SmallVec;
+
 use super::asyncs::Driver;
 use super::conduct;
 use super::control::ControlState;
@@ -12,7 +14,7 @@ use super::queues::Sweep;
 use super::serial::Turn;
 use super::state::{self, State};
 use super::{Inputs, Outputs};
-use crate::bridge::{Lane, Wakeset, shielded};
+use crate::bridge::{Held, Lane, Wakeset, shielded};
 use crate::device::host::{Entry, Progress, Ticket, aside};
 use crate::error::{Error, Kind, Result};
 use crate::graph::NodeId;
@@ -45,11 +47,13 @@ pub(super) struct RunInner {
     pub(super) progress: Progress,
     /// Why the run fails; with the node that each is about, if it is about one.
     pub(super) faults: Mutex<Vec<(Option<NodeId>, Error)>>,
-    /// What became of each node, once one has failed.
-    pub(super) fates: OnceLock<Box<[AtomicU32]>>,
+    /// What became of each node, once one has failed. A small run needs no memory for it.
+    pub(super) fates: OnceLock<SmallVec<[AtomicU32; 4]>>,
     /// A lane for each program, once a node is awaited; made for those programs only whose nodes are.
     watched: OnceLock<Box<[OnceLock<Arc<Lane>>]>>,
     pub(super) verdict: OnceLock<Result<()>>,
+    /// Keeps the run from its drop to its end.
+    pub(super) held: Held<Self>,
     /// Last: it comes behind the values.
     _sweep: Sweep,
 }
@@ -116,6 +120,7 @@ impl RunInner {
             fates: OnceLock::new(),
             watched: OnceLock::new(),
             verdict: OnceLock::new(),
+            held: Held::new(),
             _sweep: Sweep(core.queues.clone()),
         })
     }
@@ -346,8 +351,8 @@ impl RunInner {
             lane.signal(BEYOND);
         }
         self.lane.signal(COMPLETE);
-        // A concurrent drop may have put the run there already.
-        self.core.limbo.free(&self.lane);
+        // A concurrent drop may have kept the run already.
+        self.core.limbo.free(&self.held);
         self.serial.iter().for_each(Turn::end);
     }
 

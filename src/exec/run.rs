@@ -207,10 +207,10 @@ impl Drop for Run {
             return;
         }
         let core = &inner.core;
-        core.limbo.hold(&inner.lane, COMPLETE, Box::new(inner.clone()));
+        core.limbo.hold(&inner.held, inner.clone());
         if inner.is_complete() {
             // The run ended between the two checks, so its end may not have freed it.
-            core.limbo.free(&inner.lane);
+            core.limbo.free(&inner.held);
         }
     }
 }
