@@ -154,7 +154,7 @@ fn steadiness(fixed: &[f64]) -> String {
     )
 }
 
-/// Pushes the operations of a workload, into an engine or a bulk.
+/// Pushes the operations of a workload.
 macro_rules! push_all {
     ($to:ident, $workload:ident, $vars:ident) => {
         for (write, reads) in $workload.iter() {
@@ -187,8 +187,7 @@ fn ours(workload: &Workload, workers: usize, bulk: usize) -> f64 {
             if workload.awaited.is_some() {
                 push_and_await(&engine, workload, &vars).await;
             } else if bulk > 1 {
-                let mut bulk = engine.bulk(bulk);
-                push_all!(bulk, workload, vars);
+                push_joined(&engine, workload, &vars, bulk).await;
             } else {
                 push_all!(engine, workload, vars);
             }
@@ -199,6 +198,26 @@ fn ours(workload: &Workload, workers: usize, bulk: usize) -> f64 {
     let start = Instant::now();
     push_all();
     start.elapsed().as_nanos() as f64 / workload.len() as f64
+}
+
+/// By itself, because what is collected must outlive the bulk.
+async fn push_joined(engine: &Engine, workload: &Workload, vars: &[Var<u64>], operations_max: usize) {
+    let reads = |reads: &[usize]| reads.iter().map(|&read| vars[read].clone()).collect();
+    let reads: Vec<Vec<Var<u64>>> =
+        workload.iter().map(|(_, list)| if list.len() > 1 { reads(list) } else { Vec::new() }).collect();
+    let mut bulk = engine.bulk(operations_max);
+    for ((write, list), reads) in workload.iter().zip(&reads) {
+        let op = match (write, list) {
+            (Some(write), &[read]) => Op::task("op", &vars[read], &vars[write], |x: &u64| x.wrapping_add(1)),
+            (None, &[read]) => Op::task("op", &vars[read], (), |x: &u64| _ = std::hint::black_box(*x)),
+            (write, _) => {
+                let sum = |values: Vec<&u64>| values.into_iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
+                Op::task("op", &reads[..], &vars[write.expect("what reads much writes")], sum)
+            }
+        };
+        bulk.push(op).await.expect("it is right");
+    }
+    bulk.end().await.expect("it is right");
 }
 
 /// By itself: a handle that may be awaited is kept elsewhere than one that is dropped at once.

@@ -9,7 +9,6 @@
 //! the library does; those are in `tests/it`. Each model's comment says how it was seen to fail: what was
 //! broken in `src/`, and what loom then said. After a change to a protocol do so again.
 
-mod bulk;
 mod control;
 mod countdown;
 mod deque;

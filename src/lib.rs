@@ -41,6 +41,6 @@ pub use plan::{
 };
 pub use sim::{Ending, Explored, Faults, Race, SimEvent, SimLog, Simulation, Slots, Touch, TouchKind};
 pub use vars::{
-    Bulk, Engine, EngineBuilder, EngineIdle, Fetch, Join, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Push, Pushed, Put, Reads,
+    Bulk, Engine, EngineBuilder, EngineIdle, Fetch, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Push, Pushed, Put, Reads,
     TakeVar, Use, Var, VarRead, VarWait, Writes,
 };

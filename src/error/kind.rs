@@ -208,6 +208,8 @@ pub(crate) enum Kind {
         "operation '{operation}' waits for itself: it awaits '{awaited}', which comes behind its use of '{variable}'; await that outside of the operation"
     )]
     WaitsForItself { operation: Cow<'static, str>, awaited: Cow<'static, str>, variable: Cow<'static, str> },
+    #[error("operation '{operation}' is a future, or a kernel for a device, and cannot be joined with others: push it by itself")]
+    OpNotJoined { operation: Cow<'static, str> },
     #[error("operation '{operation}' waits for itself: it awaits its own end; await that outside of the operation")]
     WaitsForOwnEnd { operation: Cow<'static, str> },
     #[error("the flow has {max} operations pending: let it wait for one of their values before it pushes more")]

@@ -273,6 +273,7 @@ impl Error {
             | VarTakenAndRead { operation, .. }
             | WaitsForItself { operation, .. }
             | WaitsForOwnEnd { operation }
+            | OpNotJoined { operation }
             | ForeignVar { operation, .. } => Some(operation),
             _ => None,
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::kernel::Enqueue;
 use super::later::{Later, Rest, Runtime};
+use super::op::Job;
 use crate::error::BoxError;
 
 /// What an operation does.
@@ -23,6 +24,8 @@ pub(super) enum Ran {
     Later(Rest, Runtime),
     /// The future waits for something.
     Parked(Arc<Later>),
+    /// It is these operations, one after the other.
+    Parts(Vec<Job>),
     /// It is a kernel, and is to be given a stream of a device.
     Enqueue(Box<dyn Enqueue>),
 }

@@ -1,49 +1,122 @@
-//! Bulks: operations that stand in queues, and are run, as one.
-//!
-//! An engine has at most one bulk that is open. Operations that are pushed into it are collected here, and
-//! stand in no queue yet; whatever else is pushed, read or awaited closes it first, so that nobody sees
-//! another order than that of pushing. Who closes it keeps the lock until the joined operation stands in its
-//! queues.
+//! Several operations as one: it uses the union of their variables, and one thread runs them in order.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::future::Future;
-use std::mem::{self, ManuallyDrop};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::marker::PhantomData;
+use std::mem;
 
-use super::behind::Key;
-use super::body::{Ran, Work};
+use super::body::{Body, Ran, Work};
 use super::engine::Engine;
-use super::hand::Hand;
-use super::handle::Pushed;
-use super::home::Home;
 use super::hub::{Hub, NOWHERE};
-use super::op::{Job, Op, Uses};
-use super::pace::JOINS;
-use super::push::Push;
-use super::queue::REQUESTS_MAX;
+use super::op::{Job, Op, Role, Uses};
 use super::uses::SCANNED;
-use super::within;
-use crate::bridge::{Lane, shielded};
-use crate::error::{BoxError, Error, Kind, Result};
-use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering, lock};
+use crate::error::{BoxError, Error, Kind, Result, shielded};
 
-/// Joins consecutive operations into one; made by [`Engine::bulk`].
+impl<'v> Op<'v> {
+    /// Joins operations into one that runs them one after the other. An operation that does little costs more
+    /// to queue than to run; joined operations share that cost.
+    ///
+    /// The joined operation waits for the variables of all, so none of them begins before all could. Each
+    /// fails, poisons and counts writes for itself, and the others run nevertheless. Their own priorities do
+    /// not count.
+    ///
+    /// # Errors
+    /// Its handle gives the first failure, which names the operation in it; [`Engine::idle`] gives the others,
+    /// unless a read does. Futures, and kernels for a [`DeviceStream`](crate::DeviceStream), cannot be joined:
+    /// then the push is an error that names them.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Engine, Executor, Op};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let engine = Engine::new(&Executor::host()?)?;
+    /// let cells: Vec<_> = (0..100).map(|n| engine.var(format!("cell {n}"), n)).collect();
+    /// let doubled = cells.iter().map(|cell| Op::task("double", cell, cell, |n: &i32| 2 * n));
+    /// drop(engine.push(Op::join("double all", doubled)).await?);
+    /// assert_eq!(*cells[21].read().await?, 42);
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn join(name: impl Into<Cow<'static, str>>, operations: impl IntoIterator<Item = Op<'v>>) -> Self {
+        let mut parts = Parts::default();
+        operations.into_iter().for_each(|op| parts.add(op));
+        parts.join(name.into())
+    }
+}
+
+/// Operations that are being joined.
+#[derive(Default)]
+struct Parts {
+    jobs: Vec<Job>,
+    /// What they use. A variable may be there more than once.
+    uses: Uses,
+    fault: Option<Error>,
+}
+
+impl Parts {
+    fn add(&mut self, mut op: Op<'_>) {
+        let Some(job) = op.job.take() else { return };
+        if self.fault.is_none() {
+            self.fault = job.fault().cloned().or_else(|| job.why_not_joined());
+        }
+        for asked in &job.asked {
+            let scanned = self.uses.len().saturating_sub(SCANNED);
+            match self.uses[scanned..].iter_mut().find(|known| known.address() == asked.address()) {
+                Some(known) => _ = known.add_all(asked),
+                None => self.uses.push(asked.again()),
+            }
+        }
+        self.jobs.push(job);
+    }
+
+    fn join<'v>(&mut self, name: Cow<'static, str>) -> Op<'v> {
+        let Self { jobs, uses, fault } = mem::take(self);
+        Op::of_job(Job::joining(name, uses, Joined(jobs), fault))
+    }
+}
+
+/// What a joined operation does: the operations that it was made of, in order.
+struct Joined(Vec<Job>);
+
+impl Work for Joined {
+    unsafe fn run(self) -> Result<Ran, BoxError> {
+        Ok(Ran::Parts(self.0))
+    }
+}
+
+impl Job {
+    fn joining(name: Cow<'static, str>, uses: Uses, joined: Joined, fault: Option<Error>) -> Self {
+        let mut job = Self::new(name.into(), uses, Body::new(joined));
+        job.role = Role::Joins;
+        job.check();
+        fault.into_iter().for_each(|fault| job.set_fault(fault));
+        job
+    }
+
+    fn why_not_joined(&self) -> Option<Error> {
+        (self.is_async || self.is_kernel).then(|| Kind::OpNotJoined { operation: self.name.to_cow() }.into())
+    }
+}
+
+impl Hub {
+    /// Performs the parts of a joined operation, which has been granted what they use. Returns the first
+    /// failure.
+    pub(super) fn perform_parts(&self, parts: Vec<Job>) -> Result<Ran> {
+        let mut outcome = Ok(Ran::Over);
+        for part in parts {
+            let performed = self.perform(&part, NOWHERE);
+            outcome = outcome.and(performed);
+            let _ = shielded(|| drop(part));
+        }
+        outcome
+    }
+}
+
+/// Collects operations and [joins](Op::join) so many at a time; made by [`Engine::bulk`].
 ///
-/// An operation costs the more, the less it does: it is put into the queues of its variables and taken out
-/// again, and a worker comes for it. Joined operations share that. They stand in the queues of all variables
-/// that any of them uses, so none begins before all could; each is run, fails and counts on its own.
-///
-/// The bulk goes to its end, and the next begins, when it has as many operations as it was made for; when an
-/// operation is pushed that cannot be joined (one that is a future, or has another priority) or that is
-/// pushed elsewhere on the engine; when a variable is read or dropped, [`Engine::idle`] or the handle of one
-/// of its operations is awaited; and when this is dropped.
-///
-/// The failures of a bulk's operations are kept as long as any of its handles: [`Engine::idle`] tells what
-/// nobody was told of them when the last is gone.
-///
-/// What stands ahead of one operation of a bulk must not wait for another one, as that waits for the first.
+/// What was collected takes its place among the engine's operations when it is pushed: when there are as many
+/// as it was made for, when an operation comes that cannot be joined, and at [`Bulk::end`] or the drop. To
+/// read before that what they write, end it first.
 ///
 /// # Examples
 /// ```
@@ -54,294 +127,76 @@ use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering, lock};
 /// let x = engine.var("x", 0);
 /// let mut bulk = engine.bulk(100);
 /// for _ in 0..1000 {
-///     drop(bulk.push(Op::task("add", &x, &x, |x: &i32| x + 1)).await?);
+///     bulk.push(Op::task("add", &x, &x, |x: &i32| x + 1)).await?;
 /// }
-/// bulk.end();
+/// bulk.end().await?;
 /// assert_eq!(*x.read().await?, 1000);
 /// # Ok::<(), anabranch::Error>(()) }).unwrap();
 /// ```
 #[must_use = "it joins what is pushed into it"]
-pub struct Bulk<'e> {
-    engine: &'e Engine,
-    operations: usize,
+pub struct Bulk<'v> {
+    engine: &'v Engine,
+    operations_max: usize,
+    parts: Parts,
+    vars: PhantomData<Op<'v>>,
 }
 
-impl<'e> Bulk<'e> {
-    pub(super) fn new(engine: &'e Engine, operations: usize) -> Self {
-        Self { engine, operations }
+impl<'v> Bulk<'v> {
+    pub(super) fn new(engine: &'v Engine, operations_max: usize) -> Self {
+        Self { engine, operations_max, parts: Parts::default(), vars: PhantomData }
     }
 
-    /// Pushes an operation, as [`Engine::push`], to be joined with its neighbours. Without workers, where
-    /// everything is run as it is pushed, nothing is joined.
+    /// Adds an operation, and pushes those that were collected if there are enough. One that is a future or
+    /// a kernel is pushed behind them by itself.
+    ///
+    /// # Errors
+    /// As [`Engine::push`]. Failures of operations are told by reads and by [`Engine::idle`].
+    ///
+    /// # Cancellation
+    /// Dropped while it waits for room, what was collected before is lost.
+    pub async fn push(&mut self, op: Op<'v>) -> Result<()> {
+        if op.job.as_ref().is_some_and(|job| job.why_not_joined().is_some()) {
+            self.flush().await?;
+            return self.engine.push(op).await.map(drop);
+        }
+        self.parts.add(op);
+        if self.parts.jobs.len() < self.operations_max { Ok(()) } else { self.flush().await }
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        if self.parts.jobs.is_empty() {
+            return Ok(());
+        }
+        self.engine.push(self.parts.join("bulk".into())).await.map(drop)
+    }
+
+    /// Pushes what was collected.
     ///
     /// # Errors
     /// As [`Engine::push`].
     ///
     /// # Cancellation
-    /// As [`Engine::push`].
-    #[inline]
-    pub fn push<'v>(&'v mut self, op: Op<'v>) -> Join<'v> {
-        // It is taken out in any case.
-        let (hub, mut op) = (&self.engine.hub, ManuallyDrop::new(op));
-        Join(match hub.try_join(self.operations, &mut op.job) {
-            Ok(Some(part)) => Joining::Joined(Some(part)),
-            Ok(None) => Joining::Alone(Push::new(hub, &mut op.job)),
-            Err(refused) => Joining::Alone(Push::refused(refused, hub, &mut op.job, self.operations)),
-        })
+    /// As [`Bulk::push`].
+    pub async fn end(mut self) -> Result<()> {
+        self.flush().await
     }
-
-    /// Ends it, as its drop does.
-    pub fn end(self) {}
 }
 
 impl Drop for Bulk<'_> {
     fn drop(&mut self) {
-        if !self.engine.hub.is_forked() {
-            self.engine.hub.close_bulk();
+        if self.parts.jobs.is_empty() || self.engine.hub.is_forked() {
+            return;
+        }
+        // However many are pending: a drop cannot wait for room.
+        if let Some(job) = self.parts.join("bulk".into()).job.take() {
+            drop(self.engine.hub.push_beyond(job));
         }
     }
 }
 
 impl fmt::Debug for Bulk<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bulk").field("operations", &self.operations).finish()
-    }
-}
-
-/// Pushes an operation into a bulk; made by [`Bulk::push`].
-#[must_use = "where there is no room the operation is pushed only if this is awaited"]
-pub struct Join<'v>(Joining<'v>);
-
-enum Joining<'v> {
-    /// None once it was told.
-    Joined(Option<(Arc<Ends>, u32)>),
-    Alone(Push<'v>),
-}
-
-impl Future for Join<'_> {
-    type Output = Result<Pushed>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
-        match &mut self.0 {
-            Joining::Joined(part) => {
-                if let Some((ends, number)) = part
-                    && number.is_multiple_of(JOINS)
-                {
-                    let keeper = ends.home.keeper();
-                    ready!(ends.home.hub(&keeper).pace.poll_unit(cx));
-                }
-                let part = part.take().ok_or_else(|| Kind::Spent.into())?;
-                Poll::Ready(Ok(Pushed::part(part.0, part.1)))
-            }
-            Joining::Alone(push) => Pin::new(push).poll(cx),
-        }
-    }
-}
-
-/// The open bulk of an engine.
-#[derive(Default)]
-pub(super) struct Open {
-    parts: Mutex<Parts>,
-    /// Whether there are any. Changes under the lock.
-    is_open: AtomicBool,
-    /// Where operations were collected, to be used again: what one thread allocates and another frees costs
-    /// more than what a small operation does.
-    spare: Mutex<Vec<Vec<Job>>>,
-}
-
-/// How many are kept, and for how many operations each has room, at most.
-const SPARE_MAX: usize = 64;
-const ROOM_MAX: usize = 128;
-
-/// Operations that are collected.
-#[derive(Default)]
-struct Parts {
-    jobs: Vec<Job>,
-    /// What they use; a variable may be there more than once.
-    uses: Uses,
-    ends: Option<Arc<Ends>>,
-}
-
-impl Parts {
-    /// Returns true if an operation can be joined with those that are there.
-    fn go_with(&self, job: &Job) -> bool {
-        let is_alike = self.jobs.first().is_none_or(|first| first.priority == job.priority);
-        is_alike && self.uses.len() + job.asked.len() <= REQUESTS_MAX
-    }
-
-    fn add(&mut self, hub: &Arc<Hub>, most: usize, job: &mut Option<Job>) -> (Arc<Ends>, u32) {
-        if self.jobs.capacity() == 0 {
-            self.jobs = lock(&hub.bulk.spare).pop().unwrap_or_else(|| Vec::with_capacity(most.min(ROOM_MAX)));
-        }
-        for asked in job.iter().flat_map(|job| &job.asked) {
-            let known = self.uses.len().saturating_sub(SCANNED);
-            match self.uses[known..].iter_mut().find(|known| known.address() == asked.address()) {
-                Some(known) => drop(known.add_all(asked)),
-                None => self.uses.push(asked.again()),
-            }
-        }
-        let ends = self.ends.get_or_insert_with(|| Arc::new(Ends::new(hub))).clone();
-        let part = self.jobs.len() as u32;
-        self.jobs.extend(job.take());
-        (ends, part)
-    }
-}
-
-/// What the handles of a bulk's operations wait for, and what they are to be told.
-pub(super) struct Ends {
-    pub(super) home: Home,
-    /// At point 1, all have ended.
-    pub(super) lane: Lane,
-    /// The operation that they were joined to, from when it stands in its queues.
-    pub(super) joined: OnceLock<Key>,
-    failures: Mutex<Vec<(u32, Error)>>,
-}
-
-impl Ends {
-    fn new(hub: &Arc<Hub>) -> Self {
-        Self { home: Home::of(hub), lane: Lane::new(), joined: OnceLock::new(), failures: Mutex::default() }
-    }
-
-    /// Returns what became of an operation, once all have ended.
-    pub(super) fn outcome(&self, part: u32) -> Result<()> {
-        let failures = lock(&self.failures);
-        let failure = failures.iter().find(|(failed, _)| *failed == part);
-        failure.map_or(Ok(()), |(_, error)| Err(error.clone()))
-    }
-}
-
-/// What a joined operation does: one after the other.
-struct Joined {
-    jobs: Vec<Job>,
-    ends: Arc<Ends>,
-}
-
-impl Work for Joined {
-    unsafe fn run(mut self) -> Result<Ran, BoxError> {
-        // The caller holds the engine, so it is there.
-        let keeper = self.ends.home.keeper();
-        let hub = self.ends.home.hub(&keeper);
-        for (part, job) in self.jobs.iter().enumerate() {
-            // All that the joined operation asked for was granted, and each of its parts has asked for less.
-            if let Err(error) = hub.perform(job, NOWHERE) {
-                lock(&self.ends.failures).push((part as u32, error));
-            }
-        }
-        self.jobs.clear();
-        Ok(Ran::Over)
-    }
-}
-
-impl Drop for Joined {
-    fn drop(&mut self) {
-        // Left are those that were not run, because nobody is there to run them.
-        let undone = (0..self.jobs.len() as u32).map(|part| (part, Kind::ShutDown.into()));
-        lock(&self.ends.failures).extend(undone);
-        self.ends.lane.signal(1);
-        let mut jobs = mem::take(&mut self.jobs);
-        jobs.drain(..).for_each(|job| _ = shielded(|| drop(job)));
-        self.ends.home.with(|hub| {
-            let mut spare = lock(&hub.bulk.spare);
-            if spare.len() < SPARE_MAX && jobs.capacity() <= ROOM_MAX {
-                spare.push(jobs);
-            }
-        });
-    }
-}
-
-impl Hub {
-    /// Joins an operation with those of the open bulk, and returns where it will be told what became of it.
-    /// None if it cannot be joined. It is left there if not, and if there is a mistake in it, or no room for
-    /// another bulk.
-    pub(super) fn try_join(self: &Arc<Self>, most: usize, job: &mut Option<Job>) -> Result<Option<(Arc<Ends>, u32)>> {
-        let is_joined = job.as_ref().is_some_and(Job::may_be_joined);
-        if most < 2 || !is_joined || self.is_inline() || within::is_polling(self.address()) {
-            return Ok(None);
-        }
-        if let Some(fault) = job.as_ref().and_then(|job| self.fault(job)) {
-            return Err(fault);
-        }
-        let mut hand = Hand::new(self);
-        let joined = self.join(most, job, &mut hand);
-        hand.give_back();
-        self.start(&mut hand);
-        joined.map(Some).ok_or_else(|| self.is_full())
-    }
-
-    fn join(self: &Arc<Self>, most: usize, job: &mut Option<Job>, hand: &mut Hand<'_>) -> Option<(Arc<Ends>, u32)> {
-        let mut parts = lock(&self.bulk.parts);
-        if job.as_ref().is_some_and(|job| !parts.go_with(job)) {
-            self.close(&mut parts, hand);
-        }
-        if parts.jobs.is_empty() && !self.has_space() {
-            return None;
-        }
-        let part = parts.add(self, most, job);
-        // ORDERING: Relaxed: who is to see it has heard of this push.
-        self.bulk.is_open.store(true, Ordering::Relaxed);
-        if parts.jobs.len() >= most {
-            self.close(&mut parts, hand);
-        }
-        Some(part)
-    }
-
-    /// Pushes the open bulk, if there is one.
-    #[inline(always)]
-    pub(super) fn close_bulk(self: &Arc<Self>) {
-        // ORDERING: Acquire: who finds that it was closed finds the queues as that has left them.
-        if self.bulk.is_open.load(Ordering::Acquire) {
-            self.close_open_bulk();
-        }
-    }
-
-    #[inline(never)]
-    fn close_open_bulk(self: &Arc<Self>) {
-        let mut hand = Hand::new(self);
-        self.close(&mut lock(&self.bulk.parts), &mut hand);
-        hand.give_back();
-        self.start(&mut hand);
-    }
-
-    /// Has what was collected enter its queues, as one.
-    fn close(self: &Arc<Self>, parts: &mut Parts, hand: &mut Hand<'_>) {
-        let Parts { jobs, uses, ends } = mem::take(parts);
-        if let Some(ends) = ends {
-            let priority = jobs.first().map_or(0, |job| job.priority);
-            // However many are pending: there was room when it was begun.
-            let joined = Joined { jobs, ends: ends.clone() };
-            if let Some(handled) = self.enter_new(usize::MAX, &mut Some(Job::joining(uses, priority, joined)), hand) {
-                let _ = ends.joined.set(handled.key());
-                drop(Pushed::pending(self.clone(), handled));
-            }
-        }
-        // ORDERING: Release: as in `close_bulk`.
-        self.bulk.is_open.store(false, Ordering::Release);
-    }
-}
-
-#[cfg(all(test, not(anabranch_loom)))]
-mod tests {
-    use super::*;
-    use crate::Executor;
-    use futures::executor::block_on;
-
-    /// Seen to fail with buffers that are not given back, and with those of any size.
-    #[test]
-    fn buffers_are_used_again_unless_they_are_large() {
-        let engine = Engine::new(&Executor::builder().workers(1).build().expect("a thread starts")).expect("there is room");
-        let x = engine.var("x", 0);
-        for (operations, kept) in [(2, 1), (100, 1), (1000, 0), (10, 1)] {
-            for _ in 0..3 {
-                let mut bulk = engine.bulk(operations);
-                for _ in 0..operations {
-                    drop(block_on(bulk.push(Op::task("add", &x, &x, |x: &u32| x + 1))).expect("there is room"));
-                }
-                bulk.end();
-                block_on(engine.idle()).expect("nothing fails");
-                assert_eq!(lock(&engine.hub.bulk.spare).len(), kept, "after {operations}");
-            }
-        }
-        assert_eq!(block_on(x.read()).map(|x| *x).ok(), Some(3 * 1112));
+        let collected = self.parts.jobs.len();
+        f.debug_struct("Bulk").field("operations_max", &self.operations_max).field("collected", &collected).finish()
     }
 }

@@ -26,7 +26,7 @@ impl Hub {
         let (handled, is_ours) = {
             let mut free = self.slots.free();
             let number = self.slots.take(&mut free, max)?;
-            let handled = self.settle(&mut free, self.slots.spot(number), job);
+            let handled = self.settle(self.slots.spot(number), job);
             // With the lock, so that they enter their queues in the order in which they were settled.
             (handled, self.turn.post(number))
         };
@@ -109,7 +109,6 @@ impl Hub {
             self.end_alone();
             return Some(seen);
         }
-        self.close_bulk();
         let mut hand = Hand::new(self);
         let seen = place.queue.glance(&mut hand, look);
         // A writer that waited for this look.

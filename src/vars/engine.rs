@@ -230,9 +230,9 @@ impl Engine {
         self.hub.try_push(&mut op.job).map_err(|error| (error, op))
     }
 
-    /// Joins operations that are pushed one after the other, up to so many, into one: for small ones.
-    pub fn bulk(&self, operations: usize) -> Bulk<'_> {
-        Bulk::new(self, operations)
+    /// Collects small operations, and pushes so many at a time as one.
+    pub fn bulk(&self, operations_max: usize) -> Bulk<'_> {
+        Bulk::new(self, operations_max)
     }
 
     pub(super) fn devices(&self) -> Option<&Devices> {
@@ -271,8 +271,7 @@ impl Engine {
         }
     }
 
-    /// Returns the number of operations that are pending. Those of a [bulk](Engine::bulk) are one, from its
-    /// end on.
+    /// Returns the number of operations that are pending. [Joined](Op::join) operations are one.
     pub fn pending(&self) -> usize {
         self.hub.slots.in_use()
     }
@@ -304,7 +303,6 @@ impl Future for EngineIdle {
             return Poll::Ready(Err(inside));
         }
         let share = ready!(poll_share(cx));
-        hub.close_bulk();
         hub.drive(driver, cx);
         let _ = hub.idle.poll(u64::MAX, key, cx);
         if !hub.is_idle() {

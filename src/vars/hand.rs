@@ -17,8 +17,6 @@ pub(super) struct Hand<'h> {
     own: u32,
     /// How many of that one's requests were granted on the way, or are done with: to be counted together.
     own_count: u32,
-    /// Whether somebody was told of an operation's end.
-    has_told: bool,
 }
 
 /// No operation.
@@ -27,7 +25,7 @@ const NONE: u32 = u32::MAX;
 impl<'h> Hand<'h> {
     #[inline]
     pub(super) fn new(hub: &'h Hub) -> Self {
-        Self { hub, ready: SmallVec::new(), freed: SmallVec::new(), own: NONE, own_count: 0, has_told: false }
+        Self { hub, ready: SmallVec::new(), freed: SmallVec::new(), own: NONE, own_count: 0 }
     }
 
     /// From here on requests of that operation are counted that are granted, or done with.
@@ -67,17 +65,6 @@ impl<'h> Hand<'h> {
         }
     }
 
-    /// Notes whether somebody was told of an operation's end.
-    #[inline]
-    pub(super) fn note_told(&mut self, is_told: bool) {
-        self.has_told |= is_told;
-    }
-
-    /// Returns whether somebody was told since this was asked last.
-    pub(super) fn take_told(&mut self) -> bool {
-        std::mem::take(&mut self.has_told)
-    }
-
     /// Returns the operation that this thread goes on with: the first that it made ready of the highest
     /// priority.
     #[inline]
@@ -101,7 +88,7 @@ impl<'h> Hand<'h> {
     #[inline]
     pub(super) fn give_back(&mut self) {
         if !self.freed.is_empty() {
-            self.has_told |= self.hub.give_back(&self.freed);
+            self.hub.give_back(&self.freed);
             self.freed.clear();
         }
     }

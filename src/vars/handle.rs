@@ -11,16 +11,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use super::behind::Key;
-use super::bulk::Ends;
 use super::hub::Hub;
 use super::pace::poll_share;
 use super::slots::{Slot, Spot};
 use super::wakers::Wakers;
-use super::within::is_polling;
-use crate::bridge::{Lane, WaiterKey, shielded};
+use crate::bridge::{WaiterKey, shielded};
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+
+/// Tells an operation from all others of its engine: its slot, and the slot's state.
+pub(super) type Key = (u32, u64);
 
 /// Somebody has a handle to the operation.
 const HANDLED: u64 = 1;
@@ -41,7 +41,6 @@ pub struct Pushed(ManuallyDrop<State>);
 
 enum State {
     Pending(Pending),
-    Joined(Part),
     Ended(Result<()>),
     Told,
 }
@@ -67,42 +66,6 @@ pub(super) struct Handled {
     pub(super) state: u64,
 }
 
-/// One of a bulk's operations.
-struct Part {
-    ends: Arc<Ends>,
-    number: u32,
-    waits: Waits,
-    /// The engine, if pending operations do not keep it alive.
-    keeper: Option<Arc<Hub>>,
-}
-
-/// Where somebody is waited for who was polled. In a box, because most need not wait.
-#[derive(Default)]
-struct Waits(Option<Box<Waiting>>);
-
-#[derive(Default)]
-struct Waiting {
-    /// For the end of all.
-    lane: WaiterKey,
-    /// Without workers, who waits drives.
-    driver: WaiterKey,
-}
-
-impl Waits {
-    fn get(&mut self) -> &mut Waiting {
-        self.0.get_or_insert_default()
-    }
-
-    /// Waits no longer.
-    #[cold]
-    fn forget(&mut self, lane: &Lane, hub: &Hub) {
-        if let Some(mut waiting) = self.0.take() {
-            lane.forget(&mut waiting.lane);
-            hub.forget_driver(&mut waiting.driver);
-        }
-    }
-}
-
 /// What operations' handles wait for, and what they are to be told.
 pub(super) struct Watchers {
     wakers: Wakers,
@@ -123,8 +86,8 @@ impl Watchers {
         slot.state.load(Ordering::Relaxed) & !(HANDLED | AWAITED)
     }
 
-    /// Says that an operation has ended. Returns whether somebody waited for that.
-    pub(super) fn end(&self, Spot { number, slot }: Spot<'_>, outcome: Result<(), Error>) -> bool {
+    /// Says that an operation has ended.
+    pub(super) fn end(&self, Spot { number, slot }: Spot<'_>, outcome: Result<(), Error>) {
         // ORDERING: Relaxed: who has a handle drops it at any time; the swap tells.
         let state = slot.state.load(Ordering::Relaxed);
         let key: Key = (number, state & !(HANDLED | AWAITED));
@@ -140,8 +103,7 @@ impl Watchers {
         };
         if state & (HANDLED | AWAITED) == 0 {
             // ORDERING: Relaxed: nobody has a handle, so nobody else looks.
-            slot.state.store(key.1 + OPERATION, Ordering::Relaxed);
-            return false;
+            return slot.state.store(key.1 + OPERATION, Ordering::Relaxed);
         }
         // ORDERING: AcqRel: who sees the end sees what was done and what went wrong; and this sees the waker
         // of who waits.
@@ -150,12 +112,10 @@ impl Watchers {
             let unheard = self.failure(key);
             let _ = shielded(|| drop(unheard));
         }
-        let is_awaited = before & AWAITED != 0;
-        if is_awaited {
+        if before & AWAITED != 0 {
             let waker = self.wakers.of(number).take();
             let _ = shielded(|| waker.into_iter().for_each(Waker::wake));
         }
-        is_awaited
     }
 
     fn keep_failure(&self, key: (u32, u64), error: Error) {
@@ -197,12 +157,6 @@ impl Pushed {
         Self::of(State::Pending(Pending { hub, slot, state, is_waiting: false, driver: None }))
     }
 
-    /// A handle to one of a bulk's operations.
-    pub(super) fn part(ends: Arc<Ends>, number: u32) -> Self {
-        let keeper = ends.home.keeper();
-        Self::of(State::Joined(Part { ends, number, waits: Waits::default(), keeper }))
-    }
-
     /// A handle to an operation that has ended already.
     pub(crate) fn ended(outcome: Result<()>) -> Self {
         Self::of(State::Ended(outcome))
@@ -229,47 +183,6 @@ impl Handled {
     #[inline(always)]
     pub(super) fn is_one_of(self, many: u64) -> bool {
         (u64::from(self.slot.get()) + self.state / OPERATION).is_multiple_of(many)
-    }
-}
-
-impl Part {
-    fn has_ended(&self) -> bool {
-        self.ends.lane.has_reached(1)
-    }
-
-    fn hub(&self) -> &Arc<Hub> {
-        self.ends.home.hub(&self.keeper)
-    }
-
-    /// Returns an error if to wait here would be for ever.
-    fn may_wait(&self) -> Result<()> {
-        let hub = self.hub();
-        hub.may_wait()?;
-        if !is_polling(hub.address()) {
-            return Ok(());
-        }
-        hub.close_bulk();
-        self.ends.joined.get().map_or(Ok(()), |&joined| hub.may_wait_for(joined))
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        if !self.has_ended() {
-            let Self { ends, waits, keeper, .. } = self;
-            let (Waiting { lane, driver }, hub) = (waits.get(), ends.home.hub(keeper));
-            hub.close_bulk();
-            hub.drive(driver, cx);
-            ready!(ends.lane.poll(1, lane, cx));
-        }
-        Poll::Ready(self.ends.outcome(self.number))
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        let hub = self.ends.home.hub(&self.keeper);
-        if self.waits.0.is_some() && !hub.is_forked() {
-            self.waits.forget(&self.ends.lane, hub);
-        }
     }
 }
 
@@ -401,12 +314,6 @@ impl Future for Pushed {
             }
             let Poll::Ready(outcome) = pending.poll(cx) else { return Poll::Pending };
             *state = State::Ended(outcome);
-        } else if let State::Joined(part) = state {
-            if !part.has_ended() {
-                part.may_wait()?;
-            }
-            let outcome = ready!(part.poll(cx));
-            *state = State::Ended(outcome);
         }
         share.used();
         match mem::replace(state, State::Told) {
@@ -420,7 +327,6 @@ impl fmt::Debug for Pushed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_ended = match &*self.0 {
             State::Pending(pending) => pending.has_ended(),
-            State::Joined(part) => part.has_ended(),
             State::Ended(_) | State::Told => true,
         };
         f.debug_struct("Pushed").field("has_ended", &has_ended).finish()

@@ -32,18 +32,4 @@ impl Home {
             }
         }
     }
-
-    /// Returns the engine, for a caller that holds its [keeper](Home::keeper).
-    #[inline]
-    pub(super) fn hub<'h>(&'h self, keeper: &'h Option<Arc<Hub>>) -> &'h Arc<Hub> {
-        match self {
-            Self::Kept(hub) => hub,
-            Self::Seen(_) => keeper.as_ref().expect("the keeper was taken while the engine was there"),
-        }
-    }
-
-    /// Returns a counted reference to the engine for a poll, if this does not count it.
-    pub(super) fn keeper(&self) -> Option<Arc<Hub>> {
-        if let Self::Seen(hub) = self { hub.upgrade() } else { None }
-    }
 }

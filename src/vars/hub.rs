@@ -3,9 +3,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::behind::Key;
 use super::body::Ran;
-use super::bulk::Open;
 use super::devices::Devices;
 use super::failures::Failures;
 use super::hand::Hand;
@@ -16,7 +14,7 @@ use super::pace::Pace;
 use super::place::Place;
 use super::queue::RequestId;
 use super::ready::Ready;
-use super::slots::{Free, Slots, Spot, Told};
+use super::slots::{Slots, Spot, Told};
 use super::turn::Turn;
 use super::work::{work_alone, work_shared};
 use crate::bridge::Lane;
@@ -28,8 +26,8 @@ use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, Ordering, fence, lock};
 /// How many free slots a worker keeps back at most, to give them back together; all workers keep no more than
 /// one in 64 of what may be pending.
 pub(super) const FREED_MAX: usize = 32;
-/// The key of an operation that is run where it lies.
-pub(super) const NOWHERE: Key = (u32::MAX, 0);
+/// The number of an operation that is run where it lies.
+pub(super) const NOWHERE: u32 = u32::MAX;
 
 pub(super) struct Hub {
     pub(super) slots: Slots,
@@ -41,10 +39,7 @@ pub(super) struct Hub {
     /// Rung when an operation is ready that a poll is to run: there are no workers.
     pub(super) bell: Lane,
     laters: Laters,
-    /// How many operations are pending that are futures.
-    pub(super) futures: AtomicU64,
     pub(super) ready: Ready,
-    pub(super) bulk: Open,
     /// Whose turn it is without workers.
     pub(super) turn: Turn,
     pub(super) pace: Pace,
@@ -99,9 +94,7 @@ impl Hub {
             idle: Lane::new(),
             bell: Lane::new(),
             laters: Laters::default(),
-            futures: AtomicU64::new(0),
             ready: Ready::new(exec.workers() == 0),
-            bulk: Open::default(),
             turn: Turn::new(),
             pace: Pace::new(),
             active: Line(AtomicU64::new(0)),
@@ -194,7 +187,6 @@ impl Hub {
     /// Pushes an operation that others run.
     #[inline(always)]
     fn push_behind(self: &Arc<Self>, max: usize, job: &mut Option<Job>) -> Option<Handled> {
-        self.close_bulk();
         let mut hand = Hand::new(self);
         let handled = self.enter_new(max, job, &mut hand)?;
         hand.give_back();
@@ -208,26 +200,20 @@ impl Hub {
         // All queues have the operation in the same order, because others wait here.
         let mut free = self.slots.free();
         let spot = self.slots.spot(self.slots.take(&mut free, max)?);
-        let handled = self.settle(&mut free, spot, job);
+        let handled = self.settle(spot, job);
         self.enter(spot, hand);
         Some(handled)
     }
 
-    /// Puts an operation into its slot, in the order in which operations enter their queues.
+    /// Puts an operation into its slot.
     #[inline(always)]
-    pub(super) fn settle(&self, free: &mut Free, spot: Spot<'_>, job: &mut Option<Job>) -> Handled {
+    pub(super) fn settle(&self, spot: Spot<'_>, job: &mut Option<Job>) -> Handled {
         if let Some(scope) = job.as_ref().and_then(Job::scope) {
             scope.begin_one();
         }
-        let is_future = job.as_ref().is_some_and(|job| job.is_async);
-        // SAFETY: nobody knows the slot yet.
+        // SAFETY: the slot is free: no other thread has its number.
         unsafe { spot.slot.put(job) };
-        let handled = Handled::new(spot);
-        if is_future || free.is_noting {
-            // SAFETY: it was put there.
-            self.note(free, handled.key(), unsafe { spot.slot.job() });
-        }
-        handled
+        Handled::new(spot)
     }
 
     pub(super) fn is_inline(&self) -> bool {
@@ -374,8 +360,9 @@ impl Hub {
         if self.devices.as_ref().is_some_and(|devices| devices.puts_aside(number, job)) {
             return;
         }
-        let outcome = match self.perform(job, (number, Watchers::key(slot))) {
+        let outcome = match self.perform(job, number) {
             Ok(Ran::Over) => Ok(()),
+            Ok(Ran::Parts(_)) => unreachable!("`perform` performs the parts"),
             Err(error) => Err(error),
             Ok(Ran::Enqueue(kernel)) => return self.enqueue(number, kernel, hand),
             Ok(Ran::Later(rest, runtime)) => {
@@ -401,16 +388,14 @@ impl Hub {
 
     pub(super) fn end(&self, spot: Spot<'_>, outcome: Result<()>, hand: &mut Hand<'_>) {
         // SAFETY: its slot is given back only below.
-        let role = unsafe { spot.slot.job() }.role;
-        let frees = role == Role::Frees;
+        let frees = unsafe { spot.slot.job() }.role == Role::Frees;
         self.leave_scope(spot);
         hand.begin_count(spot.number);
         if !frees {
             self.leave_queues(spot, hand);
         }
         let done_with = hand.end_count();
-        let is_told = self.watchers.end(spot, outcome) || role == Role::Waits;
-        hand.note_told(is_told);
+        self.watchers.end(spot, outcome);
         hand.release_looks(spot, if frees { 2 } else { 1 + done_with });
         if hand.freed.len() >= self.freed_max {
             hand.give_back();
@@ -424,8 +409,6 @@ impl Hub {
         let job = unsafe { slot.job() };
         if job.is_async {
             self.laters.remove(number);
-            // ORDERING: Relaxed: see `note`.
-            self.futures.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(scope) = job.scope() {
             if job.is_async {
@@ -444,10 +427,9 @@ impl Hub {
         }
     }
 
-    /// Gives slots back. Returns whether somebody who waited for all is told.
-    pub(super) fn give_back(&self, freed: &[u32]) -> bool {
+    /// Gives slots back.
+    pub(super) fn give_back(&self, freed: &[u32]) {
         let told = self.slots.give_back(freed);
-        let is_idle = told.idle;
         self.tell(told);
         if let Some(devices) = &self.devices
             && self.slots.in_use() == 0
@@ -455,7 +437,6 @@ impl Hub {
             devices.queues.collect();
         }
         self.leave_if_over();
-        is_idle
     }
 
     pub(super) fn tell(&self, told: Told) {

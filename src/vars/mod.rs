@@ -10,7 +10,6 @@
 //! ```
 
 mod arity;
-mod behind;
 mod body;
 mod bulk;
 mod devices;
@@ -19,7 +18,6 @@ mod drive;
 mod engine;
 mod enqueue;
 mod failures;
-mod gather;
 mod hand;
 mod handle;
 mod home;
@@ -47,7 +45,7 @@ mod wakers;
 mod within;
 mod work;
 
-pub use bulk::{Bulk, Join};
+pub use bulk::Bulk;
 #[cfg(test)]
 pub(crate) use done::Ending;
 pub use engine::{Engine, EngineBuilder, EngineIdle};

@@ -80,7 +80,7 @@ pub(super) enum Role {
     Waits,
     /// Frees its only variable.
     Frees,
-    /// Does what others were pushed for.
+    /// Performs others in order, which succeed or fail for themselves.
     Joins,
 }
 
@@ -131,19 +131,13 @@ impl<'v> Op<'v> {
     /// this was called; without workers, whoever awaits something of the engine polls it.
     ///
     /// # Errors
-    /// As [`Op::try_task`]. It must not wait for what comes behind it, which waits for it: to await that
-    /// inside is an error there, which names both and the variable; to await its own handle is one, too.
-    /// Behind it comes what was pushed later, wherever that was, and writes or takes what it reads, or uses
-    /// what it writes or takes, or stands on its stream; and what comes behind that in the same way. Of a
-    /// [bulk](super::Engine::bulk), all do if one does. The error comes also beside something that may be
-    /// ready first (a `select`, a timeout), because this branch never would be; and to whatever else is
-    /// polled inside: to a future that keeps it for others (`Shared`), to all nodes of a run of which one is
-    /// awaited.
+    /// As [`Op::try_task`]. Its future must not wait for what waits for it. To await its own handle is an error
+    /// there; so is to await an operation that stands behind it in the queue of a variable, and the error names
+    /// both and the variable. It comes also beside something that may be ready first (a `select`, a timeout).
     ///
-    /// What waits for it by other means is not seen, and waits for ever, as with any futures, unless somebody
-    /// sets a timeout: another operation that is awaited here, is a future itself, and awaits what comes
-    /// behind this one; a task that is spawned here; an operation of another engine. To block inside
-    /// (`block_on`) takes a worker away; with one, or none, nobody is left.
+    /// A longer circle is not seen: by way of a third operation, of a task that is spawned here, of another
+    /// engine. It waits for ever, as any futures do that wait for each other, unless there is a timeout. To
+    /// block inside (`block_on`) takes a worker away; with one, or none, no thread is left.
     ///
     /// # Cancellation
     /// When the executor is shut down, the future is dropped where it stands, and the operation fails.
@@ -190,6 +184,11 @@ impl<'v> Op<'v> {
     }
 
     #[inline]
+    pub(super) fn of_job(job: Job) -> Self {
+        Self { job: Some(job), vars: PhantomData }
+    }
+
+    #[inline]
     fn job(&self) -> &Job {
         self.job.as_ref().expect("whoever pushes it has it")
     }
@@ -224,13 +223,13 @@ impl<'v> Op<'v> {
         let (name, is_aliased, mut uses) = (Name::from(name), asking.is_aliased, asking.uses());
         let is_odd = is_aliased || uses.len() > SCANNED;
         let rare = if is_odd { Rare::with_fault(check(&name, &mut uses, is_aliased)) } else { None };
-        Self { job: Some(Job { rare, ..Job::new(name, uses, body(params, put)) }), vars: PhantomData }
+        Self::of_job(Job { rare, ..Job::new(name, uses, body(params, put)) })
     }
 }
 
 impl Job {
     #[inline]
-    fn new(name: Name, uses: Uses, body: Body) -> Self {
+    pub(super) fn new(name: Name, uses: Uses, body: Body) -> Self {
         Self {
             name,
             asked: uses,
@@ -274,18 +273,6 @@ impl Job {
         if self.asked.len() > REQUESTS_MAX {
             self.check();
         }
-    }
-
-    /// What others were pushed for, one after the other.
-    pub(super) fn joining(uses: Uses, priority: i32, work: impl Work) -> Self {
-        let mut job = Self { priority, role: Role::Joins, ..Self::new(Name::Fixed("bulk"), uses, Body::new(work)) };
-        job.check();
-        job
-    }
-
-    /// Whether it may be run together with its neighbours: no future, nothing of a flow's.
-    pub(super) fn may_be_joined(&self) -> bool {
-        self.role == Role::User && self.is_simple()
     }
 
     /// Whether there is nothing about it that is not in its requests and its closure.
@@ -343,10 +330,15 @@ impl Job {
         }
     }
 
-    fn check(&mut self) {
+    pub(super) fn check(&mut self) {
         if let Some(fault) = check(&self.name, &mut self.asked, false) {
-            self.rare.get_or_insert_default().fault = Some(fault);
+            self.set_fault(fault);
         }
+    }
+
+    /// Records a mistake in it, for whoever pushes it.
+    pub(super) fn set_fault(&mut self, fault: Error) {
+        self.rare.get_or_insert_default().fault = Some(fault);
     }
 
     /// What frees a variable: as soon as it can, so that memory comes back early.

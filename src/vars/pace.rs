@@ -12,8 +12,6 @@ const UNIT: Duration = Duration::from_micros(8);
 const PUSHES_MAX: u32 = 512;
 /// How many pushes a unit stands for if workers run them.
 pub(super) const HANDED_OVER: u64 = 64;
-/// After how many operations a bulk takes a unit.
-pub(super) const JOINS: u32 = 16;
 /// After so many units a push is pending once under any runtime, because others may have no budget.
 const UNITS_MAX: u32 = 512;
 

@@ -3,7 +3,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-use super::behind::Key;
 use super::body::Ran;
 use super::hub::Hub;
 use super::op::{Job, Role};
@@ -18,9 +17,9 @@ use crate::sync::Ordering;
 impl Hub {
     /// Does what an operation is there for, without its queues.
     #[inline(always)]
-    pub(super) fn perform(&self, job: &Job, key: Key) -> Result<Ran> {
+    pub(super) fn perform(&self, job: &Job, number: u32) -> Result<Ran> {
         if !self.is_smooth(job) {
-            return self.perform_with_care(job, key);
+            return self.perform_with_care(job, number);
         }
         match inside(self.place(), || self.run_caught(job)) {
             Ok(Ok(ran)) => {
@@ -49,8 +48,8 @@ impl Hub {
     }
 
     #[inline(never)]
-    fn perform_with_care(&self, job: &Job, key: Key) -> Result<Ran> {
-        if job.is_plain()
+    fn perform_with_care(&self, job: &Job, number: u32) -> Result<Ran> {
+        if !job.frees()
             && let Some(error) = self.obstacle(job)
         {
             // SAFETY: whoever performs it has it alone, but for its requests.
@@ -60,12 +59,13 @@ impl Hub {
         }
         let ran = if job.is_async {
             // Who is inside of one that is a future may wait, but not for itself.
-            let _polling = Polling::enter(self.address(), key, job);
+            let _polling = Polling::enter(self.address(), number, job);
             self.run_caught(job)
         } else {
             inside(self.place(), || self.run_caught(job))
         };
         match ran {
+            Ok(Ok(Ran::Parts(parts))) => self.perform_parts(parts),
             Ok(Ok(ran)) => {
                 if matches!(ran, Ran::Over) && job.is_plain() {
                     self.take_effect(job, None);
@@ -115,7 +115,8 @@ impl Hub {
         if job.scope().is_some_and(|scope| scope.is_cancelled()) {
             return Some(Kind::Cancelled.into());
         }
-        job.asked.iter().filter(|asked| asked.is_read()).find_map(|asked| {
+        // Of joined operations each looks for itself.
+        job.asked.iter().filter(|asked| asked.is_read() && job.is_plain()).find_map(|asked| {
             // SAFETY: granted.
             let place = unsafe { asked.place() };
             let origin = place.poison()?;

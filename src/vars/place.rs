@@ -8,7 +8,7 @@ use super::trail::Trail;
 use super::var::drop_panicked;
 use crate::bridge::shielded;
 use crate::error::{Error, Kind, Result};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::value::VarCell;
 
 /// A variable without its type. In front what those who push touch, and at the end what those who run
@@ -21,9 +21,7 @@ pub(super) struct Place {
     pub(super) name: Name,
     /// Why it has no value that could be read. Changed under a granted write only.
     poison: Mutex<Option<Error>>,
-    /// Which list of the notes has its users: what comes behind futures (`behind.rs`).
-    pub(super) users: AtomicU32,
-    _apart: [u64; 1],
+    _apart: [u64; 2],
     version: AtomicU64,
     is_poisoned: AtomicBool,
     /// What devices may still be doing to it.
@@ -41,8 +39,7 @@ impl Place {
             version: AtomicU64::new(0),
             begins_empty,
             poison: Mutex::new(None),
-            users: AtomicU32::new(0),
-            _apart: [0; 1],
+            _apart: [0; 2],
             is_poisoned: AtomicBool::new(false),
             trail: Trail::new(),
         }

@@ -45,8 +45,6 @@ enum Other<'v> {
 struct Waiting<'v> {
     hub: &'v Arc<Hub>,
     job: Option<Job>,
-    /// How many it is joined with at most.
-    joined_max: usize,
     key: WaiterKey,
     driver: WaiterKey,
 }
@@ -94,12 +92,6 @@ impl<'v> Push<'v> {
         debug_assert!(job.is_none());
         Self { hub, state }
     }
-
-    /// One that waits for room, for who would join it with so many at most.
-    #[cold]
-    pub(super) fn refused(error: Error, hub: &'v Arc<Hub>, job: &mut Option<Job>, joined_max: usize) -> Self {
-        Self { hub, state: State::Other(Other::refused(error, hub, job, joined_max)) }
-    }
 }
 
 impl Drop for Push<'_> {
@@ -129,18 +121,18 @@ impl<'v> Other<'v> {
     #[inline(never)]
     fn push(hub: &'v Arc<Hub>, job: &mut Option<Job>) -> Box<Self> {
         match hub.try_push(job) {
-            Err(refused) => Self::refused(refused, hub, job, 1),
+            Err(refused) => Self::refused(refused, hub, job),
             pushed => Self::tried(pushed, job),
         }
     }
 
     #[cold]
-    fn refused(error: Error, hub: &'v Arc<Hub>, job: &mut Option<Job>, joined_max: usize) -> Box<Self> {
+    fn refused(error: Error, hub: &'v Arc<Hub>, job: &mut Option<Job>) -> Box<Self> {
         if !error.is_busy() {
             return Self::tried(Err(error), job);
         }
         let (key, driver) = (WaiterKey::default(), WaiterKey::default());
-        Box::new(Self::Waits(Waiting { hub, job: job.take(), joined_max, key, driver }))
+        Box::new(Self::Waits(Waiting { hub, job: job.take(), key, driver }))
     }
 
     /// What was refused, and nobody has heard of, is told by `idle`.
@@ -201,11 +193,7 @@ impl Waiting<'_> {
 
     /// Returns None if there is still no room.
     fn push(&mut self) -> Option<Result<Pushed>> {
-        let pushed = match self.hub.try_join(self.joined_max, &mut self.job) {
-            Ok(Some((ends, number))) => Ok(Pushed::part(ends, number)),
-            Ok(None) => self.hub.try_push(&mut self.job),
-            Err(refused) => Err(refused),
-        };
+        let pushed = self.hub.try_push(&mut self.job);
         if pushed.as_ref().is_err_and(Error::is_busy) { None } else { Some(pushed) }
     }
 }

@@ -56,8 +56,23 @@ impl Request {
     }
 
     pub(crate) fn is_write(&self) -> bool {
+        // ORDERING: Relaxed: the bit never changes.
         self.link.load(Ordering::Relaxed) & WRITES != 0
     }
+
+    /// Returns the request directly behind this one, if there is one.
+    pub(crate) fn behind(&self) -> Option<Link> {
+        // ORDERING: Acquire pairs with the AcqRel in `Queue::enter`: the request behind is in its slot.
+        let link = self.link.load(Ordering::Acquire);
+        some(link & ID).map(|id| Link { id, is_write: link & WRITE_BEHIND != 0 })
+    }
+}
+
+/// A request that stands behind another.
+#[derive(Clone, Copy)]
+pub(crate) struct Link {
+    pub(crate) id: RequestId,
+    pub(crate) is_write: bool,
 }
 
 /// Where requests are found, and who hears of them.

@@ -4,7 +4,6 @@
 
 use std::cell::UnsafeCell;
 
-use super::behind::Behind;
 use super::op::Job;
 use super::queue::OPERATIONS_MAX;
 use crate::bridge::shielded;
@@ -102,10 +101,6 @@ pub(super) struct Free {
     made: u32,
     /// How many operations had ended when this was last looked up.
     ended: u64,
-    /// From the first future on.
-    pub(super) behind: Option<Box<Behind>>,
-    /// While futures are pending, and until who pushes next finds that none is.
-    pub(super) is_noting: bool,
 }
 
 /// What those touch who run operations.
@@ -144,7 +139,7 @@ impl Drop for Slots {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        let free = Free { list: Vec::new(), made: 0, ended: 0, behind: None, is_noting: false };
+        let free = Free { list: Vec::new(), made: 0, ended: 0 };
         let back = Back { freed: Mutex::default(), ended: AtomicU64::new(0), is_idle_awaited: AtomicBool::new(false) };
         Self {
             chunks: std::array::from_fn(|_| OnceLock::new()),

@@ -67,6 +67,11 @@ impl Turn {
         self.word.fetch_or(ALONE | POSTED, Ordering::AcqRel) & ALONE == 0
     }
 
+    /// Returns true if one of the first operations in the inbox is searched for.
+    pub(super) fn any_posted(&self, first: usize, mut is_it: impl FnMut(u32) -> bool) -> bool {
+        lock(&self.inbox).iter().take(first).any(|&number| is_it(number))
+    }
+
     /// Has whoever has the engine look for what is over. Returns true if that is the caller, as after
     /// [`Turn::begin`].
     #[must_use]

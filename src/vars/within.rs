@@ -1,21 +1,27 @@
 //! Which asynchronous operation this thread polls, so that one that would wait for itself gets an error
-//! instead: what is pushed is noted, and who is about to wait looks it up.
+//! instead.
+//!
+//! An operation waits for itself if it awaits its own end, or one that waits behind it for a variable. Both
+//! are seen without a lock: what stands behind a request is linked to it, and stays there until it leaves.
+//! Longer circles are not errors; [`Engine::blocked`](super::Engine::blocked) shows them.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-use super::behind::{Behind, Claim, Key};
-use super::handle::Watchers;
+use super::handle::{Key, Watchers};
 use super::hub::Hub;
 use super::op::Job;
-use super::slots::Free;
+use super::place::Asked;
 use crate::error::{Kind, Result};
-use crate::sync::{Ordering, thread_local};
+use crate::sync::thread_local;
+
+/// How many requests behind the operation are compared with the awaited one: a bound on the work of a poll.
+const COMPARED_MAX: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Polled {
     hub: usize,
-    key: Key,
+    operation: u32,
     job: NonNull<Job>,
 }
 
@@ -29,8 +35,8 @@ pub(super) struct Polling {
 }
 
 impl Polling {
-    pub(super) fn enter(hub: usize, key: Key, job: &Job) -> Self {
-        let polled = Polled { hub, key, job: NonNull::from(job) };
+    pub(super) fn enter(hub: usize, operation: u32, job: &Job) -> Self {
+        let polled = Polled { hub, operation, job: NonNull::from(job) };
         Self { outer: POLLED.try_with(|now| now.replace(Some(polled))).unwrap_or(None) }
     }
 }
@@ -51,108 +57,52 @@ pub(super) fn is_polling(hub: usize) -> bool {
 }
 
 impl Hub {
-    /// Notes what an operation comes behind, if futures are pending. Called in the order in which operations
-    /// enter their queues.
-    #[inline(never)]
-    pub(super) fn note(&self, free: &mut Free, key: Key, job: &Job) {
-        let behind = free.behind.get_or_insert_default();
-        // ORDERING: Relaxed: it goes up under the lock that the caller has; who misses that a future has
-        // ended notes one more.
-        if self.futures.load(Ordering::Relaxed) == 0 {
-            behind.clear();
-            free.is_noting = job.is_async;
+    /// Returns an error if this thread polls an operation that is `awaited`, or that keeps it from a variable.
+    pub(super) fn may_wait_for(&self, awaited: Key) -> Result<()> {
+        let Some(polled) = polled(self.address()) else { return Ok(()) };
+        // SAFETY: a pending operation stays in its slot until its poll has returned, and this thread is in it.
+        let job = unsafe { polled.job.as_ref() };
+        let operation = || job.name.to_cow();
+        if polled.operation == awaited.0 {
+            return Err(Kind::WaitsForOwnEnd { operation: operation() }.into());
         }
-        if job.is_async {
-            self.futures.fetch_add(1, Ordering::Relaxed);
+        let mut left = COMPARED_MAX;
+        let Some(own) = job.asked.iter().find(|own| self.keeps(own, awaited, &mut left)) else { return Ok(()) };
+        // SAFETY: the polled operation has the variable until its poll has returned.
+        let variable = unsafe { own.place() }.name.to_cow();
+        // SAFETY: it waits for the polled operation, so it is in its slot.
+        let awaited = unsafe { self.slots.get(awaited.0).job() }.said_name();
+        Err(Kind::WaitsForItself { operation: operation(), awaited, variable }.into())
+    }
+
+    /// Returns true if `awaited` stands behind a request of the polled operation. Looks at no more than `left`
+    /// requests.
+    fn keeps(&self, own: &Asked, awaited: Key, left: &mut usize) -> bool {
+        let mut link = own.request.behind();
+        // Readers behind a reader may be granted, and leave at any time; nothing leaves behind a writer.
+        let mut is_blocked = own.request.is_write() || link.is_some_and(|link| link.is_write);
+        while let Some(next) = link.take_if(|_| is_blocked && *left > 0) {
+            *left -= 1;
+            if next.id.operation() == awaited.0 {
+                return self.is_pending(awaited);
+            }
+            // SAFETY: its request waits behind the polled operation's, so the operation is in its slot.
+            link = unsafe { self.slots.get(next.id.operation()).job() }.asked[next.id.number()].request.behind();
         }
-        if !free.is_noting {
-            return;
+        if !self.is_inline() {
+            return false;
         }
-        let claims = job.asked.iter().map(|asked| Claim {
-            var: asked.address(),
-            is_alone: asked.request.is_write(),
-            // SAFETY: whoever pushes it has a handle to the variable, or had one and what frees it stands
-            // behind, or is this.
-            users: &unsafe { asked.place() }.users,
-        });
-        behind.note(key, job.is_async, claims, |key| self.is_pending(key));
+        // What the poll itself has pushed is not in the queues yet.
+        self.turn.any_posted(*left, |posted| {
+            // SAFETY: only the thread that has the engine takes it out of the inbox, and that is this one.
+            let job = unsafe { self.slots.get(posted).job() };
+            let asked = job.asked.iter().find(|asked| asked.address() == own.address());
+            is_blocked |= asked.is_some_and(|asked| asked.request.is_write());
+            is_blocked && asked.is_some() && posted == awaited.0
+        })
     }
 
     fn is_pending(&self, (number, state): Key) -> bool {
         Watchers::key(self.slots.get(number)) == state
-    }
-
-    /// Returns an error if this thread is inside of an asynchronous operation, and what it is about to wait
-    /// for comes behind that.
-    pub(super) fn may_wait_for(&self, awaited: Key) -> Result<()> {
-        let Some(polled) = polled(self.address()) else { return Ok(()) };
-        // SAFETY: who polls an operation keeps it until it has returned, and this thread is in there.
-        let job = unsafe { polled.job.as_ref() };
-        if polled.key == awaited {
-            return Err(Kind::WaitsForOwnEnd { operation: job.name.to_cow() }.into());
-        }
-        let look = |behind: &mut Box<Behind>| behind.variable(polled.key, awaited, |key| self.is_pending(key));
-        let Some(variable) = self.slots.free().behind.as_mut().and_then(look) else { return Ok(()) };
-        let own = job.asked.iter().find(|own| own.address() == variable);
-        // SAFETY: the operation that is polled stands in the variable's queue.
-        let variable = own.map(|own| unsafe { own.place() }.name.to_cow()).unwrap_or_default();
-        // SAFETY: it comes behind the one that is polled, so it is there, with its variables, at least until
-        // that returns.
-        let awaited = unsafe { self.slots.get(awaited.0).job() }.said_name();
-        Err(Kind::WaitsForItself { operation: job.name.to_cow(), awaited, variable }.into())
-    }
-}
-
-#[cfg(all(test, not(anabranch_loom)))]
-mod tests {
-    use futures::channel::oneshot;
-    use futures::executor::block_on;
-
-    use crate::sync::Ordering;
-    use crate::{Engine, Executor, Op};
-
-    /// Seen to fail where nobody counts that futures end, or looks.
-    #[test]
-    fn operations_are_noted_only_while_futures_are_pending() {
-        let exec = Executor::builder().workers(1).build().expect("a thread starts");
-        let engine = Engine::new(&exec).expect("there is room");
-        let (x, y) = (engine.var("x", 0), engine.var("y", 0));
-        let push = |op| drop(block_on(engine.push(op)).expect("there is room"));
-        let is_noting = || {
-            push(Op::task("plain", (), &y, || 1));
-            engine.hub.slots.free().is_noting
-        };
-        for _ in 0..3 {
-            assert!(!is_noting());
-            let (sender, receiver) = oneshot::channel();
-            push(Op::future("future", (), &x, move || async move { Ok(receiver.await?) }));
-            assert!(is_noting());
-            sender.send(1).expect("it is awaited");
-            block_on(engine.idle()).expect("nothing fails");
-        }
-        assert!(!is_noting());
-    }
-
-    /// Seen to fail with all taken for pending, and with users that are not forgotten.
-    #[test]
-    fn what_comes_behind_what_is_over_is_not_noted() {
-        let exec = Executor::builder().workers(1).build().expect("a thread starts");
-        let engine = Engine::new(&exec).expect("there is room");
-        let [x, y, z] = ["x", "y", "z"].map(|name| engine.var(name, 0));
-        let push = |op| block_on(engine.push(op)).expect("there is room");
-        let (sender, receiver) = oneshot::channel();
-        drop(push(Op::future("waits", (), &x, move || async move { Ok(receiver.await?) })));
-        block_on(push(Op::future("ends", &z, &y, move |_| async move { Ok(1) }))).expect("it does not fail");
-        let noted = || engine.hub.slots.free().behind.as_ref().map_or(0, |behind| behind.len());
-        assert_eq!(noted(), 2);
-        let is_noted = || [&y, &z].map(|var| var.block().place.users.load(Ordering::Relaxed) != 0);
-        assert_eq!(is_noted(), [true; 2]);
-        drop(push(Op::task("behind what is over", &y, &y, |y: &i32| y + 1)));
-        drop(push(Op::task("reads as what is over did", &z, (), |_: &i32| ())));
-        assert_eq!((noted(), is_noted()), (2, [false; 2]));
-        drop(push(Op::task("behind", &x, &y, |x: &i32| x + 1)));
-        assert_eq!(noted(), 3);
-        sender.send(1).expect("it is awaited");
-        block_on(engine.idle()).expect("nothing fails");
     }
 }

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use super::gather::{Gathering, gather};
 use super::hand::Hand;
 use super::hub::Hub;
 use crate::bridge::shielded;
 use crate::device::host::{Alone, Queue, Shared, Ticket};
-use crate::sync::{Ordering, lock};
+use crate::sync::{Ordering, lock, spin_loop};
 
-/// How often a worker that has found nothing looks again before it goes: some microseconds. Who pushes then
-/// need not call it, and gets ahead of it, so that what depends on each other is run in a row.
+/// How often an idle worker checks for new operations before it leaves, and the spins between two checks: some
+/// microseconds in all. A push in that time need not call the worker, and gets ahead of it, so that dependent
+/// operations run in a row.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 8 };
+const SPINS: u32 = 32;
 
 /// # Safety
 /// `hub` is what the ticket was made for.
@@ -35,7 +36,6 @@ unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) 
     // SAFETY: the ticket has a count, which this takes over.
     let hub: Arc<Hub> = unsafe { Arc::from_raw(hub.cast()) };
     let mut hand = Hand::new(&hub);
-    let mut gathering = Gathering::new();
     loop {
         match hub.next(&mut hand) {
             Some(number) => {
@@ -43,13 +43,11 @@ unsafe fn work<'q, Q: Queue<'q>>(hub: *const (), ticket: Ticket, queue: &mut Q) 
                 if !hub.ready.is_empty() && hub.active.0.load(Ordering::Relaxed) < hub.workers {
                     let _ = hub.call_workers();
                 }
-                gathering.count();
                 hub.run(number, &mut hand);
             }
             None => {
                 hand.give_back();
-                let pauses = gathering.next_pauses(hand.take_told());
-                if hub.look_again(pauses) {
+                if hub.look_again() {
                     continue;
                 }
                 hub.active.0.fetch_sub(1, Ordering::SeqCst);
@@ -88,12 +86,12 @@ impl Hub {
         true
     }
 
-    /// Looks for a while whether more becomes ready, the first time after so many pauses.
-    fn look_again(&self, pauses: u32) -> bool {
+    /// Checks for a while whether more becomes ready.
+    fn look_again(&self) -> bool {
         // ORDERING: Relaxed: who does not see it calls a worker for nothing.
         self.looking.0.fetch_add(1, Ordering::Relaxed);
-        let found = (0..LOOKS).any(|look| {
-            gather(if look == 0 { pauses } else { 1 });
+        let found = (0..LOOKS).any(|_| {
+            (0..SPINS).for_each(|_| spin_loop());
             !self.ready.is_empty()
         });
         // ORDERING: Release: whoever still saw it has pushed before, and the look behind `active` finds that.

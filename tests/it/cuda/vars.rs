@@ -337,8 +337,9 @@ fn a_future_must_not_await_a_kernel_that_comes_behind_it() {
     let (awaits, sender, _) = awaits_what_it_is_sent(&h);
     let selfish = pushed(&engine, awaits);
     push(&engine, Op::task("writes", (), &h, || 4.0));
-    push(&engine, Op::try_kernel("behind", &h, &x, |s: &mut DeviceStream, h: &f32| Ok(s.upload(&[*h; 2])?)));
-    sender.send(pushed(&engine, add("last", &x, &x, &y))).unwrap();
+    let behind = Op::try_kernel("behind", &h, &x, |s: &mut DeviceStream, h: &f32| Ok(s.upload(&[*h; 2])?));
+    sender.send(pushed(&engine, behind)).unwrap();
+    push(&engine, add("last", &x, &x, &y));
     let said = format!("{:#}", block_on(selfish).unwrap_err());
     assert!(said.contains("'awaits' waits for itself") && said.contains("its use of 'h'"), "{said}");
     assert_eq!(read(&engine, &y).unwrap(), 8.0);

@@ -26,7 +26,7 @@ async fn step(kind: Kind, exec: &Executor, engine: &Engine, x: &Var<u64>) {
         Kind::Bulk => {
             let mut bulk = engine.bulk(10);
             for _ in 0..10 {
-                drop(bulk.push(add()).await.unwrap());
+                bulk.push(add()).await.unwrap();
             }
         }
         Kind::Handle => engine.push(add()).await.unwrap().await.unwrap(),

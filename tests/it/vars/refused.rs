@@ -13,7 +13,7 @@ use crate::support::{block_on, executors};
 type Vars = [Var<Vec<i32>>; 4];
 
 /// Operations that take `x` and `w`, and write `w`, `y` and `fresh`, as bodies of every kind.
-const FORMS: [&str; 6] = ["task", "try_task", "future", "kernel", "kernel of the host", "bulk"];
+const FORMS: [&str; 6] = ["task", "try_task", "future", "kernel", "kernel of the host", "joined"];
 
 fn op<'v>(form: &str, [x, w, y, fresh]: &'v Vars) -> Op<'v> {
     let (reads, writes) = ((take(x), take(w)), (w, y, fresh));
@@ -55,17 +55,13 @@ fn an_operation_whose_take_is_refused_leaves_its_variables_as_they_were() {
         for form in FORMS {
             let vars = vars(&engine);
             let kept = block_on(vars[1].read()).unwrap();
-            let refused = if form == "bulk" {
-                block_on(engine.bulk(4).push(op(form, &vars))).unwrap()
-            } else {
-                pushed(&engine, op(form, &vars))
-            };
-            let error = block_on(refused).unwrap_err();
+            let op = || if form == "joined" { Op::join("all", [op(form, &vars)]) } else { op(form, &vars) };
+            let error = block_on(pushed(&engine, op())).unwrap_err();
             assert_eq!((error.node(), &error.to_string()[..]), (Some("step"), SAID), "{exec:?}, {form}");
             assert_eq!(values(&vars), [Ok(vec![1]), Ok(vec![2]), Ok(vec![3]), Err(SAID.to_owned())], "{exec:?}, {form}");
             assert_eq!(vars.each_ref().map(Var::version), [0, 0, 0, 1], "{exec:?}, {form}");
             drop(kept);
-            block_on(pushed(&engine, op(form, &vars))).unwrap();
+            block_on(pushed(&engine, op())).unwrap();
             let all = values(&vars);
             assert_eq!(all[1..], [Ok(vec![1, 2]), Ok(vec![7]), Ok(vec![8])], "{exec:?}, {form}");
             assert!(all[0].as_ref().is_err_and(|said| said.contains("has no value")));

@@ -180,14 +180,10 @@ fn as_long_as_there_is_a_handle_it_is_for_that() {
 
 /// Seen to fail without `tell_at_last`.
 #[test]
-fn one_of_a_bulk_and_one_that_is_a_future_are_told_as_others() {
+fn joined_operations_and_futures_are_told_as_others() {
     for (_exec, engine) in engines() {
         let (x, y) = (engine.var("x", 1), engine.var("y", 1));
-        let mut bulk = engine.bulk(10);
-        for op in [fails(&x), Op::task("well", (), &y, || 2)] {
-            drop(block_on(bulk.push(op)).unwrap());
-        }
-        bulk.end();
+        push(&engine, Op::join("both", [fails(&x), Op::task("well", (), &y, || 2)]));
         drop(x);
         assert_eq!(idle(&engine).unwrap_err().node(), Some("fails"));
         push(&engine, Op::future("later", (), &y, || async { Err("no luck".into()) }));

@@ -31,13 +31,15 @@ impl Workload {
 
     /// Runs it in bulks of so many operations.
     fn run(&self, engine: &Engine, bulk: usize) -> Vec<f64> {
-        let mut bulk = engine.bulk(bulk);
         let vars: Vec<Var<f64>> = (0..self.vars).map(|number| engine.var(format!("v{number}"), 1.0)).collect();
-        for (write, reads) in &self.ops {
-            let reads: Vec<Var<f64>> = reads.iter().map(|&read| vars[read].clone()).collect();
+        let reads = |reads: &Vec<usize>| reads.iter().map(|&read| vars[read].clone()).collect();
+        let reads: Vec<Vec<Var<f64>>> = self.ops.iter().map(|op| reads(&op.1)).collect();
+        let mut bulk = engine.bulk(bulk);
+        for ((write, _), reads) in self.ops.iter().zip(&reads) {
             let op = Op::task("mean", &reads[..], &vars[*write], |values: Vec<&f64>| mean(values.into_iter()));
-            drop(block_on(bulk.push(op)).unwrap());
+            block_on(bulk.push(op)).unwrap();
         }
+        block_on(bulk.end()).unwrap();
         let values = vars.iter().map(|var| *block_on(var.read()).unwrap()).collect();
         idle(engine).unwrap();
         values
