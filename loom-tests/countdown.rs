@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::harness::{Plain, Turns, check, join, spawn};
-use crate::exec::countdown::Countdown;
+use crate::run::countdown::Countdown;
 
 struct Model {
     countdown: Countdown,

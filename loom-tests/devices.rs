@@ -9,9 +9,9 @@ use super::harness::{block_on, check, check_within, join, spawn};
 use super::runs::{Alive, check_values, poll_once};
 use crate::device::queue::{Arg, Event, Fault, HostMemory, Job, Memory, Part, Queue, QueueDevice, Submitted, Timeline};
 use crate::device::{DeviceStream, Launch};
+use crate::engine::Ending;
 use crate::error::{Error, Result};
 use crate::sync::{AtomicU64, Ordering, spin_loop};
-use crate::vars::Ending;
 use crate::{Engine, Executor, Graph, Inputs, Op, PerOperator, Plan, Pushed};
 
 /// A device of one lane.

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use super::harness::{Turns, check, check_within, join, spawn};
-use crate::bridge::{Lane, Wakeset};
-use crate::exec::state::State;
+use crate::run::state::State;
+use crate::runtime::{Lane, WakeSet};
 use crate::sync::{Mutex, MutexGuard, Ordering, fence};
 
 struct Run {
     state: State,
-    wakes: Arc<Wakeset>,
+    wakes: Arc<WakeSet>,
     driver: Mutex<Node>,
     turns: Turns,
 }
@@ -35,7 +35,7 @@ impl Node {
 
 impl Run {
     fn new() -> Arc<Self> {
-        let wakes = Wakeset::new(1, Arc::new(Lane::new()));
+        let wakes = WakeSet::new(1, Arc::new(Lane::new()));
         Arc::new(Self { state: State::new(0), wakes, driver: Mutex::default(), turns: Turns::new() })
     }
 
@@ -109,7 +109,7 @@ impl Run {
 }
 
 // Seen to fail with any of: no look at the state after the hand-over; no second look in `drive_cancelled`; no
-// fence in `Wakeset::has_woken`; no fence in `Lane::ring`.
+// fence in `WakeSet::has_woken`; no fence in `Lane::ring`.
 #[test]
 fn a_node_that_is_handed_over_during_a_cancel_is_ended_once() {
     check(|| {

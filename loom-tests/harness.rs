@@ -16,7 +16,7 @@ use loom::{cell::UnsafeCell, sync::Condvar};
 #[cfg(not(anabranch_loom))]
 use std::{cell::UnsafeCell, sync::Condvar};
 
-use crate::bridge::{Lane, WaiterKey};
+use crate::runtime::{Lane, WaiterKey};
 use crate::sync::{Mutex, lock, yield_now};
 
 /// Runs every execution of a model; without loom, a number of them on plain threads.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::harness::{Plain, Task, check, join, spawn};
-use crate::bridge::{Lane, WaiterKey};
+use crate::runtime::{Lane, WaiterKey};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Waiter {

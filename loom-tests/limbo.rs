@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::harness::{Plain, check, check_within, join, spawn};
-use crate::bridge::{Held, Lane, Limbo};
+use crate::runtime::{Held, Lane, Limbo};
 
 /// Memory that a device writes until its point. Freeing it reads the word, so loom reports it when it is
 /// freed too early.

@@ -24,4 +24,4 @@ mod runs;
 mod sleep;
 mod state;
 mod vars;
-mod wakeset;
+mod wake_set;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::harness::{Plain, check_within, join, spawn};
+use crate::engine::{Queue, Request, RequestId, Requests};
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
-use crate::vars::{Queue, Request, RequestId, Requests};
 
 /// An operation: what it asks of which variable, and who is through with it.
 struct Operation {

@@ -10,8 +10,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use super::harness::{JoinHandle, Plain, block_on, check_within, join, spawn};
-use crate::bridge::{Pace, Reactor, RemoteLane, WaiterKey};
 use crate::device::queue::{Fault, Timeline};
+use crate::runtime::{Pace, Reactor, RemoteLane, WaiterKey};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// A device's stream, as its driver shows it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::harness::{check, join, spawn};
-use crate::exec::state::{CANCELLED, DONE, SHUT_DOWN, State};
+use crate::run::state::{CANCELLED, DONE, SHUT_DOWN, State};
 
 // Seen to fail with any of: a `cancel` that does not look for DONE; one that does not look for CANCELLED
 // ("two winners"); one without an exchange; a `complete` made of a load and a store.

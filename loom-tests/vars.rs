@@ -7,8 +7,8 @@ use std::task::{Poll, Waker};
 
 use super::harness::{block_on, check, check_within, join, spawn};
 use super::runs::Alive;
+use crate::engine::Parking;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
-use crate::vars::Parking;
 use crate::{Engine, Error, Executor, Op, Pushed};
 
 pub(super) fn engine() -> (Executor, Engine) {

@@ -1,34 +1,34 @@
 #![doc = include_str!("../README.md")]
 
-mod bridge;
 mod device;
+mod engine;
 mod error;
 mod exec;
 mod flow;
 mod graph;
 mod plan;
+mod run;
+mod runtime;
 mod sim;
 mod sync;
 mod value;
-mod vars;
 
 #[cfg(test)]
 #[path = "../loom-tests/mod.rs"]
 mod loom_tests;
 
 #[cfg(feature = "cuda")]
-pub use bridge::Pace;
-#[cfg(feature = "cuda")]
 pub use device::cuda::{Completion, RawStream};
 pub use device::host::HostStream;
 pub use device::kernels;
 pub use device::sim::Order;
 pub use device::{Buffer, DeviceStream, Element, HostBuffer, In, Kernel, KernelParam, Launch, Out, Params};
-pub use error::{BoxError, Error, Result};
-pub use exec::{
-    Canceller, Executor, ExecutorBuilder, Idle, Inputs, Launched, NodeFuture, NodeSpan, Observer, Outputs, Run, SerialStream,
-    Shutdown, Timeline, TimelineSpan, explore,
+pub use engine::{
+    Bulk, Engine, EngineBuilder, Fetch, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Push, Pushed, Put, Reads, TakeVar, Use, Var,
+    VarRead, VarWait, Writes,
 };
+pub use error::{BoxError, Error, Result};
+pub use exec::{Executor, ExecutorBuilder, Shutdown, explore};
 pub use flow::{Arg, Args, Flow, FlowRun, Function, Get, Ports};
 pub use graph::{
     Above, Backend, Bodies, Branch, COST_US_MAX, Condition, Control, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Given, Graph,
@@ -39,8 +39,8 @@ pub use plan::{
     Assignment, CriticalPath, InnerSchedule, MinStreams, PerBackend, PerOperator, Placement, Plan, Point, Policy, Ranked,
     ReadySet, Schedule, Single, Span, Step, StreamKind, makespan_us, svg, topological_order, verify,
 };
+pub use run::{Inputs, NodeFuture, Outputs, Run};
+#[cfg(feature = "cuda")]
+pub use runtime::Pace;
+pub use runtime::{Canceller, Idle, Launched, NodeSpan, Observer, Timeline, TimelineSpan};
 pub use sim::{Ending, Explored, Faults, Race, SimEvent, SimLog, Simulation, Slots, Touch, TouchKind};
-pub use vars::{
-    Bulk, Engine, EngineBuilder, EngineIdle, Fetch, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Push, Pushed, Put, Reads,
-    TakeVar, Use, Var, VarRead, VarWait, Writes,
-};

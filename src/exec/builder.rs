@@ -4,19 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Executor;
-use super::core::Core;
-use super::guest::GUESTS_MAX;
-use super::inside::inside_executor;
-use super::observe::Observer;
-use super::queues::Queues;
-use super::rehearse::Rehearsal;
-use crate::bridge::{Lane, Pace};
 #[cfg(feature = "cuda")]
 use crate::device::cuda::{Completion, Gpu};
 use crate::device::host::{Around, Barrier, Pool, SLOTS_MAX};
 use crate::device::queue::QueueDevice;
 use crate::device::sim::Order;
 use crate::error::{Kind, Result};
+use crate::runtime::{Choices, Core, Devices, ENGINES_MAX, Lane, Observer, Pace, address_of, inside_executor};
 use crate::sim::Faults;
 
 /// Settings for an [`Executor`]; made by [`Executor::builder`].
@@ -180,20 +174,22 @@ impl ExecutorBuilder {
         let devices = self.open_devices()?;
         #[cfg(test)]
         let devices: Vec<_> = self.devices.into_iter().chain(devices).collect();
-        let has_queues = !devices.is_empty();
-        // Must precede the workers: if they do not start, dropping `queues` ends the reactor's thread. A drop
-        // would not stop workers.
-        let queues = if has_queues { Some(Arc::new(Queues::start(devices, self.pace)?)) } else { None };
+        let has_devices = !devices.is_empty();
+        // Must precede the workers: if they do not start, dropping `devices` ends the reactor's thread. A
+        // drop would not stop workers.
+        let devices = if has_devices { Some(Arc::new(Devices::start(devices, self.pace)?)) } else { None };
         let exits = Arc::new(Lane::new());
         let barrier = Barrier::new();
         #[cfg(test)]
         let barrier = self.barrier.unwrap_or(barrier);
         let pool = match workers {
             0 => None,
-            _ => Some(Pool::start(workers, self.max_in_flight + GUESTS_MAX, barrier, around_workers(exits.clone()), has_queues)?),
+            _ => {
+                Some(Pool::start(workers, self.max_in_flight + ENGINES_MAX, barrier, around_workers(exits.clone()), has_devices)?)
+            }
         };
-        let rehearsal = self.simulated.map(|(order, faults)| Rehearsal::new(order, faults));
-        Ok(Executor::of(Core::new(pool, barrier, self.observer, rehearsal, queues, self.max_in_flight, exits)))
+        let choices = self.simulated.map(|(order, faults)| Choices::new(order, faults));
+        Ok(Executor::new(Core::new(pool, barrier, self.observer, choices, devices, self.max_in_flight, exits)))
     }
 
     #[cfg(feature = "cuda")]
@@ -218,7 +214,7 @@ fn around_workers(exits: Arc<Lane>) -> Around {
     let ended = Arc::new(AtomicU64::new(0));
     Box::new(move |life| {
         let _counted = Counted { exits: exits.clone(), ended: ended.clone() };
-        inside_executor(Arc::as_ptr(&exits).cast(), life);
+        inside_executor(address_of(&exits), life);
     })
 }
 

@@ -4,10 +4,10 @@ use std::any::Any;
 use std::future::Future;
 
 use super::function::{Arg, Args, Ports, Sealed};
+use crate::engine::{Engine, Fetch, Op, Shared, Use, Var, Writes};
 use crate::error::{BoxError, Error, Result};
-use crate::exec::{Inputs, Outputs};
 use crate::graph::{Graph, Value};
-use crate::vars::{Engine, Fetch, Op, Shared, Use, Var, Writes};
+use crate::run::{Inputs, Outputs};
 
 impl<T> Sealed for Value<T> {}
 

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use super::function::{Args, Function, Ports};
 use super::get::Get;
 use super::slice::Slice;
-use crate::bridge::WaiterKey;
+use crate::engine::{Engine, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Pushed, Reads, Scope, Var};
 use crate::error::{BoxError, Error, Kind, Result};
-use crate::exec::{Cancel, Runner, whole};
 use crate::graph::KernelStream;
-use crate::vars::{Engine, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Pushed, Reads, Scope, Var};
+use crate::run::{Run, whole};
+use crate::runtime::WaiterKey;
+use crate::runtime::{Cancel, Core};
 
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
 /// given to the closure.
@@ -44,21 +45,21 @@ pub struct Flow {
 /// What a flow's context, its future and its cancellers share.
 pub(super) struct Shared {
     engine: Engine,
-    runner: Runner,
+    core: Arc<Core>,
     pub(super) scope: Arc<Scope>,
     pub(super) slice: Slice,
 }
 
 impl Flow {
-    pub(super) fn new(engine: Engine, runner: Runner, outer: Option<&Flow>) -> Self {
+    pub(crate) fn new(engine: Engine, core: Arc<Core>, outer: Option<&Flow>) -> Self {
         let scope = Scope::new(outer.map(|flow| flow.shared.scope.clone()));
         let stream = outer.and_then(|flow| flow.stream.clone());
-        Self { shared: Arc::new(Shared { engine, runner, scope, slice: Slice::new() }), stream }
+        Self { shared: Arc::new(Shared { engine, core, scope, slice: Slice::new() }), stream }
     }
 
     /// A flow that begins within this one.
     pub(super) fn inner(&self) -> Self {
-        Self::new(self.shared.engine.clone(), self.shared.runner.clone(), Some(self))
+        Self::new(self.shared.engine.clone(), self.shared.core.clone(), Some(self))
     }
 
     pub(super) fn shared(&self) -> Arc<Shared> {
@@ -246,9 +247,9 @@ impl Flow {
                 args.kernel(name, writes, enqueue).device(device)
             }
             _ => {
-                let runner = self.shared.runner.clone();
+                let core = self.shared.core.clone();
                 let run = move |inputs| {
-                    let run = runner.run(&plan, inputs);
+                    let run = Run::new(&core, &plan, inputs);
                     async move { Ok(O::take(&mut run.await?)?) }
                 };
                 args.run(name, writes, run)
@@ -318,7 +319,7 @@ impl Shared {
 
     /// Returns an error in a child that was forked from the process that has the executor's threads.
     pub(super) fn check_process(&self) -> Result<()> {
-        self.runner.check_process()
+        self.core.check_process()
     }
 
     /// Returns why the flow is over before its code is.

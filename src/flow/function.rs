@@ -6,11 +6,11 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::engine::{Engine, Fetch, Op, TakeVar, Use, Var, Writes};
 use crate::error::{BoxError, Error, Kind, Result};
-use crate::exec::{Inputs, Outputs, whole};
 use crate::graph::Graph;
 use crate::plan::{Plan, Policy};
-use crate::vars::{Engine, Fetch, Op, TakeVar, Use, Var, Writes};
+use crate::run::{Inputs, Outputs, whole};
 
 /// A graph that flows call: [`Flow::call`](super::Flow::call). Cheap to clone.
 ///

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::slice::Slice;
+use crate::engine::VarRead;
 use crate::error::Result;
-use crate::vars::VarRead;
 
 /// Waits for a variable's value; made by [`Flow::get`](super::Flow::get).
 #[must_use = "futures do nothing unless awaited"]

@@ -10,10 +10,11 @@ use std::task::{Context, Poll, ready};
 use pin_project::{pin_project, pinned_drop};
 
 use super::context::{Flow, Shared};
-use crate::bridge::{WaiterKey, shielded};
+use crate::engine::{Engine, poll_share};
+use crate::error::shielded;
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
-use crate::exec::{Cancel, Canceller, Executor};
-use crate::vars::{Engine, poll_share};
+use crate::runtime::WaiterKey;
+use crate::runtime::{Cancel, Canceller};
 
 /// Control flow as async code: a future of what the closure returns. Made by [`Executor::flow`].
 ///
@@ -41,47 +42,6 @@ pub struct FlowRun<F> {
     key: WaiterKey,
 }
 
-impl Executor {
-    /// Makes a flow: runs async code that calls graphs and pushes operations, with branches and loops between
-    /// them. See [`Flow`].
-    ///
-    /// Flows of one executor share an engine, so they may share variables. The flow does not keep the
-    /// executor: when that is dropped first, what it pushes ends with an error for which
-    /// [`Error::is_shut_down`](crate::Error::is_shut_down) is true.
-    ///
-    /// # Examples
-    /// Two halves of the work, side by side, within a deadline:
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// use anabranch::{Executor, Flow, Result, Var};
-    ///
-    /// async fn sum(f: &Flow, mut x: Var<f64>, steps: u32) -> Result<f64> {
-    ///     for _ in 0..steps {
-    ///         x = f.task("halve", &x, |x: &f64| x / 2.0);
-    ///     }
-    ///     Ok(*f.get(&x).await?)
-    /// }
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// let exec = Executor::host()?;
-    /// let both = exec.flow(async |f: &Flow| {
-    ///     let (x, y) = (f.value("x", 8.0), f.value("y", 1.0));
-    ///     let (x, y) = tokio::try_join!(sum(f, x, 3), sum(f, y, 1))?;
-    ///     Ok(x + y)
-    /// });
-    /// let both = tokio::time::timeout(Duration::from_secs(60), both).await.expect("it takes no minute")?;
-    /// assert_eq!(both, 1.5);
-    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
-    /// ```
-    pub fn flow<T, F>(&self, work: F) -> FlowRun<impl Future<Output = Result<T>> + use<T, F>>
-    where
-        F: AsyncFnOnce(&Flow) -> Result<T>,
-    {
-        FlowRun::new(Engine::of_flows(self).map(|engine| Flow::new(engine, self.runner(), None)), work)
-    }
-}
-
 impl Engine {
     /// Makes a flow on this engine, as [`Executor::flow`] does on one that all flows of an executor share: so
     /// that it is placed as this engine's settings say
@@ -102,8 +62,8 @@ impl Engine {
     where
         F: AsyncFnOnce(&Flow) -> Result<T>,
     {
-        let flow = self.executor().map(|exec| Flow::new(self.without_executor(), exec.runner(), None));
-        FlowRun::new(flow.ok_or_else(|| Kind::ShutDown.into()), work)
+        let core = self.executor().cloned().ok_or_else(|| Kind::ShutDown.into());
+        FlowRun::new(core.map(|core| Flow::new(self.without_executor(), core, None)), work)
     }
 }
 
@@ -186,7 +146,7 @@ impl<Fut> FlowRun<Fut> {
 }
 
 impl FlowRun<std::convert::Infallible> {
-    fn new<T, F>(flow: Result<Flow>, work: F) -> FlowRun<impl Future<Output = Result<T>> + use<T, F>>
+    pub(crate) fn new<T, F>(flow: Result<Flow>, work: F) -> FlowRun<impl Future<Output = Result<T>> + use<T, F>>
     where
         F: AsyncFnOnce(&Flow) -> Result<T>,
     {

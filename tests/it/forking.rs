@@ -61,7 +61,6 @@ fn an_executor_of_the_parent_says_so_in_a_child() {
         forked(|| {
             assert_told(exec.run(&plan, Inputs::new()));
             assert_told(exec.run(&plan, Inputs::new()).node("one"));
-            assert_told(exec.stream().run(&plan, Inputs::new()));
             assert_eq!(exec.try_run(&plan, Inputs::new()).map(drop).unwrap_err().0.to_string(), SAID);
             assert_told(exec.idle());
             assert_told(exec.shutdown());
@@ -119,10 +118,9 @@ fn disturb(exec: &Executor, engine: &Engine, plan: &Plan) {
     drop(pushed);
     let mut idle = engine.idle();
     let _ = poll_once(&mut idle);
-    let stream = exec.stream();
-    let mut runs = [stream.run(plan, Inputs::new()), stream.run(plan, Inputs::new())];
+    let mut runs = [exec.run(plan, Inputs::new()), exec.run(plan, Inputs::new())];
     runs.iter_mut().for_each(|run| drop(poll_once(run)));
-    let (run, next) = (exec.run(plan, Inputs::new()), stream.run(plan, Inputs::new()));
+    let (run, next) = (exec.run(plan, Inputs::new()), exec.run(plan, Inputs::new()));
     let mut flow = Box::pin(pending_flow(exec));
     let _ = poll_once(&mut flow);
     flow.canceller().cancel();
@@ -149,11 +147,11 @@ fn a_lock_that_the_parent_held_at_the_fork_keeps_no_child() {
                 let x = engine.var("x", 1);
                 let add = || Op::task("add", &x, &x, |x: &i32| x + 1);
                 let (mut handle, pushed) = (block_on(engine.push(add())).unwrap(), engine.push(add()));
-                let (mut idle, stream) = (engine.idle(), exec.stream());
+                let mut idle = engine.idle();
                 let mut flow = Box::pin(pending_flow(exec));
                 let canceller = flow.canceller();
                 let polled = (poll_once(&mut handle), poll_once(&mut idle), poll_once(&mut flow));
-                let mut run = stream.run(plan, Inputs::new());
+                let mut run = exec.run(plan, Inputs::new());
                 let _ = (poll_once(&mut run), polled);
                 let mut all = Some((handle, pushed, idle, flow, x.clone(), run));
                 forked(|| {

@@ -41,7 +41,6 @@ mod runtimes;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod sections;
-mod serial;
 mod simulating;
 mod sizes;
 mod smoke;
@@ -51,5 +50,6 @@ mod support;
 mod tidy;
 mod values;
 mod vars;
+mod waiting_runs;
 mod wakers;
 mod waking;

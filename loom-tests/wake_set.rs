@@ -1,0 +1,177 @@
+//! A run's woken futures: no wake is lost between its waker and the poll that it causes, and no future is
+//! polled twice for one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::harness::{Plain, Task, check, join, spawn};
+use crate::runtime::{Lane, WaiterKey, WakeSet};
+use crate::sync;
+
+fn set_of(futures: usize) -> (Arc<Lane>, Arc<WakeSet>) {
+    let lane = Arc::new(Lane::new());
+    let set = WakeSet::new(futures, lane.clone());
+    (lane, set)
+}
+
+/// A future's side of a wake: `done` counts what happened before the wakes, and is what its poll looks at.
+struct Woken {
+    done: sync::AtomicU32,
+}
+
+impl Woken {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { done: sync::AtomicU32::new(0) })
+    }
+
+    fn seen(&self) -> u32 {
+        // Relaxed: what makes it visible must be the wake.
+        self.done.load(Ordering::Relaxed)
+    }
+}
+
+// Seen to fail with any of: the flag cleared by a store, not a swap; either swap of the flag not AcqRel; the
+// flag cleared after the poll (each: the last poll saw 1 of 2); no flag at all (the stack becomes a circle).
+#[test]
+fn a_poll_sees_what_was_done_before_the_wake_that_found_its_future_woken() {
+    check(|| {
+        let (_lane, set) = set_of(1);
+        let future = Woken::new();
+        let source = {
+            let (waker, future) = (set.waker(0), future.clone());
+            spawn(move || {
+                for done in 1..=2 {
+                    future.done.store(done, Ordering::Relaxed);
+                    waker.wake_by_ref();
+                }
+            })
+        };
+        let (mut polls, mut seen) = (0, 0);
+        let mut poll = |_| (polls, seen) = (polls + 1, future.seen());
+        set.pop_all(&mut poll);
+        set.pop_all(&mut poll);
+        join(source);
+        set.pop_all(&mut poll);
+        assert_eq!(seen, 2, "the poll that the last wake causes sees it");
+        assert!((1..=2).contains(&polls), "at most one poll for a wake");
+        assert!(!set.has_woken());
+    });
+}
+
+// Seen to fail with the same.
+#[test]
+fn two_sources_that_wake_one_future_cause_a_poll_that_sees_both() {
+    check(|| {
+        let (_lane, set) = set_of(1);
+        let futures = [Woken::new(), Woken::new()];
+        let sources = futures.clone().map(|future| {
+            let waker = set.waker(0);
+            spawn(move || {
+                future.done.store(1, Ordering::Relaxed);
+                waker.wake();
+            })
+        });
+        let (mut polls, mut seen) = (0, 0);
+        let mut poll = |_| (polls, seen) = (polls + 1, futures[0].seen() + futures[1].seen());
+        set.pop_all(&mut poll);
+        sources.into_iter().for_each(join);
+        set.pop_all(&mut poll);
+        assert_eq!(seen, 2);
+        assert!((1..=2).contains(&polls));
+    });
+}
+
+// Seen to fail with any of: the push Relaxed; the pop Relaxed (each: a future is polled again and again, or
+// never); a push without an exchange.
+#[test]
+fn futures_that_are_woken_at_once_are_each_polled_once() {
+    check(|| {
+        let (_lane, set) = set_of(2);
+        let sources = [0, 1].map(|index| {
+            let waker = set.waker(index);
+            spawn(move || waker.wake())
+        });
+        let polls = [AtomicU32::new(0), AtomicU32::new(0)];
+        let poll = |index: u32| _ = polls[index as usize].fetch_add(1, Ordering::Relaxed);
+        set.pop_all(poll);
+        sources.into_iter().for_each(join);
+        set.pop_all(poll);
+        assert_eq!(polls.map(AtomicU32::into_inner), [1, 1]);
+    });
+}
+
+// A waker of the future before, which is done, rings while the next one is begun. Seen to fail with any of:
+// `is_begun` Relaxed; `begin` Relaxed; a wake that is taken for a beginning.
+#[test]
+fn a_future_begins_once_and_sees_what_came_before_whoever_rang() {
+    check(|| {
+        let (_lane, set) = set_of(1);
+        let (stale, program) = (set.waker(0), set.clone());
+        let cell = Arc::new(Plain::new(0));
+        let ready = cell.clone();
+        let threads = [
+            spawn(move || stale.wake()),
+            spawn(move || {
+                ready.set(1);
+                program.begin(0);
+            }),
+        ];
+        let mut begun = 0;
+        let mut poll = |index| {
+            if set.is_begun(index) {
+                begun += cell.get();
+            }
+        };
+        set.pop_all(&mut poll);
+        threads.into_iter().for_each(join);
+        set.pop_all(&mut poll);
+        assert_eq!(begun, 1);
+    });
+}
+
+// Seen to fail with any of: no ring after a push; no fence in `Lane::ring`.
+#[test]
+fn a_task_that_was_told_to_wait_is_woken_by_its_future() {
+    check(|| {
+        let (lane, set) = set_of(1);
+        let source = {
+            let waker = set.waker(0);
+            spawn(move || waker.wake())
+        };
+        // The order of a run's poll: poll what rang, register, ask whether something rang since.
+        let (task, mut key) = (Task::new(), WaiterKey::default());
+        let mut polls = 0;
+        set.pop_all(|_| polls += 1);
+        assert!(task.poll(&lane, 1, &mut key).is_pending());
+        let is_more = set.has_woken();
+        join(source);
+        assert!(polls == 1 || is_more || task.wakes() > 0, "a wake was lost");
+        set.pop_all(|_| polls += 1);
+        assert_eq!(polls, 1);
+        lane.forget(&mut key);
+    });
+}
+
+// Seen to fail with a clone that takes two counts. Too few is for valgrind, which runs this too.
+#[test]
+fn a_waker_may_outlive_whoever_else_knew_the_set() {
+    check(|| {
+        let (lane, set) = set_of(1);
+        let weak = Arc::downgrade(&set);
+        let waker = set.waker(0);
+        let late = {
+            let waker = waker.clone();
+            spawn(move || {
+                waker.wake_by_ref();
+                drop(waker.clone());
+                waker.wake();
+            })
+        };
+        set.pop_all(|_| {});
+        drop(set);
+        drop(waker);
+        drop(lane);
+        join(late);
+        assert_eq!(weak.strong_count(), 0, "the last waker frees the set");
+    });
+}

@@ -1,0 +1,269 @@
+//! Engines: where operations are pushed.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use super::bulk::Bulk;
+use super::failures::Failures;
+use super::handle::Pushed;
+use super::hub::Hub;
+use super::idle::EngineDrain;
+use super::lanes::Lanes;
+use super::name::Name;
+use super::op::{Job, Op};
+use super::place::{Block, Place};
+use super::push::Push;
+use super::queue::OPERATIONS_MAX;
+use super::scope::Scope;
+use super::stream::OpStream;
+use super::var::Var;
+use crate::error::{Error, Kind, Result};
+use crate::plan::Placement;
+use crate::runtime::{Core, Idle, Keeper};
+use crate::value::VarCell;
+
+/// How many operations may be pending if nobody says.
+const PENDING_MAX: usize = 65_536;
+/// How many streams of a device are used at most.
+const STREAMS: usize = 8;
+
+/// Runs operations on variables, as parallel as what they read and write allows, with the result of running
+/// them one after the other as they were pushed.
+///
+/// Each variable has a queue, first come, first served: reads that stand side by side go together, a write
+/// goes alone. An operation stands in the queues of all its variables, and runs when it is its turn in each.
+/// After MXNet's dependency engine. Operations run on the workers of an executor, or, if that has none, in
+/// the thread that pushes.
+///
+/// On a simulated executor ([`Executor::sim`]) operations run one at a time, each drawn among those that are
+/// ready, while somebody awaits something of the engine.
+///
+/// Cheap to clone; clones are one engine, and keep the executor. When engine and variables are dropped, what
+/// is pending runs all the same, as long as somebody else keeps the executor: what is pending when that ends
+/// fails with an error for which [`Error::is_shut_down`] is true.
+///
+/// Without workers, inline or simulated, only polls of something of the engine run what is pending. So when
+/// engine, variables and their futures are dropped, pending operations are dropped, too, with their futures
+/// and values. An operation whose future itself holds the engine or a variable of it stays until the executor
+/// is shut down.
+#[derive(Clone)]
+pub struct Engine {
+    pub(super) hub: Arc<Hub>,
+    /// None: a flow's.
+    own: Option<Own>,
+}
+
+/// What who made an engine has of it, and its flows have not.
+#[derive(Clone)]
+struct Own {
+    keeper: Keeper,
+    /// Kept while there is a handle that can ask for failures.
+    drain: Arc<EngineDrain>,
+}
+
+/// Settings of an [`Engine`]; made by [`Engine::builder`].
+pub struct EngineBuilder {
+    keeper: Keeper,
+    max_pending: usize,
+    placement: Placement,
+    max_streams: usize,
+}
+
+impl EngineBuilder {
+    pub(crate) fn new(keeper: &Keeper) -> Self {
+        Self { keeper: keeper.clone(), max_pending: PENDING_MAX, placement: Placement::default(), max_streams: STREAMS }
+    }
+
+    /// Returns the engine that flows share.
+    pub(crate) fn build_for_flows(self) -> Result<Arc<Hub>> {
+        self.max_pending(OPERATIONS_MAX).hub(None)
+    }
+
+    /// Sets how many operations may be pending, from 1 to 16,777,214. The default is 65,536.
+    pub fn max_pending(mut self, operations: usize) -> Self {
+        self.max_pending = operations;
+        self
+    }
+
+    /// Sets how streams are chosen for kernels, on an executor with devices that queue work. The default is
+    /// [`Placement::Online`].
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// Sets on how many streams of a device kernels may be that do not ask for one, from 1. The default, and
+    /// the most that a CUDA device has, is 8.
+    pub fn max_streams(mut self, streams: usize) -> Self {
+        self.max_streams = streams;
+        self
+    }
+
+    /// Returns the engine.
+    ///
+    /// # Errors
+    /// If a setting is out of range, or the executor is shut down or has 256 engines already.
+    pub fn build(self) -> Result<Engine> {
+        let got = self.max_pending;
+        if !(1..=OPERATIONS_MAX).contains(&got) {
+            return Err(Kind::Setting { what: "max_pending", must: "from 1 to 16777214", got }.into());
+        }
+        let got = self.max_streams;
+        if got == 0 {
+            return Err(Kind::Setting { what: "max_streams", must: "1 or more", got }.into());
+        }
+        let failures = Arc::<Failures>::default();
+        let hub = self.hub(Some(&failures))?;
+        let drain = Arc::new(EngineDrain { hub: hub.clone(), failures });
+        Ok(Engine { hub, own: Some(Own { keeper: self.keeper, drain }) })
+    }
+
+    fn hub(&self, owner: Option<&Arc<Failures>>) -> Result<Arc<Hub>> {
+        let max_streams = u32::try_from(self.max_streams).unwrap_or(u32::MAX);
+        let core = self.keeper.core();
+        let lanes = core.devices.as_ref().map(|devices| Lanes::new(devices, self.placement, max_streams));
+        Hub::new(core, self.max_pending, lanes, owner)
+    }
+}
+
+impl Engine {
+    /// Returns a new variable. The name is for errors and need not be unique.
+    pub fn var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>, value: T) -> Var<T> {
+        let place = Place::new(Name::from(name.into()), self.hub.address(), false);
+        Var::new(self.hub.clone(), Block { place, cell: VarCell::new(value) })
+    }
+
+    /// Returns an engine that does not keep its executor.
+    pub(crate) fn of_core(hub: Arc<Hub>) -> Self {
+        Self { hub, own: None }
+    }
+
+    /// The same engine, for who does not keep the executor.
+    pub(crate) fn without_executor(&self) -> Self {
+        Self { hub: self.hub.clone(), own: None }
+    }
+
+    /// Returns the core of the executor, if this engine keeps it.
+    pub(crate) fn executor(&self) -> Option<&Arc<Core>> {
+        self.own.as_ref().map(|own| own.keeper.core())
+    }
+
+    /// Whether there are devices that queue work.
+    pub(crate) fn has_devices(&self) -> bool {
+        self.hub.lanes.is_some()
+    }
+
+    /// Without workers: ends the operations of a flow that is over, if they were cancelled, and runs pending
+    /// frees.
+    pub(crate) fn sweep(&self, scope: &Scope) {
+        self.hub.sweep_flow(scope);
+    }
+
+    /// Pushes an operation of a flow if there is room for it now.
+    ///
+    /// # Errors
+    /// As [`Engine::try_push`], or that the flow has no room.
+    #[inline(always)]
+    pub(crate) fn push_of(&self, scope: &Arc<Scope>, stream: Option<&OpStream>, op: &mut Op<'_>) -> Result<Pushed> {
+        let job = &mut op.job;
+        if let (Some(job), Some(stream)) = (job.as_mut(), stream) {
+            job.put_on(stream);
+        }
+        // Most are run where they lie, and then nothing of it is in memory on its way.
+        match if scope.is_cancelled() { None } else { self.hub.run_now(job) } {
+            Some(Ok(Ok(()))) => Ok(Pushed::ended(Ok(()))),
+            Some(outcome) => outcome.map(|failed| Pushed::ended(failed.inspect_err(|error| self.hub.tell_flow(scope, error)))),
+            None => self.push_of_later(scope, job),
+        }
+    }
+
+    #[inline(never)]
+    fn push_of_later(&self, scope: &Arc<Scope>, job: &mut Option<Job>) -> Result<Pushed> {
+        scope.has_room()?;
+        job.iter_mut().for_each(|job| job.set_scope(scope.clone()));
+        self.hub.try_push(job)
+    }
+
+    /// Returns a new variable without a value: who reads it before it is written gets an error. For what only
+    /// operations can make, as the memory of a device.
+    pub fn empty_var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>) -> Var<T> {
+        let place = Place::new(Name::from(name.into()), self.hub.address(), true);
+        Var::new(self.hub.clone(), Block { place, cell: VarCell::empty() })
+    }
+
+    /// Pushes an operation: it comes after everything that was pushed before. If there is room for it then it
+    /// is pushed at once, else when there is, for whoever awaits this; what others push meanwhile may come
+    /// before it.
+    ///
+    /// If a task awaits push after push and never has to wait, the future is sometimes pending once, so that
+    /// other tasks run. The operation is pushed by then. In tokio's tasks its budget decides when.
+    ///
+    /// # Errors
+    /// If the operation uses a variable of another engine, takes one that it reads as well, or the executor
+    /// is shut down; and if there is no room, and this is awaited inside of an operation of this engine,
+    /// which may itself be what stands in the way. If this is dropped and never awaited then [`Engine::idle`]
+    /// tells why the operation was refused.
+    ///
+    /// # Cancellation
+    /// Dropped while it waits for room, the operation was not pushed. What was pushed stays so.
+    #[inline(always)]
+    pub fn push<'v>(&'v self, op: Op<'v>) -> Push<'v> {
+        // It is taken out in any case.
+        Push::new(&self.hub, &mut ManuallyDrop::new(op).job)
+    }
+
+    /// Pushes an operation if there is room for it now.
+    ///
+    /// # Errors
+    /// Gives the operation back, with an error for which [`Error::is_busy`] is true, or as [`Engine::push`].
+    pub fn try_push<'v>(&self, mut op: Op<'v>) -> Result<Pushed, (Error, Op<'v>)> {
+        self.hub.try_push(&mut op.job).map_err(|error| (error, op))
+    }
+
+    /// Collects small operations, and pushes so many at a time as one.
+    pub fn bulk(&self, operations_max: usize) -> Bulk<'_> {
+        Bulk::new(self, operations_max)
+    }
+
+    pub(super) fn lanes(&self) -> Option<&Lanes> {
+        self.hub.lanes.as_ref()
+    }
+
+    /// Waits until nothing is pending.
+    ///
+    /// # Errors
+    /// The oldest failure that was not told here yet:
+    ///
+    /// - of an operation that writes nothing;
+    /// - of the drop of a value that was freed;
+    /// - of an operation that was to write something, if neither its handle nor a read told it, and none can
+    ///   any more: the handle was dropped, and all that it poisoned was overwritten or freed;
+    /// - of an operation that could not begin, because a reader kept the value that it takes, if its handle
+    ///   was dropped without telling it.
+    ///
+    /// What is poisoned still is not told here, nor what was cancelled or shut down. Await it again for the
+    /// next. Whoever else waits meanwhile is told it, too. The last one says how many more there were if
+    /// there was no room to keep them; they are kept as long as there is an engine, so one that holds an
+    /// engine keeps it until it is told.
+    ///
+    /// Also if it is awaited inside of an operation of this engine.
+    ///
+    /// # Cancellation
+    /// Dropping the future changes nothing.
+    pub fn idle(&self) -> Idle {
+        self.own.as_ref().expect("only engines of users are waited for").drain.idle()
+    }
+
+    /// Returns the number of operations that are pending. [Joined](Op::join) operations are one.
+    pub fn pending(&self) -> usize {
+        self.hub.slots.in_use()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("pending", &self.pending()).finish()
+    }
+}

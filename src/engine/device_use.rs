@@ -1,0 +1,157 @@
+//! A use of variables by a kernel that was submitted: later kernels wait for its event on their streams,
+//! operations of the host for its end.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::device::queue::Event;
+use crate::error::Error;
+use crate::plan::Stamp;
+use crate::runtime::{Devices, LaneId};
+use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering, lock};
+
+/// The work of one operation on a device.
+pub(super) struct DeviceUse {
+    pub(super) lane: LaneId,
+    pub(super) stamp: Stamp,
+    /// None if none was recorded, and once the device has done the work.
+    event: Mutex<Option<Arc<Recorded>>>,
+    ending: Ending,
+    /// Completions that came before this end, of operations that read what this one writes. They end after
+    /// it.
+    followers: Mutex<Vec<Completed>>,
+}
+
+/// Why the device has not done the work, once that is known. Shared by the variables that the operation
+/// writes, and by the operations that read them.
+pub(super) type Failure = Arc<OnceLock<Error>>;
+
+/// An operation that was submitted.
+pub(super) struct Submitted {
+    pub(super) operation: u32,
+    pub(super) device_use: Arc<DeviceUse>,
+    pub(super) failure: Failure,
+    /// The uses that it reads from, and that may still fail.
+    pub(super) inputs: SmallVec<[(Arc<DeviceUse>, Failure); 2]>,
+    /// The number of lane faults found before it was submitted.
+    pub(super) faults: u64,
+    /// The error of its submission.
+    pub(super) error: Option<Error>,
+}
+
+/// A submitted operation whose lane has come to its end.
+pub(super) struct Completed {
+    pub(super) submitted: Submitted,
+    pub(super) outcome: Result<(), Error>,
+}
+
+impl Completed {
+    /// Lets this completion follow the first end that the operation reads from and that is still to come: it
+    /// may fail, though the host hears of this one first. Returns the completion if there is none.
+    pub(super) fn after_inputs(self) -> Option<Self> {
+        if self.outcome.is_err() {
+            return Some(self);
+        }
+        let pending = self.submitted.inputs.iter().find(|(input, _)| !input.is_over()).map(|(input, _)| input.clone());
+        match pending {
+            Some(input) => input.precede(self)?.after_inputs(),
+            None => Some(self),
+        }
+    }
+}
+
+/// Whether something is over, and the operations of the host that wait for that.
+pub(crate) struct Ending {
+    is_over: AtomicBool,
+    waiting: Mutex<SmallVec<[u32; 2]>>,
+}
+
+impl Ending {
+    pub(crate) fn new() -> Self {
+        Self { is_over: AtomicBool::new(false), waiting: Mutex::default() }
+    }
+
+    fn is_over(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `end`: what was stored before the end is visible.
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Registers an operation, to be made ready at the end. Returns false if this is over.
+    pub(crate) fn wakes(&self, operation: u32) -> bool {
+        let mut waiting = lock(&self.waiting);
+        // Read under the lock: `end` stores the flag first, and then takes the list.
+        let is_pending = !self.is_over();
+        if is_pending {
+            waiting.push(operation);
+        }
+        is_pending
+    }
+
+    /// Ends it. Returns the registered operations.
+    pub(crate) fn end(&self) -> SmallVec<[u32; 2]> {
+        // ORDERING: Release: see `is_over`.
+        self.is_over.store(true, Ordering::Release);
+        std::mem::take(&mut *lock(&self.waiting))
+    }
+}
+
+/// An event, freed when no wait for it is to be submitted any more.
+pub(super) struct Recorded {
+    devices: Arc<Devices>,
+    lane: LaneId,
+    pub(super) event: Event,
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        self.devices.device(self.lane).free_events(&mut std::iter::once(self.event));
+    }
+}
+
+impl DeviceUse {
+    pub(super) fn new(devices: &Arc<Devices>, lane: LaneId, stamp: Stamp, event: Option<Event>) -> Self {
+        let event = event.map(|event| Arc::new(Recorded { devices: devices.clone(), lane, event }));
+        Self { lane, stamp, event: Mutex::new(event), ending: Ending::new(), followers: Mutex::default() }
+    }
+
+    /// Keeps a completion until this end. Returns it if this is over.
+    fn precede(&self, completed: Completed) -> Option<Completed> {
+        let mut followers = lock(&self.followers);
+        // Read under the lock: `end` stores the flag first, and then takes the list.
+        if self.is_over() {
+            return Some(completed);
+        }
+        followers.push(completed);
+        None
+    }
+
+    /// Returns true if the host has heard of the end.
+    pub(super) fn is_over(&self) -> bool {
+        self.ending.is_over()
+    }
+
+    /// Returns true if no stream needs to wait for it. After a fault the device may still be working.
+    pub(super) fn is_left(&self) -> bool {
+        self.is_over() && lock(&self.event).is_none()
+    }
+
+    /// Returns the event to wait for on a device, to be kept until the wait is submitted.
+    pub(super) fn event(&self) -> Option<Arc<Recorded>> {
+        lock(&self.event).clone()
+    }
+
+    /// As [`Ending::wakes`].
+    pub(super) fn wakes(&self, operation: u32) -> bool {
+        self.ending.wakes(operation)
+    }
+
+    /// Ends it. `is_done`: the device has done the work. Returns the operations that wait for the end, and
+    /// the completions that follow it.
+    pub(super) fn end(&self, is_done: bool) -> (SmallVec<[u32; 2]>, Vec<Completed>) {
+        let waiting = self.ending.end();
+        let event = if is_done { lock(&self.event).take() } else { None };
+        drop(event);
+        (waiting, std::mem::take(&mut *lock(&self.followers)))
+    }
+}

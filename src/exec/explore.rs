@@ -1,0 +1,108 @@
+//! Real runs on the simulated device: one node at a time, in an order of your choice, with faults on purpose.
+//! For tests of graphs with their closures; [`Simulation`](crate::Simulation) carries out plans without.
+
+use super::Executor;
+use crate::device::sim::{Order, next_order};
+use crate::error::{Error, Kind, Result};
+use crate::sim::{Explored, Faults};
+
+impl Executor {
+    /// Returns an executor on the simulated device: no thread, one node at a time, each drawn from `seed`
+    /// among those that could run. The same seed gives the same order on every machine, if async nodes do not
+    /// bring in time or I/O.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Executor, Graph, Inputs, PerOperator};
+    ///
+    /// let mut g = Graph::new();
+    /// let (left, right) = (g.task("left", (), || 20), g.task("right", (), || 22));
+    /// let sum = g.task("sum", (&left, &right), |a: &i32, b: &i32| a + b);
+    /// g.output("sum", &sum);
+    /// let plan = g.compile(&PerOperator)?;
+    /// for seed in 0..100 {
+    ///     let mut outputs = futures::executor::block_on(Executor::sim(seed).run(&plan, Inputs::new()))?;
+    ///     assert_eq!(*outputs.take::<i32>("sum")?, 42, "seed {seed}");
+    /// }
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn sim(seed: u64) -> Self {
+        Self::builder().simulated(Order::Seeded(seed), Faults::default()).build().expect("a simulated executor starts no threads")
+    }
+
+    /// Returns the choices that a simulated executor has made, to replay them:
+    /// `Executor::builder().simulated(Order::Replay(choices), Faults::default())`. None for other executors.
+    pub fn choices(&self) -> Vec<u32> {
+        self.choices_made().into_iter().map(|choice| choice.0).collect()
+    }
+
+    fn choices_made(&self) -> Vec<(u32, u32)> {
+        self.core().choices.as_ref().map_or_else(Vec::new, |choices| choices.made())
+    }
+}
+
+/// Says which order it was, should a test panic.
+struct Failing<'a> {
+    exec: &'a Executor,
+    order: u64,
+}
+
+impl Failing<'_> {
+    fn kind(&self) -> Kind {
+        Kind::Order { order: self.order, choices: self.exec.choices() }
+    }
+}
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.kind().into());
+        }
+    }
+}
+
+/// Calls `test` with a simulated executor for every order in which its nodes can run, one after the other; at
+/// most `orders_max` times. Whatever threads do to the nodes of a graph is one of these orders.
+///
+/// `test` must do the same every time but for what the executor chooses: runs that are awaited one by one, no
+/// time, no I/O.
+///
+/// # Errors
+/// What `test` returns is the source of an error that says which choices led there; if it panics, they are
+/// printed. To replay them: `Executor::builder().simulated(Order::Replay(vec![1, 0]),
+/// Faults::default()).build()?`.
+///
+/// # Examples
+/// ```
+/// use anabranch::{Executor, Graph, Inputs, PerOperator, explore};
+///
+/// let mut g = Graph::new();
+/// let (left, right) = (g.task("left", (), || 20), g.task("right", (), || 22));
+/// let sum = g.task("sum", (&left, &right), |a: &i32, b: &i32| a + b);
+/// g.output("sum", &sum);
+/// let plan = g.compile(&PerOperator)?;
+/// let explored = explore(1_000, |exec| {
+///     let mut outputs = futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
+///     assert_eq!(*outputs.take::<i32>("sum")?, 42);
+///     Ok(())
+/// })?;
+/// assert!(explored.is_complete && explored.orders == 2);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+pub fn explore(orders_max: u64, mut test: impl FnMut(&Executor) -> Result<()>) -> Result<Explored> {
+    let (mut order, mut orders) = (Order::Replay(Vec::new()), 0);
+    loop {
+        if orders == orders_max {
+            return Ok(Explored { orders, is_complete: false });
+        }
+        let exec = Executor::builder().simulated(order, Faults::default()).build()?;
+        let failing = Failing { exec: &exec, order: orders };
+        test(&exec).map_err(|error| Error::with_source(failing.kind(), Box::new(error)))?;
+        drop(failing);
+        orders += 1;
+        match next_order(&exec.choices_made()) {
+            Some(choices) => order = Order::Replay(choices),
+            None => return Ok(Explored { orders, is_complete: true }),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What is made from an executor: engines, and flows on the engine that they share.
+
+use std::future::Future;
+use std::sync::{Arc, Weak};
+
+use super::Executor;
+use crate::engine::{Engine, EngineBuilder, EngineCore};
+use crate::error::Result;
+use crate::flow::{Flow, FlowRun};
+use crate::sync::{Mutex, lock};
+
+/// The engine that an executor's flows share, while there is a flow or a variable of it.
+#[derive(Default)]
+pub(super) struct SharedEngine(Mutex<Weak<EngineCore>>);
+
+impl Engine {
+    /// Returns an engine on the workers of an executor.
+    ///
+    /// # Errors
+    /// If the executor is shut down, or has 256 engines already.
+    pub fn new(exec: &Executor) -> Result<Self> {
+        Self::builder(exec).build()
+    }
+
+    /// Returns the settings of an engine, to change them.
+    pub fn builder(exec: &Executor) -> EngineBuilder {
+        EngineBuilder::new(&exec.keeper)
+    }
+}
+
+impl Executor {
+    /// Returns the engine that flows share. It does not keep the executor. Each flow has a bound of its own,
+    /// so that none keeps another from pushing.
+    fn flow_engine(&self) -> Result<Engine> {
+        self.core().check_process()?;
+        let mut shared = lock(&self.flows.0);
+        if let Some(core) = shared.upgrade() {
+            return Ok(Engine::of_core(core));
+        }
+        let core = EngineBuilder::new(&self.keeper).build_for_flows()?;
+        *shared = Arc::downgrade(&core);
+        Ok(Engine::of_core(core))
+    }
+
+    /// Makes a flow: runs async code that calls graphs and pushes operations, with branches and loops between
+    /// them. See [`Flow`].
+    ///
+    /// Flows of one executor share an engine, so they may share variables. The flow does not keep the
+    /// executor: when that is dropped first, what it pushes ends with an error for which
+    /// [`Error::is_shut_down`](crate::Error::is_shut_down) is true.
+    ///
+    /// # Examples
+    /// Two halves of the work, side by side, within a deadline:
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use anabranch::{Executor, Flow, Result, Var};
+    ///
+    /// async fn sum(f: &Flow, mut x: Var<f64>, steps: u32) -> Result<f64> {
+    ///     for _ in 0..steps {
+    ///         x = f.task("halve", &x, |x: &f64| x / 2.0);
+    ///     }
+    ///     Ok(*f.get(&x).await?)
+    /// }
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let exec = Executor::host()?;
+    /// let both = exec.flow(async |f: &Flow| {
+    ///     let (x, y) = (f.value("x", 8.0), f.value("y", 1.0));
+    ///     let (x, y) = tokio::try_join!(sum(f, x, 3), sum(f, y, 1))?;
+    ///     Ok(x + y)
+    /// });
+    /// let both = tokio::time::timeout(Duration::from_secs(60), both).await.expect("it takes no minute")?;
+    /// assert_eq!(both, 1.5);
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn flow<T, F>(&self, work: F) -> FlowRun<impl Future<Output = Result<T>> + use<T, F>>
+    where
+        F: AsyncFnOnce(&Flow) -> Result<T>,
+    {
+        FlowRun::new(self.flow_engine().map(|engine| Flow::new(engine, self.core().clone(), None)), work)
+    }
+}

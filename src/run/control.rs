@@ -1,0 +1,203 @@
+//! Loops and branches. A program that comes to one starts the programs of an inner graph, and continues when
+//! they have ended, once for each iteration. An iteration allocates nothing and recurses nowhere. The thread
+//! that ends an inner graph continues with the control.
+//!
+//! ```text
+//! begin ─▶ first states in ─▶ [condition runs] ─▶ goes on? ── no ──▶ last states out ─▶ the program's next step
+//!                                   ▲                │ yes
+//!                        new states in ◀─ [body runs]
+//! ```
+
+use std::time::Instant;
+
+use super::control_state::{ControlState, phase};
+use super::inner::RunInner;
+use super::interpret::{Interpreter, Step};
+use super::observe::Ran;
+use super::outcomes::outcome;
+use super::state;
+use crate::device::host::{Queue, Ticket};
+use crate::error::{Error, Kind};
+use crate::graph::{NodeId, Test};
+use crate::plan::code::{Control, ControlFlow, flag};
+use crate::runtime::Launched;
+use crate::sync::{Ordering, lock};
+use crate::value::{Access, Cells};
+
+/// What a control does next.
+enum Turn {
+    /// Runs an inner graph, and is in this phase meanwhile.
+    Enter {
+        scope: u32,
+        phase: u32,
+    },
+    /// Is done.
+    Over,
+    Fail(Error),
+}
+
+impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
+    /// Goes on with the loop or branch at this step.
+    pub(super) fn control(&mut self, attention: u32) -> Step {
+        let (run, live, code) = (self.run, self.live, self.code);
+        let index = code.control_index(self.step);
+        let (control, state) = (&code.controls[index], &live.controls[index]);
+        let phase = state.phase();
+        if phase == phase::IDLE {
+            if self.skips(control.node, attention) {
+                return Step::Done;
+            }
+            if code.steps[self.step as usize].flags & flag::FIRST_OF_KIND != 0 {
+                self.queue.expect_long();
+            }
+            if attention & state::OBSERVED != 0 {
+                *lock(&state.since) = Some(Instant::now());
+                if let Some(error) = run.injected(control.node) {
+                    self.fail(error);
+                    return Step::Done;
+                }
+            }
+        } else if attention & state::CANCELLED != 0 {
+            run.set_outcome(control.node, outcome::CANCELLED, None);
+            return self.leave(control.node, state, false);
+        } else if state.has_failed() {
+            run.set_outcome(control.node, outcome::FAILED, None);
+            return self.leave(control.node, state, false);
+        }
+        // SAFETY: the program stands at the control, so what that reads was written before, and none of its
+        // inner graphs runs. Nobody else touches its states then, nor what an inner graph has left; what lies
+        // in graphs around is only read.
+        let cells = unsafe { live.frame.cells(Access::Tagged) };
+        match self.turn(control, state, cells) {
+            Turn::Enter { scope, phase } => {
+                state.set_phase(phase);
+                Step::LeadsTo(self.enter(scope))
+            }
+            Turn::Over => {
+                control.draft.carries.leave.iter().for_each(|carry| carry.act(cells));
+                self.leave(control.node, state, true)
+            }
+            Turn::Fail(error) => {
+                run.set_outcome(control.node, outcome::FAILED, Some(error));
+                self.leave(control.node, state, false)
+            }
+        }
+    }
+
+    /// Takes what an inner graph has come to, and decides what comes next.
+    fn turn(&self, control: &Control, state: &ControlState, cells: Cells<'_>) -> Turn {
+        let carries = &control.draft.carries;
+        let give = |giver: usize| carries.give[giver].iter().for_each(|carry| carry.act(cells));
+        let begin = || carries.enter.iter().for_each(|carry| carry.act(cells));
+        match (&control.draft.flow, state.phase()) {
+            (ControlFlow::Repeat { .. }, phase::CONDITION) => self.decide(control, state, cells),
+            (ControlFlow::Repeat { condition, .. }, phase) => {
+                if phase == phase::IDLE {
+                    state.set_count(0);
+                    begin();
+                } else {
+                    give(0);
+                }
+                match *condition {
+                    Some(scope) => Turn::Enter { scope, phase: phase::CONDITION },
+                    None => self.decide(control, state, cells),
+                }
+            }
+            (ControlFlow::Branch { selector, select, arms }, phase::IDLE) => {
+                begin();
+                let selector = select(cells, *selector);
+                match usize::try_from(selector).ok().and_then(|arm| arms.get(arm)) {
+                    Some(&scope) => {
+                        state.set_count(selector as u64);
+                        Turn::Enter { scope, phase: phase::GIVER }
+                    }
+                    None if selector == -1 => Turn::Over,
+                    None => Turn::Fail(Kind::NoSuchArm { node: self.name_of(control), selector, arms: arms.len() }.into()),
+                }
+            }
+            (ControlFlow::Branch { .. }, _) => {
+                give(state.count() as usize);
+                Turn::Over
+            }
+        }
+    }
+
+    /// Asks whether a loop goes on.
+    fn decide(&self, control: &Control, state: &ControlState, cells: Cells<'_>) -> Turn {
+        let ControlFlow::Repeat { test, body, max_iterations, .. } = &control.draft.flow else { unreachable!("only loops ask") };
+        let count = state.count();
+        let holds = match test {
+            Test::Times(times) => Some(count < *times),
+            Test::Value(asked) => {
+                let holds = (asked.holds)(cells, asked.offset);
+                if asked.is_own {
+                    (asked.transfer.clear)(cells, asked.offset);
+                }
+                holds
+            }
+        };
+        match holds {
+            None => Turn::Fail(Kind::Undecided { node: self.name_of(control), count }.into()),
+            Some(false) => Turn::Over,
+            Some(true) if count == *max_iterations => {
+                Turn::Fail(Kind::TooManyIterations { node: self.name_of(control), max: count }.into())
+            }
+            Some(true) => {
+                state.set_count(count + 1);
+                Turn::Enter { scope: *body, phase: phase::GIVER }
+            }
+        }
+    }
+
+    fn name_of(&self, control: &Control) -> std::sync::Arc<str> {
+        self.run.plan().name_of(control.node)
+    }
+
+    /// Winds an inner graph up. Returns its first programs; or the control's own, if it has none.
+    fn enter(&mut self, scope: u32) -> Ticket {
+        let (run, live, code) = (self.run, self.live, self.code);
+        let scope = &code.scopes[scope as usize];
+        // Nothing of it is running: all that it did is done, on devices too.
+        for at in range(scope.gates) {
+            live.gates[at].reset(code.gates[at].count);
+        }
+        for at in range(scope.programs) {
+            // ORDERING: Relaxed: the tickets for these programs come after this.
+            live.places[at].store(code.starts[at] << 1, Ordering::Relaxed);
+        }
+        run.free_events_of(live, &code.segments[range(scope.segments)]);
+        for at in range(scope.segments) {
+            live.points[at].store(0, Ordering::Relaxed);
+        }
+        self.store_place(self.step << 1);
+        match scope.programs {
+            (_, 0) => Ticket::new(self.slot, self.program, 1),
+            (first, _) => Ticket::new(self.slot, first, scope.roots),
+        }
+    }
+
+    /// Ends a control. An outer loop may come to it again.
+    fn leave(&self, node: NodeId, state: &ControlState, is_ok: bool) -> Step {
+        state.set_phase(phase::IDLE);
+        if let Some(since) = lock(&state.since).take() {
+            self.run.observe(node, Ran::since(since, is_ok), Launched::Host);
+        }
+        Step::Done
+    }
+}
+
+fn range((first, len): (u32, u32)) -> std::ops::Range<usize> {
+    first as usize..(first + len) as usize
+}
+
+impl RunInner {
+    /// A node has failed: the loop or branch that it is in does not go on.
+    pub(super) fn fail_around(&self, node: NodeId) {
+        let (code, live) = (self.code(), self.live.get());
+        if let (Some(scope), Some(live)) = (code.scope_of(node), live) {
+            let control = code.scopes[scope].control;
+            let state = &live.controls[code.control_index(code.step_of[control.index()])];
+            state.fail();
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The state of a loop or a branch in one run.
+
+use std::time::Instant;
+
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
+
+/// The progress of a run through a loop or a branch. The thread that has the program which stands there uses
+/// it; tickets pass it on. Only `has_failed` is for all threads.
+pub(super) struct ControlState {
+    phase: AtomicU32,
+    /// The iterations of a loop that have begun; the taken arm of a branch.
+    count: AtomicU64,
+    has_failed: AtomicBool,
+    /// The time of its begin, in an observed run.
+    pub(super) since: Mutex<Option<Instant>>,
+}
+
+/// What a control waits for.
+pub(super) mod phase {
+    pub(in crate::run) const IDLE: u32 = 0;
+    pub(in crate::run) const CONDITION: u32 = 1;
+    /// The body, or an arm.
+    pub(in crate::run) const GIVER: u32 = 2;
+}
+
+impl ControlState {
+    pub(super) fn new() -> Self {
+        Self {
+            phase: AtomicU32::new(phase::IDLE),
+            count: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
+            since: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn phase(&self) -> u32 {
+        // ORDERING: Relaxed: the ticket for the control's program orders its holders.
+        self.phase.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_phase(&self, phase: u32) {
+        // ORDERING: Relaxed: see `phase`.
+        self.phase.store(phase, Ordering::Relaxed);
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        // ORDERING: Relaxed: see `phase`.
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_count(&self, count: u64) {
+        // ORDERING: Relaxed: see `phase`.
+        self.count.store(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        // ORDERING: Relaxed: a node fails before its inner graph ends, and the control's program resumes
+        // after that; gates and tickets order the two.
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Records that a node of an inner graph has failed.
+    pub(super) fn fail(&self) {
+        // ORDERING: Relaxed: see `has_failed`.
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+}

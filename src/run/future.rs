@@ -1,0 +1,184 @@
+//! The run: a future of a plan's outputs.
+
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::async_nodes::Drive;
+use super::inner::{COMPLETE, RunInner};
+use super::state;
+use super::{Inputs, NodeFuture, Outputs};
+use crate::error::{Error, Kind, Result};
+use crate::plan::Plan;
+use crate::runtime::{Cancel, Canceller, Core, WaiterKey};
+
+/// One execution of a plan: a future of its outputs. Made by [`Executor::run`](crate::Executor::run).
+///
+/// The run starts when it, or one of its node futures, is first polled. On an executor with workers, tasks
+/// and kernels then go on by themselves; async nodes (and, on an inline executor, all nodes) make progress
+/// while the run or one of its node futures is polled.
+///
+/// # Errors
+/// The first cause: a node that failed or panicked ([`Error::others`](crate::Error::others) lists the rest),
+/// a cancel, a shutdown, or inputs that do not fit the plan. Nodes that do not depend on a failed one finish
+/// first.
+///
+/// On an executor with workers, a pending poll by a worker inside of a task, a kernel, an observer or an
+/// operation that is no future is an error: such a wait blocks a worker that the run may need. The run
+/// continues, and can be awaited elsewhere. In a child that was forked from the process of the workers, every
+/// poll is an error.
+///
+/// # Cancellation
+/// Dropping a run cancels what has not started. Async nodes are dropped where they stand; a task that is
+/// running runs to its end, and what it may touch is freed after that. Dropping never waits. `mem::forget`
+/// leaks the run's memory.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Run {
+    inner: Arc<RunInner>,
+    key: WaiterKey,
+    /// Whether its outputs were given out.
+    is_spent: bool,
+}
+
+impl Run {
+    /// Makes a run, which does not keep the executor.
+    pub(crate) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Self {
+        Self { inner: RunInner::new(core, plan, inputs), key: WaiterKey::default(), is_spent: false }
+    }
+
+    /// Takes a place among the runs in flight at once, or gives the inputs back.
+    pub(crate) fn reserved(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Result<Self, (Error, Inputs)> {
+        let run = Self::new(core, plan, inputs);
+        run.inner.reserve()?;
+        Ok(run)
+    }
+
+    /// Returns a future of one node: ready when the node is done.
+    pub fn node(&self, name: &str) -> NodeFuture {
+        NodeFuture::new(&self.inner, name)
+    }
+
+    /// Cancels the run: no further node starts, async nodes are dropped, and the run ends with an error for
+    /// which [`Error::is_cancelled`](crate::Error::is_cancelled) is true. Does nothing to a run that is
+    /// complete or cancelled.
+    pub fn cancel(&self) {
+        self.inner.cancel(0);
+    }
+
+    /// Returns a handle that cancels the run from elsewhere: while it is awaited, or after [`Run::spawn`]
+    /// took it.
+    pub fn canceller(&self) -> Canceller {
+        Canceller::of(&self.inner)
+    }
+
+    /// Spawns the run on the tokio runtime that this is called in, so that it makes progress without being
+    /// polled by the caller.
+    ///
+    /// # Panics
+    /// If it is called outside of a tokio runtime, as [`tokio::spawn`] does.
+    ///
+    /// # Cancellation
+    /// As for every tokio task: dropping the handle detaches the run, aborting it drops the run. A
+    /// [`Run::canceller`] taken before cancels it.
+    #[cfg(feature = "tokio")]
+    pub fn spawn(self) -> tokio::task::JoinHandle<Result<Outputs>> {
+        tokio::spawn(self)
+    }
+}
+
+impl Cancel for RunInner {
+    fn cancel(&self) {
+        self.cancel(0);
+    }
+}
+
+impl Future for Run {
+    type Output = Result<Outputs>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { inner, key, is_spent } = &mut *self;
+        if *is_spent {
+            return Poll::Ready(Err(Kind::Spent.into()));
+        }
+        // A task that awaits one inline run after the other would otherwise never come to a pending poll.
+        #[cfg(feature = "tokio")]
+        let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
+        if !inner.is_complete() {
+            inner.core.check_process()?;
+            if inner.poll_complete(key, cx).is_pending() {
+                return inner.core.pending();
+            }
+        }
+        #[cfg(feature = "tokio")]
+        budget.made_progress();
+        inner.lane.forget(key);
+        *is_spent = true;
+        Poll::Ready(inner.outputs())
+    }
+}
+
+impl RunInner {
+    /// Starts, drives, and waits for the end.
+    pub(super) fn poll_complete(self: &Arc<Self>, key: &mut WaiterKey, cx: &mut Context<'_>) -> Poll<()> {
+        if self.start().is_pending() {
+            // The queue rings the lane when there is room; once registered there, look again.
+            let polled = self.lane.poll(COMPLETE, key, cx);
+            if polled.is_ready() || self.start().is_pending() {
+                return polled;
+            }
+        }
+        let mut drive = self.drive();
+        let polled = self.lane.poll(COMPLETE, key, cx);
+        if polled.is_pending() && drive == Drive::Busy {
+            // Who was at it may have let go, and rung, before this waiter was there.
+            drive = self.drive();
+        }
+        if polled.is_pending() && (drive == Drive::More || drive == Drive::Done && self.has_woken()) {
+            // Everyone who awaits this run: whoever is polled first goes on, should this task be dropped.
+            self.lane.ring();
+        }
+        polled
+    }
+
+    fn has_woken(&self) -> bool {
+        self.live.get().and_then(|live| live.wakes.as_ref()).is_some_and(|wakes| wakes.has_woken())
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let inner = &self.inner;
+        if inner.core.is_forked() {
+            return mem::forget(inner.clone());
+        }
+        inner.lane.forget(&mut self.key);
+        if inner.is_complete() {
+            return;
+        }
+        inner.cancel(0);
+        if inner.is_complete() {
+            // Never started, or inline: nobody touches it any more.
+            return;
+        }
+        let core = &inner.core;
+        core.limbo.hold(&inner.held, inner.clone());
+        if inner.is_complete() {
+            // The run ended between the two checks, so its end may not have freed it.
+            core.limbo.free(&inner.held);
+        }
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = self.inner.state.glance();
+        f.debug_struct("Run")
+            .field("plan", &self.inner.plan)
+            .field("is_complete", &self.inner.is_complete())
+            .field("is_cancelled", &(bits & state::CANCELLED != 0))
+            .finish()
+    }
+}

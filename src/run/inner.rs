@@ -1,0 +1,147 @@
+//! One run's data: what its programs, its futures and its cancellers share.
+
+use std::sync::{Arc, Weak};
+
+use smallvec::SmallVec;
+
+use super::Inputs;
+use super::control_state::ControlState;
+use super::countdown::Countdown;
+use super::driver::Driver;
+use super::state::{self, State};
+use crate::device::host::Progress;
+use crate::error::{Error, Result};
+use crate::graph::NodeId;
+use crate::plan::code::Code;
+use crate::plan::{Plan, PlanInner};
+use crate::runtime::{Collector, Core, Held, Lane, WakeSet};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock};
+use crate::value::{Cells, Frame};
+
+/// The point of a run's own lane at which the run is complete.
+pub(super) const COMPLETE: u64 = 1;
+
+pub(super) struct RunInner {
+    /// Lets the last step keep the run alive while it completes it.
+    me: Weak<RunInner>,
+    pub(super) plan: Plan,
+    /// The run's number, for observers.
+    pub(super) number: u64,
+    pub(super) core: Arc<Core>,
+    pub(super) state: State,
+    /// Reaches [`COMPLETE`] once. Rung when an async node was woken.
+    pub(super) lane: Arc<Lane>,
+    pub(super) start: Mutex<Start>,
+    pub(super) live: OnceLock<Live>,
+    pub(super) driver: Mutex<Driver>,
+    /// The step of an inline run's poll.
+    pub(super) progress: Progress,
+    /// The failures of the run, with the node of each, if it is of one.
+    pub(super) faults: Mutex<Vec<(Option<NodeId>, Error)>>,
+    /// The outcomes of the nodes, once one has failed. A small run needs no allocation for them.
+    pub(super) outcomes: OnceLock<SmallVec<[AtomicU32; 4]>>,
+    /// A lane for each program of which a node is awaited; made when the first is.
+    pub(super) watched: OnceLock<Box<[OnceLock<Arc<Lane>>]>>,
+    pub(super) verdict: OnceLock<Result<()>>,
+    /// Keeps the run from its drop to its end.
+    pub(super) held: Held<Self>,
+    /// Last, so that it is dropped after the values.
+    _collector: Collector,
+}
+
+/// What a run holds until it starts.
+pub(super) enum Start {
+    /// `turn` is its place in the queue; `place` its place among those in flight, if it has one already.
+    Waiting {
+        inputs: Inputs,
+        turn: u64,
+        place: Option<u32>,
+    },
+    /// The run is admitted. The thread that gets its first ticket makes its memory: a worker, if there are
+    /// any, so that memory is made where it is used and not in a poll.
+    Admitted {
+        inputs: Inputs,
+        flight: u32,
+    },
+    Started,
+}
+
+/// What a run has from its start on.
+pub(super) struct Live {
+    pub(super) frame: Frame,
+    /// The countdowns of the plan's gates.
+    pub(super) gates: Box<[Countdown]>,
+    /// Where each program continues: twice its step, plus one when the step's body is done.
+    pub(super) places: Box<[AtomicU32]>,
+    /// The events that streams of a device wait for; 0 until recorded.
+    pub(super) events: Box<[AtomicU64]>,
+    /// The end of each segment that is not awaited, as a point of its lane. 0 until it is submitted, and once
+    /// it is awaited.
+    pub(super) points: Box<[AtomicU64]>,
+    /// The number of lane faults found when the run began.
+    pub(super) faults: u64,
+    pub(super) wakes: Option<Arc<WakeSet>>,
+    /// The state of each loop and branch.
+    pub(super) controls: Box<[ControlState]>,
+    /// The run's slot in the pool; 0 for inline runs.
+    pub(super) slot: u16,
+    /// The run's place among those in flight.
+    pub(super) flight: u32,
+}
+
+impl RunInner {
+    pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Arc<Self> {
+        let observed = if core.observer.is_some() || core.choices.is_some() { state::OBSERVED } else { 0 };
+        let number = if observed == 0 { 0 } else { core.next_run_number() };
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            plan: plan.clone(),
+            number,
+            core: core.clone(),
+            state: State::new(observed),
+            lane: Arc::new(Lane::new()),
+            start: Mutex::new(Start::Waiting { inputs, turn: 0, place: None }),
+            live: OnceLock::new(),
+            driver: Mutex::new(Driver::default()),
+            progress: Progress::new(),
+            faults: Mutex::new(Vec::new()),
+            outcomes: OnceLock::new(),
+            watched: OnceLock::new(),
+            verdict: OnceLock::new(),
+            held: Held::new(),
+            _collector: Collector(core.devices.clone()),
+        })
+    }
+
+    pub(super) fn me(&self) -> Arc<Self> {
+        self.me.upgrade().expect("a run that is not complete is kept alive")
+    }
+
+    pub(super) fn weak(&self) -> Weak<Self> {
+        self.me.clone()
+    }
+
+    pub(super) fn plan(&self) -> &PlanInner {
+        self.plan.inner()
+    }
+
+    /// Returns the code that this executor runs.
+    pub(super) fn code(&self) -> &Code {
+        if self.core.devices.is_some() { self.plan().queue_code() } else { &self.plan().code }
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.lane.has_reached(COMPLETE)
+    }
+
+    /// Returns the cells as the node may use them.
+    ///
+    /// # Safety
+    /// As [`Frame::cells`]: the caller must be the one that runs, polls or releases this node now.
+    pub(super) unsafe fn cells(&self, node: NodeId) -> Cells<'_> {
+        let live = self.live.get().expect("a node runs only once the run is live");
+        // SAFETY: the caller is the only user of the node's cells, and `access` is what the plan found for
+        // it.
+        unsafe { live.frame.cells(self.code().access(node)) }
+    }
+}

@@ -1,0 +1,393 @@
+//! The interpreter of programs. A step without flags costs an indirect call, a store to the worker's own line
+//! and a load of the run's state. Countdowns and queues are used only where programs meet.
+//!
+//! The last target of a program's last step may end the run, and free it: after that target nothing here
+//! reads the run. So the loop gets a plain pointer, and releases come before a last step's
+//! records (see `plan::lower`).
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::inner::{Live, RunInner};
+use super::observe::Ran;
+use super::outcomes::outcome;
+use super::state;
+use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket, aside};
+use crate::error::{BoxError, shielded};
+use crate::graph::NodeId;
+use crate::plan::code::{Code, HostStep, Target, flag};
+use crate::runtime::{LaneId, Launched};
+use crate::sync::Ordering;
+use crate::value::Outcome;
+
+/// [`resume`] for one of several workers.
+///
+/// # Safety
+/// As `resume`.
+pub(super) unsafe fn resume_shared(run: *const (), ticket: Ticket, queue: &mut Shared<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe { resume(run, ticket, queue) }
+}
+
+/// [`resume`] for a thread that is the only one.
+///
+/// # Safety
+/// As `resume`.
+pub(super) unsafe fn resume_alone(run: *const (), ticket: Ticket, queue: &mut Alone<'_>) {
+    // SAFETY: by the caller's promise.
+    unsafe { resume(run, ticket, queue) }
+}
+
+/// Resumes the programs of a ticket, one after the other as they lead to each other.
+///
+/// # Safety
+/// `run` points to the `RunInner` that the ticket was made for.
+unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q) {
+    // SAFETY: the ticket exists, so the run is not complete and is kept alive.
+    let run: &RunInner = unsafe { &*run.cast() };
+    let Some(live) = run.live() else { return };
+    let code = run.code();
+    let program = queue.keep_first(ticket);
+    let (stream, barrier) = (HostStream::new(0), run.core.barrier);
+    let mut interpreter = Interpreter {
+        run,
+        live,
+        code,
+        barrier,
+        slot: live.slot,
+        queue,
+        stream,
+        program,
+        step: 0,
+        is_body_done: false,
+        submitted: None,
+        queues: PhantomData,
+    };
+    interpreter.go_to(program);
+    // A panic comes from a body: everything else that is foreign is shielded. It is caught here, outside of
+    // the loop, so that a step does not pay for it.
+    while let Err(panic) = catch_unwind(AssertUnwindSafe(|| interpreter.run())) {
+        interpreter.fail_panicked(panic);
+    }
+}
+
+/// The flags of steps that need more than a call.
+const ATTENDED: u8 = flag::ASYNC | flag::SEGMENT | flag::CONTROL | flag::FIRST_OF_KIND;
+
+pub(super) struct Interpreter<'r, 'q, Q> {
+    pub(super) run: &'r RunInner,
+    pub(super) live: &'r Live,
+    pub(super) code: &'r Code,
+    pub(super) barrier: Barrier,
+    /// A copy, for when the run may be gone.
+    pub(super) slot: u16,
+    pub(super) queue: &'r mut Q,
+    stream: HostStream,
+    pub(super) program: u32,
+    pub(super) step: u32,
+    /// Whether the body of the step that the program resumes at is done.
+    is_body_done: bool,
+    /// The lane that the step's segment was submitted to, and its point there.
+    pub(super) submitted: Option<(LaneId, u64)>,
+    queues: PhantomData<&'q ()>,
+}
+
+/// The outcome of a step that needs attention.
+pub(super) enum Step {
+    Done,
+    /// The program waits. A ticket resumes it.
+    Parked,
+    /// The program waits for these programs, or continues itself.
+    LeadsTo(Ticket),
+}
+
+/// Where to go on after a step.
+enum Next {
+    Step,
+    Program(Ticket),
+    Leave,
+}
+
+impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
+    fn go_to(&mut self, program: u32) {
+        self.program = program;
+        self.stream = HostStream::new(self.code.streams[program as usize]);
+        // ORDERING: Relaxed: the ticket, or the countdown that led here, brought the place along.
+        let place = self.live.places[program as usize].load(Ordering::Relaxed);
+        (self.step, self.is_body_done) = (place >> 1, place & 1 != 0);
+    }
+
+    /// Runs steps until the program, and those it leads to, are parked or done.
+    fn run(&mut self) {
+        // Constants are kept in locals: after a call of a body the compiler would read all fields again.
+        let (run, barrier, progress) = (self.run, self.barrier, self.queue.progress());
+        let steps = &self.code.steps[..];
+        loop {
+            let step = &steps[self.step as usize];
+            progress.set(self.slot, self.step);
+            // ORDERING: the cheap side of `RunInner::watch`.
+            barrier.light();
+            let attention = run.state.glance();
+            if attention != 0 || step.flags & ATTENDED != 0 || self.is_body_done {
+                match self.run_attentively(step, attention) {
+                    Step::Done => {}
+                    Step::Parked => return,
+                    Step::LeadsTo(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
+                    Step::LeadsTo(ticket) => {
+                        let program = self.queue.keep_first(ticket);
+                        self.go_to(program);
+                        continue;
+                    }
+                }
+            } else if let Err(error) = self.call(step) {
+                self.fail(error);
+            }
+            match self.lead_on(step) {
+                Next::Step => self.step += 1,
+                // Programs that lead to each other can go on for as long as one that is long.
+                Next::Program(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
+                Next::Program(ticket) => {
+                    let program = self.queue.keep_first(ticket);
+                    self.go_to(program);
+                    continue;
+                }
+                Next::Leave => match self.next_program() {
+                    Some(program) => {
+                        self.go_to(program);
+                        continue;
+                    }
+                    None => return,
+                },
+            }
+            if !self.queue.has_fuel() {
+                self.store_place(self.step << 1);
+                return self.queue.defer(Ticket::new(self.slot, self.program, 1));
+            }
+        }
+    }
+
+    /// Returns another program of this run that this thread has queued. Touches nothing of the run, which may
+    /// be gone; but if there is a ticket for it among this thread's own, it is not.
+    #[inline(always)]
+    fn next_program(&mut self) -> Option<u32> {
+        if !self.queue.has_fuel() {
+            return None;
+        }
+        let ticket = self.queue.pop_of(self.slot)?;
+        Some(self.queue.keep_first(ticket))
+    }
+
+    #[inline(always)]
+    fn call(&mut self, step: &HostStep) -> Outcome {
+        // SAFETY: this program is at this step, so this thread runs this node now. Its inputs were written
+        // before it: the plan orders every edge, and a node without one of its inputs is skipped. What the
+        // step says of its access is what `Graph::nodes_in_place` found: nothing that an in-place node
+        // touches is ever an Arc.
+        let cells = unsafe { self.live.frame.cells(step.access) };
+        // SAFETY: the plan keeps the body, and what it says of the step's access it said of the call.
+        unsafe { step.call.run(cells, &mut self.stream) }
+    }
+
+    /// The same for a run that needs attention, for all steps but calls, and for the first call of a kind.
+    #[cold]
+    #[inline(never)]
+    fn run_attentively(&mut self, step: &HostStep, attention: u32) -> Step {
+        if std::mem::take(&mut self.is_body_done) {
+            return Step::Done;
+        }
+        if attention & state::WATCHED != 0 {
+            self.signal_watchers(self.step);
+        }
+        if step.flags & flag::SEGMENT != 0 {
+            return if self.submit_segment() { Step::Parked } else { Step::Done };
+        }
+        if step.flags & flag::CONTROL != 0 {
+            return aside(|| self.control(attention));
+        }
+        if self.skips(self.node(), attention) {
+            return Step::Done;
+        }
+        if step.flags & flag::FIRST_OF_KIND != 0 {
+            self.queue.expect_long();
+        }
+        if step.flags & flag::ASYNC != 0 {
+            self.hand_over();
+            return Step::Parked;
+        }
+        if attention & state::OBSERVED != 0 {
+            self.call_observed(step);
+        } else if let Err(error) = self.call(step) {
+            self.fail(error);
+        }
+        Step::Done
+    }
+
+    /// Returns true if a node must not run, and records that.
+    pub(super) fn skips(&self, node: NodeId, attention: u32) -> bool {
+        let outcome = if attention & state::CANCELLED != 0 {
+            outcome::CANCELLED
+        } else if attention & state::FAILED != 0 && self.run.lacks_input(node) {
+            outcome::SKIPPED
+        } else {
+            return false;
+        };
+        self.run.set_outcome(node, outcome, None);
+        true
+    }
+
+    /// Wakes an async node, for the task that awaits the run. The program continues when the node is ready.
+    fn hand_over(&mut self) {
+        self.store_place(self.step << 1);
+        let index = self.code.async_index(self.step);
+        let wakes = self.live.wakes.clone().expect("a plan with async nodes has a wake set");
+        let run = self.run.me();
+        wakes.begin(index);
+        // A canceller that came before the wake did not see the node: end it here.
+        if run.state.is_cancelled() {
+            run.drive_cancelled();
+        }
+        // The run may have ended meanwhile, and this be its last owner: what it drops then is foreign.
+        let _ = shielded(|| drop(run));
+    }
+
+    fn call_observed(&mut self, step: &HostStep) {
+        let node = self.node();
+        if let Some(error) = self.run.injected(node) {
+            return self.fail(error);
+        }
+        let started = std::time::Instant::now();
+        let called = catch_unwind(AssertUnwindSafe(|| self.call(step)));
+        self.run.observe(node, Ran::since(started, matches!(called, Ok(Ok(())))), Launched::Host);
+        self.run.judge_call(node, called);
+    }
+
+    fn node(&self) -> NodeId {
+        self.code.nodes[self.step as usize]
+    }
+
+    pub(super) fn fail(&self, error: BoxError) {
+        self.run.judge_call(self.node(), Ok(Err(error)));
+    }
+
+    fn fail_panicked(&mut self, panic: Box<dyn Any + Send>) {
+        self.run.judge_call(self.node(), Err(panic));
+        self.is_body_done = true;
+    }
+
+    /// Carries out what follows a step: records, releases, the gate of the next step.
+    #[inline(always)]
+    fn lead_on(&mut self, step: &HostStep) -> Next {
+        let mut held = None;
+        if step.flags & (flag::LAST | flag::TARGETS) != 0 {
+            if step.flags & flag::LAST != 0 {
+                return self.end_program(step);
+            }
+            self.follow_all(step, &mut held);
+        } else if step.flags & flag::ARRIVE != 0 && self.arrives_last(step.targets) {
+            held = self.follow(self.code.gates[step.targets as usize].then);
+        }
+        if step.flags & flag::GATE != 0 && !self.passes_gate(step.gate) {
+            return held.map_or(Next::Leave, Next::Program);
+        }
+        if let Some(ticket) = held {
+            self.queue.push(ticket);
+        }
+        Next::Step
+    }
+
+    /// Carries out what follows the program's last step. The run may be gone afterwards, unless another
+    /// program follows.
+    fn end_program(&mut self, step: &HostStep) -> Next {
+        self.store_place((self.step + 1) << 1);
+        let mut held = None;
+        if step.flags & flag::ARRIVE != 0 {
+            held = self.follow(Target::Arrive(step.targets));
+        } else if step.flags & flag::SEGMENT != 0 {
+            self.end_segment(step, &mut held);
+        } else {
+            self.follow_all(step, &mut held);
+        }
+        held.map_or(Next::Leave, Next::Program)
+    }
+
+    pub(super) fn follow_all(&mut self, step: &HostStep, held: &mut Option<Ticket>) {
+        let code = self.code;
+        for &target in code.targets_of(step) {
+            self.hold(held, target);
+        }
+    }
+
+    /// Follows a target. Of the programs that become ready, the last stays in hand, to go on with at once.
+    #[inline]
+    pub(super) fn hold(&mut self, held: &mut Option<Ticket>, target: Target) {
+        if let Some(ready) = self.follow(target)
+            && let Some(earlier) = held.replace(ready)
+        {
+            self.queue.push(earlier);
+        }
+    }
+
+    /// Follows a target through the gates it fills. Returns the programs that are ready now.
+    #[inline]
+    pub(super) fn follow(&self, mut target: Target) -> Option<Ticket> {
+        loop {
+            match target {
+                Target::Start { first, count } => return Some(Ticket::new(self.slot, first, count)),
+                Target::Arrive(gate) if self.arrives_last(gate) => target = self.code.gates[gate as usize].then,
+                Target::Arrive(_) => return None,
+                Target::Release(node) => {
+                    self.run.release(node);
+                    return None;
+                }
+                Target::End => {
+                    RunInner::finish(self.run.me());
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Counts one arrival. Returns true for the last.
+    #[inline]
+    fn arrives_last(&self, gate: u32) -> bool {
+        let gate = &self.live.gates[gate as usize];
+        if Q::IS_SHARED { gate.arrive::<true>() } else { gate.arrive::<false>() }
+    }
+
+    /// Arrives at the gate of the program's own next step. False parks the program: its last arrival resumes
+    /// it.
+    #[inline]
+    fn passes_gate(&mut self, gate: u32) -> bool {
+        // Asked first, because a program that need not park need not store its place.
+        if self.live.gates[gate as usize].is_ours() {
+            return true;
+        }
+        self.store_place((self.step + 1) << 1);
+        self.arrives_last(gate)
+    }
+
+    /// Stores where the program goes on, before it is parked or ends, and tells those who await its nodes.
+    pub(super) fn store_place(&self, place: u32) {
+        // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`. Whoever resumes the program gets
+        // it by its ticket.
+        self.live.places[self.program as usize].store(place, Ordering::Release);
+        // What follows may let another thread end the run, and its slot be used again: this thread must not
+        // seem to be there.
+        self.queue.progress().leave();
+        // ORDERING: the cheap side of `RunInner::watch`.
+        self.barrier.light();
+        if self.run.state.glance() & state::WATCHED != 0 {
+            self.signal_watchers(place >> 1);
+        }
+    }
+
+    /// Tells those who await nodes of this program that it has come to `step`. Of a segment its device will
+    /// tell.
+    fn signal_watchers(&self, step: u32) {
+        let start = self.code.starts[self.program as usize];
+        if step == start || self.code.steps[step as usize - 1].flags & flag::SEGMENT == 0 {
+            self.run.signal_watchers(self.program, step - start);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! RUNS: carry out plans. The interpreter of programs, loops and branches, async nodes, segments on devices,
+//! outcomes and errors; and the futures of runs and nodes.
+//!
+//! Lives here: [`Run`], [`NodeFuture`], [`Inputs`], [`Outputs`], and what changes while a plan runs.
+//! Never here: which node goes where (`plan`), threads and queues (`device`), admission, lanes and completion
+//! (`runtime`). See README.md beside this file for how a run makes progress, and what a cancel may count on.
+//!
+//! ```text
+//! Run (a future) ──first poll──▶ admission ──▶ Live: cells, countdowns, places of programs
+//!   │ drop                                        ▲ resume(program)
+//!   ▼                                             │
+//! limbo                                      workers, or the poll itself
+//! ```
+
+mod async_nodes;
+mod control;
+mod control_state;
+pub(crate) mod countdown;
+mod devices;
+mod driver;
+mod end;
+mod future;
+mod inner;
+mod inputs;
+mod interpret;
+mod node;
+mod observe;
+mod outcomes;
+mod outputs;
+mod segments;
+mod start;
+pub(crate) mod state;
+mod watch;
+pub(crate) mod whole;
+
+pub use future::Run;
+pub use inputs::Inputs;
+pub use node::NodeFuture;
+pub use outputs::Outputs;

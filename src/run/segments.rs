@@ -1,0 +1,200 @@
+//! Segments: the bodies of their nodes record work, which is submitted to a device as one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use super::inner::RunInner;
+use super::interpret::Interpreter;
+use super::observe::Ran;
+use super::outcomes::outcome;
+use super::state;
+use crate::device::DeviceStream;
+use crate::device::host::{Queue, Ticket};
+use crate::device::queue::{Event, Job, Judge, Part};
+use crate::error::{Error, Kind};
+use crate::plan::code::{HostStep, Member, Segment, slice};
+use crate::runtime::{LaneId, Launched, Submission};
+use crate::sync::Ordering;
+
+impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
+    /// Submits the step's segment to its device. A skipped node keeps its place in the order, and nothing
+    /// else. Returns true if the program is parked instead, because the lane has too much work; it resumes
+    /// when some of that is done.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn submit_segment(&mut self) -> bool {
+        let (run, live, code) = (self.run, self.live, self.code);
+        let segment = code.segment(self.step);
+        let lane = match run.lane_of(live, self.program) {
+            Ok(lane) => lane,
+            Err(error) => {
+                self.fail_members(segment, &error);
+                return false;
+            }
+        };
+        let has_failed = || code.members_of(segment).iter().all(|member| run.outcome(member.node) != 0);
+        if let Some(point) = run.devices().device(lane).backlog(lane.lane)
+            && !has_failed()
+        {
+            self.store_place(self.step << 1);
+            run.resume_after(self.program, lane, point);
+            return true;
+        }
+        let Submission { outcome, point } = self.submit_to(lane, segment);
+        match outcome {
+            Ok(submitted) => {
+                if let (Some(slot), Some(event)) = (segment.event, submitted.event) {
+                    // ORDERING: Relaxed: the gate before each step that waits for the event comes after this.
+                    live.events[slot as usize].store(event.0 as u64, Ordering::Relaxed);
+                }
+            }
+            Err(error) => self.fail_members(segment, &error),
+        }
+        self.submitted = point.map(|point| (lane, point));
+        false
+    }
+
+    fn submit_to(&mut self, lane: LaneId, segment: &Segment) -> Submission {
+        let (run, live, code) = (self.run, self.live, self.code);
+        let members = code.members_of(segment);
+        // ORDERING: Relaxed: the gate before this step comes after the store in `submit_segment`.
+        let event = |&slot: &u32| live.events[slot as usize].load(Ordering::Relaxed) as usize;
+        let waits = || slice(&code.segment_waits, segment.waits).iter().map(event);
+        let mut observed = Vec::new();
+        let mut judge = Members { run, members };
+        let events = &mut waits().map(Event);
+        let submission = Submission::new(run.devices().device(lane), lane.lane, events, |stream| {
+            if waits().any(|event| event == 0) {
+                return Err(Kind::NotBehind.into());
+            }
+            let is_observed = run.state.glance() & state::OBSERVED != 0;
+            for member in members {
+                let started = is_observed.then(Instant::now);
+                let has_run = self.record(member, stream);
+                if let (Some(started), Some(is_ok)) = (started, has_run) {
+                    observed.push((member.node, Ran::since(started, is_ok)));
+                }
+            }
+            self.abandon_if_cancelled(members, stream);
+            Ok(Job { key: Some(&segment.key), is_recorded: segment.event.is_some(), judge: &mut judge })
+        });
+        let launched = match &submission.outcome {
+            Ok(submitted) if submitted.is_graph => Launched::CudaGraph,
+            _ => Launched::Calls,
+        };
+        for (node, mut ran) in observed {
+            ran.is_ok &= submission.outcome.is_ok() && run.outcome(node) == 0;
+            run.observe(node, ran, launched);
+        }
+        submission
+    }
+
+    /// Abandons the work of a segment if the run was cancelled meanwhile: none of it has begun.
+    fn abandon_if_cancelled(&self, members: &[Member], stream: &mut DeviceStream) {
+        if self.run.state.glance() & state::CANCELLED == 0 {
+            return;
+        }
+        stream.abandon_all();
+        for member in members {
+            // Its body was called, but its work is not done.
+            if self.run.outcome(member.node) == 0 {
+                self.run.set_outcome(member.node, outcome::CANCELLED, None);
+            }
+        }
+    }
+
+    /// Calls the body of a segment's node. Returns whether it succeeded; None if it is skipped.
+    fn record(&mut self, member: &Member, stream: &mut DeviceStream) -> Option<bool> {
+        let (run, code) = (self.run, self.code);
+        let waits = slice(&code.member_waits, member.waits);
+        stream.begin_part(Part { stream: member.stream, waits, is_awaited: member.is_awaited });
+        let is_off = run.outcome(member.node) != 0 || self.skips(member.node, run.state.glance());
+        let has_run = (!is_off).then(|| {
+            // SAFETY: this program is at this segment, so this thread alone runs its nodes; what they read
+            // was recorded before, by edges of the plan. `access` is what `Graph::nodes_in_place` found.
+            let cells = unsafe { self.live.frame.cells(member.access) };
+            // SAFETY: the plan keeps the body, and the cells have the access that the call was made for.
+            let called = catch_unwind(AssertUnwindSafe(|| unsafe { member.call.run(cells, stream) }));
+            let is_ok = matches!(called, Ok(Ok(())));
+            if !is_ok {
+                stream.abandon_part();
+            }
+            run.judge_call(member.node, called);
+            is_ok
+        });
+        for &target in slice(&code.targets, member.releases) {
+            let ready = self.follow(target);
+            debug_assert!(ready.is_none(), "a release starts no program");
+        }
+        has_run
+    }
+
+    /// Fails the nodes of a segment that have no outcome yet.
+    fn fail_members(&self, segment: &Segment, error: &Error) {
+        for member in self.code.members_of(segment) {
+            let known = self.run.outcome(member.node) != 0 || self.skips(member.node, self.run.state.glance());
+            if !known {
+                self.run.fail_unless_known(member.node, error);
+            }
+        }
+    }
+
+    /// Carries out what follows a segment: now what needs it submitted, and when its device has come to its
+    /// end what needs it done. The run may be gone afterwards.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_segment(&mut self, step: &HostStep, held: &mut Option<Ticket>) {
+        let (run, segment) = (self.run, self.code.segment(self.step));
+        let (has_targets, is_awaited) = (step.targets_len > 0, segment.reached.1 > 0);
+        match self.submitted.take() {
+            Some((lane, point)) if is_awaited => {
+                // An owner: the run may be over when its segment is.
+                let (run, at) = (run.me(), self.step);
+                if has_targets {
+                    self.follow_all(step, held);
+                }
+                run.await_device(at, lane, point);
+            }
+            Some((_, point)) => {
+                // ORDERING: Release pairs with the swap in `await_segment`; the barrier is the light side of
+                // `RunInner::watch`.
+                self.live.points[self.code.segment_index(self.step)].store(point, Ordering::Release);
+                self.barrier.light();
+                if run.state.glance() & state::WATCHED != 0 {
+                    run.await_segment(self.live, self.step);
+                }
+                self.follow_all(step, held);
+            }
+            // The device is lost, or there is none.
+            None => {
+                run.signal_watchers(self.program, 1);
+                let reached = self.code.reached_targets(segment);
+                if has_targets {
+                    self.follow_all(step, held);
+                }
+                reached.iter().for_each(|&target| self.hold(held, target));
+            }
+        }
+    }
+}
+
+/// Decides the outcomes of a segment's nodes when a device refuses some of its work.
+struct Members<'a> {
+    run: &'a RunInner,
+    members: &'a [Member],
+}
+
+impl Judge for Members<'_> {
+    fn refused(&mut self, part: u32, error: Error) {
+        self.run.fail_unless_known(self.members[part as usize].node, &error);
+    }
+
+    fn goes_on(&mut self, part: u32) -> bool {
+        let node = self.members[part as usize].node;
+        let lacks_input = self.run.lacks_input(node);
+        if lacks_input && self.run.outcome(node) == 0 {
+            self.run.set_outcome(node, outcome::SKIPPED, None);
+        }
+        !lacks_input
+    }
+}

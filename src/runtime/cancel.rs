@@ -1,0 +1,43 @@
+//! Cancellation from elsewhere.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use crate::error::shielded;
+
+/// Cancels a run or a flow from elsewhere; made by [`Run::canceller`](crate::Run::canceller) and
+/// [`FlowRun::canceller`](crate::FlowRun::canceller). Does not keep it alive.
+#[derive(Clone)]
+pub struct Canceller(Option<Weak<dyn Cancel>>);
+
+/// What can be cancelled from elsewhere.
+pub(crate) trait Cancel: Send + Sync + 'static {
+    fn cancel(&self);
+}
+
+impl Canceller {
+    pub(crate) fn of<C: Cancel>(target: &Arc<C>) -> Self {
+        let target: Weak<C> = Arc::downgrade(target);
+        Self(Some(target))
+    }
+
+    /// Returns the canceller of something that is complete.
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
+    /// Cancels it, as its own `cancel` does. Does nothing once it is complete or gone.
+    pub fn cancel(&self) {
+        if let Some(target) = self.0.as_ref().and_then(Weak::upgrade) {
+            target.cancel();
+            // This may be its last owner: what its drop drops is foreign.
+            let _ = shielded(|| drop(target));
+        }
+    }
+}
+
+impl fmt::Debug for Canceller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Canceller").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,55 @@
+//! What makes an executor a simulated one: it chooses what runs next, and makes nodes fail.
+
+use std::fmt;
+
+use crate::device::sim::{Chooser, Order};
+use crate::error::{BoxError, Error, Kind};
+use crate::graph::NodeId;
+use crate::sim::Faults;
+use crate::sync::{Mutex, lock};
+
+/// How many nodes or operations one poll runs before it lets other tasks run.
+pub(crate) const STEPS_MAX: usize = 256;
+
+/// The choices of a simulated executor.
+pub(crate) struct Choices {
+    chooser: Mutex<Chooser>,
+    faults: Faults,
+}
+
+impl Choices {
+    pub(crate) fn new(order: Order, faults: Faults) -> Self {
+        Self { chooser: Mutex::new(Chooser::new(order)), faults }
+    }
+
+    /// Chooses what comes next of so many. Returns an error, once, if the choices to replay do not fit.
+    pub(crate) fn choose(&self, among: usize) -> (usize, Option<Error>) {
+        let mut chooser = lock(&self.chooser);
+        let is_known = chooser.misfit.is_some();
+        let choice = chooser.choose(among);
+        let misfit = chooser.misfit.clone().filter(|_| !is_known);
+        (choice, misfit.map(|fault| Kind::Simulation { fault }.into()))
+    }
+
+    /// Returns the choices so far, each with the number of alternatives.
+    pub(crate) fn made(&self) -> Vec<(u32, u32)> {
+        lock(&self.chooser).made.clone()
+    }
+
+    /// Returns the fault that is to be injected at a node.
+    pub(crate) fn injected(&self, node: NodeId) -> Option<BoxError> {
+        self.faults.does_fail(node).then(|| Injected.into())
+    }
+}
+
+/// An injected fault.
+#[derive(Debug)]
+struct Injected;
+
+impl fmt::Display for Injected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a fault was injected")
+    }
+}
+
+impl std::error::Error for Injected {}

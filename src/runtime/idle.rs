@@ -1,0 +1,92 @@
+//! The wait until nothing is left to do, on an executor or an engine.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::{Core, WaiterKey, is_inside};
+use crate::error::{Kind, Result};
+
+/// Waits until no run of an executor is in flight, or no operation of an engine is pending; made by
+/// [`Executor::idle`](crate::Executor::idle) and [`Engine::idle`](crate::Engine::idle).
+///
+/// # Errors
+/// If it is polled inside of a node of the executor, or an operation of the engine. That of an engine gives
+/// failures that no handle gave: see there.
+///
+/// # Cancellation
+/// Dropping it changes nothing.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Idle {
+    of: Arc<dyn Drain>,
+    wait: IdleWait,
+}
+
+/// What a wait keeps between polls.
+#[derive(Default)]
+pub(crate) struct IdleWait {
+    pub(crate) lane: WaiterKey,
+    /// Without workers, a poll of the wait runs operations.
+    pub(crate) driver: WaiterKey,
+    /// The number of failures given before the wait began.
+    pub(crate) failures: u64,
+}
+
+/// What can be waited for until it is idle.
+pub(crate) trait Drain: Send + Sync + 'static {
+    fn poll_idle(&self, wait: &mut IdleWait, cx: &mut Context<'_>) -> Poll<Result<()>>;
+    /// The wait is over, or was dropped.
+    fn end_wait(&self, wait: &mut IdleWait);
+}
+
+impl Idle {
+    pub(crate) fn new(of: Arc<dyn Drain>, wait: IdleWait) -> Self {
+        Self { of, wait }
+    }
+}
+
+impl Future for Idle {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let Self { of, wait } = &mut *self;
+        of.poll_idle(wait, cx)
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        self.of.end_wait(&mut self.wait);
+    }
+}
+
+impl fmt::Debug for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idle").finish_non_exhaustive()
+    }
+}
+
+impl Drain for Core {
+    fn poll_idle(&self, wait: &mut IdleWait, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.check_process()?;
+        if is_inside(self.address()) {
+            return Poll::Ready(Err(Kind::InsideNode.into()));
+        }
+        // Point u64::MAX never passes: the lane is only rung.
+        let polled = self.idle.poll(u64::MAX, &mut wait.lane, cx);
+        debug_assert!(polled.is_pending());
+        if self.in_flight() > 0 {
+            return Poll::Pending;
+        }
+        self.idle.forget(&mut wait.lane);
+        Poll::Ready(Ok(()))
+    }
+
+    fn end_wait(&self, wait: &mut IdleWait) {
+        if !self.is_forked() {
+            self.idle.forget(&mut wait.lane);
+        }
+    }
+}

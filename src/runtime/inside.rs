@@ -1,0 +1,87 @@
+//! What this thread is inside of: a worker of an executor, or the body of an operation. A wait there for the
+//! whole executor or engine would never end, so it is an error.
+
+use std::cell::Cell;
+use std::ptr;
+
+use crate::sync::thread_local;
+
+thread_local! {
+    static INNERMOST: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+}
+
+/// One nesting level. It lies on the stack. A node may await a run of another executor, and an operation may
+/// push to an engine that runs it at once; then there is a frame around this one.
+struct Frame {
+    /// The address of an executor or an engine, to compare. Plus [`BODY`] inside of a body.
+    of: usize,
+    outer: *const Frame,
+}
+
+/// Set in the address of a frame that runs one body, and no future. Addresses are even.
+const BODY: usize = 1;
+
+/// Runs the body of an operation of that engine; or an observer, of 0.
+#[inline(always)]
+pub(crate) fn inside<R>(of: usize, work: impl FnOnce() -> R) -> R {
+    enter(of | BODY, work)
+}
+
+/// Runs a worker's life, or a poll of async nodes, as inside of that executor.
+#[inline(always)]
+pub(crate) fn inside_executor<R>(of: usize, work: impl FnOnce() -> R) -> R {
+    enter(of, work)
+}
+
+#[inline(always)]
+fn enter<R>(of: usize, work: impl FnOnce() -> R) -> R {
+    // A thread that is being torn down runs no nodes.
+    let outer = INNERMOST.try_with(Cell::get).unwrap_or(ptr::null());
+    let frame = Frame { of, outer };
+    set(&raw const frame);
+    let _leave = Leave(outer);
+    work()
+}
+
+/// Returns to the outer frame, also if the work panics.
+struct Leave(*const Frame);
+
+impl Drop for Leave {
+    #[inline(always)]
+    fn drop(&mut self) {
+        set(self.0);
+    }
+}
+
+#[inline(always)]
+fn set(frame: *const Frame) {
+    let _ = INNERMOST.try_with(|innermost| innermost.set(frame));
+}
+
+/// Returns the frames of this thread, innermost first.
+fn frames() -> impl Iterator<Item = usize> {
+    let mut frame = INNERMOST.try_with(Cell::get).unwrap_or(ptr::null());
+    std::iter::from_fn(move || {
+        // SAFETY: `Leave` unlinks a frame before its stack memory ends, and outer frames end later.
+        let around = unsafe { frame.as_ref() }?;
+        frame = around.outer;
+        Some(around.of)
+    })
+}
+
+/// Returns true if this thread runs something of that executor or engine.
+pub(crate) fn is_inside(of: usize) -> bool {
+    frames().any(|frame| frame & !BODY == of)
+}
+
+/// Returns true if this thread runs a body within the innermost frame of that executor.
+pub(super) fn is_inside_body(of: usize) -> bool {
+    let mut is_body = false;
+    for frame in frames() {
+        if frame == of {
+            return is_body;
+        }
+        is_body |= frame & BODY != 0;
+    }
+    false
+}

@@ -1,0 +1,156 @@
+//! A stream's progress, and those who wait for it. `reached` only grows; one load of it retires every earlier
+//! waiter.
+
+use std::collections::BTreeMap;
+use std::task::{Context, Poll, Waker};
+
+use crate::error::shielded;
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock};
+
+/// The progress of one stream: point `n` has passed when `reached >= n`. Point 0 has always passed.
+///
+/// Each stands in an allocation of its own, so no two writers meet on a line; a larger alignment would only
+/// slow that down.
+pub(crate) struct Lane {
+    reached: AtomicU64,
+    /// Whether `waiters` may hold someone; spares the signaller the lock.
+    is_awaited: AtomicBool,
+    waiters: Mutex<Waiters>,
+}
+
+/// Who waits, ordered by the point they wait for.
+struct Waiters {
+    wakers: BTreeMap<(u64, u64), Waker>,
+    last_key: u64,
+}
+
+/// One future's place among a lane's waiters. Give it back with [`Lane::forget`] when the future is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct WaiterKey(Option<(u64, u64)>);
+
+impl Lane {
+    pub(crate) fn new() -> Self {
+        Self {
+            reached: AtomicU64::new(0),
+            is_awaited: AtomicBool::new(false),
+            waiters: Mutex::new(Waiters { wakers: BTreeMap::new(), last_key: 0 }),
+        }
+    }
+
+    /// Returns true if point `n` has passed; everything done before it was signalled is then visible.
+    pub(crate) fn has_reached(&self, n: u64) -> bool {
+        // ORDERING: Acquire pairs with the Release in `signal`.
+        self.reached.load(Ordering::Acquire) >= n
+    }
+
+    /// Says that point `n`, and so every earlier one, has passed, and wakes whom that concerns. A wake may
+    /// run any code; no lock is held meanwhile.
+    pub(crate) fn signal(&self, n: u64) {
+        // ORDERING: Release publishes the work before the point; a maximum, because two signallers may
+        // overtake each other.
+        self.reached.fetch_max(n, Ordering::Release);
+        // ORDERING: pairs with the fence in `poll`. Of "store reached, look for waiters" and "register, load
+        // reached" at least one side sees the other, so a waiter is either woken here or sees the point
+        // itself.
+        fence(Ordering::SeqCst);
+        if self.is_awaited.load(Ordering::Relaxed) {
+            self.wake(Some(n));
+        }
+    }
+
+    /// Wakes everyone, without any point having passed: there is something else for them to look at.
+    pub(crate) fn ring(&self) {
+        // ORDERING: as in `signal`; what there is to look at was stored before.
+        fence(Ordering::SeqCst);
+        if self.is_awaited.load(Ordering::Relaxed) {
+            self.wake(None);
+        }
+    }
+
+    /// Waits for point `n`: load, register the current waker, load again.
+    pub(crate) fn poll(&self, n: u64, key: &mut WaiterKey, cx: &mut Context<'_>) -> Poll<()> {
+        if self.has_reached(n) {
+            self.forget(key);
+            return Poll::Ready(());
+        }
+        // Cloned before the lock and dropped after it, because both may run foreign code.
+        let waker = cx.waker().clone();
+        let replaced = {
+            let mut waiters = lock(&self.waiters);
+            let place = *key.0.get_or_insert_with(|| {
+                waiters.last_key += 1;
+                (n, waiters.last_key)
+            });
+            let replaced = waiters.wakers.insert(place, waker);
+            // ORDERING: Relaxed: the fence below orders it before the second look; the lock keeps it true to
+            // the list.
+            self.is_awaited.store(true, Ordering::Relaxed);
+            replaced
+        };
+        drop_waker(replaced);
+        // ORDERING: pairs with the fence in `signal`.
+        fence(Ordering::SeqCst);
+        if self.has_reached(n) {
+            self.forget(key);
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
+    /// Returns true if someone waits.
+    pub(crate) fn is_awaited(&self) -> bool {
+        if !self.is_awaited.load(Ordering::Relaxed) {
+            return false;
+        }
+        // Who is forgotten leaves the flag up.
+        let waiters = lock(&self.waiters);
+        let is_awaited = !waiters.wakers.is_empty();
+        self.is_awaited.store(is_awaited, Ordering::Relaxed);
+        is_awaited
+    }
+
+    /// Returns the last point that someone waits for.
+    pub(crate) fn last_awaited(&self) -> Option<u64> {
+        lock(&self.waiters).wakers.last_key_value().map(|(place, _)| place.0)
+    }
+
+    /// Takes a waiter out, if it is still there.
+    #[inline(always)]
+    pub(crate) fn forget(&self, key: &mut WaiterKey) {
+        if key.0.is_some() {
+            self.take_out(key);
+        }
+    }
+
+    #[cold]
+    fn take_out(&self, key: &mut WaiterKey) {
+        if let Some(place) = key.0.take() {
+            let removed = lock(&self.waiters).wakers.remove(&place);
+            drop_waker(removed);
+        }
+    }
+
+    /// Wakes those who wait for a point up to `n`, or everyone.
+    fn wake(&self, n: Option<u64>) {
+        let woken = {
+            let mut waiters = lock(&self.waiters);
+            let later = match n {
+                Some(n) => waiters.wakers.split_off(&(n + 1, 0)),
+                None => BTreeMap::new(),
+            };
+            let woken = std::mem::replace(&mut waiters.wakers, later);
+            self.is_awaited.store(!waiters.wakers.is_empty(), Ordering::Relaxed);
+            woken
+        };
+        for waker in woken.into_values() {
+            // A waker that panics harms no other waiter.
+            let _ = shielded(|| waker.wake());
+        }
+    }
+}
+
+fn drop_waker(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        let _ = shielded(|| drop(waker));
+    }
+}

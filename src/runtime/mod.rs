@@ -1,0 +1,50 @@
+//! THE RUNTIME: what runs and engines share. The core of an executor with its admission, its devices and its
+//! observer; lanes and the reactor, which turn progress into wakes; limbo, which keeps the memory of dropped
+//! runs.
+//!
+//! Lives here: [`Core`] (an executor's inside), [`Client`] (what it runs), [`Lane`] (a stream's progress and
+//! its waiters), [`Reactor`] (the thread that watches devices), [`Devices`] and [`when_reached`]
+//! (completion), [`Limbo`], [`WakeSet`] (wakers of a run's futures), [`Observer`]. Never here: what a run or
+//! an engine is. See README.md beside this file for the protocols.
+
+mod admission;
+mod cancel;
+mod choices;
+mod client;
+mod completion;
+mod core;
+mod devices;
+mod idle;
+mod inside;
+mod lane;
+mod lane_faults;
+mod limbo;
+mod observe;
+mod reactor;
+mod remote;
+mod submission;
+mod timeline;
+mod wake_set;
+
+pub(crate) use self::core::{Core, Keeper, address_of};
+pub(crate) use admission::ENGINES_MAX;
+pub(crate) use cancel::Cancel;
+pub use cancel::Canceller;
+pub(crate) use choices::{Choices, STEPS_MAX};
+pub(crate) use client::{Client, Registration};
+pub(crate) use completion::when_reached;
+pub(crate) use devices::{Collector, Devices, LaneId};
+pub use idle::Idle;
+pub(crate) use idle::{Drain, IdleWait};
+pub(crate) use inside::{inside, inside_executor, is_inside};
+pub(crate) use lane::{Lane, WaiterKey};
+pub(crate) use lane_faults::LaneFaults;
+pub(crate) use limbo::{Held, Limbo};
+pub use observe::{Launched, NodeSpan, Observer};
+#[cfg_attr(not(feature = "cuda"), allow(unreachable_pub))]
+pub use reactor::Pace;
+pub(crate) use reactor::Reactor;
+pub(crate) use remote::RemoteLane;
+pub(crate) use submission::Submission;
+pub use timeline::{Timeline, TimelineSpan};
+pub(crate) use wake_set::{WakeSet, Woken};

@@ -1,0 +1,54 @@
+//! Observers: hear of each node that ran. Off by default; an observed run reads the clock twice per node.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::graph::NodeId;
+use crate::plan::Plan;
+
+/// Is told of every node that ran, by the thread that ran it. An observer that panics fails the run. One that
+/// waits for its own executor gets the error that a task gets, see [`Run`](crate::Run).
+pub trait Observer: Send + Sync + 'static {
+    /// Called after a node's body, or an async node's last poll.
+    fn node(&self, span: &NodeSpan<'_>);
+}
+
+/// When and where one node ran.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeSpan<'a> {
+    /// The number of the run: different for all runs of one executor.
+    pub run: u64,
+    /// The plan of the run.
+    pub plan: &'a Plan,
+    /// The node, in the plan's shape. Nodes of inner graphs count on behind those, graph by graph as in
+    /// [`Schedule::inner`](crate::Schedule::inner).
+    pub id: NodeId,
+    /// The node's name; of a node of an inner graph its path: `loop/body/mul`.
+    pub node: &'a Arc<str>,
+    /// The stream of the plan that it ran on; those of inner graphs count on.
+    pub stream: u32,
+    /// When its body was called, or an async node first polled.
+    pub started: Instant,
+    /// When it was done; of a kernel on a CUDA device, when its body had returned, which only asks for the
+    /// work.
+    pub ended: Instant,
+    /// Whether it succeeded.
+    pub is_ok: bool,
+    /// How its work went to its device.
+    pub launched: Launched,
+}
+
+/// How the work of a node went to its device: on a CUDA device by calls the first time, and from the second
+/// time on as part of a CUDA graph, if [`cuda_graphs`](crate::ExecutorBuilder::cuda_graphs) are on and it is
+/// the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Launched {
+    /// The body did it itself, on a host.
+    #[default]
+    Host,
+    /// It was enqueued call by call; or that failed, and `is_ok` is false.
+    Calls,
+    /// It was part of a CUDA graph that was launched as one.
+    CudaGraph,
+}

@@ -1,0 +1,307 @@
+//! The reactor: a thread that reads the lanes that devices move, wakes who waits for them, and notices when a
+//! device is lost.
+//!
+//! It parks when nobody waits, and who comes to wait then unparks it: of "say parked, look for waiters" and
+//! "register, look for parked" one side sees the other. See README.md beside this file.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::{LaneFaults, RemoteLane, WaiterKey};
+use crate::device::queue::Fault;
+use crate::sync::{AtomicBool, OnceLock, Ordering, Thread, current, fence, park, spawn, spin_loop, yield_now};
+
+/// How long a lane may stand still, awaited, before the driver is asked what is wrong; and then how often.
+const PATIENCE: Duration = if cfg!(anabranch_loom) { Duration::ZERO } else { Duration::from_millis(2) };
+
+/// How the reactor waits for a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, unreachable_pub))]
+pub enum Pace {
+    /// Spins: wakes come within a microsecond, and a core is busy while anyone waits.
+    Latency,
+    /// Spins for 50 microseconds, then sleeps for a sixteenth of the time waited, up to two milliseconds at a
+    /// time.
+    #[default]
+    Balanced,
+    /// Sleeps at once, half a millisecond and more at a time.
+    LowCpu,
+}
+
+/// A thread for all lanes of an executor that devices move. Ends when it is dropped and nobody waits any
+/// more.
+pub(crate) struct Reactor {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    lanes: Box<[Arc<RemoteLane>]>,
+    faults: LaneFaults,
+    pace: Pace,
+    thread: OnceLock<Thread>,
+    is_parked: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Reactor {
+    /// Starts the thread.
+    pub(crate) fn start(lanes: Vec<Arc<RemoteLane>>, pace: Pace) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            lanes: lanes.into(),
+            faults: LaneFaults::new(),
+            pace,
+            thread: OnceLock::new(),
+            is_parked: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        });
+        let watching = shared.clone();
+        spawn("anabranch-reactor".into(), move || watching.watch())?;
+        Ok(Self { shared })
+    }
+
+    /// Waits for point `n` of a lane; see [`RemoteLane::poll`].
+    pub(crate) fn poll(&self, lane: usize, n: u64, key: &mut WaiterKey, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let polled = self.shared.lanes[lane].poll(n, key, cx);
+        if polled.is_pending() {
+            self.shared.unpark();
+        }
+        polled
+    }
+
+    /// Returns the faults that were not fatal. Lanes are numbered as for [`poll`](Self::poll).
+    pub(crate) fn faults(&self) -> &LaneFaults {
+        &self.shared.faults
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        // ORDERING: Release, for the reactor's look before it parks.
+        self.shared.is_over.store(true, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.shared.unpark();
+    }
+}
+
+impl Shared {
+    /// Called after a waiter was registered, and a fence.
+    fn unpark(&self) {
+        // ORDERING: Relaxed: the fence after the registration orders this load. The swap lets one of many
+        // callers pay for the unpark; its Acquire pairs with the Release in `park` and brings the thread's
+        // handle along.
+        if self.is_parked.load(Ordering::Relaxed) && self.is_parked.swap(false, Ordering::AcqRel) {
+            self.thread.get().expect("it was set before the first park").unpark();
+        }
+    }
+
+    /// The life of the thread.
+    fn watch(&self) {
+        let _ = self.thread.set(current());
+        sleep_exactly();
+        let mut rest = Rest::new(self.pace);
+        let mut doubts = vec![None; self.lanes.len()];
+        let mut looks = Looks::new(self.lanes.len());
+        loop {
+            if self.look(&mut looks, &mut doubts) {
+                rest.reset();
+            }
+            let mut is_awaited = false;
+            for (number, (lane, doubt)) in self.lanes.iter().zip(&mut doubts).enumerate() {
+                if !lane.is_awaited() {
+                    *doubt = None;
+                    continue;
+                }
+                is_awaited = true;
+                if is_overdue(doubt) {
+                    self.ask(number);
+                }
+            }
+            if is_awaited {
+                rest.rest();
+            } else if !self.park() {
+                return;
+            } else {
+                rest.reset();
+            }
+        }
+    }
+
+    /// Signals the points that devices have reached, after a query whether the work before them succeeded.
+    /// Returns whether there were any.
+    ///
+    /// Work may have failed on a lane that another lane has waited for, and the host may not know that lane's
+    /// points yet. So all lanes are read first. Then each is read again, and queried if it has moved. At last
+    /// the points of the first reading are signalled, unless the device is lost. Each mark costs one query at
+    /// most.
+    fn look(&self, looks: &mut Looks, doubts: &mut [Option<Instant>]) -> bool {
+        let mut has_moved = false;
+        for ((lane, look), doubt) in self.lanes.iter().zip(&mut looks.0).zip(doubts) {
+            look.reached = lane.reached();
+            if look.reached > look.signalled {
+                has_moved = true;
+                *doubt = None;
+            }
+        }
+        if !has_moved {
+            return false;
+        }
+        for (number, (lane, look)) in self.lanes.iter().zip(&mut looks.0).enumerate() {
+            let reached = lane.reached();
+            if reached > look.asked {
+                look.asked = reached;
+                self.ask(number);
+                self.ask_besides(lane, reached);
+            }
+        }
+        for (lane, look) in self.lanes.iter().zip(&mut looks.0) {
+            if look.reached > look.signalled {
+                look.signalled = look.reached;
+                // A lost lane has signalled its certain points already.
+                if !lane.is_lost() {
+                    lane.signal(look.reached);
+                }
+            }
+        }
+        true
+    }
+
+    /// Queries the driver about a lane, and ends the waits that a fault affects.
+    fn ask(&self, number: usize) {
+        let lane = &self.lanes[number];
+        match lane.check() {
+            Ok(()) => {}
+            Err(fault) if fault.is_fatal => self.lose(lane.device, &fault),
+            Err(fault) => {
+                // Must precede the signal: a thread that sees a later point also sees the fault.
+                self.faults.add(number, &fault);
+                lane.upset(&fault);
+            }
+        }
+    }
+
+    /// Queries the other lanes of the device that the work of a lane has used.
+    fn ask_besides(&self, lane: &RemoteLane, reached: u64) {
+        let mut others = lane.others(reached);
+        if others == 0 {
+            return;
+        }
+        let first = self.lanes.iter().position(|other| other.device == lane.device).expect("the lane is one of them");
+        while others != 0 {
+            self.ask(first + others.trailing_zeros() as usize);
+            others &= others - 1;
+        }
+    }
+
+    /// Ends all waits on a device.
+    fn lose(&self, device: u32, fault: &Fault) {
+        self.lanes.iter().filter(|lane| lane.device == device).for_each(|lane| lane.lose(fault));
+    }
+
+    /// Sleeps until someone waits. Returns false when nobody ever will.
+    fn park(&self) -> bool {
+        // ORDERING: Release: see `unpark`. A swap, because loom does not see that a store comes after the
+        // swap of a late unpark.
+        self.is_parked.swap(true, Ordering::AcqRel);
+        // ORDERING: pairs with the fence after a registration (`Lane::poll`), and the one in `drop`.
+        fence(Ordering::SeqCst);
+        if self.lanes.iter().any(|lane| lane.is_awaited()) {
+            self.is_parked.store(false, Ordering::Relaxed);
+            return true;
+        }
+        if self.is_over.load(Ordering::Acquire) {
+            return false;
+        }
+        // What counts is that someone took the flag down: a park may also return for no reason.
+        while self.is_parked.load(Ordering::Acquire) {
+            park();
+        }
+        true
+    }
+}
+
+/// What the reactor knows of each lane.
+struct Looks(Vec<Look>);
+
+#[derive(Clone, Copy, Default)]
+struct Look {
+    /// The point read in this round.
+    reached: u64,
+    /// The point up to which the driver was queried.
+    asked: u64,
+    signalled: u64,
+}
+
+impl Looks {
+    fn new(lanes: usize) -> Self {
+        Self(vec![Look::default(); lanes])
+    }
+}
+
+/// Returns true if an awaited lane has not moved for so long that the driver must be queried.
+fn is_overdue(doubt: &mut Option<Instant>) -> bool {
+    let now = Instant::now();
+    let is_overdue = now - *doubt.get_or_insert(now) >= PATIENCE;
+    if is_overdue {
+        *doubt = Some(now);
+    }
+    is_overdue
+}
+
+/// How long the reactor has waited in vain, and so how long it rests before it looks again.
+struct Rest {
+    pace: Pace,
+    since: Option<Instant>,
+    looks: u32,
+}
+
+/// Looks between two readings of the clock.
+const LOOKS: u32 = 64;
+const LOW_CPU_SLEEP: Duration = Duration::from_micros(500);
+const SPIN: Duration = Duration::from_micros(50);
+const LATE_BY: u32 = 16;
+const SLEEP_MIN: Duration = Duration::from_micros(5);
+const SLEEP_MAX: Duration = Duration::from_millis(2);
+
+impl Rest {
+    fn new(pace: Pace) -> Self {
+        Self { pace, since: None, looks: 0 }
+    }
+
+    fn reset(&mut self) {
+        (self.since, self.looks) = (None, 0);
+    }
+
+    fn rest(&mut self) {
+        if cfg!(anabranch_loom) {
+            return yield_now();
+        }
+        self.looks += 1;
+        match self.pace {
+            Pace::Latency if self.looks.is_multiple_of(LOOKS) => yield_now(),
+            Pace::Latency => spin_loop(),
+            Pace::LowCpu => self.back_off(Duration::ZERO, LOW_CPU_SLEEP),
+            Pace::Balanced => self.back_off(SPIN, SLEEP_MIN),
+        }
+    }
+
+    /// Spins at first, then sleeps for a part of what it has waited: so much later than the work itself is a
+    /// wake at most.
+    fn back_off(&mut self, spin: Duration, sleep_min: Duration) {
+        let now = Instant::now();
+        let waited = now - *self.since.get_or_insert(now);
+        if waited < spin {
+            return if self.looks.is_multiple_of(LOOKS) { yield_now() } else { spin_loop() };
+        }
+        std::thread::sleep((waited / LATE_BY).clamp(sleep_min, SLEEP_MAX));
+    }
+}
+
+/// Lets this thread's sleeps end when they should: by default Linux adds 50 microseconds.
+fn sleep_exactly() {
+    #[cfg(all(target_os = "linux", not(anabranch_loom)))]
+    // SAFETY: it sets a number of this thread's.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1_000_usize);
+    }
+}

@@ -1,0 +1,92 @@
+//! A lane that a device moves: its word is read, not written, by this program, and the device may be lost.
+//!
+//! Whoever waits ends, with the point or with the fault: a fault is set before the waiters are rung, and
+//! looked for after one has registered. A fatal one is of the whole device and for ever; any other ends the
+//! present waits of its lane. Later waits end with the point, and [`Faults`](super::LaneFaults) says which
+//! work is in doubt.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::{Lane, WaiterKey};
+use crate::device::queue::{Fault, Timeline};
+use crate::sync::{Mutex, OnceLock, lock};
+
+/// A stream's progress as the host knows it.
+pub(crate) struct RemoteLane {
+    lane: Lane,
+    timeline: Arc<dyn Timeline>,
+    /// Streams of one device are lost together.
+    pub(super) device: u32,
+    fault: OnceLock<Fault>,
+    /// The last fault that was not fatal, and the last point that someone waited for then.
+    upset: Mutex<Option<(u64, Fault)>>,
+}
+
+impl RemoteLane {
+    pub(crate) fn new(timeline: Arc<dyn Timeline>, device: u32) -> Self {
+        Self { lane: Lane::new(), timeline, device, fault: OnceLock::new(), upset: Mutex::new(None) }
+    }
+
+    /// Waits for point `n`, or for the loss of the device.
+    pub(crate) fn poll(&self, n: u64, key: &mut WaiterKey, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        if self.lane.poll(n, key, cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        // After the waiter is registered: who set a fault before rang for nobody, who sets it later rings for
+        // this one.
+        let Some(fault) = self.fault.get().cloned().or_else(|| self.upset_at(n)) else { return Poll::Pending };
+        self.lane.forget(key);
+        // What was reached before the device was lost was signalled before the fault was set, so the point is
+        // looked for after it.
+        Poll::Ready(if self.lane.has_reached(n) { Ok(()) } else { Err(fault) })
+    }
+
+    fn upset_at(&self, n: u64) -> Option<Fault> {
+        lock(&self.upset).as_ref().filter(|(up_to, _)| n <= *up_to).map(|(_, fault)| fault.clone())
+    }
+
+    pub(super) fn is_awaited(&self) -> bool {
+        self.lane.is_awaited()
+    }
+
+    /// Returns how far the device is.
+    pub(super) fn reached(&self) -> u64 {
+        self.timeline.reached()
+    }
+
+    /// Signals a point that the device has reached.
+    pub(super) fn signal(&self, reached: u64) {
+        self.lane.signal(reached);
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.fault.get().is_some()
+    }
+
+    /// Returns which other lanes of the device, as bits, the work up to a point has used.
+    pub(super) fn others(&self, reached: u64) -> u64 {
+        self.timeline.others(reached)
+    }
+
+    /// Asks the driver whether all is well.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        self.timeline.check()
+    }
+
+    /// Ends the present waits: those for points that are not signalled yet.
+    pub(super) fn upset(&self, fault: &Fault) {
+        if let Some(last) = self.lane.last_awaited() {
+            *lock(&self.upset) = Some((last, fault.clone()));
+            self.lane.ring();
+        }
+    }
+
+    /// Ends every wait, now and later.
+    pub(super) fn lose(&self, fault: &Fault) {
+        // What was reached before the device was lost is reached.
+        self.signal(self.timeline.certain());
+        let _ = self.fault.set(fault.clone());
+        self.lane.ring();
+    }
+}

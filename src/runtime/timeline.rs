@@ -1,0 +1,160 @@
+//! A timeline: an observer that keeps what it hears, up to a bound.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Launched, NodeSpan, Observer};
+use crate::error::Result;
+use crate::graph::NodeId;
+use crate::plan::{CriticalPath, Plan, Span, StreamKind};
+
+/// An observer that keeps what it is told, up to a bound.
+///
+/// ```
+/// use std::sync::Arc;
+/// use anabranch::{Executor, Timeline};
+///
+/// let timeline = Arc::new(Timeline::new(100_000));
+/// let exec = Executor::builder().observer(timeline.clone()).build()?;
+/// // ... runs ...
+/// assert!(timeline.spans().is_empty());
+/// # drop(exec);
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Timeline {
+    origin: Instant,
+    spans_max: usize,
+    spans: Mutex<Vec<TimelineSpan>>,
+}
+
+/// One node of a [`Timeline`].
+#[derive(Debug, Clone)]
+pub struct TimelineSpan {
+    /// See [`NodeSpan::run`].
+    pub run: u64,
+    /// The plan of the run.
+    pub plan: Plan,
+    /// The node, in the plan's shape.
+    pub id: NodeId,
+    /// The node's name.
+    pub node: Arc<str>,
+    /// The stream of the plan that it ran on.
+    pub stream: u32,
+    /// When it started, since the timeline was made.
+    pub start: Duration,
+    /// When it was done, since the timeline was made; of a kernel on a CUDA device, when its body had
+    /// returned, which only asks for the work.
+    pub end: Duration,
+    /// Whether it succeeded.
+    pub is_ok: bool,
+    /// How its work went to its device.
+    pub launched: Launched,
+}
+
+impl Timeline {
+    /// Returns an empty timeline that keeps the first `spans_max` spans.
+    pub fn new(spans_max: usize) -> Self {
+        Self { origin: Instant::now(), spans_max, spans: Mutex::new(Vec::new()) }
+    }
+
+    /// Returns the spans so far, in the order in which nodes ended.
+    pub fn spans(&self) -> Vec<TimelineSpan> {
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the runs of a plan, in the order in which they began: for each the spans of its nodes, from
+    /// its beginning on, as [`Schedule::to_svg`](crate::Schedule::to_svg) draws them. A loop or a branch is
+    /// one span; what ran in it is among [`Timeline::spans`].
+    pub fn runs(&self, plan: &Plan) -> Vec<Vec<Span>> {
+        let mut runs: BTreeMap<u64, Vec<TimelineSpan>> = BTreeMap::new();
+        let nodes = plan.schedule().shape().nodes().len();
+        let spans = self.spans().into_iter().filter(|span| span.plan.is_same(plan) && span.id.index() < nodes);
+        spans.for_each(|span| runs.entry(span.run).or_default().push(span));
+        let mut runs: Vec<(Duration, Vec<TimelineSpan>)> =
+            runs.into_values().map(|spans| (spans.iter().map(|span| span.start).min().unwrap_or_default(), spans)).collect();
+        runs.sort_by_key(|run| run.0);
+        let us = |time: Duration| time.as_secs_f64() * 1e6;
+        let span = |begin: Duration, span: &TimelineSpan| {
+            let (start_us, end_us) = (us(span.start - begin), us(span.end - begin));
+            Span { node: span.id, stream: span.stream, start_us, end_us }
+        };
+        runs.iter().map(|(begin, spans)| spans.iter().map(|each| span(*begin, each)).collect()).collect()
+    }
+
+    /// Returns, for each node of a plan, the median of how long it took, in microseconds; none for nodes that
+    /// have not succeeded yet.
+    pub fn costs_us(&self, plan: &Plan) -> Vec<Option<f64>> {
+        let mut took: Vec<Vec<Duration>> = vec![Vec::new(); plan.schedule().shape().nodes().len()];
+        let spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let nodes = took.len();
+        let spans = spans.iter().filter(|span| span.is_ok && span.plan.is_same(plan) && span.id.index() < nodes);
+        spans.for_each(|span| took[span.id.index()].push(span.end - span.start));
+        let median = |took: &mut Vec<Duration>| {
+            took.sort_unstable();
+            took.get(took.len() / 2).map(|time| time.as_secs_f64() * 1e6)
+        };
+        took.iter_mut().map(median).collect()
+    }
+}
+
+impl Plan {
+    /// Compiles the plan's graph again with what its nodes really took: [`CriticalPath`] with as many streams
+    /// on each device as this plan has on the one with the most. Nodes that the timeline does not know keep
+    /// their `cost_us`. Of kernels on a CUDA device a timeline knows only how long they took to ask for their
+    /// work: give these a `cost_us`, and time them on a host.
+    ///
+    /// # Errors
+    /// As [`Graph::compile`](crate::Graph::compile), whose checks this plan has passed.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    /// use anabranch::{Executor, Graph, Inputs, PerOperator, Timeline};
+    ///
+    /// let mut g = Graph::new();
+    /// let a = g.task("a", (), || 1);
+    /// g.output("a", &a);
+    /// let plan = g.compile(&PerOperator)?;
+    /// let timeline = Arc::new(Timeline::new(100_000));
+    /// let exec = Executor::builder().observer(timeline.clone()).build()?;
+    /// futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
+    ///
+    /// let picture = plan.schedule().to_svg(&timeline.runs(&plan)[0]);
+    /// let better = plan.recompile_with(&timeline)?;
+    /// # assert!(picture.starts_with("<svg") && better.schedule().policy() == "critical-path");
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn recompile_with(&self, timeline: &Timeline) -> Result<Plan> {
+        let schedule = self.schedule();
+        let mut streams: BTreeMap<u32, u32> = BTreeMap::new();
+        for stream in 0..schedule.streams() {
+            if let StreamKind::Device(device) = schedule.kind(stream) {
+                *streams.entry(device).or_default() += 1;
+            }
+        }
+        let most = streams.into_values().max().unwrap_or(1);
+        self.inner().recompile(&timeline.costs_us(self), &CriticalPath::new(most))
+    }
+}
+
+impl Observer for Timeline {
+    fn node(&self, span: &NodeSpan<'_>) {
+        let kept = TimelineSpan {
+            run: span.run,
+            plan: span.plan.clone(),
+            id: span.id,
+            node: span.node.clone(),
+            stream: span.stream,
+            start: span.started.saturating_duration_since(self.origin),
+            end: span.ended.saturating_duration_since(self.origin),
+            is_ok: span.is_ok,
+            launched: span.launched,
+        };
+        let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        if spans.len() < self.spans_max {
+            spans.push(kept);
+        }
+    }
+}
