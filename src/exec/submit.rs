@@ -10,9 +10,9 @@ use super::inner::RunInner;
 use super::observe::{Launched, Ran};
 use super::queues::Berth;
 use super::state;
-use crate::device::DeviceStream;
 use crate::device::host::{Queue, Ticket};
 use crate::device::queue::{Event, Job, Judge, Part, QueueDevice, Submitted};
+use crate::device::{DeviceStream, StreamMut};
 use crate::error::{Error, Kind};
 use crate::plan::code::{HostStep, Member, Segment, slice};
 use crate::sync::Ordering;
@@ -117,7 +117,7 @@ impl<'q, Q: Queue<'q>> Conductor<'_, 'q, Q> {
             // SAFETY: as in `call`.
             let cells = unsafe { self.live.frame.cells(member.access) };
             // SAFETY: as in `call`.
-            let called = catch_unwind(AssertUnwindSafe(|| unsafe { member.call.run(cells, stream) }));
+            let called = catch_unwind(AssertUnwindSafe(|| unsafe { member.call.run(cells, StreamMut::Device(stream)) }));
             let is_ok = matches!(called, Ok(Ok(())));
             if !is_ok {
                 stream.abandon_part();

@@ -20,6 +20,7 @@ use super::kernel::Enqueue;
 use super::op::Job;
 use super::trail::{Need, Needs};
 use crate::bridge::shielded;
+use crate::device::StreamMut;
 use crate::device::queue::{self, Event, Judge, Part};
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::exec::{Berth, inside};
@@ -124,7 +125,7 @@ impl Hub {
         };
         stream.begin_part(Part { stream: 0, waits: &[], is_awaited: false });
         // SAFETY: all that it asked for was granted.
-        let enqueue = AssertUnwindSafe(|| unsafe { kernel.enqueue(&mut stream) });
+        let enqueue = AssertUnwindSafe(|| unsafe { kernel.enqueue(StreamMut::Device(&mut stream)) });
         let called = inside(self.place(), || catch_unwind(enqueue));
         let outcome = called
             .map_err(|panic| job.panicked(panic_message(panic)))

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Top to bottom: a room names only rooms above it.
-const ROOMS: [&str; 11] = ["error", "sync", "value", "graph", "plan", "device", "sim", "bridge", "exec", "vars", "flow"];
+const ROOMS: [&str; 11] = ["error", "sync", "device", "value", "graph", "plan", "sim", "bridge", "exec", "vars", "flow"];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const COMMENT_COLUMNS_MAX: usize = 110;
