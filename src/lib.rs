@@ -22,7 +22,7 @@ pub use device::cuda::{Completion, RawStream};
 pub use device::host::HostStream;
 pub use device::kernels;
 pub use device::sim::Order;
-pub use device::{Buffer, DeviceStream, Element, HostBuffer, In, Kernel, KernelParam, Launch, Out, Params};
+pub use device::{Buffer, DeviceStream, Element, HostBuffer, In, Kernel, KernelParam, KernelStream, Launch, Out, Params};
 pub use engine::{
     Bulk, Engine, EngineBuilder, Fetch, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Push, Pushed, Put, Reads, TakeVar, Use, Var,
     VarRead, VarWait, Writes,
@@ -32,8 +32,8 @@ pub use exec::{Executor, ExecutorBuilder, Shutdown, explore};
 pub use flow::{Arg, Args, Flow, FlowRun, Function, Get, Ports};
 pub use graph::{
     Above, Backend, Bodies, Branch, COST_US_MAX, Condition, Control, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Given, Graph,
-    Holds, KernelFn, KernelStream, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape, OneState, Own, PORTS_MAX,
-    Param, Read, Role, Select, Shape, Source, Sources, States, Takable, Take, TaskFn, Times, Value, above, take, times,
+    Holds, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape, OneState, Own, PORTS_MAX, Param, Read,
+    Role, Select, Shape, Source, Sources, States, Takable, Take, TaskFn, Times, Value, above, take, times,
 };
 pub use plan::{
     Assignment, CriticalPath, InnerSchedule, MinStreams, PerBackend, PerOperator, Placement, Plan, Point, Policy, Ranked,

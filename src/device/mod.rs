@@ -10,6 +10,7 @@ mod buffer;
 pub(crate) mod cuda;
 pub(crate) mod host;
 pub(crate) mod kernel;
+mod kernel_stream;
 pub mod kernels;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(crate) mod queue;
@@ -18,4 +19,7 @@ mod stream;
 
 pub use buffer::{Buffer, Element, HostBuffer};
 pub use kernel::{In, Kernel, KernelParam, Launch, Out, Params};
+pub use kernel_stream::KernelStream;
+#[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
+pub use kernel_stream::StreamMut;
 pub use stream::DeviceStream;

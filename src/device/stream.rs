@@ -1,15 +1,12 @@
 //! A stream of whatever device runs the graph. What a kernel does through it is right on all of them:
 //! launches and copies are queued on a GPU, and done at once by a host.
 
-use std::any::Any;
 use std::fmt;
 
 use super::buffer::{Buffer, Element, HostBuffer, Place};
-use super::host::HostStream;
 use super::kernel::{Kernel, Launch, Params};
 use super::queue::{Part, Queue};
 use crate::error::{Error, Kind, Result};
-use crate::graph::KernelStream;
 
 /// A stream of the device that runs the graph, given to a kernel node.
 ///
@@ -56,6 +53,12 @@ enum Inner {
 }
 
 impl DeviceStream {
+    /// Returns a stream of a host, which does work at once.
+    pub(super) fn host() -> Self {
+        Self(Inner::Host)
+    }
+
+    /// Returns a stream of a device that queues work.
     #[cfg(any(feature = "cuda", test))]
     pub(crate) fn queue(queue: Box<dyn Queue>) -> Self {
         Self(Inner::Queue(queue))
@@ -210,25 +213,6 @@ impl DeviceStream {
 fn bytes_of<T: Element>(elements: &[T]) -> &[u8] {
     // SAFETY: elements are plain numbers, without padding: any of their bytes may be read.
     unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
-}
-
-impl KernelStream for DeviceStream {
-    const IS_QUEUE: bool = true;
-
-    fn with<R>(given: &mut dyn Any, body: impl FnOnce(&mut Self) -> R) -> Option<R> {
-        match given.downcast_mut::<Self>() {
-            Some(stream) => Some(body(stream)),
-            None => given.is::<HostStream>().then(|| body(&mut Self(Inner::Host))),
-        }
-    }
-}
-
-impl KernelStream for HostStream {
-    const IS_QUEUE: bool = false;
-
-    fn with<R>(given: &mut dyn Any, body: impl FnOnce(&mut Self) -> R) -> Option<R> {
-        given.downcast_mut::<Self>().map(body)
-    }
 }
 
 impl fmt::Debug for DeviceStream {

@@ -1,6 +1,5 @@
 //! Operations that are kernels: their bodies get a stream, and ask it for work.
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
@@ -10,14 +9,14 @@ use super::op::{Job, Op};
 use super::task::{Fallible, Finish, Infallible};
 use super::uses::{OpFutureFn, OpKernelFn, Params, Put, Reads, Writes};
 use crate::device::host::HostStream;
+use crate::device::{KernelStream, StreamMut};
 use crate::error::BoxError;
-use crate::graph::KernelStream;
 
 /// A kernel that is to be given a stream.
 pub(super) trait Enqueue: Send {
     /// # Safety
     /// As [`Work::run`].
-    unsafe fn enqueue(self: Box<Self>, stream: &mut dyn Any) -> Result<(), BoxError>;
+    unsafe fn enqueue(self: Box<Self>, stream: StreamMut<'_>) -> Result<(), BoxError>;
 }
 
 impl<'v> Op<'v> {
@@ -82,7 +81,7 @@ impl<'v> Op<'v> {
         W: Writes + 'v,
         W::Value: 'static,
         F: OpFutureFn<R::Params, E>,
-        E: FnOnce(&mut dyn Any) -> Result<W::Value, BoxError> + 'static,
+        E: FnOnce(StreamMut<'_>) -> Result<W::Value, BoxError> + 'static,
     {
         let mut op = Self::using(name.into(), reads, writes, |params, put| {
             Body::new(Whole { params, put, work, kind: PhantomData::<fn() -> (E, W::Value)> })
@@ -121,7 +120,7 @@ impl Hub {
         match unsafe { job.run() }? {
             Ran::Enqueue(kernel) if self.lanes.is_none() => {
                 // SAFETY: as above.
-                unsafe { kernel.enqueue(&mut HostStream::new(0)) }.map(|()| Ran::Over)
+                unsafe { kernel.enqueue(StreamMut::Host(&mut HostStream::new(0))) }.map(|()| Ran::Over)
             }
             ran => Ok(ran),
         }
@@ -140,7 +139,7 @@ where
     P: Params,
     O: Put<V>,
     F: OpFutureFn<P, E>,
-    E: FnOnce(&mut dyn Any) -> Result<V, BoxError> + 'static,
+    E: FnOnce(StreamMut<'_>) -> Result<V, BoxError> + 'static,
     V: 'static,
 {
     unsafe fn run(self) -> Result<Ran, BoxError> {
@@ -156,10 +155,10 @@ where
     P: Params,
     O: Put<V>,
     F: OpFutureFn<P, E>,
-    E: FnOnce(&mut dyn Any) -> Result<V, BoxError> + 'static,
+    E: FnOnce(StreamMut<'_>) -> Result<V, BoxError> + 'static,
     V: 'static,
 {
-    unsafe fn enqueue(self: Box<Self>, stream: &mut dyn Any) -> Result<(), BoxError> {
+    unsafe fn enqueue(self: Box<Self>, stream: StreamMut<'_>) -> Result<(), BoxError> {
         let Self { params, put, work, .. } = *self;
         // SAFETY: by the caller's promise.
         let enqueue = unsafe { work.call(&params) }?;
@@ -197,7 +196,7 @@ where
             return Ok(Ran::Enqueue(kernel));
         }
         // SAFETY: by the caller's promise.
-        unsafe { kernel.enqueue(&mut HostStream::new(0)) }.map(|()| Ran::Over)
+        unsafe { kernel.enqueue(StreamMut::Host(&mut HostStream::new(0))) }.map(|()| Ran::Over)
     }
 }
 
@@ -211,7 +210,7 @@ where
     K: Finish<R, V>,
     V: 'static,
 {
-    unsafe fn enqueue(self: Box<Self>, stream: &mut dyn Any) -> Result<(), BoxError> {
+    unsafe fn enqueue(self: Box<Self>, stream: StreamMut<'_>) -> Result<(), BoxError> {
         let Self { params, put, work, .. } = *self;
         // SAFETY: by the caller's promise.
         let called = S::with(stream, |stream| unsafe { work.call(stream, &params) });

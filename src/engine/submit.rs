@@ -18,6 +18,7 @@ use super::hub::Hub;
 use super::kernel::Enqueue;
 use super::lanes::Lanes;
 use super::op::Job;
+use crate::device::StreamMut;
 use crate::device::queue::{self, Event, Judge, Part};
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
 use crate::plan::Placed;
@@ -131,7 +132,7 @@ impl Hub {
             stream.begin_part(Part { stream: 0, waits: &[], is_awaited: false });
             let kernel = kernel.take().expect("it is recorded once");
             // SAFETY: the operation has been granted its variables, and has not left their queues.
-            let enqueue = AssertUnwindSafe(|| unsafe { kernel.enqueue(stream) });
+            let enqueue = AssertUnwindSafe(|| unsafe { kernel.enqueue(StreamMut::Device(stream)) });
             called = inside(self.address(), || catch_unwind(enqueue))
                 .map_err(|panic| job.panicked(panic_message(panic)))
                 .and_then(|called| called.map_err(|cause| job.failed_on_device(cause)));

@@ -1,9 +1,9 @@
 //! The same few impls for every number of arguments and results.
 
-use std::any::Any;
 use std::future::Future;
 
 use super::function::{Arg, Args, Ports, Sealed};
+use crate::device::StreamMut;
 use crate::engine::{Engine, Fetch, Op, Shared, Use, Var, Writes};
 use crate::error::{BoxError, Error, Result};
 use crate::graph::{Graph, Value};
@@ -56,7 +56,7 @@ impl<T: Send + Sync + 'static, A: Arg<T>> Args<Value<T>> for A {
         Self: 'v,
         W: Writes + 'v,
         W::Value: 'static,
-        E: FnOnce(&mut dyn Any) -> Result<W::Value, BoxError> + 'static,
+        E: FnOnce(StreamMut<'_>) -> Result<W::Value, BoxError> + 'static,
     {
         Args::<(Value<T>,)>::kernel((self,), name, writes, enqueue)
     }
@@ -118,7 +118,7 @@ macro_rules! ports {
                 Self: 'v,
                 W: Writes + 'v,
                 W::Value: 'static,
-                E: FnOnce(&mut dyn Any) -> Result<W::Value, BoxError> + 'static,
+                E: FnOnce(StreamMut<'_>) -> Result<W::Value, BoxError> + 'static,
             {
                 Op::whole(name.to_owned(), self, writes, move |$($a: <<$A as Use>::Fetch as Fetch>::Owned),*| {
                     let inputs = Inputs::new();

@@ -1,6 +1,5 @@
 //! What a flow's code talks to: it pushes operations, and waits for values.
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
@@ -9,12 +8,11 @@ use std::sync::Arc;
 use super::function::{Args, Function, Ports};
 use super::get::Get;
 use super::slice::Slice;
+use crate::device::{KernelStream, StreamMut};
 use crate::engine::{Engine, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Pushed, Reads, Scope, Var};
 use crate::error::{BoxError, Error, Kind, Result};
-use crate::graph::KernelStream;
 use crate::run::{Run, whole};
-use crate::runtime::WaiterKey;
-use crate::runtime::{Cancel, Core};
+use crate::runtime::{Cancel, Core, WaiterKey};
 
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
 /// given to the closure.
@@ -243,7 +241,8 @@ impl Flow {
         let mut op = match function.device() {
             // What comes next is submitted behind it: the host has no part in it.
             Some(device) if self.shared.engine.has_devices() && self.is_pinned_to(device) => {
-                let enqueue = move |inputs| move |stream: &mut dyn Any| Ok(O::take(&mut whole::enqueue(&plan, inputs, stream)?)?);
+                let enqueue =
+                    move |inputs| move |stream: StreamMut<'_>| Ok(O::take(&mut whole::enqueue(&plan, inputs, stream)?)?);
                 args.kernel(name, writes, enqueue).device(device)
             }
             _ => {

@@ -1,11 +1,11 @@
 //! Graphs as functions: compiled once, with typed arguments and results, and called by flows.
 
-use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::device::StreamMut;
 use crate::engine::{Engine, Fetch, Op, TakeVar, Use, Var, Writes};
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::graph::Graph;
@@ -166,5 +166,5 @@ pub trait Args<I> {
         Self: 'v,
         W: Writes + 'v,
         W::Value: 'static,
-        E: FnOnce(&mut dyn Any) -> Result<W::Value, BoxError> + 'static;
+        E: FnOnce(StreamMut<'_>) -> Result<W::Value, BoxError> + 'static;
 }

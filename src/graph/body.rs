@@ -1,13 +1,13 @@
 //! What a node does, with its types erased: reads its cells, calls the closure, writes its cell. Who calls
 //! it, and when, is the executor's business; a body never waits.
 
-use std::any::Any;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::task::{Context, Poll};
 
-use super::source::{FutureFn, KernelFn, KernelStream, TaskFn};
+use super::source::{FutureFn, KernelFn, TaskFn};
 use super::values::Transfer;
+use crate::device::{KernelStream, StreamMut};
 use crate::error::BoxError;
 use crate::value::{Call, Cells, Outcome, Slot, TypedBody};
 
@@ -73,7 +73,7 @@ pub(super) struct Task<P, F, R, K: Finish<R>> {
 
 impl<P: Send + Sync, F: TaskFn<P, R>, R, K: Finish<R>> TypedBody for Task<P, F, R, K> {
     #[inline(always)]
-    fn run(&self, cells: Cells<'_>, _: &mut dyn Any) -> Outcome {
+    fn run(&self, cells: Cells<'_>, _: StreamMut<'_>) -> Outcome {
         let value = K::finish(self.work.call(&self.params, cells))?;
         cells.put(self.out, value);
         Ok(())
@@ -103,7 +103,7 @@ pub(super) struct Kernel<S, P, F, R, K: Finish<R>> {
 
 impl<S: KernelStream, P: Send + Sync, F: KernelFn<S, P, R>, R, K: Finish<R>> TypedBody for Kernel<S, P, F, R, K> {
     #[inline(always)]
-    fn run(&self, cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
+    fn run(&self, cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome {
         let returned = S::with(stream, |stream| self.work.call(stream, &self.params, cells));
         let value = K::finish(returned.expect("every device gives streams that its kernels can use"))?;
         cells.put(self.out, value);
@@ -138,7 +138,7 @@ pub(super) struct Async<P, F, Fut, R> {
 }
 
 impl<P: Send + Sync, F: Send + Sync, Fut, R> TypedBody for Async<P, F, Fut, R> {
-    fn run(&self, _: Cells<'_>, _: &mut dyn Any) -> Outcome {
+    fn run(&self, _: Cells<'_>, _: StreamMut<'_>) -> Outcome {
         unreachable!("async nodes are polled")
     }
 }
@@ -178,7 +178,7 @@ pub(super) struct ControlBody {
 }
 
 impl TypedBody for ControlBody {
-    fn run(&self, _: Cells<'_>, _: &mut dyn Any) -> Outcome {
+    fn run(&self, _: Cells<'_>, _: StreamMut<'_>) -> Outcome {
         unreachable!("a control is no call")
     }
 }

@@ -8,9 +8,10 @@ use super::body::{Async, Body, Fallible, Finish, Infallible, Kernel, Task};
 use super::check::check_name;
 use super::control::ControlNode;
 use super::inner::{Around, InnerGraphs, Unfinished};
-use super::source::{Binder, FutureFn, KernelFn, KernelStream, Sources, TaskFn, Value};
+use super::source::{Binder, FutureFn, KernelFn, Sources, TaskFn, Value};
 use super::values::{InputPort, Maker, OutputPort, Sharer, ValueInfo};
 use super::{Backend, NodeId, NodeMut, PORTS_MAX, Shape};
+use crate::device::KernelStream;
 use crate::error::{BoxError, Error, Kind};
 use crate::value::{Arena, Layout, Slot};
 

@@ -38,9 +38,7 @@ pub use node::NodeMut;
 pub(crate) use select::Test;
 pub use select::{Above, Condition, Holds, Select, Times, above, times};
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
-pub use source::{
-    Each, FutureFn, KernelFn, KernelStream, Many, Own, Param, Read, Source, Sources, Takable, Take, TaskFn, Value, take,
-};
+pub use source::{Each, FutureFn, KernelFn, Many, Own, Param, Read, Source, Sources, Takable, Take, TaskFn, Value, take};
 
 pub use states::{OneState, States};
 pub(crate) use values::{InputPort, Maker, OutputPort, Transfer};

@@ -1,7 +1,6 @@
 //! What a node reads: typed handles to values, and how a body gets them. The types here tie a closure's
 //! arguments to cells.
 
-use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -217,21 +216,6 @@ pub trait Sources {
 pub trait TaskFn<P, R>: Send + Sync + 'static {
     #[doc(hidden)]
     fn call(&self, params: &P, cells: Cells<'_>) -> R;
-}
-
-/// A type of streams that kernels can be written for: [`HostStream`](crate::HostStream) and
-/// [`DeviceStream`](crate::DeviceStream).
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is no stream that kernels can be written for",
-    label = "the first argument is `&mut HostStream` for work on the host, or `&mut DeviceStream` for work on any device"
-)]
-pub trait KernelStream: 'static {
-    /// Whether the body may only enqueue its work, so that the node's end comes after the body's.
-    #[doc(hidden)]
-    const IS_QUEUE: bool;
-    /// Calls `body` with the stream that a device gave, if it is of this type.
-    #[doc(hidden)]
-    fn with<R>(given: &mut dyn Any, body: impl FnOnce(&mut Self) -> R) -> Option<R>;
 }
 
 /// A closure that is the body of a kernel on streams of type `S`, with arguments `P` and value `R`.

@@ -13,6 +13,7 @@ use super::inner::{Live, RunInner};
 use super::observe::Ran;
 use super::outcomes::outcome;
 use super::state;
+use crate::device::StreamMut;
 use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket, aside};
 use crate::error::{BoxError, shielded};
 use crate::graph::NodeId;
@@ -186,7 +187,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         // touches is ever an Arc.
         let cells = unsafe { self.live.frame.cells(step.access) };
         // SAFETY: the plan keeps the body, and what it says of the step's access it said of the call.
-        unsafe { step.call.run(cells, &mut self.stream) }
+        unsafe { step.call.run(cells, StreamMut::Host(&mut self.stream)) }
     }
 
     /// The same for a run that needs attention, for all steps but calls, and for the first call of a kind.

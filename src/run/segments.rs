@@ -8,9 +8,9 @@ use super::interpret::Interpreter;
 use super::observe::Ran;
 use super::outcomes::outcome;
 use super::state;
-use crate::device::DeviceStream;
 use crate::device::host::{Queue, Ticket};
 use crate::device::queue::{Event, Job, Judge, Part};
+use crate::device::{DeviceStream, StreamMut};
 use crate::error::{Error, Kind};
 use crate::plan::code::{HostStep, Member, Segment, slice};
 use crate::runtime::{LaneId, Launched, Submission};
@@ -114,7 +114,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             // was recorded before, by edges of the plan. `access` is what `Graph::nodes_in_place` found.
             let cells = unsafe { self.live.frame.cells(member.access) };
             // SAFETY: the plan keeps the body, and the cells have the access that the call was made for.
-            let called = catch_unwind(AssertUnwindSafe(|| unsafe { member.call.run(cells, stream) }));
+            let called = catch_unwind(AssertUnwindSafe(|| unsafe { member.call.run(cells, StreamMut::Device(stream)) }));
             let is_ok = matches!(called, Ok(Ok(())));
             if !is_ok {
                 stream.abandon_part();

@@ -5,12 +5,12 @@
 //! comes next is submitted behind it, on that stream or another. Its values are dropped when all is enqueued;
 //! a device's memory outlives what was enqueued before.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::inputs::Inputs;
 use super::outcomes::Site;
 use super::outputs::Outputs;
+use crate::device::StreamMut;
 use crate::error::{Result, panic_message, shielded};
 use crate::graph::NodeId;
 use crate::plan::{Plan, PlanInner};
@@ -30,13 +30,13 @@ pub(crate) fn device_of_all(plan: &Plan) -> Option<u32> {
 /// # Errors
 /// The inputs' mistakes; or the first failure, which names its node. What was enqueued before it is for the
 /// caller to abandon.
-pub(crate) fn enqueue(plan: &Plan, inputs: Inputs, stream: &mut dyn Any) -> Result<Outputs> {
+pub(crate) fn enqueue(plan: &Plan, inputs: Inputs, mut stream: StreamMut<'_>) -> Result<Outputs> {
     let inner = plan.inner();
     inputs.check(inner)?;
     let values = Values { plan: inner, frame: Frame::new(&inner.layout)? };
     inputs.fill(inner, &values.frame);
     for &node in inner.schedule.order() {
-        values.call(node, stream)?;
+        values.call(node, stream.reborrow())?;
     }
     // SAFETY: as in `Values::call`.
     let cells = || unsafe { values.frame.cells(Access::Tagged) };
@@ -51,7 +51,7 @@ struct Values<'p> {
 }
 
 impl Values<'_> {
-    fn call(&self, node: NodeId, stream: &mut dyn Any) -> Result<()> {
+    fn call(&self, node: NodeId, stream: StreamMut<'_>) -> Result<()> {
         let code = &self.plan.code;
         let step = &code.steps[code.step_of[node.index()] as usize];
         // SAFETY: nobody else has the frame, and what the node reads was written before.

@@ -1,9 +1,8 @@
 //! Calling a body with its type erased: straight from the step, without a look into a vtable, and compiled
 //! for where the body's values are.
 
-use std::any::Any;
-
 use super::Cells;
+use crate::device::StreamMut;
 use crate::error::BoxError;
 
 /// What a body's call came to.
@@ -12,10 +11,10 @@ pub(crate) type Outcome = Result<(), BoxError>;
 /// A body whose type is known.
 pub(crate) trait TypedBody: Send + Sync {
     /// Runs a task or a kernel; `stream` is the device's stream, for kernels.
-    fn run(&self, cells: Cells<'_>, stream: &mut dyn Any) -> Outcome;
+    fn run(&self, cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome;
 }
 
-type Entry = unsafe fn(*const (), Cells<'_>, &mut dyn Any) -> Outcome;
+type Entry = unsafe fn(*const (), Cells<'_>, StreamMut<'_>) -> Outcome;
 
 /// One body, ready to be run.
 pub(crate) struct Call {
@@ -47,7 +46,7 @@ impl Call {
     /// # Safety
     /// The body is still where it was, and `cells` are what was said of them.
     #[inline(always)]
-    pub(crate) unsafe fn run(&self, cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
+    pub(crate) unsafe fn run(&self, cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome {
         // SAFETY: `entry` is for the type of the body; the rest is the caller's promise.
         unsafe { (self.entry)(self.body, cells, stream) }
     }
@@ -55,14 +54,14 @@ impl Call {
 
 /// # Safety
 /// `body` is the address of a `B` that is alive.
-unsafe fn run_tagged<B: TypedBody>(body: *const (), cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
+unsafe fn run_tagged<B: TypedBody>(body: *const (), cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome {
     // SAFETY: by the caller's promise.
     unsafe { &*body.cast::<B>() }.run(cells, stream)
 }
 
 /// # Safety
 /// As `run_tagged`, and `cells` were made for values in place.
-unsafe fn run_in_place<B: TypedBody>(body: *const (), cells: Cells<'_>, stream: &mut dyn Any) -> Outcome {
+unsafe fn run_in_place<B: TypedBody>(body: *const (), cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome {
     // SAFETY: by the caller's promise.
     let cells = unsafe { cells.in_place() };
     // SAFETY: as above.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Top to bottom: a room names only rooms above it.
 const ROOMS: [&str; 12] =
-    ["error", "sync", "value", "graph", "plan", "device", "sim", "runtime", "run", "engine", "flow", "exec"];
+    ["error", "sync", "device", "value", "graph", "plan", "sim", "runtime", "run", "engine", "flow", "exec"];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const COMMENT_COLUMNS_MAX: usize = 110;

@@ -1,0 +1,67 @@
+//! The stream that a body gets: a host's or a device's, and which of the two a kernel is written for.
+
+use super::host::HostStream;
+use super::stream::DeviceStream;
+
+/// A stream of one of the two kinds, borrowed for the call of a body.
+pub enum StreamMut<'s> {
+    /// A stream of the host device.
+    Host(&'s mut HostStream),
+    /// A stream of a device that queues work.
+    Device(&'s mut DeviceStream),
+}
+
+impl StreamMut<'_> {
+    /// Borrows the stream again, for a shorter time.
+    pub(crate) fn reborrow(&mut self) -> StreamMut<'_> {
+        match self {
+            Self::Host(stream) => StreamMut::Host(stream),
+            Self::Device(stream) => StreamMut::Device(stream),
+        }
+    }
+}
+
+/// Only this room has types of streams.
+pub trait Sealed {}
+
+impl Sealed for DeviceStream {}
+impl Sealed for HostStream {}
+
+/// A type of streams that kernels can be written for: [`HostStream`] and [`DeviceStream`]. No other type can
+/// implement it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no stream that kernels can be written for",
+    label = "the first argument is `&mut HostStream` for work on the host, or `&mut DeviceStream` for work on any device"
+)]
+pub trait KernelStream: Sealed + 'static {
+    /// Whether the body may only enqueue its work, so that the node's end comes after the body's.
+    #[doc(hidden)]
+    const IS_QUEUE: bool;
+    /// Calls `body` with the given stream, unless a body for this type cannot use it.
+    #[doc(hidden)]
+    fn with<R>(given: StreamMut<'_>, body: impl FnOnce(&mut Self) -> R) -> Option<R>;
+}
+
+impl KernelStream for DeviceStream {
+    const IS_QUEUE: bool = true;
+
+    #[inline]
+    fn with<R>(given: StreamMut<'_>, body: impl FnOnce(&mut Self) -> R) -> Option<R> {
+        match given {
+            StreamMut::Host(_) => Some(body(&mut Self::host())),
+            StreamMut::Device(stream) => Some(body(stream)),
+        }
+    }
+}
+
+impl KernelStream for HostStream {
+    const IS_QUEUE: bool = false;
+
+    #[inline]
+    fn with<R>(given: StreamMut<'_>, body: impl FnOnce(&mut Self) -> R) -> Option<R> {
+        match given {
+            StreamMut::Host(stream) => Some(body(stream)),
+            StreamMut::Device(_) => None,
+        }
+    }
+}
