@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use super::harness::{block_on, check, check_within, join, spawn};
 use super::runs::Alive;
-use crate::engine::Parking;
+use crate::runtime::Parking;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
 use crate::{Engine, Error, Executor, Op, Pushed};
 

@@ -1,17 +1,35 @@
-//! A run's woken futures: no wake is lost between its waker and the poll that it causes, and no future is
-//! polled twice for one.
+//! The wake set of an inline run: no wake is lost between its waker and the poll that it causes, and no
+//! future is polled twice for one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::harness::{Plain, Task, check, join, spawn};
-use crate::runtime::{Lane, WaiterKey, WakeSet};
+use super::harness::{Task, check, join, spawn};
+use crate::runtime::{Lane, Resumes, WaiterKey, WakeSet};
 use crate::sync;
 
-fn set_of(futures: usize) -> (Arc<Lane>, Arc<WakeSet>) {
+/// A set whose futures have parked once. The program of a future has its index.
+fn set_of(futures: u32) -> (Arc<Lane>, Arc<WakeSet>) {
     let lane = Arc::new(Lane::new());
-    let set = WakeSet::new(futures, lane.clone());
+    let set = WakeSet::new(0..futures, Resumes::Poll(lane.clone()));
+    (0..futures).for_each(|index| {
+        set.parking(index).begin();
+        assert!(!set.parking(index).park());
+    });
     (lane, set)
+}
+
+/// Takes the woken futures, and polls each, which leaves it parked.
+fn poll_all(set: &WakeSet, mut poll: impl FnMut(u32)) {
+    let mut woken = Vec::new();
+    set.take(|index| woken.push(index));
+    for index in woken {
+        set.parking(index).begin();
+        poll(index);
+        if set.parking(index).park() {
+            set.resume(index);
+        }
+    }
 }
 
 /// A future's side of a wake: `done` counts what happened before the wakes, and is what its poll looks at.
@@ -30,8 +48,8 @@ impl Woken {
     }
 }
 
-// Seen to fail with any of: the flag cleared by a store, not a swap; either swap of the flag not AcqRel; the
-// flag cleared after the poll (each: the last poll saw 1 of 2); no flag at all (the stack becomes a circle).
+// Seen to fail with any of: a `begin` that stores; a `park` whose swap is Relaxed; a `wake` that is not
+// AcqRel (each: the last poll saw 1 of 2).
 #[test]
 fn a_poll_sees_what_was_done_before_the_wake_that_found_its_future_woken() {
     check(|| {
@@ -48,10 +66,10 @@ fn a_poll_sees_what_was_done_before_the_wake_that_found_its_future_woken() {
         };
         let (mut polls, mut seen) = (0, 0);
         let mut poll = |_| (polls, seen) = (polls + 1, future.seen());
-        set.pop_all(&mut poll);
-        set.pop_all(&mut poll);
+        poll_all(&set, &mut poll);
+        poll_all(&set, &mut poll);
         join(source);
-        set.pop_all(&mut poll);
+        poll_all(&set, &mut poll);
         assert_eq!(seen, 2, "the poll that the last wake causes sees it");
         assert!((1..=2).contains(&polls), "at most one poll for a wake");
         assert!(!set.has_woken());
@@ -73,15 +91,15 @@ fn two_sources_that_wake_one_future_cause_a_poll_that_sees_both() {
         });
         let (mut polls, mut seen) = (0, 0);
         let mut poll = |_| (polls, seen) = (polls + 1, futures[0].seen() + futures[1].seen());
-        set.pop_all(&mut poll);
+        poll_all(&set, &mut poll);
         sources.into_iter().for_each(join);
-        set.pop_all(&mut poll);
+        poll_all(&set, &mut poll);
         assert_eq!(seen, 2);
         assert!((1..=2).contains(&polls));
     });
 }
 
-// Seen to fail with any of: the push Relaxed; the pop Relaxed (each: a future is polled again and again, or
+// Seen to fail with any of: the push Relaxed; the take Relaxed (each: a future is polled again and again, or
 // never); a push without an exchange.
 #[test]
 fn futures_that_are_woken_at_once_are_each_polled_once() {
@@ -93,39 +111,10 @@ fn futures_that_are_woken_at_once_are_each_polled_once() {
         });
         let polls = [AtomicU32::new(0), AtomicU32::new(0)];
         let poll = |index: u32| _ = polls[index as usize].fetch_add(1, Ordering::Relaxed);
-        set.pop_all(poll);
+        poll_all(&set, poll);
         sources.into_iter().for_each(join);
-        set.pop_all(poll);
+        poll_all(&set, poll);
         assert_eq!(polls.map(AtomicU32::into_inner), [1, 1]);
-    });
-}
-
-// A waker of the future before, which is done, rings while the next one is begun. Seen to fail with any of:
-// `is_begun` Relaxed; `begin` Relaxed; a wake that is taken for a beginning.
-#[test]
-fn a_future_begins_once_and_sees_what_came_before_whoever_rang() {
-    check(|| {
-        let (_lane, set) = set_of(1);
-        let (stale, program) = (set.waker(0), set.clone());
-        let cell = Arc::new(Plain::new(0));
-        let ready = cell.clone();
-        let threads = [
-            spawn(move || stale.wake()),
-            spawn(move || {
-                ready.set(1);
-                program.begin(0);
-            }),
-        ];
-        let mut begun = 0;
-        let mut poll = |index| {
-            if set.is_begun(index) {
-                begun += cell.get();
-            }
-        };
-        set.pop_all(&mut poll);
-        threads.into_iter().for_each(join);
-        set.pop_all(&mut poll);
-        assert_eq!(begun, 1);
     });
 }
 
@@ -138,15 +127,15 @@ fn a_task_that_was_told_to_wait_is_woken_by_its_future() {
             let waker = set.waker(0);
             spawn(move || waker.wake())
         };
-        // The order of a run's poll: poll what rang, register, ask whether something rang since.
+        // The order of a run's poll: poll what was woken, register, ask whether more was woken since.
         let (task, mut key) = (Task::new(), WaiterKey::default());
         let mut polls = 0;
-        set.pop_all(|_| polls += 1);
+        poll_all(&set, |_| polls += 1);
         assert!(task.poll(&lane, 1, &mut key).is_pending());
         let is_more = set.has_woken();
         join(source);
         assert!(polls == 1 || is_more || task.wakes() > 0, "a wake was lost");
-        set.pop_all(|_| polls += 1);
+        poll_all(&set, |_| polls += 1);
         assert_eq!(polls, 1);
         lane.forget(&mut key);
     });
@@ -167,7 +156,7 @@ fn a_waker_may_outlive_whoever_else_knew_the_set() {
                 waker.wake();
             })
         };
-        set.pop_all(|_| {});
+        set.take(|_| {});
         drop(set);
         drop(waker);
         drop(lane);

@@ -6,9 +6,10 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::kernel::Enqueue;
-use super::later::{Later, Rest, Runtime};
+use super::later::{Later, Rest};
 use super::op::Job;
 use crate::error::BoxError;
+use crate::runtime::AsyncContext;
 
 /// What an operation does.
 pub(super) trait Work: Send + 'static {
@@ -21,7 +22,7 @@ pub(super) trait Work: Send + 'static {
 pub(super) enum Ran {
     Over,
     /// A future is left of it.
-    Later(Rest, Runtime),
+    Later(Rest, AsyncContext),
     /// The future waits for something.
     Parked(Arc<Later>),
     /// It is these operations, one after the other.

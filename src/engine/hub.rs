@@ -362,8 +362,8 @@ impl Hub {
             Ok(Ran::Parts(_)) => unreachable!("`perform` performs the parts"),
             Err(error) => Err(error),
             Ok(Ran::Enqueue(kernel)) => return self.enqueue(number, kernel, hand),
-            Ok(Ran::Later(rest, runtime)) => {
-                let later = Later::new(self, number, job.scope().cloned(), rest, runtime);
+            Ok(Ran::Later(rest, context)) => {
+                let later = Later::new(self, number, job.scope().cloned(), rest, context);
                 // ORDERING: Relaxed: whoever runs the operation next is told so through the ready list.
                 job.has_begun.store(true, Ordering::Relaxed);
                 self.laters.add(&later);

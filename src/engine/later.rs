@@ -1,17 +1,9 @@
-//! Operations that are futures: what is left of one when its closure has returned, and who polls that.
-//!
-//! ```text
-//!            poll: Pending              wake
-//! RUNNING ───────────────────▶ IDLE ─────────────▶ WOKEN ──▶ ready, as any operation ──▶ RUNNING
-//!    │ wake                                          ▲
-//!    └──▶ RUNNING|WOKEN ──────── poll: Pending ──────┘
-//! ```
-//! It is made ready only by the step into WOKEN out of IDLE, or by whoever polled it; so one thread at a time
-//! polls it, and nobody who wakes it late touches its slot.
+//! Asynchronous operations: what is left of one when its closure has returned a future, and what its wakers
+//! do.
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -22,56 +14,11 @@ use super::hub::Hub;
 use super::scope::Scope;
 use crate::error::BoxError;
 use crate::error::shielded;
-use crate::sync::{AtomicU32, Mutex, Ordering, lock};
+use crate::runtime::{AsyncContext, Parking};
+use crate::sync::{Mutex, Ordering, lock};
 
 /// What is left of an operation.
 pub(super) type Rest = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
-
-const IDLE: u32 = 0;
-const RUNNING: u32 = 1;
-const WOKEN: u32 = 2;
-
-/// In whose hands a future is: of its waker, or of who runs it.
-pub(crate) struct Parking(AtomicU32);
-
-impl Parking {
-    /// It is ready already.
-    pub(crate) fn new() -> Self {
-        Self(AtomicU32::new(WOKEN))
-    }
-
-    /// A poll begins.
-    pub(crate) fn begin(&self) {
-        // ORDERING: AcqRel: whoever woke it has done something that this poll is to see.
-        self.0.swap(RUNNING, Ordering::AcqRel);
-    }
-
-    /// It is not to park after this poll.
-    fn keep_awake(&self) {
-        self.0.fetch_or(WOKEN, Ordering::Relaxed);
-    }
-
-    /// A poll has ended. Returns true if it was woken meanwhile: then it is ready again.
-    #[must_use]
-    pub(crate) fn park(&self) -> bool {
-        // ORDERING: AcqRel: who wakes it from now on sees its operation as this thread leaves it; and whoever
-        // runs it again sees why it was woken meanwhile.
-        let was_woken = self.0.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err();
-        if was_woken {
-            // ORDERING: AcqRel: more may have woken it since, and the next poll, which reads this, is to see
-            // what they did, too.
-            self.0.swap(WOKEN, Ordering::AcqRel);
-        }
-        was_woken
-    }
-
-    /// Returns true if it is for the caller to make it ready.
-    #[must_use]
-    pub(crate) fn wake(&self) -> bool {
-        // ORDERING: AcqRel: see `begin` and `park`.
-        self.0.fetch_or(WOKEN, Ordering::AcqRel) == IDLE
-    }
-}
 
 /// An operation whose closure has returned a future.
 pub(super) struct Later {
@@ -82,25 +29,13 @@ pub(super) struct Later {
     parking: Parking,
     /// None while it is polled, and once it is over.
     rest: Mutex<Option<Rest>>,
-    /// The runtime in which it was begun, so that its timers and sockets work on whatever thread polls it.
-    #[cfg(feature = "tokio")]
-    runtime: Option<tokio::runtime::Handle>,
+    context: AsyncContext,
 }
 
 impl Later {
     /// It is ready already.
-    pub(super) fn new(hub: &Arc<Hub>, number: u32, scope: Option<Arc<Scope>>, rest: Rest, runtime: Runtime) -> Arc<Self> {
-        #[cfg(not(feature = "tokio"))]
-        let Runtime {} = runtime;
-        Arc::new(Self {
-            home: Home::of(hub),
-            number,
-            scope,
-            parking: Parking::new(),
-            rest: Mutex::new(Some(rest)),
-            #[cfg(feature = "tokio")]
-            runtime: runtime.0,
-        })
+    pub(super) fn new(hub: &Arc<Hub>, number: u32, scope: Option<Arc<Scope>>, rest: Rest, context: AsyncContext) -> Arc<Self> {
+        Arc::new(Self { home: Home::of(hub), number, scope, parking: Parking::new(), rest: Mutex::new(Some(rest)), context })
     }
 
     fn poll(self: &Arc<Self>) -> Poll<Result<(), BoxError>> {
@@ -115,11 +50,8 @@ impl Later {
             self.parking.keep_awake();
             return Poll::Pending;
         };
-        #[cfg(feature = "tokio")]
-        let _entered = self.runtime.as_ref().map(tokio::runtime::Handle::enter);
         let waker = Waker::from(self.clone());
-        let polled = catch_unwind(AssertUnwindSafe(|| rest.as_mut().poll(&mut Context::from_waker(&waker))));
-        match polled {
+        match self.context.poll(|| rest.as_mut().poll(&mut Context::from_waker(&waker))) {
             Ok(Poll::Pending) => {
                 *lock(&self.rest) = Some(rest);
                 Poll::Pending
@@ -207,18 +139,6 @@ impl Drop for Resume {
         later.scope.iter().for_each(|scope| scope.laters.remove(later.number));
         let rest = lock(&later.rest).take();
         drop(rest);
-    }
-}
-
-/// Where an operation is made, for its future.
-pub(super) struct Runtime(#[cfg(feature = "tokio")] Option<tokio::runtime::Handle>);
-
-impl Runtime {
-    pub(super) fn current() -> Self {
-        Self(
-            #[cfg(feature = "tokio")]
-            tokio::runtime::Handle::try_current().ok(),
-        )
     }
 }
 

@@ -52,8 +52,6 @@ pub use bulk::Bulk;
 pub(crate) use device_use::Ending;
 pub use handle::Pushed;
 pub(crate) use hub::Hub as EngineCore;
-#[cfg(test)]
-pub(crate) use later::Parking;
 pub use op::Op;
 pub(crate) use pace::poll_share;
 pub use push::Push;

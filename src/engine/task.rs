@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use super::body::{Ran, Work};
-use super::later::Runtime;
 use super::uses::{OpFn, OpFutureFn, Params, Put};
 use crate::error::BoxError;
+use crate::runtime::AsyncContext;
 
 /// A future, and where what it gives goes. By hand, because an async block whose future panics would drop
 /// that at once, and two panics end the process.
@@ -97,13 +97,13 @@ pub(super) struct AsyncTask<P, O, F, Fut, V> {
     params: P,
     put: O,
     work: F,
-    runtime: Runtime,
+    context: AsyncContext,
     kind: PhantomData<fn() -> (Fut, V)>,
 }
 
 impl<P, O, F, Fut, V> AsyncTask<P, O, F, Fut, V> {
     pub(super) fn new(params: P, put: O, work: F) -> Self {
-        Self { params, put, work, runtime: Runtime::current(), kind: PhantomData }
+        Self { params, put, work, context: AsyncContext::current(), kind: PhantomData }
     }
 }
 
@@ -116,13 +116,13 @@ where
     V: 'static,
 {
     unsafe fn run(self) -> Result<Ran, BoxError> {
-        let Self { params, put, work, runtime, .. } = self;
+        let Self { params, put, work, context, .. } = self;
         if P::IS_MANY {
             // SAFETY: the caller promises that the operation has what it asked for.
             unsafe { params.check() }?;
         }
         // SAFETY: the caller promises that the operation has what it asked for, so the closure may read it.
         let future = unsafe { work.call(&params) }?;
-        Ok(Ran::Later(Box::pin(Writing { future, put, value: PhantomData }), runtime))
+        Ok(Ran::Later(Box::pin(Writing { future, put, value: PhantomData }), context))
     }
 }

@@ -1,31 +1,34 @@
-//! Async nodes, and whole inline runs: polled by whoever awaits the run, one task at a time.
-//!
-//! A program that comes to an async node parks, and its node rings. A poll of the run (or of one of its node
-//! futures) takes the driver's lock, polls what rang, and resumes the programs whose nodes are ready. Who
-//! finds the lock taken leaves: whoever holds it looks again after letting go.
+//! Async nodes: the program that comes to one polls its future, and parks at it while it is pending. A wake
+//! resumes the program, in a worker or in the poll of an inline run.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::TryLockError;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::driver::{AsyncNode, Driver};
+use super::driver::Driver;
 use super::inner::{Live, RunInner};
-use super::interpret;
+use super::interpret::{self, Interpreter, Step};
 use super::observe::Ran;
 use super::outcomes::outcome;
 use super::state;
-use crate::device::host::{Alone, Slice, Ticket};
+use crate::device::host::{Alone, Queue, Ticket, aside};
 use crate::error::{BoxError, panic_message, shielded};
 use crate::graph::NodeId;
-use crate::runtime::{Choices, Launched, STEPS_MAX, WakeSet, inside_executor};
-use crate::sync::{MutexGuard, Ordering, fence};
+use crate::runtime::{Choices, Launched, STEPS_MAX, inside_executor};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, fence, lock};
 
-/// What came of an attempt to make a run go on.
+/// The state of an async node in one run. Only the thread that has its program uses it.
+pub(super) struct AsyncNode {
+    /// There is a future.
+    has_begun: AtomicBool,
+    /// The time of the first poll, in an observed run.
+    since: Mutex<Option<Instant>>,
+}
+
+/// The outcome of an attempt to make an inline run progress.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drive {
-    /// Someone else is at it, and looks again after letting go; or a worker is still making the run's memory.
-    /// Either rings when there is something to poll.
+    /// Another task is polling it. It rings when something is left to poll.
     Busy,
     /// Nothing is left to do but wait.
     Done,
@@ -33,24 +36,105 @@ pub(super) enum Drive {
     More,
 }
 
+impl AsyncNode {
+    pub(super) fn new() -> Self {
+        Self { has_begun: AtomicBool::new(false), since: Mutex::new(None) }
+    }
+
+    /// Returns true if this is the first poll of a future.
+    fn begin(&self, is_observed: bool) -> bool {
+        // ORDERING: Relaxed: the ticket for the node's program orders its holders.
+        if self.has_begun.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.has_begun.store(true, Ordering::Relaxed);
+        if is_observed {
+            *lock(&self.since) = Some(Instant::now());
+        }
+        true
+    }
+
+    /// Returns whether there was a future, and the time of its first poll if it was observed.
+    fn end(&self) -> (bool, Option<Instant>) {
+        // ORDERING: Relaxed: the ticket for the node's program orders its holders.
+        let had_begun = self.has_begun.load(Ordering::Relaxed);
+        self.has_begun.store(false, Ordering::Relaxed);
+        (had_begun, lock(&self.since).take())
+    }
+}
+
+impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
+    /// Polls the async node of this step.
+    pub(super) fn poll_node(&mut self, attention: u32) -> Step {
+        let (run, live, node) = (self.run, self.live, self.node());
+        let index = self.code.async_index(self.step);
+        let wakes = live.wakes.as_ref().expect("a plan with async nodes has a wake set");
+        // Keeps the set alive while this parks: the run may be gone then.
+        let waker = wakes.waker(index);
+        let parking = wakes.parking(index);
+        parking.begin();
+        let is_first = live.asyncs[index as usize].begin(attention & state::OBSERVED != 0);
+        if is_first {
+            // ORDERING: pairs with the fence in `drive_cancelled`. Of "make the run live, begin, load the
+            // state" and "cancel, load the run" one side sees the other. Later polls see a cancel by `begin`.
+            fence(Ordering::SeqCst);
+        }
+        if run.state.is_cancelled() {
+            run.abort_node(live, index);
+            return Step::Done;
+        }
+        if is_first && let Some(error) = run.injected(node) {
+            live.asyncs[index as usize].end();
+            self.fail(error);
+            return Step::Done;
+        }
+        let body = self.code.body(node);
+        // SAFETY: this thread has the node's program, so it alone polls the node; the plan has ordered what
+        // the node reads before it.
+        let cells = unsafe { run.cells(node) };
+        let polled = aside(|| live.context.poll(|| body.poll(cells, &mut Context::from_waker(&waker))));
+        let fault = match polled {
+            Ok(Poll::Pending) => {
+                // Must precede `park`: another thread may resume the program then.
+                self.store_place(self.step << 1);
+                if parking.park() {
+                    wakes.resume(index);
+                }
+                return Step::Parked;
+            }
+            Ok(Poll::Ready(Ok(()))) => None,
+            Ok(Poll::Ready(Err(error))) => Some(run.site(node).failed(error)),
+            Err(panic) => {
+                let _ = shielded(|| body.abort(cells));
+                Some(run.site(node).panicked(panic_message(panic)))
+            }
+        };
+        if let (_, Some(since)) = live.asyncs[index as usize].end() {
+            run.observe(node, Ran::since(since, fault.is_none()), Launched::Host);
+        }
+        if let Some(fault) = fault {
+            run.set_outcome(node, outcome::FAILED, Some(fault));
+        }
+        Step::Done
+    }
+}
+
 impl RunInner {
-    /// Polls what is ready to be polled, once.
-    pub(super) fn drive(self: &Arc<Self>) -> Drive {
-        // An inline run is driven next by who starts it. A worker that makes the run live rings when it comes
-        // to an async node.
-        let Some(live) = self.live.get() else { return Drive::Busy };
-        if self.core.pool.is_some() && live.wakes.is_none() {
+    /// Makes an inline run progress, for a time slice. Workers do that for other runs.
+    pub(super) fn drive(&self) -> Drive {
+        if self.core.pool.is_some() {
             return Drive::Done;
         }
+        // The thread that is making the run live drives it next.
+        let Some(live) = self.live.get() else { return Drive::Busy };
         let Some(mut driver) = self.try_driver() else { return Drive::Busy };
-        let is_spent = inside_executor(self.core.address(), || {
-            let is_spent = self.run_inline(&mut driver);
-            let is_spent = self.poll_woken(&mut driver, live) || is_spent;
-            is_spent || self.run_inline(&mut driver)
+        let is_spent = inside_executor(self.core.address(), || match &self.core.choices {
+            Some(choices) => self.run_chosen(choices, &mut driver, live),
+            None => self.run_inline(&mut driver, live),
         });
         drop(driver);
-        // ORDERING: pairs with the fence in `drive_cancelled`: of "let go, look for a cancel" and "cancel,
-        // try the lock" one side sees the other.
+        // ORDERING: pairs with the fence in `drive_cancelled`. Of "unlock, load the state" and "cancel, try
+        // the lock" one side sees the other.
         fence(Ordering::SeqCst);
         if self.state.is_cancelled() {
             self.drive_cancelled();
@@ -58,32 +142,27 @@ impl RunInner {
         if is_spent { Drive::More } else { Drive::Done }
     }
 
-    /// After a cancel: aborts every async node that was handed over, and lets an inline run come to its end.
+    /// After a cancel: drops the futures of all parked async nodes, and ends an inline run.
     pub(super) fn drive_cancelled(&self) {
-        // ORDERING: as in `drive`. It also orders the cancel before the look at `live`: a run that starts
-        // meanwhile sees the cancel when it hands a node over.
+        // ORDERING: pairs with the fences in `drive` and `poll_node`.
         fence(Ordering::SeqCst);
         let Some(live) = self.live.get() else { return };
-        loop {
-            let Some(mut driver) = self.try_driver() else { return };
-            inside_executor(self.core.address(), || {
-                self.abort_open(&mut driver, live);
-                if self.core.pool.is_none() && !self.is_complete() {
-                    // Nobody may come to poll again, and nothing of the run is running now: what is left of
-                    // it is skipped.
-                    driver.tickets.clear();
-                    Self::finish(self.me());
-                }
-            });
-            drop(driver);
-            if !live.wakes.as_ref().is_some_and(|wakes| wakes.has_woken()) {
-                return;
-            }
+        if self.core.pool.is_some() {
+            return self.abort_parked(live);
         }
+        let Some(mut driver) = self.try_driver() else { return };
+        inside_executor(self.core.address(), || {
+            // This thread has the driver, so no other uses the nodes.
+            (0..live.asyncs.len() as u32).for_each(|index| self.abort_node(live, index));
+            if !self.is_complete() {
+                // No further poll may come. What is left of the run is skipped.
+                driver.tickets.clear();
+                Self::finish(self.me());
+            }
+        });
     }
 
     fn try_driver(&self) -> Option<MutexGuard<'_, Driver>> {
-        use std::sync::TryLockError;
         match self.driver.try_lock() {
             Ok(driver) => Some(driver),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -92,26 +171,27 @@ impl RunInner {
     }
 
     /// Runs the programs of an inline run for a time slice. Returns true if some are left.
-    fn run_inline(&self, driver: &mut Driver) -> bool {
-        if self.core.pool.is_some() || driver.tickets.is_empty() {
-            return false;
-        }
-        if let Some(choices) = &self.core.choices {
-            return self.run_chosen(choices, driver);
-        }
+    fn run_inline(&self, driver: &mut Driver, live: &Live) -> bool {
         let mut queue = Alone::for_a_slice(&mut driver.tickets, &self.progress);
-        while !queue.is_spent()
-            && let Some(ticket) = queue.next_ticket()
-        {
-            // SAFETY: the ticket was made for this run.
-            unsafe { interpret::resume_alone(std::ptr::from_ref(self).cast(), ticket, &mut queue) };
+        loop {
+            take_woken(live, |ticket| queue.tickets.push(ticket));
+            if queue.tickets.is_empty() {
+                return false;
+            }
+            while let Some(ticket) = queue.next_ticket() {
+                // SAFETY: the ticket was made for this run, which the caller keeps alive.
+                unsafe { interpret::resume_alone(std::ptr::from_ref(self).cast(), ticket, &mut queue) };
+                if queue.is_spent() {
+                    return !queue.tickets.is_empty();
+                }
+            }
         }
-        !driver.tickets.is_empty()
     }
 
     /// Runs nodes of a simulated run, each chosen among those that could run. Returns true if some are left.
-    pub(super) fn run_chosen(&self, choices: &Choices, driver: &mut Driver) -> bool {
+    fn run_chosen(&self, choices: &Choices, driver: &mut Driver, live: &Live) -> bool {
         for _ in 0..STEPS_MAX {
+            take_woken(live, |ticket| driver.tickets.push(ticket));
             if driver.tickets.is_empty() {
                 return false;
             }
@@ -122,7 +202,7 @@ impl RunInner {
             let chosen = singles.swap_remove(choice);
             driver.tickets.extend(singles);
             let mut queue = Alone::for_a_step(&mut driver.tickets, &self.progress);
-            // SAFETY: the ticket was made for this run.
+            // SAFETY: the ticket was made for this run, which the caller keeps alive.
             unsafe { interpret::resume_alone(std::ptr::from_ref(self).cast(), chosen, &mut queue) };
         }
         !driver.tickets.is_empty()
@@ -133,111 +213,49 @@ impl RunInner {
         self.core.choices.as_ref()?.injected(node)
     }
 
-    /// Polls the nodes that were woken, for a time slice. Returns true if some are left.
-    fn poll_woken(&self, driver: &mut Driver, live: &Live) -> bool {
-        let Some(wakes) = &live.wakes else { return false };
-        if driver.woken.is_empty() {
-            driver.woken = wakes.take();
-        }
-        // On a simulated executor the chosen order decides, so time must not.
-        let is_timed = self.core.choices.is_none();
-        let mut slice = Slice::new();
-        while let Some(index) = wakes.pop(&mut driver.woken) {
-            self.poll_node(driver, live, wakes, index);
-            if is_timed && !slice.has_time() {
-                break;
+    /// Aborts the async nodes that are parked, and resumes their programs. A poll that is running, or is
+    /// about to begin, sees the cancel itself.
+    fn abort_parked(&self, live: &Live) {
+        let (Some(wakes), Some(pool)) = (&live.wakes, &self.core.pool) else { return };
+        let code = self.code();
+        for index in 0..wakes.len() {
+            if !wakes.parking(index).wake() {
+                continue;
             }
-        }
-        !driver.woken.is_empty()
-    }
-
-    fn poll_node(&self, driver: &mut Driver, live: &Live, wakes: &Arc<WakeSet>, index: u32) {
-        let at = self.code().asyncs[index as usize];
-        let node = self.code().nodes[at as usize];
-        let body = self.code().body(node);
-        let known = driver.nodes[index as usize];
-        let since = match known {
-            // A waker that outlived its future.
-            AsyncNode::Idle if !wakes.is_begun(index) => return,
-            AsyncNode::Idle => (self.state.glance() & state::OBSERVED != 0).then(Instant::now),
-            AsyncNode::Polled { since } => since,
-        };
-        driver.nodes[index as usize] = AsyncNode::Polled { since };
-        if self.state.is_cancelled() {
-            return self.abort_node(driver, live, index);
-        }
-        if let (AsyncNode::Idle, Some(error)) = (known, self.injected(node)) {
-            self.set_outcome(node, outcome::FAILED, Some(self.site(node).failed(error)));
-            return self.end_node(driver, live, index);
-        }
-        let waker = wakes.waker(index);
-        // SAFETY: the node's program is parked at it, and the driver's lock makes this the only poll.
-        let cells = unsafe { self.cells(node) };
-        let polled = catch_unwind(AssertUnwindSafe(|| body.poll(cells, &mut Context::from_waker(&waker))));
-        let fault = match polled {
-            Ok(Poll::Pending) => return,
-            Ok(Poll::Ready(Ok(()))) => None,
-            Ok(Poll::Ready(Err(error))) => Some(self.site(node).failed(error)),
-            Err(panic) => {
-                let _ = shielded(|| body.abort(cells));
-                Some(self.site(node).panicked(panic_message(panic)))
+            self.abort_node(live, index);
+            let at = code.asyncs[index as usize];
+            let program = code.program_of(at);
+            // ORDERING: Release pairs with the Acquire in `catch_up`; the ticket brings it to the worker.
+            live.places[program as usize].store(at << 1 | 1, Ordering::Release);
+            if self.state.glance() & state::WATCHED != 0 {
+                self.signal_watchers(program, at + 1 - code.starts[program as usize]);
             }
-        };
-        if let Some(since) = since {
-            self.observe(node, Ran::since(since, fault.is_none()), Launched::Host);
-        }
-        if let Some(fault) = fault {
-            self.set_outcome(node, outcome::FAILED, Some(fault));
-        }
-        self.end_node(driver, live, index);
-    }
-
-    /// Aborts every node that was polled or is waiting to be.
-    fn abort_open(&self, driver: &mut Driver, live: &Live) {
-        let Some(wakes) = &live.wakes else { return };
-        let abort = |driver: &mut Driver, index| match driver.nodes[index as usize] {
-            AsyncNode::Idle if !wakes.is_begun(index) => {}
-            _ => self.abort_node(driver, live, index),
-        };
-        while let Some(index) = wakes.pop(&mut driver.woken) {
-            abort(driver, index);
-        }
-        wakes.pop_all(|index| abort(driver, index));
-        for index in 0..driver.nodes.len() as u32 {
-            if let AsyncNode::Polled { .. } = driver.nodes[index as usize] {
-                self.abort_node(driver, live, index);
-            }
+            pool.submit(Ticket::new(live.slot, program, 1));
         }
     }
 
-    fn abort_node(&self, driver: &mut Driver, live: &Live, index: u32) {
-        let node = self.code().nodes[self.code().asyncs[index as usize] as usize];
-        let body = self.code().body(node);
-        // SAFETY: as in `poll_node`.
+    /// Drops the future of an async node. The caller has its program, or the run's driver.
+    fn abort_node(&self, live: &Live, index: u32) {
+        let code = self.code();
+        let node = code.nodes[code.asyncs[index as usize] as usize];
+        let (had_begun, _) = live.asyncs[index as usize].end();
+        if !had_begun {
+            return;
+        }
+        let body = code.body(node);
+        // SAFETY: the caller has the node's program, or the driver of the run, so no other thread polls it.
         let cells = unsafe { self.cells(node) };
         if let Err(message) = shielded(|| body.abort(cells)) {
             let message = format!("dropping its future: {message}");
             self.add_fault(Some(node), self.site(node).panicked(message));
         }
         self.set_outcome(node, outcome::CANCELLED, None);
-        self.end_node(driver, live, index);
     }
+}
 
-    /// Resumes the program of an async node that is done.
-    fn end_node(&self, driver: &mut Driver, live: &Live, index: u32) {
-        driver.nodes[index as usize] = AsyncNode::Idle;
-        let code = self.code();
-        let at = code.asyncs[index as usize];
-        let program = code.program_of(at);
-        // ORDERING: Release for `catch_up`; whoever resumes the program gets it by its ticket.
-        live.places[program as usize].store(at << 1 | 1, Ordering::Release);
-        if self.state.glance() & state::WATCHED != 0 {
-            self.signal_watchers(program, at + 1 - code.starts[program as usize]);
-        }
-        let ticket = Ticket::new(live.slot, program, 1);
-        match &self.core.pool {
-            Some(pool) => pool.submit(ticket),
-            None => driver.tickets.push(ticket),
-        }
+/// Makes tickets of the programs of an inline run that were woken.
+fn take_woken(live: &Live, mut add: impl FnMut(Ticket)) {
+    if let Some(wakes) = &live.wakes {
+        wakes.take(|program| add(Ticket::new(0, program, 1)));
     }
 }

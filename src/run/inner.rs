@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use smallvec::SmallVec;
 
 use super::Inputs;
+use super::async_nodes::AsyncNode;
 use super::control_state::ControlState;
 use super::countdown::Countdown;
 use super::driver::Driver;
@@ -14,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::graph::NodeId;
 use crate::plan::code::Code;
 use crate::plan::{Plan, PlanInner};
-use crate::runtime::{Collector, Core, Held, Lane, WakeSet};
+use crate::runtime::{AsyncContext, Collector, Core, Held, Lane, WakeSet};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock};
 use crate::value::{Cells, Frame};
 
@@ -62,6 +63,7 @@ pub(super) enum Start {
     Admitted {
         inputs: Inputs,
         flight: u32,
+        context: AsyncContext,
     },
     Started,
 }
@@ -80,7 +82,11 @@ pub(super) struct Live {
     pub(super) points: Box<[AtomicU64]>,
     /// The number of lane faults found when the run began.
     pub(super) faults: u64,
+    /// The states of the async nodes.
+    pub(super) asyncs: Box<[AsyncNode]>,
     pub(super) wakes: Option<Arc<WakeSet>>,
+    /// The runtime of the first poll, for async nodes.
+    pub(super) context: AsyncContext,
     /// The state of each loop and branch.
     pub(super) controls: Box<[ControlState]>,
     /// The run's slot in the pool; 0 for inline runs.

@@ -15,7 +15,7 @@ use super::outcomes::outcome;
 use super::state;
 use crate::device::StreamMut;
 use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket, aside};
-use crate::error::{BoxError, shielded};
+use crate::error::BoxError;
 use crate::graph::NodeId;
 use crate::plan::code::{Code, HostStep, Target, flag};
 use crate::runtime::{LaneId, Launched};
@@ -206,15 +206,16 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         if step.flags & flag::CONTROL != 0 {
             return aside(|| self.control(attention));
         }
-        if self.skips(self.node(), attention) {
+        // A cancelled async node may have a future to drop.
+        let is_async = step.flags & flag::ASYNC != 0;
+        if !(is_async && attention & state::CANCELLED != 0) && self.skips(self.node(), attention) {
             return Step::Done;
         }
         if step.flags & flag::FIRST_OF_KIND != 0 {
             self.queue.expect_long();
         }
-        if step.flags & flag::ASYNC != 0 {
-            self.hand_over();
-            return Step::Parked;
+        if is_async {
+            return self.poll_node(attention);
         }
         if attention & state::OBSERVED != 0 {
             self.call_observed(step);
@@ -237,21 +238,6 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         true
     }
 
-    /// Wakes an async node, for the task that awaits the run. The program continues when the node is ready.
-    fn hand_over(&mut self) {
-        self.store_place(self.step << 1);
-        let index = self.code.async_index(self.step);
-        let wakes = self.live.wakes.clone().expect("a plan with async nodes has a wake set");
-        let run = self.run.me();
-        wakes.begin(index);
-        // A canceller that came before the wake did not see the node: end it here.
-        if run.state.is_cancelled() {
-            run.drive_cancelled();
-        }
-        // The run may have ended meanwhile, and this be its last owner: what it drops then is foreign.
-        let _ = shielded(|| drop(run));
-    }
-
     fn call_observed(&mut self, step: &HostStep) {
         let node = self.node();
         if let Some(error) = self.run.injected(node) {
@@ -263,7 +249,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         self.run.judge_call(node, called);
     }
 
-    fn node(&self) -> NodeId {
+    pub(super) fn node(&self) -> NodeId {
         self.code.nodes[self.step as usize]
     }
 

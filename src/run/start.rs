@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 
 use super::Inputs;
+use super::async_nodes::AsyncNode;
 use super::control_state::ControlState;
 use super::countdown::Countdown;
 use super::inner::{Live, RunInner, Start};
@@ -12,7 +13,7 @@ use super::outcomes::cancelled;
 use super::state;
 use crate::device::host::{Entry, Ticket};
 use crate::error::{Error, Result, shielded};
-use crate::runtime::{Client, WakeSet};
+use crate::runtime::{AsyncContext, Client, Resumes, WakeSet};
 use crate::sync::{AtomicU32, AtomicU64, lock};
 use crate::value::Frame;
 
@@ -82,7 +83,10 @@ impl RunInner {
             slot_of(flight)
         });
         let roots = (code.programs() > 0).then(|| Ticket::new(slot, 0, code.roots));
-        *lock(&self.start) = Start::Admitted { inputs, flight };
+        // Without workers, async nodes are polled by the task that awaits the run, in its runtime.
+        let has_context = pool.is_some() && !code.asyncs.is_empty();
+        let context = if has_context { AsyncContext::current() } else { AsyncContext::default() };
+        *lock(&self.start) = Start::Admitted { inputs, flight, context };
         match (roots, pool) {
             (Some(roots), Some(pool)) => pool.submit(roots),
             (Some(roots), None) => {
@@ -108,7 +112,7 @@ impl RunInner {
 
     #[cold]
     fn make_live(&self) -> Option<&Live> {
-        let Start::Admitted { inputs, flight } = std::mem::replace(&mut *lock(&self.start), Start::Started) else {
+        let Start::Admitted { inputs, flight, context } = std::mem::replace(&mut *lock(&self.start), Start::Started) else {
             unreachable!("only admitted runs have tickets")
         };
         let (plan, code) = (self.plan(), self.code());
@@ -121,8 +125,6 @@ impl RunInner {
             }
         };
         inputs.fill(plan, &frame);
-        // Not contended: only a live run is driven.
-        lock(&self.driver).expect_nodes(code.asyncs.len());
         let live = Live {
             frame,
             gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
@@ -130,12 +132,23 @@ impl RunInner {
             events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
             points: code.segments.iter().map(|_| AtomicU64::new(0)).collect(),
             faults: self.core.devices.as_ref().map_or(0, |devices| devices.faults()),
-            wakes: (!code.asyncs.is_empty()).then(|| WakeSet::new(code.asyncs.len(), self.lane.clone())),
+            asyncs: code.asyncs.iter().map(|_| AsyncNode::new()).collect(),
+            wakes: (!code.asyncs.is_empty()).then(|| self.wake_set(flight)),
+            context,
             controls: code.controls.iter().map(|_| ControlState::new()).collect(),
             slot: if self.core.pool.is_some() { slot_of(flight) } else { 0 },
             flight,
         };
         Some(self.live.get_or_init(|| live))
+    }
+
+    fn wake_set(&self, flight: u32) -> Arc<WakeSet> {
+        let code = self.code();
+        let resumes = match &self.core.pool {
+            Some(pool) => Resumes::Worker { pool: pool.clone(), slot: slot_of(flight) },
+            None => Resumes::Poll(self.lane.clone()),
+        };
+        WakeSet::new(code.asyncs.iter().map(|&step| code.program_of(step)), resumes)
     }
 
     /// Cancels the run, unless it is complete or cancelled, or its threads are in another process. Never

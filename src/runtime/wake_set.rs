@@ -1,192 +1,179 @@
-//! Which of a run's futures were woken: wakers for many futures in one allocation, and a stack of those that
-//! rang. A future is on the stack at most once; whoever pops it polls it.
+//! The wakers of a run's futures, in one allocation. A future that is woken is made ready once: its program
+//! gets a ticket in the pool, or its index goes on a stack for the task that polls an inline run.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use super::Lane;
-use crate::sync::{AtomicBool, AtomicU32, Ordering, fence};
+use super::{Lane, Parking};
+use crate::device::host::{Pool, Ticket};
+use crate::sync::{AtomicU32, Ordering, fence};
 
 /// "The stack is empty", and "this is its last entry".
 const NONE: u32 = u32::MAX;
 
-/// The wake flags of `n` futures that one task polls.
+/// The states and wakers of a run's futures.
 pub(crate) struct WakeSet {
-    /// The index of the future that rang last.
+    futures: Box<[Future]>,
+    resumes: Resumes,
+    /// The newest index on the stack of an inline run.
     top: AtomicU32,
-    bells: Box<[Bell]>,
-    /// Rung whenever a future is pushed, so that someone polls.
-    lane: Arc<Lane>,
 }
 
-/// One future's flag, and the data pointer of its waker.
-struct Bell {
-    /// The set that owns this bell; set once, in `new`, before any waker exists.
+/// How a woken future is made ready.
+pub(crate) enum Resumes {
+    /// By a worker: the program of the run in this slot gets a ticket.
+    Worker { pool: Arc<Pool>, slot: u16 },
+    /// By the task that polls an inline run: it is on the stack, and the lane is rung.
+    Poll(Arc<Lane>),
+}
+
+/// One future, and the data of its wakers.
+struct Future {
+    /// The set that owns it; set once, in `new`, before any waker exists.
     set: NonNull<WakeSet>,
     index: u32,
-    is_rung: AtomicBool,
-    /// Whether the future is to be made when it is popped next. A waker of an earlier one may ring before
-    /// there is another.
-    is_due: AtomicBool,
+    /// The program that is parked at it.
+    program: u32,
+    parking: Parking,
+    /// The index below it on the stack.
     next: AtomicU32,
 }
 
-// SAFETY: `set` is only read, and points to the set that owns the bell.
-unsafe impl Send for Bell {}
-// SAFETY: as above.
-unsafe impl Sync for Bell {}
+// SAFETY: `set` is only read, and points to the set that owns the future; all else is Send.
+unsafe impl Send for Future {}
+// SAFETY: `set` is only read, and points to the set that owns the future; all else is Sync.
+unsafe impl Sync for Future {}
 
 impl WakeSet {
-    pub(crate) fn new(futures: usize, lane: Arc<Lane>) -> Arc<Self> {
+    /// Returns the set of the futures at which these programs park.
+    pub(crate) fn new(programs: impl Iterator<Item = u32>, resumes: Resumes) -> Arc<Self> {
         Arc::new_cyclic(|weak: &std::sync::Weak<Self>| {
             let set = NonNull::new(weak.as_ptr().cast_mut()).expect("an Arc's address is not null");
-            let bell = |index| Bell {
-                set,
-                index,
-                is_rung: AtomicBool::new(false),
-                is_due: AtomicBool::new(false),
-                next: AtomicU32::new(NONE),
+            let future = |(program, index)| {
+                let (parking, next) = (Parking::new(), AtomicU32::new(NONE));
+                Future { set, index, program, parking, next }
             };
-            Self { top: AtomicU32::new(NONE), bells: (0..futures as u32).map(bell).collect(), lane }
+            Self { futures: programs.zip(0..).map(future).collect(), resumes, top: AtomicU32::new(NONE) }
         })
     }
 
-    /// Returns a waker that puts future `index` on the stack and rings the lane.
+    /// Returns a waker of a future.
     pub(crate) fn waker(self: &Arc<Self>, index: u32) -> Waker {
         std::mem::forget(self.clone());
-        let bell: *const Bell = &self.bells[index as usize];
-        // SAFETY: the vtable's functions keep RawWaker's contract; the waker owns the count that was
-        // forgotten above.
-        unsafe { Waker::from_raw(RawWaker::new(bell.cast(), &VTABLE)) }
+        let future: *const Future = &self.futures[index as usize];
+        // SAFETY: the vtable's functions keep RawWaker's contract; the waker owns the count of the set that
+        // was forgotten above.
+        unsafe { Waker::from_raw(RawWaker::new(future.cast(), &VTABLE)) }
     }
 
-    /// Says that there is to be a future number `index`, and wakes it.
-    pub(crate) fn begin(&self, index: u32) {
-        // ORDERING: Release: whoever takes note of it sees what led to it, whoever's wake brought him here. A
-        // swap, because loom does not see that a store comes after the swap of a poll that was too early.
-        self.bells[index as usize].is_due.swap(true, Ordering::Release);
-        self.wake(index);
+    /// Returns the number of futures.
+    pub(crate) fn len(&self) -> u32 {
+        self.futures.len() as u32
     }
 
-    /// Returns true once for each [`WakeSet::begin`].
-    pub(crate) fn is_begun(&self, index: u32) -> bool {
-        // ORDERING: Acquire pairs with the Release in `begin`.
-        self.bells[index as usize].is_due.swap(false, Ordering::Acquire)
+    /// Returns the state of a future.
+    pub(crate) fn parking(&self, index: u32) -> &Parking {
+        &self.futures[index as usize].parking
     }
 
-    /// Puts future `index` on the stack, unless it is there, and rings the lane.
-    pub(crate) fn wake(&self, index: u32) {
-        let bell = &self.bells[index as usize];
-        // ORDERING: AcqRel, so that what was done before this wake is seen by the poll that an earlier wake
-        // causes.
-        if bell.is_rung.swap(true, Ordering::AcqRel) {
-            return;
+    /// Makes a woken future ready.
+    pub(crate) fn resume(&self, index: u32) {
+        let future = &self.futures[index as usize];
+        match &self.resumes {
+            Resumes::Worker { pool, slot } => pool.submit(Ticket::new(*slot, future.program, 1)),
+            Resumes::Poll(lane) => {
+                self.push(future);
+                lane.ring();
+            }
         }
-        // ORDERING: Relaxed, as `next`: the exchange below publishes.
+    }
+
+    fn wake(&self, index: u32) {
+        if self.parking(index).wake() {
+            self.resume(index);
+        }
+    }
+
+    /// ```text
+    ///  top   push          next of the pushed   top
+    ///  NONE  a             NONE                 a
+    ///  a     b             a                    b
+    /// ```
+    fn push(&self, future: &Future) {
+        // ORDERING: Relaxed, as `next`: the exchange below publishes it.
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
-            bell.next.store(top, Ordering::Relaxed);
-            // ORDERING: Release publishes `next` and what led to the wake to the Acquire in `pop_all`.
-            match self.top.compare_exchange_weak(top, index, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => break,
+            // ORDERING: Relaxed: the exchange publishes it; a future is on the stack at most once.
+            future.next.store(top, Ordering::Relaxed);
+            // ORDERING: Release pairs with the Acquire in `take`: it publishes `next`, and what led to the
+            // wake.
+            match self.top.compare_exchange_weak(top, future.index, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
                 Err(found) => top = found,
             }
         }
-        self.lane.ring();
     }
 
-    /// Returns true if some future was woken. A poll asks after it registered its waker.
+    /// Returns true if the stack is not empty. A poll asks after it has registered its waker.
     pub(crate) fn has_woken(&self) -> bool {
-        // ORDERING: pairs with the fence in `Lane::ring`: of "push, ring" and "register, ask" one side sees
+        // ORDERING: pairs with the fence in `Lane::ring`: of "push, ring" and "register, load" one side sees
         // the other.
         fence(Ordering::SeqCst);
+        // ORDERING: Relaxed: the fence orders it.
         self.top.load(Ordering::Relaxed) != NONE
     }
 
-    /// Takes all woken futures off the stack, and gives each to `poll`. A future that is woken meanwhile is
-    /// pushed again.
-    pub(crate) fn pop_all(&self, mut poll: impl FnMut(u32)) {
-        let mut woken = self.take();
-        while let Some(index) = self.pop(&mut woken) {
-            poll(index);
+    /// Empties the stack. Calls `each` with the programs on it, the newest first.
+    pub(crate) fn take(&self, mut each: impl FnMut(u32)) {
+        // ORDERING: Acquire pairs with the Release in `push`.
+        let mut index = self.top.swap(NONE, Ordering::Acquire);
+        while index != NONE {
+            let future = &self.futures[index as usize];
+            // ORDERING: Relaxed: the swap has acquired it, and it changes only when the future parks again.
+            index = future.next.load(Ordering::Relaxed);
+            each(future.program);
         }
-    }
-
-    /// Takes all woken futures off the stack.
-    pub(crate) fn take(&self) -> Woken {
-        // ORDERING: Acquire pairs with the Release in `wake`.
-        Woken(self.top.swap(NONE, Ordering::Acquire))
-    }
-
-    /// Returns the next of those that were taken. If it is woken from here on, it is pushed again.
-    pub(crate) fn pop(&self, woken: &mut Woken) -> Option<u32> {
-        let index = woken.0;
-        if index == NONE {
-            return None;
-        }
-        let bell = &self.bells[index as usize];
-        // ORDERING: Relaxed: it does not change until the flag is cleared; `take` has acquired it.
-        woken.0 = bell.next.load(Ordering::Relaxed);
-        // ORDERING: a swap and AcqRel, to see what was done before a wake that found the flag still set; from
-        // here on a wake pushes again.
-        bell.is_rung.swap(false, Ordering::AcqRel);
-        Some(index)
-    }
-}
-
-/// Woken futures that were taken off the stack and not polled yet.
-pub(crate) struct Woken(u32);
-
-impl Woken {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0 == NONE
-    }
-}
-
-impl Default for Woken {
-    fn default() -> Self {
-        Self(NONE)
     }
 }
 
 const VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop_waker);
 
-/// Returns the bell and the set behind a waker's data pointer.
+/// Returns the future and the set behind a waker's data pointer.
 ///
 /// # Safety
 /// `data` comes from [`WakeSet::waker`], and the caller has a count of the set.
-unsafe fn bell<'a>(data: *const ()) -> (&'a Bell, *const WakeSet) {
-    // SAFETY: the waker's count keeps the set, and so its bells, alive.
-    let bell = unsafe { &*data.cast::<Bell>() };
-    (bell, bell.set.as_ptr())
+unsafe fn future<'a>(data: *const ()) -> (&'a Future, *const WakeSet) {
+    // SAFETY: the caller's count keeps the set, and so its futures, alive.
+    let future = unsafe { &*data.cast::<Future>() };
+    (future, future.set.as_ptr())
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {
-    // SAFETY: the waker that is cloned has a count.
-    let (_, set) = unsafe { bell(data) };
-    // SAFETY: `set` came from an Arc that is alive.
+    // SAFETY: the waker that is cloned has a count of the set.
+    let (_, set) = unsafe { future(data) };
+    // SAFETY: `set` came from an Arc, which the cloned waker's count keeps alive.
     unsafe { Arc::increment_strong_count(set) };
     RawWaker::new(data, &VTABLE)
 }
 
 unsafe fn wake(data: *const ()) {
-    // SAFETY: the waker that is used up has a count.
+    // SAFETY: the waker that is used up has a count of the set until the next line.
     unsafe { wake_by_ref(data) };
-    // SAFETY: and gives it up.
+    // SAFETY: the waker that is used up has a count of the set, and gives it up here.
     unsafe { drop_waker(data) };
 }
 
 unsafe fn wake_by_ref(data: *const ()) {
-    // SAFETY: the waker has a count.
-    let (bell, set) = unsafe { bell(data) };
-    // SAFETY: as above.
-    unsafe { &*set }.wake(bell.index);
+    // SAFETY: the waker has a count of the set.
+    let (future, set) = unsafe { future(data) };
+    // SAFETY: the waker's count keeps the set alive.
+    unsafe { &*set }.wake(future.index);
 }
 
 unsafe fn drop_waker(data: *const ()) {
-    // SAFETY: the waker has a count.
-    let (_, set) = unsafe { bell(data) };
-    // SAFETY: it is given up here.
+    // SAFETY: the waker has a count of the set.
+    let (_, set) = unsafe { future(data) };
+    // SAFETY: the dropped waker's count is given up here, and `set` is not used again.
     unsafe { Arc::decrement_strong_count(set) };
 }

@@ -278,25 +278,3 @@ fn a_waker_may_poll_runs() {
     block_on(run).unwrap();
     assert!(said.recv().unwrap(), "the worker's waker was told that it is a task");
 }
-
-#[test]
-fn a_run_awaited_by_a_thread_that_is_no_worker_comes() {
-    // Failed at first (told that a task waits): the operation's body is inside of a poll of the executor's
-    // run, on the thread of the test.
-    let exec = executor(2);
-    let engine = Engine::new(&Executor::inline()).unwrap();
-    let mut g = Graph::new();
-    let own = exec.clone();
-    let out = g.future("outer", (), move || {
-        let (own, engine) = (own.clone(), engine.clone());
-        async move {
-            let told_here = engine.empty_var("told");
-            let op = Op::task("inner", (), &told_here, move || told(own.run(&one(), Inputs::new())).map(drop));
-            engine.push(op).await?.await?;
-            Ok(told_here.read().await?.as_ref().clone())
-        }
-    });
-    g.output("out", &out);
-    let run = exec.run(&g.compile(&Single).unwrap(), Inputs::new());
-    assert_eq!(*value_of::<Result<(), String>>(block_on(run), "out"), Ok(()));
-}

