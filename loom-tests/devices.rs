@@ -74,7 +74,7 @@ impl Queue for Nothing {
         unreachable!("no kernel asks")
     }
 
-    fn launch(&mut self, _: &Arc<crate::device::kernel::Code>, _: &Launch, _: &[Arg<'_>]) -> Result<()> {
+    fn launch(&mut self, _: &Arc<crate::device::code::Code>, _: &Launch, _: &[Arg<'_>]) -> Result<()> {
         unreachable!("no kernel asks")
     }
 }

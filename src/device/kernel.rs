@@ -1,45 +1,14 @@
 //! Kernels: code for a GPU, and its twin for a host. The parameters' types tie both to the arguments of a
 //! launch.
 
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 
 use super::buffer::{Buffer, Element, Place};
+use super::code::{Code, Launch, Text};
 use super::queue::{Arg, Memory, MemoryArg};
 use crate::error::{Error, Kind, Result};
-
-/// How many threads a launch has: a grid of blocks, and the threads of a block.
-///
-/// ```
-/// use anabranch::Launch;
-///
-/// // A thread for each pixel of a picture of 1920 x 1080, in blocks of 16 x 16.
-/// let [width, height] = [1920_u32, 1080];
-/// let launch = Launch { grid: [width.div_ceil(16), height.div_ceil(16), 1], block: [16, 16, 1], shared_bytes: 0 };
-/// # assert_eq!(launch.grid, [120, 68, 1]);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// Blocks in x, y and z.
-    pub grid: [u32; 3],
-    /// Threads of a block in x, y and z.
-    pub block: [u32; 3],
-    /// Bytes of shared memory that a block gets beside what the code declares.
-    pub shared_bytes: u32,
-}
-
-/// Threads of a block in a launch by length.
-const BLOCK: u32 = 256;
-
-impl Launch {
-    /// Returns a launch of one thread or more for each of `len` elements, in blocks of 256.
-    pub fn for_len(len: usize) -> Self {
-        let blocks = len.div_ceil(BLOCK as usize).clamp(1, i32::MAX as usize);
-        Self { grid: [blocks as u32, 1, 1], block: [BLOCK, 1, 1], shared_bytes: 0 }
-    }
-}
 
 /// A kernel with the parameters `P`, a tuple of up to eight [`In`], [`Out`] and numbers (integers of 8 to 64
 /// bits, `f32`, `f64`): code for a GPU, and a twin that does the same on a host.
@@ -53,30 +22,6 @@ pub struct Kernel<P: Params> {
 }
 
 type Twin<P> = dyn Fn(&Launch, <P as Params>::Host<'_>) + Send + Sync;
-
-/// The code of a kernel.
-#[derive(Debug)]
-#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
-pub(crate) struct Code {
-    pub(crate) name: Arc<str>,
-    pub(crate) text: Text,
-    /// What the first device that loaded it made of it, so that a launch there need not look it up.
-    pub(crate) first: OnceLock<(Weak<dyn Any + Send + Sync>, usize)>,
-}
-
-impl Code {
-    fn new(name: Arc<str>, text: Text) -> Arc<Self> {
-        Arc::new(Self { name, text, first: OnceLock::new() })
-    }
-}
-
-/// What the code is written in.
-#[derive(Debug)]
-#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
-pub(crate) enum Text {
-    CudaC(Arc<str>),
-    Ptx(Arc<str>),
-}
 
 impl<P: Params> Kernel<P> {
     /// Returns a kernel written in CUDA C, compiled on first use by NVRTC: the function `name`, which must be
@@ -223,10 +168,6 @@ macro_rules! numbers {
 }
 
 numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
-
-/// The most parameters of a kernel.
-#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
-pub(super) const PARAMS_MAX: usize = 8;
 
 /// All parameters of a kernel: a tuple of up to eight.
 pub trait Params: 'static {

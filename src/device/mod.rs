@@ -6,10 +6,11 @@
 //! mean.
 
 mod buffer;
+pub(crate) mod code;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 pub(crate) mod host;
-pub(crate) mod kernel;
+mod kernel;
 mod kernel_stream;
 pub mod kernels;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
@@ -18,7 +19,8 @@ pub(crate) mod sim;
 mod stream;
 
 pub use buffer::{Buffer, Element, HostBuffer};
-pub use kernel::{In, Kernel, KernelParam, Launch, Out, Params};
+pub use code::Launch;
+pub use kernel::{In, Kernel, KernelParam, Out, Params};
 pub use kernel_stream::KernelStream;
 #[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
 pub use kernel_stream::StreamMut;

@@ -4,7 +4,8 @@
 use std::fmt;
 
 use super::buffer::{Buffer, Element, HostBuffer, Place};
-use super::kernel::{Kernel, Launch, Params};
+use super::code::Launch;
+use super::kernel::{Kernel, Params};
 use super::queue::{Part, Queue};
 use crate::error::{Error, Kind, Result};
 

@@ -2,7 +2,10 @@
 
 use std::future::Future;
 
-use super::source::{Binder, FutureFn, KernelFn, Many, Own, Param, Read, Source, Sources, Take, TaskFn, Value};
+use super::closures::{FutureFn, KernelFn, TaskFn};
+use super::handle::{Take, Value};
+use super::params::{Many, Own, Param, Read};
+use super::source::{Binder, Source, Sources};
 use crate::value::Cells;
 
 impl<T: Send + Sync + 'static> Sources for &Value<T> {

@@ -7,8 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::builder::Graph;
-use super::select::{Condition, Holds, Select, Test};
-use super::source::Value;
+use super::condition::Condition;
+use super::handle::Value;
+use super::select::{Holds, Select, Test};
 use super::values::Type;
 use crate::error::Foreign;
 use crate::value::Cells;

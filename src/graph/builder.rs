@@ -1,19 +1,22 @@
-//! The builder. Its methods never fail: the first mistake is kept and comes out of `compile`.
+//! A graph while it is built. The methods that add to it never fail: the first mistake is kept and comes out
+//! of `compile`.
 
+use std::any::TypeId;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::body::{Async, Body, Fallible, Finish, Infallible, Kernel, Task};
-use super::check::check_name;
-use super::control::ControlNode;
-use super::inner::{Around, InnerGraphs, Unfinished};
-use super::source::{Binder, FutureFn, KernelFn, Sources, TaskFn, Value};
-use super::values::{InputPort, Maker, OutputPort, Sharer, ValueInfo};
-use super::{Backend, NodeId, NodeMut, PORTS_MAX, Shape};
+use super::PORTS_MAX;
+use super::around::{Around, Unfinished};
+use super::body::Body;
+use super::closures::{Fallible, FutureFn, Infallible, KernelFn, TaskFn};
+use super::control_node::{ControlNode, InnerId};
+use super::handle::Value;
+use super::shape::{NodeId, Shape};
+use super::source::Sources;
+use super::values::{InputPort, OutputPort, ValueInfo};
 use crate::device::KernelStream;
 use crate::error::{BoxError, Error, Kind};
-use crate::value::{Arena, Layout, Slot};
+use crate::value::{Arena, Layout};
 
 /// A graph of CPU and GPU work: nodes, the values that flow between them, named inputs and outputs.
 ///
@@ -49,15 +52,15 @@ pub struct Graph {
     pub(crate) inner: InnerGraphs,
     /// For an inner graph: its place, and its reads of the graphs around it.
     pub(super) around: Option<Around>,
-    /// The part that was begun and is not complete.
+    /// The part that is begun and not complete.
     pub(super) unfinished: Option<Unfinished>,
     /// The nodes that read values of the graphs around this one.
     pub(crate) captors: Vec<NodeId>,
-    /// The values that loops and branches keep, by who keeps them.
+    /// The values that loops and branches keep, each with its keeper.
     pub(super) kept: Vec<(NodeId, u32)>,
 }
 
-/// Where a node's value goes, and who calls its body.
+/// The values of a node, and how its body is called.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeWork {
     /// The first of its values; only a control has more.
@@ -66,6 +69,10 @@ pub(crate) struct NodeWork {
     pub(crate) is_async: bool,
     pub(crate) is_control: bool,
 }
+
+/// The inner graphs of the loops and branches of a graph, by number.
+#[derive(Default)]
+pub(crate) struct InnerGraphs(pub(super) Vec<Arc<Graph>>);
 
 impl Default for Graph {
     fn default() -> Self {
@@ -98,13 +105,8 @@ impl Graph {
     /// Declares a named input, given to each run by `inputs! { "name" => value }`.
     pub fn input<T: Send + Sync + 'static>(&mut self, name: impl Into<Arc<str>>) -> Value<T> {
         let name = name.into();
-        self.check_is_outermost("input", &name);
-        if let Err(error) = check_name(&name) {
-            self.mistake(error);
-        }
-        if self.inputs.len() < PORTS_MAX && self.inputs.iter().any(|port| port.name == name) {
-            self.mistake(Kind::DuplicatePort { what: "input", name: name.clone() }.into());
-        }
+        let is_used = self.inputs.len() < PORTS_MAX && self.inputs.iter().any(|port| port.name == name);
+        self.check_port("input", &name, is_used);
         self.check_ports("inputs", self.inputs.len());
         let slot = self.layout.slot::<T>();
         self.add_input(name, slot)
@@ -166,11 +168,7 @@ impl Graph {
         F: FutureFn<I::Params, Fut>,
         Fut: Future<Output = Result<R, BoxError>> + Send + 'static,
     {
-        let node = self.shape_mut().node(name, Backend::Cpu);
-        let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: true });
-        let future = self.layout.slot::<Fut>();
-        let out = self.layout.slot::<R>();
-        self.finish(node, out, Async { params, work, future, out }, true)
+        self.add_future(name.into(), sources, work)
     }
 
     /// Adds a kernel: `work` enqueues onto a stream of the device (`S` is its type, such as
@@ -202,54 +200,13 @@ impl Graph {
     /// Declares that `value` leaves the graph under `name`; a finished run gives it as an `Arc`.
     pub fn output<T: Send + Sync + 'static>(&mut self, name: impl Into<Arc<str>>, value: &Value<T>) {
         let name = name.into();
-        self.check_is_outermost("output", &name);
-        if let Err(error) = check_name(&name) {
-            self.mistake(error);
-        }
-        if self.outputs.len() < PORTS_MAX && self.outputs.iter().any(|port| port.name == name) {
-            self.mistake(Kind::DuplicatePort { what: "output", name: name.clone() }.into());
-        }
+        let is_used = self.outputs.len() < PORTS_MAX && self.outputs.iter().any(|port| port.name == name);
+        self.check_port("output", &name, is_used);
         self.check_ports("outputs", self.outputs.len());
         if !self.owns(value) {
             return self.mistake(Kind::ForeignValue { name }.into());
         }
         self.output_own(name, value.index);
-    }
-
-    /// The same with a value of this graph, by its number, under a name that nobody has checked.
-    pub(super) fn output_own(&mut self, name: Arc<str>, value: u32) {
-        let info = &mut self.values[value as usize];
-        info.sharer.get_or_insert(Sharer::Output(self.outputs.len() as u32));
-        info.is_read = true;
-        let ValueInfo { offset, maker, type_name, transfer, .. } = *info;
-        if let Maker::Node(node) = maker {
-            let output = value - self.works[node.index()].value;
-            self.shape_mut().output(node, output);
-        }
-        self.outputs.push(OutputPort { name, value, type_name, offset, transfer });
-    }
-
-    /// Adds an order-only edge: `later` starts after `earlier` is done, without reading it.
-    pub fn order<A: 'static, B: 'static>(&mut self, earlier: &Value<A>, later: &Value<B>) {
-        self.node(later).after(earlier);
-    }
-
-    /// Returns the node that gives `value`, to say more about it:
-    /// `g.node(&image).cost_us(120.0).command("decode")`.
-    pub fn node<T: 'static>(&mut self, value: &Value<T>) -> NodeMut<'_> {
-        let mut node = None;
-        if !self.owns(value) {
-            self.mistake(Kind::ForeignValue { name: "a node".into() }.into());
-        } else {
-            match self.values[value.index as usize].maker {
-                Maker::Node(found) => node = Some(found),
-                Maker::Input(input) => {
-                    let name = self.inputs[input as usize].name.clone();
-                    self.mistake(Kind::NotANode { name }.into());
-                }
-            }
-        }
-        NodeMut { graph: self, node }
     }
 
     /// Returns the graph's shape: what policies see.
@@ -265,48 +222,67 @@ impl Graph {
         Arc::make_mut(&mut self.shape)
     }
 
-    fn add_task<I, Q, F, K>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<K::Value>
-    where
-        I: Sources,
-        Q: 'static,
-        F: TaskFn<I::Params, Q>,
-        K: Finish<Q>,
-    {
-        let node = self.shape_mut().node(name, Backend::Cpu);
-        let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: false });
-        let out = self.layout.slot::<K::Value>();
-        self.finish(node, out, Task::<_, _, Q, K> { params, work, out, kind: PhantomData }, false)
+    /// Returns the address that tells this graph's values from another's.
+    pub(super) fn address(&self) -> usize {
+        Arc::as_ptr(&self.token).addr()
     }
 
-    fn add_kernel<I, S, Q, F, K>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<K::Value>
-    where
-        I: Sources,
-        S: KernelStream,
-        Q: 'static,
-        F: KernelFn<S, I::Params, Q>,
-        K: Finish<Q>,
-    {
-        let node = self.shape_mut().node(name, Backend::Gpu);
-        let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: false });
-        let out = self.layout.slot::<K::Value>();
-        self.finish(node, out, Kernel::<S, _, _, Q, K> { params, work, out, kind: PhantomData }, false)
+    /// Returns whether a value belongs to this graph. The type is checked too, because a later graph may have
+    /// the address of one that is gone.
+    pub(super) fn owns<T: 'static>(&self, value: &Value<T>) -> bool {
+        let info = self.values.get(value.index as usize);
+        value.graph == self.address() && info.is_some_and(|info| info.type_id == TypeId::of::<T>())
     }
 
-    fn finish<T: Send + Sync + 'static, B: Body + 'static>(
-        &mut self,
-        node: NodeId,
-        out: Slot<T>,
-        body: B,
-        is_async: bool,
-    ) -> Value<T> {
-        let value = self.value(out, Maker::Node(node));
-        self.bodies.push(body, |body| body);
-        self.works.push(NodeWork { value: value.index, values: 1, is_async, is_control: false });
-        value
+    /// Returns the path of a node from the outermost graph on: `loop/body/mul`.
+    pub(crate) fn full_name(&self, node: NodeId) -> Arc<str> {
+        let name = self.shape().name_of(node);
+        match &self.around {
+            None => name.clone(),
+            Some(around) => around.place.path(Some(name)),
+        }
     }
 
+    /// Returns the first mistake, or the part that is not complete.
+    pub(crate) fn fault(&self) -> Option<Error> {
+        self.mistake.clone().or_else(|| {
+            let kind = match self.unfinished? {
+                Unfinished::Branch(node) => Kind::NotJoined { node: self.full_name(node) },
+                Unfinished::Inner(node) => Kind::Torn { node: self.full_name(node) },
+            };
+            Some(kind.into())
+        })
+    }
+
+    /// Returns true if this is the condition or the body of a loop, or an arm of a branch.
+    pub(crate) fn is_inner(&self) -> bool {
+        self.around.is_some()
+    }
+
+    /// Keeps the first mistake.
     pub(super) fn mistake(&mut self, error: Error) {
         self.mistake.get_or_insert(error);
+    }
+}
+
+impl InnerGraphs {
+    pub(crate) fn get(&self, id: InnerId) -> &Graph {
+        &self.0[id.0 as usize]
+    }
+
+    /// Shares all of them with a section of the graph.
+    pub(super) fn share(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// Level by level, because graphs may be nested deeper than a stack is.
+impl Drop for InnerGraphs {
+    fn drop(&mut self) {
+        let mut open = std::mem::take(&mut self.0);
+        while let Some(graph) = open.pop() {
+            Arc::into_inner(graph).into_iter().for_each(|mut graph| open.append(&mut graph.inner.0));
+        }
     }
 }
 

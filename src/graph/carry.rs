@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use super::NodeId;
 use super::builder::Graph;
-use super::control::{ControlNode, Flow, Inner, Origin, State};
-use super::inner::Role;
-use super::values::ValueInfo;
+use super::control_node::{ControlNode, Flow, Inner, Origin, State};
+use super::nested::Role;
+use super::values::{Maker, ValueInfo};
 use crate::error::{Error, Kind, Result};
 use crate::value::Cells;
 
@@ -196,8 +196,8 @@ impl<'g> Settling<'g> {
         let graph = self.graph.inner.get(condition);
         let outputs = graph.shape().outputs();
         for value in &graph.values {
-            let is_asked = matches!(value.maker, super::Maker::Node(node) if outputs.iter().any(|output| output.0 == node));
-            let is_state = matches!(value.maker, super::Maker::Input(_));
+            let is_asked = matches!(value.maker, Maker::Node(node) if outputs.iter().any(|output| output.0 == node));
+            let is_state = matches!(value.maker, Maker::Input(_));
             if let (Some(taker), true) = (value.taker, is_asked || is_state) {
                 let why = format!("'{}' needs it after its condition: read it by reference", self.name());
                 return Err(taken(graph, value, taker, why));

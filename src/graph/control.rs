@@ -1,93 +1,25 @@
 //! Control flow as nodes: `repeat` and `branch`. Each is one node to its graph, and has inner graphs that the
 //! closures build.
 //!
-//! A state lies in a cell that the inner graphs read, and that is the node's value to the graph around. What
-//! an inner graph gives is moved there between two iterations, all at once; who reads a state by reference
-//! and who takes it is settled when the graph is compiled.
+//! A state lies in a cell that the inner graphs read, and that is the node's value in the graph around. The
+//! results of an inner graph are moved there between two iterations, all at once. Compiling decides which
+//! nodes read a state by reference, and which one takes it.
 
 use std::sync::Arc;
 
-use super::body::ControlBody;
+use super::around::Unfinished;
+use super::body::Body;
 use super::builder::{Graph, NodeWork};
-use super::inner::{InnerId, Role, Unfinished};
-use super::nested::Control;
-use super::select::{Condition, Select, Test};
-use super::source::{Use, Value};
+use super::condition::Condition;
+use super::control_node::{ControlNode, Flow, Inner, Origin, State};
+use super::handle::Value;
+use super::nested::{Control, Role};
+use super::select::{Select, Test};
 use super::states::States;
-use super::values::{Maker, Transfer};
+use super::values::{Maker, Transfer, Use};
 use super::{Backend, NodeId};
-use crate::value::Cells;
-
-/// A loop or a branch of a graph.
-pub(crate) struct ControlNode {
-    pub(crate) node: NodeId,
-    pub(crate) states: Vec<State>,
-    pub(crate) flow: Flow,
-}
-
-/// One value that goes in and comes out.
-#[derive(Clone)]
-pub struct State {
-    /// Where it lies: for the inner graphs, and as the node's value for the graph around.
-    pub(crate) offset: u32,
-    /// Where a value waits while states change places, if they do.
-    pub(crate) spare: u32,
-    /// Where its first value comes from, and whether that is taken from there.
-    pub(crate) first: u32,
-    pub(crate) is_taken: bool,
-    /// Its name in messages, with its first value: `state 0 of 'loop' ('x')`.
-    pub(crate) name: Arc<str>,
-    pub(crate) transfer: &'static Transfer,
-}
-
-/// What a control does with its inner graphs.
-#[derive(Clone)]
-pub(crate) enum Flow {
-    Repeat {
-        /// None if the condition has no nodes.
-        condition: Option<InnerId>,
-        test: Test,
-        body: Inner,
-        max_iterations: u64,
-    },
-    Branch {
-        selector: u32,
-        select: fn(Cells<'_>, u32) -> i64,
-        arms: Vec<Inner>,
-    },
-}
-
-/// An inner graph that gives new states.
-#[derive(Clone)]
-pub(crate) struct Inner {
-    pub(crate) id: InnerId,
-    pub(crate) results: Vec<Origin>,
-}
-
-/// Where a new state comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// It is an old one.
-    State(u32),
-    /// A node of the inner graph gives it: the value's number there, and where it lies.
-    Node { value: u32, offset: u32 },
-    /// It lies in a graph around.
-    Around(u32),
-    /// It is of no known graph, which becomes a mistake.
-    Nowhere,
-}
-
-impl Flow {
-    /// Returns the inner graphs, with what they give.
-    pub(crate) fn inner(&self) -> impl Iterator<Item = (InnerId, Role)> + '_ {
-        let (condition, body, arms) = match self {
-            Self::Repeat { condition, body, .. } => (*condition, Some(body.id), &[][..]),
-            Self::Branch { arms, .. } => (None, None, &arms[..]),
-        };
-        let arms = arms.iter().zip(0..).map(|(arm, number)| (arm.id, Role::Arm(number)));
-        condition.map(|id| (id, Role::Condition)).into_iter().chain(body.map(|id| (id, Role::Body))).chain(arms)
-    }
-}
+use crate::device::StreamMut;
+use crate::value::{Call, Cells, Outcome, TypedBody};
 
 impl Graph {
     /// Adds a loop: while `condition` holds, `body` makes new states of the old ones. Returns the last
@@ -313,5 +245,32 @@ impl<S: States> Branch<'_, S> {
     pub fn join(self) -> S::Values {
         self.graph.unfinished = None;
         self.values
+    }
+}
+
+/// The body of a loop or a branch. The executor runs the inner graphs, and calls no body.
+struct ControlBody {
+    /// The offsets of its values.
+    outs: Box<[(u32, &'static Transfer)]>,
+}
+
+impl TypedBody for ControlBody {
+    fn run(&self, _: Cells<'_>, _: StreamMut<'_>) -> Outcome {
+        unreachable!("a control is no call")
+    }
+}
+
+impl Body for ControlBody {
+    fn call(&self, is_in_place: bool) -> Call {
+        Call::of(self, is_in_place)
+    }
+
+    fn release(&self, cells: Cells<'_>) {
+        self.outs.iter().for_each(|(offset, transfer)| (transfer.clear)(cells, *offset));
+    }
+
+    /// Always: values of any type may be shared.
+    fn needs_release(&self) -> bool {
+        true
     }
 }

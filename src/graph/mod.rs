@@ -5,18 +5,27 @@
 //! thread, a clock, a device, an executor; nothing in this room runs a node.
 
 mod arity;
+mod around;
 mod bodies;
 mod body;
 mod builder;
 mod carry;
 pub(super) mod check;
+mod closures;
+mod condition;
 mod control;
+mod control_node;
+mod handle;
 mod inner;
 #[cfg(feature = "json")]
 mod json;
 mod load;
 mod nested;
 mod node;
+mod nodes;
+mod params;
+mod ports;
+mod reads;
 mod section;
 mod select;
 mod shape;
@@ -30,15 +39,18 @@ pub use builder::Graph;
 pub(crate) use builder::NodeWork;
 pub(crate) use carry::Carries;
 pub(crate) use check::{check, check_ids, explain_circle, take_last, unknown_node};
+pub use closures::{FutureFn, KernelFn, TaskFn};
+pub use condition::{Condition, Times, times};
 pub use control::Branch;
-pub(crate) use control::Flow;
-pub use inner::Role;
-pub use nested::Control;
+pub(crate) use control_node::Flow;
+pub use handle::{Takable, Take, Value, take};
+pub use nested::{Control, Role};
 pub use node::NodeMut;
+pub use params::{Each, Many, Own, Param, Read};
 pub(crate) use select::Test;
-pub use select::{Above, Condition, Holds, Select, Times, above, times};
+pub use select::{Above, Holds, Select, above};
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
-pub use source::{Each, FutureFn, KernelFn, Many, Own, Param, Read, Source, Sources, Takable, Take, TaskFn, Value, take};
+pub use source::{Source, Sources};
 
 pub use states::{OneState, States};
 pub(crate) use values::{InputPort, Maker, OutputPort, Transfer};

@@ -1,9 +1,30 @@
 //! Loops and branches as policies and pictures see them: the shapes of their inner graphs.
 
+use std::fmt;
 use std::sync::Arc;
 
-use super::Shape;
-use super::inner::Role;
+use super::shape::Shape;
+
+/// Which inner graph of a loop or a branch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Role {
+    /// The condition of a loop, evaluated before each iteration.
+    Condition,
+    /// The body of a loop.
+    Body,
+    /// An arm of a branch, by its number.
+    Arm(u32),
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Condition => f.write_str("condition"),
+            Self::Body => f.write_str("body"),
+            Self::Arm(arm) => write!(f, "arm {arm}"),
+        }
+    }
+}
 
 /// What a node with inner graphs does with them.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,15 +1,43 @@
-//! What can be said of a node after it was added: its backend, command, cost and order-only edges.
+//! The properties of a node, set after it was added: its backend, command, cost and order-only edges.
 
 use std::sync::Arc;
 
 use super::builder::Graph;
-use super::{Backend, Control, Flow, NodeId, Value};
+use super::control_node::Flow;
+use super::handle::Value;
+use super::values::Maker;
+use super::{Backend, Control, NodeId, NodeShape};
 use crate::error::Kind;
 
 /// A node of a graph that is being built; made by [`Graph::node`].
 pub struct NodeMut<'g> {
-    pub(super) graph: &'g mut Graph,
-    pub(super) node: Option<NodeId>,
+    graph: &'g mut Graph,
+    node: Option<NodeId>,
+}
+
+impl Graph {
+    /// Adds an order-only edge: `later` starts after `earlier` is done, without reading it.
+    pub fn order<A: 'static, B: 'static>(&mut self, earlier: &Value<A>, later: &Value<B>) {
+        self.node(later).after(earlier);
+    }
+
+    /// Returns the node that gives `value`, to say more about it:
+    /// `g.node(&image).cost_us(120.0).command("decode")`.
+    pub fn node<T: 'static>(&mut self, value: &Value<T>) -> NodeMut<'_> {
+        let mut node = None;
+        if !self.owns(value) {
+            self.mistake(Kind::ForeignValue { name: "a node".into() }.into());
+        } else {
+            match self.values[value.index as usize].maker {
+                Maker::Node(found) => node = Some(found),
+                Maker::Input(input) => {
+                    let name = self.inputs[input as usize].name.clone();
+                    self.mistake(Kind::NotANode { name }.into());
+                }
+            }
+        }
+        NodeMut { graph: self, node }
+    }
 }
 
 impl NodeMut<'_> {
@@ -66,7 +94,7 @@ impl NodeMut<'_> {
         self
     }
 
-    fn with(self, change: impl FnOnce(&mut super::NodeShape)) -> Self {
+    fn with(self, change: impl FnOnce(&mut NodeShape)) -> Self {
         if let Some(node) = self.node {
             change(&mut self.graph.shape_mut().nodes_mut()[node.index()]);
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::builder::{Graph, NodeWork};
 use super::check::check_ids;
-use super::control::ControlNode;
+use super::control_node::ControlNode;
 use super::shape::Link;
 use super::values::{InputPort, Maker, OutputPort, Sharer, ValueInfo};
 use super::{Edge, NodeId, Shape, unknown_node};

@@ -1,21 +1,9 @@
-//! What a loop asks before each iteration, and what a branch is told.
+//! Values that decide: whether a loop goes on, and which arm a branch takes.
 
-use super::builder::Graph;
-use super::source::{Use, Value};
-use super::values::{Maker, Transfer};
+use super::values::Transfer;
 use crate::value::{Cells, Slot};
 
-/// What the condition of a loop may be: a [`Value`] that [`Holds`] or does not, or [`times`].
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be the condition of a loop",
-    label = "a value of type `bool`, or `above(residual, tolerance)`; or `times(n)` instead of the closure"
-)]
-pub trait Condition {
-    #[doc(hidden)]
-    fn settle(self, inner: &mut Graph) -> Test;
-}
-
-/// How a loop knows whether to go on.
+/// How a loop decides whether to go on.
 #[derive(Clone, Copy)]
 pub enum Test {
     #[doc(hidden)]
@@ -28,7 +16,7 @@ pub enum Test {
 #[derive(Clone, Copy)]
 pub struct Asked {
     pub(crate) offset: u32,
-    /// Whether the condition made it, so that it is to be dropped once it was asked.
+    /// Whether the condition made it, so that it is dropped after each decision.
     pub(crate) is_own: bool,
     pub(crate) transfer: &'static Transfer,
     pub(crate) holds: fn(Cells<'_>, u32) -> Option<bool>,
@@ -40,7 +28,7 @@ pub struct Asked {
     label = "let the condition return a `bool`, or `above(residual, tolerance)`, of which NaN is an error"
 )]
 pub trait Holds: Send + Sync + 'static {
-    /// Returns whether the loop goes on; none if nobody can tell, which is an error.
+    /// Returns whether the loop goes on; none if that is undefined, which is an error.
     fn holds(&self) -> Option<bool>;
 }
 
@@ -63,40 +51,6 @@ pub fn above<F: PartialOrd>(residual: F, tolerance: F) -> Above<F> {
 impl<F: PartialOrd + Send + Sync + 'static> Holds for Above<F> {
     fn holds(&self) -> Option<bool> {
         self.0.partial_cmp(&self.1).map(std::cmp::Ordering::is_gt)
-    }
-}
-
-/// A number of iterations; made by [`times`].
-#[derive(Clone, Copy, Debug)]
-pub struct Times(u64);
-
-/// As the condition of a loop: goes on `n` times.
-///
-/// ```
-/// # let mut g = anabranch::Graph::new();
-/// # let one = g.task("one", (), || 1.0);
-/// let grown = g.repeat("grow", &one, anabranch::times(5), |b, z| b.task("mul", &z, |z: &f64| z * 1.11));
-/// ```
-pub fn times<V>(n: u64) -> impl FnOnce(&mut Graph, V) -> Times {
-    move |_, _| Times(n)
-}
-
-impl Condition for Times {
-    fn settle(self, _: &mut Graph) -> Test {
-        Test::Times(self.0)
-    }
-}
-
-impl<T: Holds> Condition for Value<T> {
-    fn settle(self, inner: &mut Graph) -> Test {
-        let own = inner.owns(&self).then(|| inner.give(self.index));
-        let offset = match own {
-            Some(_) => inner.values[self.index as usize].offset,
-            None => inner.capture_result(&self, Use::Read).map_or(u32::MAX, Slot::offset),
-        };
-        let is_own = matches!(own, Some(Maker::Node(_)));
-        let holds = |cells: Cells<'_>, offset| cells.get(Slot::<T>::at(offset)).holds();
-        Test::Value(Asked { offset, is_own, transfer: Transfer::of::<T>(), holds })
     }
 }
 

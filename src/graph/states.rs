@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::NodeId;
 use super::builder::Graph;
-use super::control::{Origin, State};
-use super::source::{Take, Use, Value};
-use super::values::{Maker, Transfer};
+use super::control_node::{Origin, State};
+use super::handle::{Take, Value};
+use super::values::{Maker, Transfer, Use};
 use crate::value::Slot;
 
 /// What goes into a loop or a branch: `&value`, [`take`](crate::take)`(&value)`, or a tuple of up to four of

@@ -5,7 +5,8 @@
 //! submitted:  segment queued, consumer queued        reached:  segment queued, consumer on the host
 //! ```
 
-use super::lower::{NONE, Records};
+use super::code::NONE;
+use super::records::Records;
 use super::segments::Segments;
 use crate::graph::NodeId;
 

@@ -15,6 +15,9 @@ use std::sync::Arc;
 use crate::graph::{Body, Carries, NodeId, Test, Transfer};
 use crate::value::{Access, Arena, Call, Cells};
 
+/// Instead of an index: there is none.
+pub(super) const NONE: u32 = u32::MAX;
+
 /// Step flags. A step without any is one call.
 pub(crate) mod flag {
     /// The step is its program's last.

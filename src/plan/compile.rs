@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
 use super::fabric::Fabric;
-use super::lower::Facts;
+use super::facts::Facts;
 use super::nest::{Nested, within};
 use super::{InnerSchedule, Policy, Schedule};
 use crate::error::{Error, Kind, Result};

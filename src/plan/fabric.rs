@@ -3,18 +3,15 @@
 
 use std::sync::Arc;
 
-use super::Schedule;
-use super::code::{Code, ControlDraft, ControlFlow};
-use super::link::link;
-use super::lower::{Facts, Lowering};
+use super::code::{ControlDraft, ControlFlow};
+use super::facts::Facts;
 use super::nest::{Nested, nested};
-use super::programs::Programs;
-use super::segments::Segments;
 use crate::error::Result;
 use crate::graph::{Body, Flow, Graph};
 use crate::value::Arena;
 
-/// The outermost graph, and behind it the inner ones as they stand in [`Schedule::inner`].
+/// The outermost graph, and behind it the inner ones in the order of
+/// [`Schedule::inner`](super::Schedule::inner).
 pub(super) struct Fabric(Vec<Unit>);
 
 /// One graph.
@@ -84,26 +81,5 @@ impl Fabric {
     /// Whether a body may only enqueue its work.
     pub(super) fn has_queued(&self) -> bool {
         self.units().any(|unit| unit.facts.iter().any(|facts| facts.is_queued))
-    }
-
-    /// Turns a schedule into code. A host runs a node on one stream, whatever devices it spans.
-    pub(super) fn lower(&self, schedule: &Schedule) -> Result<Code> {
-        link(schedule, self, |schedule, unit| {
-            let on_host = schedule.on_first_streams()?;
-            let schedule = on_host.as_ref().unwrap_or(schedule);
-            let programs = Programs::of(schedule);
-            Ok(Lowering { schedule, bodies: &unit.bodies, facts: &unit.facts, programs, segments: None }.lower())
-        })
-    }
-
-    /// The same for devices with queues, with segments drawn together.
-    pub(super) fn lower_segments(&self, schedule: &Schedule) -> Result<Code> {
-        link(schedule, self, |schedule, unit| {
-            let on_host = schedule.on_first_streams()?;
-            let schedule = on_host.as_ref().unwrap_or(schedule);
-            let segments = Segments::new(schedule, &unit.facts);
-            let programs = Programs::drawn_together(schedule, &segments);
-            Ok(Lowering { schedule, bodies: &unit.bodies, facts: &unit.facts, programs, segments: Some(&segments) }.lower())
-        })
     }
 }

@@ -9,12 +9,38 @@
 
 use super::code::{Code, Control, Home, HostStep, Member, Scope, Segment, Target, flag};
 use super::fabric::{Fabric, Unit};
+use super::lower::Lowering;
+use super::programs::Programs;
+use super::segments::Segments;
 use super::{Schedule, StreamKind};
 use crate::error::Result;
 use crate::graph::NodeId;
 
+impl Fabric {
+    /// Turns a schedule into code. A host runs a node on one stream, whatever devices it spans.
+    pub(super) fn lower(&self, schedule: &Schedule) -> Result<Code> {
+        link(schedule, self, |schedule, unit| {
+            let on_host = schedule.on_first_streams()?;
+            let schedule = on_host.as_ref().unwrap_or(schedule);
+            let programs = Programs::of(schedule);
+            Ok(Lowering { schedule, bodies: &unit.bodies, facts: &unit.facts, programs, segments: None }.lower())
+        })
+    }
+
+    /// Turns a schedule into code for devices with queues: each segment is one step.
+    pub(super) fn lower_segments(&self, schedule: &Schedule) -> Result<Code> {
+        link(schedule, self, |schedule, unit| {
+            let on_host = schedule.on_first_streams()?;
+            let schedule = on_host.as_ref().unwrap_or(schedule);
+            let segments = Segments::new(schedule, &unit.facts);
+            let programs = Programs::drawn_together(schedule, &segments);
+            Ok(Lowering { schedule, bodies: &unit.bodies, facts: &unit.facts, programs, segments: Some(&segments) }.lower())
+        })
+    }
+}
+
 /// Puts the code of all graphs together. `lower` makes the code of one.
-pub(super) fn link(schedule: &Schedule, fabric: &Fabric, lower: impl Fn(&Schedule, &Unit) -> Result<Code>) -> Result<Code> {
+fn link(schedule: &Schedule, fabric: &Fabric, lower: impl Fn(&Schedule, &Unit) -> Result<Code>) -> Result<Code> {
     let mut code = lower(schedule, fabric.unit(None))?;
     // Not for inner graphs, whose steps are repeated.
     code.find_kinds();

@@ -1,10 +1,13 @@
 //! From a schedule to the code that hosts run. Linear in steps.
 
 use super::causes::Causes;
-use super::code::{Code, Gate, HostStep, Member, Segment, Target, flag};
+use super::code::{Code, Gate, HostStep, Member, NONE, Segment, Target, flag};
+use super::facts::Facts;
+use super::numbering::Numbering;
 use super::programs::Programs;
+use super::records::Records;
 use super::segments::Segments;
-use super::{Point, Schedule, Step};
+use super::{Schedule, Step};
 use crate::graph::{Body, NodeId};
 use crate::value::{Access, Arena};
 
@@ -21,22 +24,6 @@ pub(super) struct Lowering<'a> {
     pub(super) segments: Option<&'a Segments>,
 }
 
-/// What a graph says of a node and its value.
-#[derive(Clone, Copy)]
-pub(crate) struct Facts {
-    pub(super) is_async: bool,
-    /// The node is a loop or a branch.
-    pub(super) is_control: bool,
-    /// The body may only enqueue the work.
-    pub(super) is_queued: bool,
-    /// The value is stored as an `Arc`.
-    pub(super) is_shared: bool,
-    /// A reader moves the value out.
-    pub(super) is_taken: bool,
-    /// The value, and all that the node reads, is in place.
-    pub(super) is_in_place: bool,
-}
-
 /// One `Run` step of the schedule with what stands around it.
 struct Stop {
     node: NodeId,
@@ -47,13 +34,11 @@ struct Stop {
     is_last: bool,
 }
 
-pub(super) const NONE: u32 = u32::MAX;
-
 impl Lowering<'_> {
     pub(super) fn lower(&self) -> Code {
         let records = Records::new(&self.programs);
         let mut causes = Causes::new(self.segments, &records);
-        let programs = records.number_programs(&self.programs, &causes);
+        let programs = Numbering::new(&self.programs, &records, &causes);
         let mut code = Code {
             steps: Vec::with_capacity(self.facts.len()),
             bodies: self.bodies.clone(),
@@ -344,91 +329,6 @@ fn stops<'a>(steps: &'a [Step], records: &'a Records) -> impl Iterator<Item = St
             is_last: at == steps.len(),
         })
     })
-}
-
-/// Numbers all records: program after program.
-pub(super) struct Records {
-    /// The number of the first record of each program, and of all.
-    starts: Vec<u32>,
-    /// The node of each record.
-    nodes: Vec<NodeId>,
-}
-
-/// The programs in the order in which hosts number them.
-struct Numbering {
-    order: Vec<u32>,
-    roots: u32,
-    /// For each program after the roots that one record starts: that record.
-    started_by: Vec<u32>,
-}
-
-impl Records {
-    fn new(programs: &Programs<'_>) -> Self {
-        let (mut starts, mut nodes) = (vec![0], Vec::with_capacity(programs.records()));
-        for program in 0..programs.count() {
-            let mut last = NodeId(0);
-            for step in programs.steps(program) {
-                match step {
-                    Step::Run(node) => last = *node,
-                    Step::Record(_) => nodes.push(last),
-                    _ => {}
-                }
-            }
-            starts.push(nodes.len() as u32);
-        }
-        Self { starts, nodes }
-    }
-
-    /// Returns the node of a record.
-    pub(super) fn node(&self, record: u32) -> NodeId {
-        self.nodes[record as usize]
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.starts[self.starts.len() - 1] as usize
-    }
-
-    fn of(&self, point: Point) -> u32 {
-        self.starts[point.stream as usize] + point.seq - 1
-    }
-
-    fn of_wait(&self, step: &Step) -> u32 {
-        match step {
-            Step::Wait(point) => self.of(*point),
-            _ => unreachable!("only the waits before a node are asked"),
-        }
-    }
-
-    /// Roots first; then those that a single record starts, record after record, so that one ticket names all
-    /// of them; then those behind a gate. Each in the order of their first nodes in the graph, because what
-    /// was made together runs close in time, and lies close in memory too: in the order of streams a random
-    /// graph of 10⁶ nodes took six times as long.
-    fn number_programs(&self, programs: &Programs<'_>, causes: &Causes<'_>) -> Numbering {
-        let (mut roots, mut started, mut gated) = (Vec::new(), Vec::new(), Vec::new());
-        let first = |program: &u32| {
-            programs.steps(*program).iter().find_map(|step| if let Step::Run(node) = step { Some(*node) } else { None })
-        };
-        for program in 0..programs.count() {
-            match programs.steps(program) {
-                // A stream that only has further parts of nodes: the host has nothing to do there.
-                [] => {}
-                [Step::Wait(_), Step::Wait(_), ..] => gated.push(program),
-                [Step::Wait(point), Step::Run(node), ..] => {
-                    let record = self.of(*point);
-                    started.push((self.node(record), causes.of(record, *node), program));
-                }
-                [Step::Wait(_), ..] => unreachable!("a node follows its waits"),
-                _ => roots.push(program),
-            }
-        }
-        roots.sort_by_cached_key(first);
-        gated.sort_by_cached_key(first);
-        started.sort_unstable();
-        let count = roots.len() as u32;
-        let started_by = started.iter().map(|&(_, cause, _)| cause).collect();
-        let order = roots.into_iter().chain(started.into_iter().map(|(.., program)| program)).chain(gated).collect();
-        Numbering { order, roots: count, started_by }
-    }
 }
 
 /// What the causes lead to, as pairs while it is gathered.

@@ -3,41 +3,9 @@
 
 use std::sync::Arc;
 
-use super::{Policy, Schedule};
+use super::{InnerSchedule, Policy, Schedule};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{NODES_MAX, NodeId, Role, Shape, check, take_last};
-
-/// The schedule of an inner graph: of the condition or the body of a loop, or of an arm of a branch.
-#[derive(Debug)]
-pub struct InnerSchedule {
-    pub(super) around: Option<u32>,
-    pub(super) node: NodeId,
-    pub(super) role: Role,
-    pub(super) schedule: Schedule,
-}
-
-impl InnerSchedule {
-    /// Returns the loop or branch, in the graph around.
-    pub fn node(&self) -> NodeId {
-        self.node
-    }
-
-    /// Returns which of its inner graphs this is.
-    pub fn role(&self) -> Role {
-        self.role
-    }
-
-    /// Returns where the schedule of the graph around stands in [`Schedule::inner`]; none if that is the
-    /// outermost one.
-    pub fn around(&self) -> Option<usize> {
-        self.around.map(|around| around as usize)
-    }
-
-    /// Returns the schedule. It has no inner schedules itself: those stand in the outermost one.
-    pub fn schedule(&self) -> &Schedule {
-        &self.schedule
-    }
-}
 
 /// An inner graph that is yet to be scheduled.
 pub(super) struct Nested<T> {
@@ -108,12 +76,6 @@ impl Schedule {
         schedule.inner = schedules;
         schedule.time_controls();
         Ok(schedule)
-    }
-
-    /// Returns the schedules of all inner graphs, those of inner graphs too: of the conditions and bodies of
-    /// loops, and of the arms of branches. What is around comes before what is inside.
-    pub fn inner(&self) -> &[InnerSchedule] {
-        &self.inner
     }
 
     /// Returns the path of an inner graph, by its place in [`Schedule::inner`]: `loop/body`.

@@ -183,6 +183,16 @@ pub(super) fn ranks(links: &Links, order: &[NodeId]) -> Vec<u32> {
     ranks
 }
 
+/// Returns the edges whose targets wait for the end of their sources, if those are not all.
+pub(super) fn waiting_links(shape: &Shape) -> Option<Links> {
+    if !shape.edges().iter().any(|edge| shape.is_submission(edge)) {
+        return None;
+    }
+    let waiting = shape.edges().iter().filter(|edge| !shape.is_submission(edge));
+    let edges: Vec<_> = waiting.map(|edge| (edge.source, edge.target, edge.is_data())).collect();
+    Some(Links::of(shape.nodes().len(), edges.into_iter()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! The programs that become code: those of a schedule, or for devices with queues the same with each segment
 //! drawn together into one node, alone in a program of its own.
 
-use super::lower::NONE;
+use super::code::NONE;
 use super::segments::Segments;
 use super::{Point, Schedule, Step};
 use crate::graph::NodeId;

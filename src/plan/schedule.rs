@@ -4,42 +4,19 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::order::{Links, Rows, kahn_order};
+use super::order::{Links, Rows, kahn_order, waiting_links};
 use super::parts::{Numbers, Parts};
 use super::policy::ask;
-use super::releases::{Releases, after_last_readers};
-use super::spans::Takes;
+use super::releases::after_last_readers;
+use super::steps::{Programs, Step};
 use super::streams::Streams;
-use super::waits::{Waits, fewest};
-use super::{EXACT_NODES_MAX, InnerSchedule, Policy};
+use super::waits::fewest;
+use super::{EXACT_NODES_MAX, Policy};
 use crate::error::{Kind, Result};
-use crate::graph::{NodeId, Shape};
+use crate::graph::{NodeId, Role, Shape};
 
 /// The most edges one graph may have.
 const EDGES_MAX: usize = 1 << 30;
-
-/// A place on a stream's timeline. Point 0 of every stream is always reached; records count from 1.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Point {
-    /// The stream, by the number of its program.
-    pub stream: u32,
-    /// Which record of the stream.
-    pub seq: u32,
-}
-
-/// One step of a program.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Step {
-    /// Goes on once another stream has reached the point.
-    Wait(Point),
-    /// Runs the node.
-    Run(NodeId),
-    /// Says that this stream has reached the point.
-    Record(Point),
-    /// This stream no longer reads the values of the node. They can go with the last of
-    /// [`Schedule::releases_of`] releases.
-    Release(NodeId),
-}
 
 /// What carries out a stream's program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -252,6 +229,12 @@ impl Schedule {
         self.releases[node.index()]
     }
 
+    /// Returns the schedules of all inner graphs, those of inner graphs too: of the conditions and bodies of
+    /// loops, and of the arms of branches. What is around comes before what is inside.
+    pub fn inner(&self) -> &[InnerSchedule] {
+        &self.inner
+    }
+
     /// Returns the number of [`Step::Record`].
     pub fn records(&self) -> usize {
         self.records
@@ -260,6 +243,47 @@ impl Schedule {
     /// Returns the number of [`Step::Wait`].
     pub fn waits(&self) -> usize {
         self.waits
+    }
+}
+
+/// How long a loop or a branch takes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Takes {
+    /// With its inner graphs as they are scheduled.
+    pub(super) spans_us: f64,
+    /// At least, with any schedule of its inner graphs.
+    pub(super) path_us: f64,
+}
+
+/// The schedule of an inner graph: of the condition or the body of a loop, or of an arm of a branch.
+#[derive(Debug)]
+pub struct InnerSchedule {
+    pub(super) around: Option<u32>,
+    pub(super) node: NodeId,
+    pub(super) role: Role,
+    pub(super) schedule: Schedule,
+}
+
+impl InnerSchedule {
+    /// Returns the loop or branch, in the graph around.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Returns which of its inner graphs this is.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Returns where the schedule of the graph around stands in [`Schedule::inner`]; none if that is the
+    /// outermost one.
+    pub fn around(&self) -> Option<usize> {
+        self.around.map(|around| around as usize)
+    }
+
+    /// Returns the schedule. It has no inner schedules itself: those stand in the outermost one.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
     }
 }
 
@@ -272,68 +296,5 @@ impl fmt::Debug for Schedule {
             .field("records", &self.records)
             .field("waits", &self.waits)
             .finish_non_exhaustive()
-    }
-}
-
-/// Returns the edges whose targets wait for the end of their sources, if those are not all.
-pub(super) fn waiting_links(shape: &Shape) -> Option<Links> {
-    if !shape.edges().iter().any(|edge| shape.is_submission(edge)) {
-        return None;
-    }
-    let waiting = shape.edges().iter().filter(|edge| !shape.is_submission(edge));
-    let edges: Vec<_> = waiting.map(|edge| (edge.source, edge.target, edge.is_data())).collect();
-    Some(Links::of(shape.nodes().len(), edges.into_iter()))
-}
-
-/// All programs, one behind the other.
-struct Programs {
-    starts: Vec<u32>,
-    steps: Vec<Step>,
-    records: usize,
-}
-
-impl Programs {
-    /// Writes the steps of each part of a node to its stream's program, in issue order: waits, run, record,
-    /// releases. The record comes before the releases, so that freeing a large value keeps nobody waiting.
-    ///
-    /// A point is recorded right after its node, and a node is issued after all that it waits for, so the
-    /// order needs no repair for waits to come after their records.
-    fn new(stream_of: &[u32], streams: usize, waits: &Waits, releases: &Releases, numbers: &Numbers) -> Self {
-        let parts = || (0..stream_of.len() as u32).map(NodeId);
-        let mut seqs = vec![0u32; stream_of.len()];
-        waits.sources().iter().for_each(|node| seqs[node.index()] = 1);
-        let mut starts = vec![0u32; streams + 2];
-        for node in parts() {
-            let count = waits.of(node).len() as u32 + 1 + seqs[node.index()] + releases.after(node).len() as u32;
-            starts[stream_of[node.index()] as usize + 2] += count;
-        }
-        for stream in 2..starts.len() {
-            starts[stream] += starts[stream - 1];
-        }
-        let mut steps = vec![Step::Run(NodeId(0)); starts[streams + 1] as usize];
-        let mut recorded = vec![0u32; streams];
-        for node in parts() {
-            let stream = stream_of[node.index()];
-            // `starts` is shifted by one program, so that it is right once each start has moved to the
-            // program's end.
-            let next = &mut starts[stream as usize + 1];
-            let mut write = |step| {
-                steps[*next as usize] = step;
-                *next += 1;
-            };
-            for source in waits.of(node) {
-                write(Step::Wait(Point { stream: stream_of[source.index()], seq: seqs[source.index()] }));
-            }
-            write(Step::Run(numbers.node(node)));
-            if seqs[node.index()] > 0 {
-                recorded[stream as usize] += 1;
-                seqs[node.index()] = recorded[stream as usize];
-                write(Step::Record(Point { stream, seq: seqs[node.index()] }));
-            }
-            releases.after(node).iter().for_each(|&value| write(Step::Release(value)));
-        }
-        starts.pop();
-        let records = recorded.iter().map(|&count| count as usize).sum();
-        Self { starts, steps, records }
     }
 }

@@ -11,7 +11,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::lower::{Facts, NONE};
+use super::code::NONE;
+use super::facts::Facts;
 use super::order::{Links, Rows};
 use super::{Schedule, Step, StreamKind};
 use crate::graph::NodeId;

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
+use super::order::waiting_links;
 use super::runs::{Run, Runs};
-use super::schedule::waiting_links;
+use super::schedule::Takes;
 use super::{Schedule, StreamKind};
 use crate::graph::{COST_US_MAX, NODES_MAX, NodeId, Role};
 
@@ -22,15 +23,6 @@ pub struct Span {
     pub start_us: f64,
     /// When it was done.
     pub end_us: f64,
-}
-
-/// How long a loop or a branch takes.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Takes {
-    /// As its inner graphs are scheduled.
-    spans_us: f64,
-    /// However they are.
-    path_us: f64,
 }
 
 impl Schedule {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::schedule::{Point, Schedule, Step, StreamKind};
+use super::{Point, Schedule, Step, StreamKind};
 
 /// Rows are wrapped before this column.
 const WIDTH: usize = 110;

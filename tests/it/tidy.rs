@@ -2,8 +2,14 @@
 //! files and functions stay small, every file says what it is, and the dangerous words stay where they
 //! belong.
 
+mod circles;
+mod plain;
+
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use circles::Room;
+use plain::Fault;
 
 /// Top to bottom: a room names only rooms above it.
 const ROOMS: [&str; 12] =
@@ -11,6 +17,10 @@ const ROOMS: [&str; 12] =
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const COMMENT_COLUMNS_MAX: usize = 110;
+const CIRCLE_FILES_MAX: usize = 3;
+const STILL_CIRCULAR: [&str; 2] = ["exec", "vars"];
+/// The rooms whose comments are plain.
+const PLAIN: [&str; 0] = [];
 
 /// A source file: its path inside the package, and its text.
 struct Source {
@@ -76,6 +86,21 @@ fn a_room_names_only_rooms_above_it() {
 }
 
 #[test]
+fn no_room_has_a_large_circle_of_files() {
+    // Seen to fail with a `use super::gpu::Gpu` in device/cuda/memory.rs.
+    let sources = sources(&["src"]);
+    for room in ROOMS.iter().filter(|room| !STILL_CIRCULAR.contains(room)) {
+        let circles = Room::new(sources.iter().filter(|source| source.room() == Some(room))).circles(CIRCLE_FILES_MAX);
+        let circles: Vec<String> = circles.iter().map(|circle| circle.join("\n")).collect();
+        assert!(
+            circles.is_empty(),
+            "more than {CIRCLE_FILES_MAX} files of '{room}' import each other in a circle:\n{}",
+            circles.join("\n\n")
+        );
+    }
+}
+
+#[test]
 fn every_room_has_a_door_sign() {
     for room in ROOMS.iter().skip(2) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{room}/mod.rs"));
@@ -131,6 +156,18 @@ fn comments_are_not_wide() {
             );
         }
     }
+}
+
+#[test]
+fn comments_of_plain_rooms_are_plain() {
+    // Seen to fail with all rooms on the list.
+    let mut all = Vec::new();
+    for Source { path, text } in sources(&["src"]).iter().filter(|source| source.room().is_some_and(|room| PLAIN.contains(&room)))
+    {
+        let faults = [plain::dialect(text), plain::references(text), plain::orderings(text)].concat();
+        all.extend(faults.iter().map(|Fault(line, why)| format!("{path}:{line}: {why}")));
+    }
+    assert!(all.is_empty(), "{} faults:\n{}", all.len(), all.join("\n"));
 }
 
 /// The functions of a formatted file with their lengths: from the line with `fn` to the brace that closes at

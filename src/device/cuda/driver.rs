@@ -147,7 +147,7 @@ impl Driver {
         if code == SUCCESS { Ok(()) } else { Err(self.error(code)) }
     }
 
-    pub(super) fn error(&self, code: Code) -> Error {
+    fn error(&self, code: Code) -> Error {
         let Fault { code, name, .. } = self.fault(code);
         Kind::Driver { code, name }.into()
     }

@@ -13,7 +13,7 @@ use std::ffi::c_void;
 use cudarc::driver::sys::{CUevent, CUstream};
 use smallvec::SmallVec;
 
-use super::gpu::Device;
+use super::device::Device;
 use super::ops::{Op, Ops, Pattern};
 use super::recording::{Flushed, Recording};
 use crate::device::queue::{Event, Judge};
@@ -69,7 +69,7 @@ pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut O
         let is_on = !has_refused || judge.goes_on(part as u32);
         let mut ops = (ops.start.max(issued)..ops.end).filter(|_| is_on);
         if let Err(error) = ops.try_for_each(|op| enqueue(&recording.device, stream, &recording.ops, op)) {
-            recording.device.alive()?;
+            recording.device.status.alive()?;
             judge.refused(part as u32, error);
             has_refused = true;
         }
@@ -78,25 +78,26 @@ pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut O
     lanes.join()
 }
 
-/// Issues what is noted down so far on the lane alone, for a library that goes on behind it. What is refused
-/// is told later.
-pub(super) fn flush(recording: &mut Recording) {
-    let device = recording.device.clone();
-    let _path = lock(&device.path);
-    let is_current = device.make_current();
-    let refused = |recording: &Recording| recording.flushed.as_ref().is_some_and(|flushed| flushed.refused.is_some());
-    let mut outcome = is_current.and_then(|()| wait_first(recording)).map_err(|error| (0, error));
-    let first = recording.flushed.as_ref().map_or(0, |flushed| flushed.ops);
-    if outcome.is_ok() && !refused(recording) {
-        let stream = recording.stream().handle();
-        let part_of = |op: usize| recording.parts.partition_point(|part| part.ops as usize <= op) as u32 - 1;
-        let mut ops = (first..recording.ops.len()).map(|op| (op, enqueue(&device, stream, &recording.ops, op)));
-        outcome = ops.find_map(|(op, outcome)| outcome.err().map(|error| (part_of(op), error))).map_or(Ok(()), Err);
+impl Recording {
+    /// Issues the recorded operations on the lane alone, so that a library can enqueue behind them. A refusal
+    /// is reported at the submission.
+    pub(super) fn flush(&mut self) {
+        let device = self.device.clone();
+        let _path = lock(&device.path);
+        let mut outcome = device.make_current().and_then(|()| wait_first(self)).map_err(|error| (0, error));
+        let earlier = self.flushed.take();
+        let first = earlier.as_ref().map_or(0, |flushed| flushed.ops);
+        let refused = earlier.and_then(|flushed| flushed.refused);
+        if outcome.is_ok() && refused.is_none() {
+            let stream = self.stream().handle();
+            let part_of = |op: usize| self.parts.partition_point(|part| part.ops as usize <= op) as u32 - 1;
+            let mut ops = (first..self.ops.len()).map(|op| (op, enqueue(&device, stream, &self.ops, op)));
+            outcome = ops.find_map(|(op, outcome)| outcome.err().map(|error| (part_of(op), error))).map_or(Ok(()), Err);
+        }
+        self.flushed = Some(Flushed { ops: self.ops.len(), refused: refused.or(outcome.err()) });
+        // The library may change the thread's context. The next driver call restores it.
+        self.is_lent = true;
     }
-    let earlier = recording.flushed.take().and_then(|flushed| flushed.refused);
-    recording.flushed = Some(Flushed { ops: recording.ops.len(), refused: earlier.or(outcome.err()) });
-    // What the library does to the thread's context is undone when something else is asked of the driver.
-    recording.is_lent = true;
 }
 
 /// The lanes that parts are spread over.
@@ -231,7 +232,7 @@ impl Drop for Lanes<'_> {
 
 fn wait(device: &Device, stream: CUstream, event: CUevent) -> Result<()> {
     // SAFETY: the stream is of this context, and the event was recorded before this could be submitted.
-    device.check(unsafe { (device.driver.stream_wait)(stream, event, 0) })
+    device.status.check(unsafe { (device.driver.stream_wait)(stream, event, 0) })
 }
 
 fn enqueue(device: &Device, stream: CUstream, ops: &Ops, at: usize) -> Result<(), Error> {
@@ -239,7 +240,7 @@ fn enqueue(device: &Device, stream: CUstream, ops: &Ops, at: usize) -> Result<()
     let host = std::ptr::with_exposed_provenance_mut::<c_void>;
     // Of all of them: memory that an operation names has the bytes, for the lengths were compared when it was
     // noted down, and is held until the operation is over.
-    device.check(match ops.list()[at] {
+    device.status.check(match ops.list()[at] {
         // SAFETY: as above.
         Op::Up { from, to, bytes } => unsafe { (driver.copy_up)(to, host(from), bytes, stream) },
         // SAFETY: as above.

@@ -7,10 +7,13 @@
 //! point's number into a word of the host's memory. One thread at a time submits to a device.
 
 mod context;
+mod device;
 mod driver;
+mod dropped;
 mod events;
 mod gpu;
 mod graphs;
+mod host_memory;
 mod issue;
 mod lane;
 mod memory;
@@ -20,6 +23,8 @@ mod ops;
 mod raw;
 mod recording;
 mod remains;
+mod replay;
+mod status;
 
 pub(crate) use gpu::Gpu;
 pub use raw::RawStream;

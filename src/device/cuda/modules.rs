@@ -9,8 +9,8 @@ use cudarc::driver::sys::{CUfunction, CUmodule};
 use cudarc::nvrtc;
 
 use super::driver::Driver;
-use super::gpu::Device;
-use crate::device::kernel::{Code, Text};
+use super::status::Status;
+use crate::device::code::{Code, Text};
 use crate::error::{Error, Kind, Result};
 
 /// The modules of a device.
@@ -49,12 +49,12 @@ unsafe impl Send for Modules {}
 
 impl Modules {
     /// Returns the function of a kernel.
-    pub(super) fn function(&mut self, device: &Device, code: &Arc<Code>) -> Result<CUfunction> {
+    pub(super) fn function(&mut self, status: &Status, arch: &str, code: &Arc<Code>) -> Result<CUfunction> {
         let key = Arc::as_ptr(code).addr();
         if let Some(loaded) = self.loaded.get(&key) {
             return Ok(loaded.function);
         }
-        let loaded = load(device, code)?;
+        let loaded = load(status, arch, code)?;
         let function = loaded.function;
         self.loaded.insert(key, loaded);
         Ok(function)
@@ -62,31 +62,31 @@ impl Modules {
 
     pub(super) fn unload(&mut self, driver: &Driver) {
         for loaded in self.loaded.drain() {
-            // SAFETY: nothing of it is queued any more.
+            // SAFETY: the module is this device's own, and no launch of it is queued: its streams have ended.
             unsafe { (driver.module_unload)(loaded.1.module) };
         }
     }
 }
 
-fn load(device: &Device, code: &Arc<Code>) -> Result<Loaded> {
-    let driver = device.driver;
+fn load(status: &Status, arch: &str, code: &Arc<Code>) -> Result<Loaded> {
+    let driver = status.driver;
     let failed = |cause: Error| match cause.is_device_lost() {
         true => cause,
         false => Error::with_source(Kind::KernelCode { kernel: code.name.clone() }, Box::new(cause)),
     };
     let ptx = match &code.text {
         Text::Ptx(ptx) => ptx.to_string(),
-        Text::CudaC(source) => compile(source, &device.arch).map_err(|why| failed(Kind::Compiler { why }.into()))?,
+        Text::CudaC(source) => compile(source, arch).map_err(|why| failed(Kind::Compiler { why }.into()))?,
     };
     let nul = |_| failed(Kind::Compiler { why: "its name or its code contains a NUL".into() }.into());
     let (ptx, name) = (CString::new(ptx).map_err(nul)?, CString::new(&*code.name).map_err(nul)?);
     let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-    // SAFETY: it writes one handle; the text ends with a NUL.
-    device.check(unsafe { (driver.module_load)(&mut module, ptx.as_ptr().cast()) }).map_err(failed)?;
-    // SAFETY: as above; the module was loaded just now.
-    let found = device.check(unsafe { (driver.module_function)(&mut function, module, name.as_ptr()) });
+    // SAFETY: it writes one handle. `ptx` is a C string, so the text ends with a NUL.
+    status.check(unsafe { (driver.module_load)(&mut module, ptx.as_ptr().cast()) }).map_err(failed)?;
+    // SAFETY: it writes one handle. `module` was loaded just now, and `name` is a C string.
+    let found = status.check(unsafe { (driver.module_function)(&mut function, module, name.as_ptr()) });
     if let Err(cause) = found {
-        // SAFETY: nobody else has it.
+        // SAFETY: `module` was loaded just now and has no other owner.
         unsafe { (driver.module_unload)(module) };
         return Err(failed(cause));
     }

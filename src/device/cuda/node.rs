@@ -7,9 +7,9 @@ use cudarc::driver::sys::{
     CUdeviceptr, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUmemorytype,
 };
 
-use super::gpu::Device;
+use super::device::Device;
 use super::ops::{Op, Ops, Pattern};
-use crate::device::kernel::{Launch, PARAMS_MAX};
+use crate::device::code::{Launch, PARAMS_MAX};
 use crate::error::Result;
 
 /// Whether the operation is no node: it is of two devices.
@@ -43,13 +43,13 @@ pub(super) fn add(device: &Device, graph: CUgraph, front: &[CUgraphNode], ops: &
         // SAFETY: it writes one handle.
         Params::Fill(params) => unsafe { (driver.graph_fill_node)(&mut node, graph, first, len, &params, context) },
     };
-    device.check(code).map(|()| node)
+    device.status.check(code).map(|()| node)
 }
 
 /// Sets what a node does from the next launch on.
 pub(super) fn set(device: &Device, exec: CUgraphExec, node: CUgraphNode, ops: &Ops, at: usize) -> Result<()> {
     let (driver, context) = (device.driver, device.context.handle());
-    device.check(match Params::of(ops, at) {
+    device.status.check(match Params::of(ops, at) {
         Params::Kernel(function, launch, mut words) => {
             let params = kernel(function, &launch, &mut words);
             // SAFETY: the node is of the instance's graph; the driver copies what the parameters point to.

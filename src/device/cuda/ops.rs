@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUfunction};
 
-use crate::device::kernel::{Launch, PARAMS_MAX};
+use crate::device::code::{Launch, PARAMS_MAX};
 
 /// Operations in order.
 #[derive(Clone, Default)]

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUdeviceptr;
 
 use super::context::Stream;
+use super::device::{Device, Marking};
 use super::driver::OUT_OF_MEMORY;
-use super::gpu::Device;
-use super::issue;
-use super::memory::{Allocation, Block, Dropped, HostBlock, Landed, Landing, Use, Visit};
+use super::dropped::{Dropped, Use, Visit};
+use super::host_memory::HostBlock;
+use super::memory::{Allocation, Block, Landed, Landing};
 use super::ops::{Op, Ops, Pattern};
-use crate::device::kernel::{Code, Launch};
+use crate::device::code::{Code, Launch};
 use crate::device::queue::{Arg, Event, HostMemory, Memory, MemoryArg, Part, Queue};
 use crate::error::{Error, Kind, Result};
 use crate::sync::lock;
@@ -173,7 +174,7 @@ impl Recording {
     }
 
     pub(super) fn foreign(&self, buffer: String) -> Error {
-        Kind::ForeignBuffer { buffer, stream: self.device.name() }.into()
+        Kind::ForeignBuffer { buffer, stream: self.device.status.name() }.into()
     }
 
     /// Makes the device's context this thread's again, after a library has had the stream.
@@ -186,11 +187,6 @@ impl Recording {
         if bytes > 0 {
             self.ops.push(op);
         }
-    }
-
-    /// Issues what was noted down, so that a library can go on behind it.
-    pub(super) fn flush(&mut self) {
-        issue::flush(self);
     }
 
     /// Returns how many operations are issued already.
@@ -217,7 +213,7 @@ impl Queue for Recording {
     }
 
     fn device_name(&self) -> String {
-        self.device.name()
+        self.device.status.name()
     }
 
     fn begin_part(&mut self, part: Part<'_>) {
@@ -244,13 +240,13 @@ impl Queue for Recording {
         self.regain()?;
         let (device, mut address) = (&self.device, 0);
         let path = lock(&device.path);
-        device.collect_quietly();
+        device.collect(Marking::IfMuch);
         // SAFETY: it writes one address. An empty buffer has an address too.
         let code = unsafe { (device.driver.alloc)(&mut address, bytes.max(1), self.stream().handle()) };
         if code == OUT_OF_MEMORY {
-            return Err(Kind::OutOfMemory { bytes, device: device.name() }.into());
+            return Err(Kind::OutOfMemory { bytes, device: device.status.name() }.into());
         }
-        device.check(code)?;
+        device.status.check(code)?;
         let made = (self.lane, device.issued(self.lane));
         let allocation = Arc::new(Allocation::new(device.clone(), address, bytes, made));
         drop(path);

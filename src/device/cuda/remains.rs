@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::driver::{Driver, SUCCESS};
+use super::dropped::{Dropped, Memories};
 use super::events::Events;
 use super::graphs::Graphs;
+use super::host_memory::HostPool;
 use super::lane::CudaLane;
-use super::memory::{Dropped, HostPool, Memories};
 use super::modules::Modules;
 
 /// Pauses between two checks of the streams that libraries still hold. Each is twice the one before, up to

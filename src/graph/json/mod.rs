@@ -1,17 +1,13 @@
 //! A shape as data: the JSON form of a graph without closures. Reading gives an error that says where in the
 //! file, never a panic, and nothing recurses over graphs in graphs.
 
+mod fault;
 mod forms;
 mod read;
 mod write;
 
-use std::borrow::Cow;
-
 use super::Shape;
-use crate::error::{Error, Kind, Result};
-
-/// The longest fault that is repeated in an error, in characters.
-const FAULT_CHARS_MAX: usize = 240;
+use crate::error::Result;
 
 impl Shape {
     /// Reads a graph without closures from its JSON form.
@@ -73,25 +69,4 @@ impl Shape {
     pub fn to_json(&self) -> String {
         write::json(self)
     }
-}
-
-fn quoted(name: &str) -> String {
-    format!("'{}'", shortened(name, 64))
-}
-
-fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(chars) {
-        Some((end, _)) => format!("{}...", &text[..end]).into(),
-        None => text.into(),
-    }
-}
-
-fn fault(path: &str, fault: &str) -> Error {
-    let place = if path.is_empty() { String::new() } else { format!("{}: ", shortened(path, FAULT_CHARS_MAX)) };
-    // What is repeated of the file may be as long as the file; where it is comes last, and is kept.
-    let fault = match fault.rsplit_once(" at line ") {
-        Some((what, line)) => format!("{} at line {line}", shortened(what, FAULT_CHARS_MAX)),
-        None => shortened(fault, FAULT_CHARS_MAX).into_owned(),
-    };
-    Kind::Json { place, fault }.into()
 }

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use super::fault::{fault, quoted};
 use super::forms::{BranchForm, GraphForm, Object, RepeatForm};
-use super::{fault, quoted};
 use crate::error::{Kind, Result};
 use crate::graph::{Backend, Control, NESTING_MAX, NODES_MAX, NodeId, Shape, check};
 

@@ -9,12 +9,10 @@ use super::Loader;
 use crate::error::{Error, Result};
 use crate::graph::bodies::Loose;
 use crate::graph::builder::Graph;
-use crate::graph::control::{Flow, Origin, State};
-use crate::graph::inner::Role;
+use crate::graph::control_node::{Flow, Origin, State};
 use crate::graph::select::Test;
-use crate::graph::source::Use;
-use crate::graph::values::Maker;
-use crate::graph::{Backend, Control, NodeId, Shape};
+use crate::graph::values::{Maker, Use};
+use crate::graph::{Backend, Control, NodeId, Role, Shape};
 
 /// The iterations that are expected, and the most.
 type Bounds = (u64, Option<u64>);

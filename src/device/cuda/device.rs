@@ -1,0 +1,278 @@
+//! What a GPU's memory needs to be freed, and keeps alive: its lanes, its pools, its limbo, and the path on
+//! which one thread at a time submits work.
+
+use std::any::Any;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUdevice_attribute, CUevent, CUfunction};
+
+use super::Completion;
+use super::context::{Context, Stream};
+use super::driver::Driver;
+use super::dropped::{Dropped, Memories, Use};
+use super::events::Events;
+use super::graphs::Graphs;
+use super::host_memory::{HostBlock, HostPool, refused};
+use super::lane::{CudaLane, Signal, WORD_BYTES};
+use super::modules::Modules;
+use super::remains::Remains;
+use super::status::Status;
+use crate::device::code::Code;
+use crate::device::queue::{Event, Timeline};
+use crate::error::{Kind, Result};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock, spawn};
+
+/// How many dropped blocks may wait without a mark for the host, while work is submitted.
+const LIMBO_QUIET_MAX: usize = 64;
+
+/// Which points are marked for the host so that memory can be freed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Marking {
+    All,
+    /// Each mark costs a call.
+    IfMuch,
+}
+
+/// Streams of a device. More would only be more to watch: the hardware runs kernels of few streams at once.
+const LANES: usize = 8;
+
+/// The state of submission: one thread at a time has it.
+pub(super) struct Path {
+    pub(super) graphs: Graphs,
+}
+
+/// A GPU as its memory and the recordings of its work know it.
+pub(super) struct Device {
+    pub(super) driver: &'static Driver,
+    pub(super) status: Status,
+    /// As the compiler takes it, as in `compute_80`.
+    arch: String,
+    pub(super) lanes: Box<[Arc<CudaLane>]>,
+    /// For each lane the last point that was given out.
+    issued: Box<[AtomicU64]>,
+    events: Mutex<Events>,
+    modules: Mutex<Modules>,
+    host_pool: Mutex<HostPool>,
+    limbo: Mutex<Vec<Dropped>>,
+    /// The length of `limbo`, so that a look at an empty one takes no lock.
+    limbo_len: AtomicU64,
+    pub(super) path: Mutex<Path>,
+    /// Memory that a lost device may still touch.
+    quarantined: AtomicU64,
+    /// Last, because all others belong to it.
+    pub(super) context: Arc<Context>,
+}
+
+/// Returns how a device signals points to the host: as requested, or as it can.
+fn signal(completion: Option<Completion>, has_words: bool, has_half_words: bool) -> Signal {
+    match completion {
+        Some(Completion::Event) => Signal::Event,
+        Some(Completion::HostFunction) => Signal::HostFunction,
+        Some(Completion::Lane) | None if has_words => Signal::Word64,
+        Some(Completion::Lane) | None if has_half_words => Signal::Word32,
+        Some(Completion::Lane) | None => Signal::Event,
+    }
+}
+
+impl Device {
+    pub(super) fn open(driver: &'static Driver, ordinal: u32, completion: Option<Completion>, has_graphs: bool) -> Result<Self> {
+        let (context, status) = (Arc::new(Context::retain(driver, ordinal)?), Status::new(driver, ordinal));
+        use CUdevice_attribute::{
+            CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS as WORDS,
+            CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1 as HALF_WORDS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED as POOLS,
+        };
+        let of = |attribute| driver.attribute(ordinal, attribute);
+        if of(POOLS)? == 0 {
+            return Err(Kind::OldDevice { ordinal, lacks: "stream-ordered memory" }.into());
+        }
+        let signal = signal(completion, of(WORDS)? > 0, of(HALF_WORDS)? > 0);
+        let lane = |_| {
+            let lane = CudaLane::new(driver, Stream::new(&context)?, signal);
+            Ok(Arc::new(lane.map_err(|error| refused(error, WORD_BYTES, || status.name()))?))
+        };
+        let lanes: Result<Vec<Arc<CudaLane>>> = (0..LANES).map(lane).collect();
+        Ok(Self {
+            driver,
+            arch: format!("compute_{}{}", of(MAJOR)?, of(MINOR)?),
+            lanes: lanes?.into(),
+            issued: (0..LANES).map(|_| AtomicU64::new(0)).collect(),
+            events: Mutex::default(),
+            modules: Mutex::default(),
+            host_pool: Mutex::new(HostPool::new()),
+            limbo: Mutex::default(),
+            limbo_len: AtomicU64::new(0),
+            path: Mutex::new(Path { graphs: Graphs::new(has_graphs) }),
+            quarantined: AtomicU64::new(0),
+            status,
+            context,
+        })
+    }
+
+    /// Makes the device's context that of this thread, unless the device is lost.
+    pub(super) fn make_current(&self) -> Result<()> {
+        self.status.alive()?;
+        self.status.check(self.context.make_current())
+    }
+
+    /// Returns the last point that was given out on a lane.
+    pub(super) fn issued(&self, lane: u32) -> u64 {
+        // ORDERING: Relaxed: only the thread that holds `path` stores it. Others read it as a bound on the
+        // lane's backlog, and synchronize by the lane.
+        self.issued[lane as usize].load(Ordering::Relaxed)
+    }
+
+    /// Gives out the next points of a lane. Returns the last. The caller holds `path`.
+    pub(super) fn issue(&self, lane: u32, points: u64) -> u64 {
+        // ORDERING: Relaxed: `path` orders all threads that store it.
+        self.issued[lane as usize].fetch_add(points, Ordering::Relaxed) + points
+    }
+
+    pub(super) fn has_reached(&self, (lane, n): Use) -> bool {
+        self.lanes[lane as usize].reached() >= n
+    }
+
+    /// Records an event behind all that is queued.
+    pub(super) fn record(&self, lane: u32) -> Result<Event> {
+        let mut events = lock(&self.events);
+        let event = self.status.seen(events.take(self.driver))?;
+        // SAFETY: the event and the stream belong to `context`, which `self` retains.
+        let recorded = unsafe { (self.driver.event_record)(event, self.lanes[lane as usize].stream.handle()) };
+        self.status.check(recorded).inspect_err(|_| events.give_back(event))?;
+        Ok(Event(event.addr()))
+    }
+
+    pub(super) fn free_events(&self, events: &mut dyn Iterator<Item = Event>) {
+        let mut all = lock(&self.events);
+        events.for_each(|event| all.give_back(event.0 as CUevent));
+    }
+
+    /// Marks the last point of a lane for the host. The caller holds `path`.
+    pub(super) fn mark(&self, lane: u32) -> Result<()> {
+        let marked = self.lanes[lane as usize].mark(self.issued(lane), &mut lock(&self.events));
+        self.status.seen(marked)
+    }
+
+    /// Returns the function of a kernel.
+    pub(super) fn function(self: &Arc<Self>, code: &Arc<Code>) -> Result<CUfunction> {
+        if let Some((device, function)) = code.first.get()
+            && std::ptr::addr_eq(device.as_ptr(), Arc::as_ptr(self))
+        {
+            return Ok(std::ptr::with_exposed_provenance_mut(*function));
+        }
+        let function = lock(&self.modules).function(&self.status, &self.arch, code)?;
+        let this: Arc<dyn Any + Send + Sync> = self.clone();
+        // Later devices look the function up.
+        let _ = code.first.set((Arc::downgrade(&this), function.expose_provenance()));
+        Ok(function)
+    }
+
+    pub(super) fn take_host(&self, bytes: usize) -> Result<HostBlock> {
+        let taken = lock(&self.host_pool).take(self.driver, bytes);
+        self.status.seen(taken.map_err(|error| refused(error, bytes, || self.status.name())))
+    }
+
+    /// Keeps dropped memory until no work uses it. Makes no driver call.
+    pub(super) fn keep(&self, dropped: Dropped) {
+        let mut limbo = lock(&self.limbo);
+        limbo.push(dropped);
+        // ORDERING: Relaxed: a thread that reads an older length collects at the next occasion.
+        self.limbo_len.store(limbo.len() as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_dropped(&self) -> bool {
+        !lock(&self.limbo).is_empty()
+    }
+
+    /// Frees the dropped memory that no work uses. Returns a point to wait for, if some is left and the point
+    /// is marked for the host. The caller holds `path`.
+    pub(super) fn collect(&self, marking: Marking) -> Option<Use> {
+        // ORDERING: Relaxed: a hint. The lock of `limbo` orders its contents.
+        if self.limbo_len.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let limbo = {
+            let mut limbo = lock(&self.limbo);
+            // ORDERING: Relaxed: the lock of `limbo` orders all stores.
+            self.limbo_len.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *limbo)
+        };
+        let is_marked = marking == Marking::All || limbo.len() > LIMBO_QUIET_MAX;
+        let (mut left, mut awaited) = (Vec::new(), None);
+        for dropped in limbo {
+            if !dropped.is_left() {
+                left.push(dropped);
+                continue;
+            }
+            match self.still_used(&dropped) {
+                Some(used) => {
+                    // Otherwise the host might never learn that the point has passed.
+                    if is_marked && self.mark(used.0).is_ok() {
+                        awaited = Some(used);
+                    }
+                    left.push(dropped);
+                }
+                None => self.free(dropped),
+            }
+        }
+        left.into_iter().for_each(|dropped| self.keep(dropped));
+        awaited
+    }
+
+    /// Returns a use that must pass first. Memory of the device is freed in the order of the stream that made
+    /// it, so its uses there need not pass.
+    fn still_used(&self, dropped: &Dropped) -> Option<Use> {
+        let own = usize::from(matches!(dropped.what, Memories::Device(_)));
+        dropped.uses.iter().skip(own).copied().find(|&used| !self.has_reached(used))
+    }
+
+    fn free(&self, dropped: Dropped) {
+        match dropped.what {
+            Memories::Device(address) => {
+                let stream = self.lanes[dropped.uses[0].0 as usize].stream.handle();
+                // SAFETY: `dropped` owns the memory. `still_used` found that all use on other streams has
+                // passed, and the use on this stream precedes the call.
+                let code = unsafe { (self.driver.free)(address, stream) };
+                // An error is the device's, not this memory's.
+                let _ = self.status.check(code);
+            }
+            Memories::Host(block) => {
+                let surplus = lock(&self.host_pool).give_back(block);
+                surplus.into_iter().for_each(|block| block.free(self.driver));
+            }
+        }
+    }
+
+    /// Counts the memory that a lost device may still touch, and never uses it again.
+    pub(super) fn quarantine(&self) {
+        let dropped = std::mem::take(&mut *lock(&self.limbo));
+        // ORDERING: Relaxed: a count that guards nothing.
+        self.quarantined.fetch_add(dropped.len() as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn quarantined(&self) -> usize {
+        // ORDERING: Relaxed: a count that guards nothing.
+        self.quarantined.load(Ordering::Relaxed) as usize
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let take = |lanes: &mut Box<[Arc<CudaLane>]>| std::mem::take(lanes);
+        let remains = Remains {
+            driver: self.driver,
+            lanes: take(&mut self.lanes),
+            limbo: std::mem::take(&mut *lock(&self.limbo)),
+            graphs: std::mem::replace(&mut lock(&self.path).graphs, Graphs::new(false)),
+            host_pool: std::mem::replace(&mut *lock(&self.host_pool), HostPool::new()),
+            modules: std::mem::take(&mut *lock(&self.modules)),
+            events: std::mem::take(&mut *lock(&self.events)),
+            context: self.context.clone(),
+        };
+        // The end of a device waits for its streams, and any thread may drop the device. If no thread can be
+        // spawned, the driver keeps everything.
+        let remains = ManuallyDrop::new(remains);
+        let _ = spawn("anabranch-cuda-end".into(), move || ManuallyDrop::into_inner(remains).end());
+    }
+}

@@ -1,0 +1,43 @@
+//! Memory that was dropped, and the points that must pass before it can be freed.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUdeviceptr;
+use smallvec::SmallVec;
+
+use super::host_memory::HostBlock;
+use super::lane::CudaLane;
+use crate::device::queue::Timeline;
+
+/// A point on a stream, by the stream's lane.
+pub(super) type Use = (u32, u64);
+
+/// A point on a lane of another device. The host will learn when it passes.
+pub(super) struct Visit {
+    pub(super) lane: Arc<CudaLane>,
+    pub(super) point: u64,
+}
+
+/// Memory that was dropped. It is kept until no queued work uses it.
+pub(super) struct Dropped {
+    pub(super) what: Memories,
+    pub(super) uses: SmallVec<[Use; 2]>,
+    pub(super) visits: Vec<Visit>,
+}
+
+pub(super) enum Memories {
+    Device(CUdeviceptr),
+    Host(HostBlock),
+}
+
+impl Dropped {
+    /// Returns memory of the host.
+    pub(super) fn host(block: HostBlock, uses: &[Use]) -> Self {
+        Self { what: Memories::Host(block), uses: SmallVec::from_slice(uses), visits: Vec::new() }
+    }
+
+    /// Whether the work of other devices that uses it is done.
+    pub(super) fn is_left(&self) -> bool {
+        self.visits.iter().all(|visit| visit.lane.reached() >= visit.point)
+    }
+}

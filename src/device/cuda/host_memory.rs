@@ -1,0 +1,80 @@
+//! Memory of the host that a GPU reaches: page-locked blocks, pooled by size.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use super::driver::{Driver, OUT_OF_MEMORY};
+use crate::error::{Error, Kind, Result};
+
+/// Memory of the host that the device copies from and to, of a power of two bytes.
+pub(super) struct HostBlock {
+    pub(super) start: NonNull<u8>,
+    class: u32,
+}
+
+// SAFETY: the block owns plain memory, which any thread may free.
+unsafe impl Send for HostBlock {}
+// SAFETY: a shared block gives out its address only; `start` is dereferenced under contracts of its own.
+unsafe impl Sync for HostBlock {}
+
+/// The smallest block is a page.
+const CLASS_MIN: u32 = 12;
+const CLASSES: usize = 64;
+/// How many free blocks of a class are kept.
+const KEPT: usize = 16;
+/// Every context may use it.
+const PORTABLE: u32 = 1;
+
+/// Names the size of a refused request for page-locked memory.
+pub(super) fn refused(error: Error, bytes: usize, device: impl FnOnce() -> String) -> Error {
+    match error.driver_code() {
+        Some(OUT_OF_MEMORY) => Kind::NoPinnedMemory { bytes, device: device() }.into(),
+        _ => error,
+    }
+}
+
+/// Free blocks of the host's memory, by the power of two.
+pub(super) struct HostPool {
+    free: [Vec<HostBlock>; CLASSES],
+}
+
+impl HostPool {
+    pub(super) fn new() -> Self {
+        Self { free: std::array::from_fn(|_| Vec::new()) }
+    }
+
+    /// Returns a block of at least `bytes`.
+    pub(super) fn take(&mut self, driver: &Driver, bytes: usize) -> Result<HostBlock> {
+        let class = bytes.next_power_of_two().trailing_zeros().max(CLASS_MIN);
+        if let Some(block) = self.free[class as usize].pop() {
+            return Ok(block);
+        }
+        let mut start: *mut c_void = std::ptr::null_mut();
+        // SAFETY: it writes one pointer. The context is current on this thread.
+        driver.check(unsafe { (driver.host_alloc)(&mut start, 1 << class, PORTABLE) })?;
+        let start = NonNull::new(start.cast()).expect("a successful allocation is not null");
+        Ok(HostBlock { start, class })
+    }
+
+    /// Takes an unused block back. Returns it if enough are free.
+    pub(super) fn give_back(&mut self, block: HostBlock) -> Option<HostBlock> {
+        let free = &mut self.free[block.class as usize];
+        if free.len() == KEPT {
+            return Some(block);
+        }
+        free.push(block);
+        None
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = HostBlock> + '_ {
+        self.free.iter_mut().flat_map(|free| free.drain(..))
+    }
+}
+
+impl HostBlock {
+    /// Frees a block that no work uses.
+    pub(super) fn free(self, driver: &Driver) {
+        // SAFETY: `self` owns the block, and the caller has seen the end of all work that uses it.
+        unsafe { (driver.host_free)(self.start.as_ptr().cast()) };
+    }
+}

@@ -1,0 +1,67 @@
+//! A device that queues work, as an executor submits to it.
+
+use std::sync::Arc;
+
+use super::timeline::{Fault, Timeline};
+use crate::device::stream::DeviceStream;
+use crate::error::{Error, Result};
+
+/// A device that queues work. Its streams are numbered lanes.
+pub(crate) trait QueueDevice: Send + Sync + 'static {
+    fn name(&self) -> String;
+    /// Returns the progress of each lane.
+    fn timelines(&self) -> Vec<Arc<dyn Timeline>>;
+    /// Returns a stream that records what is to be submitted to a lane after these events, which may be of
+    /// other devices.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    fn begin(&self, lane: u32, waits: &mut dyn Iterator<Item = Event>) -> Result<DeviceStream>;
+    /// Submits what a stream of this device has recorded.
+    ///
+    /// # Errors
+    /// If the device is lost, or refuses a wait or a record, which belong to no part.
+    fn submit(&self, stream: DeviceStream, job: &mut Job<'_>) -> Result<Submitted>;
+    /// Returns a point that must pass before more is submitted to a lane, if the lane has too much work.
+    fn backlog(&self, lane: u32) -> Option<u64>;
+    /// Tells the host of the end of all work that was submitted to a lane. Returns its point.
+    fn mark(&self, lane: u32) -> Result<u64>;
+    /// Takes back events that nothing will wait for.
+    fn free_events(&self, events: &mut dyn Iterator<Item = Event>);
+    /// Frees dropped memory that no work uses. Returns a lane and its point to wait for, if some is left.
+    fn collect(&self) -> Option<(u32, u64)>;
+    /// Returns how many blocks of memory are never used again because the device is lost.
+    fn quarantined(&self) -> usize;
+    /// Returns the error for a fault. After a fatal fault the device refuses all further work.
+    fn judge(&self, fault: &Fault) -> Error;
+}
+
+/// An event, by the driver's handle for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Event(pub(crate) usize);
+
+/// How parts are to be submitted.
+pub(crate) struct Job<'a> {
+    /// The same whenever these parts are submitted, and only then; None if they do not come again.
+    pub(crate) key: Option<&'a Arc<()>>,
+    /// Whether another stream will wait for the end.
+    pub(crate) is_recorded: bool,
+    pub(crate) judge: &'a mut dyn Judge,
+}
+
+/// Decides which parts are still submitted after the device has refused some.
+pub(crate) trait Judge {
+    fn refused(&mut self, part: u32, error: Error);
+    /// Whether a part is to be submitted. Asked only after another was refused.
+    fn goes_on(&mut self, part: u32) -> bool;
+}
+
+/// The result of a submission.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Submitted {
+    /// The point of its end on its lane.
+    pub(crate) point: u64,
+    pub(crate) event: Option<Event>,
+    /// Whether it was launched as one graph.
+    pub(crate) is_graph: bool,
+}

@@ -1,0 +1,12 @@
+//! The contract with a device that queues work: what kernels ask of its streams, how an executor submits
+//! that, and how the host learns how far a stream is.
+
+mod device;
+mod timeline;
+mod work;
+
+pub(crate) use device::{Event, Job, Judge, QueueDevice, Submitted};
+pub(crate) use timeline::{Fault, Timeline};
+#[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
+pub use work::Arg;
+pub(crate) use work::{HostMemory, Memory, MemoryArg, Part, Queue};

@@ -1,0 +1,72 @@
+//! Work as kernels ask a stream for it: memory, copies, fills and launches, part by part.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::device::code::{Code, Launch};
+use crate::error::Result;
+
+/// A stream that records work, part by part. The device does the work after it is submitted; an error here
+/// refuses the request.
+pub(crate) trait Queue: Send + 'static {
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+    fn device_name(&self) -> String;
+    /// Begins the part of another node.
+    fn begin_part(&mut self, part: Part<'_>);
+    /// Discards the work of the last part.
+    fn abandon_part(&mut self);
+    /// Discards the work of all parts, except what is issued already. The parts keep their places in the
+    /// order.
+    fn abandon_all(&mut self);
+    fn alloc(&mut self, bytes: usize) -> Result<Box<dyn Memory>>;
+    /// Copies from the host; reads `from` before it returns.
+    fn upload(&mut self, from: &[u8], to: &dyn Memory) -> Result<()>;
+    /// Copies to the host.
+    fn download(&mut self, from: &dyn Memory) -> Result<Box<dyn HostMemory>>;
+    /// Copies from any device into new memory of this one.
+    fn fetch(&mut self, from: &dyn Memory) -> Result<Box<dyn Memory>>;
+    fn copy(&mut self, from: &dyn Memory, to: &dyn Memory) -> Result<()>;
+    /// Fills with a pattern of 1, 2 or 4 bytes.
+    fn fill(&mut self, pattern: &[u8], to: &dyn Memory) -> Result<()>;
+    fn launch(&mut self, code: &Arc<Code>, launch: &Launch, args: &[Arg<'_>]) -> Result<()>;
+}
+
+/// The work of one node among those that are submitted together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    /// Parts of the same number run in order.
+    pub(crate) stream: u32,
+    /// The earlier parts that it waits for as well, by their numbers.
+    pub(crate) waits: &'a [u32],
+    /// Whether a later part waits for it.
+    pub(crate) is_awaited: bool,
+}
+
+/// A block of a device's memory. Dropping it frees it once the work that uses it is done.
+pub(crate) trait Memory: Send + Sync + 'static {
+    fn device_name(&self) -> String;
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A block of the host's memory that a device copies to.
+pub(crate) trait HostMemory: Send + Sync + 'static {
+    /// Whether the copy is done.
+    fn is_written(&self) -> bool;
+    /// Returns the address of as many bytes as the copied block has, aligned for every
+    /// [`Element`](crate::Element). Once they are written they do not change.
+    fn as_ptr(&self) -> *const u8;
+}
+
+/// An argument of a launch.
+#[derive(Clone, Copy)]
+pub enum Arg<'a> {
+    #[doc(hidden)]
+    Memory(MemoryArg<'a>),
+    /// The bytes of a number, in the first bytes.
+    #[doc(hidden)]
+    Number([u8; 8]),
+}
+
+/// The memory of a buffer of any type; None if a host has it.
+#[derive(Clone, Copy)]
+pub struct MemoryArg<'a>(pub(in crate::device) Option<&'a dyn Memory>);

@@ -1,0 +1,31 @@
+//! The errors of a file: where the fault is, and a bounded piece of the text.
+
+use std::borrow::Cow;
+
+use crate::error::{Error, Kind};
+
+/// The longest fault that an error repeats, in characters.
+const FAULT_CHARS_MAX: usize = 240;
+
+/// Returns a name from the file, in quotes.
+pub(super) fn quoted(name: &str) -> String {
+    format!("'{}'", shortened(name, 64))
+}
+
+fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}...", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// Returns the error for a fault at a place in the file.
+pub(super) fn fault(path: &str, fault: &str) -> Error {
+    let place = if path.is_empty() { String::new() } else { format!("{}: ", shortened(path, FAULT_CHARS_MAX)) };
+    // The quoted text may be as long as the file. The line stands last, and is kept.
+    let fault = match fault.rsplit_once(" at line ") {
+        Some((what, line)) => format!("{} at line {line}", shortened(what, FAULT_CHARS_MAX)),
+        None => shortened(fault, FAULT_CHARS_MAX).into_owned(),
+    };
+    Kind::Json { place, fault }.into()
+}

@@ -1,0 +1,73 @@
+//! How tasks, async nodes and kernels are added to a graph: each binds its sources and gets a cell for its
+//! value.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::body::Body;
+use super::builder::{Graph, NodeWork};
+use super::closures::{Async, Finish, FutureFn, Kernel, KernelFn, Task, TaskFn};
+use super::handle::Value;
+use super::source::{Binder, Sources};
+use super::values::Maker;
+use super::{Backend, NodeId};
+use crate::device::KernelStream;
+use crate::error::BoxError;
+use crate::value::Slot;
+
+impl Graph {
+    pub(super) fn add_task<I, Q, F, K>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<K::Value>
+    where
+        I: Sources,
+        Q: 'static,
+        F: TaskFn<I::Params, Q>,
+        K: Finish<Q>,
+    {
+        let node = self.shape_mut().node(name, Backend::Cpu);
+        let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: false });
+        let out = self.layout.slot::<K::Value>();
+        self.finish(node, out, Task::<_, _, Q, K> { params, work, out, kind: PhantomData }, false)
+    }
+
+    pub(super) fn add_future<I, R, F, Fut>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<R>
+    where
+        I: Sources,
+        R: Send + Sync + 'static,
+        F: FutureFn<I::Params, Fut>,
+        Fut: Future<Output = Result<R, BoxError>> + Send + 'static,
+    {
+        let node = self.shape_mut().node(name, Backend::Cpu);
+        let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: true });
+        let future = self.layout.slot::<Fut>();
+        let out = self.layout.slot::<R>();
+        self.finish(node, out, Async { params, work, future, out }, true)
+    }
+
+    pub(super) fn add_kernel<I, S, Q, F, K>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<K::Value>
+    where
+        I: Sources,
+        S: KernelStream,
+        Q: 'static,
+        F: KernelFn<S, I::Params, Q>,
+        K: Finish<Q>,
+    {
+        let node = self.shape_mut().node(name, Backend::Gpu);
+        let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: false });
+        let out = self.layout.slot::<K::Value>();
+        self.finish(node, out, Kernel::<S, _, _, Q, K> { params, work, out, kind: PhantomData }, false)
+    }
+
+    fn finish<T: Send + Sync + 'static, B: Body + 'static>(
+        &mut self,
+        node: NodeId,
+        out: Slot<T>,
+        body: B,
+        is_async: bool,
+    ) -> Value<T> {
+        let value = self.value(out, Maker::Node(node));
+        self.bodies.push(body, |body| body);
+        self.works.push(NodeWork { value: value.index, values: 1, is_async, is_control: false });
+        value
+    }
+}

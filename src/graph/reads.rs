@@ -1,0 +1,138 @@
+//! How the nodes of a graph use its values: reads and takes become edges, and conflicts become mistakes.
+
+use std::any::TypeId;
+
+use super::builder::Graph;
+use super::handle::Value;
+use super::values::{Maker, Sharer, Type, Use, ValueInfo};
+use super::{Edge, EdgeKind, NodeId};
+use crate::error::Kind;
+use crate::value::Slot;
+
+impl Graph {
+    pub(super) fn value<T: Send + Sync + 'static>(&mut self, slot: Slot<T>, maker: Maker) -> Value<T> {
+        Value::new(self.address(), self.value_of_type(Type::of::<T>(), slot.offset(), maker), slot.offset())
+    }
+
+    pub(super) fn value_of_type(&mut self, of: Type, offset: u32, maker: Maker) -> u32 {
+        let index = self.values.len() as u32;
+        self.values.push(ValueInfo {
+            type_id: of.id,
+            type_name: of.name,
+            offset,
+            transfer: of.transfer,
+            maker,
+            // A unit carries no data, so it may go unread.
+            is_read: of.id == TypeId::of::<()>(),
+            last_reader: None,
+            taker: None,
+            sharer: None,
+        });
+        index
+    }
+
+    /// Returns the handle to a value of this graph, by its number; the caller knows its type.
+    pub(super) fn value_at<T>(&self, value: u32) -> Value<T> {
+        Value::new(self.address(), value, self.values[value as usize].offset)
+    }
+
+    /// Records that `reader` uses `value`. Returns the key of its cell.
+    pub(super) fn read_value<T: 'static>(&mut self, value: &Value<T>, reader: NodeId, how: Use) -> Slot<T> {
+        if !self.owns(value) {
+            return self.capture(value, reader, how).unwrap_or_else(|| {
+                let name = self.full_name(reader);
+                self.mistake(Kind::ForeignValue { name }.into());
+                Slot::dangling()
+            });
+        }
+        Slot::at(self.read_own(value.index, reader, how))
+    }
+
+    /// Records the same for a value of this graph, by its number. Returns the offset of its cell.
+    pub(super) fn read_own(&mut self, value: u32, reader: NodeId, how: Use) -> u32 {
+        self.note_use(value, reader, how);
+        match self.values[value as usize].maker {
+            Maker::Node(source) => {
+                let output = value - self.works[source.index()].value;
+                self.shape_mut().read(source, output, reader);
+            }
+            Maker::Input(input) => self.inputs[input as usize].readers.push(reader),
+        }
+        self.values[value as usize].offset
+    }
+
+    /// Records how a value is used, without an edge.
+    pub(super) fn note_use(&mut self, value: u32, reader: NodeId, how: Use) {
+        let info = &mut self.values[value as usize];
+        info.is_read = true;
+        let (maker, previous) = (info.maker, info.taker);
+        let reads_too = info.last_reader.replace(reader) == Some(reader);
+        match how {
+            Use::Take if previous.is_some() => self.taken_twice(maker, previous, reader),
+            Use::Take if reads_too => self.taken_and_read(maker, reader),
+            Use::Take => info.taker = Some(reader),
+            Use::Read | Use::Await | Use::Keep if previous == Some(reader) => self.taken_and_read(maker, reader),
+            Use::Read => {}
+            Use::Await => _ = info.sharer.get_or_insert(Sharer::Async(reader)),
+            Use::Keep => {
+                info.sharer.get_or_insert(Sharer::Control(reader));
+                self.kept.push((reader, value));
+            }
+        }
+    }
+
+    /// Returns the value that is read along an edge.
+    pub(crate) fn value_of(&self, edge: &Edge) -> u32 {
+        let output = if let EdgeKind::Data { output, .. } = edge.kind { output } else { 0 };
+        self.works[edge.source.index()].value + output
+    }
+
+    pub(super) fn order_after<T: 'static>(&mut self, earlier: &Value<T>, later: NodeId) {
+        if !self.owns(earlier) {
+            if !self.order_around(earlier, later) {
+                let name = self.full_name(later);
+                self.mistake(Kind::ForeignValue { name }.into());
+            }
+            return;
+        }
+        self.order_own(earlier.index, later);
+    }
+
+    /// Orders a node behind the maker of a value of this graph, by the value's number.
+    pub(super) fn order_own(&mut self, earlier: u32, later: NodeId) {
+        // Inputs exist before the run starts.
+        if let Maker::Node(source) = self.values[earlier as usize].maker {
+            self.shape_mut().order(source, later);
+        }
+    }
+
+    /// Returns the name of a value's maker in messages. States have longer names.
+    pub(crate) fn maker_name(&self, maker: Maker) -> String {
+        match maker {
+            Maker::Node(node) => format!("'{}'", self.full_name(node)),
+            Maker::Input(input) if self.is_inner() => self.inputs[input as usize].name.to_string(),
+            Maker::Input(input) => format!("'{}'", self.inputs[input as usize].name),
+        }
+    }
+
+    /// Returns the name of the sharer of a value.
+    pub(crate) fn sharer_name(&self, sharer: Sharer) -> String {
+        match sharer {
+            Sharer::Output(output) => format!("the output '{}'", self.outputs[output as usize].name),
+            Sharer::Async(node) => format!("the async node '{}'", self.full_name(node)),
+            Sharer::Control(node) => format!("the loop or branch '{}'", self.full_name(node)),
+        }
+    }
+
+    fn taken_twice(&mut self, maker: Maker, first: Option<NodeId>, second: NodeId) {
+        let first = first.expect("the value was taken before");
+        let [first, second] = [first, second].map(|node| self.full_name(node));
+        self.mistake(Kind::TakenTwice { value: self.maker_name(maker), first, second }.into());
+    }
+
+    /// A body that takes a value and reads it would hold a dangling reference.
+    fn taken_and_read(&mut self, maker: Maker, node: NodeId) {
+        let node = self.full_name(node);
+        self.mistake(Kind::TakenAndRead { value: self.maker_name(maker), node }.into());
+    }
+}
