@@ -3,7 +3,6 @@
 
 use std::sync::TryLockError;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use super::driver::Driver;
 use super::inner::{Live, RunInner};
@@ -15,15 +14,7 @@ use crate::device::host::{Alone, Queue, Ticket, aside};
 use crate::error::{BoxError, panic_message, shielded};
 use crate::graph::NodeId;
 use crate::runtime::{Choices, Launched, STEPS_MAX, inside_executor};
-use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, fence, lock};
-
-/// The state of an async node in one run. Only the thread that has its program uses it.
-pub(super) struct AsyncNode {
-    /// There is a future.
-    has_begun: AtomicBool,
-    /// The time of the first poll, in an observed run.
-    since: Mutex<Option<Instant>>,
-}
+use crate::sync::{MutexGuard, Ordering, fence};
 
 /// The outcome of an attempt to make an inline run progress.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,33 +25,6 @@ pub(super) enum Drive {
     Done,
     /// Something is left for another poll.
     More,
-}
-
-impl AsyncNode {
-    pub(super) fn new() -> Self {
-        Self { has_begun: AtomicBool::new(false), since: Mutex::new(None) }
-    }
-
-    /// Returns true if this is the first poll of a future.
-    fn begin(&self, is_observed: bool) -> bool {
-        // ORDERING: Relaxed: the ticket for the node's program orders its holders.
-        if self.has_begun.load(Ordering::Relaxed) {
-            return false;
-        }
-        self.has_begun.store(true, Ordering::Relaxed);
-        if is_observed {
-            *lock(&self.since) = Some(Instant::now());
-        }
-        true
-    }
-
-    /// Returns whether there was a future, and the time of its first poll if it was observed.
-    fn end(&self) -> (bool, Option<Instant>) {
-        // ORDERING: Relaxed: the ticket for the node's program orders its holders.
-        let had_begun = self.has_begun.load(Ordering::Relaxed);
-        self.has_begun.store(false, Ordering::Relaxed);
-        (had_begun, lock(&self.since).take())
-    }
 }
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use smallvec::SmallVec;
 
 use super::Inputs;
-use super::async_nodes::AsyncNode;
+use super::async_state::AsyncNode;
 use super::control_state::ControlState;
 use super::countdown::Countdown;
 use super::driver::Driver;

@@ -13,6 +13,7 @@
 //! ```
 
 mod async_nodes;
+mod async_state;
 mod control;
 mod control_state;
 pub(crate) mod countdown;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 
 use super::Inputs;
-use super::async_nodes::AsyncNode;
+use super::async_state::AsyncNode;
 use super::control_state::ControlState;
 use super::countdown::Countdown;
 use super::inner::{Live, RunInner, Start};
