@@ -9,7 +9,7 @@ use super::harness::{block_on, check, check_within, join, spawn};
 use super::runs::{Alive, check_values, poll_once};
 use crate::device::queue::{Arg, Event, Fault, HostMemory, Job, Memory, Part, Queue, QueueDevice, Submitted, Timeline};
 use crate::device::{DeviceStream, Launch};
-use crate::engine::Ending;
+use crate::engine::order::Ending;
 use crate::error::{Error, Result};
 use crate::sync::{AtomicU64, Ordering, spin_loop};
 use crate::{Engine, Executor, Graph, Inputs, Op, PerOperator, Plan, Pushed};
@@ -196,7 +196,7 @@ fn who_comes_to_wait_for_an_end_is_in_its_list_or_finds_it_over() {
             let waiting = there.end();
             counted.fetch_add(waiting.len() as u64, Ordering::Relaxed);
         });
-        if !ending.wakes(7) {
+        if ending.wakes(7).is_some() {
             turns.fetch_add(1, Ordering::Relaxed);
         }
         join(other);

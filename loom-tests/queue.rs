@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::harness::{Plain, check_within, join, spawn};
-use crate::engine::{Queue, Request, RequestId, Requests};
+use crate::engine::order::{Queue, Request, RequestId, Requests};
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 
 /// An operation: what it asks of which variable, and who is through with it.

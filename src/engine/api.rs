@@ -5,24 +5,12 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use super::bulk::Bulk;
-use super::failures::Failures;
-use super::handle::Pushed;
-use super::hub::Hub;
-use super::idle::EngineDrain;
-use super::lanes::Lanes;
-use super::name::Name;
-use super::op::{Job, Op};
-use super::place::{Block, Place};
-use super::push::Push;
-use super::queue::OPERATIONS_MAX;
-use super::scope::Scope;
-use super::stream::OpStream;
-use super::var::Var;
+use super::core::{EngineCore, EngineDrain, Failures, Lanes, Push, Pushed};
+use super::op::{Bulk, Op, OpStream, Var};
+use super::order::{Name, OPERATIONS_MAX, Scope, Target, TypedVariable, Unpushed};
 use crate::error::{Error, Kind, Result};
 use crate::plan::Placement;
 use crate::runtime::{Core, Idle, Keeper};
-use crate::value::VarCell;
 
 /// How many operations may be pending if nobody says.
 const PENDING_MAX: usize = 65_536;
@@ -50,7 +38,7 @@ const STREAMS: usize = 8;
 /// is shut down.
 #[derive(Clone)]
 pub struct Engine {
-    pub(super) hub: Arc<Hub>,
+    pub(super) core: Arc<EngineCore>,
     /// None: a flow's.
     own: Option<Own>,
 }
@@ -77,8 +65,8 @@ impl EngineBuilder {
     }
 
     /// Returns the engine that flows share.
-    pub(crate) fn build_for_flows(self) -> Result<Arc<Hub>> {
-        self.max_pending(OPERATIONS_MAX).hub(None)
+    pub(crate) fn build_for_flows(self) -> Result<Arc<EngineCore>> {
+        self.max_pending(OPERATIONS_MAX).core_of(None)
     }
 
     /// Sets how many operations may be pending, from 1 to 16,777,214. The default is 65,536.
@@ -115,34 +103,34 @@ impl EngineBuilder {
             return Err(Kind::Setting { what: "max_streams", must: "1 or more", got }.into());
         }
         let failures = Arc::<Failures>::default();
-        let hub = self.hub(Some(&failures))?;
-        let drain = Arc::new(EngineDrain { hub: hub.clone(), failures });
-        Ok(Engine { hub, own: Some(Own { keeper: self.keeper, drain }) })
+        let engine = self.core_of(Some(&failures))?;
+        let drain = Arc::new(EngineDrain { core: engine.clone(), failures });
+        Ok(Engine { core: engine, own: Some(Own { keeper: self.keeper, drain }) })
     }
 
-    fn hub(&self, owner: Option<&Arc<Failures>>) -> Result<Arc<Hub>> {
+    fn core_of(&self, owner: Option<&Arc<Failures>>) -> Result<Arc<EngineCore>> {
         let max_streams = u32::try_from(self.max_streams).unwrap_or(u32::MAX);
         let core = self.keeper.core();
         let lanes = core.devices.as_ref().map(|devices| Lanes::new(devices, self.placement, max_streams));
-        Hub::new(core, self.max_pending, lanes, owner)
+        EngineCore::new(core, self.max_pending, lanes, owner)
     }
 }
 
 impl Engine {
     /// Returns a new variable. The name is for errors and need not be unique.
     pub fn var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>, value: T) -> Var<T> {
-        let place = Place::new(Name::from(name.into()), self.hub.address(), false);
-        Var::new(self.hub.clone(), Block { place, cell: VarCell::new(value) })
+        let typed = TypedVariable::new(Name::from(name.into()), self.core.address(), value);
+        Var::new(self.core.clone(), typed)
     }
 
     /// Returns an engine that does not keep its executor.
-    pub(crate) fn of_core(hub: Arc<Hub>) -> Self {
-        Self { hub, own: None }
+    pub(crate) fn of_core(core: Arc<EngineCore>) -> Self {
+        Self { core, own: None }
     }
 
     /// The same engine, for who does not keep the executor.
     pub(crate) fn without_executor(&self) -> Self {
-        Self { hub: self.hub.clone(), own: None }
+        Self { core: self.core.clone(), own: None }
     }
 
     /// Returns the core of the executor, if this engine keeps it.
@@ -152,13 +140,13 @@ impl Engine {
 
     /// Whether there are devices that queue work.
     pub(crate) fn has_devices(&self) -> bool {
-        self.hub.lanes.is_some()
+        self.core.lanes.is_some()
     }
 
     /// Without workers: ends the operations of a flow that is over, if they were cancelled, and runs pending
     /// frees.
     pub(crate) fn sweep(&self, scope: &Scope) {
-        self.hub.sweep_flow(scope);
+        self.core.sweep_flow(scope);
     }
 
     /// Pushes an operation of a flow if there is room for it now.
@@ -167,30 +155,32 @@ impl Engine {
     /// As [`Engine::try_push`], or that the flow has no room.
     #[inline(always)]
     pub(crate) fn push_of(&self, scope: &Arc<Scope>, stream: Option<&OpStream>, op: &mut Op<'_>) -> Result<Pushed> {
-        let job = &mut op.job;
-        if let (Some(job), Some(stream)) = (job.as_mut(), stream) {
-            job.put_on(stream);
+        let operation = op.unpushed();
+        if let Some(stream) = stream {
+            stream.put(operation);
         }
-        // Most are run where they lie, and then nothing of it is in memory on its way.
-        match if scope.is_cancelled() { None } else { self.hub.run_now(job) } {
+        // Most operations are run where they lie, and are never moved.
+        match if scope.is_cancelled() { None } else { self.core.run_now(operation) } {
             Some(Ok(Ok(()))) => Ok(Pushed::ended(Ok(()))),
-            Some(outcome) => outcome.map(|failed| Pushed::ended(failed.inspect_err(|error| self.hub.tell_flow(scope, error)))),
-            None => self.push_of_later(scope, job),
+            Some(outcome) => {
+                outcome.map(|failed| Pushed::ended(failed.inspect_err(|error| self.core.report_to_flow(scope, error))))
+            }
+            None => self.push_of_later(scope, operation),
         }
     }
 
     #[inline(never)]
-    fn push_of_later(&self, scope: &Arc<Scope>, job: &mut Option<Job>) -> Result<Pushed> {
+    fn push_of_later(&self, scope: &Arc<Scope>, operation: &mut Unpushed<'_>) -> Result<Pushed> {
         scope.has_room()?;
-        job.iter_mut().for_each(|job| job.set_scope(scope.clone()));
-        self.hub.try_push(job)
+        operation.get_mut().into_iter().for_each(|operation| operation.set_scope(scope.clone()));
+        self.core.try_push(operation)
     }
 
     /// Returns a new variable without a value: who reads it before it is written gets an error. For what only
     /// operations can make, as the memory of a device.
     pub fn empty_var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>) -> Var<T> {
-        let place = Place::new(Name::from(name.into()), self.hub.address(), true);
-        Var::new(self.hub.clone(), Block { place, cell: VarCell::empty() })
+        let typed = TypedVariable::empty(Name::from(name.into()), self.core.address());
+        Var::new(self.core.clone(), typed)
     }
 
     /// Pushes an operation: it comes after everything that was pushed before. If there is room for it then it
@@ -211,7 +201,7 @@ impl Engine {
     #[inline(always)]
     pub fn push<'v>(&'v self, op: Op<'v>) -> Push<'v> {
         // It is taken out in any case.
-        Push::new(&self.hub, &mut ManuallyDrop::new(op).job)
+        Push::new(&self.core, ManuallyDrop::new(op).unpushed())
     }
 
     /// Pushes an operation if there is room for it now.
@@ -219,7 +209,7 @@ impl Engine {
     /// # Errors
     /// Gives the operation back, with an error for which [`Error::is_busy`] is true, or as [`Engine::push`].
     pub fn try_push<'v>(&self, mut op: Op<'v>) -> Result<Pushed, (Error, Op<'v>)> {
-        self.hub.try_push(&mut op.job).map_err(|error| (error, op))
+        self.core.try_push(op.unpushed()).map_err(|error| (error, op))
     }
 
     /// Collects small operations, and pushes so many at a time as one.
@@ -227,8 +217,38 @@ impl Engine {
         Bulk::new(self, operations_max)
     }
 
-    pub(super) fn lanes(&self) -> Option<&Lanes> {
-        self.hub.lanes.as_ref()
+    /// Returns a stream, of the first device if the executor has several.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Engine, Executor, Op};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let engine = Engine::new(&Executor::host()?)?;
+    /// let log = engine.stream();
+    /// for line in ["one", "two", "three"] {
+    ///     // They use no common variable, and are printed in this order.
+    ///     drop(engine.push(Op::task("print", (), (), move || println!("{line}")).on(&log)).await?);
+    /// }
+    /// engine.idle().await?;
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn stream(&self) -> OpStream {
+        self.stream_of(0).expect("there is a first device, or none")
+    }
+
+    /// Returns a stream of a device, counted from 0.
+    ///
+    /// # Errors
+    /// If the executor has devices with queues, and not this one. On hosts all are the same.
+    pub fn stream_of(&self, device: u32) -> Result<OpStream> {
+        let turn = self.var("a stream", ());
+        let Some(lanes) = &self.core.lanes else { return Ok(OpStream::new(turn, Target { device, lane: None })) };
+        if device as usize >= lanes.device_count() {
+            return Err(Kind::NoSuchDevice { device, count: lanes.device_count() }.into());
+        }
+        let lane = Some(lanes.pin(device));
+        Ok(OpStream::new(turn, Target { device, lane }))
     }
 
     /// Waits until nothing is pending.
@@ -258,7 +278,7 @@ impl Engine {
 
     /// Returns the number of operations that are pending. [Joined](Op::join) operations are one.
     pub fn pending(&self) -> usize {
-        self.hub.slots.in_use()
+        self.core.pending()
     }
 }
 

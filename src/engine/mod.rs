@@ -10,55 +10,13 @@
 //! ```
 
 mod api;
-mod arity;
-mod body;
-mod bulk;
-mod device_use;
-mod device_uses;
-mod drive;
-mod failures;
-mod hand;
-mod handle;
-mod home;
-mod hub;
-mod idle;
-mod kernel;
-mod lanes;
-mod later;
-mod name;
+pub(crate) mod core;
 mod op;
-mod pace;
-mod perform;
-mod place;
-mod push;
-mod queue;
-mod ready;
-mod scope;
-mod slots;
-mod stream;
-mod submit;
-mod task;
-mod turn;
-mod uses;
-mod var;
-mod waiting;
-mod wakers;
-mod within;
-mod work;
+pub(crate) mod order;
 
 pub use api::{Engine, EngineBuilder};
-pub use bulk::Bulk;
-#[cfg(test)]
-pub(crate) use device_use::Ending;
-pub use handle::Pushed;
-pub(crate) use hub::Hub as EngineCore;
-pub use op::Op;
-pub(crate) use pace::poll_share;
-pub use push::Push;
-#[cfg(test)]
-pub(crate) use queue::{Queue, Request, RequestId, Requests};
-pub(crate) use scope::Scope;
-pub use stream::OpStream;
-pub(crate) use uses::Shared;
-pub use uses::{Fetch, OpFn, OpFutureFn, OpKernelFn, Put, Reads, TakeVar, Use, Writes};
-pub use var::{Var, VarRead, VarWait};
+pub(crate) use core::{EngineCore, poll_share};
+pub use core::{Push, Pushed};
+pub(crate) use op::Shared;
+pub use op::{Bulk, Fetch, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Put, Reads, TakeVar, Use, Var, VarRead, VarWait, Writes};
+pub(crate) use order::Scope;

@@ -1,10 +1,12 @@
 //! The clients of an executor: runs and engines. Workers do their work; a shutdown ends it.
 
+use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 
 use super::core::Core;
-use crate::device::host::{Entry, Ticket};
+use crate::device::host::{Alone, Entry, Queue, Shared, Ticket};
 use crate::error::{Error, Result};
+use crate::sync::{AtomicU64, Line, Ordering};
 
 /// What an executor's workers work for.
 pub(crate) trait Client: Send + Sync + 'static {
@@ -13,41 +15,85 @@ pub(crate) trait Client: Send + Sync + 'static {
     fn shut_down(self: Arc<Self>);
 }
 
-/// An engine's place among the clients, until it is dropped.
-pub(crate) struct Registration {
-    core: Arc<Core>,
-    place: u32,
+/// A client that workers visit: they work for it until it has nothing to do.
+pub(crate) trait Visited: Client {
+    /// A worker's visit. Returns true if the worker is to come back, because others wait for it. Otherwise
+    /// the visit was [ended](Visits::end).
+    fn visit<'q, Q: Queue<'q>>(self: &Arc<Self>, queue: &mut Q) -> bool;
 }
 
-impl Registration {
-    /// Registers an engine. Workers, if there are any, call `entry` for it.
+/// The visits that are under way. Each has a ticket, and a count of the client.
+pub(crate) struct Visits(Line<AtomicU64>);
+
+/// A visited client's place among the clients, until it is dropped.
+pub(crate) struct Registration<C> {
+    core: Arc<Core>,
+    place: u32,
+    visits: Arc<Visits>,
+    client: PhantomData<fn(C)>,
+}
+
+impl Visits {
+    pub(crate) fn new() -> Self {
+        Self(Line(AtomicU64::new(0)))
+    }
+
+    /// Returns their number, which may be old.
+    #[inline]
+    pub(crate) fn count(&self) -> u64 {
+        // ORDERING: Relaxed: a caller that depends on it has exchanged words with the visits.
+        self.0.0.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if there are none. The caller keeps others from beginning one.
+    fn are_over(&self) -> bool {
+        // ORDERING: Acquire pairs with `end`: what the visits did is visible. An exchange reads the newest
+        // count.
+        self.0.0.fetch_add(0, Ordering::AcqRel) == 0
+    }
+
+    /// Begins a visit, unless there are `max`. The caller has the registration.
+    pub(crate) fn try_begin(&self, max: u64) -> bool {
+        let more = |count| (count < max).then_some(count + 1);
+        // ORDERING: SeqCst: of "end, load what is ready" and "make ready, load the visits" one sees the
+        // other.
+        self.0.0.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_ok()
+    }
+
+    pub(crate) fn end(&self) {
+        // ORDERING: SeqCst: see `try_begin`.
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl<C: Visited> Registration<C> {
+    /// Registers a client.
     ///
     /// # Errors
     /// If the executor is shut down, or has as many engines as it may have.
-    ///
-    /// # Safety
-    /// As long as a ticket of [`Registration::call_worker`] exists, `entry` points to a live object for which
-    /// its functions may be called. No ticket is left when the registration is dropped.
-    pub(crate) unsafe fn new(core: &Arc<Core>, engine: Weak<dyn Client>, entry: Entry) -> Result<Self> {
+    pub(crate) fn new(core: &Arc<Core>, client: &Arc<C>, visits: &Arc<Visits>) -> Result<Self> {
         core.check_process()?;
-        let place = core.add_engine(engine)?;
-        let registration = Self { core: core.clone(), place };
+        let weak: Weak<C> = Arc::downgrade(client);
+        let place = core.add_engine(weak)?;
+        let registration = Self { core: core.clone(), place, visits: visits.clone(), client: PhantomData };
         if let Some(pool) = &core.pool {
-            // SAFETY: `add_engine` gave this place to this engine alone, so no other entry is in the slot;
-            // the caller keeps what `entry` points to alive.
+            let entry = Entry { run: Arc::as_ptr(client).cast(), resume: visit_shared::<C>, resume_alone: visit_alone::<C> };
+            // SAFETY: `add_engine` gave this place to this client alone, so no other entry is in the slot.
+            // Each ticket has a count of the client, and none is left when this is dropped.
             unsafe { pool.enter(registration.slot(), entry) };
         }
         Ok(registration)
     }
 
-    /// Returns the engine's slot in the pool. Those of runs come first.
-    fn slot(&self) -> u16 {
-        (self.core.max_in_flight() + self.place as usize) as u16
-    }
-
-    /// Calls a worker, if there are any.
-    pub(crate) fn call_worker(&self) {
-        self.core.pool.iter().for_each(|pool| pool.submit(Ticket::new(self.slot(), 0, 1)));
+    /// Calls a worker for a visit, unless there are `max`.
+    pub(crate) fn call_worker(&self, client: &Arc<C>, max: u64) {
+        if let Some(pool) = &self.core.pool
+            && self.visits.try_begin(max)
+        {
+            // The ticket's count.
+            std::mem::forget(client.clone());
+            pool.submit(Ticket::new(self.slot(), 0, 1));
+        }
     }
 
     /// Chooses what a simulated executor does next; None on other executors. See
@@ -62,15 +108,53 @@ impl Registration {
     }
 }
 
-impl Drop for Registration {
+impl<C> Registration<C> {
+    /// Returns the client's slot in the pool. Those of runs come first.
+    fn slot(&self) -> u16 {
+        (self.core.max_in_flight() + self.place as usize) as u16
+    }
+}
+
+impl<C> Drop for Registration<C> {
     fn drop(&mut self) {
-        if self.core.is_forked() {
+        // With a visit under way the slot stays taken, which is never meant to happen.
+        let is_over = self.visits.are_over();
+        debug_assert!(is_over, "a client leaves after its last visit");
+        if self.core.is_forked() || !is_over {
             return std::mem::forget(self.core.clone());
         }
         if let Some(pool) = &self.core.pool {
-            // SAFETY: `new` entered the slot, and its caller promised that no ticket is left now.
+            // SAFETY: `new` entered the slot, and without visits no ticket is left.
             unsafe { pool.leave(self.slot()) };
         }
         self.core.remove_engine(self.place);
     }
+}
+
+/// # Safety
+/// As `visit`.
+unsafe fn visit_shared<C: Visited>(client: *const (), ticket: Ticket, queue: &mut Shared<'_>) {
+    // SAFETY: the caller passes the pointer of the ticket's entry.
+    unsafe { visit::<C, _>(client, ticket, queue) }
+}
+
+/// # Safety
+/// As `visit`.
+unsafe fn visit_alone<C: Visited>(client: *const (), ticket: Ticket, queue: &mut Alone<'_>) {
+    // SAFETY: the caller passes the pointer of the ticket's entry.
+    unsafe { visit::<C, _>(client, ticket, queue) }
+}
+
+/// # Safety
+/// `client` is the pointer of the ticket's entry, which [`Registration::new`] made.
+unsafe fn visit<'q, C: Visited, Q: Queue<'q>>(client: *const (), ticket: Ticket, queue: &mut Q) {
+    // SAFETY: the ticket has a count of the client, which this takes over.
+    let client: Arc<C> = unsafe { Arc::from_raw(client.cast()) };
+    if client.visit(queue) {
+        // The ticket's count.
+        std::mem::forget(client);
+        return queue.defer(ticket);
+    }
+    // This may be the last count: what its drop drops is foreign.
+    let _ = crate::error::shielded(|| drop(client));
 }

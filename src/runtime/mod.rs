@@ -32,7 +32,7 @@ pub(crate) use admission::ENGINES_MAX;
 pub(crate) use cancel::Cancel;
 pub use cancel::Canceller;
 pub(crate) use choices::{Choices, STEPS_MAX};
-pub(crate) use client::{Client, Registration};
+pub(crate) use client::{Client, Registration, Visited, Visits};
 pub(crate) use completion::when_reached;
 pub(crate) use devices::{Collector, Devices, LaneId};
 pub use idle::Idle;

@@ -1,0 +1,446 @@
+//! The core of an engine: how operations get into the queues of their variables, how they are run, and how
+//! they end.
+
+use std::sync::{Arc, Weak};
+
+use super::async_op::{AsyncOp, AsyncOps};
+use super::failures::Failures;
+use super::handle::Pushed;
+use super::handles::Handles;
+use super::lanes::Lanes;
+use super::pace::Pace;
+use crate::device::host::Origin;
+use crate::engine::order::{
+    Batch, Entering, Exclusive, FREED_MAX, Free, Frees, Key, Left, Operation, Ran, Ready, Role, Runnable, Slots, Unpushed, Wakes,
+};
+use crate::error::{Error, Kind, Result, shielded};
+use crate::runtime::{Client, Core, Lane, Registration, Visits, is_inside};
+use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, MutexGuard, Ordering, fence, lock};
+
+pub(crate) struct EngineCore {
+    pub(super) slots: Slots,
+    pub(super) handles: Handles,
+    /// Rung when there is room for operations.
+    pub(in crate::engine) space: Lane,
+    /// Rung when none is pending.
+    pub(super) idle: Lane,
+    /// Rung when an operation is ready for a poll to run: there are no workers.
+    pub(super) bell: Lane,
+    async_ops: AsyncOps,
+    pub(super) ready: Ready,
+    /// Exclusive access to the engine, which threads take in turn if it has no workers.
+    pub(super) exclusive: Exclusive,
+    pub(in crate::engine) pace: Pace,
+    /// The workers that are here.
+    pub(super) visits: Arc<Visits>,
+    /// The workers among them that check for new operations, and need not be called.
+    pub(super) looking: Line<AtomicU64>,
+    pub(in crate::engine) workers: u64,
+    pub(super) is_simulated: bool,
+    /// The lanes of kernels, if the executor has devices that queue work. Then there are workers.
+    pub(in crate::engine) lanes: Option<Lanes>,
+    /// Whether a poll runs operations of a simulated executor.
+    pub(super) is_simulating: AtomicBool,
+    /// None once the executor is shut down and nothing is pending.
+    pub(super) registration: Mutex<Option<Registration<Self>>>,
+    is_closed: AtomicBool,
+    /// Whether pending asynchronous operations keep it alive without a handle: workers, or other flows,
+    /// continue with them.
+    pub(super) is_kept: bool,
+    /// The process that the executor's threads are in.
+    pub(super) origin: Origin,
+    pub(in crate::engine) max_pending: usize,
+    freed_max: usize,
+    /// Gone when no handle is left that could ask for failures.
+    pub(super) failures: Weak<Failures>,
+}
+
+impl Client for EngineCore {
+    fn shut_down(self: Arc<Self>) {
+        // ORDERING: SeqCst: of "close, look for work" and "push, load whether it is closed" one sees the
+        // other.
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.space.ring();
+        self.async_ops.wake_all();
+        self.bell.ring();
+        self.end_what_is_ready();
+        self.leave_if_over();
+    }
+}
+
+impl Frees for EngineCore {
+    fn free(self: Arc<Self>, operation: Unpushed<'static>) {
+        if self.is_forked() {
+            return std::mem::forget(operation);
+        }
+        drop(self.push_beyond(operation));
+        // This may be the last count: what its drop drops is foreign.
+        let _ = shielded(|| drop(self));
+    }
+}
+
+impl EngineCore {
+    /// Makes an engine. That of a user has an owner; the engine of an executor's flows has none.
+    ///
+    /// # Errors
+    /// If the executor is shut down, or has as many engines as it may have.
+    pub(in crate::engine) fn new(
+        core: &Arc<Core>,
+        max_pending: usize,
+        lanes: Option<Lanes>,
+        owner: Option<&Arc<Failures>>,
+    ) -> Result<Arc<Self>> {
+        let workers = core.workers();
+        let engine = Arc::new(Self {
+            slots: Slots::new(),
+            handles: Handles::new(),
+            space: Lane::new(),
+            idle: Lane::new(),
+            bell: Lane::new(),
+            async_ops: AsyncOps::default(),
+            ready: Ready::new(workers == 0),
+            exclusive: Exclusive::new(),
+            pace: Pace::new(),
+            visits: Arc::new(Visits::new()),
+            looking: Line(AtomicU64::new(0)),
+            workers: workers as u64,
+            is_simulated: core.choices.is_some(),
+            lanes,
+            is_simulating: AtomicBool::new(false),
+            registration: Mutex::new(None),
+            is_closed: AtomicBool::new(false),
+            is_kept: workers > 0 || owner.is_none(),
+            origin: core.origin().clone(),
+            max_pending,
+            freed_max: (max_pending / 64 / workers.max(1)).clamp(1, FREED_MAX),
+            failures: owner.map_or_else(Weak::new, Arc::downgrade),
+        });
+        *lock(&engine.registration) = Some(Registration::new(core, &engine, &engine.visits)?);
+        // The executor may have been shut down meanwhile, and have found no registration to give up.
+        engine.leave_if_over();
+        Ok(engine)
+    }
+
+    /// Returns the number that stands for this engine where engines are compared.
+    pub(in crate::engine) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    pub(in crate::engine) fn is_inline(&self) -> bool {
+        self.workers == 0 && !self.is_simulated
+    }
+
+    /// Returns true once the executor is shut down.
+    pub(super) fn is_closed(&self) -> bool {
+        // ORDERING: SeqCst: see `shut_down`.
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// The same, where a late answer does no harm.
+    #[inline]
+    pub(super) fn is_closed_relaxed(&self) -> bool {
+        // ORDERING: Relaxed: an operation that does not see the shutdown runs.
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of pending operations.
+    pub(in crate::engine) fn pending(&self) -> usize {
+        self.slots.in_use()
+    }
+
+    /// Pushes an operation, unless there is a mistake in it or no room: then it stays where it is.
+    #[inline(never)]
+    pub(in crate::engine) fn try_push(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Result<Pushed> {
+        if operation.get().is_none() {
+            return Err(Kind::Spent.into());
+        }
+        if let Some(fault) = self.fault(operation) {
+            return Err(fault);
+        }
+        self.push_within(self.max_pending, operation).ok_or_else(|| self.is_full())
+    }
+
+    /// Pushes an operation for workers, if it has no mistake and there is room.
+    #[inline(never)]
+    pub(in crate::engine) fn push_plainly(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Option<Key> {
+        let is_plain = !self.is_inline() && operation.get().is_some() && self.fault(operation).is_none();
+        if is_plain { self.push_behind(self.max_pending, operation) } else { None }
+    }
+
+    /// Runs an operation where it lies, if it has no mistake, and nothing is pending on an engine without
+    /// workers. Otherwise returns None, and the operation stays there.
+    #[inline(never)]
+    pub(in crate::engine) fn run_now(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Option<Result<Result<()>>> {
+        operation.get().filter(|operation| self.is_inline() && !operation.is_async)?;
+        match self.fault(operation) {
+            Some(fault) => Some(Err(fault)),
+            None => self.run_in_place(operation).map(Ok),
+        }
+    }
+
+    #[cold]
+    pub(in crate::engine) fn is_full(&self) -> Error {
+        Kind::EngineBusy { max: self.max_pending }.into()
+    }
+
+    /// Pushes an operation that the engine needs itself, whatever the bound.
+    pub(in crate::engine) fn push_beyond(self: &Arc<Self>, mut operation: Unpushed<'_>) -> Result<Pushed> {
+        let pushed = self.push_within(usize::MAX, &mut operation);
+        // If sixteen million operations are pending, some of them may use what this one was to free.
+        std::mem::forget(operation);
+        pushed.ok_or_else(|| self.is_full())
+    }
+
+    #[inline(always)]
+    fn push_within(self: &Arc<Self>, max: usize, operation: &mut Unpushed<'_>) -> Option<Pushed> {
+        if self.is_inline()
+            && operation.get().is_some_and(|operation| !operation.is_async)
+            && let Some(outcome) = self.run_in_place(operation)
+        {
+            return Some(Pushed::ended(outcome));
+        }
+        let key = if self.is_inline() { self.push_to_inbox(max, operation) } else { self.push_behind(max, operation) };
+        Some(Pushed::pending(self.clone(), key?))
+    }
+
+    /// Pushes an operation that others run.
+    #[inline(always)]
+    fn push_behind(self: &Arc<Self>, max: usize, operation: &mut Unpushed<'_>) -> Option<Key> {
+        let mut batch = Batch::new(&self.slots);
+        let key = {
+            // Held until the operation is in all queues, so that all queues have one order.
+            let mut free = self.slots.free();
+            let (entering, key) = self.put(&mut free, max, operation)?;
+            batch.enter(entering);
+            key
+        };
+        self.give_back(&mut batch);
+        self.start(&mut batch);
+        Some(key)
+    }
+
+    /// Puts an operation into a slot.
+    #[inline(always)]
+    pub(super) fn put(
+        &self,
+        free: &mut MutexGuard<'_, Free>,
+        max: usize,
+        operation: &mut Unpushed<'_>,
+    ) -> Option<(Entering, Key)> {
+        let scope = operation.get().and_then(Operation::scope).cloned();
+        let put = self.slots.put(free, max, operation)?;
+        scope.iter().for_each(|scope| scope.begin_one());
+        Some(put)
+    }
+
+    /// Returns why an operation must not be pushed.
+    #[inline]
+    pub(super) fn fault(&self, unpushed: &Unpushed<'_>) -> Option<Error> {
+        let operation = unpushed.get()?;
+        let mut is_odd = operation.is_kernel || operation.fault().is_some() || self.is_closed() || self.is_forked();
+        unpushed.each_variable(|_, variable| is_odd |= variable.engine != self.address());
+        if is_odd { self.describe_fault(unpushed, operation) } else { None }
+    }
+
+    #[cold]
+    fn describe_fault(&self, unpushed: &Unpushed<'_>, operation: &Operation) -> Option<Error> {
+        if let Err(forked) = self.check_process() {
+            return Some(forked);
+        }
+        if self.is_closed() {
+            return Some(Kind::ShutDown.into());
+        }
+        let name = || operation.name.to_cow();
+        if let (Some(lanes), Some(target)) = (&self.lanes, operation.kernel())
+            && target.device as usize >= lanes.device_count()
+        {
+            let (device, count) = (target.device, lanes.device_count());
+            return Some(Kind::OpDevice { operation: name(), device, count }.into());
+        }
+        if let Some(fault) = operation.fault() {
+            return Some(fault.clone());
+        }
+        let mut foreign = None;
+        unpushed.each_variable(|_, variable| {
+            if foreign.is_none() && variable.engine != self.address() {
+                foreign = Some(Kind::ForeignVar { variable: variable.name.to_cow(), operation: name() }.into());
+            }
+        });
+        foreign
+    }
+
+    /// Has the operations run that a batch has made ready.
+    #[inline(always)]
+    pub(super) fn start(self: &Arc<Self>, batch: &mut Batch<'_>) {
+        if !batch.ready.is_empty() {
+            self.start_all(batch);
+        }
+    }
+
+    fn start_all(self: &Arc<Self>, batch: &mut Batch<'_>) {
+        self.pass_on(batch);
+        if self.workers > 0 && self.call_workers() {
+            return;
+        }
+        if self.workers == 0 {
+            return self.call_polls();
+        }
+        // Inside of an operation the thread that runs it continues with what is ready.
+        if is_inside(self.address()) {
+            return;
+        }
+        self.run_all(batch);
+    }
+
+    /// Adds the operations of a batch to the ready list.
+    pub(super) fn pass_on(&self, batch: &mut Batch<'_>) {
+        batch.ready.drain(..).for_each(|operation| self.ready.push(&self.slots, operation));
+    }
+
+    /// Returns the operation to be run next. First come, first served: an operation that this thread has made
+    /// ready is next only if no other waits.
+    #[inline]
+    pub(super) fn next(&self, batch: &mut Batch<'_>) -> Option<Runnable> {
+        if !self.ready.is_empty() || batch.ready.len() > 1 {
+            self.pass_on(batch);
+        }
+        batch.next_own().or_else(|| self.ready.pop(&self.slots))
+    }
+
+    /// Runs what is ready in this thread: no other thread will.
+    pub(super) fn run_all(self: &Arc<Self>, batch: &mut Batch<'_>) {
+        while let Some(operation) = self.next(batch) {
+            self.run(operation, batch);
+        }
+        self.give_back(batch);
+    }
+
+    /// Makes an operation ready that has waited outside of the queues.
+    pub(super) fn make_ready(self: &Arc<Self>, operation: Runnable) {
+        self.ready.push(&self.slots, operation);
+        if self.workers > 0 {
+            let _ = self.call_workers();
+        } else {
+            self.call_polls();
+        }
+    }
+
+    /// Leaves the executor when that is shut down and nothing is left to do.
+    pub(super) fn leave_if_over(&self) {
+        // ORDERING: pairs with the store in `shut_down`: of "close, look what is left" and "end the last,
+        // load whether it is closed" one sees the other.
+        fence(Ordering::SeqCst);
+        if !self.is_closed_relaxed() {
+            return;
+        }
+        let registration = {
+            let mut registration = lock(&self.registration);
+            // Behind the lock a push sees that there are no workers and no registration, and runs what it has
+            // pushed itself.
+            let is_over = self.visits.count() == 0 && self.slots.is_unused();
+            if is_over { registration.take() } else { None }
+        };
+        drop(registration);
+    }
+
+    /// Returns true if an operation can be pushed, or will be refused for another reason than want of room.
+    /// Otherwise `space` is rung when that changes.
+    pub(in crate::engine) fn has_space(&self) -> bool {
+        self.is_closed() || self.slots.has_space(self.max_pending)
+    }
+
+    /// Returns true if nothing is pending. Otherwise `idle` is rung when that changes.
+    pub(super) fn is_idle(&self) -> bool {
+        let is_empty = self.slots.is_idle();
+        self.exclusive.is_over() && is_empty
+    }
+
+    /// Runs a ready operation, and ends it, unless it has to wait for something else.
+    pub(super) fn run(self: &Arc<Self>, operation: Runnable, batch: &mut Batch<'_>) {
+        let mut operation = operation;
+        if let Some(lanes) = &self.lanes {
+            match lanes.defer(&self.slots, operation) {
+                Some(ready) => operation = ready,
+                None => return,
+            }
+        }
+        let number = operation.number();
+        let outcome = match self.perform(self.slots.granted(&mut operation), number) {
+            Ok(Ran::Done) => Ok(()),
+            Err(error) => Err(error),
+            Ok(Ran::Parts(_)) => unreachable!("`perform` performs the parts"),
+            Ok(Ran::Kernel(kernel)) => return self.enqueue(operation, kernel, batch),
+            Ok(Ran::Pending(future)) => return future.park(operation),
+            Ok(Ran::Future(future, context)) => {
+                let mut granted = self.slots.granted(&mut operation);
+                let async_op = AsyncOp::new(self, number, granted.scope().cloned(), future, context);
+                self.async_ops.add(&async_op);
+                if let Some(scope) = granted.scope() {
+                    scope.add_future(number, async_op.clone());
+                }
+                granted.set_body(async_op.resume());
+                return batch.ready.push(operation);
+            }
+        };
+        self.end(operation, outcome, batch);
+    }
+
+    /// Ends an operation that is in its queues.
+    pub(super) fn end(&self, mut operation: Runnable, outcome: Result<()>, batch: &mut Batch<'_>) {
+        let frees = self.slots.granted(&mut operation).role == Role::Frees;
+        let left = if frees { batch.leave_freed(operation) } else { batch.leave(operation) };
+        self.end_left(left, outcome, batch);
+    }
+
+    /// Ends an operation that has left its queues.
+    pub(super) fn end_left(&self, operation: Left, outcome: Result<()>, batch: &mut Batch<'_>) {
+        self.leave_scope(&operation);
+        self.handles.end(&self.slots, &operation, outcome);
+        batch.end(operation);
+        if batch.freed() >= self.freed_max {
+            self.give_back(batch);
+        }
+    }
+
+    /// Removes an operation from the lists of its flow and of asynchronous operations.
+    #[inline]
+    fn leave_scope(&self, left: &Left) {
+        let operation = self.slots.left(left);
+        if operation.is_async {
+            self.async_ops.remove(left.number());
+        }
+        if let Some(scope) = operation.scope() {
+            if operation.is_async {
+                scope.remove_future(left.number());
+            }
+            scope.end_one();
+        }
+    }
+
+    /// Gives the freed slots of a batch back, and wakes those who waited for that.
+    #[inline]
+    pub(super) fn give_back(&self, batch: &mut Batch<'_>) {
+        if let Some(wakes) = batch.give_back() {
+            self.have_given_back(wakes);
+        }
+    }
+
+    fn have_given_back(&self, wakes: Wakes) {
+        self.wake(wakes);
+        if let Some(lanes) = &self.lanes
+            && self.slots.in_use() == 0
+        {
+            lanes.devices.collect();
+        }
+        self.leave_if_over();
+    }
+
+    pub(super) fn wake(&self, wakes: Wakes) {
+        if wakes.space {
+            self.space.ring();
+        }
+        if wakes.idle {
+            self.idle.ring();
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The handle to a pushed operation: a future of its end.
+
+use std::fmt;
+use std::future::Future;
+use std::mem::{self, ManuallyDrop};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use super::engine_core::EngineCore;
+use super::pace::poll_share;
+use crate::engine::order::Key;
+use crate::error::{Error, Kind, Result, shielded};
+use crate::runtime::WaiterKey;
+
+/// An operation that was pushed: a future of its end. It may be dropped.
+///
+/// # Errors
+/// Why it failed, or did not run: [`Error::node`] names the operation.
+///
+/// # Cancellation
+/// Dropping it changes nothing: the operation runs all the same.
+pub struct Pushed(ManuallyDrop<State>);
+
+enum State {
+    Pending(Pending),
+    Ended(Result<()>),
+    Spent,
+}
+
+struct Pending {
+    core: Arc<EngineCore>,
+    key: Key,
+    /// Whether its waker is registered.
+    is_waiting: bool,
+    /// Without workers, a poll runs operations. In a box, because most handles need not wait.
+    driver: Option<Box<WaiterKey>>,
+}
+
+impl Pushed {
+    #[inline(always)]
+    fn of(state: State) -> Self {
+        Self(ManuallyDrop::new(state))
+    }
+
+    #[inline(always)]
+    pub(in crate::engine) fn pending(core: Arc<EngineCore>, key: Key) -> Self {
+        Self::of(State::Pending(Pending { core, key, is_waiting: false, driver: None }))
+    }
+
+    /// A handle to an operation that has ended already.
+    #[inline(always)]
+    pub(crate) fn ended(outcome: Result<()>) -> Self {
+        Self::of(State::Ended(outcome))
+    }
+}
+
+impl Pending {
+    fn has_ended(&self) -> bool {
+        self.core.slots.handle(self.key.number).has_ended(self.key)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if !self.has_ended() && self.core.workers == 0 {
+            self.core.drive(self.driver.get_or_insert_default(), cx);
+        }
+        if !self.has_ended() {
+            let mut waker = Some(cx.waker().clone());
+            let is_pending = self.wait_with(&mut waker);
+            let _ = shielded(|| drop(waker));
+            if is_pending {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(self.core.handles.take_failure(self.key).map_or(Ok(()), Err))
+    }
+
+    /// Registers a waker, and returns the old one in its place. Returns false if the operation has ended.
+    fn wait_with(&mut self, waker: &mut Option<Waker>) -> bool {
+        let mut place = self.core.handles.wakers.of(self.key.number);
+        // Under the lock: the thread that ends the operation sees the mark, and takes the waker after this.
+        let is_pending = self.core.slots.handle(self.key.number).set_awaited(self.key);
+        if is_pending {
+            mem::swap(&mut *place, waker);
+            self.is_waiting = true;
+        }
+        is_pending
+    }
+
+    #[inline(never)]
+    fn wait_no_longer(&mut self) {
+        if let Some(driver) = &mut self.driver {
+            self.core.forget_driver(driver);
+        }
+        if self.is_waiting {
+            let waker = {
+                let mut place = self.core.handles.wakers.of(self.key.number);
+                // After the end the place may be another operation's.
+                if self.has_ended() { None } else { place.take() }
+            };
+            let _ = shielded(|| drop(waker));
+        }
+    }
+}
+
+impl Drop for Pending {
+    #[inline]
+    fn drop(&mut self) {
+        if self.core.is_forked() {
+            return;
+        }
+        if self.is_waiting || self.driver.is_some() {
+            self.wait_no_longer();
+        }
+        if !self.core.slots.handle(self.key.number).let_go(self.key, self.is_waiting) {
+            self.core.handles.forget_failure(self.key);
+        }
+    }
+}
+
+impl Drop for Pushed {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // An operation that was run where it lay leaves nothing to drop, and the compiler often knows that.
+        if !matches!(*self.0, State::Ended(Ok(())) | State::Spent) {
+            self.drop_rest();
+        }
+    }
+}
+
+impl Pushed {
+    #[inline(never)]
+    fn drop_rest(&mut self) {
+        drop(mem::replace(&mut *self.0, State::Spent));
+    }
+}
+
+impl Future for Pushed {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let share = ready!(poll_share(cx));
+        let state = &mut *self.0;
+        if let State::Pending(pending) = state {
+            if !pending.has_ended() {
+                // An error of the wait leaves the handle as it is: it may be awaited elsewhere.
+                pending.core.may_wait()?;
+                pending.core.may_wait_for(pending.key)?;
+            }
+            let Poll::Ready(outcome) = pending.poll(cx) else { return Poll::Pending };
+            *state = State::Ended(outcome);
+        }
+        share.used();
+        match mem::replace(state, State::Spent) {
+            State::Ended(outcome) => Poll::Ready(outcome.inspect_err(Error::note_told)),
+            _ => Poll::Ready(Err(Kind::Spent.into())),
+        }
+    }
+}
+
+impl fmt::Debug for Pushed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_ended = match &*self.0 {
+            State::Pending(pending) => pending.has_ended(),
+            State::Ended(_) | State::Spent => true,
+        };
+        f.debug_struct("Pushed").field("has_ended", &has_ended).finish()
+    }
+}

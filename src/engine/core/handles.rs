@@ -1,0 +1,76 @@
+//! What the handles of operations wait for: the end, and the error. Only an error of an operation that has a
+//! handle is kept, until the handle is dropped.
+
+use std::collections::HashMap;
+use std::task::Waker;
+
+use super::wakers::Wakers;
+use crate::engine::order::{Key, Left, Slots};
+use crate::error::{Error, Result, shielded};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+
+pub(super) struct Handles {
+    pub(super) wakers: Wakers,
+    failures: Mutex<HashMap<Key, Error>>,
+    /// The length of `failures`, so that no thread takes the lock where nothing failed.
+    failed: AtomicU64,
+}
+
+impl Handles {
+    pub(super) fn new() -> Self {
+        Self { wakers: Wakers::new(), failures: Mutex::default(), failed: AtomicU64::new(0) }
+    }
+
+    /// Ends an operation for its handle.
+    #[inline]
+    pub(super) fn end(&self, slots: &Slots, operation: &Left, outcome: Result<()>) {
+        let (number, handle) = (operation.number(), slots.handle_of(operation));
+        let key = handle.key(number);
+        let is_kept = match outcome {
+            Err(error) if handle.is_handled() => {
+                self.keep_failure(key, error);
+                true
+            }
+            Ok(()) => false,
+            unheard => {
+                let _ = shielded(|| drop(unheard));
+                false
+            }
+        };
+        let (was_handled, was_awaited) = handle.end(key);
+        if is_kept && !was_handled {
+            self.forget_failure(key);
+        }
+        if was_awaited {
+            let waker = self.wakers.of(number).take();
+            let _ = shielded(|| waker.into_iter().for_each(Waker::wake));
+        }
+    }
+
+    fn keep_failure(&self, key: Key, error: Error) {
+        let mut failures = lock(&self.failures);
+        failures.insert(key, error);
+        // ORDERING: Relaxed: the end of the operation publishes it.
+        self.failed.store(failures.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Drops the error of an ended operation that has no handle.
+    #[inline(never)]
+    pub(super) fn forget_failure(&self, key: Key) {
+        let unheard = self.take_failure(key);
+        let _ = shielded(|| drop(unheard));
+    }
+
+    /// Takes the error of an ended operation.
+    pub(super) fn take_failure(&self, key: Key) -> Option<Error> {
+        // ORDERING: Relaxed: the caller has seen the end of the operation.
+        if self.failed.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut failures = lock(&self.failures);
+        let failure = failures.remove(&key);
+        // ORDERING: Relaxed: it changes only under the lock.
+        self.failed.store(failures.len() as u64, Ordering::Relaxed);
+        failure
+    }
+}

@@ -1,0 +1,126 @@
+//! The lanes of an engine's kernels, on an executor with devices that queue work.
+//!
+//! The queues of variables order submission there. A kernel leaves them when its work is on a stream, and its
+//! variables keep the use. Streams wait for each other; an operation of the
+//! host waits in the list of a use, and no thread waits for it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::device::queue::QueueDevice;
+use crate::engine::order::{DeviceUse, Predecessors, Runnable, Slots, Target};
+use crate::error::Result;
+use crate::plan::{self, Placed, Placement, Placer, Stamp};
+use crate::runtime::{Devices, LaneId};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+
+/// The lanes that an engine's kernels go to.
+pub(in crate::engine) struct Lanes {
+    pub(in crate::engine) devices: Arc<Devices>,
+    placer: Mutex<Placer>,
+    /// The placer's streams that are the lanes of each device.
+    streams: Box<[Range<u32>]>,
+    /// How many lanes of a device the placer chooses among.
+    max_streams: u32,
+    /// Whether work of one stream may come to depend on that of another.
+    has_waits: AtomicBool,
+    /// The number of streams given out by name.
+    pinned: AtomicU64,
+}
+
+impl Lanes {
+    pub(in crate::engine) fn new(devices: &Arc<Devices>, placement: Placement, max_streams: u32) -> Self {
+        let first = |first: &mut u32, lanes: u32| {
+            let own = *first..*first + lanes;
+            *first = own.end;
+            Some(own)
+        };
+        let streams: Box<[Range<u32>]> = devices.lanes().scan(0, first).collect();
+        let count = streams.last().map_or(0, |last| last.end);
+        let has_waits = placement != Placement::Single || streams.len() > 1;
+        Self {
+            devices: devices.clone(),
+            placer: Mutex::new(Placer::new(placement, count)),
+            streams,
+            max_streams,
+            has_waits: AtomicBool::new(has_waits),
+            pinned: AtomicU64::new(0),
+        }
+    }
+
+    pub(in crate::engine) fn device_count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Returns a lane of a device for a stream: each in turn, the last first, since the placer begins with
+    /// the first.
+    pub(in crate::engine) fn pin(&self, device: u32) -> u32 {
+        // ORDERING: Relaxed: work that was submitted before has no event, and kernels that come to need one
+        // wait on the host.
+        self.has_waits.store(true, Ordering::Relaxed);
+        let lanes = &self.streams[device as usize];
+        // ORDERING: Relaxed: it is a count.
+        let turn = self.pinned.fetch_add(1, Ordering::Relaxed) % u64::from(lanes.end - lanes.start);
+        lanes.end - lanes.start - 1 - turn as u32
+    }
+
+    /// Returns true if other work may have to wait for what is submitted.
+    pub(in crate::engine) fn has_waits(&self) -> bool {
+        // ORDERING: Relaxed: see `pin`.
+        self.has_waits.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::engine) fn device(&self, lane: LaneId) -> &dyn QueueDevice {
+        self.devices.device(lane)
+    }
+
+    /// Chooses a lane.
+    pub(in crate::engine) fn place(&self, target: Target, predecessors: &Predecessors) -> (LaneId, Placed) {
+        let (device, lanes) = (target.device as usize, &self.streams[target.device as usize]);
+        let among = match target.lane {
+            Some(lane) => lanes.start + lane..lanes.start + lane + 1,
+            None => lanes.start..lanes.end.min(lanes.start + self.max_streams),
+        };
+        let is_mixed = !predecessors.list().iter().any(|known| known.input.is_some());
+        let known = predecessors.list().iter().map(|known| &*known.device_use);
+        let needs: Vec<plan::Need<'_>> =
+            known.map(|before| plan::Need { stamp: &before.stamp, is_over: before.is_left() }).collect();
+        let placed = lock(&self.placer).place(among, is_mixed, &needs);
+        (LaneId { device, lane: placed.stream - lanes.start }, placed)
+    }
+
+    pub(in crate::engine) fn submitted(&self, placed: Placed, point: u64, has_waited: bool) -> Stamp {
+        lock(&self.placer).submitted(placed, point, has_waited)
+    }
+
+    pub(in crate::engine) fn withdraw(&self, placed: Placed) {
+        lock(&self.placer).withdraw(placed);
+    }
+
+    /// Returns an error if a lane had a fault after the first `found` faults: work submitted to it since may
+    /// be wrong.
+    pub(in crate::engine) fn check_faults(&self, lane: LaneId, found: u64) -> Result<()> {
+        if self.devices.faults() == found {
+            return Ok(());
+        }
+        self.devices.fault_since(found, |other| other == lane).map_or(Ok(()), Err)
+    }
+
+    pub(in crate::engine) fn end(&self, device_use: &DeviceUse) {
+        lock(&self.placer).end(device_use.stamp.stream);
+    }
+
+    /// Leaves an operation of the host to a device that still uses its variables: it is ready when that is
+    /// over. Returns the operation if there is none.
+    pub(in crate::engine) fn defer(&self, slots: &Slots, mut operation: Runnable) -> Option<Runnable> {
+        loop {
+            let granted = slots.granted(&mut operation);
+            // What frees a variable does not wait: memory of a device knows its last uses.
+            if granted.is_kernel || granted.frees() {
+                return Some(operation);
+            }
+            let Some(device_use) = Predecessors::pending(&granted) else { return Some(operation) };
+            operation = device_use.wakes(operation)?;
+        }
+    }
+}

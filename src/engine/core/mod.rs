@@ -1,0 +1,27 @@
+//! The core of an engine: pushes, workers and polls that run operations, handles, asynchronous operations,
+//! kernels on devices, failures.
+
+mod async_op;
+mod engine_core;
+mod engine_ref;
+mod failures;
+mod handle;
+mod handles;
+mod idle;
+mod lanes;
+mod pace;
+mod perform;
+mod polls;
+mod push;
+mod submit;
+mod waits;
+mod wakers;
+mod workers;
+
+pub(crate) use engine_core::EngineCore;
+pub(super) use failures::Failures;
+pub use handle::Pushed;
+pub(super) use idle::EngineDrain;
+pub(super) use lanes::Lanes;
+pub(crate) use pace::poll_share;
+pub use push::Push;

@@ -1,0 +1,109 @@
+//! The pace at which a task that pushes, and never has to wait, lets others run. As in tokio's own resources,
+//! each wait that is ready at once takes one unit of the task's budget. A unit for each push would add a
+//! tenth to its cost, so one unit stands for many small operations.
+
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use crate::sync::{AtomicU32, AtomicU64, OnceLock, Ordering};
+
+/// How long a unit may take if pushes run their operations, and the most pushes that it stands for.
+const UNIT: Duration = Duration::from_micros(8);
+const PUSHES_MAX: u32 = 512;
+/// How many pushes a unit stands for if workers run them.
+pub(in crate::engine) const HANDED_OVER: u64 = 64;
+/// After so many units a push is pending once under any runtime, because others may have no budget.
+const UNITS_MAX: u32 = 512;
+
+/// The pace of an engine's pushes.
+pub(in crate::engine) struct Pace {
+    /// The first read of the clock.
+    origin: OnceLock<Instant>,
+    looked_ns: AtomicU64,
+    /// The pushes of the current unit, and how many of them are left.
+    pushes: AtomicU32,
+    left: AtomicU32,
+    units: AtomicU32,
+}
+
+impl Pace {
+    pub(in crate::engine) fn new() -> Self {
+        Self {
+            origin: OnceLock::new(),
+            looked_ns: AtomicU64::new(0),
+            pushes: AtomicU32::new(1),
+            left: AtomicU32::new(1),
+            units: AtomicU32::new(0),
+        }
+    }
+
+    /// Counts an operation that was run by its push. Returns true if a unit is over.
+    #[inline(always)]
+    pub(in crate::engine) fn is_due(&self) -> bool {
+        // ORDERING: Relaxed, here and below: a measurement that nothing depends on. Threads that push at the
+        // same time may lose a count.
+        let left = self.left.load(Ordering::Relaxed);
+        if left <= 1 {
+            // It stays due until a push is polled, which takes the unit: a push may be dropped unpolled.
+            // A model takes the same path in each execution.
+            return !cfg!(anabranch_loom);
+        }
+        self.left.store(left - 1, Ordering::Relaxed);
+        false
+    }
+
+    /// Takes a unit, as [`Pace::poll_unit`], and sets the number of pushes of the next one from the time that
+    /// this one took.
+    #[inline(never)]
+    pub(in crate::engine) fn poll_measured(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.measure();
+        self.poll_unit(cx)
+    }
+
+    fn measure(&self) {
+        let now = self.origin.get_or_init(Instant::now).elapsed().as_nanos() as u64;
+        let taken = now.saturating_sub(self.looked_ns.swap(now, Ordering::Relaxed));
+        let per_push = (taken / u64::from(self.pushes.load(Ordering::Relaxed))).max(1);
+        let pushes = (UNIT.as_nanos() as u64 / per_push).clamp(1, u64::from(PUSHES_MAX)) as u32;
+        self.pushes.store(pushes, Ordering::Relaxed);
+        self.left.store(pushes, Ordering::Relaxed);
+    }
+
+    /// Takes a unit. Pending if the task has used its share; then its waker has been called already.
+    #[inline(never)]
+    pub(in crate::engine) fn poll_unit(&self, cx: &mut Context<'_>) -> Poll<()> {
+        ready!(poll_share(cx)).used();
+        let units = self.units.load(Ordering::Relaxed) + 1;
+        self.units.store(units % UNITS_MAX, Ordering::Relaxed);
+        if units == UNITS_MAX {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+}
+
+/// Waits until the task may go on: one that awaits what is ready, again and again, would otherwise never come
+/// to a pending poll.
+#[inline]
+pub(crate) fn poll_share(cx: &mut Context<'_>) -> Poll<Share> {
+    #[cfg(feature = "tokio")]
+    return tokio::task::coop::poll_proceed(cx).map(Share);
+    #[cfg(not(feature = "tokio"))]
+    {
+        let _ = cx;
+        Poll::Ready(Share())
+    }
+}
+
+/// A task's right to go on, given back if it is not used.
+pub(crate) struct Share(#[cfg(feature = "tokio")] tokio::task::coop::RestoreOnPending);
+
+impl Share {
+    #[inline]
+    pub(crate) fn used(self) {
+        // Its drop would give the share back. To forget it says the same as `made_progress`, for less.
+        #[cfg(feature = "tokio")]
+        std::mem::forget(self.0);
+    }
+}

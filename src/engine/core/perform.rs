@@ -1,0 +1,201 @@
+//! The outcome of an operation: whether it is run, and what its end does to its variables and its errors.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+
+use super::engine_core::EngineCore;
+use crate::device::StreamMut;
+use crate::device::host::HostStream;
+use crate::engine::order::{Access, Granted, Operation, Ran, Role, Scope, Variable};
+use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
+use crate::runtime::inside;
+
+impl EngineCore {
+    /// Runs the body of an operation, and takes effect on its variables.
+    #[inline(always)]
+    pub(super) fn perform(&self, mut operation: Granted<'_>, number: u32) -> Result<Ran> {
+        if !self.is_smooth(&operation) {
+            return self.perform_with_care(operation, number);
+        }
+        match inside(self.address(), || self.run_caught(&mut operation)) {
+            Ok(Ok(ran)) => {
+                operation.each_variable(|access, variable| {
+                    if access.changes() {
+                        variable.count_write();
+                    }
+                });
+                Ok(ran)
+            }
+            Ok(Err(cause)) => Err(self.has_returned(&operation, cause)),
+            Err(panic) => Err(self.has_failed(&operation, operation.panicked(panic_message(panic)))),
+        }
+    }
+
+    /// Returns true for nearly all operations: to run the body and to count the writes is all that is to be
+    /// done.
+    #[inline(always)]
+    fn is_smooth(&self, operation: &Granted<'_>) -> bool {
+        let mut is_smooth = operation.is_simple() && !self.is_closed_relaxed();
+        operation.each_variable(|_, variable| is_smooth &= !variable.may_be_poisoned());
+        is_smooth
+    }
+
+    #[inline(never)]
+    fn perform_with_care(&self, mut operation: Granted<'_>, number: u32) -> Result<Ran> {
+        if !operation.frees()
+            && let Some(error) = self.obstacle(&operation)
+        {
+            let _ = shielded(|| operation.discard_body());
+            self.take_effect(&operation, Some(&error));
+            return Err(error);
+        }
+        let ran = if operation.is_async {
+            self.poll_caught(&mut operation, number)
+        } else {
+            inside(self.address(), || self.run_caught(&mut operation))
+        };
+        match ran {
+            Ok(Ok(Ran::Parts(parts))) => self.perform_parts(&operation, parts).map(|()| Ran::Done),
+            Ok(Ok(ran)) => {
+                if matches!(ran, Ran::Done) && operation.has_own_effect() {
+                    self.take_effect(&operation, None);
+                }
+                Ok(ran)
+            }
+            Ok(Err(cause)) => Err(self.has_returned(&operation, cause)),
+            Err(panic) => Err(self.has_failed(&operation, operation.panicked(panic_message(panic)))),
+        }
+    }
+
+    /// Runs a body. A kernel is left to be enqueued if there are devices for it, and run on the host if not.
+    #[inline(always)]
+    fn run_caught(&self, operation: &mut Granted<'_>) -> std::thread::Result<Result<Ran, BoxError>> {
+        let run = || match operation.run()? {
+            Ran::Kernel(kernel) if self.lanes.is_none() => {
+                operation.enqueue(kernel, StreamMut::Host(&mut HostStream::new(0))).map(|()| Ran::Done)
+            }
+            ran => Ok(ran),
+        };
+        catch_unwind(AssertUnwindSafe(run))
+    }
+
+    /// Polls an asynchronous operation, or makes its future. It may wait, but not for itself.
+    fn poll_caught(&self, operation: &mut Granted<'_>, number: u32) -> std::thread::Result<Result<Ran, BoxError>> {
+        catch_unwind(AssertUnwindSafe(|| operation.run_as_polled(self.address(), number)))
+    }
+
+    /// Handles an error that a body returned, or that kept it from being called.
+    #[cold]
+    fn has_returned(&self, operation: &Granted<'_>, cause: BoxError) -> Error {
+        let kept = cause.downcast_ref::<Error>().and_then(Error::kept_variable);
+        let Some(variable) = kept else { return self.has_failed(operation, operation.failed(cause)) };
+        let leaves_old = operation.variables().any(|(access, variable)| access.is_written() && !variable.is_unwritten());
+        let error = Error::new(Kind::OpNotBegun { operation: operation.full_name(), variable, leaves_old });
+        self.leave_unchanged(operation, &error, false);
+        self.report_not_begun(operation, &error);
+        error
+    }
+
+    #[cold]
+    fn has_failed(&self, operation: &Granted<'_>, error: Error) -> Error {
+        if operation.has_own_effect() {
+            self.take_effect(operation, Some(&error));
+        } else {
+            self.report(operation, &error);
+        }
+        error
+    }
+
+    /// Returns why an operation is not run.
+    fn obstacle(&self, operation: &Granted<'_>) -> Option<Error> {
+        if self.is_closed_relaxed() {
+            return Some(Kind::ShutDown.into());
+        }
+        if operation.scope().is_some_and(|scope| scope.is_cancelled()) {
+            return Some(Kind::Cancelled.into());
+        }
+        if !operation.has_own_effect() {
+            // Each of the joined operations looks for itself.
+            return None;
+        }
+        operation.variables().filter(|(access, _)| access.is_read()).find_map(|(_, variable)| {
+            let origin = variable.poison()?;
+            let because = origin.node().unwrap_or("an operation").to_owned();
+            let (operation, variable) = (operation.full_name(), variable.name.to_cow());
+            Some(Error::with_source(Kind::NotRun { operation, variable, because }, Box::new(origin)))
+        })
+    }
+
+    /// Marks the variables that an operation has written, or has failed to write.
+    pub(super) fn take_effect(&self, operation: &Granted<'_>, failure: Option<&Error>) {
+        if let Some(cancelled) = failure.filter(|error| error.is_cancelled()) {
+            return self.leave_unchanged(operation, cancelled, operation.has_begun());
+        }
+        for (access, variable) in operation.variables() {
+            if access.changes() {
+                self.change(operation, variable, failure);
+            }
+        }
+        if let Some(error) = failure {
+            self.report(operation, error);
+        }
+    }
+
+    fn change(&self, operation: &Granted<'_>, variable: &Variable, failure: Option<&Error>) {
+        variable.count_write();
+        variable.set_poison(failure.map(|error| error.origin().clone()));
+        if self.lanes.is_some() && !operation.is_kernel {
+            variable.device_uses.clear();
+        }
+    }
+
+    /// Leaves variables as they were before an operation that was cancelled or could not begin. Only a
+    /// variable that never had a value gets the error, and one whose value the operation took.
+    fn leave_unchanged(&self, operation: &Granted<'_>, error: &Error, has_begun: bool) {
+        let is_lost = |access: &Access, variable: &Variable| variable.is_unwritten() || has_begun && access.is_taken();
+        for (access, variable) in operation.variables() {
+            if access.changes() && is_lost(access, variable) {
+                self.change(operation, variable, Some(error));
+            }
+        }
+    }
+
+    /// Reports an operation that could not begin: no later read would report it.
+    fn report_not_begun(&self, operation: &Operation, error: &Error) {
+        if self.failures.strong_count() > 0 {
+            self.report(operation, error);
+        } else if let Some(scope) = operation.scope() {
+            self.report_to_flow(scope, error);
+        }
+    }
+
+    /// Ends a flow with an error of an operation that could not begin, unless the handle or `idle` reports
+    /// it. So the flow does not continue with an old value unnoticed.
+    #[cold]
+    pub(in crate::engine) fn report_to_flow(&self, scope: &Arc<Scope>, error: &Error) {
+        if error.leaves_old_value() && self.failures.strong_count() == 0 {
+            let flow: Weak<Scope> = Arc::downgrade(scope);
+            error.tell_at_last(flow);
+        }
+    }
+
+    /// Keeps an error for `idle`, if the engine has a handle.
+    pub(in crate::engine) fn keep_failure(&self, error: &Error) {
+        self.failures.upgrade().iter().for_each(|failures| failures.keep(error));
+    }
+
+    /// Reports a failure to `idle`: at once if the operation has no variable to poison, otherwise when it
+    /// turns out that neither the handle nor a read has reported it.
+    pub(super) fn report(&self, operation: &Operation, error: &Error) {
+        let origin = error.origin();
+        // The caller of a cancel or a shutdown knows of it.
+        if matches!(operation.role, Role::Waits | Role::Joins) || origin.is_shut_down() || origin.is_cancelled() {
+            return;
+        }
+        if operation.frees() || !operation.writes() {
+            self.keep_failure(error);
+        } else {
+            origin.tell_at_last(self.failures.clone());
+        }
+    }
+}

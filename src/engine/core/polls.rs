@@ -1,0 +1,276 @@
+//! Engines without workers: operations are run by the thread that pushes them, or by a poll of a future of
+//! the engine.
+
+use std::sync::Arc;
+use std::task::Context;
+
+use super::engine_core::EngineCore;
+use crate::engine::order::{Batch, End, Grant, Granted, Key, More, Scope, Turn, Unpushed, Variable, Wakes, is_polling};
+use crate::error::{Result, shielded};
+use crate::runtime::{STEPS_MAX, WaiterKey, is_inside};
+use crate::sync::{Ordering, lock};
+
+/// The number of an operation that is in no slot.
+pub(super) const NO_SLOT: u32 = u32::MAX;
+
+impl EngineCore {
+    /// Pushes an operation that cannot be run where it lies. It has been run when this returns, unless it is
+    /// a future, or another thread, or this one further up the stack, has the engine.
+    #[inline(never)]
+    pub(super) fn push_to_inbox(self: &Arc<Self>, max: usize, operation: &mut Unpushed<'_>) -> Option<Key> {
+        let (key, turn) = {
+            let mut free = self.slots.free();
+            let (entering, key) = self.put(&mut free, max, operation)?;
+            // With the lock, so that operations enter their queues in the order of their slots.
+            (key, self.exclusive.post(entering))
+        };
+        if let Some(turn) = turn {
+            self.empty(turn, More::default());
+        }
+        Some(key)
+    }
+
+    /// Runs an operation where it lies, if none is pending and no thread has the engine.
+    #[inline(always)]
+    pub(super) fn run_in_place(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Option<Result<()>> {
+        let turn = self.begin_alone()?;
+        let outcome = {
+            let alone = self.slots.alone(&turn);
+            // What is run in place is done: there is nothing to drop.
+            match alone.as_ref().and_then(|alone| operation.granted_alone(alone)) {
+                Some(granted) => self.perform(granted, NO_SLOT).map(std::mem::forget),
+                None => Ok(()),
+            }
+        };
+        operation.clear();
+        self.end_alone(turn);
+        Some(outcome)
+    }
+
+    /// Enters the posted operations, runs them, and ends the turn.
+    #[cold]
+    pub(super) fn empty(self: &Arc<Self>, mut turn: Turn, mut more: More) {
+        let mut batch = Batch::new(&self.slots);
+        loop {
+            more.posted.into_iter().for_each(|entering| batch.enter(entering));
+            while let Some(operation) = batch.next_own() {
+                self.run(operation, &mut batch);
+            }
+            if more.is_nudged {
+                self.end_what_is_over(&mut batch);
+            }
+            // What was woken meanwhile waits for a poll, so that a future that wakes itself again and again
+            // does not keep the pushing thread.
+            while self.is_closed()
+                && let Some(operation) = self.ready.pop(&self.slots)
+            {
+                self.run(operation, &mut batch);
+            }
+            self.give_back(&mut batch);
+            match self.exclusive.end(turn) {
+                End::Over { is_awaited } => {
+                    self.wake(Wakes { space: false, idle: is_awaited });
+                    break;
+                }
+                End::More(again, asked) => (turn, more) = (again, asked),
+            }
+        }
+        if !self.ready.is_still_empty() {
+            self.call_polls();
+        }
+    }
+
+    /// Returns the result of `look` at a variable that no pending operation uses.
+    pub(in crate::engine) fn glance<R>(self: &Arc<Self>, variable: &Variable, look: impl FnOnce(Grant<'_>) -> R) -> Option<R> {
+        if self.is_closed_relaxed() {
+            return None;
+        }
+        if self.is_inline() {
+            let turn = self.begin_alone()?;
+            let seen = self.slots.alone(&turn).map(|alone| look(alone.grant()));
+            self.end_alone(turn);
+            return seen;
+        }
+        let mut batch = Batch::new(&self.slots);
+        let seen = batch.glance(variable, look);
+        // A write that waited for this look.
+        self.start(&mut batch);
+        seen
+    }
+
+    /// Takes out a ready operation, chosen by the simulated executor.
+    fn draw(&self) -> Option<crate::engine::order::Runnable> {
+        let choice = match (self.ready.len(), &*lock(&self.registration)) {
+            (0, _) | (_, None) => None,
+            (among, Some(registration)) => registration.choose(among),
+        };
+        let (place, misfit) = choice?;
+        misfit.iter().for_each(|misfit| self.keep_failure(misfit));
+        self.ready.remove(&self.slots, place)
+    }
+
+    /// Ends the ready operations that will not begin any more, and runs the engine's own (frees and reads).
+    /// Without workers only polls would do that, and there may be none. `over` are cancelled flows.
+    pub(super) fn sweep(self: &Arc<Self>, over: &[&Scope]) {
+        // ORDERING: the lists' lock: a thread that adds a ready operation checks afterwards whether its flow
+        // is cancelled. So either that check or this sweep finds the operation.
+        if self.workers > 0 || self.ready.is_still_empty() {
+            return;
+        }
+        over.iter().for_each(|scope| self.ready.give_up(scope));
+        if !self.is_inline() {
+            let mut batch = Batch::new(&self.slots);
+            self.end_what_is_over(&mut batch);
+            self.give_back(&mut batch);
+        } else if let Some(turn) = self.exclusive.nudge() {
+            self.empty(turn, More::default());
+        }
+    }
+
+    /// [Sweeps](EngineCore::sweep) what is left of a flow that is over.
+    pub(in crate::engine) fn sweep_flow(self: &Arc<Self>, scope: &Scope) {
+        // As in `sweep`, before the flows within are collected: each of them may leave as well.
+        if self.workers > 0 || self.ready.is_still_empty() {
+            return;
+        }
+        let inners = if scope.is_cancelled() { scope.all_within() } else { Vec::new() };
+        let own = scope.is_cancelled().then_some(scope);
+        let over: Vec<&Scope> = inners.iter().map(|inner| &**inner).chain(own).collect();
+        self.sweep(&over);
+    }
+
+    fn end_what_is_over(self: &Arc<Self>, batch: &mut Batch<'_>) {
+        loop {
+            let over = self.ready.extract_over(&self.slots);
+            if over.is_empty() {
+                return;
+            }
+            over.into_iter().for_each(|operation| self.run(operation, batch));
+            self.pass_on(batch);
+        }
+    }
+
+    /// Begins a turn, if no operation is pending: without workers, no queue has a request then.
+    #[inline(always)]
+    fn begin_alone(self: &Arc<Self>) -> Option<Turn> {
+        if !self.is_inline() || self.slots.in_use() > 0 {
+            return None;
+        }
+        let turn = self.exclusive.begin()?;
+        // Another thread may have pushed meanwhile; from here on none can run that.
+        if self.slots.alone(&turn).is_none() {
+            self.empty(turn, More::default());
+            return None;
+        }
+        Some(turn)
+    }
+
+    #[inline(always)]
+    fn end_alone(self: &Arc<Self>, turn: Turn) {
+        if let Err(turn) = self.exclusive.end_at_once(turn) {
+            self.empty(turn, More::default());
+        }
+    }
+
+    /// Has a poll of a future of the engine run what is ready; or runs it, if the executor is shut down.
+    pub(super) fn call_polls(self: &Arc<Self>) {
+        self.bell.ring();
+        // Inside of an operation the thread that runs it continues with what is ready.
+        if !self.is_closed() || is_inside(self.address()) || is_polling(self.address()) {
+            return;
+        }
+        if self.is_inline() {
+            while self.go_on() {}
+        } else {
+            self.run_all(&mut Batch::new(&self.slots));
+        }
+    }
+
+    /// Ends the ready operations of an executor that is shut down. Without workers only polls would do that,
+    /// and there may be none.
+    pub(super) fn end_what_is_ready(self: &Arc<Self>) {
+        if self.is_inline() {
+            // If another thread has the engine, that thread does it.
+            if let Some(turn) = self.exclusive.nudge() {
+                self.empty(turn, More::default());
+            }
+        } else if self.is_simulated && !is_inside(self.address()) && !is_polling(self.address()) {
+            self.run_all(&mut Batch::new(&self.slots));
+        }
+    }
+
+    /// Without workers: runs some of what is ready, for a future that is polled. Its task is woken when more
+    /// is ready.
+    pub(in crate::engine) fn drive(self: &Arc<Self>, key: &mut WaiterKey, cx: &mut Context<'_>) {
+        if self.workers > 0 {
+            return;
+        }
+        // Point u64::MAX never passes: the lane is only rung. Registered first: what becomes ready behind the
+        // check below rings.
+        let _ = self.bell.poll(u64::MAX, key, cx);
+        if self.go_on() {
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    #[inline(always)]
+    pub(in crate::engine) fn forget_driver(&self, key: &mut WaiterKey) {
+        self.bell.forget(key);
+    }
+
+    /// Runs some of what is ready. Returns true if this thread is to come back.
+    fn go_on(self: &Arc<Self>) -> bool {
+        if self.is_simulated {
+            return self.run_chosen();
+        }
+        if self.ready.is_empty() {
+            return false;
+        }
+        // A thread that has the engine rings when it gives it back.
+        let Some(turn) = self.exclusive.begin() else { return false };
+        let mut batch = Batch::new(&self.slots);
+        for _ in 0..STEPS_MAX {
+            let Some(operation) = self.next(&mut batch) else { break };
+            self.run(operation, &mut batch);
+        }
+        self.pass_on(&mut batch);
+        self.give_back(&mut batch);
+        self.empty(turn, More::default());
+        !self.ready.is_empty()
+    }
+
+    /// On a simulated executor: runs operations, each chosen among those that are ready. Returns true if some
+    /// are left for a later poll.
+    fn run_chosen(self: &Arc<Self>) -> bool {
+        // ORDERING: Acquire here and Release below: one poll at a time.
+        if self.is_simulating.swap(true, Ordering::Acquire) {
+            // Another thread does, and may be about to stop without what this one has pushed.
+            return true;
+        }
+        let mut batch = Batch::new(&self.slots);
+        for _ in 0..STEPS_MAX {
+            let Some(operation) = self.ready.pop_free(&self.slots).or_else(|| self.draw()) else { break };
+            self.run(operation, &mut batch);
+            self.pass_on(&mut batch);
+        }
+        self.give_back(&mut batch);
+        if self.is_closed() {
+            self.run_all(&mut batch);
+        }
+        // ORDERING: Release: see above.
+        self.is_simulating.store(false, Ordering::Release);
+        !self.ready.is_empty()
+    }
+
+    /// Performs the parts of a joined operation, which has been granted what they use. Returns the first
+    /// failure.
+    pub(super) fn perform_parts(&self, joined: &Granted<'_>, parts: Vec<crate::engine::order::Operation>) -> Result<()> {
+        let mut outcome = Ok(());
+        for mut part in parts {
+            let performed = self.perform(joined.part(&mut part), NO_SLOT).map(drop);
+            outcome = outcome.and(performed);
+            let _ = shielded(|| drop(part));
+        }
+        outcome
+    }
+}

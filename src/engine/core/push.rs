@@ -1,0 +1,206 @@
+//! The push of an operation: done at once if there is room. The caller has the operation in a place that is
+//! not dropped, and finds it empty afterwards: it was pushed, was dropped because it was refused, or waits in
+//! the push.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use super::engine_core::EngineCore;
+use super::handle::Pushed;
+use super::pace::HANDED_OVER;
+use crate::engine::order::{Key, Unpushed};
+use crate::error::{Error, Kind, Result};
+use crate::runtime::WaiterKey;
+
+/// Pushes an operation; made by [`Engine::push`](super::Engine::push).
+#[must_use = "where there is no room the operation is pushed only if this is awaited"]
+pub struct Push<'v> {
+    core: &'v Arc<EngineCore>,
+    state: State<'v>,
+}
+
+/// The outcome: words that come in registers, and are looked at where they are. A value that is written to
+/// memory word by word, and then moved by more than a word, waits for the store buffer. That was a fifth of
+/// the time of a push.
+enum State<'v> {
+    /// The operation was run where it lay.
+    Ran,
+    Pushed(Key),
+    Other(Box<Other<'v>>),
+    Spent,
+}
+
+/// The outcomes of few pushes.
+enum Other<'v> {
+    Tried(Result<Pushed>),
+    /// It was pushed; the future takes a unit of the task's budget before it returns the handle.
+    Due(Pushed),
+    Waits(Waiting<'v>),
+}
+
+/// An operation for which there was no room.
+struct Waiting<'v> {
+    core: &'v Arc<EngineCore>,
+    operation: Unpushed<'v>,
+    key: WaiterKey,
+    driver: WaiterKey,
+}
+
+impl Future for Push<'_> {
+    type Output = Result<Pushed>;
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
+        let Self { core, state } = &mut *self;
+        // Taken out first: were the old state dropped behind it, the result would have to be in memory.
+        Poll::Ready(match mem::replace(state, State::Spent) {
+            State::Ran => Ok(Pushed::ended(Ok(()))),
+            State::Pushed(key) => Ok(Pushed::pending(core.clone(), key)),
+            State::Other(mut other) => {
+                if other.poll(core, cx).is_pending() {
+                    *state = State::Other(other);
+                    return Poll::Pending;
+                }
+                other.into_outcome()
+            }
+            State::Spent => Err(Kind::Spent.into()),
+        })
+    }
+}
+
+impl<'v> Push<'v> {
+    /// Pushes an operation, unless there is no room. It is taken out in any case.
+    #[inline(always)]
+    pub(in crate::engine) fn new(core: &'v Arc<EngineCore>, operation: &mut Unpushed<'v>) -> Self {
+        // Asked here, too: it saves the call.
+        let ran = if core.is_inline() { core.run_now(operation) } else { None };
+        let state = match ran {
+            Some(Ok(Ok(()))) if core.pace.is_due() => State::Other(Other::due(Pushed::ended(Ok(())))),
+            Some(Ok(Ok(()))) => State::Ran,
+            Some(outcome) => State::Other(Other::tried(outcome.map(Pushed::ended), operation)),
+            None => match core.push_plainly(operation) {
+                Some(key) if key.is_one_of(HANDED_OVER) => State::Other(Other::due(Pushed::pending(core.clone(), key))),
+                Some(key) => State::Pushed(key),
+                None => State::Other(Other::push(core, operation)),
+            },
+        };
+        debug_assert!(operation.get().is_none());
+        Self { core, state }
+    }
+}
+
+impl Drop for Push<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        match &self.state {
+            State::Pushed(key) => drop(Pushed::pending(self.core.clone(), *key)),
+            State::Other(other) => other.report(self.core),
+            State::Ran | State::Spent => {}
+        }
+    }
+}
+
+impl<'v> Other<'v> {
+    #[cold]
+    fn tried(pushed: Result<Pushed>, operation: &mut Unpushed<'v>) -> Box<Self> {
+        // A refused operation is still there.
+        drop(operation.take());
+        Box::new(Self::Tried(pushed))
+    }
+
+    #[cold]
+    fn due(pushed: Pushed) -> Box<Self> {
+        Box::new(Self::Due(pushed))
+    }
+
+    #[inline(never)]
+    fn push(core: &'v Arc<EngineCore>, operation: &mut Unpushed<'v>) -> Box<Self> {
+        match core.try_push(operation) {
+            Err(refused) => Self::refused(refused, core, operation),
+            pushed => Self::tried(pushed, operation),
+        }
+    }
+
+    #[cold]
+    fn refused(error: Error, core: &'v Arc<EngineCore>, operation: &mut Unpushed<'v>) -> Box<Self> {
+        if !error.is_busy() {
+            return Self::tried(Err(error), operation);
+        }
+        let (key, driver) = (WaiterKey::default(), WaiterKey::default());
+        Box::new(Self::Waits(Waiting { core, operation: operation.take(), key, driver }))
+    }
+
+    /// Reports a refusal to `idle`: the push was dropped unpolled.
+    #[cold]
+    fn report(&self, core: &EngineCore) {
+        if let Self::Tried(Err(refused)) = self
+            && !refused.is_shut_down()
+        {
+            core.keep_failure(refused);
+        }
+    }
+
+    /// Leaves the outcome in its place: a result that a call returns would be in memory, on all paths.
+    #[inline(never)]
+    fn poll(&mut self, core: &EngineCore, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Tried(_) => {}
+            Self::Due(_) if core.is_inline() => ready!(core.pace.poll_measured(cx)),
+            Self::Due(_) => ready!(core.pace.poll_unit(cx)),
+            Self::Waits(waiting) => {
+                let pushed = ready!(waiting.poll(cx));
+                *self = Self::Tried(pushed);
+            }
+        }
+        Poll::Ready(())
+    }
+
+    #[inline(always)]
+    fn into_outcome(self) -> Result<Pushed> {
+        match self {
+            Self::Tried(pushed) => pushed,
+            Self::Due(pushed) => Ok(pushed),
+            Self::Waits(_) => Err(Kind::Spent.into()),
+        }
+    }
+}
+
+impl Waiting<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
+        if let Some(done) = self.push() {
+            return Poll::Ready(done);
+        }
+        self.core.may_wait_for_room()?;
+        loop {
+            self.core.drive(&mut self.driver, cx);
+            // Point u64::MAX never passes: the lane is only rung.
+            let _ = self.core.space.poll(u64::MAX, &mut self.key, cx);
+            if !self.core.has_space() {
+                self.core.may_block()?;
+                return Poll::Pending;
+            }
+            if let Some(done) = self.push() {
+                return Poll::Ready(done);
+            }
+        }
+    }
+
+    /// Returns None if there is still no room.
+    fn push(&mut self) -> Option<Result<Pushed>> {
+        let pushed = self.core.try_push(&mut self.operation);
+        if pushed.as_ref().is_err_and(Error::is_busy) { None } else { Some(pushed) }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.core.is_forked() {
+            return;
+        }
+        self.core.space.forget(&mut self.key);
+        self.core.forget_driver(&mut self.driver);
+    }
+}

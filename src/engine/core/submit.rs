@@ -1,0 +1,239 @@
+//! The submission of kernels, and what follows when their device has done them.
+//!
+//! ```text
+//! all granted ──▶ place ──▶ record · submit ──▶ add the use, leave the queues ──▶ the next operations are granted
+//!                                          └──▶ the lane reaches the point ──▶ end: the handle, operations of the host
+//! ```
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::engine_core::EngineCore;
+use super::lanes::Lanes;
+use crate::device::StreamMut;
+use crate::device::queue::{self, Event, Judge, Part};
+use crate::engine::order::{
+    Batch, Completed, DeviceUse, Enqueue, Failure, Grant, Granted, Operation, Predecessors, Ran, Recorded, Runnable, Submitted,
+    Work,
+};
+use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
+use crate::plan::Placed;
+use crate::runtime::{LaneId, Submission, inside, when_reached};
+use crate::sync::OnceLock;
+
+/// A kernel that has to wait before it can be submitted.
+struct Again(Box<dyn Enqueue>);
+
+impl Work for Again {
+    fn run(self, _: Grant<'_>) -> Result<Ran, BoxError> {
+        Ok(Ran::Kernel(self.0))
+    }
+}
+
+impl EngineCore {
+    /// Submits a kernel that has been granted its variables, now or when there is room on its lane.
+    pub(super) fn enqueue(self: &Arc<Self>, mut operation: Runnable, kernel: Box<dyn Enqueue>, batch: &mut Batch<'_>) {
+        let mut granted = self.slots.granted(&mut operation);
+        let lanes = self.lanes.as_ref().expect("only with devices kernels are left to be enqueued");
+        let target = granted.kernel().expect("it is one");
+        let predecessors = Predecessors::of(&granted);
+        let (lane, placed) = lanes.place(target, &predecessors);
+        let before = |&place: &usize| &predecessors.list()[place].device_use;
+        let events: Option<SmallVec<[Arc<Recorded>; 4]>> = placed.waits.iter().map(|place| before(place).event()).collect();
+        let backlog = lanes.device(lane).backlog(lane.lane);
+        match (events, backlog) {
+            (Some(events), None) => self.submit(operation, kernel, Chosen { lane, placed, predecessors, events }, batch),
+            (None, _) => {
+                // A predecessor was refused in part, or is over by now: then this is ready again at once.
+                let blind = placed.waits.iter().map(before).find(|before| before.event().is_none()).cloned();
+                lanes.withdraw(placed);
+                granted.set_body(Again(kernel));
+                let ready = match blind {
+                    Some(before) => before.wakes(operation),
+                    None => Some(operation),
+                };
+                batch.ready.extend(ready);
+            }
+            (Some(_), Some(point)) => {
+                lanes.withdraw(placed);
+                granted.set_body(Again(kernel));
+                self.retry_after(operation, lane, point);
+            }
+        }
+    }
+
+    /// Makes an operation ready again when its lane has room.
+    fn retry_after(self: &Arc<Self>, operation: Runnable, lane: LaneId, point: u64) {
+        let (core, lanes) = (self.clone(), self.lanes.as_ref().expect("the lane is of one"));
+        when_reached(&lanes.devices, lane, point, move |outcome| {
+            match outcome {
+                Ok(()) => core.make_ready(operation),
+                // A second try would get the same error, for as long as the lane stands still.
+                Err(error) => core.fail(operation, error),
+            }
+            // This may be the last owner: what its drop drops is foreign.
+            let _ = shielded(|| drop(core));
+        });
+    }
+
+    fn submit(self: &Arc<Self>, mut operation: Runnable, kernel: Box<dyn Enqueue>, chosen: Chosen, batch: &mut Batch<'_>) {
+        let mut granted = self.slots.granted(&mut operation);
+        let lanes = self.lanes.as_ref().expect("the lane is of one");
+        let Chosen { lane, placed, predecessors, events } = chosen;
+        let faults = lanes.devices.faults();
+        let (outcome, end) = self.submit_to(lanes, lane, &mut granted, kernel, &events);
+        drop(events);
+        let Some(End { point, event, has_waited }) = end else {
+            lanes.withdraw(placed);
+            self.take_effect(&granted, outcome.as_ref().err());
+            return self.end(operation, outcome, batch);
+        };
+        let stamp = lanes.submitted(placed, point, has_waited);
+        let device_use = Arc::new(DeviceUse::new(&lanes.devices, lane, stamp, event));
+        let failure = Failure::new(OnceLock::new());
+        for (access, variable) in granted.variables() {
+            variable.device_uses.add(access.mode(), &device_use, &failure);
+        }
+        self.take_effect(&granted, outcome.as_ref().err());
+        let operation = batch.leave(operation);
+        let inputs = predecessors.inputs();
+        // Must precede the wait: the operation may end there.
+        predecessors.release();
+        let submitted = Submitted { operation, device_use, failure, inputs, faults, error: outcome.err() };
+        let core = self.clone();
+        when_reached(&lanes.devices, lane, point, move |outcome| {
+            core.complete(Completed { submitted, outcome });
+            let _ = shielded(|| drop(core));
+        });
+    }
+
+    /// Calls a kernel's body, and submits its work. Returns the outcome, and the end of the work, if it has
+    /// one to wait for.
+    fn submit_to(
+        &self,
+        lanes: &Lanes,
+        lane: LaneId,
+        operation: &mut Granted<'_>,
+        kernel: Box<dyn Enqueue>,
+        events: &[Arc<Recorded>],
+    ) -> (Result<()>, Option<End>) {
+        let (mut called, mut refusal, mut kernel) = (Ok(()), Refusal(None), Some(kernel));
+        let waits = &mut events.iter().map(|recorded| recorded.event);
+        let Submission { outcome, point } = Submission::new(lanes.device(lane), lane.lane, waits, |stream| {
+            stream.begin_part(Part { stream: 0, waits: &[], is_awaited: false });
+            let kernel = kernel.take().expect("it is recorded once");
+            let enqueue = AssertUnwindSafe(|| operation.enqueue(kernel, StreamMut::Device(stream)));
+            called = inside(self.address(), || catch_unwind(enqueue))
+                .map_err(|panic| operation.panicked(panic_message(panic)))
+                .and_then(|called| called.map_err(|cause| operation.failed_on_device(cause)));
+            if called.is_err() {
+                stream.abandon_part();
+            }
+            // Submitted even if it failed: memory that it has dropped, and work of a library, need a known
+            // end.
+            Ok(queue::Job { key: None, is_recorded: lanes.has_waits(), judge: &mut refusal })
+        });
+        let _ = shielded(|| drop(kernel));
+        let refused = refusal.0.or(outcome.as_ref().err().cloned());
+        let result = called.and(refused.map_or(Ok(()), |error| Err(operation.failed_on_device(error.into()))));
+        let event = outcome.as_ref().ok().and_then(|submitted| submitted.event);
+        (result, point.map(|point| End { point, event, has_waited: outcome.is_ok() }))
+    }
+
+    /// Ends a pending operation that cannot continue.
+    fn fail(self: &Arc<Self>, mut operation: Runnable, cause: Error) {
+        let mut granted = self.slots.granted(&mut operation);
+        let _ = shielded(|| granted.discard_body());
+        let error = granted.failed_on_device(cause.into());
+        self.take_effect(&granted, Some(&error));
+        let mut batch = Batch::new(&self.slots);
+        self.end(operation, Err(error), &mut batch);
+        self.give_back(&mut batch);
+        self.start(&mut batch);
+    }
+
+    /// A lane has come to the end of an operation: ends it, and those whose completion came before it.
+    fn complete(self: &Arc<Self>, completed: Completed) {
+        // A loop, because a chain of completions may be longer than the stack allows.
+        let mut all: SmallVec<[Completed; 4]> = SmallVec::new();
+        all.push(completed);
+        while let Some(completed) = all.pop() {
+            if let Some(completed) = completed.after_inputs() {
+                all.extend(self.end_on_device(completed));
+            }
+        }
+    }
+
+    /// Ends an operation that its device has finished, or will never finish. Returns the completions that
+    /// follow it.
+    fn end_on_device(self: &Arc<Self>, Completed { submitted, outcome }: Completed) -> Vec<Completed> {
+        let Submitted { operation: left, device_use, failure, inputs, faults, error } = submitted;
+        let (operation, lanes) = (self.slots.left(&left), self.lanes.as_ref().expect("it was submitted to one"));
+        let is_known = error.is_some();
+        let outcome = outcome.and_then(|()| lanes.check_faults(device_use.lane, faults));
+        let failed = error.or_else(|| Some(operation.failed_on_device(outcome.err()?.into()))).or_else(|| {
+            let origin = inputs.iter().find_map(|(_, input)| input.get())?.origin().clone();
+            let because = origin.node().unwrap_or("an operation").to_owned();
+            Some(Error::with_source(Kind::DoneInVain { operation: operation.name.to_cow(), because }, Box::new(origin)))
+        });
+        lanes.end(&device_use);
+        if let Some(error) = failed.as_ref().filter(|_| !is_known) {
+            self.report(operation, error);
+        }
+        if let Some(error) = &failed {
+            let _ = failure.set(error.clone());
+        }
+        let (waiting, followers) = device_use.end(failed.is_none());
+        // Must precede all that follows: an error that no handle or read gives is given by `idle` when its
+        // last share is dropped. Each is dropped by itself: what it holds may be foreign.
+        let _ = shielded(|| drop((device_use, failure)));
+        inputs.into_iter().for_each(|input| _ = shielded(|| drop(input)));
+        waiting.into_iter().for_each(|waiting| self.make_ready(waiting));
+        let mut batch = Batch::new(&self.slots);
+        self.end_left(left, failed.map_or(Ok(()), Err), &mut batch);
+        self.give_back(&mut batch);
+        followers
+    }
+}
+
+impl Operation {
+    fn failed_on_device(&self, cause: BoxError) -> Error {
+        match cause.downcast::<Error>() {
+            // The next submission gets the error of a lost device, whichever work caused the loss.
+            Ok(error) if error.is_device_lost() => *error,
+            Ok(error) => self.failed_with(error),
+            Err(cause) => self.failed_with(cause),
+        }
+    }
+}
+
+/// The lane of a kernel, and what it waits for there.
+struct Chosen {
+    lane: LaneId,
+    placed: Placed,
+    predecessors: Predecessors,
+    events: SmallVec<[Arc<Recorded>; 4]>,
+}
+
+/// The end of a kernel's work on its lane.
+struct End {
+    point: u64,
+    event: Option<Event>,
+    /// Whether the lane has waited for all predecessors.
+    has_waited: bool,
+}
+
+/// The device's refusal of a kernel's work.
+struct Refusal(Option<Error>);
+
+impl Judge for Refusal {
+    fn refused(&mut self, _: u32, error: Error) {
+        self.0.get_or_insert(error);
+    }
+
+    fn goes_on(&mut self, _: u32) -> bool {
+        false
+    }
+}

@@ -1,0 +1,188 @@
+//! Operations that are kernels: their bodies get a stream, and ask it for work.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use super::op::Op;
+use super::task::{Fallible, Finish, Infallible};
+use super::uses::{OpFutureFn, OpKernelFn, Params, Put, Reads, Writes};
+use crate::device::host::HostStream;
+use crate::device::{KernelStream, StreamMut};
+use crate::engine::order::{Body, Enqueue, Grant, Ran, Work};
+use crate::error::BoxError;
+
+impl<'v> Op<'v> {
+    /// Returns an operation that is a kernel: `work` enqueues onto a stream (`S` is its type,
+    /// [`DeviceStream`](crate::DeviceStream) or [`HostStream`](crate::HostStream)), in the same form as the
+    /// kernel of a graph.
+    ///
+    /// On an executor with a device that queues work, a kernel for a `DeviceStream` has done its part for
+    /// other kernels when its work is submitted: they wait for it on their own streams, not on the host.
+    /// Operations of the host that use its variables, and whoever awaits it, wait until the device has done
+    /// it. On all other executors it is done at once, by the host, and so is every kernel for a `HostStream`.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, Op, kernels};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let engine = Engine::new(&Executor::inline())?; // or Executor::cuda(0)?
+    /// let x = engine.var("x", vec![1.0_f32, 2.0, 3.0]);
+    /// let on_device = engine.empty_var::<Buffer<f32>>("on device");
+    /// let sum = engine.empty_var::<HostBuffer<f32>>("sum");
+    /// let up = Op::try_kernel("up", &x, &on_device, |s: &mut DeviceStream, x: &Vec<f32>| Ok(s.upload(x)?));
+    /// let add = Op::try_kernel("add", &on_device, &sum, |s: &mut DeviceStream, x: &Buffer<f32>| {
+    ///     let sum = kernels::sum(s, x)?;
+    ///     Ok(s.download(&sum)?)
+    /// });
+    /// drop((engine.push(up).await?, engine.push(add).await?));
+    /// assert_eq!(sum.read().await?[0], 6.0);
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn kernel<S, R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    where
+        S: KernelStream,
+        R: Reads + 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        F: OpKernelFn<S, R::Params, W::Value>,
+    {
+        Self::enqueueing::<S, R, W, F, W::Value, Infallible>(name.into(), reads, writes, work)
+    }
+
+    /// Returns a kernel whose submission can fail.
+    ///
+    /// # Errors
+    /// As [`Op::try_task`].
+    pub fn try_kernel<S, R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    where
+        S: KernelStream,
+        R: Reads + 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        F: OpKernelFn<S, R::Params, Result<W::Value, BoxError>>,
+    {
+        Self::enqueueing::<S, R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
+    }
+
+    /// Returns a kernel whose closure gets what it reads to keep, as that of a future does, and returns what
+    /// is done with a stream, of whatever type.
+    pub(crate) fn whole<R, W, F, E>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    where
+        R: Reads + 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        F: OpFutureFn<R::Params, E>,
+        E: FnOnce(StreamMut<'_>) -> Result<W::Value, BoxError> + 'static,
+    {
+        let mut op = Self::using(name.into(), reads, writes, |params, put| {
+            Body::new(Whole { params, put, work, kind: PhantomData::<fn() -> (E, W::Value)> })
+        });
+        op.set(|operation| operation.is_kernel = true);
+        op
+    }
+
+    fn enqueueing<S, R, W, F, V, K>(name: Cow<'static, str>, reads: R, writes: W, work: F) -> Self
+    where
+        S: KernelStream,
+        R: Reads,
+        W: Writes,
+        F: OpKernelFn<S, R::Params, V>,
+        V: 'static,
+        K: Finish<V, W::Value>,
+        W::Value: 'static,
+    {
+        let mut op = Self::using(name, reads, writes, |params, put| {
+            Body::new(Kernel { params, put, work, kind: PhantomData::<fn(S, V, W::Value) -> K> })
+        });
+        op.set(|operation| operation.is_kernel = S::IS_QUEUE);
+        op
+    }
+}
+
+struct Whole<P, O, F, E, V> {
+    params: P,
+    put: O,
+    work: F,
+    kind: PhantomData<fn() -> (E, V)>,
+}
+
+impl<P, O, F, E, V> Work for Whole<P, O, F, E, V>
+where
+    P: Params,
+    O: Put<V>,
+    F: OpFutureFn<P, E>,
+    E: FnOnce(StreamMut<'_>) -> Result<V, BoxError> + 'static,
+    V: 'static,
+{
+    fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError> {
+        // Here, because a failure behind this is one of the device, and leaves no old value.
+        self.params.check(grant)?;
+        Ok(Ran::Kernel(Box::new(self)))
+    }
+}
+
+impl<P, O, F, E, V> Enqueue for Whole<P, O, F, E, V>
+where
+    P: Params,
+    O: Put<V>,
+    F: OpFutureFn<P, E>,
+    E: FnOnce(StreamMut<'_>) -> Result<V, BoxError> + 'static,
+    V: 'static,
+{
+    fn enqueue(self: Box<Self>, grant: Grant<'_>, stream: StreamMut<'_>) -> Result<(), BoxError> {
+        let Self { params, put, work, .. } = *self;
+        let enqueue = work.call(&params, grant)?;
+        let value = enqueue(stream)?;
+        put.put(value, grant)?;
+        Ok(())
+    }
+}
+
+struct Kernel<S, P, O, F, R, K, V> {
+    params: P,
+    put: O,
+    work: F,
+    kind: PhantomData<fn(S, R, V) -> K>,
+}
+
+impl<S, P, O, F, R, K, V> Work for Kernel<S, P, O, F, R, K, V>
+where
+    S: KernelStream,
+    P: Params,
+    O: Put<V>,
+    F: OpKernelFn<S, P, R>,
+    R: 'static,
+    K: Finish<R, V>,
+    V: 'static,
+{
+    fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError> {
+        if S::IS_QUEUE || P::IS_MANY {
+            self.params.check(grant)?;
+        }
+        let kernel = Box::new(self);
+        if S::IS_QUEUE {
+            return Ok(Ran::Kernel(kernel));
+        }
+        kernel.enqueue(grant, StreamMut::Host(&mut HostStream::new(0))).map(|()| Ran::Done)
+    }
+}
+
+impl<S, P, O, F, R, K, V> Enqueue for Kernel<S, P, O, F, R, K, V>
+where
+    S: KernelStream,
+    P: Params,
+    O: Put<V>,
+    F: OpKernelFn<S, P, R>,
+    R: 'static,
+    K: Finish<R, V>,
+    V: 'static,
+{
+    fn enqueue(self: Box<Self>, grant: Grant<'_>, stream: StreamMut<'_>) -> Result<(), BoxError> {
+        let Self { params, put, work, .. } = *self;
+        let called = S::with(stream, |stream| work.call(stream, &params, grant));
+        let value = K::finish(called.expect("every device gives streams that its kernels can use")?)?;
+        put.put(value, grant)?;
+        Ok(())
+    }
+}

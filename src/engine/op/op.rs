@@ -1,0 +1,177 @@
+//! Operations: a name, what is read and written, and a closure.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+
+use super::task::{AsyncTask, Fallible, Finish, Infallible, Task};
+use super::uses::{Asking, OpFn, OpFutureFn, Reads, Writes};
+use crate::engine::order::{Body, Name, Operation, PRIORITY_MAX, SCANNED, Unpushed};
+use crate::error::BoxError;
+
+/// One operation on variables, to be [pushed](crate::Engine::push): what it reads, what it writes, and a
+/// closure that makes the one from the other.
+///
+/// The closure gets `&T` for a variable that is read, `T` for one that is taken ([`take`](crate::take)), and
+/// `Vec<&T>` for a slice of variables. It returns the new values of what is written. These are stored when it
+/// has returned, so an operation may read what it writes and gets the old value. It borrows its variables
+/// until it is pushed.
+#[must_use = "an operation does nothing until it is pushed"]
+pub struct Op<'v>(Unpushed<'v>);
+
+impl<'v> Op<'v> {
+    /// Returns an operation that cannot fail but by a panic.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Engine, Executor, Op};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let engine = Engine::new(&Executor::inline())?;
+    /// let (x, y) = (engine.var("x", 20), engine.var("y", 1));
+    /// drop(engine.push(Op::task("add", (&x, &y), &y, |x: &i32, y: &i32| x + y)).await?);
+    /// assert_eq!(*y.read().await?, 21);
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    #[inline]
+    pub fn task<R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    where
+        R: Reads + 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        F: OpFn<R::Params, W::Value>,
+    {
+        Self::task_of::<R, W, F, W::Value, Infallible>(name.into(), reads, writes, work)
+    }
+
+    /// Returns an operation that may fail. What it writes is then poisoned: reads fail with this error, until
+    /// it is overwritten. An operation that could not begin, because a reader keeps the value that it
+    /// [takes](crate::take), poisons nothing and leaves its variables as they were.
+    #[inline]
+    pub fn try_task<R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    where
+        R: Reads + 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        F: OpFn<R::Params, Result<W::Value, BoxError>>,
+    {
+        Self::task_of::<R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
+    }
+
+    /// Returns an operation whose closure returns a future. It has its variables until the future is ready;
+    /// it may await others, and push operations.
+    ///
+    /// The closure gets an `Arc<T>` for a variable that is read, `T` for one that is taken, and a
+    /// `Vec<Arc<T>>` for a slice. The executor's workers poll the future, within the tokio runtime in which
+    /// this was called; without workers, whoever awaits something of the engine polls it.
+    ///
+    /// # Errors
+    /// As [`Op::try_task`]. Its future must not wait for what waits for it. To await its own handle is an
+    /// error there; so is to await an operation that stands behind it in the queue of a variable, and the
+    /// error names both and the variable. It comes also beside something that may be ready first (a `select`,
+    /// a timeout).
+    ///
+    /// A longer circle is not seen: by way of a third operation, of a task that is spawned here, of another
+    /// engine. It waits for ever, as any futures do that wait for each other, unless there is a timeout. To
+    /// block inside (`block_on`) takes a worker away; with one, or none, no thread is left.
+    ///
+    /// # Cancellation
+    /// When the executor is shut down, the future is dropped where it stands, and the operation fails.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use anabranch::{Engine, Executor, Op};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let engine = Engine::new(&Executor::host()?)?;
+    /// let (key, page) = (engine.var("key", 7), engine.var("page", String::new()));
+    /// let fetch = Op::future("fetch", &key, &page, |key: Arc<i32>| async move { Ok(format!("page {key}")) });
+    /// drop(engine.push(fetch).await?);
+    /// assert_eq!(*page.read().await?, "page 7");
+    /// # Ok::<(), anabranch::Error>(()) }).unwrap();
+    /// ```
+    pub fn future<R, W, F, Fut>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    where
+        R: Reads + 'v,
+        W: Writes + 'v,
+        W::Value: 'static,
+        F: OpFutureFn<R::Params, Fut>,
+        Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
+    {
+        let mut op = Self::using(name.into(), reads, writes, |params, put| {
+            Body::new(AsyncTask::<_, _, _, Fut, W::Value>::new(params, put, work))
+        });
+        op.set(|operation| operation.is_async = true);
+        op
+    }
+
+    /// Sets its priority: of operations that are ready, those of a higher one go first, and those of the same
+    /// first come, first served. The default is 0. What frees a variable goes ahead of all.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.set(|operation| operation.priority = priority.min(PRIORITY_MAX));
+        self
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        self.0.get().map_or("", |operation| &operation.name)
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, set: impl FnOnce(&mut Operation)) {
+        if let Some(operation) = self.0.get_mut() {
+            set(operation);
+        }
+    }
+
+    #[inline]
+    pub(super) fn of(unpushed: Unpushed<'v>) -> Self {
+        Self(unpushed)
+    }
+
+    /// Returns the operation, to be pushed.
+    #[inline(always)]
+    pub(crate) fn unpushed(&mut self) -> &mut Unpushed<'v> {
+        &mut self.0
+    }
+
+    #[inline]
+    fn task_of<R, W, F, V, K>(name: Cow<'static, str>, reads: R, writes: W, work: F) -> Self
+    where
+        R: Reads,
+        W: Writes,
+        F: OpFn<R::Params, V>,
+        V: 'static,
+        K: Finish<V, W::Value>,
+        W::Value: 'static,
+    {
+        Self::using(name, reads, writes, |params, put| Body::new(Task::<_, _, _, V, K, W::Value>::new(params, put, work)))
+    }
+
+    #[inline]
+    pub(super) fn using<R: Reads, W: Writes>(
+        name: Cow<'static, str>,
+        reads: R,
+        writes: W,
+        body: impl FnOnce(R::Params, W::Put) -> Body,
+    ) -> Self {
+        let mut asking = Asking::default();
+        let (params, put) = (reads.ask(&mut asking), writes.ask(&mut asking));
+        let (is_aliased, accesses) = (asking.is_aliased, asking.accesses());
+        let is_odd = is_aliased || accesses.len() > SCANNED;
+        let mut unpushed = Unpushed::new(Operation::new(Name::from(name), accesses, body(params, put)));
+        if is_odd {
+            unpushed.check(is_aliased);
+        }
+        Self(unpushed)
+    }
+}
+
+impl fmt::Debug for Op<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let variables = self.0.get().map_or(0, |operation| operation.accesses().len());
+        f.debug_struct("Op").field("name", &self.name()).field("variables", &variables).finish()
+    }
+}

@@ -1,0 +1,64 @@
+//! Streams of an engine: what is put on one runs in order, on hosts and devices alike.
+//!
+//! Such a stream is a variable that each of its operations has alone, and leaves as it is; and on a device a
+//! lane, so that no kernel of it waits for another.
+
+use std::fmt;
+
+use super::op::Op;
+use super::var::Var;
+use crate::engine::order::{Mode, Target, Unpushed};
+
+/// A stream of an engine, for operations that are to run one after the other whatever they use; made by
+/// [`Engine::stream`].
+///
+/// Cheap to clone; clones are the same stream. On a device with queues it is one of its streams, which other
+/// work may share.
+#[derive(Clone)]
+pub struct OpStream {
+    turn: Var<()>,
+    target: Target,
+}
+
+impl OpStream {
+    pub(in crate::engine) fn new(turn: Var<()>, target: Target) -> Self {
+        Self { turn, target }
+    }
+
+    /// Puts an operation on this stream, which outlives its push.
+    pub(in crate::engine) fn put(&self, operation: &mut Unpushed<'_>) {
+        let Some(on) = operation.get_mut() else { return };
+        on.set_target(self.target);
+        let (access, _) = self.turn.access(Mode::EXCLUSIVE);
+        if on.accesses().iter().all(|earlier| earlier.address() != access.address()) {
+            operation.add_access(access);
+        }
+    }
+
+    /// Returns its device.
+    pub(crate) fn device(&self) -> u32 {
+        self.target.device
+    }
+}
+
+impl<'v> Op<'v> {
+    /// Puts it on a stream: it runs when all that was put there before has, whether they have variables in
+    /// common or not. Of several streams the last counts as its device's, and it waits for its turn on each.
+    pub fn on(mut self, stream: &'v OpStream) -> Self {
+        stream.put(self.unpushed());
+        self
+    }
+
+    /// Sets the device that a kernel goes to, counted from 0, if the executor has several. The default is the
+    /// first. Buffers of another are to be fetched: see [`DeviceStream::fetch`](crate::DeviceStream::fetch).
+    pub fn device(mut self, device: u32) -> Self {
+        self.set(|operation| operation.set_target(Target { device, lane: None }));
+        self
+    }
+}
+
+impl fmt::Debug for OpStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpStream").field("device", &self.target.device).field("lane", &self.target.lane).finish()
+    }
+}

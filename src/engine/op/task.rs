@@ -1,0 +1,124 @@
+//! What an operation on the CPU does: gets its arguments, calls the closure, and stores what that returns.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use pin_project::pin_project;
+
+use super::uses::{OpFn, OpFutureFn, Params, Put};
+use crate::engine::order::{Grant, GrantedFuture, Ran, Work};
+use crate::error::BoxError;
+use crate::runtime::AsyncContext;
+
+/// A future, and where what it gives goes. By hand, because an async block whose future panics would drop
+/// that at once, and two panics end the process.
+#[pin_project]
+struct Writing<Fut, O, V> {
+    #[pin]
+    future: Fut,
+    put: O,
+    value: PhantomData<fn() -> V>,
+}
+
+impl<Fut, O, V> GrantedFuture for Writing<Fut, O, V>
+where
+    Fut: Future<Output = Result<V, BoxError>> + Send,
+    O: Put<V>,
+{
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, grant: Grant<'_>) -> Poll<Result<(), BoxError>> {
+        let this = self.project();
+        let value = ready!(this.future.poll(cx))?;
+        this.put.put(value, grant)?;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Turns what a closure returned into the values to write, or an error.
+pub(super) trait Finish<R, V>: 'static {
+    fn finish(returned: R) -> Result<V, BoxError>;
+}
+
+pub(super) struct Infallible;
+pub(super) struct Fallible;
+
+impl<V> Finish<V, V> for Infallible {
+    fn finish(returned: V) -> Result<V, BoxError> {
+        Ok(returned)
+    }
+}
+
+impl<V> Finish<Result<V, BoxError>, V> for Fallible {
+    fn finish(returned: Result<V, BoxError>) -> Result<V, BoxError> {
+        returned
+    }
+}
+
+/// Calls a closure.
+pub(super) struct Task<P, O, F, R, K, V> {
+    params: P,
+    put: O,
+    work: F,
+    kind: PhantomData<fn(R) -> (K, V)>,
+}
+
+impl<P, O, F, R, K, V> Task<P, O, F, R, K, V> {
+    #[inline]
+    pub(super) fn new(params: P, put: O, work: F) -> Self {
+        Self { params, put, work, kind: PhantomData }
+    }
+}
+
+impl<P, O, F, R, K, V> Work for Task<P, O, F, R, K, V>
+where
+    P: Params,
+    O: Put<V>,
+    F: OpFn<P, R>,
+    R: 'static,
+    K: Finish<R, V>,
+    V: 'static,
+{
+    fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError> {
+        let Self { params, put, work, .. } = self;
+        if P::IS_MANY {
+            params.check(grant)?;
+        }
+        let value = K::finish(work.call(&params, grant)?)?;
+        put.put(value, grant)?;
+        Ok(Ran::Done)
+    }
+}
+
+/// Calls a closure that returns a future, which is left of it.
+pub(super) struct AsyncTask<P, O, F, Fut, V> {
+    params: P,
+    put: O,
+    work: F,
+    context: AsyncContext,
+    kind: PhantomData<fn() -> (Fut, V)>,
+}
+
+impl<P, O, F, Fut, V> AsyncTask<P, O, F, Fut, V> {
+    pub(super) fn new(params: P, put: O, work: F) -> Self {
+        Self { params, put, work, context: AsyncContext::current(), kind: PhantomData }
+    }
+}
+
+impl<P, O, F, Fut, V> Work for AsyncTask<P, O, F, Fut, V>
+where
+    P: Params,
+    O: Put<V>,
+    F: OpFutureFn<P, Fut>,
+    Fut: Future<Output = Result<V, BoxError>> + Send + 'static,
+    V: 'static,
+{
+    fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError> {
+        let Self { params, put, work, context, .. } = self;
+        if P::IS_MANY {
+            params.check(grant)?;
+        }
+        let future = work.call(&params, grant)?;
+        Ok(Ran::Future(Box::pin(Writing { future, put, value: PhantomData }), context))
+    }
+}

@@ -1,0 +1,215 @@
+//! Variables: handles to values that an engine's operations read and write.
+
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use super::uses::TakeVar;
+use crate::engine::core::{EngineCore, Pushed, poll_share};
+use crate::engine::order::{
+    Access, Grant, Mode, Nothing, Operation, Ran, TypedVariable, Unpushed, VarHandle, VarPtr, Variable, Work,
+};
+use crate::error::{BoxError, Error, Kind, Result};
+use crate::graph::Takable;
+use crate::sync::{Mutex, lock};
+
+/// A value that operations of one engine read and write, in the order in which they were pushed. Made by
+/// [`Engine::var`](crate::Engine::var).
+///
+/// Cheap to clone; clones are the same variable. When the last is dropped, the value is freed behind
+/// everything that was pushed before.
+pub struct Var<T: Send + Sync + 'static>(VarHandle<T, EngineCore>);
+
+impl<T: Send + Sync + 'static> Var<T> {
+    pub(in crate::engine) fn new(core: Arc<EngineCore>, typed: TypedVariable<T>) -> Self {
+        Self(VarHandle::new(core, typed))
+    }
+
+    #[inline]
+    pub(super) fn variable(&self) -> &Variable {
+        &self.0.typed().variable
+    }
+
+    /// Returns an access to the variable, and the pointer to be kept in the body of the same operation.
+    #[inline(always)]
+    pub(super) fn access(&self, mode: Mode) -> (Access, VarPtr<T>) {
+        self.0.access(mode)
+    }
+
+    fn core(&self) -> &Arc<EngineCore> {
+        self.0.engine()
+    }
+
+    /// Returns the variable's name.
+    pub fn name(&self) -> &str {
+        &self.variable().name
+    }
+
+    /// Returns how often it was written: the number of operations that wrote it, or failed to, and have
+    /// ended; of kernels for a device with queues, those that were submitted.
+    pub fn version(&self) -> u64 {
+        self.variable().version()
+    }
+
+    /// Waits for everything that was pushed before and writes the variable, and returns the value as it is
+    /// then.
+    ///
+    /// It takes its place among the operations when this is called, not when it is polled. So it cannot wait
+    /// for room, and is not bounded: reads go beyond the engine's `max_pending`, and are to be awaited, or
+    /// dropped, by who asks for many.
+    ///
+    /// # Errors
+    /// Why the operation failed that should have written it; that it has no value; and, if it is not there at
+    /// once, that this is awaited inside of an operation that is no future.
+    ///
+    /// # Cancellation
+    /// Dropping the future changes nothing.
+    #[inline]
+    pub fn read(&self) -> VarRead<T> {
+        VarRead(match self.read_now() {
+            Some(Ok(value)) => Reading::There(value),
+            Some(Err(error)) => Reading::Failed(error),
+            None => self.read_later(),
+        })
+    }
+
+    #[inline(never)]
+    fn read_later(&self) -> Reading<T> {
+        let found = Arc::new(Mutex::new(None));
+        let (access, var) = self.access(Mode::READ);
+        let operation = Operation::waiting(access, Look { var, found: found.clone() });
+        match self.core().push_beyond(Unpushed::new(operation)) {
+            Ok(pushed) => Reading::Pushed(Box::new(Looking { pushed, found })),
+            Err(refused) => Reading::Failed(refused),
+        }
+    }
+
+    /// Returns the value, or why there is none, if no pending operation uses the variable. May return None
+    /// though there is none.
+    pub(crate) fn read_now(&self) -> Option<Result<Arc<T>>> {
+        let (core, typed) = (self.core(), self.0.typed());
+        let variable = &typed.variable;
+        let look = |grant: Grant<'_>| {
+            variable.device_uses.is_written().then(|| match variable.poison() {
+                Some(origin) => Err(origin),
+                None => typed.share(grant),
+            })
+        };
+        core.glance(variable, look).flatten()
+    }
+
+    /// Says that it will never have a value, and why. There is no other handle.
+    pub(crate) fn fail(&self, error: Error) {
+        self.variable().set_poison(Some(error));
+    }
+
+    /// Waits for everything that was pushed before and reads or writes the variable.
+    ///
+    /// # Errors
+    /// If the executor is shut down.
+    ///
+    /// # Cancellation
+    /// Dropping the future changes nothing.
+    pub fn wait_writable(&self) -> VarWait {
+        let (access, _) = self.access(Mode::EXCLUSIVE);
+        VarWait { pushed: self.core().push_beyond(Unpushed::new(Operation::waiting(access, Nothing))) }
+    }
+}
+
+impl<T: Send + Sync + 'static> Clone for Var<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// Keeps the value that a variable has.
+struct Look<T> {
+    var: VarPtr<T>,
+    found: Arc<Mutex<Option<Arc<T>>>>,
+}
+
+impl<T: Send + Sync + 'static> Work for Look<T> {
+    fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError> {
+        *lock(&self.found) = Some(self.var.share(grant)?);
+        Ok(Ran::Done)
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Debug for Var<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Var").field("name", &self.name()).field("version", &self.version()).finish()
+    }
+}
+
+impl<'v, T: Send + Sync + 'static> Takable for &'v Var<T> {
+    type Take = TakeVar<'v, T>;
+
+    fn take(self) -> TakeVar<'v, T> {
+        TakeVar(self)
+    }
+}
+
+/// A variable's value, when it is there; made by [`Var::read`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct VarRead<T>(Reading<T>);
+
+/// Of two words, which come in registers: see [`Push`](crate::engine::Push).
+enum Reading<T> {
+    /// The value was there when it was asked for.
+    There(Arc<T>),
+    Failed(Error),
+    Pushed(Box<Looking<T>>),
+    Spent,
+}
+
+/// A read that waits for its turn.
+struct Looking<T> {
+    pushed: Pushed,
+    found: Arc<Mutex<Option<Arc<T>>>>,
+}
+
+impl<T> Future for VarRead<T> {
+    type Output = Result<Arc<T>>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Arc<T>>> {
+        if let Reading::Pushed(looking) = &mut self.0 {
+            return looking.poll(cx);
+        }
+        ready!(poll_share(cx)).used();
+        Poll::Ready(match mem::replace(&mut self.0, Reading::Spent) {
+            Reading::There(value) => Ok(value),
+            Reading::Failed(error) => Err(error).inspect_err(Error::note_told),
+            Reading::Pushed(_) | Reading::Spent => Err(Kind::Spent.into()),
+        })
+    }
+}
+
+impl<T> Looking<T> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Arc<T>>> {
+        Poll::Ready(match ready!(Pin::new(&mut self.pushed).poll(cx)) {
+            Ok(()) => lock(&self.found).take().ok_or_else(|| Kind::Spent.into()),
+            Err(error) => Err(error.origin().clone()),
+        })
+    }
+}
+
+/// The turn to write a variable; made by [`Var::wait_writable`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct VarWait {
+    pushed: Result<Pushed>,
+}
+
+impl Future for VarWait {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        match &mut self.pushed {
+            Ok(pushed) => Pin::new(pushed).poll(cx),
+            Err(error) => Poll::Ready(Err(error.clone())),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What an operation asks of one variable.
+
+use std::ptr::NonNull;
+
+use super::queue::Request;
+use super::variable::{MODE_BITS, Variable};
+
+/// How an operation uses a variable: bits, because several uses add up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mode(u8);
+
+/// It is read.
+const READS: u8 = 1;
+/// Its value is taken out.
+const TAKES: u8 = 2;
+/// It has a new value afterwards.
+const WRITES: u8 = 4;
+/// No other operation has it meanwhile. Not kept in the address: the request says it.
+const EXCLUDES: u8 = 8;
+
+impl Mode {
+    pub(crate) const READ: Self = Self(READS);
+    pub(crate) const TAKE: Self = Self(READS | TAKES | EXCLUDES);
+    pub(crate) const WRITE: Self = Self(WRITES | EXCLUDES);
+    /// Exclusive, and leaves it unchanged.
+    pub(crate) const EXCLUSIVE: Self = Self(EXCLUDES);
+    pub(super) const IN_ADDRESS: u8 = READS | TAKES | WRITES;
+
+    fn has(self, bits: u8) -> bool {
+        self.0 & bits != 0
+    }
+
+    pub(crate) fn is_read(self) -> bool {
+        self.has(READS)
+    }
+
+    pub(crate) fn is_exclusive(self) -> bool {
+        self.has(EXCLUDES)
+    }
+
+    /// Returns true if the variable has another value afterwards, or none.
+    pub(crate) fn changes(self) -> bool {
+        self.has(TAKES | WRITES)
+    }
+}
+
+/// One operation's access to one variable.
+pub(crate) struct Access {
+    /// The address of a [`Variable`]; its lowest bits are the mode, except for what the request says.
+    address: NonNull<u8>,
+    pub(super) request: Request,
+}
+
+// SAFETY: a shared reference to a variable, which is Sync, and an atomic.
+unsafe impl Send for Access {}
+// SAFETY: a shared reference to a variable, which is Sync, and an atomic.
+unsafe impl Sync for Access {}
+
+impl Access {
+    #[inline]
+    pub(crate) fn new(variable: &Variable, mode: Mode) -> Self {
+        let bits = usize::from(mode.0) & MODE_BITS;
+        let address = NonNull::from(variable).cast::<u8>().map_addr(|addr| addr | bits);
+        Self { address, request: Request::new(mode.is_exclusive()) }
+    }
+
+    /// Adds a use of the same variable. Returns true if its value is taken and read as well.
+    #[inline]
+    pub(crate) fn add(&mut self, more: Mode) -> bool {
+        let bits = usize::from(more.0) & MODE_BITS;
+        let is_aliased = self.is_taken() && more.is_read() || more.has(TAKES) && self.is_read();
+        self.address = self.address.map_addr(|addr| addr | bits);
+        if more.is_exclusive() {
+            self.request = Request::new(true);
+        }
+        is_aliased
+    }
+
+    /// Returns a value to fill memory with that nothing reads.
+    #[inline(always)]
+    pub(crate) fn filler(&self) -> Self {
+        Self { address: self.address, request: Request::new(false) }
+    }
+
+    /// Returns the same access for another operation.
+    pub(crate) fn again(&self) -> Self {
+        Self { address: self.address, request: Request::new(self.request.is_write()) }
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        let exclusive = if self.request.is_write() { EXCLUDES } else { 0 };
+        Mode(self.bits() | exclusive)
+    }
+
+    #[inline]
+    fn bits(&self) -> u8 {
+        (self.address.addr().get() & MODE_BITS) as u8
+    }
+
+    #[inline]
+    pub(crate) fn is_read(&self) -> bool {
+        self.bits() & READS != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.bits() & TAKES != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_written(&self) -> bool {
+        self.bits() & WRITES != 0
+    }
+
+    /// Returns true if the variable has another value afterwards, or none.
+    #[inline]
+    pub(crate) fn changes(&self) -> bool {
+        self.bits() & (TAKES | WRITES) != 0
+    }
+
+    /// Returns the address of the variable, to compare.
+    #[inline]
+    pub(crate) fn address(&self) -> usize {
+        self.address.addr().get() & !MODE_BITS
+    }
+
+    #[inline]
+    pub(crate) fn is_of(&self, variable: &Variable) -> bool {
+        self.address() == std::ptr::from_ref(variable).addr()
+    }
+
+    /// # Safety
+    /// The variable is alive: there is a handle to it, or the operation is in its queue.
+    #[inline]
+    pub(super) unsafe fn variable<'a>(&self) -> &'a Variable {
+        let variable = self.address.as_ptr().map_addr(|addr| addr & !MODE_BITS).cast::<Variable>();
+        // SAFETY: the caller promises that the variable is alive; `new` made the address from a reference.
+        unsafe { &*variable }
+    }
+}

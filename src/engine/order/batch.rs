@@ -1,0 +1,184 @@
+//! The operations that a thread has made ready, and the slots that it has freed, while it enters and leaves
+//! queues. It passes both on afterwards.
+
+use smallvec::SmallVec;
+
+use super::grant::Grant;
+use super::queue::{Request, RequestId, Requests};
+use super::slots::{Slot, Slots, Wakes, runnable};
+use super::tokens::{Entering, Left, Runnable};
+use super::variable::Variable;
+use crate::sync::{AtomicU32, Ordering};
+
+/// The most freed slots that a thread keeps.
+pub(crate) const FREED_MAX: usize = 32;
+
+pub(crate) struct Batch<'s> {
+    slots: &'s Slots,
+    pub(crate) ready: SmallVec<[Runnable; 4]>,
+    freed: SmallVec<[u32; FREED_MAX]>,
+    /// The operation whose queues this thread enters or leaves, or [`NONE`].
+    own: u32,
+    /// How many of its requests were granted or released on the way: to be counted together.
+    own_count: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl<'s> Batch<'s> {
+    #[inline]
+    pub(crate) fn new(slots: &'s Slots) -> Self {
+        Self { slots, ready: SmallVec::new(), freed: SmallVec::new(), own: NONE, own_count: 0 }
+    }
+
+    /// Has an operation enter the queues of its variables. No other thread has one enter meanwhile.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, entering: Entering) {
+        let (number, slot) = (entering.number(), self.slots.slot(entering.spot()));
+        // SAFETY: the operation ends only after the last hold is released, below.
+        let operation = unsafe { slot.operation() };
+        let requests = operation.accesses.len() as u32;
+        // An operation with one request cannot be half in its queues.
+        let own = u32::from(requests != 1);
+        // ORDERING: Relaxed, both: the queues publish the operation.
+        slot.holds.store(requests + own, Ordering::Relaxed);
+        slot.looks.store(requests + 1, Ordering::Relaxed);
+        self.begin_count(number);
+        for (place, access) in operation.accesses.iter().enumerate() {
+            // SAFETY: the pushing thread has handles to the variables, or what frees them stands behind.
+            let variable = unsafe { access.variable() };
+            variable.queue.enter(RequestId::new(number, place), &access.request, self);
+        }
+        let granted = self.end_count();
+        if granted + own > 0 {
+            self.release_holds(number, slot, granted + own);
+        }
+    }
+
+    /// Has an operation leave the queues of its variables. Their memory may be freed then.
+    #[inline(always)]
+    pub(crate) fn leave(&mut self, operation: Runnable) -> Left {
+        let number = operation.number();
+        // SAFETY: the operation stays in its slot until it is ended, by value of the `Left`.
+        let left = unsafe { self.slots.slot(operation.spot()).operation() };
+        self.begin_count(number);
+        for (place, access) in left.accesses.iter().enumerate() {
+            // SAFETY: this request has not left, so the variable is alive.
+            let variable = unsafe { access.variable() };
+            variable.queue.leave(RequestId::new(number, place), &access.request, self);
+        }
+        let released = self.end_count();
+        operation.into_left(1 + released)
+    }
+
+    /// An operation has freed its only variable, whose queue is gone.
+    pub(crate) fn leave_freed(&mut self, operation: Runnable) -> Left {
+        operation.into_left(2)
+    }
+
+    /// Ends an operation: its slot is free when no thread looks at its requests any more.
+    #[inline]
+    pub(crate) fn end(&mut self, operation: Left) {
+        self.release_looks(operation.number(), self.slots.slot(operation.spot()), operation.looks());
+    }
+
+    /// Returns the result of `look` at a variable that no pending operation uses.
+    pub(crate) fn glance<R>(&mut self, variable: &Variable, look: impl FnOnce(Grant<'_>) -> R) -> Option<R> {
+        // SAFETY: a glance is a reader of the variable, and `look` reads no other.
+        variable.queue.glance(self, || look(unsafe { Grant::new() }))
+    }
+
+    /// From here on counts the granted and released requests of that operation.
+    #[inline]
+    fn begin_count(&mut self, number: u32) {
+        (self.own, self.own_count) = (number, 0);
+    }
+
+    #[inline]
+    fn end_count(&mut self) -> u32 {
+        self.own = NONE;
+        self.own_count
+    }
+
+    #[inline]
+    fn is_counted(&mut self, number: u32) -> bool {
+        let is_own = self.own == number;
+        self.own_count += u32::from(is_own);
+        is_own
+    }
+
+    #[inline]
+    fn release_holds(&mut self, number: u32, slot: &Slot, holds: u32) {
+        if release(&slot.holds, holds) {
+            self.ready.push(runnable(number, slot));
+        }
+    }
+
+    #[inline]
+    fn release_looks(&mut self, number: u32, slot: &Slot, looks: u32) {
+        if release(&slot.looks, looks) {
+            // SAFETY: the last look was released, so no other thread looks at the operation.
+            unsafe { slot.clear() };
+            self.freed.push(number);
+        }
+    }
+
+    /// Returns the operation that this thread continues with: the first of the highest priority that it made
+    /// ready.
+    #[inline]
+    pub(crate) fn next_own(&mut self) -> Option<Runnable> {
+        if self.ready.len() < 2 { self.ready.pop() } else { self.choose() }
+    }
+
+    fn choose(&mut self) -> Option<Runnable> {
+        // SAFETY: the operations are ready, and stay in their slots until their tokens are used.
+        let priority = |ready: &Runnable| unsafe { self.slots.slot(ready.spot()).operation() }.priority;
+        let highest = self.ready.iter().map(priority).max()?;
+        let first = self.ready.iter().position(|ready| priority(ready) == highest)?;
+        Some(self.ready.remove(first))
+    }
+
+    /// Returns the number of freed slots.
+    #[inline]
+    pub(crate) fn freed(&self) -> usize {
+        self.freed.len()
+    }
+
+    /// Gives the freed slots back.
+    #[inline]
+    pub(crate) fn give_back(&mut self) -> Option<Wakes> {
+        (!self.freed.is_empty()).then(|| {
+            let wakes = self.slots.give_back(&self.freed);
+            self.freed.clear();
+            wakes
+        })
+    }
+}
+
+impl Requests for Batch<'_> {
+    fn request(&self, id: RequestId) -> &Request {
+        // SAFETY: the request is in a queue, so its operation is in its slot.
+        let operation = unsafe { self.slots.get(id.operation()).operation() };
+        &operation.accesses[id.number()].request
+    }
+
+    fn granted(&mut self, id: RequestId) {
+        if !self.is_counted(id.operation()) {
+            self.release_holds(id.operation(), self.slots.get(id.operation()), 1);
+        }
+    }
+
+    fn done_with(&mut self, id: RequestId) {
+        if !self.is_counted(id.operation()) {
+            self.release_looks(id.operation(), self.slots.get(id.operation()), 1);
+        }
+    }
+}
+
+/// Releases so many of a count. Returns true if these were the last.
+#[inline]
+fn release(count: &AtomicU32, by: u32) -> bool {
+    // ORDERING: Acquire and AcqRel: the thread that releases the last sees what all others did. If no others
+    // are left, no other thread changes it.
+    count.load(Ordering::Acquire) == by || count.fetch_sub(by, Ordering::AcqRel) == by
+}

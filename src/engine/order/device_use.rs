@@ -1,0 +1,158 @@
+//! A use of variables by a kernel that was submitted: later kernels wait for its event on their streams,
+//! operations of the host for its end.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::tokens::{Left, Runnable};
+use crate::device::queue::Event;
+use crate::error::Error;
+use crate::plan::Stamp;
+use crate::runtime::{Devices, LaneId};
+use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering, lock};
+
+/// The work of one operation on a device.
+pub(crate) struct DeviceUse {
+    pub(crate) lane: LaneId,
+    pub(crate) stamp: Stamp,
+    /// None if none was recorded, and once the device has done the work.
+    event: Mutex<Option<Arc<Recorded>>>,
+    ending: Ending<Runnable>,
+    /// Completions that came before this end, of operations that read what this one writes. They end after
+    /// it.
+    followers: Mutex<Vec<Completed>>,
+}
+
+/// Why the device has not done the work, once that is known. Shared by the variables that the operation
+/// writes, and by the operations that read them.
+pub(crate) type Failure = Arc<OnceLock<Error>>;
+
+/// An operation that was submitted.
+pub(crate) struct Submitted {
+    pub(crate) operation: Left,
+    pub(crate) device_use: Arc<DeviceUse>,
+    pub(crate) failure: Failure,
+    /// The uses that it reads from, and that may still fail.
+    pub(crate) inputs: SmallVec<[(Arc<DeviceUse>, Failure); 2]>,
+    /// The number of lane faults found before it was submitted.
+    pub(crate) faults: u64,
+    /// The error of its submission.
+    pub(crate) error: Option<Error>,
+}
+
+/// A submitted operation whose lane has come to its end.
+pub(crate) struct Completed {
+    pub(crate) submitted: Submitted,
+    pub(crate) outcome: Result<(), Error>,
+}
+
+impl Completed {
+    /// Lets this completion follow the first end that the operation reads from and that is still to come: it
+    /// may fail, though the host hears of this one first. Returns the completion if there is none.
+    pub(crate) fn after_inputs(self) -> Option<Self> {
+        if self.outcome.is_err() {
+            return Some(self);
+        }
+        let pending = self.submitted.inputs.iter().find(|(input, _)| !input.is_over()).map(|(input, _)| input.clone());
+        match pending {
+            Some(input) => input.precede(self)?.after_inputs(),
+            None => Some(self),
+        }
+    }
+}
+
+/// Whether something is over, and the operations of the host that wait for that.
+pub(crate) struct Ending<T> {
+    is_over: AtomicBool,
+    waiting: Mutex<SmallVec<[T; 2]>>,
+}
+
+impl<T> Ending<T> {
+    pub(crate) fn new() -> Self {
+        Self { is_over: AtomicBool::new(false), waiting: Mutex::new(SmallVec::new()) }
+    }
+
+    fn is_over(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `end`: what was stored before the end is visible.
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Keeps an operation until the end, which makes it ready. Returns it if this is over.
+    pub(crate) fn wakes(&self, operation: T) -> Option<T> {
+        let mut waiting = lock(&self.waiting);
+        // Read under the lock: `end` stores the flag first, and then takes the list.
+        if self.is_over() {
+            return Some(operation);
+        }
+        waiting.push(operation);
+        None
+    }
+
+    /// Ends it. Returns the operations that waited.
+    pub(crate) fn end(&self) -> SmallVec<[T; 2]> {
+        // ORDERING: Release: see `is_over`.
+        self.is_over.store(true, Ordering::Release);
+        std::mem::take(&mut *lock(&self.waiting))
+    }
+}
+
+/// An event, freed when no wait for it is to be submitted any more.
+pub(crate) struct Recorded {
+    devices: Arc<Devices>,
+    lane: LaneId,
+    pub(crate) event: Event,
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        self.devices.device(self.lane).free_events(&mut std::iter::once(self.event));
+    }
+}
+
+impl DeviceUse {
+    pub(crate) fn new(devices: &Arc<Devices>, lane: LaneId, stamp: Stamp, event: Option<Event>) -> Self {
+        let event = event.map(|event| Arc::new(Recorded { devices: devices.clone(), lane, event }));
+        Self { lane, stamp, event: Mutex::new(event), ending: Ending::new(), followers: Mutex::default() }
+    }
+
+    /// Keeps a completion until this end. Returns it if this is over.
+    fn precede(&self, completed: Completed) -> Option<Completed> {
+        let mut followers = lock(&self.followers);
+        // Read under the lock: `end` stores the flag first, and then takes the list.
+        if self.is_over() {
+            return Some(completed);
+        }
+        followers.push(completed);
+        None
+    }
+
+    /// Returns true if the host has heard of the end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ending.is_over()
+    }
+
+    /// Returns true if no stream needs to wait for it. After a fault the device may still be working.
+    pub(crate) fn is_left(&self) -> bool {
+        self.is_over() && lock(&self.event).is_none()
+    }
+
+    /// Returns the event to wait for on a device, to be kept until the wait is submitted.
+    pub(crate) fn event(&self) -> Option<Arc<Recorded>> {
+        lock(&self.event).clone()
+    }
+
+    /// As [`Ending::wakes`].
+    pub(crate) fn wakes(&self, operation: Runnable) -> Option<Runnable> {
+        self.ending.wakes(operation)
+    }
+
+    /// Ends it. `is_done`: the device has done the work. Returns the operations that wait for the end, and
+    /// the completions that follow it.
+    pub(crate) fn end(&self, is_done: bool) -> (SmallVec<[Runnable; 2]>, Vec<Completed>) {
+        let waiting = self.ending.end();
+        let event = if is_done { lock(&self.event).take() } else { None };
+        drop(event);
+        (waiting, std::mem::take(&mut *lock(&self.followers)))
+    }
+}

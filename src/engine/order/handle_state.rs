@@ -1,0 +1,109 @@
+//! The state of the handle to an operation: one word in its slot. It says which of the slot's operations it
+//! is about, so a handle to an earlier one knows that it has ended.
+//!
+//! ```text
+//!  event                       before                 after
+//!  begin (push)                key                    key | HANDLED
+//!  await                       key | HANDLED          key | HANDLED | AWAITED
+//!  let go (drop)               key | HANDLED          key
+//!  end                         key | any              next key
+//!  await, let go, any time     another key            (the operation has ended)
+//! ```
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// There is a handle to the operation.
+const HANDLED: u64 = 1;
+/// A future waits for its end.
+const AWAITED: u64 = 2;
+/// One operation more.
+const OPERATION: u64 = 4;
+const FLAGS: u64 = HANDLED | AWAITED;
+
+/// The word.
+pub(crate) struct HandleState(AtomicU64);
+
+/// Tells an operation from all others of its engine.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Key {
+    pub(crate) number: u32,
+    /// The slot's state, without flags.
+    operation: u64,
+}
+
+impl Key {
+    /// Returns true for one operation of `many`, a power of two: slots are used in turn, and each counts its
+    /// operations.
+    #[inline(always)]
+    pub(crate) fn is_one_of(self, many: u64) -> bool {
+        (u64::from(self.number) + 1 + self.operation / OPERATION).is_multiple_of(many)
+    }
+}
+
+impl HandleState {
+    pub(super) fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Says that there will be a handle to the operation that is about to be pushed.
+    #[inline(always)]
+    pub(super) fn begin(&self, number: u32) -> Key {
+        // ORDERING: Relaxed, both: the slot is free, so no other thread uses the word.
+        let operation = self.0.load(Ordering::Relaxed);
+        self.0.store(operation | HANDLED, Ordering::Relaxed);
+        Key { number, operation }
+    }
+
+    /// Returns the key of the operation in the slot.
+    pub(crate) fn key(&self, number: u32) -> Key {
+        // ORDERING: Relaxed: the caller has the operation, so its key does not change.
+        Key { number, operation: self.0.load(Ordering::Relaxed) & !FLAGS }
+    }
+
+    /// Returns true if there is a handle, which may be dropped at any time.
+    #[inline]
+    pub(crate) fn is_handled(&self) -> bool {
+        // ORDERING: Relaxed: `end` decides.
+        self.0.load(Ordering::Relaxed) & HANDLED != 0
+    }
+
+    /// Ends the operation. Returns whether there was a handle, and whether it was awaited.
+    #[inline]
+    pub(crate) fn end(&self, key: Key) -> (bool, bool) {
+        let next = key.operation + OPERATION;
+        // ORDERING: Relaxed: without a handle no other thread uses the word.
+        if self.0.load(Ordering::Relaxed) & FLAGS == 0 {
+            self.0.store(next, Ordering::Relaxed);
+            return (false, false);
+        }
+        // ORDERING: AcqRel: Release pairs with `has_ended`; Acquire pairs with `mark`, for the waker.
+        let before = self.0.swap(next, Ordering::AcqRel);
+        (before & HANDLED != 0, before & AWAITED != 0)
+    }
+
+    /// Returns true if the operation has ended.
+    pub(crate) fn has_ended(&self, key: Key) -> bool {
+        // ORDERING: Acquire pairs with the Release in `end`: what the operation did is visible.
+        self.0.load(Ordering::Acquire) & !FLAGS != key.operation
+    }
+
+    /// Says that the operation is awaited. Returns false if it has ended.
+    pub(crate) fn set_awaited(&self, key: Key) -> bool {
+        self.mark(key, |state| state | AWAITED)
+    }
+
+    /// Says that there is no handle any more. Returns false if the operation has ended.
+    #[inline]
+    pub(crate) fn let_go(&self, key: Key, is_awaited: bool) -> bool {
+        // ORDERING: AcqRel: as in `mark`. Relaxed on failure: the caller looks again, or the operation has
+        // ended.
+        let gone = self.0.compare_exchange(key.operation | HANDLED, key.operation, Ordering::AcqRel, Ordering::Relaxed);
+        gone.is_ok() || is_awaited && self.mark(key, |state| state & !HANDLED)
+    }
+
+    fn mark(&self, key: Key, change: impl Fn(u64) -> u64) -> bool {
+        let change = |now: u64| (now & !FLAGS == key.operation).then(|| change(now));
+        // ORDERING: AcqRel pairs with the swap in `end`: Release for the waker, Acquire if it has ended.
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
+    }
+}

@@ -1,0 +1,46 @@
+//! The order of operations: queues of variables, slots of pending operations, the list of ready ones, uses by
+//! devices. No threads and no executor. All unsafe code of the engine is here: tokens say what a thread may
+//! do with an operation ([`tokens`]), and a [`Grant`] that its body may use its variables.
+
+mod access;
+mod batch;
+mod body;
+mod device_use;
+mod device_uses;
+mod exclusive;
+mod grant;
+mod handle_state;
+mod name;
+mod operation;
+mod queue;
+mod ready;
+mod scope;
+mod self_wait;
+mod slots;
+mod tokens;
+mod var_handle;
+mod variable;
+
+pub(crate) use access::{Access, Mode};
+pub(crate) use batch::{Batch, FREED_MAX};
+pub(crate) use body::{Body, Enqueue, GrantedFuture, Nothing, OpFuture, Park, Ran, Work};
+#[cfg(test)]
+pub(crate) use device_use::Ending;
+pub(crate) use device_use::{Completed, DeviceUse, Failure, Recorded, Submitted};
+pub(crate) use device_uses::Predecessors;
+pub(crate) use exclusive::{End, Exclusive, More};
+#[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
+pub use grant::Grant;
+pub(crate) use handle_state::Key;
+pub(crate) use name::Name;
+pub(crate) use operation::{Accesses, Granted, Operation, PRIORITY_MAX, Role, SCANNED, Target, Unpushed};
+pub(crate) use queue::OPERATIONS_MAX;
+#[cfg(test)]
+pub(crate) use queue::{Queue, Request, RequestId, Requests};
+pub(crate) use ready::Ready;
+pub(crate) use scope::{Abandon, Scope};
+pub(crate) use self_wait::{SelfWait, is_polling, self_wait};
+pub(crate) use slots::{CHUNKS, Free, Slots, Wakes, chunk_and_index};
+pub(crate) use tokens::{Entering, Left, Runnable, Turn};
+pub(crate) use var_handle::{Frees, VarHandle};
+pub(crate) use variable::{TypedVariable, VarPtr, Variable};

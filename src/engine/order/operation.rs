@@ -1,0 +1,415 @@
+//! An operation as the engine has it: a name, its accesses to variables, and a body.
+
+use std::borrow::Cow;
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::access::Access;
+use super::body::{Body, Enqueue, Ran, Work};
+use super::grant::Grant;
+use super::name::Name;
+use super::queue::REQUESTS_MAX;
+use super::scope::{Owner, Scope};
+use super::self_wait::Polling;
+use super::tokens::Alone;
+use super::variable::Variable;
+use crate::device::StreamMut;
+use crate::error::{BoxError, Error, Kind};
+use crate::sync::{AtomicBool, Ordering};
+
+pub(crate) struct Operation {
+    pub(crate) name: Name,
+    /// Each variable once.
+    pub(super) accesses: Accesses,
+    /// Used by the thread that runs the operation. Others look at the requests meanwhile.
+    body: UnsafeCell<Body>,
+    rare: Option<Box<Rare>>,
+    pub(crate) priority: i32,
+    pub(crate) role: Role,
+    /// Its future was made.
+    has_begun: AtomicBool,
+    /// Its closure returns a future.
+    pub(crate) is_async: bool,
+    /// It is a kernel for a stream of a device.
+    pub(crate) is_kernel: bool,
+}
+
+// SAFETY: only the thread that has the operation's `Granted` uses the body; all else is Sync.
+unsafe impl Sync for Operation {}
+
+/// What few operations have, so that the others are smaller.
+#[derive(Default)]
+struct Rare {
+    /// A mistake in it, for the push.
+    fault: Option<Error>,
+    /// The flow that it belongs to.
+    scope: Option<Arc<Scope>>,
+    target: Target,
+}
+
+/// The stream that a kernel asks for.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    pub(crate) device: u32,
+    /// None: any.
+    pub(crate) lane: Option<u32>,
+}
+
+/// The priority of an operation that frees a variable.
+pub(super) const FREES: i32 = i32::MAX;
+/// The highest priority of other operations.
+pub(crate) const PRIORITY_MAX: i32 = FREES - 1;
+
+/// The accesses of an operation.
+pub(crate) type Accesses = SmallVec<[Access; 2]>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    User,
+    /// Waits for a variable. Its handle gets the outcome.
+    Waits,
+    /// Frees its only variable.
+    Frees,
+    /// Performs others in order, which succeed or fail for themselves.
+    Joins,
+}
+
+/// How many variables each further one is compared with. The others are compared once all are there.
+pub(crate) const SCANNED: usize = 16;
+
+impl Operation {
+    #[inline]
+    pub(crate) fn new(name: Name, accesses: Accesses, body: Body) -> Self {
+        Self {
+            name,
+            accesses,
+            body: UnsafeCell::new(body),
+            rare: None,
+            priority: 0,
+            role: Role::User,
+            has_begun: AtomicBool::new(false),
+            is_async: false,
+            is_kernel: false,
+        }
+    }
+
+    /// Returns one that frees a variable: as soon as possible, so that memory comes back early.
+    pub(super) fn freeing(access: Access, work: impl Work) -> Self {
+        let mut operation = Self::new(Name::Fixed("free"), smallvec![access], Body::new(work));
+        (operation.priority, operation.role) = (FREES, Role::Frees);
+        operation
+    }
+
+    /// Returns one that waits for a variable: to read it, or until it could be written.
+    pub(crate) fn waiting(access: Access, work: impl Work) -> Self {
+        let mut operation = Self::new(Name::Fixed("wait"), smallvec![access], Body::new(work));
+        operation.role = Role::Waits;
+        operation
+    }
+
+    /// Empties a place for operations. After a run, nearly all operations have nothing left to drop, and to
+    /// see that is cheaper than to drop one part by part.
+    #[inline(always)]
+    pub(super) fn clear(place: &mut Option<Self>) {
+        let is_bare = |operation: &mut Self| {
+            let is_fixed = matches!(operation.name, Name::Fixed(_)) && !operation.accesses.spilled() && operation.rare.is_none();
+            is_fixed && !operation.body.get_mut().needs_drop()
+        };
+        match place.as_mut().is_some_and(is_bare) {
+            true => std::mem::forget(place.take()),
+            false => *place = None,
+        }
+    }
+
+    /// Calls `act` with each access. The first by itself: most operations have one, and loops are compiled
+    /// for many.
+    #[inline(always)]
+    fn each(&self, mut act: impl FnMut(&Access)) {
+        if let Some((first, others)) = self.accesses.split_first() {
+            act(first);
+            others.iter().for_each(act);
+        }
+    }
+
+    pub(crate) fn accesses(&self) -> &[Access] {
+        &self.accesses
+    }
+
+    /// Returns true if there is nothing about it but its accesses and its closure.
+    #[inline(always)]
+    pub(crate) fn is_simple(&self) -> bool {
+        self.rare.is_none() && !self.is_async && !self.is_kernel && self.has_own_effect()
+    }
+
+    /// Returns true if it changes its variables itself, rather than frees them or performs others.
+    #[inline]
+    pub(crate) fn has_own_effect(&self) -> bool {
+        !matches!(self.role, Role::Frees | Role::Joins)
+    }
+
+    /// Returns the mistake in it, if there is one.
+    pub(crate) fn fault(&self) -> Option<&Error> {
+        self.rare.as_ref()?.fault.as_ref()
+    }
+
+    /// Records a mistake in it, for the push.
+    pub(crate) fn set_fault(&mut self, fault: Error) {
+        self.rare.get_or_insert_default().fault = Some(fault);
+    }
+
+    /// Returns the stream that it asks for, if it is a kernel for one of a device.
+    #[inline]
+    pub(crate) fn kernel(&self) -> Option<Target> {
+        self.is_kernel.then(|| self.rare.as_ref().map_or(Target::default(), |rare| rare.target))
+    }
+
+    pub(crate) fn set_target(&mut self, target: Target) {
+        if self.is_kernel {
+            self.rare.get_or_insert_default().target = target;
+        }
+    }
+
+    /// Makes it an operation of a flow.
+    pub(crate) fn set_scope(&mut self, scope: Arc<Scope>) {
+        self.rare.get_or_insert_default().scope = Some(scope);
+    }
+
+    /// Returns the flow that it belongs to.
+    #[inline]
+    pub(crate) fn scope(&self) -> Option<&Arc<Scope>> {
+        self.rare.as_ref()?.scope.as_ref()
+    }
+
+    /// Returns the owner that ends it when there are no polls.
+    pub(crate) fn owner(&self) -> Owner<'_> {
+        match (self.role, self.scope()) {
+            // The engine ends its own operations, also if no future waits for them any more.
+            (Role::Frees | Role::Waits, _) => Owner::Engine,
+            (_, Some(scope)) => Owner::Flow(scope),
+            _ => Owner::None,
+        }
+    }
+
+    pub(crate) fn frees(&self) -> bool {
+        self.role == Role::Frees
+    }
+
+    /// Returns the error of its failure. It is no wait, which is named after its variable.
+    pub(crate) fn failed_with(&self, cause: BoxError) -> Error {
+        Error::with_source(Kind::OpFailed { operation: self.name.to_cow() }, cause)
+    }
+
+    /// Returns true if it has a variable to poison should it fail.
+    pub(crate) fn writes(&self) -> bool {
+        self.accesses.iter().any(Access::changes)
+    }
+}
+
+/// An operation that was not pushed yet. The handles of its variables outlive `'v`; or it frees its variable,
+/// and owns it.
+pub(crate) struct Unpushed<'v> {
+    /// None once it was pushed. An option, so that it is moved once: from where it is made to its slot.
+    pub(super) operation: Option<Operation>,
+    vars: PhantomData<&'v ()>,
+}
+
+impl<'v> Unpushed<'v> {
+    /// The caller has handles to the variables for `'v`.
+    #[inline]
+    pub(crate) fn new(operation: Operation) -> Self {
+        Self { operation: Some(operation), vars: PhantomData }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&Operation> {
+        self.operation.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Operation> {
+        self.operation.as_mut()
+    }
+
+    /// Takes the operation out, for another place in which its variables are borrowed as long.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { operation: self.operation.take(), vars: PhantomData }
+    }
+
+    /// Takes the operation out, for a joined one whose variables are borrowed as long.
+    pub(crate) fn take_operation(&mut self) -> Option<Operation> {
+        self.operation.take()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        Operation::clear(&mut self.operation);
+    }
+
+    /// Calls `act` with each variable.
+    #[inline(always)]
+    pub(crate) fn each_variable(&self, mut act: impl FnMut(&Access, &Variable)) {
+        if let Some(operation) = &self.operation {
+            // SAFETY: there are handles to the variables of an operation that was not pushed.
+            operation.each(|access| act(access, unsafe { access.variable() }));
+        }
+    }
+
+    /// Adds an access to a variable that the operation did not use before.
+    pub(crate) fn add_access(&mut self, access: Access) {
+        let Some(operation) = &mut self.operation else { return };
+        operation.accesses.push(access);
+        if operation.accesses.len() > REQUESTS_MAX {
+            self.check(false);
+        }
+    }
+
+    /// Reduces the accesses to one for each variable, and records what is wrong with them.
+    #[cold]
+    pub(crate) fn check(&mut self, mut is_aliased: bool) {
+        let Some(operation) = &mut self.operation else { return };
+        let accesses = &mut operation.accesses;
+        accesses.sort_by_key(Access::address);
+        accesses.dedup_by(|one, kept| {
+            let is_same = one.address() == kept.address();
+            is_aliased |= is_same && kept.add(one.mode());
+            is_same
+        });
+        let name = || operation.name.to_cow();
+        let fault = if is_aliased {
+            // SAFETY: there are handles to the variables of an operation that was not pushed.
+            let variable = |access: &Access| unsafe { access.variable() }.name.to_cow();
+            let taken = accesses.iter().find(|access| access.is_taken()).map(variable);
+            Some(Kind::VarTakenAndRead { operation: name(), variable: taken.unwrap_or_default() })
+        } else {
+            let what = || format!("the number of variables of operation '{}'", name());
+            let (got, limit) = (accesses.len(), REQUESTS_MAX);
+            (got > limit).then(|| Kind::Limit { what: what(), got, limit })
+        };
+        if let Some(fault) = fault {
+            operation.set_fault(fault.into());
+        }
+    }
+
+    /// Returns the operation as granted, to be run where it lies.
+    ///
+    /// The caller has the engine for itself, and no operation is pending: so all variables are free.
+    pub(crate) fn granted_alone(&mut self, _: &Alone<'_>) -> Option<Granted<'_>> {
+        self.operation.as_mut().map(|operation| Granted { operation })
+    }
+}
+
+/// An operation that has been granted its variables, and that the caller alone runs.
+pub(crate) struct Granted<'o> {
+    operation: &'o Operation,
+}
+
+impl std::ops::Deref for Granted<'_> {
+    type Target = Operation;
+
+    fn deref(&self) -> &Operation {
+        self.operation
+    }
+}
+
+impl<'o> Granted<'o> {
+    /// # Safety
+    /// The operation has been granted its variables, and does not leave their queues during `'o`. No other
+    /// thread runs it meanwhile.
+    pub(super) unsafe fn new(operation: &'o Operation) -> Self {
+        Self { operation }
+    }
+
+    /// Returns a part of a joined operation, which uses only variables of the whole.
+    pub(crate) fn part<'p>(&'p self, part: &'p mut Operation) -> Granted<'p> {
+        Granted { operation: part }
+    }
+
+    /// Runs its body, which is used up.
+    #[inline(always)]
+    pub(crate) fn run(&mut self) -> Result<Ran, BoxError> {
+        // SAFETY: the operation is granted as long as this lives, and only its own body gets the grant.
+        let grant = unsafe { Grant::new() };
+        self.body().run(grant)
+    }
+
+    /// Runs its body as the operation that this thread polls.
+    pub(crate) fn run_as_polled(&mut self, engine: usize, number: u32) -> Result<Ran, BoxError> {
+        let _polling = Polling::enter(engine, number, self.operation);
+        self.run()
+    }
+
+    /// Enqueues its kernel.
+    pub(crate) fn enqueue(&mut self, kernel: Box<dyn Enqueue>, stream: StreamMut<'_>) -> Result<(), BoxError> {
+        // SAFETY: the operation is granted as long as this lives, and only its own kernel gets the grant.
+        kernel.enqueue(unsafe { Grant::new() }, stream)
+    }
+
+    /// Returns true if its body was replaced: then its future was made, and has taken what it takes.
+    pub(crate) fn has_begun(&self) -> bool {
+        // ORDERING: Relaxed: the `Granted` was handed over since.
+        self.operation.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// Replaces its body.
+    pub(crate) fn set_body(&mut self, work: impl Work) {
+        // ORDERING: Relaxed: see `has_begun`.
+        self.operation.has_begun.store(true, Ordering::Relaxed);
+        *self.body() = Body::new(work);
+    }
+
+    /// Drops its body.
+    pub(crate) fn discard_body(&mut self) {
+        self.body().discard();
+    }
+
+    fn body(&mut self) -> &mut Body {
+        // SAFETY: only the owner of a `Granted` uses the body, and there is one at a time.
+        unsafe { &mut *self.operation.body.get() }
+    }
+
+    /// Calls `act` with each variable.
+    #[inline(always)]
+    pub(crate) fn each_variable(&self, mut act: impl FnMut(&Access, &Variable)) {
+        // SAFETY: the operation is in the queues of its variables, so they are alive.
+        self.operation.each(|access| act(access, unsafe { access.variable() }));
+    }
+
+    /// Returns its variables.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&Access, &Variable)> {
+        // SAFETY: the operation is in the queues of its variables, so they are alive.
+        self.operation.accesses.iter().map(|access| (access, unsafe { access.variable() }))
+    }
+
+    /// Returns what errors call it. A wait is named after its variable.
+    pub(crate) fn full_name(&self) -> Cow<'static, str> {
+        // SAFETY: the operation is in the queues of its variables, so they are alive.
+        unsafe { self.operation.full_name() }
+    }
+
+    pub(crate) fn failed(&self, cause: BoxError) -> Error {
+        Error::with_source(Kind::OpFailed { operation: self.full_name() }, cause)
+    }
+
+    pub(crate) fn panicked(&self, message: String) -> Error {
+        Kind::OpPanicked { operation: self.full_name(), message }.into()
+    }
+}
+
+impl Operation {
+    /// Returns what errors call it.
+    ///
+    /// # Safety
+    /// Its variables are alive.
+    pub(super) unsafe fn full_name(&self) -> Cow<'static, str> {
+        match (self.role, &self.accesses[..]) {
+            (Role::Waits, [access]) => {
+                let what = if access.is_read() { "read of" } else { "wait for" };
+                // SAFETY: the caller promises that the variable is alive.
+                format!("{what} {}", &*unsafe { access.variable() }.name).into()
+            }
+            _ => self.name.to_cow(),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The asynchronous operation that this thread polls, so that a wait of it for itself is an error.
+//!
+//! An operation waits for itself if it awaits its own end, or an operation that stands behind it in the queue
+//! of a variable. Both are seen without a lock: requests are linked, and those behind a granted write stay
+//! until it leaves. Longer circles are no errors; [`Engine::blocked`](crate::Engine::blocked) shows them.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+use super::access::Access;
+use super::exclusive::Exclusive;
+use super::handle_state::Key;
+use super::operation::Operation;
+use super::slots::Slots;
+use crate::sync::thread_local;
+
+/// The most requests that are compared with the awaited operation: a bound on the work of a poll.
+const COMPARED_MAX: usize = 64;
+
+#[derive(Clone, Copy)]
+struct Polled {
+    engine: usize,
+    number: u32,
+    operation: NonNull<Operation>,
+}
+
+thread_local! {
+    static POLLED: Cell<Option<Polled>> = const { Cell::new(None) };
+}
+
+/// As long as it lives, this thread polls that operation.
+pub(super) struct Polling<'o> {
+    outer: Option<Polled>,
+    _operation: &'o Operation,
+}
+
+impl<'o> Polling<'o> {
+    pub(super) fn enter(engine: usize, number: u32, operation: &'o Operation) -> Self {
+        let polled = Polled { engine, number, operation: NonNull::from(operation) };
+        let outer = POLLED.try_with(|now| now.replace(Some(polled))).unwrap_or(None);
+        Self { outer, _operation: operation }
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        let _ = POLLED.try_with(|now| now.set(self.outer));
+    }
+}
+
+fn polled(engine: usize) -> Option<Polled> {
+    POLLED.try_with(Cell::get).unwrap_or(None).filter(|polled| polled.engine == engine)
+}
+
+/// Returns true if this thread polls an operation of that engine.
+pub(crate) fn is_polling(engine: usize) -> bool {
+    polled(engine).is_some()
+}
+
+/// A wait of an operation for itself.
+pub(crate) enum SelfWait {
+    /// For its own end.
+    OwnEnd { operation: Cow<'static, str> },
+    /// For one that waits for one of its variables.
+    Behind { operation: Cow<'static, str>, awaited: Cow<'static, str>, variable: Cow<'static, str> },
+}
+
+/// Returns how this thread would wait for itself if it waited for `awaited`. `exclusive`: of an engine
+/// without workers.
+pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusive>, awaited: Key) -> Option<SelfWait> {
+    let polled = polled(engine)?;
+    // SAFETY: `Polling` borrows the operation until the poll has returned, and this thread is in the poll.
+    let operation = unsafe { polled.operation.as_ref() };
+    let name = || operation.name.to_cow();
+    if polled.number == awaited.number {
+        return Some(SelfWait::OwnEnd { operation: name() });
+    }
+    let mut left = COMPARED_MAX;
+    let own = operation.accesses.iter().find(|own| keeps(slots, exclusive, own, awaited, &mut left))?;
+    // SAFETY: the polled operation is in the queue of the variable until its poll has returned.
+    let variable = unsafe { own.variable() }.name.to_cow();
+    // SAFETY: the awaited operation waits for the polled one, so it is in its slot and in its queues.
+    let awaited = unsafe { slots.get(awaited.number).operation().full_name() };
+    Some(SelfWait::Behind { operation: name(), awaited, variable })
+}
+
+/// Returns true if `awaited` stands behind a request of the polled operation. Looks at no more than `left`
+/// requests.
+fn keeps(slots: &Slots, exclusive: Option<&Exclusive>, own: &Access, awaited: Key, left: &mut usize) -> bool {
+    let mut link = own.request.behind();
+    // Reads behind a read may be granted, and leave at any time; nothing leaves behind a write.
+    let mut is_blocked = own.request.is_write() || link.is_some_and(|link| link.is_write);
+    while let Some(next) = link.take_if(|_| is_blocked && *left > 0) {
+        *left -= 1;
+        if next.id.operation() == awaited.number {
+            return slots.handle(awaited.number).key(awaited.number) == awaited;
+        }
+        // SAFETY: its request waits behind the polled operation's, so the operation is in its slot.
+        let operation = unsafe { slots.get(next.id.operation()).operation() };
+        link = operation.accesses[next.id.number()].request.behind();
+    }
+    // Without workers, operations that the poll itself has pushed are not in the queues yet.
+    exclusive.is_some_and(|exclusive| {
+        exclusive.any_posted(*left, |posted| {
+            // SAFETY: only the thread that has the engine empties the inbox, and that is this one.
+            let operation = unsafe { slots.get(posted).operation() };
+            let access = operation.accesses.iter().find(|access| access.address() == own.address());
+            is_blocked |= access.is_some_and(|access| access.request.is_write());
+            is_blocked && access.is_some() && posted == awaited.number
+        })
+    })
+}

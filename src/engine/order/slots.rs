@@ -1,0 +1,346 @@
+//! The slots of pending operations: by number, in chunks that never move. Pushing threads take free slots
+//! from the front, and threads that run operations give them back at the back, so that they seldom contend.
+//! The difference of the two counts is the number of pending operations.
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+
+use super::handle_state::{HandleState, Key};
+use super::operation::{Granted, Operation, Unpushed};
+use super::queue::OPERATIONS_MAX;
+use super::tokens::{Alone, Entering, Left, Runnable, Spot, Turn};
+use crate::error::shielded;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Line, Mutex, MutexGuard, OnceLock, Ordering, lock};
+
+/// The slots of the first chunk; each other chunk has twice as many as the one before.
+const FIRST: usize = 64;
+pub(crate) const CHUNKS: usize = 19;
+
+/// The slot of one pending operation: two cache lines.
+#[repr(align(128))]
+pub(super) struct Slot {
+    /// The requests that are not granted yet, and one more while the operation enters its queues. When the
+    /// last is released, the operation is ready. Then this links it to the next in the ready list
+    /// (`ready.rs`).
+    pub(super) holds: AtomicU32,
+    /// The requests that other threads may still look at, and one more until the operation ends. At 0 the
+    /// slot is free.
+    pub(super) looks: AtomicU32,
+    pub(super) handle: HandleState,
+    operation: UnsafeCell<Option<Operation>>,
+}
+
+// SAFETY: the operation is put there before any other thread knows the slot's number, and cleared when none
+// looks at it; an `Operation` is Sync.
+unsafe impl Sync for Slot {}
+
+#[cfg(all(target_pointer_width = "64", not(anabranch_loom)))]
+const _: () = assert!(size_of::<Slot>() == 128, "a pending operation takes two cache lines");
+
+impl Slot {
+    fn new() -> Self {
+        Self { holds: AtomicU32::new(0), looks: AtomicU32::new(0), handle: HandleState::new(), operation: UnsafeCell::new(None) }
+    }
+
+    /// # Safety
+    /// The operation is in the slot, and stays there during `'s`.
+    pub(super) unsafe fn operation<'s>(&self) -> &'s Operation {
+        // SAFETY: the caller promises that no thread puts or clears the operation meanwhile.
+        let operation = unsafe { &*self.operation.get() };
+        operation.as_ref().expect("it was pushed")
+    }
+
+    /// # Safety
+    /// The slot is free, and no other thread knows its number.
+    unsafe fn put(&self, operation: &mut Option<Operation>) {
+        // SAFETY: the slot is free, so what is overwritten is None; what is copied is forgotten below.
+        unsafe { std::ptr::copy_nonoverlapping(operation, self.operation.get(), 1) };
+        // SAFETY: the operation was copied, so it is not dropped here.
+        unsafe { std::ptr::write(operation, None) };
+    }
+
+    /// # Safety
+    /// No other thread looks at the operation.
+    pub(super) unsafe fn clear(&self) {
+        // SAFETY: the caller promises that no other thread looks at the operation.
+        Operation::clear(unsafe { &mut *self.operation.get() });
+    }
+}
+
+/// The slots of an engine.
+pub(crate) struct Slots {
+    chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
+    /// For each chunk, the address that a slot's place is added to (see `place`).
+    bases: [AtomicPtr<Slot>; CHUNKS],
+    front: Line<Front>,
+    back: Line<Back>,
+}
+
+/// What pushing threads use.
+struct Front {
+    free: Mutex<Free>,
+    /// The number of pushes. Changes under the lock.
+    pushed: AtomicU64,
+}
+
+/// Free slots, for pushes. Their lock also makes a push on several variables atomic.
+pub(crate) struct Free {
+    list: Vec<u32>,
+    /// The number of slots that were ever made.
+    made: u32,
+    /// The number of ended operations when it was last looked up.
+    ended: u64,
+}
+
+/// What threads use that run operations.
+struct Back {
+    freed: Mutex<Freed>,
+    /// The number of ended operations. Changes under the lock.
+    ended: AtomicU64,
+    /// A future waits until none is pending.
+    is_idle_awaited: AtomicBool,
+}
+
+/// Slots that were given back, and that no push has taken over yet.
+#[derive(Default)]
+struct Freed {
+    list: Vec<u32>,
+    is_space_awaited: bool,
+}
+
+/// Which waiters are to be woken after slots were given back.
+#[derive(Default)]
+#[must_use = "the waiters are to be woken"]
+pub(crate) struct Wakes {
+    pub(crate) space: bool,
+    pub(crate) idle: bool,
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // Pending operations are foreign and shielded one by one: two panics in one drop would abort the
+        // process.
+        for slot in self.chunks.iter().filter_map(OnceLock::get).flatten() {
+            // SAFETY: `&mut self`: no other thread uses the slots.
+            let _ = shielded(|| unsafe { slot.clear() });
+        }
+    }
+}
+
+impl Slots {
+    pub(crate) fn new() -> Self {
+        let free = Free { list: Vec::new(), made: 0, ended: 0 };
+        let back = Back { freed: Mutex::default(), ended: AtomicU64::new(0), is_idle_awaited: AtomicBool::new(false) };
+        Self {
+            chunks: std::array::from_fn(|_| OnceLock::new()),
+            bases: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            front: Line(Front { free: Mutex::new(free), pushed: AtomicU64::new(0) }),
+            back: Line(back),
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, number: u32) -> &Slot {
+        let (chunk, place) = place(number as usize);
+        // ORDERING: Relaxed: the thread that made the chunk gave the number out after that.
+        let base = self.bases[chunk].load(Ordering::Relaxed);
+        debug_assert!(!base.is_null());
+        // SAFETY: numbers are given out when their chunk is made, and chunks stay as long as this.
+        unsafe { &*base.wrapping_add(place) }
+    }
+
+    /// Returns the slot of a token.
+    #[inline(always)]
+    pub(super) fn slot(&self, spot: Spot) -> &Slot {
+        debug_assert!(std::ptr::eq(self.get(spot.number), spot.slot.as_ptr().cast()), "a token is of its own engine");
+        // SAFETY: the spot was made from a slot of this, and slots stay where they are as long as this.
+        unsafe { spot.slot.cast::<Slot>().as_ref() }
+    }
+
+    /// Returns a proof that no operation is pending, if so. None is pushed during the turn.
+    #[inline(always)]
+    pub(crate) fn alone<'t>(&self, turn: &'t Turn) -> Option<Alone<'t>> {
+        (self.in_use() == 0).then(|| Alone::new(turn))
+    }
+
+    /// Returns an operation, to be run by the caller alone.
+    #[inline(always)]
+    pub(crate) fn granted<'s>(&'s self, runnable: &'s mut Runnable) -> Granted<'s> {
+        // SAFETY: a `Runnable` exists once, so the operation stays in its slot while it is borrowed.
+        let operation = unsafe { self.slot(runnable.spot()).operation() };
+        // SAFETY: the operation was granted its variables, and leaves their queues by value of the
+        // `Runnable`.
+        unsafe { Granted::new(operation) }
+    }
+
+    /// Returns an operation that has left its queues.
+    pub(crate) fn left<'s>(&'s self, left: &'s Left) -> &'s Operation {
+        // SAFETY: a `Left` exists once, so the operation stays in its slot while it is borrowed.
+        unsafe { self.slot(left.spot()).operation() }
+    }
+
+    /// Returns the state of the handle to an operation that has left its queues.
+    #[inline]
+    pub(crate) fn handle_of(&self, left: &Left) -> &HandleState {
+        &self.slot(left.spot()).handle
+    }
+
+    /// Returns the state of the handle to the operation in a slot.
+    #[inline]
+    pub(crate) fn handle(&self, number: u32) -> &HandleState {
+        &self.get(number).handle
+    }
+
+    /// Returns the free slots. No other thread pushes while the caller has them.
+    #[inline]
+    pub(crate) fn free(&self) -> MutexGuard<'_, Free> {
+        lock(&self.front.0.free)
+    }
+
+    /// Puts an operation into a free slot, unless `max` are in use. There will be a handle to it.
+    #[inline(always)]
+    pub(crate) fn put(&self, free: &mut Free, max: usize, operation: &mut Unpushed<'_>) -> Option<(Entering, Key)> {
+        let number = self.take(free, max)?;
+        let slot = self.get(number);
+        // SAFETY: the slot was free, and no other thread knows its number.
+        unsafe { slot.put(&mut operation.operation) };
+        Some((Entering::new(spot(number, slot)), slot.handle.begin(number)))
+    }
+
+    /// Returns a free slot, unless `max` are in use.
+    #[inline]
+    fn take(&self, free: &mut Free, max: usize) -> Option<u32> {
+        // ORDERING: Relaxed: it changes only under the lock that the caller has.
+        let pushed = self.front.0.pushed.load(Ordering::Relaxed);
+        if pushed - free.ended >= max.min(OPERATIONS_MAX) as u64 && !self.has_room_now(free, max) {
+            return None;
+        }
+        let number = free.list.pop().or_else(|| self.fetch(free))?;
+        // ORDERING: Release pairs with the Acquire in `in_use`.
+        self.front.0.pushed.store(pushed + 1, Ordering::Release);
+        Some(number)
+    }
+
+    #[inline(never)]
+    fn has_room_now(&self, free: &mut Free, max: usize) -> bool {
+        // ORDERING: Relaxed, both: the counts may be old, which leaves less room than there is.
+        free.ended = self.back.0.ended.load(Ordering::Relaxed);
+        self.front.0.pushed.load(Ordering::Relaxed) - free.ended < max.min(OPERATIONS_MAX) as u64
+    }
+
+    /// Takes over the slots that were given back meanwhile, or makes one.
+    #[inline(never)]
+    fn fetch(&self, free: &mut Free) -> Option<u32> {
+        std::mem::swap(&mut free.list, &mut lock(&self.back.0.freed).list);
+        free.list.pop().or_else(|| self.make(free))
+    }
+
+    fn make(&self, free: &mut Free) -> Option<u32> {
+        let number = free.made;
+        let (chunk, _) = place(number as usize);
+        let slots = self.chunks.get(chunk)?.get_or_init(|| (0..FIRST << chunk).map(|_| Slot::new()).collect());
+        let base = slots.as_ptr().wrapping_sub(FIRST << chunk);
+        // ORDERING: Relaxed: the number is given out after this.
+        self.bases[chunk].store(base.cast_mut(), Ordering::Relaxed);
+        free.made += 1;
+        Some(number)
+    }
+
+    /// Gives slots back.
+    pub(crate) fn give_back(&self, numbers: &[u32]) -> Wakes {
+        let back = &self.back.0;
+        let mut freed = lock(&back.freed);
+        freed.list.extend_from_slice(numbers);
+        // ORDERING: Relaxed load: it changes only under this lock. Release pairs with the Acquire in
+        // `in_use`.
+        let ended = back.ended.load(Ordering::Relaxed) + numbers.len() as u64;
+        back.ended.store(ended, Ordering::Release);
+        // ORDERING: Relaxed, both: it changes only under this lock.
+        let idle = back.is_idle_awaited.load(Ordering::Relaxed) && self.in_use() == 0;
+        if idle {
+            back.is_idle_awaited.store(false, Ordering::Relaxed);
+        }
+        Wakes { space: std::mem::take(&mut freed.is_space_awaited), idle }
+    }
+
+    /// Returns true if fewer than `max` are in use. Otherwise the next thread that gives some back gets
+    /// [`Wakes::space`].
+    pub(crate) fn has_space(&self, max: usize) -> bool {
+        let mut freed = lock(&self.back.0.freed);
+        freed.is_space_awaited = self.in_use() >= max;
+        !freed.is_space_awaited
+    }
+
+    /// Returns true if none is in use. Otherwise the thread that gives the last one back gets
+    /// [`Wakes::idle`].
+    pub(crate) fn is_idle(&self) -> bool {
+        let _freed = lock(&self.back.0.freed);
+        let is_idle = self.in_use() == 0;
+        // ORDERING: Relaxed: it changes only under this lock.
+        self.back.0.is_idle_awaited.store(!is_idle, Ordering::Relaxed);
+        is_idle
+    }
+
+    /// Returns true if none is in use. A thread that pushes later sees what the caller saw.
+    pub(crate) fn is_unused(&self) -> bool {
+        let _free = self.free();
+        self.in_use() == 0
+    }
+
+    /// Returns the number of pending operations. Those that are pushed meanwhile may be among them.
+    #[inline]
+    pub(crate) fn in_use(&self) -> usize {
+        // ORDERING: Acquire, both, in this order: an operation that has ended was pushed before, so the
+        // difference is never negative.
+        let ended = self.back.0.ended.load(Ordering::Acquire);
+        (self.front.0.pushed.load(Ordering::Acquire) - ended) as usize
+    }
+}
+
+pub(super) fn spot(number: u32, slot: &Slot) -> Spot {
+    Spot { number, slot: NonNull::from(slot).cast() }
+}
+
+/// The right to run an operation. The caller has found that all of its requests are granted, or takes it out
+/// of a list where a `Runnable` was put.
+#[inline]
+pub(super) fn runnable(number: u32, slot: &Slot) -> Runnable {
+    Runnable::new(spot(number, slot))
+}
+
+/// Returns the chunk of a slot, and its place behind that one's base: `FIRST << chunk` is the chunk's first.
+#[inline]
+fn place(number: usize) -> (usize, usize) {
+    let place = number + FIRST;
+    ((place.ilog2() - FIRST.ilog2()) as usize, place)
+}
+
+/// Returns the chunk of a slot, its index there, and the length of the chunk.
+pub(crate) fn chunk_and_index(number: u32) -> (usize, usize, usize) {
+    let (chunk, place) = place(number as usize);
+    (chunk, place - (FIRST << chunk), FIRST << chunk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seen to fail with chunks that begin one later.
+    #[test]
+    fn slots_are_numbered_through() {
+        assert_eq!([0, 63, 64, 191, 192].map(|number| place(number).0), [0, 0, 1, 1, 2]);
+        assert_eq!(place(OPERATIONS_MAX - 1).0, CHUNKS - 1);
+        assert_eq!(
+            [0, 63, 64, 191, 192].map(chunk_and_index),
+            [(0, 0, 64), (0, 63, 64), (1, 0, 128), (1, 127, 128), (2, 0, 256)]
+        );
+        let slots = Slots::new();
+        let take = || slots.take(&mut slots.free(), 500);
+        let taken: Vec<u32> = (0..1000).map_while(|_| take()).collect();
+        assert_eq!(taken, (0..500).collect::<Vec<_>>());
+        assert!(!slots.give_back(&[7]).space && take() == Some(7) && take().is_none());
+        assert!(!slots.has_space(500) && !slots.is_idle());
+        let wakes = slots.give_back(&taken);
+        assert!(wakes.space && wakes.idle && slots.in_use() == 0 && slots.has_space(500) && slots.is_idle());
+    }
+}

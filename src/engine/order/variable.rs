@@ -1,0 +1,228 @@
+//! A variable: its queue, its state, and its value behind that.
+
+use std::mem;
+use std::ptr::NonNull;
+
+use super::access::Mode;
+use super::device_uses::DeviceUses;
+use super::grant::Grant;
+use super::name::Name;
+use super::queue::Queue;
+use crate::error::{Error, Kind, Result, shielded};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::value::{Untakable, VarCell};
+
+/// A variable without its type. Pushing threads use the front, and threads that run operations the end; 64
+/// bytes are between them, so that they do not contend for a cache line.
+#[repr(C, align(16))]
+pub(crate) struct Variable {
+    pub(super) queue: Queue,
+    /// The address of its engine, to compare.
+    pub(crate) engine: usize,
+    pub(crate) name: Name,
+    /// Why it has no value to be read. Changed by a granted write only.
+    poison: Mutex<Option<Error>>,
+    _apart: [u64; 2],
+    version: AtomicU64,
+    is_poisoned: AtomicBool,
+    /// Uses by devices that may not be over.
+    pub(crate) device_uses: DeviceUses,
+    /// It had no value when it was made.
+    begins_empty: bool,
+}
+
+impl Variable {
+    fn new(name: Name, engine: usize, begins_empty: bool) -> Self {
+        Self {
+            queue: Queue::new(),
+            name,
+            engine,
+            version: AtomicU64::new(0),
+            begins_empty,
+            poison: Mutex::new(None),
+            _apart: [0; 2],
+            is_poisoned: AtomicBool::new(false),
+            device_uses: DeviceUses::new(),
+        }
+    }
+
+    /// Returns the error of a read of a variable whose value was taken.
+    pub(crate) fn empty(&self) -> Error {
+        Kind::VarEmpty { variable: self.name.to_cow() }.into()
+    }
+
+    /// Returns the error of a take of a value that has other owners.
+    fn kept(&self) -> Error {
+        Kind::VarKept { variable: self.name.to_cow() }.into()
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        // ORDERING: Acquire pairs with the Release in `count_write`: a version shows what was written.
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Returns true if it had no value at first, and has not been written.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.begins_empty && self.version() == 0
+    }
+
+    /// Counts a write. The caller is granted to write.
+    pub(crate) fn count_write(&self) {
+        // ORDERING: Relaxed load: only granted writes store. Release: see `version`.
+        self.version.store(self.version.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// Returns true if there may be a failure, or a use by a device.
+    #[inline]
+    pub(crate) fn may_be_poisoned(&self) -> bool {
+        // ORDERING: Relaxed: the caller's grant orders it after the write that stored it.
+        self.is_poisoned.load(Ordering::Relaxed) || self.device_uses.has_begun()
+    }
+
+    /// Returns why it cannot be read.
+    #[inline]
+    pub(crate) fn poison(&self) -> Option<Error> {
+        if self.may_be_poisoned() { self.why_poisoned() } else { None }
+    }
+
+    #[cold]
+    fn why_poisoned(&self) -> Option<Error> {
+        // ORDERING: Relaxed: the caller's grant orders it after the write that stored it.
+        if !self.is_poisoned.load(Ordering::Relaxed) {
+            return self.device_uses.failure();
+        }
+        lock(&self.poison).clone()
+    }
+
+    /// Sets why it cannot be read. The caller is granted to write.
+    pub(crate) fn set_poison(&self, poison: Option<Error>) {
+        // ORDERING: Relaxed: the caller's grant orders it after the write that stored it.
+        if poison.is_none() && !self.is_poisoned.load(Ordering::Relaxed) {
+            return;
+        }
+        // ORDERING: Relaxed: the caller's request leaves the queue after this.
+        self.is_poisoned.store(poison.is_some(), Ordering::Relaxed);
+        let old = mem::replace(&mut *lock(&self.poison), poison);
+        // It may be the last owner of a user's error.
+        let _ = shielded(|| drop(old));
+    }
+}
+
+/// A variable with its value.
+pub(crate) struct TypedVariable<T> {
+    pub(crate) variable: Variable,
+    cell: VarCell<T>,
+}
+
+impl<T> TypedVariable<T> {
+    pub(crate) fn new(name: Name, engine: usize, value: T) -> Self {
+        Self { variable: Variable::new(name, engine, false), cell: VarCell::new(value) }
+    }
+
+    pub(crate) fn empty(name: Name, engine: usize) -> Self {
+        Self { variable: Variable::new(name, engine, true), cell: VarCell::empty() }
+    }
+
+    /// Returns the value, to keep, or why there is none. The grant is one to read.
+    pub(crate) fn share(&self, _: Grant<'_>) -> Result<std::sync::Arc<T>> {
+        // SAFETY: the grant is of an operation that reads the variable, so no other writes it meanwhile.
+        unsafe { self.cell.share() }.ok_or_else(|| self.variable.empty())
+    }
+}
+
+/// A variable as an operation has it that waits for it or uses it. It keeps no count: the operation that
+/// frees the variable stands behind all others in its queue.
+///
+/// It lies in the body of the operation that asked for the variable, and in no other, so the grant of that
+/// operation is one for the variable.
+pub(crate) struct VarPtr<T>(NonNull<TypedVariable<T>>);
+
+impl<T> VarPtr<T> {
+    pub(super) fn new(typed: &TypedVariable<T>) -> Self {
+        Self(NonNull::from(typed))
+    }
+
+    fn typed<'g>(&self, _: Grant<'g>) -> &'g TypedVariable<T> {
+        // SAFETY: the grant shows that the operation is in the variable's queue, so the variable is alive.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Returns the value of a variable that the operation reads.
+    pub(crate) fn get<'g>(&self, grant: Grant<'g>) -> Result<&'g T> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation is granted to read, and writes only when no argument is left.
+        unsafe { typed.cell.get() }.ok_or_else(|| typed.variable.empty())
+    }
+
+    /// Returns the value of a variable that the operation reads, to keep.
+    pub(crate) fn share(&self, grant: Grant<'_>) -> Result<std::sync::Arc<T>> {
+        self.typed(grant).share(grant)
+    }
+
+    /// Takes the value of a variable that the operation takes.
+    pub(crate) fn take(&self, grant: Grant<'_>) -> Result<T> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation is granted exclusively, and nothing else of it refers to a value that it
+        // takes.
+        unsafe { typed.cell.take() }.map_err(|why| match why {
+            Untakable::Empty => typed.variable.empty(),
+            Untakable::Shared => typed.variable.kept(),
+        })
+    }
+
+    /// Returns an error if the value cannot be taken. The answer holds as long as the grant.
+    pub(crate) fn check_take(&self, grant: Grant<'_>) -> Result<()> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation is granted exclusively, and nothing else of it refers to a value that it
+        // takes.
+        if unsafe { typed.cell.is_shared() } {
+            return Err(typed.variable.kept());
+        }
+        self.get(grant).map(drop)
+    }
+
+    /// Writes a variable that the operation writes, when no argument of it is left.
+    #[inline(always)]
+    pub(crate) fn put(&self, value: T, grant: Grant<'_>) -> Result<()> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation is granted exclusively, and the caller has no reference to the old value.
+        let write = || unsafe { typed.cell.put(value) };
+        self.overwrite(typed, write)
+    }
+
+    /// Writes a value that may have other owners.
+    pub(crate) fn put_shared(&self, value: std::sync::Arc<T>, grant: Grant<'_>) -> Result<()> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation is granted exclusively, and the caller has no reference to the old value.
+        let write = || unsafe { typed.cell.put_shared(value) };
+        self.overwrite(typed, write)
+    }
+
+    /// Runs a write, which drops the old value. A panic of that drop becomes an error: other values are still
+    /// to be written, and their drops may panic, too.
+    #[inline(always)]
+    fn overwrite(&self, typed: &TypedVariable<T>, write: impl FnOnce()) -> Result<()> {
+        // SAFETY: the operation is granted exclusively, and the reference is gone before the write.
+        if mem::needs_drop::<T>() && unsafe { typed.cell.get() }.is_some() {
+            return shielded(write).map_err(|message| drop_panicked(&typed.variable.name, message));
+        }
+        write();
+        Ok(())
+    }
+}
+
+// SAFETY: a shared reference to a variable, which is Sync.
+unsafe impl<T: Send + Sync> Send for VarPtr<T> {}
+// SAFETY: a shared reference to a variable, which is Sync.
+unsafe impl<T: Send + Sync> Sync for VarPtr<T> {}
+
+/// Returns the error for a value whose drop panicked.
+#[cold]
+#[inline(never)]
+pub(super) fn drop_panicked(variable: &Name, message: String) -> Error {
+    Kind::DropPanicked { variable: variable.to_cow(), message }.into()
+}
+
+/// Keeps the modes that an address has room for.
+pub(super) const MODE_BITS: usize = Mode::IN_ADDRESS as usize;
+const _: () = assert!(align_of::<Variable>() > MODE_BITS, "a variable's address leaves room for the mode");
