@@ -173,7 +173,7 @@ impl Engine {
     fn push_of_later(&self, scope: &Arc<Scope>, operation: &mut Unpushed<'_>) -> Result<Pushed> {
         scope.has_room()?;
         operation.get_mut().into_iter().for_each(|operation| operation.set_scope(scope.clone()));
-        self.core.try_push(operation)
+        self.core.try_push(operation).map(|accepted| Pushed::new(&self.core, accepted))
     }
 
     /// Returns a new variable without a value: who reads it before it is written gets an error. For what only
@@ -209,7 +209,10 @@ impl Engine {
     /// # Errors
     /// Gives the operation back, with an error for which [`Error::is_busy`] is true, or as [`Engine::push`].
     pub fn try_push<'v>(&self, mut op: Op<'v>) -> Result<Pushed, (Error, Op<'v>)> {
-        self.core.try_push(op.unpushed()).map_err(|error| (error, op))
+        match self.core.try_push(op.unpushed()) {
+            Ok(accepted) => Ok(Pushed::new(&self.core, accepted)),
+            Err(error) => Err((error, op)),
+        }
     }
 
     /// Collects small operations, and pushes so many at a time as one.

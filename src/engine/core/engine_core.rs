@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 
 use super::async_op::{AsyncOp, AsyncOps};
 use super::failures::Failures;
-use super::handle::Pushed;
 use super::handles::Handles;
 use super::lanes::Lanes;
 use super::pace::Pace;
@@ -55,6 +54,13 @@ pub(crate) struct EngineCore {
     pub(super) failures: Weak<Failures>,
 }
 
+/// An operation that the engine has taken.
+pub(in crate::engine) enum Accepted {
+    /// It was run where it lay.
+    Ended(Result<()>),
+    Pending(Key),
+}
+
 impl Client for EngineCore {
     fn shut_down(self: Arc<Self>) {
         // ORDERING: SeqCst: of "close, look for work" and "push, load whether it is closed" one sees the
@@ -73,7 +79,9 @@ impl Frees for EngineCore {
         if self.is_forked() {
             return std::mem::forget(operation);
         }
-        drop(self.push_beyond(operation));
+        if let Ok(Accepted::Pending(key)) = self.push_beyond(operation) {
+            self.handles.let_go(&self.slots, key, false);
+        }
         // This may be the last count: what its drop drops is foreign.
         let _ = shielded(|| drop(self));
     }
@@ -150,7 +158,7 @@ impl EngineCore {
 
     /// Pushes an operation, unless there is a mistake in it or no room: then it stays where it is.
     #[inline(never)]
-    pub(in crate::engine) fn try_push(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Result<Pushed> {
+    pub(in crate::engine) fn try_push(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Result<Accepted> {
         if operation.get().is_none() {
             return Err(Kind::Spent.into());
         }
@@ -184,7 +192,7 @@ impl EngineCore {
     }
 
     /// Pushes an operation that the engine needs itself, whatever the bound.
-    pub(in crate::engine) fn push_beyond(self: &Arc<Self>, mut operation: Unpushed<'_>) -> Result<Pushed> {
+    pub(super) fn push_beyond(self: &Arc<Self>, mut operation: Unpushed<'_>) -> Result<Accepted> {
         let pushed = self.push_within(usize::MAX, &mut operation);
         // If sixteen million operations are pending, some of them may use what this one was to free.
         std::mem::forget(operation);
@@ -192,15 +200,15 @@ impl EngineCore {
     }
 
     #[inline(always)]
-    fn push_within(self: &Arc<Self>, max: usize, operation: &mut Unpushed<'_>) -> Option<Pushed> {
+    fn push_within(self: &Arc<Self>, max: usize, operation: &mut Unpushed<'_>) -> Option<Accepted> {
         if self.is_inline()
             && operation.get().is_some_and(|operation| !operation.is_async)
             && let Some(outcome) = self.run_in_place(operation)
         {
-            return Some(Pushed::ended(outcome));
+            return Some(Accepted::Ended(outcome));
         }
         let key = if self.is_inline() { self.push_to_inbox(max, operation) } else { self.push_behind(max, operation) };
-        Some(Pushed::pending(self.clone(), key?))
+        Some(Accepted::Pending(key?))
     }
 
     /// Pushes an operation that others run.

@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use super::engine_core::EngineCore;
+use super::engine_core::{Accepted, EngineCore};
 use super::pace::poll_share;
-use crate::engine::order::Key;
+use crate::engine::order::{Key, Unpushed};
 use crate::error::{Error, Kind, Result, shielded};
 use crate::runtime::WaiterKey;
 
@@ -44,8 +44,21 @@ impl Pushed {
     }
 
     #[inline(always)]
-    pub(in crate::engine) fn pending(core: Arc<EngineCore>, key: Key) -> Self {
+    pub(in crate::engine) fn new(core: &Arc<EngineCore>, accepted: Accepted) -> Self {
+        match accepted {
+            Accepted::Ended(outcome) => Self::ended(outcome),
+            Accepted::Pending(key) => Self::pending(core.clone(), key),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn pending(core: Arc<EngineCore>, key: Key) -> Self {
         Self::of(State::Pending(Pending { core, key, is_waiting: false, driver: None }))
+    }
+
+    /// Pushes an operation, whatever the bound.
+    pub(in crate::engine) fn beyond(core: &Arc<EngineCore>, operation: Unpushed<'_>) -> Result<Self> {
+        core.push_beyond(operation).map(|accepted| Self::new(core, accepted))
     }
 
     /// A handle to an operation that has ended already.
@@ -112,9 +125,7 @@ impl Drop for Pending {
         if self.is_waiting || self.driver.is_some() {
             self.wait_no_longer();
         }
-        if !self.core.slots.handle(self.key.number).let_go(self.key, self.is_waiting) {
-            self.core.handles.forget_failure(self.key);
-        }
+        self.core.handles.let_go(&self.core.slots, self.key, self.is_waiting);
     }
 }
 

@@ -47,6 +47,14 @@ impl Handles {
         }
     }
 
+    /// Ends the handle of an operation.
+    #[inline]
+    pub(super) fn let_go(&self, slots: &Slots, key: Key, is_awaited: bool) {
+        if !slots.handle(key.number).let_go(key, is_awaited) {
+            self.forget_failure(key);
+        }
+    }
+
     fn keep_failure(&self, key: Key, error: Error) {
         let mut failures = lock(&self.failures);
         failures.insert(key, error);
@@ -56,7 +64,7 @@ impl Handles {
 
     /// Drops the error of an ended operation that has no handle.
     #[inline(never)]
-    pub(super) fn forget_failure(&self, key: Key) {
+    fn forget_failure(&self, key: Key) {
         let unheard = self.take_failure(key);
         let _ = shielded(|| drop(unheard));
     }

@@ -118,7 +118,7 @@ impl<'v> Other<'v> {
 
     #[inline(never)]
     fn push(core: &'v Arc<EngineCore>, operation: &mut Unpushed<'v>) -> Box<Self> {
-        match core.try_push(operation) {
+        match core.try_push(operation).map(|accepted| Pushed::new(core, accepted)) {
             Err(refused) => Self::refused(refused, core, operation),
             pushed => Self::tried(pushed, operation),
         }
@@ -190,7 +190,7 @@ impl Waiting<'_> {
 
     /// Returns None if there is still no room.
     fn push(&mut self) -> Option<Result<Pushed>> {
-        let pushed = self.core.try_push(&mut self.operation);
+        let pushed = self.core.try_push(&mut self.operation).map(|accepted| Pushed::new(self.core, accepted));
         if pushed.as_ref().is_err_and(Error::is_busy) { None } else { Some(pushed) }
     }
 }

@@ -5,8 +5,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
 
-use super::op::Op;
+use super::description::Op;
 use crate::engine::Engine;
+use crate::engine::core::Pushed;
 use crate::engine::order::{Accesses, Body, Grant, Operation, Ran, Role, SCANNED, Unpushed, Work};
 use crate::error::{BoxError, Error, Kind, Result};
 
@@ -171,7 +172,7 @@ impl Drop for Bulk<'_> {
         }
         // However many are pending: a drop cannot wait for room.
         let mut op = self.parts.join("bulk".into());
-        drop(self.engine.core.push_beyond(op.unpushed().take()));
+        drop(Pushed::beyond(&self.engine.core, op.unpushed().take()));
     }
 }
 

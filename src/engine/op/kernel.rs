@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
-use super::op::Op;
+use super::description::Op;
 use super::task::{Fallible, Finish, Infallible};
 use super::uses::{OpFutureFn, OpKernelFn, Params, Put, Reads, Writes};
 use crate::device::host::HostStream;

@@ -2,15 +2,15 @@
 
 mod arity;
 mod bulk;
+mod description;
 mod kernel;
-mod op;
 mod stream;
 mod task;
 mod uses;
 mod var;
 
 pub use bulk::Bulk;
-pub use op::Op;
+pub use description::Op;
 pub use stream::OpStream;
 pub(crate) use uses::Shared;
 pub use uses::{Fetch, OpFn, OpFutureFn, OpKernelFn, Put, Reads, TakeVar, Use, Writes};

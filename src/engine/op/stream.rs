@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::op::Op;
+use super::description::Op;
 use super::var::Var;
 use crate::engine::order::{Mode, Target, Unpushed};
 

@@ -81,7 +81,7 @@ impl<T: Send + Sync + 'static> Var<T> {
         let found = Arc::new(Mutex::new(None));
         let (access, var) = self.access(Mode::READ);
         let operation = Operation::waiting(access, Look { var, found: found.clone() });
-        match self.core().push_beyond(Unpushed::new(operation)) {
+        match Pushed::beyond(self.core(), Unpushed::new(operation)) {
             Ok(pushed) => Reading::Pushed(Box::new(Looking { pushed, found })),
             Err(refused) => Reading::Failed(refused),
         }
@@ -115,7 +115,7 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// Dropping the future changes nothing.
     pub fn wait_writable(&self) -> VarWait {
         let (access, _) = self.access(Mode::EXCLUSIVE);
-        VarWait { pushed: self.core().push_beyond(Unpushed::new(Operation::waiting(access, Nothing))) }
+        VarWait { pushed: Pushed::beyond(self.core(), Unpushed::new(Operation::waiting(access, Nothing))) }
     }
 }
 

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::access::Mode;
 use super::device_use::{DeviceUse, Failure};
-use super::operation::Granted;
+use super::mode::Mode;
 use crate::error::{Error, shielded};
 use crate::sync::{Mutex, OnceLock, lock};
 
@@ -27,15 +26,6 @@ struct Write {
     device_use: Arc<DeviceUse>,
     /// None if it left the variable unchanged.
     failure: Option<Failure>,
-}
-
-/// The uses by devices that an operation comes after.
-pub(crate) struct Predecessors(SmallVec<[Predecessor; 4]>);
-
-pub(crate) struct Predecessor {
-    pub(crate) device_use: Arc<DeviceUse>,
-    /// It wrote what the operation reads: if it fails, the operation does.
-    pub(crate) input: Option<Failure>,
 }
 
 impl DeviceUses {
@@ -62,7 +52,7 @@ impl DeviceUses {
     }
 
     /// Calls `each` with the uses that such a use comes after, until it returns something.
-    fn find<R>(&self, mode: Mode, mut each: impl FnMut(&Arc<DeviceUse>, Option<&Failure>) -> Option<R>) -> Option<R> {
+    pub(super) fn find<R>(&self, mode: Mode, mut each: impl FnMut(&Arc<DeviceUse>, Option<&Failure>) -> Option<R>) -> Option<R> {
         let uses = lock(self.0.get()?);
         let input = |write: &Write| if mode.is_read() { write.failure.clone() } else { None };
         let found = uses.write.as_ref().and_then(|write| each(&write.device_use, input(write).as_ref()));
@@ -96,48 +86,5 @@ impl DeviceUses {
             let old = std::mem::take(&mut *lock(uses));
             let _ = shielded(|| drop(old));
         }
-    }
-}
-
-impl Predecessors {
-    /// Returns those of an operation that has been granted its variables.
-    pub(crate) fn of(operation: &Granted<'_>) -> Self {
-        let mut found: SmallVec<[Predecessor; 4]> = SmallVec::new();
-        for (access, variable) in operation.variables() {
-            let _ = variable.device_uses.find(access.mode(), |device_use, input| {
-                match found.iter_mut().find(|known| Arc::ptr_eq(&known.device_use, device_use)) {
-                    Some(known) => known.input = known.input.take().or(input.cloned()),
-                    None => found.push(Predecessor { device_use: device_use.clone(), input: input.cloned() }),
-                }
-                None::<()>
-            });
-        }
-        Self(found)
-    }
-
-    /// Returns one that is not over.
-    pub(crate) fn pending(operation: &Granted<'_>) -> Option<Arc<DeviceUse>> {
-        operation.variables().find_map(|(access, variable)| {
-            let pending = |device_use: &Arc<DeviceUse>, _: Option<&Failure>| (!device_use.is_over()).then(|| device_use.clone());
-            variable.device_uses.find(access.mode(), pending)
-        })
-    }
-
-    pub(crate) fn list(&self) -> &[Predecessor] {
-        &self.0
-    }
-
-    /// Returns those that the operation reads from and that may still fail.
-    pub(crate) fn inputs(&self) -> SmallVec<[(Arc<DeviceUse>, Failure); 2]> {
-        let may_fail = |known: &Predecessor| {
-            let input = known.input.clone().filter(|input| !known.device_use.is_over() || input.get().is_some())?;
-            Some((known.device_use.clone(), input))
-        };
-        self.0.iter().filter_map(may_fail).collect()
-    }
-
-    /// Drops each by itself: what it holds may be foreign.
-    pub(crate) fn release(self) {
-        self.0.into_iter().for_each(|known| _ = shielded(|| drop(known)));
     }
 }

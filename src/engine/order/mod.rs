@@ -10,8 +10,10 @@ mod device_uses;
 mod exclusive;
 mod grant;
 mod handle_state;
+mod mode;
 mod name;
 mod operation;
+mod predecessors;
 mod queue;
 mod ready;
 mod scope;
@@ -21,19 +23,21 @@ mod tokens;
 mod var_handle;
 mod variable;
 
-pub(crate) use access::{Access, Mode};
+pub(crate) use access::Access;
 pub(crate) use batch::{Batch, FREED_MAX};
 pub(crate) use body::{Body, Enqueue, GrantedFuture, Nothing, OpFuture, Park, Ran, Work};
 #[cfg(test)]
 pub(crate) use device_use::Ending;
 pub(crate) use device_use::{Completed, DeviceUse, Failure, Recorded, Submitted};
-pub(crate) use device_uses::Predecessors;
+
 pub(crate) use exclusive::{End, Exclusive, More};
 #[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
 pub use grant::Grant;
 pub(crate) use handle_state::Key;
+pub(crate) use mode::Mode;
 pub(crate) use name::Name;
 pub(crate) use operation::{Accesses, Granted, Operation, PRIORITY_MAX, Role, SCANNED, Target, Unpushed};
+pub(crate) use predecessors::Predecessors;
 pub(crate) use queue::OPERATIONS_MAX;
 #[cfg(test)]
 pub(crate) use queue::{Queue, Request, RequestId, Requests};

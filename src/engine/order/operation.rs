@@ -13,7 +13,6 @@ use super::grant::Grant;
 use super::name::Name;
 use super::queue::REQUESTS_MAX;
 use super::scope::{Owner, Scope};
-use super::self_wait::Polling;
 use super::tokens::Alone;
 use super::variable::Variable;
 use crate::device::StreamMut;
@@ -302,7 +301,7 @@ impl<'v> Unpushed<'v> {
 
 /// An operation that has been granted its variables, and that the caller alone runs.
 pub(crate) struct Granted<'o> {
-    operation: &'o Operation,
+    pub(super) operation: &'o Operation,
 }
 
 impl std::ops::Deref for Granted<'_> {
@@ -332,12 +331,6 @@ impl<'o> Granted<'o> {
         // SAFETY: the operation is granted as long as this lives, and only its own body gets the grant.
         let grant = unsafe { Grant::new() };
         self.body().run(grant)
-    }
-
-    /// Runs its body as the operation that this thread polls.
-    pub(crate) fn run_as_polled(&mut self, engine: usize, number: u32) -> Result<Ran, BoxError> {
-        let _polling = Polling::enter(engine, number, self.operation);
-        self.run()
     }
 
     /// Enqueues its kernel.

@@ -9,10 +9,12 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 use super::access::Access;
+use super::body::Ran;
 use super::exclusive::Exclusive;
 use super::handle_state::Key;
-use super::operation::Operation;
+use super::operation::{Granted, Operation};
 use super::slots::Slots;
+use crate::error::BoxError;
 use crate::sync::thread_local;
 
 /// The most requests that are compared with the awaited operation: a bound on the work of a poll.
@@ -30,16 +32,24 @@ thread_local! {
 }
 
 /// As long as it lives, this thread polls that operation.
-pub(super) struct Polling<'o> {
+struct Polling<'o> {
     outer: Option<Polled>,
     _operation: &'o Operation,
 }
 
 impl<'o> Polling<'o> {
-    pub(super) fn enter(engine: usize, number: u32, operation: &'o Operation) -> Self {
+    fn enter(engine: usize, number: u32, operation: &'o Operation) -> Self {
         let polled = Polled { engine, number, operation: NonNull::from(operation) };
         let outer = POLLED.try_with(|now| now.replace(Some(polled))).unwrap_or(None);
         Self { outer, _operation: operation }
+    }
+}
+
+impl Granted<'_> {
+    /// Runs the body as the operation that this thread polls.
+    pub(crate) fn run_as_polled(&mut self, engine: usize, number: u32) -> Result<Ran, BoxError> {
+        let _polling = Polling::enter(engine, number, self.operation);
+        self.run()
     }
 }
 
@@ -80,8 +90,10 @@ pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusi
     let own = operation.accesses.iter().find(|own| keeps(slots, exclusive, own, awaited, &mut left))?;
     // SAFETY: the polled operation is in the queue of the variable until its poll has returned.
     let variable = unsafe { own.variable() }.name.to_cow();
-    // SAFETY: the awaited operation waits for the polled one, so it is in its slot and in its queues.
-    let awaited = unsafe { slots.get(awaited.number).operation().full_name() };
+    // SAFETY: the awaited operation waits for the polled one, so it is in its slot.
+    let awaited = unsafe { slots.get(awaited.number).operation() };
+    // SAFETY: the awaited operation is in its queues, so its variables are alive.
+    let awaited = unsafe { awaited.full_name() };
     Some(SelfWait::Behind { operation: name(), awaited, variable })
 }
 

@@ -3,7 +3,6 @@
 use std::mem;
 use std::ptr::NonNull;
 
-use super::access::Mode;
 use super::device_uses::DeviceUses;
 use super::grant::Grant;
 use super::name::Name;
@@ -222,7 +221,3 @@ unsafe impl<T: Send + Sync> Sync for VarPtr<T> {}
 pub(super) fn drop_panicked(variable: &Name, message: String) -> Error {
     Kind::DropPanicked { variable: variable.to_cow(), message }.into()
 }
-
-/// Keeps the modes that an address has room for.
-pub(super) const MODE_BITS: usize = Mode::IN_ADDRESS as usize;
-const _: () = assert!(align_of::<Variable>() > MODE_BITS, "a variable's address leaves room for the mode");
