@@ -88,7 +88,7 @@ fn policies_table(sizes: &[usize], rounds: usize) -> Table {
         .chain(["streams", "waits", "peak B/node"].map(String::from));
     let mut table = Table::new(head);
     let policies: [&dyn Policy; 7] =
-        [&Single, &PerBackend, &PerOperator, &ReadySet, &Ranked::new(), &MinStreams, &CriticalPath::new(8)];
+        [&Single, &PerBackend, &PerOperator, &ReadySet, &Ranked::default(), &MinStreams, &CriticalPath::default().streams(8)];
     for form in Form::ALL {
         for policy in policies {
             let (mut cells, mut last): (Vec<String>, Option<Figures>) = (vec![form.to_string(), policy.name().to_owned()], None);
@@ -116,7 +116,7 @@ fn measure_policy(shape: &anabranch::Shape, policy: &dyn Policy, rounds: usize) 
         .map(|_| {
             let before = COUNTER.reset_peak();
             let start = Instant::now();
-            let schedule = shape.schedule(policy).expect("shapes are valid graphs");
+            let schedule = shape.schedule_with(policy).expect("shapes are valid graphs");
             let seconds = start.elapsed().as_secs_f64();
             let per_node = |bytes: usize| bytes.saturating_sub(before) as f64 / shape.nodes().len() as f64;
             Figures {
@@ -153,7 +153,7 @@ fn measure(shape: &Shape, rounds: usize) -> Figures {
 fn compile(graph: &Graph, nodes: usize) -> Figures {
     let before = COUNTER.reset_peak();
     let start = Instant::now();
-    let plan = graph.compile(&Ranked::new()).expect("shapes are valid graphs");
+    let plan = graph.compile().expect("shapes are valid graphs");
     let seconds = start.elapsed().as_secs_f64();
     let per_node = |bytes: usize| bytes.saturating_sub(before) as f64 / nodes as f64;
     Figures {

@@ -109,7 +109,7 @@ fn looped(step: Step, has_condition: bool, iterations: u64) -> Plan {
     };
     let end = g.task("end", &x, |x: &f64| *x);
     g.output("x", &end);
-    g.compile(&Single).expect("it is right")
+    g.compile_with(&Single).expect("it is right")
 }
 
 /// A plan of one iteration.
@@ -119,7 +119,7 @@ fn single(step: Step) -> Plan {
     let x = step(&mut g, x);
     let end = g.task("end", &x, |x: &f64| *x);
     g.output("x", &end);
-    g.compile(&Single).expect("it is right")
+    g.compile_with(&Single).expect("it is right")
 }
 
 fn run(exec: &Executor, plan: &Plan, x: f64) -> f64 {

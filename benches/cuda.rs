@@ -154,8 +154,8 @@ fn main() {
     ];
     let mut table = Table::new(columns);
     for form in Form::ALL {
-        for policy in [&Single as &dyn Policy, &CriticalPath::new(STREAMS)] {
-            let plan = graph(&form.shape(args.nodes)).compile(policy).expect("shapes are valid graphs");
+        for policy in [&Single as &dyn Policy, &CriticalPath::default().streams(STREAMS)] {
+            let plan = graph(&form.shape(args.nodes)).compile_with(policy).expect("shapes are valid graphs");
             let Figures { ns, calls_by_hand, ours_by_hand } = compare(&args, &plan, soft);
             let schedule = plan.schedule();
             let counts = [schedule.streams().to_string(), schedule.waits().to_string()];
@@ -256,7 +256,7 @@ fn host_node() -> Plan {
     let mut graph = Graph::new();
     let node = graph.task("submitted", (), || STAMPS.submitted());
     graph.output("submitted", &node);
-    graph.compile(&Single).expect("it is a valid graph")
+    graph.compile_with(&Single).expect("it is a valid graph")
 }
 
 fn release(soft: Option<Device>) {

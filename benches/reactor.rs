@@ -90,7 +90,7 @@ fn plan() -> Plan {
     let mut g = Graph::new();
     let one = g.try_kernel("one", (), move |s: &mut DeviceStream| Ok(s.launch(&kernel, Launch::for_len(1), (7,))?));
     g.output("one", &one);
-    g.compile(&Single).expect("a valid graph")
+    g.compile_with(&Single).expect("a valid graph")
 }
 
 fn run(exec: &Executor, plan: &Plan) {

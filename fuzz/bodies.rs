@@ -16,7 +16,7 @@ pub(crate) fn json(bytes: &[u8]) {
             assert_eq!(shape, again);
             // Policies have their own target; large graphs would only slow this one down.
             if shape.nodes().len() <= 64 {
-                shape.schedule(&Ranked::new()).expect("a schedule").verify().expect("a correct plan");
+                shape.schedule().expect("a schedule").verify().expect("a correct plan");
             }
         }
         Err(error) => assert!(error.is_invalid_graph() && error.to_string().len() < 2_000, "{error}"),
@@ -31,14 +31,14 @@ pub(crate) fn plan(bytes: &[u8]) {
         &PerBackend,
         &PerOperator,
         &ReadySet,
-        &Ranked::new(),
-        &Ranked::new().max_streams(5),
+        &Ranked::default(),
+        &Ranked::default().max_streams(5),
         &MinStreams,
-        &CriticalPath::new(2),
-        &CriticalPath::new(3).hand_off_us(0.0),
+        &CriticalPath::default().streams(2),
+        &CriticalPath::default().streams(3).hand_off_us(0.0),
     ];
     for policy in policies {
-        let schedule = shape.schedule(policy).expect("a schedule");
+        let schedule = shape.schedule_with(policy).expect("a schedule");
         schedule.verify().unwrap_or_else(|error| panic!("{}: {error}\n{schedule}", policy.name()));
         let log = Simulation::new(&schedule).run().expect("a log");
         assert_eq!(log.races(), Some(&[][..]), "{}", policy.name());

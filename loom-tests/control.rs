@@ -13,7 +13,7 @@ fn two_workers_go_twice_round_a_loop() {
         b.task("join", (&left, &right), |left: &i32, right: &i32| left * right)
     });
     g.output("x", &x);
-    let plan = g.compile(&PerOperator).expect("the graph is right");
+    let plan = g.compile_with(&PerOperator).expect("the graph is right");
     check_within(1, move || {
         let exec = Executor::builder().workers(2).build().expect("threads start");
         let mut outputs = block_on(exec.run(&plan, Inputs::new())).expect("nothing goes wrong");

@@ -138,7 +138,7 @@ fn joined() -> Plan {
     let task = g.task("task", (), || 22);
     let both = g.task("both", (&kernel, &task), |a: &i32, b: &i32| a + b);
     g.output("both", &both);
-    g.compile(&PerOperator).expect("the graph is right")
+    g.compile_with(&PerOperator).expect("the graph is right")
 }
 
 // Seen to fail with a pool that takes its only worker for the only one that counts (an arrival is lost).
@@ -156,7 +156,7 @@ fn one_kernel(alive: &Alive) -> Plan {
     let (mut g, alive) = (Graph::new(), alive.clone());
     let kernel = g.kernel("kernel", (), move |_: &mut DeviceStream| alive.value());
     g.output("kernel", &kernel);
-    g.compile(&PerOperator).expect("the graph is right")
+    g.compile_with(&PerOperator).expect("the graph is right")
 }
 
 // Seen to fail with a `land` that does not collect what was dropped (the values stay).

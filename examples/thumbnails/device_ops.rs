@@ -53,7 +53,7 @@ pub(crate) fn to_image(picture: &Picture<HostBuffer<u8>>) -> RgbImage {
 
 #[cfg(test)]
 mod tests {
-    use anabranch::{Executor, Graph, Single, inputs};
+    use anabranch::{Executor, Graph, inputs};
     use image::Rgb;
 
     use super::super::image_ops::stats;
@@ -70,7 +70,7 @@ mod tests {
             Ok(download(s, &scaled)?)
         });
         g.output("tensor", &scaled);
-        let (plan, exec) = (g.compile(&Single).expect("one node"), Executor::inline());
+        let (plan, exec) = (g.compile().expect("one node"), Executor::inline());
         let outputs = futures::executor::block_on(exec.run(&plan, inputs! { "image" => image }));
         let tensor = outputs.and_then(|mut outputs| outputs.take::<Picture<HostBuffer<f32>>>("tensor")).expect("it is small");
         assert!(tensor.values[..16].iter().all(|value| *value == 0.0));

@@ -138,7 +138,7 @@ fn assign_lanes(boxes: &mut [NodeBox], nodes: &[Node]) {
 
 #[cfg(test)]
 mod tests {
-    use anabranch::{Graph, HostStream, Launched, NodeId, PerOperator};
+    use anabranch::{Graph, HostStream, Launched, NodeId};
 
     use super::*;
 
@@ -174,7 +174,7 @@ mod tests {
         let read = graph.task("read", (), || 0u32);
         let work = graph.kernel("work", &read, |_: &mut HostStream, read: &u32| *read);
         graph.output("work", &work);
-        let plan = graph.compile(&PerOperator).expect("two nodes and an edge");
+        let plan = graph.compile().expect("two nodes and an edge");
         let shape = plan.schedule().shape();
         let span = |run, id: NodeId, stream, start_ms| {
             let (start, node) = (Duration::from_millis(start_ms), shape.nodes()[id.index()].name.clone());

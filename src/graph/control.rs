@@ -42,7 +42,7 @@ impl Graph {
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Executor, Graph, Single, above, inputs};
+    /// use anabranch::{Executor, Graph, above, inputs};
     ///
     /// // Newton's method: while |x² - a| > 1e-12, x becomes (x + a/x) / 2.
     /// let mut g = Graph::new();
@@ -55,7 +55,7 @@ impl Graph {
     /// );
     /// g.output("root", &root);
     ///
-    /// let plan = g.compile(&Single)?;
+    /// let plan = g.compile()?;
     /// let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! { "a" => 2.0 }))?;
     /// assert!((*outputs.take::<f64>("root")? - 2f64.sqrt()).abs() < 1e-12);
     /// # Ok::<(), anabranch::Error>(())
@@ -112,7 +112,7 @@ impl Graph {
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Executor, Graph, Single, inputs};
+    /// use anabranch::{Executor, Graph, inputs};
     ///
     /// let mut g = Graph::new();
     /// let x = g.input::<f64>("x");
@@ -120,7 +120,7 @@ impl Graph {
     /// let y = g.branch("abs", &side, &x).arm(|a, x| a.task("negate", &x, |x: &f64| -x)).join();
     /// g.output("y", &y);
     ///
-    /// let plan = g.compile(&Single)?;
+    /// let plan = g.compile()?;
     /// for x in [-2.5, 2.5] {
     ///     let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! { "x" => x }))?;
     ///     assert_eq!(*outputs.take::<f64>("y")?, 2.5);

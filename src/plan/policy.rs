@@ -11,7 +11,8 @@ use crate::graph::{Backend, Edge, NodeId, Shape};
 /// The largest label that a policy may give a stream.
 pub(super) const LABEL_MAX: u32 = 1 << 30;
 
-/// Decides which device stream each node goes to.
+/// Decides which device stream each node goes to. [`Graph::compile_with`](crate::Graph::compile_with) takes
+/// one.
 ///
 /// The shape that a policy is asked about has passed the graph's checks: it has no cycle, and all ids are its
 /// own. The answer must depend on nothing else than the shape. Every `gpu` and `mixed` node needs a stream; a
@@ -46,7 +47,7 @@ pub(super) const LABEL_MAX: u32 = 1 << 30;
 /// let a = shape.node("a", Backend::Gpu);
 /// let b = shape.node("b", Backend::Gpu);
 /// shape.read(a, 0, b);
-/// assert_eq!(shape.schedule(&RoundRobin(2))?.waits(), 1);
+/// assert_eq!(shape.schedule_with(&RoundRobin(2))?.waits(), 1);
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 pub trait Policy {

@@ -33,7 +33,7 @@ impl Policy for ReadySet {
         if let Some(assignment) = assign_within(shape, STEPS_MAX) {
             return Ok(assignment);
         }
-        let mut assignment = Ranked::new().assign(shape)?;
+        let mut assignment = Ranked::default().assign(shape)?;
         assignment.set_remark("as ranked: its sets of free streams grew too large");
         Ok(assignment)
     }

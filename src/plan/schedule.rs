@@ -55,7 +55,7 @@ pub enum StreamKind {
 /// shape.read(left, 0, join);
 /// shape.read(right, 0, join);
 ///
-/// let schedule = shape.schedule(&PerOperator)?;
+/// let schedule = shape.schedule_with(&PerOperator)?;
 /// assert_eq!(
 ///     schedule.to_string(),
 ///     "\

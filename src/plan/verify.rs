@@ -37,7 +37,7 @@ const NONE: u32 = u32::MAX;
 /// let [a, b, c] = ["a", "b", "c"].map(|name| shape.node(name, Backend::Gpu));
 /// shape.read(a, 0, b);
 /// shape.read(a, 0, c);
-/// let schedule = shape.schedule(&PerOperator)?;
+/// let schedule = shape.schedule_with(&PerOperator)?;
 /// schedule.verify()?;
 ///
 /// let without_waits: Vec<(StreamKind, Vec<Step>)> = (0..schedule.streams())

@@ -111,22 +111,22 @@ impl Plan {
     /// # Examples
     /// ```
     /// use std::sync::Arc;
-    /// use anabranch::{Executor, Graph, Inputs, PerOperator, Timeline};
+    /// use anabranch::{Executor, Graph, Inputs, Timeline};
     ///
     /// let mut g = Graph::new();
     /// let a = g.task("a", (), || 1);
     /// g.output("a", &a);
-    /// let plan = g.compile(&PerOperator)?;
+    /// let plan = g.compile()?;
     /// let timeline = Arc::new(Timeline::new(100_000));
     /// let exec = Executor::builder().observer(timeline.clone()).build()?;
     /// futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
     ///
     /// let picture = plan.schedule().to_svg(&timeline.runs(&plan)[0]);
-    /// let better = plan.recompile_with(&timeline)?;
+    /// let better = plan.recompile(&timeline)?;
     /// # assert!(picture.starts_with("<svg") && better.schedule().policy() == "critical-path");
     /// # Ok::<(), anabranch::Error>(())
     /// ```
-    pub fn recompile_with(&self, timeline: &Timeline) -> Result<Plan> {
+    pub fn recompile(&self, timeline: &Timeline) -> Result<Plan> {
         let schedule = self.schedule();
         let mut streams: BTreeMap<u32, u32> = BTreeMap::new();
         for stream in 0..schedule.streams() {
@@ -135,7 +135,7 @@ impl Plan {
             }
         }
         let most = streams.into_values().max().unwrap_or(1);
-        self.inner().recompile(&timeline.costs_us(self), &CriticalPath::new(most))
+        self.inner().recompile(&timeline.costs_us(self), &CriticalPath::default().streams(most))
     }
 }
 

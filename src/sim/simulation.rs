@@ -40,12 +40,12 @@ impl Default for Slots {
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Backend, Order, PerOperator, Shape, Simulation};
+/// use anabranch::{Backend, Order, Shape, Simulation};
 ///
 /// let mut shape = Shape::new();
 /// let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| shape.node(name, Backend::Gpu));
 /// [(a, b), (a, c), (b, d), (c, d)].into_iter().for_each(|(from, to)| shape.read(from, 0, to));
-/// let schedule = shape.schedule(&PerOperator)?;
+/// let schedule = shape.schedule()?;
 ///
 /// let log = Simulation::new(&schedule).order(Order::Seeded(7)).run()?;
 /// assert_eq!(log.makespan_us(), 3.0);

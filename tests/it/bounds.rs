@@ -288,7 +288,7 @@ fn long_plans(nodes: usize, work: impl Fn() + Clone + Send + Sync + 'static) -> 
     }
     let last = deep.task("last", &last, |last: &u64| *last as usize);
     deep.output("out", &last);
-    [plan(&wide), plan(&deep), deep.compile(&TwoStreams).unwrap()]
+    [plan(&wide), plan(&deep), deep.compile_with(&TwoStreams).unwrap()]
 }
 
 #[test]

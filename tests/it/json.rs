@@ -120,7 +120,7 @@ fn every_graph_that_compiles_comes_back() {
         if dice.below(2) == 0 {
             g.output("out", &known[known.len() - 1]);
         }
-        let Ok(plan) = g.compile(&Single) else { continue };
+        let Ok(plan) = g.compile_with(&Single) else { continue };
         compiled += 1;
         comes_back(g.shape(), &format!("seed {seed}"));
         comes_back(plan.schedule().shape(), &format!("compiled, seed {seed}"));
@@ -188,7 +188,7 @@ fn shapes_made_by_hand_come_back() {
         let shape = shape(&mut Dice::new(seed), None, 2);
         comes_back(&shape, &format!("seed {seed}"));
         // Some takes close a circle.
-        scheduled += usize::from(shape.schedule(&Single).is_ok());
+        scheduled += usize::from(shape.schedule_with(&Single).is_ok());
     }
     assert!(scheduled > 1_000, "{scheduled}");
 }

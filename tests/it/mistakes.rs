@@ -11,7 +11,7 @@ use crate::support::{block_on, chain, executors, plan};
 fn mistake(build: impl FnOnce(&mut Graph)) -> String {
     let mut g = Graph::new();
     build(&mut g);
-    let error = g.compile(&Single).unwrap_err();
+    let error = g.compile_with(&Single).unwrap_err();
     assert!(error.is_invalid_graph());
     error.to_string()
 }
@@ -223,7 +223,7 @@ fn an_edge_to_nowhere_is_named() {
     let a = shape.node("a", Backend::Cpu);
     let far = (0..8).map(|n| other.node(format!("{n}"), Backend::Cpu)).last().unwrap();
     shape.order(a, far);
-    let error = shape.schedule(&Single).unwrap_err();
+    let error = shape.schedule_with(&Single).unwrap_err();
     assert_eq!(
         error.to_string(),
         "an edge from node 'a' names node number 7, counted from 0, and the graph has 1: use the ids of this graph"

@@ -167,7 +167,7 @@ fn with_plans(failing: usize, check: impl Fn(&Executor, &Plan, &Tally, &[(String
     for seed in 0..SEEDS {
         let (graph, expected) = Maker::graph(seed, &tally, failing);
         for policy in POLICIES {
-            let plan = graph.compile(policy).unwrap();
+            let plan = graph.compile_with(policy).unwrap();
             for exec in &execs {
                 println!("seed {seed}, {exec:?}\n{plan}");
                 check(exec, &plan, &tally, &expected);

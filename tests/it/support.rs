@@ -29,7 +29,7 @@ pub(crate) fn executor(workers: usize) -> Executor {
 }
 
 pub(crate) fn plan(graph: &Graph) -> Plan {
-    graph.compile(&PerOperator).unwrap()
+    graph.compile_with(&PerOperator).unwrap()
 }
 
 /// Polls `future` to its end on this thread, without any runtime. Panics where it would hang.

@@ -8,6 +8,6 @@ fn main() {
     g.task("captures a borrow", (), || bytes.len());
     let y = g.input::<&[u8]>("y");
     g.task("reads a borrow", &y, |y: &&[u8]| y.len());
-    let plan = g.compile(&Single).unwrap();
+    let plan = g.compile_with(&Single).unwrap();
     let _run = Executor::inline().run(&plan, inputs! { "y" => &bytes[..] });
 }

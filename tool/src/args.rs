@@ -187,10 +187,10 @@ impl PolicyName {
             Self::PerBackend => Box::new(PerBackend),
             Self::PerOperator => Box::new(PerOperator),
             Self::ReadySet => Box::new(ReadySet),
-            Self::Ranked => Box::new(max_streams.map_or(Ranked::new(), |max| Ranked::new().max_streams(max))),
+            Self::Ranked => Box::new(max_streams.map_or(Ranked::default(), |max| Ranked::default().max_streams(max))),
             Self::MinStreams => Box::new(MinStreams),
             Self::CriticalPath => {
-                let policy = CriticalPath::new(max_streams.unwrap_or(4));
+                let policy = CriticalPath::default().streams(max_streams.unwrap_or(4));
                 Box::new(hand_off_us.map_or(policy, |us| policy.hand_off_us(us)))
             }
         }

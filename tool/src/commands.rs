@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn schedule(file: &Path, shape: &Shape, policy: &dyn Policy) -> Result<Schedule, Failure> {
-    shape.schedule(policy).map_err(|error| Failure::Invalid(format!("{}: {error}", file.display())))
+    shape.schedule_with(policy).map_err(|error| Failure::Invalid(format!("{}: {error}", file.display())))
 }
 
 pub(crate) fn simulation(schedule: &Schedule, machine: &MachineArgs) -> Simulation {

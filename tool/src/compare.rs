@@ -31,7 +31,7 @@ pub(crate) fn text(
 ) -> Result<String, Failure> {
     let (mut simulated, mut refused): (Vec<(Schedule, Vec<Span>)>, Vec<String>) = (Vec::new(), Vec::new());
     for name in PolicyName::value_variants() {
-        match shape.schedule(&*name.policy(max_streams, Some(machine.hand_off_us))) {
+        match shape.schedule_with(&*name.policy(max_streams, Some(machine.hand_off_us))) {
             Ok(schedule) => {
                 let log = simulation(&schedule, machine).run().map_err(|error| Failure::Usage(error.to_string()))?;
                 simulated.push((schedule, log.spans()));

@@ -37,7 +37,7 @@ static REDUCE: LazyLock<Reduce> = LazyLock::new(|| {
 ///
 /// # Examples
 /// ```
-/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs, Single, kernels};
+/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs, kernels};
 ///
 /// let mut g = Graph::new();
 /// let sum = g.try_kernel("sum", (), |s: &mut DeviceStream| {
@@ -48,7 +48,7 @@ static REDUCE: LazyLock<Reduce> = LazyLock::new(|| {
 /// });
 /// g.output("sum", &sum);
 /// let exec = Executor::inline(); // or Executor::cuda(0)?
-/// let run = exec.run(&g.compile(&Single)?, Inputs::new());
+/// let run = exec.run(&g.compile()?, Inputs::new());
 /// let sum = futures::executor::block_on(run)?.take::<HostBuffer<f32>>("sum")?;
 /// assert!((sum[0] - 100_000.0).abs() < 0.1); // One after the other they would make 100958.34.
 /// # Ok::<(), anabranch::Error>(())

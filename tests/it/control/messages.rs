@@ -12,7 +12,7 @@ fn said(build: impl FnOnce(&mut Graph, Value<Numbers>) -> Value<Numbers>) -> (St
     let x = g.task("x", (), || vec![1.0]);
     let y = build(&mut g, x);
     g.output("y", &y);
-    named(&g.compile(&Single).unwrap_err())
+    named(&g.compile_with(&Single).unwrap_err())
 }
 
 fn named(error: &Error) -> (String, Option<String>) {
@@ -220,7 +220,7 @@ fn mistakes_two_graphs_deep_name_the_node_by_its_path() {
             |_, y| y,
         );
         g.output("y", &y);
-        let error = g.compile(if name == "kernel" { &Careless } else { &Single }).unwrap_err();
+        let error = g.compile_with(if name == "kernel" { &Careless } else { &Single }).unwrap_err();
         let path = format!("loop/condition/fork/arm 1/{name}");
         assert_eq!(error.node(), Some(&*path), "{error}");
         assert!(error.to_string().contains("loop/condition/fork/arm 1"), "{error}");

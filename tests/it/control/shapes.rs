@@ -48,7 +48,7 @@ fn shape() -> Shape {
 #[test]
 fn a_control_takes_what_its_graphs_take() {
     // Seen to fail with a condition that is asked once for each iteration.
-    let schedule = shape().schedule(&anabranch::Ranked::new()).unwrap();
+    let schedule = shape().schedule().unwrap();
     let expected = 4.0 + 5.0 * (3.0 + 0.5 + 1.0) + 6.0 * 1.5 + 2.0;
     let simulated = |simulation: Simulation| simulation.run().unwrap().makespan_us();
     assert_eq!(simulated(Simulation::new(&schedule)), expected);
@@ -57,7 +57,7 @@ fn a_control_takes_what_its_graphs_take() {
     // With one kernel at a time, the body's branches follow each other.
     let one = Slots { compute: 1, ..Slots::default() };
     assert_eq!(simulated(Simulation::new(&schedule).slots(one)), expected + 5.0 * 2.0);
-    let single = shape().schedule(&Single).unwrap();
+    let single = shape().schedule_with(&Single).unwrap();
     assert_eq!((makespan_us(&single.spans()), single.critical_path_us()), (expected + 5.0 * 2.0, expected));
 }
 
@@ -68,13 +68,13 @@ fn a_loop_that_would_take_for_ever_is_an_error() {
     let mut inner = Shape::new();
     control(&mut inner, "inner", body(of_one("a", 1.0)));
     control(&mut shape, "outer", body(Arc::new(inner)));
-    let error = Simulation::new(&shape.schedule(&Single).unwrap()).run().unwrap_err();
+    let error = Simulation::new(&shape.schedule_with(&Single).unwrap()).run().unwrap_err();
     assert_eq!(error.to_string(), "node 'outer' takes more than 10^12 us: a time is from 0 to 10^12");
 }
 
 #[test]
 fn inner_graphs_are_in_the_text_of_a_plan() {
-    let schedule = shape().schedule(&anabranch::PerOperator).unwrap();
+    let schedule = shape().schedule_with(&anabranch::PerOperator).unwrap();
     schedule.verify().unwrap();
     let expected = "\
 policy per-operator: 3 nodes, 1 stream, 0 records, 0 waits
@@ -103,7 +103,7 @@ fn mistakes_in_inner_shapes_are_named_by_path() {
     node(&mut inner, "twice", 1.0);
     let mut shape = Shape::new();
     control(&mut shape, "loop", Control::Branch { arms: vec![of_one("a", 1.0), Arc::new(inner)], taken: None });
-    let error = shape.schedule(&Single).unwrap_err();
+    let error = shape.schedule_with(&Single).unwrap_err();
     assert_eq!((error.is_invalid_graph(), error.node()), (true, Some("loop/arm 1/twice")));
     assert_eq!(error.to_string(), "in 'loop/arm 1': two nodes are named 'twice': node names are unique in a graph, rename one");
 }
@@ -115,7 +115,7 @@ fn a_graph_with_closures_has_the_shapes_of_its_inner_graphs() {
     let y = g.repeat("loop", &x, times(7), |b, x| b.task("add", &x, |x: &u64| x + 1));
     g.node(&y).max_iterations(9);
     g.output("y", &y);
-    let plan = g.compile(&Single).unwrap();
+    let plan = g.compile_with(&Single).unwrap();
     let control = plan.schedule().shape().nodes()[1].control.clone().unwrap();
     let Control::Repeat { condition: None, body, iterations: 7, max_iterations: Some(9) } = &*control else {
         panic!("{control:?}")

@@ -185,7 +185,7 @@ fn a_captured_value_makes_one_edge() {
         b.task("two", (&y, &far, &far), |y: &u64, far: &u64, again: &u64| y + far + again)
     });
     g.output("y", &y);
-    let plan = g.compile(&Single).unwrap();
+    let plan = g.compile_with(&Single).unwrap();
     assert_eq!(plan.schedule().shape().edges().len(), 2);
     assert_eq!(*value_of::<u64>(block_on(Executor::inline().run(&plan, Inputs::new())), "y"), 13);
 }

@@ -97,7 +97,7 @@ fn foreign_ids_are_errors_that_name_them() {
                 _ => {}
             }
         }
-        let is_refused = shape.schedule(&Single).is_err() && Graph::from_shape(&shape, &Bodies::new()).is_err();
+        let is_refused = shape.schedule_with(&Single).is_err() && Graph::from_shape(&shape, &Bodies::new()).is_err();
         assert!(is_refused || !foreign.0, "seed {seed}");
         assert!(shape == shape.clone() && topological_order(&shape).len() <= shape.nodes().len());
         #[cfg(feature = "json")]
@@ -113,7 +113,7 @@ fn a_read_of_a_state_by_a_foreign_node_is_an_error() {
     shape.node("a", Backend::Cpu);
     shape.read_state(2, many()[9]);
     let text = "a read of state 2 names node number 9, counted from 0, and the graph has 1: use the ids of this graph";
-    assert_eq!(shape.schedule(&Single).unwrap_err().to_string(), text);
+    assert_eq!(shape.schedule_with(&Single).unwrap_err().to_string(), text);
     assert_eq!(Graph::from_shape(&shape, &Bodies::new()).map(drop).unwrap_err().to_string(), text);
     assert_eq!(shape, shape.clone());
 }
@@ -130,7 +130,7 @@ fn with_garbage(spans: Vec<Span>) -> Vec<Span> {
 #[test]
 fn spans_that_are_not_of_a_schedule_are_left_out_and_counted() {
     // Seen to fail with these spans drawn: `inf` and `NaN` in the picture; a panic in the trace.
-    let schedule = random_shape(3, 20).schedule(&PerOperator).unwrap();
+    let schedule = random_shape(3, 20).schedule_with(&PerOperator).unwrap();
     let spans = schedule.spans();
     let garbage = with_garbage(spans.clone());
     assert_eq!(schedule.utilisation(&garbage), schedule.utilisation(&spans));
@@ -147,7 +147,7 @@ fn spans_that_are_not_of_a_schedule_are_left_out_and_counted() {
 #[test]
 fn spans_of_any_size_are_drawn() {
     // Seen to fail with a sum of costs that is inf.
-    let schedule = random_shape(5, 20).schedule(&PerOperator).unwrap();
+    let schedule = random_shape(5, 20).schedule_with(&PerOperator).unwrap();
     for end_us in [0.0, 1e-308, 1e19, 1e300, f64::MAX] {
         let spans: Vec<Span> = schedule.spans().into_iter().map(|span| Span { start_us: 0.0, end_us, ..span }).collect();
         let picture = schedule.to_svg(&spans);
@@ -161,7 +161,7 @@ fn choices_that_there_are_not_are_refused_with_their_place() {
     // Seen to pass with the choice taken for the last there is.
     let mut shape = Shape::new();
     (0..3).for_each(|node| _ = shape.node(format!("n{node}"), Backend::Gpu));
-    let simulation = Simulation::new(&shape.schedule(&PerOperator).unwrap()).one_at_a_time();
+    let simulation = Simulation::new(&shape.schedule_with(&PerOperator).unwrap()).one_at_a_time();
     let fault = |choices: Vec<u32>| simulation.clone().order(Order::Replay(choices)).run().map(drop).unwrap_err().to_string();
     let last = "choice number 1 to replay, counted from 0, is 2, and there are 2: 0 to 1";
     assert_eq!(fault(vec![2, 2]), last);

@@ -4,7 +4,7 @@
 use anabranch::{Backend, PerOperator, Point, Schedule, Shape, Step, StreamKind, verify};
 
 use super::shapes::{for_many_shapes, random_shape};
-use super::{POLICIES, cases};
+use super::{cases, policies};
 
 type Programs = Vec<(StreamKind, Vec<Step>)>;
 
@@ -33,9 +33,9 @@ fn what_the_library_compiles_is_verified() {
 
 #[test]
 fn large_schedules_are_verified() {
-    for (seed, policy) in (0..40).zip(POLICIES.into_iter().cycle()) {
+    for (seed, policy) in (0..40).zip(policies().into_iter().cycle()) {
         let shape = random_shape(seed, 12_000);
-        shape.schedule(policy).expect("a schedule").verify().unwrap_or_else(|error| panic!("{error}, seed {seed}"));
+        shape.schedule_with(policy).expect("a schedule").verify().unwrap_or_else(|error| panic!("{error}, seed {seed}"));
     }
 }
 
@@ -45,8 +45,8 @@ fn a_wait_that_is_taken_out_is_missed() {
     let mut taken = 0;
     for seed in 0..300 {
         let shape = random_shape(seed, 40);
-        for policy in POLICIES {
-            let whole = programs(&shape.schedule(policy).expect("a schedule"));
+        for policy in policies() {
+            let whole = programs(&shape.schedule_with(policy).expect("a schedule"));
             for (stream, step) in places(&whole, |step| matches!(step, Step::Wait(_))) {
                 let mut programs = whole.clone();
                 programs[stream].1.remove(step);
@@ -65,7 +65,7 @@ fn a_wait_that_is_implied_is_redundant() {
     let mut shape = Shape::new();
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| shape.node(name, Backend::Gpu));
     [(a, b), (a, c), (b, d), (c, d)].into_iter().for_each(|(source, target)| shape.read(source, 0, target));
-    let mut programs = programs(&shape.schedule(&PerOperator).expect("a schedule"));
+    let mut programs = programs(&shape.schedule_with(&PerOperator).expect("a schedule"));
     let run = programs[1].1.iter().position(|step| *step == Step::Run(c)).expect("c is on stream 1");
     let again = programs[0].1.iter().position(|step| *step == Step::Run(d)).expect("d is on stream 0");
     let (first, second) = (programs[1].1[run + 1], programs[0].1[again - 1]);
@@ -78,7 +78,7 @@ fn a_wait_that_is_implied_is_redundant() {
 fn broken_programs_are_named() {
     // Each was seen to pass without its check.
     let case = cases().pop().expect("the worked example comes last");
-    let whole = programs(&case.shape.schedule(&PerOperator).expect("a schedule"));
+    let whole = programs(&case.shape.schedule_with(&PerOperator).expect("a schedule"));
     let broken = |change: fn(&mut Programs)| {
         let mut programs = whole.clone();
         change(&mut programs);
@@ -161,7 +161,7 @@ fn plans_over_many_devices_have_no_wait_too_many() {
             shape.read(source, 0, id);
         }
     }
-    shape.schedule(&anabranch::Ranked::new()).expect("a schedule").verify().expect("no wait too many");
+    shape.schedule().expect("a schedule").verify().expect("no wait too many");
 }
 
 #[test]
@@ -173,6 +173,6 @@ fn edges_between_devices_have_a_limit() {
         node.devices = Some(half[..].into());
     }
     ids.windows(2).for_each(|pair| shape.read(pair[0], 0, pair[1]));
-    let error = shape.schedule(&anabranch::Ranked::new()).expect_err("too many").to_string();
+    let error = shape.schedule().expect_err("too many").to_string();
     assert!(error.starts_with("the number of edges between the streams of nodes that span several devices is"), "{error}");
 }
