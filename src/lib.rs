@@ -37,7 +37,7 @@ pub use graph::{
 };
 pub use plan::{
     Assignment, CriticalPath, InnerSchedule, MinStreams, PerBackend, PerOperator, Placement, Plan, Point, Policy, Ranked,
-    ReadySet, Schedule, Single, Span, Step, StreamKind, makespan_us, svg, topological_order, verify,
+    ReadySet, Schedule, Single, Span, Step, StreamKind,
 };
 pub use run::{Inputs, NodeFuture, Outputs, Run};
 #[cfg(feature = "cuda")]

@@ -202,7 +202,7 @@ impl Error {
     }
 
     /// Returns true if programs are no correct plan of their graph; such errors come out of
-    /// [`verify`](crate::verify).
+    /// [`Shape::verify_programs`](crate::Shape::verify_programs).
     pub fn is_invalid_plan(&self) -> bool {
         use Kind::*;
         matches!(

@@ -231,10 +231,10 @@ impl Plan {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Checks the programs with [`verify`](crate::verify), which shares no code with the compiler.
+    /// Checks the programs with [`Shape::verify_programs`], which shares no code with the compiler.
     ///
     /// # Errors
-    /// As [`verify`](crate::verify); for a plan of this library that is a defect of the library.
+    /// As [`Shape::verify_programs`]; for a plan of this library that is a defect of the library.
     pub fn verify(&self) -> Result<()> {
         self.0.schedule.verify()
     }

@@ -62,7 +62,6 @@ pub use critical_path::CriticalPath;
 pub use min_streams::MinStreams;
 pub use online::Placement;
 pub(crate) use online::{Need, Placed, Placer, Stamp};
-pub use order::topological_order;
 pub use per_backend::PerBackend;
 pub use per_operator::PerOperator;
 pub use policy::{Assignment, Policy};
@@ -70,11 +69,9 @@ pub use ranked::Ranked;
 pub use ready_set::ReadySet;
 pub use schedule::{InnerSchedule, Schedule, StreamKind};
 pub use single::Single;
-pub use spans::{Span, makespan_us};
+pub use spans::Span;
 pub use steps::{Point, Step};
-pub use svg::svg;
 pub(crate) use verify::check_steps;
-pub use verify::verify;
 
 /// Up to this many nodes every search of this room is exhaustive: host chains recycle exactly and no wait is
 /// redundant. Above it each search visits a bounded number of nodes, so that compiling stays near-linear.

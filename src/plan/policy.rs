@@ -36,7 +36,7 @@ pub(super) const LABEL_MAX: u32 = 1 << 30;
 ///             return Err(self.refuse("needs at least one stream"));
 ///         }
 ///         let mut assignment = Assignment::none(shape);
-///         for (node, stream) in anabranch::topological_order(shape).into_iter().zip((0..self.0).cycle()) {
+///         for (node, stream) in shape.topological_order().into_iter().zip((0..self.0).cycle()) {
 ///             assignment.set(node, stream);
 ///         }
 ///         Ok(assignment)
@@ -104,7 +104,7 @@ impl Assignment {
         }
     }
 
-    /// Issues the nodes in this order, and not in that of [`topological_order`](super::topological_order). It
+    /// Issues the nodes in this order, and not in that of [`Shape::topological_order`]. It
     /// must hold each node once, after all that it depends on.
     pub fn set_order(&mut self, order: Vec<NodeId>) {
         self.order = Some(order);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::graph::{NodeId, Shape};
-use crate::plan::{Span, StreamKind, makespan_us};
+use crate::plan::{Span, StreamKind};
 
 /// How a node ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -154,7 +154,7 @@ impl SimLog {
 
     /// Returns when the last node ended, in microseconds.
     pub fn makespan_us(&self) -> f64 {
-        makespan_us(&self.spans())
+        Span::makespan_us(&self.spans())
     }
 
     /// Returns who touched which value, and when: nodes write their own while they run, and read those of

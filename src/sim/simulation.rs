@@ -93,7 +93,7 @@ impl Simulation {
     }
 
     /// Returns the simulation of programs that may be no correct plan of `shape`, as
-    /// [`verify`](crate::verify) takes them.
+    /// [`Shape::verify_programs`] takes them.
     pub fn of_programs(shape: impl Into<Arc<Shape>>, programs: Vec<(StreamKind, Vec<Step>)>) -> Self {
         let shape = shape.into();
         let places = (0..shape.nodes().len() as u32).collect();

@@ -2,7 +2,7 @@
 
 use anabranch::{
     Backend, Edge, EdgeKind, Ending, Faults, NodeId, Order, PerOperator, Point, Policy, Ranked, Schedule, Shape, SimEvent,
-    Simulation, Single, Slots, Step, StreamKind, TouchKind, makespan_us,
+    Simulation, Single, Slots, Span, Step, StreamKind, TouchKind,
 };
 
 use crate::policies::policies;
@@ -59,8 +59,8 @@ fn with_slots_for_all_the_costs_decide() {
             let schedule = schedule(&shape, policy);
             let (spans, simulation) = (schedule.spans(), Simulation::new(&schedule).slots(ALL));
             let mut simulated = simulation.run().expect("a log").spans();
-            assert_eq!(makespan_us(&spans), makespan_us(&simulated), "seed {seed}");
-            assert!(makespan_us(&spans) >= schedule.critical_path_us(), "seed {seed}");
+            assert_eq!(Span::makespan_us(&spans), Span::makespan_us(&simulated), "seed {seed}");
+            assert!(Span::makespan_us(&spans) >= schedule.critical_path_us(), "seed {seed}");
             for span in spans {
                 let place = simulated.iter().position(|other| *other == span).unwrap_or_else(|| panic!("{span:?}, seed {seed}"));
                 simulated.swap_remove(place);
@@ -222,7 +222,7 @@ fn a_fault_stops_what_depends_on_it_and_nothing_else() {
         let mut is_bad = vec![false; shape.nodes().len()];
         log.failed().for_each(|node| is_bad[node.index()] = true);
         let mut skipped: Vec<NodeId> = Vec::new();
-        for node in anabranch::topological_order(&shape) {
+        for node in shape.topological_order() {
             // Who reads only the shape of device work has it already.
             let is_submission = |edge: &Edge| {
                 let is_device = shape.nodes()[edge.source.index()].backend != Backend::Cpu;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anabranch::{Order, Policy, Schedule, Shape, Simulation, Single, verify};
+use anabranch::{Order, Policy, Schedule, Shape, Simulation, Single};
 use clap::ValueEnum;
 
 use crate::args::{Args, Command, CompareFormat, MachineArgs, PlanFormat, PolicyName, SimulateFormat, format_of};
@@ -113,7 +113,7 @@ fn verify_plans(file: &Path, policy: Option<PolicyName>, plan: Option<&Path>) ->
         let any = schedule(file, &shape, &Single)?;
         for (number, (shape, programs)) in form.programs(&any).map_err(|fault| invalid(&fault))?.into_iter().enumerate() {
             let within = if number == 0 { String::new() } else { format!("in '{}': ", any.inner_path(number - 1)) };
-            verify(&shape, &programs).map_err(|error| invalid(&format_args!("{within}{error}")))?;
+            shape.verify_programs(&programs).map_err(|error| invalid(&format_args!("{within}{error}")))?;
         }
         return files::write(None, &format!("{}: keeps every edge, and every wait is needed\n", plan.display()));
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use anabranch::{Schedule, Shape, Span, StreamKind, makespan_us, svg};
+use anabranch::{Schedule, Shape, Span, StreamKind};
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ pub(crate) fn text(
         CompareFormat::Json => serde_json::to_string_pretty(&rows).expect("rows have string keys only") + "\n",
         CompareFormat::Svg => {
             let panels: Vec<(&Schedule, &[Span])> = simulated.iter().map(|(schedule, spans)| (schedule, &spans[..])).collect();
-            svg(&panels)
+            Schedule::all_to_svg(&panels)
         }
     })
 }
@@ -57,7 +57,7 @@ fn row<'a>(schedule: &'a Schedule, spans: &[Span]) -> Row<'a> {
         remark: schedule.remark(),
         streams: (0..schedule.streams()).filter(is_device).count(),
         waits: schedule.waits(),
-        makespan_us: makespan_us(spans),
+        makespan_us: Span::makespan_us(spans),
         critical_path_us: schedule.critical_path_us(),
         utilisation: schedule.utilisation(spans),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch::{Backend, Control, Graph, Order, Shape, Simulation, Single, Slots, makespan_us, times};
+use anabranch::{Backend, Control, Graph, Order, Shape, Simulation, Single, Slots, Span, times};
 
 /// A node that costs something.
 fn node(shape: &mut Shape, name: &str, cost_us: f64) -> anabranch::NodeId {
@@ -53,12 +53,12 @@ fn a_control_takes_what_its_graphs_take() {
     let simulated = |simulation: Simulation| simulation.run().unwrap().makespan_us();
     assert_eq!(simulated(Simulation::new(&schedule)), expected);
     assert_eq!(simulated(Simulation::new(&schedule).order(Order::Seeded(3))), expected);
-    assert_eq!((makespan_us(&schedule.spans()), schedule.critical_path_us()), (expected, expected));
+    assert_eq!((Span::makespan_us(&schedule.spans()), schedule.critical_path_us()), (expected, expected));
     // With one kernel at a time, the body's branches follow each other.
     let one = Slots { compute: 1, ..Slots::default() };
     assert_eq!(simulated(Simulation::new(&schedule).slots(one)), expected + 5.0 * 2.0);
     let single = shape().schedule_with(&Single).unwrap();
-    assert_eq!((makespan_us(&single.spans()), single.critical_path_us()), (expected + 5.0 * 2.0, expected));
+    assert_eq!((Span::makespan_us(&single.spans()), single.critical_path_us()), (expected + 5.0 * 2.0, expected));
 }
 
 #[test]
@@ -121,6 +121,6 @@ fn a_graph_with_closures_has_the_shapes_of_its_inner_graphs() {
         panic!("{control:?}")
     };
     assert_eq!(&*body.nodes()[0].name, "add");
-    assert_eq!(makespan_us(&plan.schedule().spans()), 8.0);
+    assert_eq!(Span::makespan_us(&plan.schedule().spans()), 8.0);
     assert_eq!(Simulation::new(plan.schedule()).run().unwrap().makespan_us(), 8.0);
 }

@@ -2,8 +2,8 @@
 //! answer or an error, and none panics.
 
 use anabranch::{
-    Backend, Bodies, Edge, EdgeKind, Graph, Memory, NodeId, Order, PerOperator, Point, Result, Shape, Simulation, Single, Span,
-    Step, StreamKind, svg, topological_order, verify,
+    Backend, Bodies, Edge, EdgeKind, Graph, Memory, NodeId, Order, PerOperator, Point, Result, Schedule, Shape, Simulation,
+    Single, Span, Step, StreamKind,
 };
 
 use super::shapes::random_shape;
@@ -80,7 +80,7 @@ fn foreign_ids_are_errors_that_name_them() {
         let programs = programs(&mut dice, shape.nodes().len());
         let foreign = is_foreign(&shape, &programs);
         let checks: [Result<()>; 4] = [
-            verify(&shape, &programs),
+            shape.verify_programs(&programs),
             Simulation::of_programs(shape.clone(), programs.clone()).run().map(|log| _ = (log.to_string(), log.touches())),
             Simulation::of_programs(shape.clone(), programs.clone()).explore(3, |_| Ok(())).map(drop),
             shape.section(&["n0"], &[]).map(drop),
@@ -99,7 +99,7 @@ fn foreign_ids_are_errors_that_name_them() {
         }
         let is_refused = shape.schedule_with(&Single).is_err() && Graph::from_shape(&shape, &Bodies::new()).is_err();
         assert!(is_refused || !foreign.0, "seed {seed}");
-        assert!(shape == shape.clone() && topological_order(&shape).len() <= shape.nodes().len());
+        assert!(shape == shape.clone() && shape.topological_order().len() <= shape.nodes().len());
         #[cfg(feature = "json")]
         assert!(Shape::from_json(&shape.to_json()).is_err() || !foreign.0, "seed {seed}");
     }
@@ -136,7 +136,7 @@ fn spans_that_are_not_of_a_schedule_are_left_out_and_counted() {
     assert_eq!(schedule.utilisation(&garbage), schedule.utilisation(&spans));
     let picture = schedule.to_svg(&garbage);
     assert_eq!(picture.replace(" · 7 spans left out", ""), schedule.to_svg(&spans));
-    assert!(picture.contains("left out") && !svg(&[(&schedule, &garbage)]).contains("NaN"));
+    assert!(picture.contains("left out") && !Schedule::all_to_svg(&[(&schedule, &garbage)]).contains("NaN"));
     #[cfg(feature = "json")]
     {
         let trace = schedule.to_perfetto(&garbage).replace(",\"otherData\":{\"spans_left_out\":7}", "");

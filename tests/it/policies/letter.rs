@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use anabranch::{Backend, EdgeKind, Memory, NodeId, PerOperator, ReadySet, Shape, StreamKind, topological_order};
+use anabranch::{Backend, EdgeKind, Memory, NodeId, PerOperator, ReadySet, Shape, StreamKind};
 
 use super::shapes::random_shape;
 use super::{policies, streams};
@@ -143,7 +143,7 @@ fn topological_order_takes_the_first_ready_node() {
     // Seen to fail with the last ready node taken.
     for seed in 0..300 {
         let shape = random_shape(seed, 40);
-        let order: Vec<usize> = topological_order(&shape).into_iter().map(NodeId::index).collect();
+        let order: Vec<usize> = shape.topological_order().into_iter().map(NodeId::index).collect();
         assert_eq!(order, visit_order(&shape), "seed {seed}");
     }
 }

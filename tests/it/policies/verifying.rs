@@ -1,7 +1,7 @@
-//! `verify`: finds nothing in what the library compiles, and everything in programs that were broken on
-//! purpose.
+//! `verify` and `verify_programs`: find nothing in what the library compiles, and everything in programs
+//! that were broken on purpose.
 
-use anabranch::{Backend, PerOperator, Point, Schedule, Shape, Step, StreamKind, verify};
+use anabranch::{Backend, PerOperator, Point, Schedule, Shape, Step, StreamKind};
 
 use super::shapes::{for_many_shapes, random_shape};
 use super::{cases, policies};
@@ -19,7 +19,7 @@ fn places(programs: &Programs, is_wanted: fn(&Step) -> bool) -> Vec<(usize, usiz
 }
 
 fn fault(shape: &Shape, programs: &Programs) -> String {
-    let error = verify(shape, programs).expect_err("a fault");
+    let error = shape.verify_programs(programs).expect_err("a fault");
     assert!(error.is_invalid_plan() && error.node().is_some(), "{error}");
     error.to_string()
 }
@@ -133,11 +133,11 @@ fn points_that_mean_two_things_are_refused() {
     let behind = three([a, b, record(0, 1)], [wait(0, 1), c, wait(0, 7)]);
     assert_eq!(fault(behind), "the program of stream 1 ends with a wait for point 0@7, and runs nothing behind it");
     let (shape, programs) = three([a, b, record(0, 1)], [wait(0, 0), wait(0, 1), c]);
-    verify(&shape, &programs).expect("point 0 is always reached");
+    shape.verify_programs(&programs).expect("point 0 is always reached");
 }
 
 fn fault_of(shape: &Shape, programs: &Programs) -> String {
-    let error = verify(shape, programs).expect_err("a fault");
+    let error = shape.verify_programs(programs).expect_err("a fault");
     assert!(error.is_invalid_plan(), "{error}");
     error.to_string()
 }
