@@ -30,7 +30,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use anabranch::{Backend, CriticalPath, Graph, MinStreams, PerBackend, PerOperator, Policy, Ranked, ReadySet, Single, Value};
+use anabranch::graph::Backend;
+use anabranch::policy::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
+use anabranch::{Graph, Ranked, Value};
 use clap::Parser;
 
 use crate::machine::Machine;
@@ -111,7 +113,7 @@ fn policies_table(sizes: &[usize], rounds: usize) -> Table {
     table
 }
 
-fn measure_policy(shape: &anabranch::Shape, policy: &dyn Policy, rounds: usize) -> Figures {
+fn measure_policy(shape: &anabranch::graph::Shape, policy: &dyn Policy, rounds: usize) -> Figures {
     let mut figures: Vec<Figures> = (0..rounds.max(1))
         .map(|_| {
             let before = COUNTER.reset_peak();
@@ -132,8 +134,8 @@ fn measure_policy(shape: &anabranch::Shape, policy: &dyn Policy, rounds: usize) 
     figures.swap_remove(figures.len() / 2)
 }
 
-fn gpu_shape(shape: &Shape) -> anabranch::Shape {
-    let mut gpu = anabranch::Shape::new();
+fn gpu_shape(shape: &Shape) -> anabranch::graph::Shape {
+    let mut gpu = anabranch::graph::Shape::new();
     let mut ids = Vec::with_capacity(shape.len());
     for node in shape.nodes() {
         let id = gpu.node(node.to_string(), Backend::Gpu);

@@ -24,7 +24,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use anabranch::{Executor, Graph, Plan, Single, Value, inputs, take, times};
+use anabranch::graph::times;
+use anabranch::policy::Single;
+use anabranch::{Executor, Graph, Plan, Value, inputs, take};
 use clap::Parser;
 use futures::executor::block_on;
 

@@ -39,7 +39,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::Instant;
 
-use anabranch::{CriticalPath, DeviceStream, Executor, Graph, Inputs, Kernel, Launch, Plan, Policy, Single, Value};
+use anabranch::device::{Kernel, Launch};
+use anabranch::policy::{CriticalPath, Policy, Single};
+use anabranch::{DeviceStream, Executor, Graph, Inputs, Plan, Value};
 use anabranch_soft_cuda::{Client, Device, Param, Which};
 use clap::Parser;
 use futures::executor::block_on;

@@ -21,10 +21,10 @@ mod shapes;
 #[allow(dead_code)]
 mod table;
 
-use anabranch::{
-    Backend, CriticalPath, MinStreams, NodeId, PerBackend, PerOperator, Policy, Ranked, ReadySet, Shape, Simulation, Single,
-    Slots,
-};
+use anabranch::Ranked;
+use anabranch::graph::{Backend, NodeId, Shape};
+use anabranch::policy::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
+use anabranch::sim::{Simulation, Slots};
 use clap::Parser;
 
 use crate::markers::Output;

@@ -23,7 +23,10 @@ mod table;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use anabranch::{Completion, DeviceStream, Executor, Graph, Inputs, Kernel, Launch, Pace, Plan, Single};
+use anabranch::cuda::{Completion, Pace};
+use anabranch::device::{Kernel, Launch};
+use anabranch::policy::Single;
+use anabranch::{DeviceStream, Executor, Graph, Inputs, Plan};
 use anabranch_soft_cuda::{Client, Device, Param};
 use clap::Parser;
 use futures::executor::block_on;

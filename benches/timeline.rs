@@ -24,7 +24,8 @@ mod table;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anabranch::{Executor, Graph, Inputs, NodeSpan, Observer, Plan, Timeline, Value};
+use anabranch::exec::{NodeSpan, Observer};
+use anabranch::{Executor, Graph, Inputs, Plan, Timeline, Value};
 use clap::Parser;
 use futures::executor::block_on;
 

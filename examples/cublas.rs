@@ -8,7 +8,8 @@
 use std::ffi::c_int;
 use std::sync::Mutex;
 
-use anabranch::{BoxError, Buffer, DeviceStream, Executor, Graph, HostBuffer, In, Kernel, Launch, Out, Result, inputs};
+use anabranch::device::{In, Kernel, Launch, Out};
+use anabranch::{BoxError, Buffer, DeviceStream, Executor, Graph, HostBuffer, Result, inputs};
 use cudarc::cublas::{CudaBlas, result, sys};
 use futures::executor::block_on;
 

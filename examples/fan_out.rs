@@ -4,7 +4,8 @@
 //! cargo run --example fan_out
 //! ```
 
-use anabranch::{Each, Executor, Graph, Result, Value, inputs};
+use anabranch::graph::Each;
+use anabranch::{Executor, Graph, Result, Value, inputs};
 
 /// A text that could not be copied if one wanted to: it has no `Clone`.
 struct Book(String);

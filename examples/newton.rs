@@ -7,7 +7,8 @@
 //!
 //! The graph is data, with its loop: it is compiled once, printed, and run for many numbers at once.
 
-use anabranch::{Executor, Graph, Result, above, inputs};
+use anabranch::graph::above;
+use anabranch::{Executor, Graph, Result, inputs};
 use futures::future::try_join_all;
 
 #[tokio::main]

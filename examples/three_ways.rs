@@ -7,7 +7,8 @@
 //!
 //! docs/control-flow.md says what each costs, and when to choose it.
 
-use anabranch::{Executor, Flow, Function, Graph, Plan, Result, Value, above, inputs};
+use anabranch::graph::above;
+use anabranch::{Executor, Flow, Function, Graph, Plan, Result, Value, inputs};
 
 const TOLERANCE: f64 = 1e-12;
 

@@ -1,10 +1,10 @@
 //! What the fuzz targets check. Also run by the tests over the corpus, so that what was found once stays found.
 #![allow(dead_code)]
 
-use anabranch::{
-    Backend, CriticalPath, Edge, EdgeKind, Memory, MinStreams, NodeId, PerBackend, PerOperator, Policy, Ranked, ReadySet, Shape,
-    Simulation, Single,
-};
+use anabranch::Ranked;
+use anabranch::graph::{Backend, Edge, EdgeKind, Memory, NodeId, Shape};
+use anabranch::policy::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
+use anabranch::sim::Simulation;
 
 /// Any bytes are a graph or an error; a graph comes back as it was written.
 pub(crate) fn json(bytes: &[u8]) {

@@ -1,7 +1,9 @@
 //! Loops: who ends an iteration winds the next one up, while others are on their way out of the last.
 
 use super::harness::{block_on, check_within};
-use crate::{Executor, Graph, Inputs, PerOperator, take, times};
+use crate::graph::times;
+use crate::policy::PerOperator;
+use crate::{Executor, Graph, Inputs, take};
 
 // Seen to fail with gates that are not wound up again (a program that goes on beyond its end).
 #[test]

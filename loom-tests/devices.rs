@@ -10,9 +10,11 @@ use super::runs::{Alive, check_values, poll_once};
 use crate::device::queue::{Arg, Event, Fault, HostMemory, Job, Memory, Part, Queue, QueueDevice, Submitted, Timeline};
 use crate::device::{DeviceStream, Launch};
 use crate::engine::Ending;
+use crate::engine::Pushed;
 use crate::error::{Error, Result};
+use crate::policy::PerOperator;
 use crate::sync::{AtomicU64, Ordering, spin_loop};
-use crate::{Engine, Executor, Graph, Inputs, Op, PerOperator, Plan, Pushed};
+use crate::{Engine, Executor, Graph, Inputs, Op, Plan};
 
 /// A device of one lane.
 struct Device {

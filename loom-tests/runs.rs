@@ -10,8 +10,9 @@ use std::task::{Context, Poll, Waker};
 
 use super::harness::{block_on, block_on_in_turns, check, check_within, join, spawn};
 use crate::device::host::Barrier;
+use crate::policy::{PerOperator, Single};
 use crate::sync::{self, Mutex, lock, spin_loop};
-use crate::{Executor, Graph, Inputs, PerOperator, Plan, Single, inputs};
+use crate::{Executor, Graph, Inputs, Plan, inputs};
 
 /// How many values are alive.
 #[derive(Clone, Default)]

@@ -10,7 +10,9 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use anabranch::{Each, Executor, Flow, Graph, HostStream, PerOperator, Plan, Result, Value, inputs, take, times};
+use anabranch::graph::{Each, times};
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Flow, Graph, HostStream, Plan, Result, Value, inputs, take};
 use futures::executor::block_on;
 use futures::poll;
 

@@ -14,14 +14,15 @@ mod graphs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anabranch::{
-    Buffer, Completion, DeviceStream, Executor, Graph, HostBuffer, Inputs, Kernel, Launch, Out, Pace, Plan, Policy, Ranked,
-    Single, inputs, kernels,
-};
+use anabranch::cuda::{Completion, Pace};
+use anabranch::device::{Kernel, Launch};
+use anabranch::device::{Out, kernels};
+use anabranch::policy::{Policy, Single};
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Plan, Ranked, inputs};
 use futures::executor::block_on;
 
 /// Returns the settings of an executor on the first GPU, if there is a driver.
-fn gpu(test: &str) -> Option<anabranch::ExecutorBuilder> {
+fn gpu(test: &str) -> Option<anabranch::exec::ExecutorBuilder> {
     match Executor::cuda(0) {
         Ok(_) => Some(Executor::builder().workers(2).cuda(&[0])),
         Err(error) => {

@@ -5,7 +5,8 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anabranch::{NodeId, Point, Schedule, Step};
+use anabranch::graph::NodeId;
+use anabranch::plan::{Point, Schedule, Step};
 use cudarc::driver::sys::{
     self, CUDA_KERNEL_NODE_PARAMS_v2_st as KernelNode, CUevent, CUevent_flags, CUevent_wait_flags, CUfunction, CUgraphExec,
     CUgraphNode, CUstream,

@@ -1,6 +1,7 @@
 //! The loops, as flows and as tokio tasks.
 
-use anabranch::{Executor, Flow, Function, Graph, Op, Plan, Result, Single, Value, Var, inputs};
+use anabranch::policy::Single;
+use anabranch::{Executor, Flow, Function, Graph, Op, Plan, Result, Value, Var, inputs};
 use futures::executor::block_on;
 use futures::future::join_all;
 use tokio::runtime::Runtime;

@@ -7,7 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use anabranch::{Executor, Inputs, PerOperator, Plan};
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Inputs, Plan};
 use futures::executor::block_on;
 use futures::stream::{self, StreamExt};
 

@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use anabranch::{Executor, Graph, Inputs, PerOperator, Plan};
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Graph, Inputs, Plan};
 use futures::executor::block_on;
 
 use crate::report::median;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anabranch::{Each, Executor, Graph, Inputs, PerOperator, Value};
+use anabranch::graph::Each;
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Graph, Inputs, Value};
 use futures::executor::block_on;
 
 use crate::job::{spin, time_runs};

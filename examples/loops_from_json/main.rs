@@ -8,7 +8,8 @@
 //! Change the file, and run it again: `half` may stand wherever a number becomes a number, `max_iterations`
 //! may be 3, and a node of a kind that there is not is named.
 
-use anabranch::{Bodies, BoxError, Executor, Graph, Plan, Result, Shape, Value, above, inputs};
+use anabranch::graph::{Bodies, Shape, above};
+use anabranch::{BoxError, Executor, Graph, Plan, Result, Value, inputs};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/loops_from_json/graph.json");
 

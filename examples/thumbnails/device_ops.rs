@@ -1,7 +1,8 @@
 //! The work of the graph's kernels: what a stream of any device is told to do with one picture.
 
-use anabranch::kernels::{self, Size};
-use anabranch::{Buffer, DeviceStream, Element, HostBuffer, Result};
+use anabranch::device::Element;
+use anabranch::device::kernels::{self, Size};
+use anabranch::{Buffer, DeviceStream, HostBuffer, Result};
 use image::RgbImage;
 
 use super::image_ops::{Stats, fitted};

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use anabranch::{Schedule, TimelineSpan};
+use anabranch::exec::TimelineSpan;
+use anabranch::plan::Schedule;
 
 /// What there is to draw. Times are in milliseconds since the first node started.
 pub(crate) struct Timeline {
@@ -138,7 +139,9 @@ fn assign_lanes(boxes: &mut [NodeBox], nodes: &[Node]) {
 
 #[cfg(test)]
 mod tests {
-    use anabranch::{Graph, HostStream, Launched, NodeId};
+    use anabranch::exec::Launched;
+    use anabranch::graph::NodeId;
+    use anabranch::{Graph, HostStream};
 
     use super::*;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 /// How many threads a launch has: a grid of blocks, and the threads of a block.
 ///
 /// ```
-/// use anabranch::Launch;
+/// use anabranch::device::Launch;
 ///
 /// // A thread for each pixel of a picture of 1920 x 1080, in blocks of 16 x 16.
 /// let [width, height] = [1920_u32, 1080];

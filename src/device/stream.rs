@@ -18,7 +18,8 @@ use crate::error::{Error, Kind, Result};
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, In, Kernel, Launch, Out, inputs};
+/// use anabranch::device::{In, Kernel, Launch, Out};
+/// use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, inputs};
 ///
 /// const SOURCE: &str = r#"extern "C" __global__ void twice(const float* x, float* y, unsigned n) {
 ///     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -37,8 +37,8 @@ const STREAMS: usize = 8;
 /// After MXNet's dependency engine. Operations run on the workers of an executor, or, if that has none, in
 /// the thread that pushes.
 ///
-/// On a simulated executor ([`Executor::sim`]) operations run one at a time, each drawn among those that are
-/// ready, while somebody awaits something of the engine.
+/// On a simulated executor ([`Executor::sim`](crate::Executor::sim)) operations run one at a time, each drawn
+/// among those that are ready, while somebody awaits something of the engine.
 ///
 /// Cheap to clone; clones are one engine, and keep the executor. When engine and variables are dropped, what
 /// is pending runs all the same, as long as somebody else keeps the executor: what is pending when that ends

@@ -1,5 +1,5 @@
 //! Real runs on the simulated device: one node at a time, in an order of your choice, with faults on purpose.
-//! For tests of graphs with their closures; [`Simulation`](crate::Simulation) carries out plans without.
+//! For tests of graphs with their closures; [`Simulation`](crate::sim::Simulation) carries out plans without.
 
 use super::Executor;
 use crate::device::sim::{Order, next_order};

@@ -24,12 +24,13 @@ use crate::value::Cells;
 /// it where it is: to put another one there is an error.
 ///
 /// A body may `take` a state of a loop or a branch if the loop owns it. For that, the loop takes the first
-/// value (`"take": true` at its input in JSON, [`Shape::take_input`](crate::Shape::take_input)), and each
-/// body gives a value that nothing else holds. Then the loop runs in place.
+/// value (`"take": true` at its input in JSON, [`Shape::take_input`](crate::graph::Shape::take_input)), and
+/// each body gives a value that nothing else holds. Then the loop runs in place.
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Bodies, Graph, Value};
+/// use anabranch::graph::Bodies;
+/// use anabranch::{Graph, Value};
 ///
 /// let bodies = Bodies::new()
 ///     .node("text", |g: &mut Graph, name: &str, ()| g.input::<String>(name))

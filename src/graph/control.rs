@@ -28,7 +28,7 @@ impl Graph {
     /// The states are a value, or a tuple of up to four. Both closures build an inner graph: they get it and
     /// the states as values of it; what `condition` returns says whether to go on, and what `body` returns
     /// are the new states. A condition is a value: a `bool`, or how a residual compares to its tolerance
-    /// ([`above`](crate::above)), of which NaN is an error; or [`times`](crate::times)`(n)`.
+    /// ([`above`](crate::graph::above)), of which NaN is an error; or [`times`](crate::graph::times)`(n)`.
     ///
     /// The condition is asked before each iteration, and once more at the end. **States are simultaneous**:
     /// all new ones are made before any old one is gone. Inner graphs may read values of the graphs around
@@ -38,11 +38,12 @@ impl Graph {
     ///
     /// # Errors
     /// Of the run: the error of an inner node, which names it as `loop/body/node`; a condition that is NaN;
-    /// more iterations than [`max_iterations`](crate::NodeMut::max_iterations).
+    /// more iterations than [`max_iterations`](crate::graph::NodeMut::max_iterations).
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Executor, Graph, above, inputs};
+    /// use anabranch::graph::above;
+    /// use anabranch::{Executor, Graph, inputs};
     ///
     /// // Newton's method: while |x² - a| > 1e-12, x becomes (x + a/x) / 2.
     /// let mut g = Graph::new();

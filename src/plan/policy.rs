@@ -21,7 +21,9 @@ pub(super) const LABEL_MAX: u32 = 1 << 30;
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Assignment, Backend, Policy, Result, Shape};
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::policy::{Assignment, Policy};
+/// use anabranch::Result;
 ///
 /// /// Deals the nodes out over a fixed number of streams.
 /// struct RoundRobin(u32);

@@ -43,7 +43,8 @@ pub enum StreamKind {
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Backend, PerOperator, Shape};
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::policy::PerOperator;
 ///
 /// let mut shape = Shape::new();
 /// let load = shape.node("load", Backend::Gpu);

@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
     use crate::graph::{Backend, Shape};
-    use crate::plan::{PerBackend, PerOperator, Policy, Ranked, Single};
+    use crate::plan::policies::{PerBackend, PerOperator, Policy, Ranked, Single};
 
     const QUEUED: Facts =
         Facts { is_async: false, is_control: false, is_queued: true, is_shared: false, is_taken: false, is_in_place: true };

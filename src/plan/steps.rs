@@ -24,7 +24,7 @@ pub enum Step {
     /// Says that this stream has reached the point.
     Record(Point),
     /// This stream no longer reads the values of the node. They can go with the last of
-    /// [`Schedule::releases_of`](crate::Schedule::releases_of) releases.
+    /// [`Schedule::releases_of`](crate::plan::Schedule::releases_of) releases.
     Release(NodeId),
 }
 

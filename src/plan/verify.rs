@@ -33,7 +33,9 @@ impl Shape {
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Backend, PerOperator, Shape, Step, StreamKind};
+    /// use anabranch::graph::{Backend, Shape};
+    /// use anabranch::plan::{Step, StreamKind};
+    /// use anabranch::policy::PerOperator;
     ///
     /// let mut shape = Shape::new();
     /// let [a, b, c] = ["a", "b", "c"].map(|name| shape.node(name, Backend::Gpu));

@@ -65,8 +65,8 @@ impl Timeline {
     }
 
     /// Returns the runs of a plan, in the order in which they began: for each the spans of its nodes, from
-    /// its beginning on, as [`Schedule::to_svg`](crate::Schedule::to_svg) draws them. A loop or a branch is
-    /// one span; what ran in it is among [`Timeline::spans`].
+    /// its beginning on, as [`Schedule::to_svg`](crate::plan::Schedule::to_svg) draws them. A loop or a
+    /// branch is one span; what ran in it is among [`Timeline::spans`].
     pub fn runs(&self, plan: &Plan) -> Vec<Vec<Span>> {
         let mut runs: BTreeMap<u64, Vec<TimelineSpan>> = BTreeMap::new();
         let nodes = plan.schedule().shape().nodes().len();

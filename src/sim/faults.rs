@@ -8,7 +8,8 @@ use crate::graph::{COST_US_MAX, NodeId};
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Backend, Faults, Shape, Simulation};
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::sim::{Faults, Simulation};
 ///
 /// let mut shape = Shape::new();
 /// let [load, left, right] = ["load", "left", "right"].map(|name| shape.node(name, Backend::Gpu));

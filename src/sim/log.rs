@@ -116,7 +116,7 @@ impl fmt::Display for Race {
     }
 }
 
-/// The log of one simulation; made by [`Simulation::run`](crate::Simulation::run).
+/// The log of one simulation; made by [`Simulation::run`](crate::sim::Simulation::run).
 ///
 /// Prints itself as text, a line for each event; equal simulations print equal bytes on every machine.
 #[derive(Clone, Debug)]
@@ -181,8 +181,8 @@ impl SimLog {
         self.races.as_deref()
     }
 
-    /// Returns the choices that were made where several nodes could go on, to [replay](crate::Order::Replay)
-    /// them. None are made in order.
+    /// Returns the choices that were made where several nodes could go on, to
+    /// [replay](crate::sim::Order::Replay) them. None are made in order.
     pub fn choices(&self) -> Vec<u32> {
         self.choices.iter().map(|choice| choice.0).collect()
     }

@@ -40,7 +40,8 @@ impl Default for Slots {
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Backend, Order, Shape, Simulation};
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::sim::{Order, Simulation};
 ///
 /// let mut shape = Shape::new();
 /// let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| shape.node(name, Backend::Gpu));

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anabranch::{Assignment, Each, Executor, Flow, Graph, HostStream, Inputs, Plan, Policy, Result, Shape, Value, inputs, times};
+use anabranch::graph::{Each, Shape, times};
+use anabranch::policy::{Assignment, Policy};
+use anabranch::{Executor, Flow, Graph, HostStream, Inputs, Plan, Result, Value, inputs};
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::{BoxFuture, join, join_all, join3};

@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use anabranch::kernels::{self, Size};
-use anabranch::{Buffer, DeviceStream, Element, Executor, Graph, HostBuffer, Inputs, Result};
+use anabranch::device::Element;
+use anabranch::device::kernels::{self, Size};
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Result};
 
 use crate::support::{Dice, block_on, executors, plan, value_of};
 

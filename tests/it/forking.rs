@@ -5,7 +5,9 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use anabranch::{BoxError, DeviceStream, Engine, Executor, Flow, FlowRun, Graph, Inputs, Op, Plan, Result, Single};
+use anabranch::flow::FlowRun;
+use anabranch::policy::Single;
+use anabranch::{BoxError, DeviceStream, Engine, Executor, Flow, Graph, Inputs, Op, Plan, Result};
 use futures::FutureExt;
 
 use crate::support::{alone, block_on, executor, poll_once};

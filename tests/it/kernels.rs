@@ -1,6 +1,7 @@
 //! Kernels, buffers and twins, on every executor of the host.
 
-use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, In, Inputs, Kernel, Launch, Out, Value, inputs, take};
+use anabranch::device::{In, Kernel, Launch, Out};
+use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, Inputs, Value, inputs, take};
 
 use crate::support::{block_on, executors, plan, value_of};
 

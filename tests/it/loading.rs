@@ -5,10 +5,9 @@ use std::cell::RefCell;
 use std::mem;
 use std::sync::Arc;
 
-use anabranch::{
-    Backend, Bodies, Control, Each, EdgeKind, Executor, Graph, Inputs, PerOperator, Plan, Policy, Ranked, Shape, Single, Value,
-    above, inputs, take,
-};
+use anabranch::graph::{Backend, Bodies, Control, Each, EdgeKind, Shape, above};
+use anabranch::policy::{PerOperator, Policy, Single};
+use anabranch::{Executor, Graph, Inputs, Plan, Ranked, Value, inputs, take};
 
 use crate::support::{block_on, executors, plan, value_of};
 

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use anabranch::{Backend, Error, Executor, Graph, HostStream, Inputs, Shape, Single, Value, inputs, take};
+use anabranch::graph::{Backend, Shape};
+use anabranch::policy::Single;
+use anabranch::{Error, Executor, Graph, HostStream, Inputs, Value, inputs, take};
 
 use crate::support::{block_on, chain, executors, plan};
 
@@ -155,7 +157,7 @@ fn who_takes_a_value_cannot_read_it_too() {
     assert_eq!(read_first, text);
     let sliced = mistake(|g| {
         let x = one_of_block(g);
-        g.task("a", (&[x][..], take(&x)), |_: anabranch::Each<Vec<u64>>, _: Vec<u64>| ());
+        g.task("a", (&[x][..], take(&x)), |_: anabranch::graph::Each<Vec<u64>>, _: Vec<u64>| ());
     });
     assert_eq!(sliced, text);
     let twice = mistake(|g| {

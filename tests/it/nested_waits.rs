@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
-use anabranch::{
-    BoxError, DeviceStream, Engine, Executor, Flow, Graph, HostStream, Inputs, NodeSpan, Observer, Op, Plan, Single, inputs,
-    take, times,
-};
+use anabranch::exec::{NodeSpan, Observer};
+use anabranch::graph::times;
+use anabranch::policy::Single;
+use anabranch::{BoxError, DeviceStream, Engine, Executor, Flow, Graph, HostStream, Inputs, Op, Plan, inputs, take};
 
 use crate::support::{block_on, executor, poll_once, poll_with, value_of};
 

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use anabranch::{Executor, Graph, HostStream, Inputs, Plan, Timeline, TimelineSpan};
+use anabranch::exec::TimelineSpan;
+use anabranch::{Executor, Graph, HostStream, Inputs, Plan, Timeline};
 use futures::future::join_all;
 
 use crate::support::{block_on, chain, plan};
@@ -123,7 +124,7 @@ fn measured_costs_put_the_critical_path_first() {
     }
     let last = g.kernel("last", (), |_: &mut HostStream| 7u64);
     g.output("last", &last);
-    let plan = g.compile_with(&anabranch::CriticalPath::default().streams(1)).unwrap();
+    let plan = g.compile_with(&anabranch::policy::CriticalPath::default().streams(1)).unwrap();
     let (exec, timeline) = observed(1, 100);
     block_on(exec.run(&plan, Inputs::new())).unwrap();
     let costs = timeline.costs_us(&plan);

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use anabranch::{
-    Backend, BoxError, Each, Executor, Graph, HostStream, PerBackend, PerOperator, Plan, Policy, Single, Value, inputs, take,
-};
+use anabranch::graph::{Backend, Each};
+use anabranch::policy::{PerBackend, PerOperator, Policy, Single};
+use anabranch::{BoxError, Executor, Graph, HostStream, Plan, Value, inputs, take};
 use futures::future::{join, join_all};
 
 use crate::support::{Counted, Dice, Tally, block_on, executors, panic_quietly, until};

@@ -5,7 +5,8 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
-use anabranch::{Executor, Graph, Inputs, Plan, Single, inputs};
+use anabranch::policy::Single;
+use anabranch::{Executor, Graph, Inputs, Plan, inputs};
 use futures::FutureExt;
 use futures::executor::block_on;
 

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use anabranch::{Backend, Executor, Graph, Inputs, NodeId, PerOperator, Shape, Single, inputs, take, times};
+use anabranch::graph::{Backend, NodeId, Shape, times};
+use anabranch::policy::{PerOperator, Single};
+use anabranch::{Executor, Graph, Inputs, inputs, take};
 
 use crate::policies::shapes::random_shape;
 use crate::support::block_on;
@@ -118,7 +120,7 @@ fn sections_of_shapes_keep_paths_and_edges() {
     shape.read(a, 0, b);
     let alone = shape.section(&["b"], &[]).unwrap();
     assert_eq!((names(&alone), alone.edges().len()), (vec!["b"], 0));
-    assert!(alone.verify_programs::<Vec<anabranch::Step>>(&[]).is_err());
+    assert!(alone.verify_programs::<Vec<anabranch::plan::Step>>(&[]).is_err());
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The simulated device: times, slots, orders, races, faults.
 
-use anabranch::{
-    Backend, Edge, EdgeKind, Ending, Faults, NodeId, Order, PerOperator, Point, Policy, Ranked, Schedule, Shape, SimEvent,
-    Simulation, Single, Slots, Span, Step, StreamKind, TouchKind,
-};
+use anabranch::Ranked;
+use anabranch::graph::{Backend, Edge, EdgeKind, NodeId, Shape};
+use anabranch::plan::{Point, Schedule, Span, Step, StreamKind};
+use anabranch::policy::{PerOperator, Policy, Single};
+use anabranch::sim::{Ending, Faults, Order, SimEvent, Simulation, Slots, TouchKind};
 
 use crate::policies::policies;
 use crate::policies::shapes::{fan, random_shape};
@@ -106,7 +107,7 @@ fn a_wait_that_is_taken_out_is_a_race() {
                     programs[stream].1.remove(wait);
                     let log = Simulation::of_programs(shape.clone(), programs).run().expect("a log");
                     let races = log.races().expect("clocks");
-                    let is_edge = |race: &anabranch::Race| {
+                    let is_edge = |race: &anabranch::sim::Race| {
                         shape.edges().iter().any(|edge| (edge.source, edge.target) == (race.earlier, race.later))
                     };
                     assert!(!races.is_empty() && races.iter().all(is_edge), "seed {seed}, {}", policy.name());

@@ -2,7 +2,9 @@
 
 use std::thread;
 
-use anabranch::{Each, Executor, Graph, Inputs, PerOperator, Plan, Value, take};
+use anabranch::graph::Each;
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Graph, Inputs, Plan, Value, take};
 
 use crate::support::{Dice, block_on, executor, plan, poll_once, until, value_of};
 

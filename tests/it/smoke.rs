@@ -1,5 +1,6 @@
 //! The first path through the library: every kind of node, every executor.
 
+use anabranch::policy::PerOperator;
 use anabranch::*;
 use futures::executor::block_on;
 use std::sync::Arc;

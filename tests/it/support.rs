@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use anabranch::{Executor, Graph, Outputs, PerOperator, Plan, Result, Value};
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Graph, Outputs, Plan, Result, Value};
 use futures::future::{Either, select};
 
 pub(crate) use crate::dice::Dice;

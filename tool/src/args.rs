@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anabranch::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, Ranked, ReadySet, Single, Slots};
+use anabranch::Ranked;
+use anabranch::policy::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
+use anabranch::sim::Slots;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 use crate::Failure;

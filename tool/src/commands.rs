@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use anabranch::{Order, Policy, Schedule, Shape, Simulation, Single};
+use anabranch::graph::Shape;
+use anabranch::plan::Schedule;
+use anabranch::policy::{Policy, Single};
+use anabranch::sim::{Order, Simulation};
 use clap::ValueEnum;
 
 use crate::args::{Args, Command, CompareFormat, MachineArgs, PlanFormat, PolicyName, SimulateFormat, format_of};

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use anabranch::{Schedule, Shape, Span, StreamKind};
+use anabranch::graph::Shape;
+use anabranch::plan::{Schedule, Span, StreamKind};
 use clap::ValueEnum;
 use serde::Serialize;
 

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use anabranch::{Backend, Control, Edge, EdgeKind, Memory, Shape};
+use anabranch::graph::{Backend, Control, Edge, EdgeKind, Memory, Shape};
 
 fn loops() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/graphs/loops.json")).unwrap()
@@ -59,7 +59,7 @@ fn loops_of_loops_that_take_for_ever_are_drawn_with_a_bound() {
             r#"{{"nodes": [{{"name": "loop", "repeat": {{"iterations": 1000000000, "body": {graph}}}}}, {{"name": "next", "backend": "gpu", "after": ["loop"]}}]}}"#
         );
     }
-    let schedule = Shape::from_json(&graph).unwrap().schedule_with(&anabranch::PerOperator).unwrap();
+    let schedule = Shape::from_json(&graph).unwrap().schedule_with(&anabranch::policy::PerOperator).unwrap();
     let spans = schedule.spans();
     assert_eq!((spans[0].end_us, spans[1].end_us - spans[1].start_us), (1e12, 1.0));
     let picture = schedule.to_svg(&spans);
@@ -177,7 +177,7 @@ fn nested(depth: usize) -> String {
 fn graphs_nest_sixty_four_deep_and_no_deeper() {
     let shape = Shape::from_json(&nested(64)).unwrap();
     assert_eq!(Shape::from_json(&shape.to_json()).unwrap(), shape);
-    assert_eq!(shape.schedule_with(&anabranch::Single).unwrap().inner().len(), 64);
+    assert_eq!(shape.schedule_with(&anabranch::policy::Single).unwrap().inner().len(), 64);
     for depth in [65, 100_000] {
         let message = fault(&nested(depth));
         assert!(

@@ -11,7 +11,7 @@
 //! # Examples
 //! A picture becomes what a network takes:
 //! ```
-//! use anabranch::kernels::{Size, normalise, resize};
+//! use anabranch::device::kernels::{Size, normalise, resize};
 //! use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, inputs};
 //!
 //! let (photo, small) = (Size { width: 640, height: 480 }, Size { width: 224, height: 224 });

@@ -37,7 +37,8 @@ static REDUCE: LazyLock<Reduce> = LazyLock::new(|| {
 ///
 /// # Examples
 /// ```
-/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs, kernels};
+/// use anabranch::device::kernels;
+/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs};
 ///
 /// let mut g = Graph::new();
 /// let sum = g.try_kernel("sum", (), |s: &mut DeviceStream| {

@@ -24,7 +24,8 @@ static SCALE_ADD: LazyLock<ScaleAdd> = LazyLock::new(|| {
 ///
 /// # Examples
 /// ```
-/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs, kernels};
+/// use anabranch::device::kernels;
+/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs};
 ///
 /// let mut g = Graph::new();
 /// let blend = g.try_kernel("blend", (), |s: &mut DeviceStream| {

@@ -53,7 +53,7 @@ pub(crate) trait HostMemory: Send + Sync + 'static {
     /// Whether the copy is done.
     fn is_written(&self) -> bool;
     /// Returns the address of as many bytes as the copied block has, aligned for every
-    /// [`Element`](crate::Element). Once they are written they do not change.
+    /// [`Element`](crate::device::Element). Once they are written they do not change.
     fn as_ptr(&self) -> *const u8;
 }
 

@@ -44,7 +44,8 @@ impl Shape {
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Ranked, Shape};
+    /// use anabranch::graph::Shape;
+    /// use anabranch::Ranked;
     ///
     /// let shape = Shape::from_json(r#"{"nodes": [{"name": "a", "backend": "gpu"}, {"name": "b", "backend": "gpu", "after": ["a"]}]}"#)?;
     /// assert_eq!(shape.schedule()?.streams(), 1);

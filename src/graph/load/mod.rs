@@ -37,7 +37,8 @@ impl Graph {
     /// # Examples
     /// ```
     /// # #[cfg(feature = "json")] {
-    /// use anabranch::{Bodies, Executor, Graph, Shape, Value, inputs};
+    /// use anabranch::graph::{Bodies, Shape};
+    /// use anabranch::{Executor, Graph, Value, inputs};
     ///
     /// let shape = Shape::from_json(r#"{"nodes": [
     ///     {"name": "x", "backend": "cpu"},

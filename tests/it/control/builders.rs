@@ -7,7 +7,9 @@
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use anabranch::{Executor, Function, Graph, Single, Value, inputs, times};
+use anabranch::graph::times;
+use anabranch::policy::Single;
+use anabranch::{Executor, Function, Graph, Value, inputs};
 
 use crate::support::{block_on, panic_quietly, plan, value_of};
 

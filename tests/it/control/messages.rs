@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use anabranch::{Error, Graph, Policy, Shape, Single, Value, take, times};
+use anabranch::graph::{Shape, times};
+use anabranch::policy::{Policy, Single};
+use anabranch::{Error, Graph, Value, take};
 
 type Numbers = Vec<f64>;
 
@@ -133,8 +135,8 @@ impl Policy for Careless {
         "careless"
     }
 
-    fn assign(&self, shape: &Shape) -> anabranch::Result<anabranch::Assignment> {
-        let mut assignment = anabranch::Assignment::none(shape);
+    fn assign(&self, shape: &Shape) -> anabranch::Result<anabranch::policy::Assignment> {
+        let mut assignment = anabranch::policy::Assignment::none(shape);
         let given = shape.ids().filter(|node| &*shape.nodes()[node.index()].name != "kernel");
         given.for_each(|node| assignment.set(node, 0));
         Ok(assignment)

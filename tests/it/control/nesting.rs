@@ -2,7 +2,9 @@
 
 use std::thread;
 
-use anabranch::{Executor, Graph, Inputs, Plan, Single, Value, inputs, times};
+use anabranch::graph::times;
+use anabranch::policy::Single;
+use anabranch::{Executor, Graph, Inputs, Plan, Value, inputs};
 
 use super::suspended;
 use crate::support::{block_on, executors, poll_once, until, value_of};
@@ -75,7 +77,7 @@ fn ten_thousand_levels_compile_run_cancel_and_drop_on_a_small_stack() {
                 until(|| exec.in_flight() == 0);
             }
         }
-        let shape = anabranch::Shape::clone(plan.schedule().shape());
+        let shape = anabranch::graph::Shape::clone(plan.schedule().shape());
         drop((plan, graph));
         drop(shape.schedule_with(&Single).unwrap());
         drop(shape);

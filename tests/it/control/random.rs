@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use anabranch::{Each, Executor, Graph, Plan, Value, inputs, times};
+use anabranch::graph::{Each, times};
+use anabranch::{Executor, Graph, Plan, Value, inputs};
 
 use super::suspended;
 use crate::support::{Dice, block_on, executors, value_of};

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use anabranch::{Backend, Control, Graph, Order, Shape, Simulation, Single, Slots, Span, times};
+use anabranch::Graph;
+use anabranch::graph::{Backend, Control, Shape, times};
+use anabranch::plan::Span;
+use anabranch::policy::Single;
+use anabranch::sim::{Order, Simulation, Slots};
 
 /// A node that costs something.
-fn node(shape: &mut Shape, name: &str, cost_us: f64) -> anabranch::NodeId {
+fn node(shape: &mut Shape, name: &str, cost_us: f64) -> anabranch::graph::NodeId {
     let node = shape.node(name, Backend::Gpu);
     shape.nodes_mut()[node.index()].cost_us = cost_us;
     node
@@ -17,7 +21,7 @@ fn of_one(name: &str, cost_us: f64) -> Arc<Shape> {
     Arc::new(shape)
 }
 
-fn control(shape: &mut Shape, name: &str, control: Control) -> anabranch::NodeId {
+fn control(shape: &mut Shape, name: &str, control: Control) -> anabranch::graph::NodeId {
     let node = shape.node(name, Backend::Gpu);
     shape.nodes_mut()[node.index()].control = Some(Arc::new(control));
     node
@@ -74,7 +78,7 @@ fn a_loop_that_would_take_for_ever_is_an_error() {
 
 #[test]
 fn inner_graphs_are_in_the_text_of_a_plan() {
-    let schedule = shape().schedule_with(&anabranch::PerOperator).unwrap();
+    let schedule = shape().schedule_with(&anabranch::policy::PerOperator).unwrap();
     schedule.verify().unwrap();
     let expected = "\
 policy per-operator: 3 nodes, 1 stream, 0 records, 0 waits

@@ -1,6 +1,8 @@
 //! States: who has them when, and that each value is dropped once.
 
-use anabranch::{Executor, Graph, Inputs, Plan, Single, Value, inputs, take, times};
+use anabranch::graph::times;
+use anabranch::policy::Single;
+use anabranch::{Executor, Graph, Inputs, Plan, Value, inputs, take};
 
 use super::many_executors;
 use crate::support::{Counted, Tally, block_on, executors, plan, poll_once, until, value_of};

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use anabranch::{
-    Buffer, Canceller, DeviceStream, Executor, Graph, HostBuffer, Inputs, PerOperator, Plan, Run, Single, inputs, take,
-};
+use anabranch::policy::{PerOperator, Single};
+use anabranch::run::Canceller;
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Plan, Run, inputs, take};
 use anabranch_soft_cuda::{Device, Which};
 
 use super::{Gpu, adding, download, filling, upload, uploaded, wait_for_worker};

@@ -1,8 +1,9 @@
 //! Loops and branches of kernels.
 
-use anabranch::{
-    Above, Buffer, DeviceStream, Executor, Graph, HostBuffer, Launched, Plan, Single, Timeline, Value, above, inputs, take, times,
-};
+use anabranch::exec::Launched;
+use anabranch::graph::{Above, above, times};
+use anabranch::policy::Single;
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Plan, Timeline, Value, inputs, take};
 use anabranch_soft_cuda::{Code, Which};
 use std::sync::Arc;
 
@@ -145,14 +146,14 @@ fn a_body_is_a_cuda_graph_from_its_second_iteration_on() {
 fn a_loop_from_a_file_that_takes_its_buffer_needs_no_other() {
     // There is memory for one buffer. Seen to fail with states that are read, whatever the file says:
     // `compile` refused it.
-    let shape = anabranch::Shape::from_json(
+    let shape = anabranch::graph::Shape::from_json(
         r#"{"nodes": [{"name": "x", "backend": "cpu"}, {"name": "up", "backend": "gpu", "inputs": [{"node": "x"}]},
         {"name": "loop", "inputs": [{"node": "up", "take": true}], "repeat": {"iterations": 6, "body": {"nodes": [
             {"name": "fill", "backend": "gpu", "inputs": [{"state": 0}]}
         ]}}},
         {"name": "down", "backend": "gpu", "inputs": [{"node": "loop"}]}, {"name": "out", "backend": "cpu", "inputs": [{"node": "down"}]}]}"#,
     );
-    let bodies = anabranch::Bodies::new()
+    let bodies = anabranch::graph::Bodies::new()
         .node("x", |g: &mut Graph, name: &str, ()| g.input::<Vec<f32>>(name))
         .node("up", |g, name, x: Value<Vec<f32>>| g.try_kernel(name, &x, upload))
         .node("fill", |g, name, x: Value<Buffer<f32>>| g.try_kernel(name, take(&x), filling(1.5)))
@@ -257,7 +258,7 @@ const FIBONACCI: &str = r#"{"nodes": [
 fn a_loop_of_kernels_may_come_as_data() {
     // Seen to fail with states that do not change places.
     type Numbers = Value<Buffer<f32>>;
-    let bodies = anabranch::Bodies::new()
+    let bodies = anabranch::graph::Bodies::new()
         .node("x", |g: &mut Graph, name: &str, ()| g.input::<Vec<f32>>(name))
         .node("up", |g, name, x: Value<Vec<f32>>| g.try_kernel(name, &x, upload))
         .node("b", |_, _, b: Numbers| b)
@@ -265,7 +266,7 @@ fn a_loop_of_kernels_may_come_as_data() {
         .node("down", |g, name, x: Numbers| g.try_kernel(name, &x, download))
         .condition("small", |g, name, x: Value<HostBuffer<f32>>| g.task(name, &x, |x: &HostBuffer<f32>| above(1000.0, x[0])))
         .node("out", |g, name, x: Value<HostBuffer<f32>>| g.task(name, &x, |x: &HostBuffer<f32>| x[0]));
-    let graph = Graph::from_shape(&anabranch::Shape::from_json(FIBONACCI).unwrap(), &bodies).unwrap();
+    let graph = Graph::from_shape(&anabranch::graph::Shape::from_json(FIBONACCI).unwrap(), &bodies).unwrap();
     let (plan, gpu) = (graph.compile().unwrap(), Gpu::new());
     for exec in executors().into_iter().chain([1, 2].map(|workers| gpu.executor(workers))) {
         for x in [1.0, 7.0, 2000.0] {

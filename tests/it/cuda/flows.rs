@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use anabranch::{
-    Buffer, DeviceStream, Engine, Executor, Flow, Function, Graph, HostBuffer, PerOperator, Placement, Result, Single, Value,
-    Var, kernels, take,
-};
+use anabranch::device::kernels;
+use anabranch::policy::{PerOperator, Placement, Single};
+use anabranch::{Buffer, DeviceStream, Engine, Executor, Flow, Function, Graph, HostBuffer, Result, Value, Var, take};
 use anabranch_soft_cuda::{Code, Which};
 
 use super::Gpu;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use anabranch::{
-    Buffer, DeviceStream, Executor, Graph, HostBuffer, In, Kernel, Launch, Launched, Out, PerOperator, Plan, Single, Timeline,
-    inputs,
-};
+use anabranch::device::{In, Out};
+use anabranch::device::{Kernel, Launch};
+use anabranch::exec::Launched;
+use anabranch::policy::{PerOperator, Single};
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Plan, Timeline, inputs};
 use anabranch_soft_cuda::Which;
 
 use super::{Gpu, adding, download, output_by_host, uploaded};
@@ -237,7 +238,7 @@ fn a_library_amid_a_segment_finds_what_came_before_and_is_found_by_what_comes_af
     });
     let other = g.try_kernel("other", (&library, &up), adding());
     output_by_host(&mut g, &other, |x| x.to_vec());
-    for policy in [&Single as &dyn anabranch::Policy, &PerOperator] {
+    for policy in [&Single as &dyn anabranch::policy::Policy, &PerOperator] {
         let (exec, plan) = (gpu.executor(1), g.compile_with(policy).unwrap());
         (0..4).for_each(|_| assert_eq!(run(&exec, &plan, &[1.0, 5.0]), [3.0, 15.0]));
         assert_eq!(gpu.device.calls_of("cuGraphLaunch"), 0);

@@ -3,9 +3,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use anabranch::{
-    Assignment, Buffer, Completion, DeviceStream, Graph, HostBuffer, Inputs, PerOperator, Policy, Shape, inputs, take,
-};
+use anabranch::cuda::Completion;
+use anabranch::graph::Shape;
+use anabranch::policy::{Assignment, PerOperator, Policy};
+use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, Inputs, inputs, take};
 use anabranch_soft_cuda::Which;
 
 use super::{Gpu, adding, download, filling, output_by_host, uploaded, wait_for_worker};

@@ -1,9 +1,9 @@
 //! Operations that fail with a code that is not fatal: the device goes on behind them, and only a question
 //! tells. No run and no variable takes what they left for a result.
 
-use anabranch::{
-    Completion, DeviceStream, Engine, Error, Executor, Graph, HostBuffer, Op, PerOperator, Placement, Plan, Single, inputs,
-};
+use anabranch::cuda::Completion;
+use anabranch::policy::{PerOperator, Placement, Single};
+use anabranch::{DeviceStream, Engine, Error, Executor, Graph, HostBuffer, Op, Plan, inputs};
 use anabranch_soft_cuda::{Code, Which};
 use futures::future::join;
 

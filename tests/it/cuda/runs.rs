@@ -1,9 +1,8 @@
 //! What runs give on a GPU: what they give on the host, bit for bit.
 
-use anabranch::{
-    Completion, CriticalPath, DeviceStream, Executor, Graph, HostBuffer, Inputs, MinStreams, PerBackend, PerOperator, Plan,
-    Policy, Ranked, ReadySet, Single, inputs,
-};
+use anabranch::cuda::Completion;
+use anabranch::policy::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
+use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs, Plan, Ranked, inputs};
 
 use anabranch_soft_cuda::{HostFunctions, Which};
 

@@ -4,7 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use anabranch::{Executor, Flow, Function, Graph, Op, PerOperator, Result, Value, Var, inputs, take};
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Flow, Function, Graph, Op, Result, Value, Var, inputs, take};
 use futures::future::{Either, join_all, select};
 
 use super::{Maths, everywhere, suspend};

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use anabranch::{Engine, Flow, Function, Graph, Op, Placement, Result, Value};
+use anabranch::policy::Placement;
+use anabranch::{Engine, Flow, Function, Graph, Op, Result, Value};
 
 use super::{everywhere, suspend};
 use crate::support::{block_on, executors};

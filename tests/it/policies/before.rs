@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use anabranch::{
-    Backend, Edge, EdgeKind, MinStreams, NodeId, Point, Policy, Ranked, ReadySet, Schedule, Shape, Step, StreamKind,
-};
+use anabranch::Ranked;
+use anabranch::graph::{Backend, Edge, EdgeKind, NodeId, Shape};
+use anabranch::plan::{Point, Schedule, Step, StreamKind};
+use anabranch::policy::{MinStreams, Policy, ReadySet};
 
 use super::policies;
 use super::shapes::{for_many_shapes, random_shape};

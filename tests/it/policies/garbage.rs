@@ -1,10 +1,11 @@
 //! Shapes, programs, spans and choices that are anything: every public function that takes them gives an
 //! answer or an error, and none panics.
 
-use anabranch::{
-    Backend, Bodies, Edge, EdgeKind, Graph, Memory, NodeId, Order, PerOperator, Point, Result, Schedule, Shape, Simulation,
-    Single, Span, Step, StreamKind,
-};
+use anabranch::graph::{Backend, Bodies, Edge, EdgeKind, Memory, NodeId, Shape};
+use anabranch::plan::{Point, Schedule, Span, Step, StreamKind};
+use anabranch::policy::{PerOperator, Single};
+use anabranch::sim::{Order, Simulation};
+use anabranch::{Graph, Result};
 
 use super::shapes::random_shape;
 use crate::dice::Dice;

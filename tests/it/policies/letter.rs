@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use anabranch::{Backend, EdgeKind, Memory, NodeId, PerOperator, ReadySet, Shape, StreamKind};
+use anabranch::graph::{Backend, EdgeKind, Memory, NodeId, Shape};
+use anabranch::plan::StreamKind;
+use anabranch::policy::{PerOperator, ReadySet};
 
 use super::shapes::random_shape;
 use super::{policies, streams};

@@ -1,6 +1,8 @@
 //! `MinStreams` and `CriticalPath`: the fewest streams, and the most of what is given.
 
-use anabranch::{Backend, CriticalPath, MinStreams, NodeId, Shape, StreamKind};
+use anabranch::graph::{Backend, NodeId, Shape};
+use anabranch::plan::StreamKind;
+use anabranch::policy::{CriticalPath, MinStreams};
 
 use super::shapes::random_shape;
 

@@ -16,10 +16,9 @@ mod verifying;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use anabranch::{
-    Assignment, Backend, CriticalPath, Edge, EdgeKind, Memory, MinStreams, NodeId, PerBackend, PerOperator, Policy, Ranked,
-    ReadySet, Result, Shape, Single,
-};
+use anabranch::graph::{Backend, Edge, EdgeKind, Memory, NodeId, Shape};
+use anabranch::policy::{Assignment, CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
+use anabranch::{Ranked, Result};
 
 pub(crate) fn policies() -> [&'static dyn Policy; 8] {
     static RANKED: LazyLock<Ranked> = LazyLock::new(Ranked::default);

@@ -1,6 +1,9 @@
 //! `Ranked`: the published cases, nodes on several devices, and the limit.
 
-use anabranch::{Backend, Edge, EdgeKind, Memory, NodeId, Policy, Ranked, Schedule, Shape, StreamKind};
+use anabranch::Ranked;
+use anabranch::graph::{Backend, Edge, EdgeKind, Memory, NodeId, Shape};
+use anabranch::plan::{Schedule, StreamKind};
+use anabranch::policy::Policy;
 
 use super::shape_of;
 use super::shapes::fan;
@@ -107,7 +110,7 @@ fn policies_for_one_device_are_split_over_several() {
     let mut shape = fan(3);
     shape.nodes_mut()[2].devices = Some([1].into());
     shape.nodes_mut()[3].devices = Some([0, 1].into());
-    let schedule = shape.schedule_with(&anabranch::Single).expect("a schedule");
+    let schedule = shape.schedule_with(&anabranch::policy::Single).expect("a schedule");
     let streams = |node: usize| schedule.streams_of(shape.ids().nth(node).expect("a node")).collect::<Vec<_>>();
     assert_eq!([streams(0), streams(1), streams(2), streams(3), streams(4)], [vec![0], vec![0], vec![1], vec![0, 1], vec![0]]);
     assert_eq!([schedule.kind(0), schedule.kind(1)], [StreamKind::Device(0), StreamKind::Device(1)]);
@@ -116,26 +119,26 @@ fn policies_for_one_device_are_split_over_several() {
 
 #[test]
 fn policies_are_told_of_streams_and_orders_that_cannot_be() {
-    struct Fixed(anabranch::Assignment);
+    struct Fixed(anabranch::policy::Assignment);
     impl Policy for Fixed {
         fn name(&self) -> &str {
             "fixed"
         }
 
-        fn assign(&self, _: &Shape) -> anabranch::Result<anabranch::Assignment> {
+        fn assign(&self, _: &Shape) -> anabranch::Result<anabranch::policy::Assignment> {
             Ok(self.0.clone())
         }
     }
     let shape = fan(1);
     let ids: Vec<NodeId> = shape.ids().collect();
-    let fault = |change: &dyn Fn(&mut anabranch::Assignment)| {
-        let mut assignment = anabranch::Assignment::none(&shape);
+    let fault = |change: &dyn Fn(&mut anabranch::policy::Assignment)| {
+        let mut assignment = anabranch::policy::Assignment::none(&shape);
         ids.iter().for_each(|&node| assignment.set(node, 0));
         change(&mut assignment);
         shape.schedule_with(&Fixed(assignment)).map(|schedule| schedule.to_string()).map_err(|error| error.to_string())
     };
     assert!(fault(&|_| {}).is_ok());
-    let text = |change: &dyn Fn(&mut anabranch::Assignment)| fault(change).expect_err("a fault");
+    let text = |change: &dyn Fn(&mut anabranch::policy::Assignment)| fault(change).expect_err("a fault");
     assert_eq!(
         text(&|answer| answer.set_all(ids[1], &[0, 1])),
         "policy 'fixed' put node 'm0' on 2 streams, and it spans 1 device: give it one stream, or one for each"

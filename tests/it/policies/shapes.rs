@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use anabranch::{Backend, Edge, EdgeKind, Memory, NodeId, Schedule, Shape};
+use anabranch::graph::{Backend, Edge, EdgeKind, Memory, NodeId, Shape};
+use anabranch::plan::Schedule;
 
 use super::policies;
 

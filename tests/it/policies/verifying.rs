@@ -1,7 +1,9 @@
 //! `verify` and `verify_programs`: find nothing in what the library compiles, and everything in programs
 //! that were broken on purpose.
 
-use anabranch::{Backend, PerOperator, Point, Schedule, Shape, Step, StreamKind};
+use anabranch::graph::{Backend, Shape};
+use anabranch::plan::{Point, Schedule, Step, StreamKind};
+use anabranch::policy::PerOperator;
 
 use super::shapes::{for_many_shapes, random_shape};
 use super::{cases, policies};
