@@ -64,7 +64,7 @@ fn main() {
         let mut name = policy.name().to_owned();
         for (_, shape) in &families {
             let schedule = shape.schedule_with(policy).expect("shapes are valid graphs");
-            let slots = Slots { compute: SLOTS, ..Slots::default() };
+            let slots = Slots::default().compute(SLOTS);
             let log = Simulation::new(&schedule).slots(slots).hand_off_us(HAND_OFF_US).run().expect("plans end");
             if let Some(remark) = schedule.remark().filter(|_| policy.name() != "min-streams") {
                 name = format!("{}, {remark}", policy.name());

@@ -76,7 +76,7 @@ fn shape(bytes: &[u8]) -> Shape {
                     EdgeKind::Data { output: (look / 4 % 3) as u32, memory, metadata: look >= 224 }
                 }
             };
-            shape.edge(Edge { source, target: ids[target], kind });
+            shape.edge(Edge::new(source, ids[target], kind));
         }
     }
     if next() % 3 == 1 {

@@ -68,7 +68,7 @@ fn pictures() -> Plan {
     let mut g = Graph::new();
     let seed = g.input::<Vec<u8>>("pixels");
     let up = g.try_kernel("up", &seed, |s: &mut DeviceStream, x: &Vec<u8>| Ok(s.upload(x)?));
-    let (from, to) = (kernels::Size { width: 61, height: 47 }, kernels::Size { width: 23, height: 90 });
+    let (from, to) = (kernels::Size::new(61, 47), kernels::Size::new(23, 90));
     let small = g.try_kernel("resize", &up, move |s: &mut DeviceStream, x: &Buffer<u8>| Ok(kernels::resize(s, x, from, to)?));
     let norm = g.try_kernel("normalise", &small, move |s: &mut DeviceStream, x: &Buffer<u8>| {
         Ok(kernels::normalise(s, x, to, [0.017, 0.018, 0.016], [-2.1, -2.0, -1.8])?)

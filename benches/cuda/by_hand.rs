@@ -134,7 +134,7 @@ fn calls(schedule: &Schedule, streams: &[Arc<CudaStream>]) -> Vec<Call> {
         for step in until_after(node, &schedule.steps(stream)[places[stream as usize]..]) {
             places[stream as usize] += 1;
             match *step {
-                Step::Wait(Point { stream: other, seq }) => {
+                Step::Wait(Point { stream: other, seq, .. }) => {
                     calls.push(Call::Wait(of(stream), events[other as usize][seq as usize - 1]));
                 }
                 Step::Run(_) => calls.push(Call::Launch(of(stream))),
@@ -187,7 +187,7 @@ fn graph(schedule: &Schedule, function: CUfunction) -> CUgraphExec {
         for step in until_after(node, &schedule.steps(stream as u32)[places[stream]..]) {
             places[stream] += 1;
             match *step {
-                Step::Wait(Point { stream: other, seq }) => after.push(recorded[other as usize][seq as usize - 1]),
+                Step::Wait(Point { stream: other, seq, .. }) => after.push(recorded[other as usize][seq as usize - 1]),
                 Step::Run(_) => {
                     let mut made = std::ptr::null_mut();
                     // SAFETY: it writes one handle, and copies the parameters.

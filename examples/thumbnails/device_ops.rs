@@ -16,14 +16,14 @@ pub(crate) struct Picture<B> {
 
 /// Copies a picture to the device.
 pub(crate) fn upload(s: &mut DeviceStream, image: &RgbImage) -> Result<Picture<Buffer<u8>>> {
-    let size = Size { width: image.width(), height: image.height() };
+    let size = Size::new(image.width(), image.height());
     Ok(Picture { size, values: s.upload(image.as_raw())? })
 }
 
 /// Scales a picture, up or down, so that its longer side is `side` pixels.
 pub(crate) fn resize(s: &mut DeviceStream, picture: &Picture<Buffer<u8>>, side: u32) -> Result<Picture<Buffer<u8>>> {
     let (width, height) = fitted(picture.size.width, picture.size.height, side);
-    let size = Size { width, height };
+    let size = Size::new(width, height);
     Ok(Picture { size, values: kernels::resize(s, &picture.values, picture.size, size)? })
 }
 

@@ -71,6 +71,16 @@ pub struct EngineBuilder {
     max_streams: usize,
 }
 
+impl fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineBuilder")
+            .field("max_pending", &self.max_pending)
+            .field("placement", &self.placement)
+            .field("max_streams", &self.max_streams)
+            .finish_non_exhaustive()
+    }
+}
+
 impl EngineBuilder {
     pub(crate) fn new(keeper: &Keeper) -> Self {
         Self { keeper: keeper.clone(), max_pending: PENDING_MAX, placement: Placement::default(), max_streams: STREAMS }

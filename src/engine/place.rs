@@ -126,6 +126,7 @@ impl<T> Block<T> {
 
 /// A variable as an operation has it that waits for it or uses it. It needs no count: what frees the variable
 /// stands behind the operation in its queue.
+#[derive(Debug)]
 pub(super) struct Held<T>(NonNull<Block<T>>);
 
 impl<T> Held<T> {

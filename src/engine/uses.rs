@@ -1,6 +1,7 @@
 //! What operations read and write: variables on one side, the arguments and the result of a closure on the
 //! other.
 
+use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
@@ -26,6 +27,12 @@ pub struct Asking {
 
 /// How many variables are compared with each further one. Those behind are compared once all are there.
 pub(super) const SCANNED: usize = 16;
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").finish_non_exhaustive()
+    }
+}
 
 impl Asking {
     #[inline(always)]
@@ -223,6 +230,7 @@ pub trait OpKernelFn<S, P, R>: Send + 'static {
 }
 
 /// Reads a variable.
+#[derive(Debug)]
 pub struct ReadVar<T>(Held<T>);
 
 impl<T: Send + Sync + 'static> Fetch for ReadVar<T> {
@@ -262,9 +270,11 @@ impl<T: Send + Sync + 'static> Use for &Var<T> {
 }
 
 /// A variable whose value an operation takes; made by [`take`](crate::take).
+#[derive(Debug)]
 pub struct TakeVar<'v, T: Send + Sync + 'static>(pub(super) &'v Var<T>);
 
 /// Takes a variable's value.
+#[derive(Debug)]
 pub struct TakenVar<T>(Held<T>);
 
 impl<T: Send + Sync + 'static> Fetch for TakenVar<T> {
@@ -312,6 +322,7 @@ impl<T: Send + Sync + 'static> Use for TakeVar<'_, T> {
 }
 
 /// Reads variables of one type.
+#[derive(Debug)]
 pub struct ReadVars<T>(Box<[ReadVar<T>]>);
 
 impl<T: Send + Sync + 'static> Fetch for ReadVars<T> {
@@ -360,6 +371,7 @@ impl Put<()> for () {
 }
 
 /// Writes a variable.
+#[derive(Debug)]
 pub struct WriteVar<T>(Held<T>);
 
 impl<T: Send + Sync + 'static> Put<T> for WriteVar<T> {
@@ -416,6 +428,7 @@ impl<T: Send + Sync + 'static> Writes for Shared<'_, T> {
 }
 
 /// Writes variables of one type.
+#[derive(Debug)]
 pub struct WriteVars<T>(Box<[WriteVar<T>]>);
 
 impl<T: Send + Sync + 'static> Put<Vec<T>> for WriteVars<T> {

@@ -1,5 +1,6 @@
 //! Settings of executors.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,6 +31,16 @@ pub struct ExecutorBuilder {
     #[cfg(feature = "cuda")]
     has_graphs: bool,
     pace: Pace,
+}
+
+impl fmt::Debug for ExecutorBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecutorBuilder")
+            .field("workers", &self.workers)
+            .field("max_in_flight", &self.max_in_flight)
+            .field("simulated", &self.simulated)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ExecutorBuilder {

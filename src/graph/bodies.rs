@@ -42,7 +42,7 @@ pub struct Bodies(BTreeMap<Arc<str>, Foreign<Box<AddNode>>>);
 type AddNode = dyn Fn(&mut Graph, &str, &[Loose]) -> Result<Loose, String> + Send + Sync;
 
 /// A value of a type that only the bodies know.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Loose {
     /// Its number in its graph.
     pub(super) value: u32,
@@ -51,7 +51,7 @@ pub struct Loose {
 }
 
 /// What a value can decide, if its body was given for that.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Decides {
     /// Whether a loop goes on.
     pub(super) test: Option<fn(&mut Graph, u32) -> Test>,

@@ -5,6 +5,7 @@
 //! results of an inner graph are moved there between two iterations, all at once. Compiling decides which
 //! nodes read a state by reference, and which one takes it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::around::Unfinished;
@@ -228,6 +229,12 @@ pub struct Branch<'g, S: States> {
     /// Its place among the controls.
     at: usize,
     values: S::Values,
+}
+
+impl<S: States> fmt::Debug for Branch<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Branch").field("graph", &self.graph).finish_non_exhaustive()
+    }
 }
 
 impl<S: States> Branch<'_, S> {

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 /// How an engine chooses streams for its kernels; they wait for each other where they depend on each other,
 /// whatever the choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Placement {
     /// All on one stream of their device, in the order in which they become ready.
     Single,

@@ -14,6 +14,7 @@ const END_US_MAX: f64 = COST_US_MAX * NODES_MAX as f64;
 
 /// When one node ran on one stream. Times are in microseconds from the start.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Span {
     /// The node.
     pub node: NodeId,
@@ -26,6 +27,11 @@ pub struct Span {
 }
 
 impl Span {
+    /// Returns when a node ran on a stream, in microseconds.
+    pub fn new(node: NodeId, stream: u32, start_us: f64, end_us: f64) -> Self {
+        Self { node, stream, start_us, end_us }
+    }
+
     /// Returns, in microseconds, when the last of these spans ends; NaN counts as 0.
     pub fn makespan_us(spans: &[Self]) -> f64 {
         spans.iter().map(|span| span.end_us).fold(0.0, f64::max)

@@ -7,11 +7,19 @@ use crate::graph::NodeId;
 
 /// A place on a stream's timeline. Point 0 of every stream is always reached; records count from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
 pub struct Point {
     /// The stream, by the number of its program.
     pub stream: u32,
     /// Which record of the stream.
     pub seq: u32,
+}
+
+impl Point {
+    /// Returns a point of a stream: its record number `seq`.
+    pub fn new(stream: u32, seq: u32) -> Self {
+        Self { stream, seq }
+    }
 }
 
 /// One step of a program.

@@ -15,6 +15,7 @@ pub trait Observer: Send + Sync + 'static {
 
 /// When and where one node ran.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct NodeSpan<'a> {
     /// The number of the run: different for all runs of one executor.
     pub run: u64,

@@ -31,6 +31,7 @@ pub struct Timeline {
 
 /// One node of a [`Timeline`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct TimelineSpan {
     /// See [`NodeSpan::run`].
     pub run: u64,
@@ -51,6 +52,17 @@ pub struct TimelineSpan {
     pub is_ok: bool,
     /// How its work went to its device.
     pub launched: Launched,
+}
+
+impl TimelineSpan {
+    /// Returns the span of a node of run 0 that succeeded on a host: for tests of what shows a timeline.
+    ///
+    /// # Panics
+    /// If the plan has no such node.
+    pub fn new(plan: &Plan, id: NodeId, stream: u32, start: Duration, end: Duration) -> Self {
+        let node = plan.inner().name_of(id);
+        Self { run: 0, plan: plan.clone(), id, node, stream, start, end, is_ok: true, launched: Launched::Host }
+    }
 }
 
 impl Timeline {

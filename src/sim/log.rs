@@ -9,6 +9,7 @@ use crate::plan::{Span, StreamKind};
 
 /// How a node ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Ending {
     /// It has made its value.
     Done,
@@ -33,6 +34,7 @@ impl fmt::Display for Ending {
 
 /// One thing that happened.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
 pub enum SimEvent {
     /// A stream began with a node.
     Start {
@@ -76,6 +78,7 @@ pub enum SimEvent {
 
 /// A node touched a value.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Touch {
     /// The node whose value it is.
     pub value: NodeId,

@@ -18,6 +18,7 @@ use crate::plan::{Point, Schedule, Step, StreamKind, check_steps};
 /// `gpu` nodes take a compute slot, `mixed` nodes a slot for copies to the device, `cpu` nodes a core. A node
 /// whose command is `copy-up` or `copy-down` takes that copy engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Slots {
     /// Kernels at once, on each device.
     pub compute: u32,
@@ -33,6 +34,28 @@ impl Default for Slots {
     /// What a large GPU does at once: 128 kernels, a copy in each direction; and a host of 8 cores.
     fn default() -> Self {
         Self { compute: 128, copy_up: 1, copy_down: 1, cores: 8 }
+    }
+}
+
+impl Slots {
+    /// Sets how many kernels run at once on each device.
+    pub fn compute(self, compute: u32) -> Self {
+        Self { compute, ..self }
+    }
+
+    /// Sets how many copies from the host run at once on each device.
+    pub fn copy_up(self, copy_up: u32) -> Self {
+        Self { copy_up, ..self }
+    }
+
+    /// Sets how many copies to the host run at once on each device.
+    pub fn copy_down(self, copy_down: u32) -> Self {
+        Self { copy_down, ..self }
+    }
+
+    /// Sets how many tasks run at once on the host.
+    pub fn cores(self, cores: u32) -> Self {
+        Self { cores, ..self }
     }
 }
 

@@ -153,7 +153,7 @@ fn shape(dice: &mut Dice, states: Option<u32>, depth: usize) -> Shape {
                 shape.order(source, target);
                 continue;
             }
-            _ => shape.edge(Edge { source, target, kind }),
+            _ => shape.edge(Edge::new(source, target, kind)),
         }
         reads[target.index()] += 1;
     }

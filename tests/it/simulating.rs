@@ -10,7 +10,10 @@ use crate::policies::policies;
 use crate::policies::shapes::{fan, random_shape};
 
 /// Slots for everything at once.
-const ALL: Slots = Slots { compute: u32::MAX, copy_up: u32::MAX, copy_down: u32::MAX, cores: u32::MAX };
+/// As many slots as all nodes could take.
+fn all() -> Slots {
+    Slots::default().compute(u32::MAX).copy_up(u32::MAX).copy_down(u32::MAX).cores(u32::MAX)
+}
 
 fn schedule(shape: &Shape, policy: &dyn Policy) -> Schedule {
     shape.schedule_with(policy).expect("a schedule")
@@ -33,7 +36,7 @@ fn a_fan_of_eight_on_four_streams_takes_two_node_times() {
 fn slots_are_the_limit() {
     // Seen to fail with slots that are not given back, and with all engines in one.
     let (fan, slots) = (schedule(&fan(8), &Ranked::default()), Slots::default());
-    let times = [1, 2, 3, 8].map(|compute| makespan(&Simulation::new(&fan).slots(Slots { compute, ..slots })));
+    let times = [1, 2, 3, 8].map(|compute| makespan(&Simulation::new(&fan).slots(slots.compute(compute))));
     assert_eq!(times, [10.0, 6.0, 5.0, 3.0]);
     let mut shape = Shape::new();
     for (name, backend, command) in [
@@ -47,7 +50,7 @@ fn slots_are_the_limit() {
             shape.nodes_mut()[node.index()].command = Some(command.into());
         }
     }
-    let alone = Slots { compute: 1, copy_up: 1, copy_down: 1, cores: 1 };
+    let alone = Slots::default().compute(1).copy_up(1).copy_down(1).cores(1);
     assert_eq!(makespan(&Simulation::new(&schedule(&shape, &Ranked::default())).slots(alone)), 2.0);
 }
 
@@ -58,7 +61,7 @@ fn with_slots_for_all_the_costs_decide() {
         let shape = random_shape(seed, 60);
         for policy in policies() {
             let schedule = schedule(&shape, policy);
-            let (spans, simulation) = (schedule.spans(), Simulation::new(&schedule).slots(ALL));
+            let (spans, simulation) = (schedule.spans(), Simulation::new(&schedule).slots(all()));
             let mut simulated = simulation.run().expect("a log").spans();
             assert_eq!(Span::makespan_us(&spans), Span::makespan_us(&simulated), "seed {seed}");
             assert!(Span::makespan_us(&spans) >= schedule.critical_path_us(), "seed {seed}");
@@ -161,7 +164,7 @@ fn a_seed_gives_the_same_log_everywhere() {
     // machine for all others.
     let mut shape = fan(3);
     shape.nodes_mut()[2].cost_us = 2.5;
-    let slots = Slots { compute: 2, ..Slots::default() };
+    let slots = Slots::default().compute(2);
     let log = |shape: &Shape, seed| {
         let simulation = Simulation::new(&schedule(shape, &PerOperator)).slots(slots).order(Order::Seeded(seed));
         simulation.run().expect("a log").to_string()
@@ -183,12 +186,7 @@ fn choices_replay_a_seed() {
     // Seen to fail with choices that are not written down where there are two.
     for seed in 0..200 {
         let shape = random_shape(seed, 60);
-        let simulation = Simulation::new(&schedule(&shape, &Ranked::default())).slots(Slots {
-            compute: 2,
-            copy_up: 1,
-            copy_down: 1,
-            cores: 2,
-        });
+        let simulation = Simulation::new(&schedule(&shape, &Ranked::default())).slots(Slots::default().compute(2).cores(2));
         let log = simulation.clone().order(Order::Seeded(seed)).run().expect("a log");
         let again = simulation.order(Order::Replay(log.choices())).run().expect("a log");
         assert_eq!(log.to_string(), again.to_string(), "seed {seed}");
@@ -266,7 +264,7 @@ fn a_stalled_node_takes_longer() {
 fn programs_that_wait_for_ever_are_named() {
     let mut shape = Shape::new();
     let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
-    let wait = |stream, seq| Step::Wait(Point { stream, seq });
+    let wait = |stream, seq| Step::Wait(Point::new(stream, seq));
     let programs =
         vec![(StreamKind::Device(0), vec![Step::Run(a)]), (StreamKind::Device(0), vec![wait(0, 0), wait(0, 1), Step::Run(b)])];
     let error = Simulation::of_programs(shape, programs).run().expect_err("nobody records");
@@ -277,7 +275,7 @@ fn programs_that_wait_for_ever_are_named() {
 #[test]
 fn programs_that_say_nothing_or_nonsense_are_errors() {
     // Each was seen to panic, or to name a node that has nothing to do with it.
-    let wait = Step::Wait(Point { stream: 0, seq: 1 });
+    let wait = Step::Wait(Point::new(0, 1));
     let fault = |shape: Shape, steps: Vec<Step>| {
         Simulation::of_programs(shape, vec![(StreamKind::Device(0), steps)]).run().expect_err("a fault").to_string()
     };

@@ -160,7 +160,7 @@ pub(crate) struct MachineArgs {
 
 impl MachineArgs {
     pub(crate) fn slots(&self) -> Slots {
-        Slots { compute: self.compute, copy_up: self.copies, copy_down: self.copies, cores: self.cores }
+        Slots::default().compute(self.compute).copy_up(self.copies).copy_down(self.copies).cores(self.cores)
     }
 }
 

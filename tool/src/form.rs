@@ -114,8 +114,8 @@ impl TableForm {
                         let node = names.get(&**name).copied();
                         Step::Run(node.ok_or_else(|| format!("{}: the graph has no node '{name}'", path()))?)
                     }
-                    StepForm::Record(seq) => Step::Record(Point { stream, seq: *seq }),
-                    StepForm::Wait { stream, point } => Step::Wait(Point { stream: number(*stream, path())?, seq: *point }),
+                    StepForm::Record(seq) => Step::Record(Point::new(stream, *seq)),
+                    StepForm::Wait { stream, point } => Step::Wait(Point::new(number(*stream, path())?, *point)),
                 });
             }
         }

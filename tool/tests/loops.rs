@@ -75,7 +75,7 @@ fn a_control_runs_where_its_nodes_do_unless_it_is_said() {
     let backends: Vec<Backend> = shape.nodes().iter().map(|node| node.backend).collect();
     assert_eq!(backends, [Backend::Mixed, Backend::Gpu, Backend::Gpu, Backend::Cpu, Backend::Cpu]);
     // What reads it reads where it is.
-    let last = Edge { source: shape.ids().nth(2).unwrap(), target: shape.ids().nth(4).unwrap(), kind: read(Memory::Gpu) };
+    let last = Edge::new(shape.ids().nth(2).unwrap(), shape.ids().nth(4).unwrap(), read(Memory::Gpu));
     assert!(shape.edges().contains(&last), "{:?}", shape.edges());
     let said = r#"{"nodes": [{"name": "a", "backend": "gpu", "branch": {"arms": []}}]}"#;
     assert_eq!(Shape::from_json(said).unwrap().nodes()[0].backend, Backend::Gpu);

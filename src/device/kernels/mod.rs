@@ -14,7 +14,7 @@
 //! use anabranch::device::kernels::{Size, normalise, resize};
 //! use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, inputs};
 //!
-//! let (photo, small) = (Size { width: 640, height: 480 }, Size { width: 224, height: 224 });
+//! let (photo, small) = (Size::new(640, 480), Size::new(224, 224));
 //! let (mean, deviation) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
 //! let scale = deviation.map(|deviation| 1.0 / (255.0 * deviation));
 //! let bias = [0, 1, 2].map(|channel| -mean[channel] / deviation[channel]);

@@ -79,7 +79,7 @@ fn step(s: &mut DeviceStream, x: &Buffer<f32>, divisor: f32) -> Result<Buffer<f3
     let chunks = x.len().div_ceil(CHUNK).max(1);
     let mut sums = s.alloc(chunks)?;
     // A grid has up to 2^31 blocks, and no memory has that many chunks: they take 32 TiB.
-    let launch = Launch { grid: [chunks as u32, 1, 1], block: [LANES as u32, 1, 1], shared_bytes: 0 };
+    let launch = Launch::new([chunks as u32, 1, 1], [LANES as u32, 1, 1]);
     let divisor = if chunks == 1 { divisor } else { 1.0 };
     s.launch(&REDUCE, launch, (x, &mut sums, x.len() as u64, divisor))?;
     Ok(sums)

@@ -1,6 +1,7 @@
 //! Work as kernels ask a stream for it: memory, copies, fills and launches, part by part.
 
 use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::device::code::{Code, Launch};
@@ -58,7 +59,7 @@ pub(crate) trait HostMemory: Send + Sync + 'static {
 }
 
 /// An argument of a launch.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Arg<'a> {
     #[doc(hidden)]
     Memory(MemoryArg<'a>),
@@ -70,3 +71,9 @@ pub enum Arg<'a> {
 /// The memory of a buffer of any type; None if a host has it.
 #[derive(Clone, Copy)]
 pub struct MemoryArg<'a>(pub(in crate::device) Option<&'a dyn Memory>);
+
+impl fmt::Debug for MemoryArg<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemoryArg").field(&self.0.map(Memory::device_name)).finish()
+    }
+}

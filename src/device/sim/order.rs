@@ -2,6 +2,7 @@
 
 /// How the simulated device picks, where several nodes could take a free slot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Order {
     /// The one that comes first in the schedule's order.
     #[default]

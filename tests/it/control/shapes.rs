@@ -59,7 +59,7 @@ fn a_control_takes_what_its_graphs_take() {
     assert_eq!(simulated(Simulation::new(&schedule).order(Order::Seeded(3))), expected);
     assert_eq!((Span::makespan_us(&schedule.spans()), schedule.critical_path_us()), (expected, expected));
     // With one kernel at a time, the body's branches follow each other.
-    let one = Slots { compute: 1, ..Slots::default() };
+    let one = Slots::default().compute(1);
     assert_eq!(simulated(Simulation::new(&schedule).slots(one)), expected + 5.0 * 2.0);
     let single = shape().schedule_with(&Single).unwrap();
     assert_eq!((Span::makespan_us(&single.spans()), single.critical_path_us()), (expected + 5.0 * 2.0, expected));

@@ -42,7 +42,7 @@ fn shape(dice: &mut Dice) -> Shape {
             0 => shape.order(source, target),
             1 => shape.output(source, number(dice)),
             2 => shape.read_state(number(dice), target),
-            _ => shape.edge(Edge { source, target, kind }),
+            _ => shape.edge(Edge::new(source, target, kind)),
         }
     }
     shape
@@ -50,7 +50,7 @@ fn shape(dice: &mut Dice) -> Shape {
 
 fn programs(dice: &mut Dice, nodes: usize) -> Programs {
     let step = |dice: &mut Dice| {
-        let point = Point { stream: number(dice), seq: number(dice) };
+        let point = Point::new(number(dice), number(dice));
         [Step::Wait(point), Step::Run(node(dice, nodes)), Step::Record(point), Step::Release(node(dice, nodes))][dice.below(4)]
     };
     let program = |dice: &mut Dice| (0..dice.below(8)).map(|_| step(dice)).collect();
@@ -123,8 +123,9 @@ fn a_read_of_a_state_by_a_foreign_node_is_an_error() {
 fn with_garbage(spans: Vec<Span>) -> Vec<Span> {
     let mut all = spans.clone();
     let times = [(f64::NAN, 1.0), (0.0, f64::INFINITY), (-1.0, 1.0), (2.0, 1.0)];
-    all.extend(times.map(|(start_us, end_us)| Span { start_us, end_us, ..spans[0] }));
-    all.extend([Span { node: many()[39], ..spans[0] }, Span { stream: 77, ..spans[0] }, Span { stream: u32::MAX, ..spans[0] }]);
+    all.extend(times.map(|(start_us, end_us)| Span::new(spans[0].node, spans[0].stream, start_us, end_us)));
+    let of = |node: NodeId, stream: u32| Span::new(node, stream, spans[0].start_us, spans[0].end_us);
+    all.extend([of(many()[39], spans[0].stream), of(spans[0].node, 77), of(spans[0].node, u32::MAX)]);
     all
 }
 
@@ -150,7 +151,7 @@ fn spans_of_any_size_are_drawn() {
     // Seen to fail with a sum of costs that is inf.
     let schedule = random_shape(5, 20).schedule_with(&PerOperator).unwrap();
     for end_us in [0.0, 1e-308, 1e19, 1e300, f64::MAX] {
-        let spans: Vec<Span> = schedule.spans().into_iter().map(|span| Span { start_us: 0.0, end_us, ..span }).collect();
+        let spans: Vec<Span> = schedule.spans().into_iter().map(|span| Span::new(span.node, span.stream, 0.0, end_us)).collect();
         let picture = schedule.to_svg(&spans);
         assert!(!picture.contains("inf") && !picture.contains("NaN"), "{end_us}: {picture}");
         assert!((0.0..=20.0).contains(&schedule.utilisation(&spans)));

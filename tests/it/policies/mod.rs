@@ -57,7 +57,7 @@ fn shape_of(graph: &serde_json::Value) -> Shape {
             };
             let output = input["output"].as_u64().unwrap_or(0) as u32;
             let kind = EdgeKind::Data { output, memory, metadata: input["metadata"].as_bool().unwrap_or(false) };
-            shape.edge(Edge { source, target: ids[&name(&node["name"])], kind });
+            shape.edge(Edge::new(source, ids[&name(&node["name"])], kind));
         }
     }
     for edge in graph["edges"].as_array().into_iter().flatten() {
@@ -136,7 +136,7 @@ fn cpu_nodes_that_read_gpu_memory_need_a_stream() {
     let source = shape.node("source", Backend::Gpu);
     let [full, meta] = ["full", "meta"].map(|name| shape.node(name, Backend::Cpu));
     for (target, metadata) in [(full, false), (meta, true)] {
-        shape.edge(Edge { source, target, kind: EdgeKind::Data { output: 0, memory: Memory::Gpu, metadata } });
+        shape.edge(Edge::new(source, target, EdgeKind::Data { output: 0, memory: Memory::Gpu, metadata }));
     }
     assert_eq!(streams(&Single, &shape), [Some(0), Some(0), None]);
     assert_eq!(streams(&PerBackend, &shape), [Some(0), Some(0), None]);

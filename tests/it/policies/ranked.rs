@@ -158,7 +158,7 @@ fn who_reads_only_a_shape_waits_for_no_device_work() {
     let mut shape = Shape::new();
     let (upload, size) = (shape.node("upload", Backend::Mixed), shape.node("size", Backend::Cpu));
     let (length, text) = (shape.node("length", Backend::Cpu), shape.node("text", Backend::Cpu));
-    let metadata = |source, target, memory| Edge { source, target, kind: EdgeKind::Data { output: 0, memory, metadata: true } };
+    let metadata = |source, target, memory| Edge::new(source, target, EdgeKind::Data { output: 0, memory, metadata: true });
     shape.edge(metadata(upload, size, Memory::Gpu));
     shape.edge(metadata(text, length, Memory::Cpu));
     let schedule = shape.schedule().expect("a schedule");

@@ -45,7 +45,7 @@ pub(crate) fn random_shape(seed: u64, nodes_max: usize) -> Shape {
                 0 => EdgeKind::Order,
                 draws => EdgeKind::Data { output: draw.below(3) as u32, memory, metadata: draws == 1 },
             };
-            shape.edge(Edge { source, target, kind });
+            shape.edge(Edge::new(source, target, kind));
         }
     }
     if draw.one_in(3) {

@@ -92,8 +92,8 @@ fn broken_programs_are_named() {
         "node 'D' waits for point 2@1, which no program records"
     );
     assert_eq!(broken(|programs| programs[1].1.clear()), "node 'I' waits for point 1@1, which no program records");
-    assert!(broken(|programs| programs[1].1.insert(0, Step::Wait(Point { stream: 2, seq: 1 }))).contains("can be left out"));
-    assert!(broken(|programs| programs[2].1.insert(0, Step::Wait(Point { stream: 2, seq: 1 }))).contains("in a circle"));
+    assert!(broken(|programs| programs[1].1.insert(0, Step::Wait(Point::new(2, 1)))).contains("can be left out"));
+    assert!(broken(|programs| programs[2].1.insert(0, Step::Wait(Point::new(2, 1)))).contains("in a circle"));
     let run = |programs: &Programs| programs[1].1.iter().position(|step| matches!(step, Step::Run(_))).expect("it runs H");
     let mut programs = whole.clone();
     let step = programs[1].1[run(&programs)];
@@ -101,7 +101,7 @@ fn broken_programs_are_named() {
     assert_eq!(fault(&case.shape, &programs), "node 'H' is run 2 times, not once");
     let mut programs = whole.clone();
     programs[1].1.clear();
-    programs[0].1.retain(|step| *step != Step::Wait(Point { stream: 1, seq: 1 }));
+    programs[0].1.retain(|step| *step != Step::Wait(Point::new(1, 1)));
     assert_eq!(fault(&case.shape, &programs), "node 'H' is run 0 times, not once");
     let mut programs = whole.clone();
     let release = programs[0].1.iter().position(|step| matches!(step, Step::Release(_))).expect("values are released");
@@ -124,7 +124,7 @@ fn points_that_mean_two_things_are_refused() {
     // Each was seen to pass, with a race or a stream that hangs.
     let (shape, _) = three([], []);
     let [a, b, c] = [0, 1, 2].map(|node| Step::Run(shape.ids().nth(node).expect("a node")));
-    let (record, wait) = (|stream, seq| Step::Record(Point { stream, seq }), |stream, seq| Step::Wait(Point { stream, seq }));
+    let (record, wait) = (|stream, seq| Step::Record(Point::new(stream, seq)), |stream, seq| Step::Wait(Point::new(stream, seq)));
     let fault = |(shape, programs): (Shape, Programs)| fault_of(&shape, &programs);
     let twice = three([a, record(0, 1), b, record(0, 1)], [wait(0, 1), c]);
     assert_eq!(fault(twice), "the program of stream 0 records point 0@1 where its next one is 0@2");
