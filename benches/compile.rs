@@ -30,7 +30,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use anabranch::{Backend, CriticalPath, Graph, MinStreams, PerBackend, PerOperator, Policy, Ranked, ReadySet, Single, Value};
+use anabranch::graph::Backend;
+use anabranch::policy::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
+use anabranch::{Graph, Ranked, Value};
 use clap::Parser;
 
 use crate::machine::Machine;
@@ -88,7 +90,7 @@ fn policies_table(sizes: &[usize], rounds: usize) -> Table {
         .chain(["streams", "waits", "peak B/node"].map(String::from));
     let mut table = Table::new(head);
     let policies: [&dyn Policy; 7] =
-        [&Single, &PerBackend, &PerOperator, &ReadySet, &Ranked::new(), &MinStreams, &CriticalPath::new(8)];
+        [&Single, &PerBackend, &PerOperator, &ReadySet, &Ranked::default(), &MinStreams, &CriticalPath::default().streams(8)];
     for form in Form::ALL {
         for policy in policies {
             let (mut cells, mut last): (Vec<String>, Option<Figures>) = (vec![form.to_string(), policy.name().to_owned()], None);
@@ -111,12 +113,12 @@ fn policies_table(sizes: &[usize], rounds: usize) -> Table {
     table
 }
 
-fn measure_policy(shape: &anabranch::Shape, policy: &dyn Policy, rounds: usize) -> Figures {
+fn measure_policy(shape: &anabranch::graph::Shape, policy: &dyn Policy, rounds: usize) -> Figures {
     let mut figures: Vec<Figures> = (0..rounds.max(1))
         .map(|_| {
             let before = COUNTER.reset_peak();
             let start = Instant::now();
-            let schedule = shape.schedule(policy).expect("shapes are valid graphs");
+            let schedule = shape.schedule_with(policy).expect("shapes are valid graphs");
             let seconds = start.elapsed().as_secs_f64();
             let per_node = |bytes: usize| bytes.saturating_sub(before) as f64 / shape.nodes().len() as f64;
             Figures {
@@ -132,8 +134,8 @@ fn measure_policy(shape: &anabranch::Shape, policy: &dyn Policy, rounds: usize) 
     figures.swap_remove(figures.len() / 2)
 }
 
-fn gpu_shape(shape: &Shape) -> anabranch::Shape {
-    let mut gpu = anabranch::Shape::new();
+fn gpu_shape(shape: &Shape) -> anabranch::graph::Shape {
+    let mut gpu = anabranch::graph::Shape::new();
     let mut ids = Vec::with_capacity(shape.len());
     for node in shape.nodes() {
         let id = gpu.node(node.to_string(), Backend::Gpu);
@@ -153,7 +155,7 @@ fn measure(shape: &Shape, rounds: usize) -> Figures {
 fn compile(graph: &Graph, nodes: usize) -> Figures {
     let before = COUNTER.reset_peak();
     let start = Instant::now();
-    let plan = graph.compile(&Ranked::new()).expect("shapes are valid graphs");
+    let plan = graph.compile().expect("shapes are valid graphs");
     let seconds = start.elapsed().as_secs_f64();
     let per_node = |bytes: usize| bytes.saturating_sub(before) as f64 / nodes as f64;
     Figures {

@@ -24,7 +24,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use anabranch::{Executor, Graph, Plan, Single, Value, inputs, take, times};
+use anabranch::graph::times;
+use anabranch::policy::Single;
+use anabranch::{Executor, Graph, Plan, Value, inputs, take};
 use clap::Parser;
 use futures::executor::block_on;
 
@@ -109,7 +111,7 @@ fn looped(step: Step, has_condition: bool, iterations: u64) -> Plan {
     };
     let end = g.task("end", &x, |x: &f64| *x);
     g.output("x", &end);
-    g.compile(&Single).expect("it is right")
+    g.compile_with(&Single).expect("it is right")
 }
 
 /// A plan of one iteration.
@@ -119,7 +121,7 @@ fn single(step: Step) -> Plan {
     let x = step(&mut g, x);
     let end = g.task("end", &x, |x: &f64| *x);
     g.output("x", &end);
-    g.compile(&Single).expect("it is right")
+    g.compile_with(&Single).expect("it is right")
 }
 
 fn run(exec: &Executor, plan: &Plan, x: f64) -> f64 {

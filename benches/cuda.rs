@@ -39,7 +39,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::Instant;
 
-use anabranch::{CriticalPath, DeviceStream, Executor, Graph, Inputs, Kernel, Launch, Plan, Policy, Single, Value};
+use anabranch::device::{Kernel, Launch};
+use anabranch::policy::{CriticalPath, Policy, Single};
+use anabranch::{DeviceStream, Executor, Graph, Inputs, Plan, Value};
 use anabranch_soft_cuda::{Client, Device, Param, Which};
 use clap::Parser;
 use futures::executor::block_on;
@@ -154,8 +156,8 @@ fn main() {
     ];
     let mut table = Table::new(columns);
     for form in Form::ALL {
-        for policy in [&Single as &dyn Policy, &CriticalPath::new(STREAMS)] {
-            let plan = graph(&form.shape(args.nodes)).compile(policy).expect("shapes are valid graphs");
+        for policy in [&Single as &dyn Policy, &CriticalPath::default().streams(STREAMS)] {
+            let plan = graph(&form.shape(args.nodes)).compile_with(policy).expect("shapes are valid graphs");
             let Figures { ns, calls_by_hand, ours_by_hand } = compare(&args, &plan, soft);
             let schedule = plan.schedule();
             let counts = [schedule.streams().to_string(), schedule.waits().to_string()];
@@ -256,7 +258,7 @@ fn host_node() -> Plan {
     let mut graph = Graph::new();
     let node = graph.task("submitted", (), || STAMPS.submitted());
     graph.output("submitted", &node);
-    graph.compile(&Single).expect("it is a valid graph")
+    graph.compile_with(&Single).expect("it is a valid graph")
 }
 
 fn release(soft: Option<Device>) {

@@ -21,10 +21,10 @@ mod shapes;
 #[allow(dead_code)]
 mod table;
 
-use anabranch::{
-    Backend, CriticalPath, MinStreams, NodeId, PerBackend, PerOperator, Policy, Ranked, ReadySet, Shape, Simulation, Single,
-    Slots,
-};
+use anabranch::Ranked;
+use anabranch::graph::{Backend, NodeId, Shape};
+use anabranch::policy::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
+use anabranch::sim::{Simulation, Slots};
 use clap::Parser;
 
 use crate::markers::Output;
@@ -50,11 +50,11 @@ fn main() {
         &PerBackend,
         &PerOperator,
         &ReadySet,
-        &Ranked::new(),
-        &Ranked::new().max_streams(SLOTS),
+        &Ranked::default(),
+        &Ranked::default().max_streams(SLOTS),
         &MinStreams,
-        &CriticalPath::new(SLOTS).hand_off_us(HAND_OFF_US),
-        &CriticalPath::new(2 * SLOTS).hand_off_us(HAND_OFF_US),
+        &CriticalPath::default().streams(SLOTS).hand_off_us(HAND_OFF_US),
+        &CriticalPath::default().streams(2 * SLOTS).hand_off_us(HAND_OFF_US),
     ];
     let families = families();
     let head = ["policy".to_owned()].into_iter().chain(families.iter().map(|family| family.0.clone()));
@@ -63,8 +63,8 @@ fn main() {
         let (mut cells, mut ratios, mut streams, mut waits) = (Vec::new(), Vec::new(), 0, 0);
         let mut name = policy.name().to_owned();
         for (_, shape) in &families {
-            let schedule = shape.schedule(policy).expect("shapes are valid graphs");
-            let slots = Slots { compute: SLOTS, ..Slots::default() };
+            let schedule = shape.schedule_with(policy).expect("shapes are valid graphs");
+            let slots = Slots::default().compute(SLOTS);
             let log = Simulation::new(&schedule).slots(slots).hand_off_us(HAND_OFF_US).run().expect("plans end");
             if let Some(remark) = schedule.remark().filter(|_| policy.name() != "min-streams") {
                 name = format!("{}, {remark}", policy.name());

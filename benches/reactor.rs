@@ -23,7 +23,10 @@ mod table;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use anabranch::{Completion, DeviceStream, Executor, Graph, Inputs, Kernel, Launch, Pace, Plan, Single};
+use anabranch::cuda::{Completion, Pace};
+use anabranch::device::{Kernel, Launch};
+use anabranch::policy::Single;
+use anabranch::{DeviceStream, Executor, Graph, Inputs, Plan};
 use anabranch_soft_cuda::{Client, Device, Param};
 use clap::Parser;
 use futures::executor::block_on;
@@ -90,7 +93,7 @@ fn plan() -> Plan {
     let mut g = Graph::new();
     let one = g.try_kernel("one", (), move |s: &mut DeviceStream| Ok(s.launch(&kernel, Launch::for_len(1), (7,))?));
     g.output("one", &one);
-    g.compile(&Single).expect("a valid graph")
+    g.compile_with(&Single).expect("a valid graph")
 }
 
 fn run(exec: &Executor, plan: &Plan) {

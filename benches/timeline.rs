@@ -24,7 +24,8 @@ mod table;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anabranch::{Executor, Graph, Inputs, NodeSpan, Observer, Plan, Ranked, Timeline, Value};
+use anabranch::exec::{NodeSpan, Observer};
+use anabranch::{Executor, Graph, Inputs, Plan, Timeline, Value};
 use clap::Parser;
 use futures::executor::block_on;
 
@@ -103,5 +104,5 @@ fn plan(form: Form) -> Plan {
         shape.preds(node).iter().for_each(|&pred| graph.order(&nodes[pred as usize], &value));
         nodes.push(value);
     }
-    graph.compile(&Ranked::new()).expect("shapes are valid graphs")
+    graph.compile().expect("shapes are valid graphs")
 }

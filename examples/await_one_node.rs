@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use anabranch::{BoxError, Executor, Graph, PerOperator, inputs};
+use anabranch::{BoxError, Executor, Graph, inputs};
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
@@ -27,7 +27,7 @@ async fn main() -> Result<(), BoxError> {
     });
     g.node(&shipped).after(&reserved).after(&paid);
     g.output("delivered on", &shipped);
-    let plan = g.compile(&PerOperator)?;
+    let plan = g.compile()?;
 
     let exec = Executor::host()?;
     let run = exec.run(&plan, inputs! { "order" => "a kettle".to_owned() });

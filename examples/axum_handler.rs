@@ -8,7 +8,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anabranch::{BoxError, Executor, Graph, PerOperator, Plan, inputs};
+use anabranch::{BoxError, Executor, Graph, Plan, inputs};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Router, routing::get};
@@ -55,7 +55,7 @@ fn prime_plan() -> anabranch::Result<Plan> {
         format!("{} primes up to {limit}, the last is {}", primes.len(), primes.last().unwrap_or(&0))
     });
     g.output("answer", &answer);
-    g.compile(&PerOperator)
+    g.compile()
 }
 
 async fn ask(address: SocketAddr) -> std::io::Result<()> {

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch::{Executor, Graph, Result, Single, inputs};
+use anabranch::{Executor, Graph, Result, inputs};
 use tokio::time::{sleep, timeout};
 
 const MOMENT: Duration = Duration::from_millis(50);
@@ -39,7 +39,7 @@ async fn main() -> Result<()> {
     });
     let never = g.task("never", &waited, |(): &()| println!("  nor is this"));
     g.output("done", &never);
-    let plan = g.compile(&Single)?;
+    let plan = g.compile()?;
 
     println!("a timeout drops the run:");
     let exec = Executor::host()?;

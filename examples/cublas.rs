@@ -8,9 +8,8 @@
 use std::ffi::c_int;
 use std::sync::Mutex;
 
-use anabranch::{
-    BoxError, Buffer, DeviceStream, Executor, Graph, HostBuffer, In, Kernel, Launch, Out, PerOperator, Result, inputs,
-};
+use anabranch::device::{In, Kernel, Launch, Out};
+use anabranch::{BoxError, Buffer, DeviceStream, Executor, Graph, HostBuffer, Result, inputs};
 use cudarc::cublas::{CudaBlas, result, sys};
 use futures::executor::block_on;
 
@@ -91,7 +90,7 @@ fn main() -> Result<()> {
         }),
     };
     let ones = || vec![1.0_f32; N * N];
-    let mut outputs = block_on(exec.run(&g.compile(&PerOperator)?, inputs! { "a" => ones(), "b" => ones() }))?;
+    let mut outputs = block_on(exec.run(&g.compile()?, inputs! { "a" => ones(), "b" => ones() }))?;
     println!("the trace is {} ({device})", outputs.take::<f32>("trace")?);
     Ok(())
 }

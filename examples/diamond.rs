@@ -11,7 +11,7 @@
 //!                        └─▶ brightest ─┘
 //! ```
 
-use anabranch::{Executor, Graph, HostStream, PerOperator, Result, inputs, take};
+use anabranch::{Executor, Graph, HostStream, Result, inputs, take};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -37,7 +37,7 @@ async fn main() -> Result<()> {
     g.output("photograph", &photograph);
 
     // In the table, `wait 1@1` goes on once stream 1 has passed its `record 1@1`.
-    let plan = g.compile(&PerOperator)?;
+    let plan = g.compile()?;
     println!("{plan}");
 
     let negative: Vec<u8> = (0..12).map(|x| 165 - 5 * x).collect();

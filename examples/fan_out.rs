@@ -4,7 +4,8 @@
 //! cargo run --example fan_out
 //! ```
 
-use anabranch::{Each, Executor, Graph, PerOperator, Result, Value, inputs};
+use anabranch::graph::Each;
+use anabranch::{Executor, Graph, Result, Value, inputs};
 
 /// A text that could not be copied if one wanted to: it has no `Clone`.
 struct Book(String);
@@ -30,7 +31,7 @@ async fn main() -> Result<()> {
     });
     g.output("letters", &total);
 
-    let plan = g.compile(&PerOperator)?;
+    let plan = g.compile()?;
     let book = Book("It was the best of times, it was the worst of times. ".repeat(CHAPTERS * 10_000));
     println!("counting the letters of a book of {} kB in {CHAPTERS} nodes", book.0.len() / 1000);
     let mut outputs = Executor::host()?.run(&plan, inputs! { "book" => book }).await?;

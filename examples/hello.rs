@@ -4,7 +4,7 @@
 //! cargo run --example hello
 //! ```
 
-use anabranch::{Executor, Graph, Result, Single, inputs};
+use anabranch::{Executor, Graph, Result, inputs};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -19,7 +19,7 @@ async fn main() -> Result<()> {
     g.output("banner", &banner);
 
     // Compile, once. The plan never changes, and any number of runs share it.
-    let plan = g.compile(&Single)?;
+    let plan = g.compile()?;
 
     // Run. A run is a future, and awaiting it blocks no thread.
     let exec = Executor::host()?;

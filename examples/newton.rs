@@ -7,7 +7,8 @@
 //!
 //! The graph is data, with its loop: it is compiled once, printed, and run for many numbers at once.
 
-use anabranch::{Executor, Graph, Ranked, Result, above, inputs};
+use anabranch::graph::above;
+use anabranch::{Executor, Graph, Result, inputs};
 use futures::future::try_join_all;
 
 #[tokio::main]
@@ -34,7 +35,7 @@ async fn main() -> Result<()> {
     });
     g.output("text", &text);
 
-    let plan = g.compile(&Ranked::new())?;
+    let plan = g.compile()?;
     println!("{plan}");
 
     let exec = Executor::host()?;

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch::{BoxError, Executor, Flow, Function, Graph, Result, Single, Value, take};
+use anabranch::{BoxError, Executor, Flow, Function, Graph, Result, Value, take};
 
 /// Letters that the next one depends on.
 const ORDER: usize = 4;
@@ -80,7 +80,7 @@ async fn sample(exec: &Executor, seed: u64, length: usize) -> Result<Sample> {
 
 /// The graph of a token: from the model, the last letters, the temperature and a random number in 0..1.
 fn next_token() -> Result<NextToken> {
-    Function::new("next token", &Single, |g: &mut Graph, (model, context, temperature, dice)| {
+    Function::new("next token", |g: &mut Graph, (model, context, temperature, dice)| {
         let logits = g.task("logits", (&model, &context), Model::logits);
         let top = g.task("top", take(&logits), |mut logits: Logits| {
             logits.sort_by(|a, b| b.1.total_cmp(&a.1));

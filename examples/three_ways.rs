@@ -7,7 +7,8 @@
 //!
 //! docs/control-flow.md says what each costs, and when to choose it.
 
-use anabranch::{Executor, Flow, Function, Graph, Plan, Result, Single, Value, above, inputs};
+use anabranch::graph::above;
+use anabranch::{Executor, Flow, Function, Graph, Plan, Result, Value, inputs};
 
 const TOLERANCE: f64 = 1e-12;
 
@@ -28,7 +29,7 @@ fn unrolled(steps: u32) -> Result<Plan> {
         x = g.task(format!("step {number}"), (&x, &a), |x: &f64, a: &f64| 0.5 * (x + a / x));
     }
     g.output("root", &x);
-    g.compile(&Single)
+    g.compile()
 }
 
 /// The loop is a node. It is still data: it can be drawn, simulated, saved as JSON; and it runs without the
@@ -43,12 +44,12 @@ fn repeated() -> Result<Plan> {
         |b, x| step(b, &x, &a),
     );
     g.output("root", &root);
-    g.compile(&Single)
+    g.compile()
 }
 
 /// The loop is Rust's. It may look at anything, and wait for anything, before it goes on.
 async fn flowing(f: &Flow, a: f64) -> Result<f64> {
-    let newton = Function::new("newton", &Single, |g: &mut Graph, (x, a): (Value<f64>, Value<f64>)| step(g, &x, &a))?;
+    let newton = Function::new("newton", |g: &mut Graph, (x, a): (Value<f64>, Value<f64>)| step(g, &x, &a))?;
     let (mut x, a) = (f.value("x", a), f.value("a", a));
     loop {
         let (now, a_now) = (f.get(&x).await?, f.get(&a).await?);

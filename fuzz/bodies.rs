@@ -1,10 +1,10 @@
 //! What the fuzz targets check. Also run by the tests over the corpus, so that what was found once stays found.
 #![allow(dead_code)]
 
-use anabranch::{
-    Backend, CriticalPath, Edge, EdgeKind, Memory, MinStreams, NodeId, PerBackend, PerOperator, Policy, Ranked, ReadySet, Shape,
-    Simulation, Single,
-};
+use anabranch::Ranked;
+use anabranch::graph::{Backend, Edge, EdgeKind, Memory, NodeId, Shape};
+use anabranch::policy::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
+use anabranch::sim::Simulation;
 
 /// Any bytes are a graph or an error; a graph comes back as it was written.
 pub(crate) fn json(bytes: &[u8]) {
@@ -16,7 +16,7 @@ pub(crate) fn json(bytes: &[u8]) {
             assert_eq!(shape, again);
             // Policies have their own target; large graphs would only slow this one down.
             if shape.nodes().len() <= 64 {
-                shape.schedule(&Ranked::new()).expect("a schedule").verify().expect("a correct plan");
+                shape.schedule().expect("a schedule").verify().expect("a correct plan");
             }
         }
         Err(error) => assert!(error.is_invalid_graph() && error.to_string().len() < 2_000, "{error}"),
@@ -31,14 +31,14 @@ pub(crate) fn plan(bytes: &[u8]) {
         &PerBackend,
         &PerOperator,
         &ReadySet,
-        &Ranked::new(),
-        &Ranked::new().max_streams(5),
+        &Ranked::default(),
+        &Ranked::default().max_streams(5),
         &MinStreams,
-        &CriticalPath::new(2),
-        &CriticalPath::new(3).hand_off_us(0.0),
+        &CriticalPath::default().streams(2),
+        &CriticalPath::default().streams(3).hand_off_us(0.0),
     ];
     for policy in policies {
-        let schedule = shape.schedule(policy).expect("a schedule");
+        let schedule = shape.schedule_with(policy).expect("a schedule");
         schedule.verify().unwrap_or_else(|error| panic!("{}: {error}\n{schedule}", policy.name()));
         let log = Simulation::new(&schedule).run().expect("a log");
         assert_eq!(log.races(), Some(&[][..]), "{}", policy.name());
@@ -76,7 +76,7 @@ fn shape(bytes: &[u8]) -> Shape {
                     EdgeKind::Data { output: (look / 4 % 3) as u32, memory, metadata: look >= 224 }
                 }
             };
-            shape.edge(Edge { source, target: ids[target], kind });
+            shape.edge(Edge::new(source, ids[target], kind));
         }
     }
     if next() % 3 == 1 {

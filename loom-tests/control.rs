@@ -1,7 +1,9 @@
 //! Loops: who ends an iteration winds the next one up, while others are on their way out of the last.
 
 use super::harness::{block_on, check_within};
-use crate::{Executor, Graph, Inputs, PerOperator, take, times};
+use crate::graph::times;
+use crate::policy::PerOperator;
+use crate::{Executor, Graph, Inputs, take};
 
 // Seen to fail with gates that are not wound up again (a program that goes on beyond its end).
 #[test]
@@ -13,7 +15,7 @@ fn two_workers_go_twice_round_a_loop() {
         b.task("join", (&left, &right), |left: &i32, right: &i32| left * right)
     });
     g.output("x", &x);
-    let plan = g.compile(&PerOperator).expect("the graph is right");
+    let plan = g.compile_with(&PerOperator).expect("the graph is right");
     check_within(1, move || {
         let exec = Executor::builder().workers(2).build().expect("threads start");
         let mut outputs = block_on(exec.run(&plan, Inputs::new())).expect("nothing goes wrong");

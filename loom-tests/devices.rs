@@ -9,10 +9,12 @@ use super::harness::{block_on, check, check_within, join, spawn};
 use super::runs::{Alive, check_values, poll_once};
 use crate::device::queue::{Arg, Event, Fault, HostMemory, Job, Memory, Part, Queue, QueueDevice, Submitted, Timeline};
 use crate::device::{DeviceStream, Launch};
+use crate::engine::Pushed;
 use crate::engine::order::Ending;
 use crate::error::{Error, Result};
+use crate::policy::PerOperator;
 use crate::sync::{AtomicU64, Ordering, spin_loop};
-use crate::{Engine, Executor, Graph, Inputs, Op, PerOperator, Plan, Pushed};
+use crate::{Engine, Executor, Graph, Inputs, Op, Plan};
 
 /// A device of one lane.
 struct Device {
@@ -138,7 +140,7 @@ fn joined() -> Plan {
     let task = g.task("task", (), || 22);
     let both = g.task("both", (&kernel, &task), |a: &i32, b: &i32| a + b);
     g.output("both", &both);
-    g.compile(&PerOperator).expect("the graph is right")
+    g.compile_with(&PerOperator).expect("the graph is right")
 }
 
 // Seen to fail with a pool that takes its only worker for the only one that counts (an arrival is lost).
@@ -156,7 +158,7 @@ fn one_kernel(alive: &Alive) -> Plan {
     let (mut g, alive) = (Graph::new(), alive.clone());
     let kernel = g.kernel("kernel", (), move |_: &mut DeviceStream| alive.value());
     g.output("kernel", &kernel);
-    g.compile(&PerOperator).expect("the graph is right")
+    g.compile_with(&PerOperator).expect("the graph is right")
 }
 
 // Seen to fail with a `land` that does not collect what was dropped (the values stay).

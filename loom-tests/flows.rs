@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::harness::{JoinHandle, Task, block_on, check, check_within, join, spawn};
 use super::runs::{Alive, poll_once};
 use super::vars::{Gate, engine};
+use crate::flow::FlowRun;
 use crate::sync::{Mutex, lock};
-use crate::{Engine, Executor, Flow, FlowRun, Op, Result};
+use crate::{Engine, Executor, Flow, Op, Result};
 
 // Seen to fail (a deadlock) with any of: a second poll that keeps the first task's waker; a poll that marks
 // the operation as awaited without a look whether it has ended; an end that looks before its swap whether

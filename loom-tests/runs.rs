@@ -10,8 +10,9 @@ use std::task::{Context, Poll, Waker};
 
 use super::harness::{block_on, block_on_in_turns, check, check_within, join, spawn};
 use crate::device::host::Barrier;
+use crate::policy::{PerOperator, Single};
 use crate::sync::{self, Mutex, lock, spin_loop};
-use crate::{Executor, Graph, Inputs, PerOperator, Plan, Single, inputs};
+use crate::{Executor, Graph, Inputs, Plan, inputs};
 
 /// How many values are alive.
 #[derive(Clone, Default)]
@@ -63,7 +64,7 @@ fn one_task(alive: &Alive) -> Plan {
     let (mut g, alive) = (Graph::new(), alive.clone());
     let a = g.task("a", (), move || alive.value());
     g.output("a", &a);
-    g.compile(&PerOperator).expect("the graph is right")
+    g.compile_with(&PerOperator).expect("the graph is right")
 }
 
 pub(super) fn poll_once(future: &mut (impl Future + Unpin)) -> bool {
@@ -111,7 +112,7 @@ fn one_future(alive: &Alive) -> Plan {
         }
     });
     g.output("a", &a);
-    g.compile(&PerOperator).expect("the graph is right")
+    g.compile_with(&PerOperator).expect("the graph is right")
 }
 
 // Seen to fail with any of: a `land` that signals before the verdict is there; a `submit` that wakes nobody,
@@ -266,7 +267,7 @@ fn an_inline_run_goes_on_after_a_poll_in_another_task_that_does_not_come_back() 
     let b = g.task("b", &a, |a: &i32| a + 1);
     let c = g.task("c", &b, |b: &i32| b + 1);
     g.output("c", &c);
-    let plan = g.compile(&PerOperator).expect("the graph is right");
+    let plan = g.compile_with(&PerOperator).expect("the graph is right");
     check_within(3, move || {
         let exec = Executor::inline();
         let run = exec.run(&plan, Inputs::new());
@@ -310,7 +311,7 @@ fn a_node_that_is_done_says_so_while_its_program_goes_on() {
     let a = g.task("a", (), || ());
     let b = g.task("b", (&a, &may_end), |_: &(), may_end: &Arc<sync::AtomicBool>| stay(may_end));
     g.output("b", &b);
-    await_a_before_b(g.compile(&Single).expect("the graph is right"));
+    await_a_before_b(g.compile_with(&Single).expect("the graph is right"));
 }
 
 // Seen to fail with any of: no light barrier in `store_place`; no signal there; a `catch_up` that does not
@@ -323,7 +324,7 @@ fn a_node_that_is_done_says_so_while_its_program_is_parked() {
     let b = g.task("b", &may_end, |may_end: &Arc<sync::AtomicBool>| stay(may_end));
     let c = g.task("c", (&a, &b), |_: &(), _: &()| ());
     g.output("c", &c);
-    await_a_before_b(g.compile(&PerOperator).expect("the graph is right"));
+    await_a_before_b(g.compile_with(&PerOperator).expect("the graph is right"));
 }
 
 // Seen to fail with any of: no second `drive` after the registration; an ended node whose place is not stored
@@ -405,7 +406,7 @@ fn the_next_run_in_a_slot_is_not_taken_for_the_one_before() {
     let a = g.task("a", &flag, |flag: &Arc<sync::AtomicBool>| flag.store(true, Ordering::Relaxed));
     let b = g.task("b", &a, |_: &()| ());
     g.output("b", &b);
-    let plan = g.compile(&Single).expect("the graph is right");
+    let plan = g.compile_with(&Single).expect("the graph is right");
     check_within(2, move || {
         let exec = workers(1);
         let flag = || Arc::new(sync::AtomicBool::new(false));
@@ -427,7 +428,7 @@ fn two_workers_share_a_diamond() {
     let c = g.task("c", &a, |a: &i32| a + 2);
     let d = g.task("d", (&b, &c), |b: &i32, c: &i32| b * c);
     g.output("d", &d);
-    let plan = g.compile(&PerOperator).expect("the graph is right");
+    let plan = g.compile_with(&PerOperator).expect("the graph is right");
     check_within(1, move || {
         let exec = workers(2);
         let mut outputs = block_on(exec.run(&plan, Inputs::new())).expect("nothing goes wrong");

@@ -7,9 +7,10 @@ use std::task::{Poll, Waker};
 
 use super::harness::{block_on, check, check_within, join, spawn};
 use super::runs::Alive;
+use crate::engine::Pushed;
 use crate::runtime::Parking;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
-use crate::{Engine, Error, Executor, Op, Pushed};
+use crate::{Engine, Error, Executor, Op};
 
 pub(super) fn engine() -> (Executor, Engine) {
     let exec = Executor::builder().workers(1).max_in_flight(1).build().expect("the settings are in range");

@@ -1,15 +1,15 @@
 #![doc = include_str!("../README.md")]
 
-mod device;
-mod engine;
-mod error;
-mod exec;
-mod flow;
-mod graph;
-mod plan;
-mod run;
+pub mod device;
+pub mod engine;
+pub mod error;
+pub mod exec;
+pub mod flow;
+pub mod graph;
+pub mod plan;
+pub mod run;
 mod runtime;
-mod sim;
+pub mod sim;
 mod sync;
 mod value;
 
@@ -17,30 +17,56 @@ mod value;
 #[path = "../loom-tests/mod.rs"]
 mod loom_tests;
 
+/// Policies: which device stream each node goes to.
+///
+/// [`Ranked`] is the default. `docs/policies.md` in the repository compares them. A type of
+/// your own that implements [`Policy`](policy::Policy) is a policy too; it answers with an
+/// [`Assignment`](policy::Assignment). [`Placement`](policy::Placement) is the choice of an engine, which
+/// learns of its operations one by one.
+///
+/// ```
+/// use anabranch::policy::{CriticalPath, Single};
+/// # use anabranch::Graph;
+/// # let mut g = Graph::new();
+/// # let x = g.task("x", (), || 1);
+/// # g.output("x", &x);
+/// let plan = g.compile_with(&CriticalPath::default().streams(3))?;
+/// let in_order = g.compile_with(&Single)?;
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+pub mod policy {
+    pub use crate::plan::policies::{
+        Assignment, CriticalPath, MinStreams, PerBackend, PerOperator, Placement, Policy, Ranked, ReadySet, Single,
+    };
+}
+
+/// What only NVIDIA GPUs have: how they tell the host that work is done, and the streams behind a
+/// [`DeviceStream`], for libraries that enqueue on them.
+///
+/// [`Executor::cuda`] makes an executor on a GPU.
 #[cfg(feature = "cuda")]
-pub use device::cuda::{Completion, RawStream};
-pub use device::host::HostStream;
-pub use device::kernels;
-pub use device::sim::Order;
-pub use device::{Buffer, DeviceStream, Element, HostBuffer, In, Kernel, KernelParam, KernelStream, Launch, Out, Params};
-pub use engine::{
-    Bulk, Engine, EngineBuilder, Fetch, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Push, Pushed, Put, Reads, TakeVar, Use, Var,
-    VarRead, VarWait, Writes,
-};
+pub mod cuda {
+    pub use crate::device::cuda::{Completion, RawStream};
+    pub use crate::runtime::Pace;
+    #[cfg(doc)]
+    use crate::{DeviceStream, Executor};
+}
+
+#[doc(inline)]
+pub use device::{Buffer, DeviceStream, HostBuffer, HostStream};
+#[doc(inline)]
+pub use engine::{Engine, Op, Var};
+#[doc(inline)]
 pub use error::{BoxError, Error, Result};
-pub use exec::{Executor, ExecutorBuilder, Shutdown, explore};
-pub use flow::{Arg, Args, Flow, FlowRun, Function, Get, Ports};
-pub use graph::{
-    Above, Backend, Bodies, Branch, COST_US_MAX, Condition, Control, DEVICE_MAX, Each, Edge, EdgeKind, FutureFn, Given, Graph,
-    Holds, KernelFn, Many, Memory, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeMut, NodeShape, OneState, Own, PORTS_MAX, Param, Read,
-    Role, Select, Shape, Source, Sources, States, Takable, Take, TaskFn, Times, Value, above, take, times,
-};
-pub use plan::{
-    Assignment, CriticalPath, InnerSchedule, MinStreams, PerBackend, PerOperator, Placement, Plan, Point, Policy, Ranked,
-    ReadySet, Schedule, Single, Span, Step, StreamKind, makespan_us, svg, topological_order, verify,
-};
-pub use run::{Inputs, NodeFuture, Outputs, Run};
-#[cfg(feature = "cuda")]
-pub use runtime::Pace;
-pub use runtime::{Canceller, Idle, Launched, NodeSpan, Observer, Timeline, TimelineSpan};
-pub use sim::{Ending, Explored, Faults, Race, SimEvent, SimLog, Simulation, Slots, Touch, TouchKind};
+#[doc(inline)]
+pub use exec::{Executor, Timeline, explore};
+#[doc(inline)]
+pub use flow::{Flow, Function};
+#[doc(inline)]
+pub use graph::{Graph, Value, take};
+#[doc(inline)]
+pub use plan::Plan;
+#[doc(inline)]
+pub use policy::Ranked;
+#[doc(inline)]
+pub use run::{Inputs, Outputs, Run};

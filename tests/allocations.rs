@@ -10,7 +10,9 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use anabranch::{Each, Executor, Flow, Graph, HostStream, PerOperator, Plan, Result, Value, inputs, take, times};
+use anabranch::graph::{Each, times};
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Flow, Graph, HostStream, Plan, Result, Value, inputs, take};
 use futures::executor::block_on;
 use futures::poll;
 
@@ -70,7 +72,7 @@ fn chain(nodes: usize, add: Add) -> Plan {
     let last = (0..nodes).fold(x, |last, n| add(&mut g, n.to_string(), &last));
     let out = g.task("out", &last, |last: &u64| *last);
     g.output("out", &out);
-    g.compile(&PerOperator).unwrap()
+    g.compile_with(&PerOperator).unwrap()
 }
 
 /// Nodes that read one input, and one node that reads them all.
@@ -80,7 +82,7 @@ fn star(nodes: usize, add: Add) -> Plan {
     let all: Vec<_> = (0..nodes).map(|n| add(&mut g, n.to_string(), &x)).collect();
     let out = g.task("out", &all[..], |all: Each<u64>| all.iter().sum::<u64>());
     g.output("out", &out);
-    g.compile(&PerOperator).unwrap()
+    g.compile_with(&PerOperator).unwrap()
 }
 
 /// Returns how many allocations a warm run takes, beside one for each poll. The least of some.
@@ -131,7 +133,7 @@ fn looped(iterations: u64) -> Plan {
         (b.task("sum", (&x, &kept), |x: &u64, kept: &u64| x + kept), kept)
     });
     g.output("x", &last);
-    g.compile(&PerOperator).unwrap()
+    g.compile_with(&PerOperator).unwrap()
 }
 
 #[test]

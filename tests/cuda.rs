@@ -14,14 +14,15 @@ mod graphs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anabranch::{
-    Buffer, Completion, DeviceStream, Executor, Graph, HostBuffer, Inputs, Kernel, Launch, Out, Pace, Plan, Policy, Ranked,
-    Single, inputs, kernels,
-};
+use anabranch::cuda::{Completion, Pace};
+use anabranch::device::{Kernel, Launch};
+use anabranch::device::{Out, kernels};
+use anabranch::policy::{Policy, Single};
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Plan, Ranked, inputs};
 use futures::executor::block_on;
 
 /// Returns the settings of an executor on the first GPU, if there is a driver.
-fn gpu(test: &str) -> Option<anabranch::ExecutorBuilder> {
+fn gpu(test: &str) -> Option<anabranch::exec::ExecutorBuilder> {
     match Executor::cuda(0) {
         Ok(_) => Some(Executor::builder().workers(2).cuda(&[0])),
         Err(error) => {
@@ -42,8 +43,8 @@ fn random_graphs_give_bit_for_bit_what_the_host_gives() {
     let (host, exec) = (Executor::inline(), settings.build().unwrap());
     for seed in 0..50 {
         let graph = graphs::random(seed, 60);
-        for policy in [&Single as &dyn Policy, &Ranked::new(), &Ranked::new().max_streams(3)] {
-            let plan = graph.compile(policy).unwrap();
+        for policy in [&Single as &dyn Policy, &Ranked::default(), &Ranked::default().max_streams(3)] {
+            let plan = graph.compile_with(policy).unwrap();
             assert_eq!(bits(&exec, &plan), bits(&host, &plan), "seed {seed}, {}", policy.name());
         }
     }
@@ -51,7 +52,7 @@ fn random_graphs_give_bit_for_bit_what_the_host_gives() {
 
 #[test]
 fn every_way_to_hear_of_the_gpu_gives_the_same() {
-    let plan = graphs::random(3, 60).compile(&Ranked::new()).unwrap();
+    let plan = graphs::random(3, 60).compile().unwrap();
     let expected = bits(&Executor::inline(), &plan);
     for completion in [Completion::Lane, Completion::Event, Completion::HostFunction] {
         for pace in [Pace::Latency, Pace::Balanced, Pace::LowCpu] {
@@ -67,7 +68,7 @@ fn pictures() -> Plan {
     let mut g = Graph::new();
     let seed = g.input::<Vec<u8>>("pixels");
     let up = g.try_kernel("up", &seed, |s: &mut DeviceStream, x: &Vec<u8>| Ok(s.upload(x)?));
-    let (from, to) = (kernels::Size { width: 61, height: 47 }, kernels::Size { width: 23, height: 90 });
+    let (from, to) = (kernels::Size::new(61, 47), kernels::Size::new(23, 90));
     let small = g.try_kernel("resize", &up, move |s: &mut DeviceStream, x: &Buffer<u8>| Ok(kernels::resize(s, x, from, to)?));
     let norm = g.try_kernel("normalise", &small, move |s: &mut DeviceStream, x: &Buffer<u8>| {
         Ok(kernels::normalise(s, x, to, [0.017, 0.018, 0.016], [-2.1, -2.0, -1.8])?)
@@ -83,7 +84,7 @@ fn pictures() -> Plan {
         x.iter().chain(sums.iter()).map(|x| x.to_bits()).collect::<Vec<u32>>()
     });
     g.output("bits", &all);
-    g.compile(&Ranked::new()).unwrap()
+    g.compile().unwrap()
 }
 
 #[test]
@@ -106,9 +107,9 @@ fn out_of_memory_is_an_error_and_the_next_run_is_right() {
     let mut g = Graph::new();
     let big = g.try_kernel("big", (), |s: &mut DeviceStream| Ok(s.alloc::<u8>(1 << 45)?));
     g.output("big", &big);
-    let error = block_on(exec.run(&g.compile(&Single).unwrap(), Inputs::new())).unwrap_err();
+    let error = block_on(exec.run(&g.compile_with(&Single).unwrap(), Inputs::new())).unwrap_err();
     assert!(error.is_out_of_memory(), "{error:?}");
-    let plan = graphs::random(1, 30).compile(&Ranked::new()).unwrap();
+    let plan = graphs::random(1, 30).compile().unwrap();
     assert_eq!(bits(&exec, &plan), bits(&Executor::inline(), &plan));
 }
 
@@ -148,7 +149,7 @@ fn lose_the_gpu() {
     });
     let x = g.try_kernel("down", &x, graphs::download);
     g.output("x", &x);
-    let plan = g.compile(&Ranked::new()).unwrap();
+    let plan = g.compile().unwrap();
     let started = Instant::now();
     let runs = futures::future::join_all((0..8).map(|_| exec.run(&plan, Inputs::new())));
     for outputs in block_on(runs) {

@@ -5,7 +5,8 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anabranch::{NodeId, Point, Schedule, Step};
+use anabranch::graph::NodeId;
+use anabranch::plan::{Point, Schedule, Step};
 use cudarc::driver::sys::{
     self, CUDA_KERNEL_NODE_PARAMS_v2_st as KernelNode, CUevent, CUevent_flags, CUevent_wait_flags, CUfunction, CUgraphExec,
     CUgraphNode, CUstream,
@@ -133,7 +134,7 @@ fn calls(schedule: &Schedule, streams: &[Arc<CudaStream>]) -> Vec<Call> {
         for step in until_after(node, &schedule.steps(stream)[places[stream as usize]..]) {
             places[stream as usize] += 1;
             match *step {
-                Step::Wait(Point { stream: other, seq }) => {
+                Step::Wait(Point { stream: other, seq, .. }) => {
                     calls.push(Call::Wait(of(stream), events[other as usize][seq as usize - 1]));
                 }
                 Step::Run(_) => calls.push(Call::Launch(of(stream))),
@@ -186,7 +187,7 @@ fn graph(schedule: &Schedule, function: CUfunction) -> CUgraphExec {
         for step in until_after(node, &schedule.steps(stream as u32)[places[stream]..]) {
             places[stream] += 1;
             match *step {
-                Step::Wait(Point { stream: other, seq }) => after.push(recorded[other as usize][seq as usize - 1]),
+                Step::Wait(Point { stream: other, seq, .. }) => after.push(recorded[other as usize][seq as usize - 1]),
                 Step::Run(_) => {
                     let mut made = std::ptr::null_mut();
                     // SAFETY: it writes one handle, and copies the parameters.

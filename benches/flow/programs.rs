@@ -1,6 +1,7 @@
 //! The loops, as flows and as tokio tasks.
 
-use anabranch::{Executor, Flow, Function, Graph, Op, Plan, Result, Single, Value, Var, inputs};
+use anabranch::policy::Single;
+use anabranch::{Executor, Flow, Function, Graph, Op, Plan, Result, Value, Var, inputs};
 use futures::executor::block_on;
 use futures::future::join_all;
 use tokio::runtime::Runtime;
@@ -60,7 +61,7 @@ impl Program {
             Self::Repeat => return run_graph(exec, &repeat(iterations), iterations, iterations),
             _ => {}
         }
-        let step = Function::new("step", &Single, |g: &mut Graph, x: Value<u64>| g.task("add", &x, add)).expect("it is right");
+        let step = Function::new("step", |g: &mut Graph, x: Value<u64>| g.task("add", &x, add)).expect("it is right");
         let sum = exec.flow(async |f: &Flow| {
             let x = f.value("x", 0_u64);
             match self {
@@ -108,7 +109,7 @@ fn unrolled() -> Plan {
         x = g.task(format!("add {number}"), &x, add);
     }
     g.output("x", &x);
-    g.compile(&Single).expect("it is right")
+    g.compile_with(&Single).expect("it is right")
 }
 
 /// The condition is of nodes, as one that looks at the state.
@@ -117,7 +118,7 @@ fn repeat(iterations: u64) -> Plan {
     let x = g.input::<u64>("x");
     let x = g.repeat("loop", &x, |c, x| c.task("more", &x, move |x: &u64| *x < iterations), |b, x| b.task("add", &x, add));
     g.output("x", &x);
-    g.compile(&Single).expect("it is right")
+    g.compile_with(&Single).expect("it is right")
 }
 
 fn add(x: &u64) -> u64 {

@@ -7,7 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use anabranch::{Executor, Inputs, PerOperator, Plan};
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Inputs, Plan};
 use futures::executor::block_on;
 use futures::stream::{self, StreamExt};
 
@@ -96,7 +97,7 @@ fn plans(form: Form, size: usize) -> Vec<Plan> {
     let count = (NODES_IN_FLIGHT / size).max(1) as u64;
     let shapes = (0..count).map(|number| form.seeded_shape(size, SEED + number));
     let graphs = shapes.map(|shape| graph(&shape, Payload::Empty, Duration::ZERO));
-    graphs.map(|graph| graph.compile(&PerOperator).expect("shapes are valid graphs")).collect()
+    graphs.map(|graph| graph.compile_with(&PerOperator).expect("shapes are valid graphs")).collect()
 }
 
 fn node_ns(plans: &[Plan], workers: Workers) -> f64 {

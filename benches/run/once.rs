@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use anabranch::{Executor, Graph, Inputs, PerOperator, Plan};
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Graph, Inputs, Plan};
 use futures::executor::block_on;
 
 use crate::report::median;
@@ -20,7 +21,7 @@ pub(crate) fn one_node_ns() -> f64 {
     let mut graph = Graph::new();
     let value = graph.task("one", (), || 1_u64);
     graph.output("one", &value);
-    let plan = graph.compile(&PerOperator).expect("a valid graph");
+    let plan = graph.compile_with(&PerOperator).expect("a valid graph");
     let exec = Executor::inline();
     let batches: Vec<f64> = (0..BATCHES)
         .map(|_| {
@@ -75,7 +76,7 @@ pub(crate) fn drop_many(runs: usize) -> Drops {
     let exec = Executor::builder().workers(1).max_in_flight(runs + 1).build().expect("an executor starts");
     let mut graph = Graph::new();
     graph.future("never", (), std::future::pending::<Result<(), anabranch::BoxError>>);
-    let plan = graph.compile(&PerOperator).expect("a valid graph");
+    let plan = graph.compile_with(&PerOperator).expect("a valid graph");
     let mut pending: Vec<_> = (0..runs).map(|_| Box::pin(exec.run(&plan, Inputs::new()))).collect();
     for run in &mut pending {
         assert!(matches!(pin!(run).poll_once(), Poll::Pending));
@@ -116,7 +117,7 @@ fn blocking_plan() -> (Plan, Receiver<()>, Sender<()>) {
         last = graph.task(node.to_string(), anabranch::take(&last), |buffer: Vec<u8>| buffer);
     }
     graph.output("last", &last);
-    (graph.compile(&PerOperator).expect("a valid graph"), started, finish)
+    (graph.compile_with(&PerOperator).expect("a valid graph"), started, finish)
 }
 
 /// Polls a future once, with a waker that does nothing.

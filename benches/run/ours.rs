@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anabranch::{Each, Executor, Graph, Inputs, PerOperator, Value};
+use anabranch::graph::Each;
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Graph, Inputs, Value};
 use futures::executor::block_on;
 
 use crate::job::{spin, time_runs};
@@ -39,7 +41,7 @@ impl Peer for Ours {
             check_values(shape, &exec);
         }
         let graph = graph(shape, load.payload, Duration::from_nanos(load.work_ns));
-        let plan = graph.compile(&PerOperator).expect("shapes are valid graphs");
+        let plan = graph.compile_with(&PerOperator).expect("shapes are valid graphs");
         let run_once = || drop(block_on(exec.run(&plan, Inputs::new())).expect("no node fails"));
         run_once();
         let figure = time_runs(shape.len(), load.runs, run_once);
@@ -108,7 +110,7 @@ fn count(shape: &Shape, exec: &Executor) {
         let counts = counts.clone();
         move || _ = counts[node as usize].fetch_add(1, Ordering::Relaxed)
     });
-    let plan = graph.compile(&PerOperator).expect("shapes are valid graphs");
+    let plan = graph.compile_with(&PerOperator).expect("shapes are valid graphs");
     for _ in 0..COUNTED_RUNS {
         block_on(exec.run(&plan, Inputs::new())).expect("no node fails");
     }
@@ -119,7 +121,7 @@ fn count(shape: &Shape, exec: &Executor) {
 /// Shows that values flow, by a twin of the timed graph that writes every value down.
 fn check_values(shape: &Shape, exec: &Executor) {
     let seen = seen(shape);
-    let plan = summing(shape, &seen, true).compile(&PerOperator).expect("shapes are valid graphs");
+    let plan = summing(shape, &seen, true).compile_with(&PerOperator).expect("shapes are valid graphs");
     block_on(exec.run(&plan, Inputs::new())).expect("no node fails");
     let sum = seen.iter().map(|value| value.load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
     assert_eq!(sum, shape.checksum(), "values must flow along every edge");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch::{DeviceStream, Flow, Function, Graph, HostBuffer, Ranked, Result, Value, take};
+use anabranch::{DeviceStream, Flow, Function, Graph, HostBuffer, Result, Value, take};
 
 use super::vectors::{Matrix, Rows, Vector, add, dot, turn};
 
@@ -31,10 +31,10 @@ pub(crate) struct Solution {
 impl Solver {
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
-            upload: Function::new("upload", &Ranked::new(), upload)?,
-            begin: Function::new("begin", &Ranked::new(), begin)?,
-            step: Function::new("step", &Ranked::new(), step)?,
-            download: Function::new("download", &Ranked::new(), download)?,
+            upload: Function::new("upload", upload)?,
+            begin: Function::new("begin", begin)?,
+            step: Function::new("step", step)?,
+            download: Function::new("download", download)?,
         })
     }
 

@@ -3,7 +3,8 @@
 
 use std::sync::LazyLock;
 
-use anabranch::{Buffer, DeviceStream, In, Kernel, Launch, Out, Result};
+use anabranch::device::{In, Kernel, Launch, Out};
+use anabranch::{Buffer, DeviceStream, Result};
 use sprs::CsMatI;
 
 /// A vector, or a number that stays where the vectors are.

@@ -8,7 +8,8 @@
 //! Change the file, and run it again: `half` may stand wherever a number becomes a number, `max_iterations`
 //! may be 3, and a node of a kind that there is not is named.
 
-use anabranch::{Bodies, BoxError, Executor, Graph, Plan, Ranked, Result, Shape, Value, above, inputs};
+use anabranch::graph::{Bodies, Shape, above};
+use anabranch::{BoxError, Executor, Graph, Plan, Result, Value, inputs};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/loops_from_json/graph.json");
 
@@ -33,7 +34,7 @@ fn bodies() -> Bodies {
 }
 
 fn plan(json: &str) -> Result<Plan> {
-    Graph::from_shape(&Shape::from_json(json)?, &bodies())?.compile(&Ranked::new())
+    Graph::from_shape(&Shape::from_json(json)?, &bodies())?.compile()
 }
 
 async fn root(exec: &Executor, plan: &Plan, a: f64) -> Result<String> {

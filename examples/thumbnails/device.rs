@@ -1,6 +1,7 @@
 //! The choice of the device: a GPU where there is one, and otherwise the host. The graph is the same.
 
-use anabranch::{BoxError, Executor, ExecutorBuilder};
+use anabranch::exec::ExecutorBuilder;
+use anabranch::{BoxError, Executor};
 use clap::ValueEnum;
 
 /// Where kernels run. All else runs on the host.

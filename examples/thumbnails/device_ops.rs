@@ -1,7 +1,8 @@
 //! The work of the graph's kernels: what a stream of any device is told to do with one picture.
 
-use anabranch::kernels::{self, Size};
-use anabranch::{Buffer, DeviceStream, Element, HostBuffer, Result};
+use anabranch::device::Element;
+use anabranch::device::kernels::{self, Size};
+use anabranch::{Buffer, DeviceStream, HostBuffer, Result};
 use image::RgbImage;
 
 use super::image_ops::{Stats, fitted};
@@ -15,14 +16,14 @@ pub(crate) struct Picture<B> {
 
 /// Copies a picture to the device.
 pub(crate) fn upload(s: &mut DeviceStream, image: &RgbImage) -> Result<Picture<Buffer<u8>>> {
-    let size = Size { width: image.width(), height: image.height() };
+    let size = Size::new(image.width(), image.height());
     Ok(Picture { size, values: s.upload(image.as_raw())? })
 }
 
 /// Scales a picture, up or down, so that its longer side is `side` pixels.
 pub(crate) fn resize(s: &mut DeviceStream, picture: &Picture<Buffer<u8>>, side: u32) -> Result<Picture<Buffer<u8>>> {
     let (width, height) = fitted(picture.size.width, picture.size.height, side);
-    let size = Size { width, height };
+    let size = Size::new(width, height);
     Ok(Picture { size, values: kernels::resize(s, &picture.values, picture.size, size)? })
 }
 
@@ -53,7 +54,7 @@ pub(crate) fn to_image(picture: &Picture<HostBuffer<u8>>) -> RgbImage {
 
 #[cfg(test)]
 mod tests {
-    use anabranch::{Executor, Graph, Single, inputs};
+    use anabranch::{Executor, Graph, inputs};
     use image::Rgb;
 
     use super::super::image_ops::stats;
@@ -70,7 +71,7 @@ mod tests {
             Ok(download(s, &scaled)?)
         });
         g.output("tensor", &scaled);
-        let (plan, exec) = (g.compile(&Single).expect("one node"), Executor::inline());
+        let (plan, exec) = (g.compile().expect("one node"), Executor::inline());
         let outputs = futures::executor::block_on(exec.run(&plan, inputs! { "image" => image }));
         let tensor = outputs.and_then(|mut outputs| outputs.take::<Picture<HostBuffer<f32>>>("tensor")).expect("it is small");
         assert!(tensor.values[..16].iter().all(|value| *value == 0.0));

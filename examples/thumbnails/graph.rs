@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, PerOperator, Plan, take};
+use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, Plan, take};
 use image::RgbImage;
 
 use super::device_ops::{Picture, download, normalise, resize, to_image, upload};
@@ -64,5 +64,5 @@ pub(crate) fn thumbnail_plan(side: u32) -> anabranch::Result<Plan> {
     g.output("thumbnail", &thumbnail);
     g.output("stats", &colours);
     g.output("tensor", &tensor);
-    g.compile(&PerOperator)
+    g.compile()
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use anabranch::{BoxError, TimelineSpan};
+use anabranch::BoxError;
+use anabranch::exec::TimelineSpan;
 use image::RgbImage;
 
 use crate::batch::Done;

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use anabranch::{Schedule, TimelineSpan};
+use anabranch::exec::TimelineSpan;
+use anabranch::plan::Schedule;
 
 /// What there is to draw. Times are in milliseconds since the first node started.
 pub(crate) struct Timeline {
@@ -138,7 +139,8 @@ fn assign_lanes(boxes: &mut [NodeBox], nodes: &[Node]) {
 
 #[cfg(test)]
 mod tests {
-    use anabranch::{Graph, HostStream, Launched, NodeId, PerOperator};
+    use anabranch::graph::NodeId;
+    use anabranch::{Graph, HostStream};
 
     use super::*;
 
@@ -174,14 +176,14 @@ mod tests {
         let read = graph.task("read", (), || 0u32);
         let work = graph.kernel("work", &read, |_: &mut HostStream, read: &u32| *read);
         graph.output("work", &work);
-        let plan = graph.compile(&PerOperator).expect("two nodes and an edge");
-        let shape = plan.schedule().shape();
+        let plan = graph.compile().expect("two nodes and an edge");
         let span = |run, id: NodeId, stream, start_ms| {
-            let (start, node) = (Duration::from_millis(start_ms), shape.nodes()[id.index()].name.clone());
-            let (plan, end, launched) = (plan.clone(), start + Duration::from_millis(5), Launched::Host);
-            TimelineSpan { run, plan, id, node, stream, start, end, is_ok: true, launched }
+            let (start, end) = (Duration::from_millis(start_ms), Duration::from_millis(start_ms + 5));
+            let mut span = TimelineSpan::new(&plan, id, stream, start, end);
+            span.run = run;
+            span
         };
-        let ids: Vec<NodeId> = shape.ids().collect();
+        let ids: Vec<NodeId> = plan.schedule().shape().ids().collect();
         let both = |&(run, start)| [span(run, ids[0], 1, start), span(run, ids[1], 0, start + 5)];
         let spans: Vec<TimelineSpan> = runs.iter().flat_map(both).collect();
         Timeline::new(&spans, plan.schedule(), &["read"])

@@ -6,14 +6,15 @@ use std::sync::{Arc, OnceLock, Weak};
 /// How many threads a launch has: a grid of blocks, and the threads of a block.
 ///
 /// ```
-/// use anabranch::Launch;
+/// use anabranch::device::Launch;
 ///
 /// // A thread for each pixel of a picture of 1920 x 1080, in blocks of 16 x 16.
 /// let [width, height] = [1920_u32, 1080];
-/// let launch = Launch { grid: [width.div_ceil(16), height.div_ceil(16), 1], block: [16, 16, 1], shared_bytes: 0 };
+/// let launch = Launch::new([width.div_ceil(16), height.div_ceil(16), 1], [16, 16, 1]);
 /// # assert_eq!(launch.grid, [120, 68, 1]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Launch {
     /// Blocks in x, y and z.
     pub grid: [u32; 3],
@@ -27,10 +28,20 @@ pub struct Launch {
 const BLOCK: u32 = 256;
 
 impl Launch {
+    /// Returns a launch of `grid` blocks of `block` threads, both in x, y and z.
+    pub fn new(grid: [u32; 3], block: [u32; 3]) -> Self {
+        Self { grid, block, shared_bytes: 0 }
+    }
+
+    /// Sets the bytes of shared memory that a block gets beside what the code declares.
+    pub fn shared_bytes(self, shared_bytes: u32) -> Self {
+        Self { shared_bytes, ..self }
+    }
+
     /// Returns a launch of one thread or more for each of `len` elements, in blocks of 256.
     pub fn for_len(len: usize) -> Self {
         let blocks = len.div_ceil(BLOCK as usize).clamp(1, i32::MAX as usize);
-        Self { grid: [blocks as u32, 1, 1], block: [BLOCK, 1, 1], shared_bytes: 0 }
+        Self::new([blocks as u32, 1, 1], [BLOCK, 1, 1])
     }
 }
 

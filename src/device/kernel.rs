@@ -86,10 +86,12 @@ impl<P: Params> fmt::Debug for Kernel<P> {
 }
 
 /// A parameter that is a buffer which the kernel reads: `&Buffer<T>`, and `&[T]` for the twin.
+#[derive(Debug)]
 pub struct In<T>(PhantomData<T>);
 
 /// A parameter that is a buffer which the kernel writes, or reads and writes: `&mut Buffer<T>`, and `&mut
 /// [T]` for the twin.
+#[derive(Debug)]
 pub struct Out<T>(PhantomData<T>);
 
 /// One parameter of a kernel: [`In`], [`Out`], or a number.

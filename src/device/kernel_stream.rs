@@ -4,6 +4,7 @@ use super::host::HostStream;
 use super::stream::DeviceStream;
 
 /// A stream of one of the two kinds, borrowed for the call of a body.
+#[derive(Debug)]
 pub enum StreamMut<'s> {
     /// A stream of the host device.
     Host(&'s mut HostStream),

@@ -1,9 +1,17 @@
-//! THE MACHINES: what streams run on. Knows no graph, no plan and no run: it is given programs, and resumes
-//! them.
+//! Devices: the streams that kernels enqueue work on, the buffers and kernels that they use, and [kernels
+//! that are built in](kernels).
 //!
-//! Lives here: [`host`], the device that is always there, and [`sim`], the one in virtual time; what kernels
-//! see of any device: streams, buffers, kernels. Never here: which node goes where, or what a program's steps
-//! mean.
+//! A kernel node gets a [`DeviceStream`], which works on a GPU and on a host, or a [`HostStream`]. A
+//! [`Kernel`] is code for a GPU with its twin for hosts; [`In`], [`Out`] and [`KernelParam`] say what its
+//! parameters can be. A [`Buffer`] is memory of a device, a [`HostBuffer`] memory that is copied to and from
+//! there.
+//
+// THE MACHINES: what streams run on. Knows no graph, no plan and no run: it is given programs, and resumes
+// them.
+//
+// Lives here: `host`, the device that is always there, `sim`, the one in virtual time, and `cuda`; what
+// kernels see of any device: streams, buffers, kernels. Never here: which node goes where, or what a
+// program's steps mean.
 
 mod buffer;
 pub(crate) mod code;
@@ -20,8 +28,8 @@ mod stream;
 
 pub use buffer::{Buffer, Element, HostBuffer};
 pub use code::Launch;
+pub use host::HostStream;
 pub use kernel::{In, Kernel, KernelParam, Out, Params};
 pub use kernel_stream::KernelStream;
-#[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
-pub use kernel_stream::StreamMut;
+pub(crate) use kernel_stream::StreamMut;
 pub use stream::DeviceStream;

@@ -18,7 +18,8 @@ use crate::error::{Error, Kind, Result};
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, In, Kernel, Launch, Out, PerOperator, inputs};
+/// use anabranch::device::{In, Kernel, Launch, Out};
+/// use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, inputs};
 ///
 /// const SOURCE: &str = r#"extern "C" __global__ void twice(const float* x, float* y, unsigned n) {
 ///     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -41,7 +42,7 @@ use crate::error::{Error, Kind, Result};
 /// g.output("sum", &sum);
 ///
 /// let exec = Executor::inline(); // or Executor::cuda(0)?
-/// let run = exec.run(&g.compile(&PerOperator)?, inputs! { "x" => vec![1.0_f32, 2.0, 3.0] });
+/// let run = exec.run(&g.compile()?, inputs! { "x" => vec![1.0_f32, 2.0, 3.0] });
 /// assert_eq!(*futures::executor::block_on(run)?.take::<f32>("sum")?, 12.0);
 /// # Ok::<(), anabranch::Error>(())
 /// ```

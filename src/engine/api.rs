@@ -25,8 +25,8 @@ const STREAMS: usize = 8;
 /// After MXNet's dependency engine. Operations run on the workers of an executor, or, if that has none, in
 /// the thread that pushes.
 ///
-/// On a simulated executor ([`Executor::sim`]) operations run one at a time, each drawn among those that are
-/// ready, while somebody awaits something of the engine.
+/// On a simulated executor ([`Executor::sim`](crate::Executor::sim)) operations run one at a time, each drawn
+/// among those that are ready, while somebody awaits something of the engine.
 ///
 /// Cheap to clone; clones are one engine, and keep the executor. When engine and variables are dropped, what
 /// is pending runs all the same, as long as somebody else keeps the executor: what is pending when that ends
@@ -57,6 +57,16 @@ pub struct EngineBuilder {
     max_pending: usize,
     placement: Placement,
     max_streams: usize,
+}
+
+impl fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineBuilder")
+            .field("max_pending", &self.max_pending)
+            .field("placement", &self.placement)
+            .field("max_streams", &self.max_streams)
+            .finish_non_exhaustive()
+    }
 }
 
 impl EngineBuilder {

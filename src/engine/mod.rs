@@ -1,13 +1,17 @@
-//! ORDER FROM USE: variables, and an engine that runs operations in an order which follows from what they
-//! read and write.
+//! Order from use: an [`Engine`] runs operations ([`Op`]) on variables ([`Var`]), as parallel as what they
+//! read and write allows.
 //!
-//! Lives here: [`Var`], [`Op`], [`Engine`], and each variable's [`Queue`]. Never here: threads and wakes
-//! (`device`, `bridge`), graphs. See README.md beside this file for the queue, and why nobody's turn is lost.
-//!
-//! ```text
-//! Engine ──push(Op)──▶ a request at the end of each variable's queue ──all granted──▶ ready ──worker──▶ run ──▶ leave each queue
-//!                      x: r1 r2 │ w3 │ r4                                              first come, first served
-//! ```
+//! [`Op`] makes operations; [`Reads`] and [`Writes`] say what they can read and write. A push returns a
+//! handle, [`Pushed`].
+//
+// ORDER FROM USE: variables, and an engine that runs operations in an order which follows from what they
+// read and write.
+//
+// Lives here: `Var`, `Op`, `Engine`, and each variable's queue. Never here: threads and wakes
+// (`device`, `bridge`), graphs. See README.md beside this file for the queue, and why nobody's turn is lost.
+//
+// Engine ──push(Op)──▶ a request at the end of each variable's queue ──all granted──▶ ready ──worker──▶ run ──▶ leave each queue
+//                      x: r1 r2 │ w3 │ r4                                              first come, first served
 
 mod api;
 pub(crate) mod core;

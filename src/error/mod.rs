@@ -1,5 +1,5 @@
-//! The one error type: opaque, cheap to clone, asked by predicates; its message names the node and says what
-//! to do.
+//! The error type of the library: opaque and cheap to clone. Its predicates say what went wrong; its message
+//! names the node and says what to do.
 
 mod foreign;
 mod kind;
@@ -202,7 +202,7 @@ impl Error {
     }
 
     /// Returns true if programs are no correct plan of their graph; such errors come out of
-    /// [`verify`](crate::verify).
+    /// [`Shape::verify_programs`](crate::graph::Shape::verify_programs).
     pub fn is_invalid_plan(&self) -> bool {
         use Kind::*;
         matches!(

@@ -1,5 +1,6 @@
 //! Settings of executors.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,6 +31,16 @@ pub struct ExecutorBuilder {
     #[cfg(feature = "cuda")]
     has_graphs: bool,
     pace: Pace,
+}
+
+impl fmt::Debug for ExecutorBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecutorBuilder")
+            .field("workers", &self.workers)
+            .field("max_in_flight", &self.max_in_flight)
+            .field("simulated", &self.simulated)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ExecutorBuilder {
@@ -118,10 +129,10 @@ impl ExecutorBuilder {
     /// Nodes of one device that no host node stands between are submitted together. When they do the same
     /// again in a later run (the same kernels, copies and fills in the same order; grids, addresses, numbers
     /// and sizes may differ), that is built as a graph, and launched as one from then on: see
-    /// [`Launched`](crate::Launched). Runs that are at work on different streams have graphs of their own;
-    /// 256 are kept, and those go first that were used longest ago. Turned off, every call is made, as tools
-    /// that look at calls may want. Nodes that use [`DeviceStream::raw`](crate::DeviceStream::raw) or fetch
-    /// from another device are enqueued call by call.
+    /// [`Launched`](crate::exec::Launched). Runs that are at work on different streams have graphs of their
+    /// own; 256 are kept, and those go first that were used longest ago. Turned off, every call is made, as
+    /// tools that look at calls may want. Nodes that use [`DeviceStream::raw`](crate::DeviceStream::raw) or
+    /// fetch from another device are enqueued call by call.
     #[cfg(feature = "cuda")]
     pub fn cuda_graphs(mut self, is_on: bool) -> Self {
         self.has_graphs = is_on;

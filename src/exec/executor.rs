@@ -163,6 +163,12 @@ pub struct Shutdown {
     idle: Idle,
 }
 
+impl fmt::Debug for Shutdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shutdown").finish_non_exhaustive()
+    }
+}
+
 impl Future for Shutdown {
     type Output = Result<()>;
 

@@ -1,5 +1,5 @@
 //! Real runs on the simulated device: one node at a time, in an order of your choice, with faults on purpose.
-//! For tests of graphs with their closures; [`Simulation`](crate::Simulation) carries out plans without.
+//! For tests of graphs with their closures; [`Simulation`](crate::sim::Simulation) carries out plans without.
 
 use super::Executor;
 use crate::device::sim::{Order, next_order};
@@ -13,13 +13,13 @@ impl Executor {
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Executor, Graph, Inputs, PerOperator};
+    /// use anabranch::{Executor, Graph, Inputs};
     ///
     /// let mut g = Graph::new();
     /// let (left, right) = (g.task("left", (), || 20), g.task("right", (), || 22));
     /// let sum = g.task("sum", (&left, &right), |a: &i32, b: &i32| a + b);
     /// g.output("sum", &sum);
-    /// let plan = g.compile(&PerOperator)?;
+    /// let plan = g.compile()?;
     /// for seed in 0..100 {
     ///     let mut outputs = futures::executor::block_on(Executor::sim(seed).run(&plan, Inputs::new()))?;
     ///     assert_eq!(*outputs.take::<i32>("sum")?, 42, "seed {seed}");
@@ -74,13 +74,13 @@ impl Drop for Failing<'_> {
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Executor, Graph, Inputs, PerOperator, explore};
+/// use anabranch::{Executor, Graph, Inputs, explore};
 ///
 /// let mut g = Graph::new();
 /// let (left, right) = (g.task("left", (), || 20), g.task("right", (), || 22));
 /// let sum = g.task("sum", (&left, &right), |a: &i32, b: &i32| a + b);
 /// g.output("sum", &sum);
-/// let plan = g.compile(&PerOperator)?;
+/// let plan = g.compile()?;
 /// let explored = explore(1_000, |exec| {
 ///     let mut outputs = futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
 ///     assert_eq!(*outputs.take::<i32>("sum")?, 42);

@@ -1,13 +1,19 @@
-//! EXECUTORS: what users hold of workers and devices, and how they get everything else from there.
+//! Executors: workers and devices that run plans, engines and flows.
 //!
-//! Lives here: [`Executor`], its settings, its end; exploration of simulated orders; the engine that flows
-//! share. Never here: how anything runs (`runtime`, `run`, `engine`, `flow`).
+//! An [`ExecutorBuilder`] has the settings of an [`Executor`]. An [`Observer`] is called for each node that
+//! ran; [`Timeline`] is one. [`explore`](explore()) runs a test in every order in which its nodes can run.
+//
+// EXECUTORS: what users hold of workers and devices, and how they get everything else from there.
+//
+// Lives here: `Executor`, its settings, its end; exploration of simulated orders; the engine that flows
+// share. Never here: how anything runs (`runtime`, `run`, `engine`, `flow`).
 
 mod builder;
 mod executor;
 mod explore;
 mod flows;
 
+pub use crate::runtime::{Idle, Launched, NodeSpan, Observer, Timeline, TimelineSpan};
 pub use builder::ExecutorBuilder;
 pub use executor::{Executor, Shutdown};
 pub use explore::explore;

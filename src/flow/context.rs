@@ -151,7 +151,8 @@ impl Flow {
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Buffer, DeviceStream, Executor, Flow, HostBuffer, kernels};
+    /// use anabranch::device::kernels;
+    /// use anabranch::{Buffer, DeviceStream, Executor, Flow, HostBuffer};
     ///
     /// # futures::executor::block_on(async {
     /// let exec = Executor::host()?; // or Executor::cuda(0)?

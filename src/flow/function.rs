@@ -9,17 +9,17 @@ use crate::device::StreamMut;
 use crate::engine::{Engine, Fetch, Op, TakeVar, Use, Var, Writes};
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::graph::Graph;
-use crate::plan::{Plan, Policy};
+use crate::plan::{Plan, Policy, Ranked};
 use crate::run::{Inputs, Outputs, whole};
 
 /// A graph that flows call: [`Flow::call`](super::Flow::call). Cheap to clone.
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Executor, Flow, Function, Graph, PerOperator, Value};
+/// use anabranch::{Executor, Flow, Function, Graph, Value};
 ///
 /// // One step of Newton's method for a square root, and how far it went.
-/// let step = Function::new("newton", &PerOperator, |g: &mut Graph, (x, a): (Value<f64>, Value<f64>)| {
+/// let step = Function::new("newton", |g: &mut Graph, (x, a): (Value<f64>, Value<f64>)| {
 ///     let next = g.task("next", (&x, &a), |x: &f64, a: &f64| 0.5 * (x + a / x));
 ///     let moved = g.task("moved", (&x, &next), |x: &f64, next: &f64| (next - x).abs());
 ///     (next, moved)
@@ -56,7 +56,15 @@ impl<I: Ports, O: Ports> Function<I, O> {
     ///
     /// # Errors
     /// As [`Graph::compile`].
-    pub fn new(name: impl Into<Arc<str>>, policy: &dyn Policy, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
+    pub fn new(name: impl Into<Arc<str>>, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
+        Self::with_policy(name, &Ranked::default(), build)
+    }
+
+    /// Compiles the graph with a policy of your choice; see [`Function::new`].
+    ///
+    /// # Errors
+    /// As [`Graph::compile_with`].
+    pub fn with_policy(name: impl Into<Arc<str>>, policy: &dyn Policy, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
         let mut graph = Graph::new();
         let args = I::declare(&mut graph);
         let name = name.into();
@@ -68,7 +76,7 @@ impl<I: Ports, O: Ports> Function<I, O> {
             let node = fault.node().map(Arc::from);
             Kind::Within { path: format!("function {name}"), node, fault }.into()
         };
-        let plan = graph.compile(policy).map_err(within)?;
+        let plan = graph.compile_with(policy).map_err(within)?;
         Ok(Self { name, device: whole::device_of_all(&plan), plan, kind: PhantomData })
     }
 

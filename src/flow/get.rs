@@ -1,5 +1,6 @@
 //! The wait of a flow for one value.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,6 +16,12 @@ pub struct Get<'f, T> {
     /// None once it has let others run: a wait does that once, however late it is polled again.
     pub(super) slice: Option<&'f Slice>,
     pub(super) read: VarRead<T>,
+}
+
+impl<T> fmt::Debug for Get<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Get").finish_non_exhaustive()
+    }
 }
 
 impl<T> Future for Get<'_, T> {

@@ -1,13 +1,16 @@
-//! CONTROL FLOW: branches and loops over graphs and operations, as async code.
+//! Control flow as async code: a [`Flow`] pushes operations and calls graphs ([`Function`]), and awaits only
+//! the values that decide what comes next.
 //!
-//! Lives here: the context that such code uses ([`Flow`]), its future ([`FlowRun`]), graphs as functions
-//! ([`Function`]). Never here: order between operations (`vars`), what runs a graph (`exec`).
-//!
-//! ```text
-//! exec.flow(async |f: &Flow| { .. }) ──▶ FlowRun (a future)
-//!      f.task, f.call ──▶ operations on variables, pushed at once ──▶ Var
-//!      f.get(&var).await ◀── the only place that waits
-//! ```
+//! `executor.flow(async |f: &Flow| { .. })` makes a [`FlowRun`], which is a future.
+//
+// CONTROL FLOW: branches and loops over graphs and operations, as async code.
+//
+// Lives here: the context that such code uses (`Flow`), its future (`FlowRun`), graphs as functions
+// (`Function`). Never here: order between operations (`vars`), what runs a graph (`exec`).
+//
+// exec.flow(async |f: &Flow| { .. }) ──▶ FlowRun (a future)
+//      f.task, f.call ──▶ operations on variables, pushed at once ──▶ Var
+//      f.get(&var).await ◀── the only place that waits
 
 mod arity;
 mod context;

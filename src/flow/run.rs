@@ -16,7 +16,8 @@ use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::runtime::WaiterKey;
 use crate::runtime::{Cancel, Canceller};
 
-/// Control flow as async code: a future of what the closure returns. Made by [`Executor::flow`].
+/// Control flow as async code: a future of what the closure returns. Made by
+/// [`Executor::flow`](crate::Executor::flow).
 ///
 /// It begins when it is first polled. The closure's own code runs inside of its polls, operations on the
 /// executor.
@@ -43,13 +44,14 @@ pub struct FlowRun<F> {
 }
 
 impl Engine {
-    /// Makes a flow on this engine, as [`Executor::flow`] does on one that all flows of an executor share: so
-    /// that it is placed as this engine's settings say
-    /// ([`EngineBuilder::placement`](crate::EngineBuilder::placement)), and uses its variables.
+    /// Makes a flow on this engine, as [`Executor::flow`](crate::Executor::flow) does on one that all flows
+    /// of an executor share: so that it is placed as this engine's settings say
+    /// ([`EngineBuilder::placement`](crate::engine::EngineBuilder::placement)), and uses its variables.
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Engine, Executor, Flow, Placement};
+    /// use anabranch::policy::Placement;
+    /// use anabranch::{Engine, Executor, Flow};
     ///
     /// # futures::executor::block_on(async {
     /// let engine = Engine::builder(&Executor::host()?).placement(Placement::Single).build()?;

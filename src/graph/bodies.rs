@@ -24,12 +24,13 @@ use crate::value::Cells;
 /// it where it is: to put another one there is an error.
 ///
 /// A body may `take` a state of a loop or a branch if the loop owns it. For that, the loop takes the first
-/// value (`"take": true` at its input in JSON, [`Shape::take_input`](crate::Shape::take_input)), and each
-/// body gives a value that nothing else holds. Then the loop runs in place.
+/// value (`"take": true` at its input in JSON, [`Shape::take_input`](crate::graph::Shape::take_input)), and
+/// each body gives a value that nothing else holds. Then the loop runs in place.
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Bodies, Graph, Value};
+/// use anabranch::graph::Bodies;
+/// use anabranch::{Graph, Value};
 ///
 /// let bodies = Bodies::new()
 ///     .node("text", |g: &mut Graph, name: &str, ()| g.input::<String>(name))
@@ -41,7 +42,7 @@ pub struct Bodies(BTreeMap<Arc<str>, Foreign<Box<AddNode>>>);
 type AddNode = dyn Fn(&mut Graph, &str, &[Loose]) -> Result<Loose, String> + Send + Sync;
 
 /// A value of a type that only the bodies know.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Loose {
     /// Its number in its graph.
     pub(super) value: u32,
@@ -50,7 +51,7 @@ pub struct Loose {
 }
 
 /// What a value can decide, if its body was given for that.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Decides {
     /// Whether a loop goes on.
     pub(super) test: Option<fn(&mut Graph, u32) -> Test>,

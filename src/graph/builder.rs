@@ -20,18 +20,18 @@ use crate::value::{Arena, Layout};
 
 /// A graph of CPU and GPU work: nodes, the values that flow between them, named inputs and outputs.
 ///
-/// Add nodes in any order that has values before their readers; then `compile` it with a stream policy. A
+/// Add nodes in any order that has values before their readers; then [`compile`](Graph::compile) it. A
 /// mistake (a name used twice, a value nobody reads, a circle) is reported by `compile`, which names the
 /// nodes.
 ///
 /// ```
-/// use anabranch::{Graph, Single};
+/// use anabranch::Graph;
 ///
 /// let mut g = Graph::new();
 /// let text = g.input::<String>("text");
 /// let words = g.task("words", &text, |t: &String| t.split(' ').count());
 /// g.output("words", &words);
-/// let plan = g.compile(&Single)?;
+/// let plan = g.compile()?;
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 pub struct Graph {

@@ -5,6 +5,7 @@
 //! results of an inner graph are moved there between two iterations, all at once. Compiling decides which
 //! nodes read a state by reference, and which one takes it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::around::Unfinished;
@@ -28,7 +29,7 @@ impl Graph {
     /// The states are a value, or a tuple of up to four. Both closures build an inner graph: they get it and
     /// the states as values of it; what `condition` returns says whether to go on, and what `body` returns
     /// are the new states. A condition is a value: a `bool`, or how a residual compares to its tolerance
-    /// ([`above`](crate::above)), of which NaN is an error; or [`times`](crate::times)`(n)`.
+    /// ([`above`](crate::graph::above)), of which NaN is an error; or [`times`](crate::graph::times)`(n)`.
     ///
     /// The condition is asked before each iteration, and once more at the end. **States are simultaneous**:
     /// all new ones are made before any old one is gone. Inner graphs may read values of the graphs around
@@ -38,11 +39,12 @@ impl Graph {
     ///
     /// # Errors
     /// Of the run: the error of an inner node, which names it as `loop/body/node`; a condition that is NaN;
-    /// more iterations than [`max_iterations`](crate::NodeMut::max_iterations).
+    /// more iterations than [`max_iterations`](crate::graph::NodeMut::max_iterations).
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Executor, Graph, Single, above, inputs};
+    /// use anabranch::graph::above;
+    /// use anabranch::{Executor, Graph, inputs};
     ///
     /// // Newton's method: while |x² - a| > 1e-12, x becomes (x + a/x) / 2.
     /// let mut g = Graph::new();
@@ -55,7 +57,7 @@ impl Graph {
     /// );
     /// g.output("root", &root);
     ///
-    /// let plan = g.compile(&Single)?;
+    /// let plan = g.compile()?;
     /// let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! { "a" => 2.0 }))?;
     /// assert!((*outputs.take::<f64>("root")? - 2f64.sqrt()).abs() < 1e-12);
     /// # Ok::<(), anabranch::Error>(())
@@ -112,7 +114,7 @@ impl Graph {
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Executor, Graph, Single, inputs};
+    /// use anabranch::{Executor, Graph, inputs};
     ///
     /// let mut g = Graph::new();
     /// let x = g.input::<f64>("x");
@@ -120,7 +122,7 @@ impl Graph {
     /// let y = g.branch("abs", &side, &x).arm(|a, x| a.task("negate", &x, |x: &f64| -x)).join();
     /// g.output("y", &y);
     ///
-    /// let plan = g.compile(&Single)?;
+    /// let plan = g.compile()?;
     /// for x in [-2.5, 2.5] {
     ///     let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! { "x" => x }))?;
     ///     assert_eq!(*outputs.take::<f64>("y")?, 2.5);
@@ -227,6 +229,12 @@ pub struct Branch<'g, S: States> {
     /// Its place among the controls.
     at: usize,
     values: S::Values,
+}
+
+impl<S: States> fmt::Debug for Branch<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Branch").field("graph", &self.graph).finish_non_exhaustive()
+    }
 }
 
 impl<S: States> Branch<'_, S> {

@@ -16,7 +16,7 @@ pub(crate) struct ControlNode {
 }
 
 /// One value that goes in and comes out.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct State {
     /// The offset of its cell: the inner graphs read it, and it is the node's value in the graph around.
     pub(crate) offset: u32,
@@ -55,7 +55,7 @@ pub(crate) struct Inner {
 }
 
 /// Where a new state comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// It is an old one.
     State(u32),

@@ -1,8 +1,12 @@
-//! WHAT: graphs as data. Nodes, typed values, edges, the checks that a graph must pass, and the shape that
-//! policies see.
+//! Graphs: nodes, the values that flow between them, loops and branches.
 //!
-//! Lives here: [`Graph`] and its builder, [`Shape`] (a graph without closures), [`Value`]. Pure: never a
-//! thread, a clock, a device, an executor; nothing in this room runs a node.
+//! A [`Graph`] is built by its methods; [`Value`] is a typed handle to what a node makes. [`Sources`] says
+//! what a node can read, [`TaskFn`], [`KernelFn`] and [`FutureFn`] which closures can be its body. A
+//! [`Shape`] is a graph without closures: what policies see, and what JSON holds. [`Bodies`] give the nodes
+//! of a shape their closures.
+//
+// WHAT: graphs as data. Lives here: the graph and its builder, the shape, the checks that a graph must pass.
+// Pure: never a thread, a clock, a device, an executor; nothing in this room runs a node.
 
 mod arity;
 mod around;
@@ -51,7 +55,6 @@ pub(crate) use select::Test;
 pub use select::{Above, Holds, Select, above};
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
 pub use source::{Source, Sources};
-
 pub use states::{OneState, States};
 pub(crate) use values::{InputPort, Maker, OutputPort, Transfer};
 

@@ -7,6 +7,7 @@ use super::shape::Shape;
 
 /// Which inner graph of a loop or a branch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
 pub enum Role {
     /// The condition of a loop, evaluated before each iteration.
     Condition,
@@ -28,6 +29,7 @@ impl fmt::Display for Role {
 
 /// What a node with inner graphs does with them.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub enum Control {
     /// A loop.
     Repeat {

@@ -10,6 +10,7 @@ use super::{Backend, Control, NodeId, NodeShape};
 use crate::error::Kind;
 
 /// A node of a graph that is being built; made by [`Graph::node`].
+#[derive(Debug)]
 pub struct NodeMut<'g> {
     graph: &'g mut Graph,
     node: Option<NodeId>,

@@ -1,5 +1,6 @@
 //! The arguments of a body, and how each comes out of its cells.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::value::{Cells, Slot};
@@ -18,6 +19,7 @@ pub trait Param: Send + Sync + 'static {
 }
 
 /// An argument read by reference.
+#[derive(Debug)]
 pub struct Read<T>(pub(super) Slot<T>);
 
 impl<T: Send + Sync + 'static> Param for Read<T> {
@@ -35,6 +37,7 @@ impl<T: Send + Sync + 'static> Param for Read<T> {
 }
 
 /// An argument taken by value.
+#[derive(Debug)]
 pub struct Own<T>(pub(super) Slot<T>);
 
 impl<T: Send + Sync + 'static> Param for Own<T> {
@@ -52,12 +55,19 @@ impl<T: Send + Sync + 'static> Param for Own<T> {
 }
 
 /// An argument that reads any number of values of one type.
+#[derive(Debug)]
 pub struct Many<T>(pub(super) Box<[Slot<T>]>);
 
 /// The values that a node reads through one `&[Value<T>]`, in the order of the slice.
 pub struct Each<'a, T> {
     slots: &'a [Slot<T>],
     cells: Cells<'a>,
+}
+
+impl<T: fmt::Debug + 'static> fmt::Debug for Each<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
 }
 
 impl<'a, T: 'static> Each<'a, T> {

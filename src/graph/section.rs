@@ -119,7 +119,7 @@ impl Graph {
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Executor, Graph, Single, inputs};
+    /// use anabranch::{Executor, Graph, inputs};
     ///
     /// let mut g = Graph::new();
     /// let text = g.input::<String>("text");
@@ -127,7 +127,7 @@ impl Graph {
     /// let square = g.task("square", &words, |n: &usize| n * n);
     /// g.output("square", &square);
     ///
-    /// let second_half = g.section(&["square"], &[])?.compile(&Single)?;
+    /// let second_half = g.section(&["square"], &[])?.compile()?;
     /// let mut outputs = futures::executor::block_on(Executor::inline().run(&second_half, inputs! { "words" => 5usize }))?;
     /// assert_eq!(*outputs.take::<usize>("square")?, 25);
     /// # Ok::<(), anabranch::Error>(())

@@ -4,7 +4,7 @@ use super::values::Transfer;
 use crate::value::{Cells, Slot};
 
 /// How a loop decides whether to go on.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Test {
     #[doc(hidden)]
     Times(u64),
@@ -13,7 +13,7 @@ pub enum Test {
 }
 
 /// A value that says whether a loop goes on.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub(crate) offset: u32,
     /// Whether the condition made it, so that it is dropped after each decision.

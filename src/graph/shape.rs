@@ -40,6 +40,7 @@ pub enum Memory {
 
 /// What an edge means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum EdgeKind {
     /// The target reads an output of the source.
     Data {
@@ -56,6 +57,7 @@ pub enum EdgeKind {
 
 /// An edge, source to target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Edge {
     /// The node that comes first.
     pub source: NodeId,
@@ -78,6 +80,11 @@ impl NodeShape {
 }
 
 impl Edge {
+    /// Returns an edge from `source` to `target`.
+    pub fn new(source: NodeId, target: NodeId, kind: EdgeKind) -> Self {
+        Self { source, target, kind }
+    }
+
     pub(crate) fn is_data(&self) -> bool {
         matches!(self.kind, EdgeKind::Data { .. })
     }
@@ -85,6 +92,7 @@ impl Edge {
 
 /// One node as policies see it.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct NodeShape {
     /// The node's name, unique in its graph.
     pub name: Arc<str>,
@@ -170,12 +178,12 @@ impl Shape {
     /// Adds an edge on which `target` reads an output of `source`, where the source's backend leaves it.
     pub fn read(&mut self, source: NodeId, output: u32, target: NodeId) {
         let memory = self.memory_of(source);
-        self.edges.push(Edge { source, target, kind: EdgeKind::Data { output, memory, metadata: false } });
+        self.edge(Edge::new(source, target, EdgeKind::Data { output, memory, metadata: false }));
     }
 
     /// Adds an order-only edge.
     pub fn order(&mut self, source: NodeId, target: NodeId) {
-        self.edges.push(Edge { source, target, kind: EdgeKind::Order });
+        self.edge(Edge::new(source, target, EdgeKind::Order));
     }
 
     /// Adds an edge as it is.

@@ -53,6 +53,7 @@ pub trait Sources {
 }
 
 /// Records the reads of one node while its arguments are bound.
+#[derive(Debug)]
 pub struct Binder<'g> {
     pub(super) graph: &'g mut Graph,
     pub(super) reader: NodeId,

@@ -57,7 +57,7 @@ pub(crate) struct OutputPort {
 }
 
 /// The type of a value, at run time.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Type {
     pub(super) id: TypeId,
     pub(super) name: &'static str,
@@ -72,6 +72,7 @@ impl Type {
 
 /// How values of one type get into a run, out of it, and from cell to cell: functions of a run's cells and of
 /// offsets of cells.
+#[derive(Debug)]
 pub(crate) struct Transfer {
     pub(crate) fill: fn(Cells<'_>, u32, Box<dyn Any>),
     pub(crate) fill_shared: fn(Cells<'_>, u32, Arc<dyn Any + Send + Sync>),

@@ -8,7 +8,7 @@ use super::code::Code;
 use super::fabric::Fabric;
 use super::facts::Facts;
 use super::nest::{Nested, within};
-use super::{InnerSchedule, Policy, Schedule};
+use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{Body, Graph, InputPort, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node};
 use crate::value::Layout;
@@ -45,15 +45,24 @@ pub(crate) struct PlanInput {
 }
 
 impl Graph {
-    /// Compiles the graph: `policy` gives each node its stream, the plan what must wait for what.
+    /// Compiles the graph with the default policy, [`Ranked`]: the policy gives each node its stream, the
+    /// plan what must wait for what.
     ///
     /// A graph can be compiled any number of times; plans do not change when the graph grows.
+    ///
+    /// # Errors
+    /// As [`Graph::compile_with`].
+    pub fn compile(&self) -> Result<Plan> {
+        self.compile_with(&Ranked::default())
+    }
+
+    /// Compiles the graph with a policy of your choice; see [`Graph::compile`].
     ///
     /// # Errors
     /// The first mistake made while building (a name used twice, a value of another graph), a circle, a value
     /// or an input that nothing reads, a value taken by value that is shared, a policy without a valid
     /// answer. The error names the nodes.
-    pub fn compile(&self, policy: &dyn Policy) -> Result<Plan> {
+    pub fn compile_with(&self, policy: &dyn Policy) -> Result<Plan> {
         if let Some(fault) = self.fault() {
             return Err(fault);
         }
@@ -222,10 +231,10 @@ impl Plan {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Checks the programs with [`verify`](crate::verify), which shares no code with the compiler.
+    /// Checks the programs with [`Shape::verify_programs`], which shares no code with the compiler.
     ///
     /// # Errors
-    /// As [`verify`](crate::verify); for a plan of this library that is a defect of the library.
+    /// As [`Shape::verify_programs`]; for a plan of this library that is a defect of the library.
     pub fn verify(&self) -> Result<()> {
         self.0.schedule.verify()
     }

@@ -15,7 +15,7 @@ use crate::graph::{COST_US_MAX, NodeId, Shape};
 /// (Topcuoglu, Hariri and Wu, 2002) without its gaps.
 ///
 /// For devices where the number of streams is given and the makespan matters. It is as good as the costs are:
-/// measure them, and use [`Plan::recompile_with`](super::Plan::recompile_with). O((n + m) log n), whatever
+/// measure them, and use [`Plan::recompile`](super::Plan::recompile). O((n + m) log n), whatever
 /// the number of streams.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CriticalPath {
@@ -24,14 +24,20 @@ pub struct CriticalPath {
 }
 
 impl CriticalPath {
-    /// Returns the policy for at most `streams` streams on each device; a hand-off costs 5 µs.
-    pub const fn new(streams: u32) -> Self {
-        Self { streams, hand_off_us: 5.0 }
+    /// Sets the most streams to use on each device: 4 if not set.
+    pub fn streams(self, streams: u32) -> Self {
+        Self { streams, ..self }
     }
 
-    /// Sets what it costs when a node's input comes from another stream, in microseconds.
-    pub const fn hand_off_us(self, hand_off_us: f64) -> Self {
+    /// Sets what it costs when a node's input comes from another stream, in microseconds: 5 if not set.
+    pub fn hand_off_us(self, hand_off_us: f64) -> Self {
         Self { hand_off_us, ..self }
+    }
+}
+
+impl Default for CriticalPath {
+    fn default() -> Self {
+        Self { streams: 4, hand_off_us: 5.0 }
     }
 }
 

@@ -27,7 +27,7 @@ impl Policy for MinStreams {
 
     fn assign(&self, shape: &Shape) -> Result<Assignment> {
         if shape.nodes().len() > EXACT_NODES_MAX {
-            let mut assignment = Ranked::new().assign(shape)?;
+            let mut assignment = Ranked::default().assign(shape)?;
             assignment.set_remark(format!("greedy, above {EXACT_NODES_MAX} nodes"));
             return Ok(assignment);
         }

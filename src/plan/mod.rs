@@ -1,15 +1,20 @@
-//! WHERE AND WHEN: which stream each node goes to, what waits for what, and the programs that come of it.
+//! Plans: the program of each stream, made of a graph by a policy.
 //!
-//! Lives here: [`Policy`] and the policies that come with the library (one file each), the orders in which a
-//! graph is walked, chains for nodes that no policy placed, the fewest waits, releases, and the [`Schedule`]
-//! with its text form. Never here: a thread, a clock, a device, a future, a closure of the user other than
-//! his policy. The same shape and policy always give the same schedule, byte for byte, and nothing recurses,
-//! so that a chain of a million nodes is only long.
-//!
-//! ```text
-//! Shape ──Policy──▶ Assignment ──chains──▶ a stream for every node ──waits──▶ points ──releases──▶ Schedule
-//!         (labels)               (host streams for the rest)       (transitive reduction)
-//! ```
+//! A [`Plan`] is what an executor runs. Its [`Schedule`] holds the programs, whose [`Step`]s wait, run nodes,
+//! record points and release values; it prints itself as text, as a picture and as JSON. A [`Span`] says when
+//! a node runs, by the costs of the graph, in a simulation or in a real run. Policies have a
+//! [module](crate::policy) of their own.
+//
+// WHERE AND WHEN: which stream each node goes to, what waits for what, and the programs that come of it.
+//
+// Lives here: the contract of policies and the policies that come with the library (one file each), the
+// orders in which a graph is walked, chains for nodes that no policy placed, the fewest waits, releases, and
+// the schedule with its text form. Never here: a thread, a clock, a device, a future, a closure of the user
+// other than a policy. The same shape and policy always give the same schedule, byte for byte, and nothing
+// recurses, so that a chain of a million nodes is only long.
+//
+// Shape ──Policy──▶ Assignment ──chains──▶ a stream for every node ──waits──▶ points ──releases──▶ Schedule
+//         (labels)               (host streams for the rest)       (transitive reduction)
 
 mod ancestors;
 mod causes;
@@ -58,24 +63,29 @@ mod waits;
 
 pub use compile::Plan;
 pub(crate) use compile::PlanInner;
-pub use critical_path::CriticalPath;
-pub use min_streams::MinStreams;
-pub use online::Placement;
+pub(crate) use critical_path::CriticalPath;
+pub(crate) use online::Placement;
 pub(crate) use online::{Need, Placed, Placer, Stamp};
-pub use order::topological_order;
-pub use per_backend::PerBackend;
-pub use per_operator::PerOperator;
-pub use policy::{Assignment, Policy};
-pub use ranked::Ranked;
-pub use ready_set::ReadySet;
+pub(crate) use policy::{Assignment, Policy};
+pub(crate) use ranked::Ranked;
 pub use schedule::{InnerSchedule, Schedule, StreamKind};
-pub use single::Single;
-pub use spans::{Span, makespan_us};
+pub use spans::Span;
 pub use steps::{Point, Step};
-pub use svg::svg;
 pub(crate) use verify::check_steps;
-pub use verify::verify;
 
 /// Up to this many nodes every search of this room is exhaustive: host chains recycle exactly and no wait is
 /// redundant. Above it each search visits a bounded number of nodes, so that compiling stays near-linear.
 const EXACT_NODES_MAX: usize = 4096;
+
+/// What the module `policy` of the crate has.
+pub(crate) mod policies {
+    pub use super::critical_path::CriticalPath;
+    pub use super::min_streams::MinStreams;
+    pub use super::online::Placement;
+    pub use super::per_backend::PerBackend;
+    pub use super::per_operator::PerOperator;
+    pub use super::policy::{Assignment, Policy};
+    pub use super::ranked::Ranked;
+    pub use super::ready_set::ReadySet;
+    pub use super::single::Single;
+}

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{InnerSchedule, Policy, Schedule};
+use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{NODES_MAX, NodeId, Role, Shape, check, take_last};
 
@@ -39,6 +39,15 @@ impl Shape {
         inner.collect()
     }
 
+    /// Compiles the shape to a schedule, with the streams that [`Ranked`] gives; and so the shapes of all
+    /// inner graphs.
+    ///
+    /// # Errors
+    /// As [`Shape::schedule_with`].
+    pub fn schedule(&self) -> Result<Schedule> {
+        self.schedule_with(&Ranked::default())
+    }
+
     /// Compiles the shape to a schedule, with the streams that `policy` gives; and so the shapes of all inner
     /// graphs.
     ///
@@ -46,7 +55,7 @@ impl Shape {
     /// If the shape is not a graph that can be run (a cycle, an edge to nowhere, two nodes of one name), or
     /// the policy gives no valid answer: it left a `gpu` or `mixed` node without a stream, used a label above
     /// 2³⁰, refused, or panicked.
-    pub fn schedule(&self, policy: &dyn Policy) -> Result<Schedule> {
+    pub fn schedule_with(&self, policy: &dyn Policy) -> Result<Schedule> {
         check(self)?;
         let shape = Arc::new(self.clone());
         let mut inner = nested(shape.clone(), |shape| shape.inner());

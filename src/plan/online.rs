@@ -12,11 +12,12 @@ use smallvec::SmallVec;
 /// How an engine chooses streams for its kernels; they wait for each other where they depend on each other,
 /// whatever the choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Placement {
     /// All on one stream of their device, in the order in which they become ready.
     Single,
     /// What reads only values of the host (uploads) on one stream, all else on another. After
-    /// [`PerBackend`](crate::PerBackend).
+    /// [`PerBackend`](crate::policy::PerBackend).
     PerBackend,
     /// Each on the stream of the newest work it depends on, if nothing came there since; else on one whose
     /// last work it comes after anyway; else on one that is free; else on the one with the least to do.

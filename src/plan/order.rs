@@ -6,25 +6,29 @@ use std::collections::BinaryHeap;
 
 use crate::graph::{NodeId, Shape, check_ids};
 
-/// Returns the nodes in an order in which each comes after all that it depends on: of all nodes that are
-/// ready, the one that stands first in the shape comes next. A shape that is in such an order already keeps
-/// it.
-///
-/// This is the order in which the policies of this library visit nodes, and in which a schedule is issued.
-/// Kahn's algorithm ("Topological sorting of large networks", 1962) with a heap for the ties; O(n + m) if the
-/// shape is ordered, else O((n + m) log n). Left out are nodes on a cycle, nodes with an edge from a node
-/// that the shape does not have, and what comes after them; a shape given to a policy has no such nodes.
-pub fn topological_order(shape: &Shape) -> Vec<NodeId> {
-    if check_ids(shape).is_ok() {
-        return kahn_order(&Links::new(shape));
+impl Shape {
+    /// Returns the nodes in an order in which each comes after all that it depends on: of all nodes that are
+    /// ready, the one that stands first in the shape comes next. A shape that is in such an order already
+    /// keeps it.
+    ///
+    /// The policies of this library visit nodes in this order, and a schedule is issued in it. The algorithm
+    /// is Kahn's ("Topological sorting of large networks", 1962) with a heap for the ties. O(n + m) if the
+    /// shape is ordered, else O((n + m) log n).
+    ///
+    /// Nodes on a cycle are left out. So are nodes with an edge from a node that the shape does not have, and
+    /// all nodes that depend on these. A shape that a policy is asked about has no such nodes.
+    pub fn topological_order(&self) -> Vec<NodeId> {
+        if check_ids(self).is_ok() {
+            return kahn_order(&Links::new(self));
+        }
+        // An edge from an unknown node becomes an edge of its target to itself, which nothing can order.
+        let is_known = |node: NodeId| node.index() < self.nodes().len();
+        let edges = self.edges().iter().filter(|edge| is_known(edge.target)).map(|edge| {
+            let source = if is_known(edge.source) { edge.source } else { edge.target };
+            (source, edge.target, edge.is_data())
+        });
+        kahn_order(&Links::of(self.nodes().len(), edges.collect::<Vec<_>>().into_iter()))
     }
-    // An edge from an unknown node becomes an edge of its target to itself, which nothing can order.
-    let is_known = |node: NodeId| node.index() < shape.nodes().len();
-    let edges = shape.edges().iter().filter(|edge| is_known(edge.target)).map(|edge| {
-        let source = if is_known(edge.source) { edge.source } else { edge.target };
-        (source, edge.target, edge.is_data())
-    });
-    kahn_order(&Links::of(shape.nodes().len(), edges.collect::<Vec<_>>().into_iter()))
 }
 
 /// For each node a row of nodes, in one piece of memory (compressed sparse rows).
@@ -119,7 +123,7 @@ fn ends_of_rows(counts: &mut [u32]) {
     }
 }
 
-/// Kahn order with input-order ties; see [`topological_order`].
+/// Kahn order with input-order ties; see [`Shape::topological_order`].
 pub(super) fn kahn_order(links: &Links) -> Vec<NodeId> {
     if links.ids().all(|node| links.into.of(node).iter().all(|&source| source < node)) {
         return links.ids().collect();
@@ -216,26 +220,26 @@ mod tests {
     #[test]
     fn kahn_order_takes_the_first_ready_node_of_the_input() {
         let shape = shape(5, &[(3, 0), (4, 1), (0, 2)]);
-        assert_eq!(numbers(&topological_order(&shape)), [3, 0, 2, 4, 1]);
+        assert_eq!(numbers(&shape.topological_order()), [3, 0, 2, 4, 1]);
     }
 
     #[test]
     fn an_ordered_input_keeps_its_order() {
         let shape = shape(4, &[(0, 3), (1, 2), (2, 3)]);
-        assert_eq!(numbers(&topological_order(&shape)), [0, 1, 2, 3]);
+        assert_eq!(numbers(&shape.topological_order()), [0, 1, 2, 3]);
     }
 
     #[test]
     fn nodes_on_and_behind_a_cycle_are_left_out() {
         let shape = shape(4, &[(1, 2), (2, 1), (2, 3)]);
-        assert_eq!(numbers(&topological_order(&shape)), [0]);
+        assert_eq!(numbers(&shape.topological_order()), [0]);
     }
 
     #[test]
     fn nodes_behind_an_unknown_node_are_left_out() {
         // 7 is no node of the shape: an edge to it orders nothing, one from it can never be kept.
         let shape = shape(4, &[(0, 7), (7, 1), (1, 2)]);
-        assert_eq!(numbers(&topological_order(&shape)), [0, 3]);
+        assert_eq!(numbers(&shape.topological_order()), [0, 3]);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use crate::graph::{Backend, Edge, NodeId, Shape};
 /// The largest label that a policy may give a stream.
 pub(super) const LABEL_MAX: u32 = 1 << 30;
 
-/// Decides which device stream each node goes to.
+/// Decides which device stream each node goes to. [`Graph::compile_with`](crate::Graph::compile_with) takes
+/// one.
 ///
 /// The shape that a policy is asked about has passed the graph's checks: it has no cycle, and all ids are its
 /// own. The answer must depend on nothing else than the shape. Every `gpu` and `mixed` node needs a stream; a
@@ -20,7 +21,9 @@ pub(super) const LABEL_MAX: u32 = 1 << 30;
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Assignment, Backend, Policy, Result, Shape};
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::policy::{Assignment, Policy};
+/// use anabranch::Result;
 ///
 /// /// Deals the nodes out over a fixed number of streams.
 /// struct RoundRobin(u32);
@@ -35,7 +38,7 @@ pub(super) const LABEL_MAX: u32 = 1 << 30;
 ///             return Err(self.refuse("needs at least one stream"));
 ///         }
 ///         let mut assignment = Assignment::none(shape);
-///         for (node, stream) in anabranch::topological_order(shape).into_iter().zip((0..self.0).cycle()) {
+///         for (node, stream) in shape.topological_order().into_iter().zip((0..self.0).cycle()) {
 ///             assignment.set(node, stream);
 ///         }
 ///         Ok(assignment)
@@ -46,7 +49,7 @@ pub(super) const LABEL_MAX: u32 = 1 << 30;
 /// let a = shape.node("a", Backend::Gpu);
 /// let b = shape.node("b", Backend::Gpu);
 /// shape.read(a, 0, b);
-/// assert_eq!(shape.schedule(&RoundRobin(2))?.waits(), 1);
+/// assert_eq!(shape.schedule_with(&RoundRobin(2))?.waits(), 1);
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 pub trait Policy {
@@ -103,7 +106,7 @@ impl Assignment {
         }
     }
 
-    /// Issues the nodes in this order, and not in that of [`topological_order`](super::topological_order). It
+    /// Issues the nodes in this order, and not in that of [`Shape::topological_order`]. It
     /// must hold each node once, after all that it depends on.
     pub fn set_order(&mut self, order: Vec<NodeId>) {
         self.order = Some(order);

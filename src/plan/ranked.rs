@@ -28,6 +28,8 @@ const NONE: u32 = u32::MAX;
 /// stream is kept waiting for what others will do later. A graph that needs no more streams than the limit is
 /// not changed by it.
 ///
+/// This is the default policy: [`Graph::compile`](crate::graph::Graph::compile) uses it without a limit.
+///
 /// Nodes that span several devices get a stream on each. O(n + m), with a bounded search per node above 4,096
 /// nodes, where a stream may be one too many; times the limit, where it is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,13 +38,8 @@ pub struct Ranked {
 }
 
 impl Ranked {
-    /// Returns the policy without a limit.
-    pub const fn new() -> Self {
-        Self { max_streams: None }
-    }
-
-    /// Sets the most streams to use, on all devices together.
-    pub const fn max_streams(self, max_streams: u32) -> Self {
+    /// Sets the most streams to use, on all devices together. Without it there is no limit.
+    pub fn max_streams(self, max_streams: u32) -> Self {
         Self { max_streams: Some(max_streams) }
     }
 }

@@ -11,8 +11,8 @@ use crate::graph::{NodeId, Shape};
 /// DALI released as Executor 2.0.
 ///
 /// Two nodes share a stream only if one depends on the other, and numbers have no gaps. Unlike
-/// [`PerOperator`](super::PerOperator) a stream is not lost when a node has no consumer for it at once. `cpu`
-/// nodes that read GPU memory get a stream; other `cpu` nodes may pass one on and keep none.
+/// [`PerOperator`](crate::policy::PerOperator) a stream is not lost when a node has no consumer for it at
+/// once. `cpu` nodes that read GPU memory get a stream; other `cpu` nodes may pass one on and keep none.
 ///
 /// O((n + m) log n) as long as the producers of a node know of mostly the same free streams: their sets share
 /// what they have in common. On a wavefront they do not, and the cost of a node grows with its width. Where
@@ -33,7 +33,7 @@ impl Policy for ReadySet {
         if let Some(assignment) = assign_within(shape, STEPS_MAX) {
             return Ok(assignment);
         }
-        let mut assignment = Ranked::new().assign(shape)?;
+        let mut assignment = Ranked::default().assign(shape)?;
         assignment.set_remark("as ranked: its sets of free streams grew too large");
         Ok(assignment)
     }

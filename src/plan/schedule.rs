@@ -43,7 +43,8 @@ pub enum StreamKind {
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Backend, PerOperator, Shape};
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::policy::PerOperator;
 ///
 /// let mut shape = Shape::new();
 /// let load = shape.node("load", Backend::Gpu);
@@ -55,7 +56,7 @@ pub enum StreamKind {
 /// shape.read(left, 0, join);
 /// shape.read(right, 0, join);
 ///
-/// let schedule = shape.schedule(&PerOperator)?;
+/// let schedule = shape.schedule_with(&PerOperator)?;
 /// assert_eq!(
 ///     schedule.to_string(),
 ///     "\

@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
     use crate::graph::{Backend, Shape};
-    use crate::plan::{PerBackend, PerOperator, Policy, Ranked, Single};
+    use crate::plan::policies::{PerBackend, PerOperator, Policy, Ranked, Single};
 
     const QUEUED: Facts =
         Facts { is_async: false, is_control: false, is_queued: true, is_shared: false, is_taken: false, is_in_place: true };
@@ -230,7 +230,7 @@ mod tests {
         }
         let facts = |node: &NodeId| if shape.name_of(*node).starts_with('h') { HOST } else { QUEUED };
         let facts: Vec<Facts> = shape.ids().map(|node| facts(&node)).collect();
-        let schedule = shape.schedule(policy).expect("it is a valid graph");
+        let schedule = shape.schedule_with(policy).expect("it is a valid graph");
         let found = Segments::new(&schedule, &facts);
         let names = |segment: u32| found.members(segment).iter().map(|node| shape.name_of(*node).to_string()).collect();
         (0..found.starts.len() as u32 - 1).map(names).collect()
@@ -266,7 +266,7 @@ mod tests {
 
     /// What is wrong with the segments of a random graph, seen without anything that the search knows.
     fn check(shape: &Shape, facts: &[Facts], policy: &dyn Policy) {
-        let schedule = shape.schedule(policy).expect("it is a valid graph");
+        let schedule = shape.schedule_with(policy).expect("it is a valid graph");
         let found = Segments::new(&schedule, facts);
         let elsewhere = elsewhere(&schedule, facts, &found.before);
         for segment in 0..found.starts.len() as u32 - 1 {
@@ -339,7 +339,7 @@ mod tests {
                 let sources: BTreeSet<u32> = (0..dice(3)).filter(|_| node > 0).map(|_| dice(u64::from(node)) as u32).collect();
                 sources.into_iter().for_each(|source| shape.order(NodeId(source), made));
             }
-            for policy in [&PerOperator as &dyn Policy, &Single, &PerBackend, &Ranked::new()] {
+            for policy in [&PerOperator as &dyn Policy, &Single, &PerBackend, &Ranked::default()] {
                 println!("seed {seed}, {}", policy.name());
                 check(&shape, &facts, policy);
             }

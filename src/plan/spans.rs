@@ -14,6 +14,7 @@ const END_US_MAX: f64 = COST_US_MAX * NODES_MAX as f64;
 
 /// When one node ran on one stream. Times are in microseconds from the start.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Span {
     /// The node.
     pub node: NodeId,
@@ -25,6 +26,18 @@ pub struct Span {
     pub end_us: f64,
 }
 
+impl Span {
+    /// Returns when a node ran on a stream, in microseconds.
+    pub fn new(node: NodeId, stream: u32, start_us: f64, end_us: f64) -> Self {
+        Self { node, stream, start_us, end_us }
+    }
+
+    /// Returns, in microseconds, when the last of these spans ends; NaN counts as 0.
+    pub fn makespan_us(spans: &[Self]) -> f64 {
+        spans.iter().map(|span| span.end_us).fold(0.0, f64::max)
+    }
+}
+
 impl Schedule {
     /// Finds out how long loops and branches take, from the inside out.
     pub(super) fn time_controls(&mut self) {
@@ -32,7 +45,7 @@ impl Schedule {
         // The inner graphs of each control, which stand side by side.
         for at in (0..self.inner.len()).rev() {
             let inner = &self.inner[at].schedule;
-            takes[at] = Takes { spans_us: makespan_us(&inner.spans()), path_us: inner.critical_path_us() };
+            takes[at] = Takes { spans_us: Span::makespan_us(&inner.spans()), path_us: inner.critical_path_us() };
             let (around, node) = (self.inner[at].around(), self.inner[at].node);
             let is_first = at == 0 || (self.inner[at - 1].around(), self.inner[at - 1].node) != (around, node);
             if !is_first {
@@ -121,11 +134,6 @@ impl Schedule {
         let room_us = self.shown(spans).map(|span| span.end_us).fold(0.0, f64::max) * streams as f64;
         if room_us > 0.0 { busy_us / room_us } else { 0.0 }
     }
-}
-
-/// Returns, in microseconds, when the last of these spans ends; NaN counts as 0.
-pub fn makespan_us(spans: &[Span]) -> f64 {
-    spans.iter().map(|span| span.end_us).fold(0.0, f64::max)
 }
 
 /// What held up the end: for each run, by its place among the runs, whether it is one of the chain that did.

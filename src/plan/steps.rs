@@ -7,11 +7,19 @@ use crate::graph::NodeId;
 
 /// A place on a stream's timeline. Point 0 of every stream is always reached; records count from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
 pub struct Point {
     /// The stream, by the number of its program.
     pub stream: u32,
     /// Which record of the stream.
     pub seq: u32,
+}
+
+impl Point {
+    /// Returns a point of a stream: its record number `seq`.
+    pub fn new(stream: u32, seq: u32) -> Self {
+        Self { stream, seq }
+    }
 }
 
 /// One step of a program.
@@ -24,7 +32,7 @@ pub enum Step {
     /// Says that this stream has reached the point.
     Record(Point),
     /// This stream no longer reads the values of the node. They can go with the last of
-    /// [`Schedule::releases_of`](crate::Schedule::releases_of) releases.
+    /// [`Schedule::releases_of`](crate::plan::Schedule::releases_of) releases.
     Release(NodeId),
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::dot::fill;
 use super::runs::{Run, Runs};
-use super::spans::{Span, makespan_us, on_critical_path};
+use super::spans::{Span, on_critical_path};
 use super::table::count;
 use super::{Schedule, StreamKind};
 use crate::graph::{Backend, COST_US_MAX, Control, NodeId};
@@ -43,11 +43,12 @@ impl Schedule {
         });
         draw(&std::iter::once(Panel::new(self, spans, None)).chain(inner).collect::<Vec<_>>())
     }
-}
 
-/// Draws schedules one below the other as one SVG, all to the same scale of time; see [`Schedule::to_svg`].
-pub fn svg(panels: &[(&Schedule, &[Span])]) -> String {
-    draw(&panels.iter().map(|(schedule, spans)| Panel::new(schedule, spans, None)).collect::<Vec<_>>())
+    /// Draws schedules one below the other as one SVG, all to the same scale of time; see
+    /// [`Schedule::to_svg`].
+    pub fn all_to_svg(panels: &[(&Self, &[Span])]) -> String {
+        draw(&panels.iter().map(|(schedule, spans)| Panel::new(schedule, spans, None)).collect::<Vec<_>>())
+    }
 }
 
 fn draw(panels: &[Panel<'_>]) -> String {
@@ -136,7 +137,18 @@ impl<'a> Panel<'a> {
         let gutter = names.max().unwrap_or(0) as f64 * CHAR + 26.0;
         // Many lanes are drawn flatter.
         let lane = (1400.0 / f64::from(schedule.streams().max(1))).clamp(9.0, 32.0);
-        Self { schedule, title, is_inner, runs, makespan_us: makespan_us(&shown), spans, is_critical, left_out, lane, gutter }
+        Self {
+            schedule,
+            title,
+            is_inner,
+            runs,
+            makespan_us: Span::makespan_us(&shown),
+            spans,
+            is_critical,
+            left_out,
+            lane,
+            gutter,
+        }
     }
 
     fn height(&self) -> f64 {

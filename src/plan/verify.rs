@@ -12,51 +12,56 @@ use crate::graph::{NodeId, Shape, check_ids};
 /// No node.
 const NONE: u32 = u32::MAX;
 
-/// Checks that programs are a correct plan of `shape`: each node is run once (on device streams once for each
-/// device that it spans), no wait is for ever, every edge is ordered, values are released after they were
-/// read on that stream, and (up to 4,096 nodes) no wait could be left out.
-///
-/// `programs` holds what stream 0, 1, ... is, and its steps. The points of a stream are recorded behind its
-/// nodes, counting from 1. Who reads a node that spans several devices comes after its part on the reader's
-/// own stream, else after those on the same device, else after all of them. Who reads only the shape and type
-/// of what a `gpu` or `mixed` node makes does not wait for it. The check walks what happens before what, and
-/// needs no clock per stream: a search backwards for each edge that neither its stream nor a wait of its own
-/// orders. O(n + m) apart from those.
-///
-/// # Errors
-/// The first thing that is wrong: the error names the nodes of the unordered edge or of the redundant wait,
-/// or the stream whose step names an unknown node. For all of them
-/// [`Error::is_invalid_plan`](crate::Error::is_invalid_plan) is true. If the shape itself names nodes that it
-/// does not have, [`Error::is_invalid_graph`](crate::Error::is_invalid_graph) is.
-///
-/// # Examples
-/// ```
-/// use anabranch::{Backend, PerOperator, Shape, Step, StreamKind, verify};
-///
-/// let mut shape = Shape::new();
-/// let [a, b, c] = ["a", "b", "c"].map(|name| shape.node(name, Backend::Gpu));
-/// shape.read(a, 0, b);
-/// shape.read(a, 0, c);
-/// let schedule = shape.schedule(&PerOperator)?;
-/// schedule.verify()?;
-///
-/// let without_waits: Vec<(StreamKind, Vec<Step>)> = (0..schedule.streams())
-///     .map(|stream| {
-///         let steps = schedule.steps(stream).iter().copied().filter(|step| !matches!(step, Step::Wait(_)));
-///         (schedule.kind(stream), steps.collect())
-///     })
-///     .collect();
-/// let error = verify(&shape, &without_waits).unwrap_err();
-/// assert_eq!(error.to_string(), "nothing orders node 'c' after 'a', which it depends on: its stream needs a wait");
-/// # Ok::<(), anabranch::Error>(())
-/// ```
-pub fn verify<P: AsRef<[Step]>>(shape: &Shape, programs: &[(StreamKind, P)]) -> Result<()> {
-    check_ids(shape)?;
-    check_steps(shape, programs)?;
-    let past = Past::read(shape, programs)?;
-    past.check_edges()?;
-    past.check_releases(programs)?;
-    if shape.nodes().len() <= EXACT_NODES_MAX { past.check_waits() } else { Ok(()) }
+impl Shape {
+    /// Checks that programs are a correct plan of this shape: each node is run once (on device streams once
+    /// for each device that it spans), no wait is for ever, every edge is ordered, values are released after
+    /// they were read on that stream, and (up to 4,096 nodes) no wait could be left out.
+    ///
+    /// `programs` holds what stream 0, 1, ... is, and its steps. The points of a stream are recorded behind
+    /// its nodes, counting from 1. A reader of a node that spans several devices comes after the part on its
+    /// own stream; else after the parts on the same device, else after all parts. A reader of only the shape
+    /// and type of what a `gpu` or `mixed` node makes does not wait for it.
+    ///
+    /// The check has no clock per stream. It searches backwards from each edge that neither its stream nor a
+    /// wait of its own orders. O(n + m) apart from those searches.
+    ///
+    /// # Errors
+    /// The first thing that is wrong: the error names the nodes of the unordered edge or of the redundant
+    /// wait, or the stream whose step names an unknown node. For all of them
+    /// [`Error::is_invalid_plan`](crate::Error::is_invalid_plan) is true. If the shape itself names nodes
+    /// that it does not have, [`Error::is_invalid_graph`](crate::Error::is_invalid_graph) is.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::graph::{Backend, Shape};
+    /// use anabranch::plan::{Step, StreamKind};
+    /// use anabranch::policy::PerOperator;
+    ///
+    /// let mut shape = Shape::new();
+    /// let [a, b, c] = ["a", "b", "c"].map(|name| shape.node(name, Backend::Gpu));
+    /// shape.read(a, 0, b);
+    /// shape.read(a, 0, c);
+    /// let schedule = shape.schedule_with(&PerOperator)?;
+    /// schedule.verify()?;
+    ///
+    /// let without_waits: Vec<(StreamKind, Vec<Step>)> = (0..schedule.streams())
+    ///     .map(|stream| {
+    ///         let steps = schedule.steps(stream).iter().copied().filter(|step| !matches!(step, Step::Wait(_)));
+    ///         (schedule.kind(stream), steps.collect())
+    ///     })
+    ///     .collect();
+    /// let error = shape.verify_programs(&without_waits).unwrap_err();
+    /// assert_eq!(error.to_string(), "nothing orders node 'c' after 'a', which it depends on: its stream needs a wait");
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn verify_programs<P: AsRef<[Step]>>(&self, programs: &[(StreamKind, P)]) -> Result<()> {
+        check_ids(self)?;
+        check_steps(self, programs)?;
+        let past = Past::read(self, programs)?;
+        past.check_edges()?;
+        past.check_releases(programs)?;
+        if self.nodes().len() <= EXACT_NODES_MAX { past.check_waits() } else { Ok(()) }
+    }
 }
 
 /// Checks that the steps of programs name nodes of `shape`.
@@ -79,11 +84,11 @@ pub(crate) fn check_steps<P: AsRef<[Step]>>(shape: &Shape, programs: &[(StreamKi
 }
 
 impl Schedule {
-    /// Checks this schedule, and those of inner graphs, with [`verify`](verify()), which shares no code with
-    /// the compiler.
+    /// Checks this schedule, and those of inner graphs, with [`Shape::verify_programs`], which
+    /// shares no code with the compiler.
     ///
     /// # Errors
-    /// As [`verify`]; for a schedule of this library that is a defect of the library.
+    /// As [`Shape::verify_programs`]; for a schedule of this library that is a defect of the library.
     pub fn verify(&self) -> Result<()> {
         self.verify_one()?;
         for (number, inner) in self.inner().iter().enumerate() {
@@ -96,7 +101,7 @@ impl Schedule {
     fn verify_one(&self) -> Result<()> {
         let programs: Vec<(StreamKind, &[Step])> =
             (0..self.streams()).map(|stream| (self.kind(stream), self.steps(stream))).collect();
-        verify(self.shape(), &programs)
+        self.shape().verify_programs(&programs)
     }
 }
 

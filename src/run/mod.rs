@@ -1,16 +1,18 @@
-//! RUNS: carry out plans. The interpreter of programs, loops and branches, async nodes, segments on devices,
-//! outcomes and errors; and the futures of runs and nodes.
+//! Runs of plans: a [`Run`] is a future, and so is each of its nodes ([`NodeFuture`]).
 //!
-//! Lives here: [`Run`], [`NodeFuture`], [`Inputs`], [`Outputs`], and what changes while a plan runs.
-//! Never here: which node goes where (`plan`), threads and queues (`device`), admission, lanes and completion
-//! (`runtime`). See README.md beside this file for how a run makes progress, and what a cancel may count on.
-//!
-//! ```text
-//! Run (a future) ──first poll──▶ admission ──▶ Live: cells, countdowns, places of programs
-//!   │ drop                                        ▲ resume(program)
-//!   ▼                                             │
-//! limbo                                      workers, or the poll itself
-//! ```
+//! [`Inputs`] go in, [`Outputs`] come out. A [`Canceller`] cancels a run that is awaited elsewhere.
+//
+// RUNS: carry out plans. The interpreter of programs, loops and branches, async nodes, segments on devices,
+// outcomes and errors; and the futures of runs and nodes.
+//
+// Lives here: `Run`, `NodeFuture`, `Inputs`, `Outputs`, and what changes while a plan runs.
+// Never here: which node goes where (`plan`), threads and queues (`device`), admission, lanes and completion
+// (`runtime`). See README.md beside this file for how a run makes progress, and what a cancel may count on.
+//
+// Run (a future) ──first poll──▶ admission ──▶ Live: cells, countdowns, places of programs
+//   │ drop                                        ▲ resume(program)
+//   ▼                                             │
+// limbo                                      workers, or the poll itself
 
 mod async_nodes;
 mod async_state;
@@ -34,6 +36,7 @@ pub(crate) mod state;
 mod watch;
 pub(crate) mod whole;
 
+pub use crate::runtime::Canceller;
 pub use future::Run;
 pub use inputs::Inputs;
 pub use node::NodeFuture;

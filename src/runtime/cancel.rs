@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use crate::error::shielded;
 
 /// Cancels a run or a flow from elsewhere; made by [`Run::canceller`](crate::Run::canceller) and
-/// [`FlowRun::canceller`](crate::FlowRun::canceller). Does not keep it alive.
+/// [`FlowRun::canceller`](crate::flow::FlowRun::canceller). Does not keep it alive.
 #[derive(Clone)]
 pub struct Canceller(Option<Weak<dyn Cancel>>);
 

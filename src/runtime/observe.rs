@@ -15,13 +15,14 @@ pub trait Observer: Send + Sync + 'static {
 
 /// When and where one node ran.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct NodeSpan<'a> {
     /// The number of the run: different for all runs of one executor.
     pub run: u64,
     /// The plan of the run.
     pub plan: &'a Plan,
     /// The node, in the plan's shape. Nodes of inner graphs count on behind those, graph by graph as in
-    /// [`Schedule::inner`](crate::Schedule::inner).
+    /// [`Schedule::inner`](crate::plan::Schedule::inner).
     pub id: NodeId,
     /// The node's name; of a node of an inner graph its path: `loop/body/mul`.
     pub node: &'a Arc<str>,
@@ -39,8 +40,8 @@ pub struct NodeSpan<'a> {
 }
 
 /// How the work of a node went to its device: on a CUDA device by calls the first time, and from the second
-/// time on as part of a CUDA graph, if [`cuda_graphs`](crate::ExecutorBuilder::cuda_graphs) are on and it is
-/// the same.
+/// time on as part of a CUDA graph, if [`cuda_graphs`](crate::exec::ExecutorBuilder::cuda_graphs) are on and
+/// it is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Launched {

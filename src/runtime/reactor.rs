@@ -18,6 +18,7 @@ const PATIENCE: Duration = if cfg!(anabranch_loom) { Duration::ZERO } else { Dur
 /// How the reactor waits for a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, unreachable_pub))]
+#[non_exhaustive]
 pub enum Pace {
     /// Spins: wakes come within a microsecond, and a core is busy while anyone waits.
     Latency,

@@ -31,6 +31,7 @@ pub struct Timeline {
 
 /// One node of a [`Timeline`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct TimelineSpan {
     /// See [`NodeSpan::run`].
     pub run: u64,
@@ -53,6 +54,17 @@ pub struct TimelineSpan {
     pub launched: Launched,
 }
 
+impl TimelineSpan {
+    /// Returns the span of a node of run 0 that succeeded on a host: for tests of what shows a timeline.
+    ///
+    /// # Panics
+    /// If the plan has no such node.
+    pub fn new(plan: &Plan, id: NodeId, stream: u32, start: Duration, end: Duration) -> Self {
+        let node = plan.inner().name_of(id);
+        Self { run: 0, plan: plan.clone(), id, node, stream, start, end, is_ok: true, launched: Launched::Host }
+    }
+}
+
 impl Timeline {
     /// Returns an empty timeline that keeps the first `spans_max` spans.
     pub fn new(spans_max: usize) -> Self {
@@ -65,8 +77,8 @@ impl Timeline {
     }
 
     /// Returns the runs of a plan, in the order in which they began: for each the spans of its nodes, from
-    /// its beginning on, as [`Schedule::to_svg`](crate::Schedule::to_svg) draws them. A loop or a branch is
-    /// one span; what ran in it is among [`Timeline::spans`].
+    /// its beginning on, as [`Schedule::to_svg`](crate::plan::Schedule::to_svg) draws them. A loop or a
+    /// branch is one span; what ran in it is among [`Timeline::spans`].
     pub fn runs(&self, plan: &Plan) -> Vec<Vec<Span>> {
         let mut runs: BTreeMap<u64, Vec<TimelineSpan>> = BTreeMap::new();
         let nodes = plan.schedule().shape().nodes().len();
@@ -111,22 +123,22 @@ impl Plan {
     /// # Examples
     /// ```
     /// use std::sync::Arc;
-    /// use anabranch::{Executor, Graph, Inputs, PerOperator, Timeline};
+    /// use anabranch::{Executor, Graph, Inputs, Timeline};
     ///
     /// let mut g = Graph::new();
     /// let a = g.task("a", (), || 1);
     /// g.output("a", &a);
-    /// let plan = g.compile(&PerOperator)?;
+    /// let plan = g.compile()?;
     /// let timeline = Arc::new(Timeline::new(100_000));
     /// let exec = Executor::builder().observer(timeline.clone()).build()?;
     /// futures::executor::block_on(exec.run(&plan, Inputs::new()))?;
     ///
     /// let picture = plan.schedule().to_svg(&timeline.runs(&plan)[0]);
-    /// let better = plan.recompile_with(&timeline)?;
+    /// let better = plan.recompile(&timeline)?;
     /// # assert!(picture.starts_with("<svg") && better.schedule().policy() == "critical-path");
     /// # Ok::<(), anabranch::Error>(())
     /// ```
-    pub fn recompile_with(&self, timeline: &Timeline) -> Result<Plan> {
+    pub fn recompile(&self, timeline: &Timeline) -> Result<Plan> {
         let schedule = self.schedule();
         let mut streams: BTreeMap<u32, u32> = BTreeMap::new();
         for stream in 0..schedule.streams() {
@@ -135,7 +147,7 @@ impl Plan {
             }
         }
         let most = streams.into_values().max().unwrap_or(1);
-        self.inner().recompile(&timeline.costs_us(self), &CriticalPath::new(most))
+        self.inner().recompile(&timeline.costs_us(self), &CriticalPath::default().streams(most))
     }
 }
 

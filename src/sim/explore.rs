@@ -6,6 +6,7 @@ use crate::error::Result;
 
 /// What [`Simulation::explore`] has been through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Explored {
     /// How many orders there were.
     pub orders: u64,

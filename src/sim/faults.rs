@@ -8,13 +8,14 @@ use crate::graph::{COST_US_MAX, NodeId};
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Backend, Faults, PerOperator, Shape, Simulation};
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::sim::{Faults, Simulation};
 ///
 /// let mut shape = Shape::new();
 /// let [load, left, right] = ["load", "left", "right"].map(|name| shape.node(name, Backend::Gpu));
 /// shape.read(load, 0, left);
 /// shape.read(load, 0, right);
-/// let schedule = shape.schedule(&PerOperator)?;
+/// let schedule = shape.schedule()?;
 ///
 /// let log = Simulation::new(&schedule).faults(Faults::new(7).fail_node(left)).run()?;
 /// assert_eq!(log.failed().collect::<Vec<_>>(), [left]);

@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::graph::{NodeId, Shape};
-use crate::plan::{Span, StreamKind, makespan_us};
+use crate::plan::{Span, StreamKind};
 
 /// How a node ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Ending {
     /// It has made its value.
     Done,
@@ -33,6 +34,7 @@ impl fmt::Display for Ending {
 
 /// One thing that happened.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
 pub enum SimEvent {
     /// A stream began with a node.
     Start {
@@ -76,6 +78,7 @@ pub enum SimEvent {
 
 /// A node touched a value.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct Touch {
     /// The node whose value it is.
     pub value: NodeId,
@@ -116,7 +119,7 @@ impl fmt::Display for Race {
     }
 }
 
-/// The log of one simulation; made by [`Simulation::run`](crate::Simulation::run).
+/// The log of one simulation; made by [`Simulation::run`](crate::sim::Simulation::run).
 ///
 /// Prints itself as text, a line for each event; equal simulations print equal bytes on every machine.
 #[derive(Clone, Debug)]
@@ -154,7 +157,7 @@ impl SimLog {
 
     /// Returns when the last node ended, in microseconds.
     pub fn makespan_us(&self) -> f64 {
-        makespan_us(&self.spans())
+        Span::makespan_us(&self.spans())
     }
 
     /// Returns who touched which value, and when: nodes write their own while they run, and read those of
@@ -181,8 +184,8 @@ impl SimLog {
         self.races.as_deref()
     }
 
-    /// Returns the choices that were made where several nodes could go on, to [replay](crate::Order::Replay)
-    /// them. None are made in order.
+    /// Returns the choices that were made where several nodes could go on, to
+    /// [replay](crate::sim::Order::Replay) them. None are made in order.
     pub fn choices(&self) -> Vec<u32> {
         self.choices.iter().map(|choice| choice.0).collect()
     }

@@ -1,9 +1,15 @@
-//! REHEARSAL: schedules carried out by the simulated device, to see how long they take, in which orders they
-//! can run, and that nothing depends on luck.
+//! Simulation: schedules on a simulated machine in virtual time. It shows how long they take, in which orders
+//! they can run, and whether a race is possible.
 //!
-//! Lives here: [`Simulation`] and its [`SimLog`], the clocks that find races, injected [`Faults`], and the
-//! exploration of all orders. Never here: a closure of a graph, a thread, a real clock. The log of a seed is
-//! the same, byte for byte, on every machine.
+//! A [`Simulation`] runs a schedule and returns a [`SimLog`]. [`Slots`] say how much the machine does at
+//! once, [`Order`] which node comes next where several could, [`Faults`] which of them fail.
+//! [`Simulation::explore`] tries all orders. The log of a seed is the same, byte for byte, on every machine.
+//!
+//! Real runs can be simulated, too: see [`Executor::sim`](crate::Executor::sim) and
+//! [`explore`](crate::explore).
+//
+// REHEARSAL. Lives here: the simulation and its log, the clocks that find races, injected faults, and the
+// exploration of all orders. Never here: a closure of a graph, a thread, a real clock.
 
 mod clocks;
 mod explore;
@@ -12,6 +18,7 @@ mod inner;
 mod log;
 mod simulation;
 
+pub use crate::device::sim::Order;
 pub use explore::Explored;
 pub use faults::Faults;
 pub use log::{Ending, Race, SimEvent, SimLog, Touch, TouchKind};

@@ -18,6 +18,7 @@ use crate::plan::{Point, Schedule, Step, StreamKind, check_steps};
 /// `gpu` nodes take a compute slot, `mixed` nodes a slot for copies to the device, `cpu` nodes a core. A node
 /// whose command is `copy-up` or `copy-down` takes that copy engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Slots {
     /// Kernels at once, on each device.
     pub compute: u32,
@@ -36,16 +37,39 @@ impl Default for Slots {
     }
 }
 
+impl Slots {
+    /// Sets how many kernels run at once on each device.
+    pub fn compute(self, compute: u32) -> Self {
+        Self { compute, ..self }
+    }
+
+    /// Sets how many copies from the host run at once on each device.
+    pub fn copy_up(self, copy_up: u32) -> Self {
+        Self { copy_up, ..self }
+    }
+
+    /// Sets how many copies to the host run at once on each device.
+    pub fn copy_down(self, copy_down: u32) -> Self {
+        Self { copy_down, ..self }
+    }
+
+    /// Sets how many tasks run at once on the host.
+    pub fn cores(self, cores: u32) -> Self {
+        Self { cores, ..self }
+    }
+}
+
 /// A schedule to be carried out in virtual time. Each node takes its `cost_us`.
 ///
 /// # Examples
 /// ```
-/// use anabranch::{Backend, Order, PerOperator, Shape, Simulation};
+/// use anabranch::graph::{Backend, Shape};
+/// use anabranch::sim::{Order, Simulation};
 ///
 /// let mut shape = Shape::new();
 /// let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| shape.node(name, Backend::Gpu));
 /// [(a, b), (a, c), (b, d), (c, d)].into_iter().for_each(|(from, to)| shape.read(from, 0, to));
-/// let schedule = shape.schedule(&PerOperator)?;
+/// let schedule = shape.schedule()?;
 ///
 /// let log = Simulation::new(&schedule).order(Order::Seeded(7)).run()?;
 /// assert_eq!(log.makespan_us(), 3.0);
@@ -93,7 +117,7 @@ impl Simulation {
     }
 
     /// Returns the simulation of programs that may be no correct plan of `shape`, as
-    /// [`verify`](crate::verify) takes them.
+    /// [`Shape::verify_programs`] takes them.
     pub fn of_programs(shape: impl Into<Arc<Shape>>, programs: Vec<(StreamKind, Vec<Step>)>) -> Self {
         let shape = shape.into();
         let places = (0..shape.nodes().len() as u32).collect();

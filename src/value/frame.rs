@@ -24,6 +24,7 @@ pub(crate) struct Layout {
 }
 
 /// The typed key of one cell.
+#[derive(Debug)]
 pub struct Slot<T> {
     /// In bytes. Half a word, because every body holds a few of these.
     offset: u32,
@@ -141,7 +142,7 @@ pub(crate) enum Access {
 }
 
 /// One node's view of its run's values. Its methods are safe because making one ([`Frame::cells`]) is not.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Cells<'f> {
     base: NonNull<u8>,
     access: Access,

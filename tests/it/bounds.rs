@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anabranch::{Assignment, Each, Executor, Flow, Graph, HostStream, Inputs, Plan, Policy, Result, Shape, Value, inputs, times};
+use anabranch::graph::{Each, Shape, times};
+use anabranch::policy::{Assignment, Policy};
+use anabranch::{Executor, Flow, Graph, HostStream, Inputs, Plan, Result, Value, inputs};
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::{BoxFuture, join, join_all, join3};
@@ -288,7 +290,7 @@ fn long_plans(nodes: usize, work: impl Fn() + Clone + Send + Sync + 'static) -> 
     }
     let last = deep.task("last", &last, |last: &u64| *last as usize);
     deep.output("out", &last);
-    [plan(&wide), plan(&deep), deep.compile(&TwoStreams).unwrap()]
+    [plan(&wide), plan(&deep), deep.compile_with(&TwoStreams).unwrap()]
 }
 
 #[test]

@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use anabranch::kernels::{self, Size};
-use anabranch::{Buffer, DeviceStream, Element, Executor, Graph, HostBuffer, Inputs, Result};
+use anabranch::device::Element;
+use anabranch::device::kernels::{self, Size};
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Result};
 
 use crate::support::{Dice, block_on, executors, plan, value_of};
 
@@ -36,7 +37,7 @@ pub(crate) const SCALINGS: [([u32; 2], [u32; 2]); 18] = [
 ];
 
 pub(crate) fn size([width, height]: [u32; 2]) -> Size {
-    Size { width, height }
+    Size::new(width, height)
 }
 
 pub(crate) fn floats(seed: u64, len: usize) -> Vec<f32> {
@@ -185,7 +186,7 @@ fn normalise_scales_shifts_and_separates_the_channels() {
     // Seen to fail with the channels of the twin in the order 2, 1, 0.
     for exec in executors() {
         for (from, to) in SCALINGS.into_iter().flat_map(|(from, to)| [(from, to), (to, from)]) {
-            let size = Size { width: from[0] * to[0], height: from[1] };
+            let size = Size::new(from[0] * to[0], from[1]);
             let pixels = picture(3, size);
             let wanted: Vec<f32> = (0..pixels.len()).map(|i| normalised(&pixels, size, i)).collect();
             assert_same_bits(&normalise(&exec, pixels, size).unwrap(), &wanted, &format!("{size:?}"));

@@ -1,6 +1,7 @@
 //! Runs that are cancelled, dropped or forgotten at any moment: what they held is freed, once and not too
 //! early, and whoever comes next finds plan and executor as they were.
 
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -262,7 +263,7 @@ fn no_async_node_is_polled_after_a_cancel() {
     // Seen to fail when `poll_node` did not look whether the run was cancelled by a node before.
     for exec in executors() {
         let (shared, polled, mut g) = (Own::default(), Arc::new(AtomicUsize::new(0)), Graph::new());
-        for name in ["a", "b", "c"] {
+        for name in iter::once("a".to_owned()).chain((0..60).map(|number| format!("n{number}"))) {
             let (own, polled) = (shared.clone(), polled.clone());
             g.future(name, (), move || {
                 polled.fetch_add(1, SeqCst);
@@ -274,7 +275,9 @@ fn no_async_node_is_polled_after_a_cancel() {
         *shared.lock().unwrap() = Some(run.clone());
         assert!(block_on(run.node("a")).unwrap_err().is_cancelled());
         block_on(exec.idle()).unwrap();
-        assert_eq!(polled.load(SeqCst), 1, "{exec:?}");
+        // Each worker may be inside of a poll when the first cancels. It polls none afterwards.
+        let most = exec.workers().max(1);
+        assert!((1..=most).contains(&polled.load(SeqCst)), "{exec:?} polled {polled:?}");
         *shared.lock().unwrap() = None;
     }
 }

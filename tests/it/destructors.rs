@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use anabranch::{Bodies, BoxError, Engine, Error, Executor, Graph, Inputs, Op, Value, Var, inputs};
+use anabranch::graph::Bodies;
+use anabranch::{BoxError, Engine, Error, Executor, Graph, Inputs, Op, Value, Var, inputs};
 
 use crate::support::{block_on, executor, executors, panic_quietly, plan, until};
 

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 
-use anabranch::{Each, Executor, Graph, HostStream, Inputs, Plan, inputs};
+use anabranch::graph::Each;
+use anabranch::{Executor, Graph, HostStream, Inputs, Plan, inputs};
 use futures::future::join_all;
 
 use crate::support::{Alarm, Counted, Tally, block_on, executor, executors, panic_quietly, plan, poll_once, poll_with, until};

@@ -6,7 +6,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use anabranch::{BoxError, Error, Executor, Graph, HostStream, Inputs, NodeSpan, Observer, Value, inputs, take};
+use anabranch::exec::{NodeSpan, Observer};
+use anabranch::{BoxError, Error, Executor, Graph, HostStream, Inputs, Value, inputs, take};
 use futures::future::join;
 
 use crate::support::{block_on, executors, panic_quietly, plan, value_of};

@@ -5,7 +5,9 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use anabranch::{BoxError, DeviceStream, Engine, Executor, Flow, FlowRun, Graph, Inputs, Op, Plan, Result, Single};
+use anabranch::flow::FlowRun;
+use anabranch::policy::Single;
+use anabranch::{BoxError, DeviceStream, Engine, Executor, Flow, Graph, Inputs, Op, Plan, Result};
 use futures::FutureExt;
 
 use crate::support::{alone, block_on, executor, poll_once};
@@ -17,7 +19,7 @@ fn plan() -> Plan {
     let one = g.kernel("one", (), |_: &mut DeviceStream| 1);
     let two = g.future("two", &one, async |one: Arc<i32>| Ok(*one + 1));
     g.output("two", &two);
-    g.compile(&Single).unwrap()
+    g.compile_with(&Single).unwrap()
 }
 
 /// Runs `child` in a forked process, which must end well, and soon.
@@ -88,7 +90,7 @@ fn what_the_parent_has_in_flight_is_dropped_in_a_child_without_a_wait() {
             may_end.lock().unwrap().recv().unwrap()
         });
         g.output("out", &out);
-        let plan = g.compile(&Single).unwrap();
+        let plan = g.compile_with(&Single).unwrap();
         let mut run = Some(exec.run(&plan, Inputs::new()));
         assert!(poll_once(run.as_mut().unwrap()).is_pending());
         has_begun.recv().unwrap();

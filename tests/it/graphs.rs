@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use anabranch::{Each, Executor, Graph, HostStream, Inputs, PerBackend, PerOperator, Single, Value, inputs, take};
+use anabranch::graph::Each;
+use anabranch::policy::{PerBackend, PerOperator, Single};
+use anabranch::{Executor, Graph, HostStream, Inputs, Value, inputs, take};
 use futures::future::join_all;
 
 use crate::support::{block_on, chain, executors, plan, value_of};
@@ -207,8 +209,8 @@ fn a_kernel_is_told_its_stream() {
     let b = g.kernel("b", (), |s: &mut HostStream| s.id());
     let out = g.task("out", (&a, &b), |a: &u32, b: &u32| (*a, *b));
     g.output("out", &out);
-    for (policy, expected) in [(&Single as &dyn anabranch::Policy, (0, 0)), (&PerOperator, (0, 1))] {
-        let plan = g.compile(policy).unwrap();
+    for (policy, expected) in [(&Single as &dyn anabranch::policy::Policy, (0, 0)), (&PerOperator, (0, 1))] {
+        let plan = g.compile_with(policy).unwrap();
         assert_eq!(*value_of::<(u32, u32)>(block_on(Executor::inline().run(&plan, Inputs::new())), "out"), expected);
     }
 }
@@ -226,7 +228,7 @@ policy per-backend: 4 nodes, 1 stream and 1 host stream, 1 record, 1 wait
 stream 0   wait host 0@1 · run left · run right · run join
 host 0     run load · record host 0@1
 ";
-    assert_eq!(g.compile(&PerBackend).unwrap().to_string(), expected);
+    assert_eq!(g.compile_with(&PerBackend).unwrap().to_string(), expected);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What is written as JSON comes back as it was.
 
-use anabranch::{Backend, Control, Edge, EdgeKind, Graph, HostStream, Memory, NodeId, Shape, Single, Value, above, take, times};
+use anabranch::graph::{Backend, Control, Edge, EdgeKind, Memory, NodeId, Shape, above, times};
+use anabranch::policy::Single;
+use anabranch::{Graph, HostStream, Value, take};
 use std::sync::Arc;
 
 use crate::support::Dice;
@@ -83,7 +85,11 @@ fn counted(
     let far = dice.below(2) == 0;
     let goes_on = g.task(format!("{name} goes on"), (), || above(1.0, 2.0));
     let ask = |c: &mut Graph, (x, _): (Value<u64>, Value<u64>)| {
-        if far { goes_on } else { c.task("ask", (&x, &goes_on), |x: &u64, _: &anabranch::Above<f64>| above(*x as f64, 3.0)) }
+        if far {
+            goes_on
+        } else {
+            c.task("ask", (&x, &goes_on), |x: &u64, _: &anabranch::graph::Above<f64>| above(*x as f64, 3.0))
+        }
     };
     let (x, _) = g.repeat(name, (&a, &b), ask, |g, (x, y)| (y, inner(g, dice, x, known, depth)));
     limit(g, dice, &x);
@@ -103,7 +109,7 @@ fn inner(g: &mut Graph, dice: &mut Dice, state: Value<u64>, around: &[Value<u64>
     let first = known.len() - 1;
     grow(g, dice, &mut known, depth);
     // All are read, and what is there for its effect gives nothing.
-    g.task("effect", &known[first..], |_: anabranch::Each<u64>| ());
+    g.task("effect", &known[first..], |_: anabranch::graph::Each<u64>| ());
     known[first + dice.below(known.len() - first)]
 }
 
@@ -116,11 +122,11 @@ fn every_graph_that_compiles_comes_back() {
         let mut g = Graph::new();
         let mut known = vec![g.input::<u64>("x")];
         grow(&mut g, &mut dice, &mut known, 2);
-        g.task("all", &known[..], |_: anabranch::Each<u64>| ());
+        g.task("all", &known[..], |_: anabranch::graph::Each<u64>| ());
         if dice.below(2) == 0 {
             g.output("out", &known[known.len() - 1]);
         }
-        let Ok(plan) = g.compile(&Single) else { continue };
+        let Ok(plan) = g.compile_with(&Single) else { continue };
         compiled += 1;
         comes_back(g.shape(), &format!("seed {seed}"));
         comes_back(plan.schedule().shape(), &format!("compiled, seed {seed}"));
@@ -147,7 +153,7 @@ fn shape(dice: &mut Dice, states: Option<u32>, depth: usize) -> Shape {
                 shape.order(source, target);
                 continue;
             }
-            _ => shape.edge(Edge { source, target, kind }),
+            _ => shape.edge(Edge::new(source, target, kind)),
         }
         reads[target.index()] += 1;
     }
@@ -188,7 +194,7 @@ fn shapes_made_by_hand_come_back() {
         let shape = shape(&mut Dice::new(seed), None, 2);
         comes_back(&shape, &format!("seed {seed}"));
         // Some takes close a circle.
-        scheduled += usize::from(shape.schedule(&Single).is_ok());
+        scheduled += usize::from(shape.schedule_with(&Single).is_ok());
     }
     assert!(scheduled > 1_000, "{scheduled}");
 }

@@ -1,6 +1,7 @@
 //! Kernels, buffers and twins, on every executor of the host.
 
-use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, In, Inputs, Kernel, Launch, Out, Value, inputs, take};
+use anabranch::device::{In, Kernel, Launch, Out};
+use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, Inputs, Value, inputs, take};
 
 use crate::support::{block_on, executors, plan, value_of};
 
@@ -140,7 +141,7 @@ fn a_launch_without_threads_is_an_error() {
     for (grid, block) in [([0, 1, 1], [1, 1, 1]), ([1, 1, 1], [256, 1, 0])] {
         let said = fault(move |s| {
             let (x, mut y) = (s.alloc::<f32>(1)?, s.alloc::<f32>(1)?);
-            s.launch(&saxpy(), Launch { grid, block, shared_bytes: 0 }, (1.0, &x, &mut y, 0))
+            s.launch(&saxpy(), Launch::new(grid, block), (1.0, &x, &mut y, 0))
         });
         let wanted =
             format!("kernel 'saxpy' is launched without a thread: grid {grid:?}, block {block:?}; each number must be 1 or more");

@@ -5,10 +5,9 @@ use std::cell::RefCell;
 use std::mem;
 use std::sync::Arc;
 
-use anabranch::{
-    Backend, Bodies, Control, Each, EdgeKind, Executor, Graph, Inputs, PerOperator, Plan, Policy, Ranked, Shape, Single, Value,
-    above, inputs, take,
-};
+use anabranch::graph::{Backend, Bodies, Control, Each, EdgeKind, Shape, above};
+use anabranch::policy::{PerOperator, Policy, Single};
+use anabranch::{Executor, Graph, Inputs, Plan, Ranked, Value, inputs, take};
 
 use crate::support::{block_on, executors, plan, value_of};
 
@@ -92,8 +91,8 @@ fn nested(start: f64) -> (f64, u64) {
 #[test]
 fn loops_and_branches_in_each_other_compute_what_they_say() {
     // Seen to fail with bodies that lose the states which they give nothing for.
-    for policy in [&Single as &dyn Policy, &PerOperator, &Ranked::new()] {
-        let plan = loaded(NESTED).compile(policy).unwrap();
+    for policy in [&Single as &dyn Policy, &PerOperator, &Ranked::default()] {
+        let plan = loaded(NESTED).compile_with(policy).unwrap();
         for exec in executors().into_iter().chain((0..30).map(Executor::sim)) {
             for x in [0.0, 1.0, 2.0, 7.0, 200.0] {
                 let (sum, n) = nested(x);
@@ -118,8 +117,8 @@ fn a_loaded_graph_is_planned_as_its_shape_is() {
     ], "edges": [["a", "d"], ["b", "c"]], "outputs": [{"node": "d"}]}"#;
     let (shape, graph) = (Shape::from_json(json).unwrap(), loaded(json));
     assert_eq!(graph.shape().edges(), shape.edges());
-    for policy in [&Single as &dyn Policy, &PerOperator, &Ranked::new()] {
-        let (expected, schedule) = (shape.schedule(policy).unwrap(), graph.compile(policy).unwrap());
+    for policy in [&Single as &dyn Policy, &PerOperator, &Ranked::default()] {
+        let (expected, schedule) = (shape.schedule_with(policy).unwrap(), graph.compile_with(policy).unwrap());
         assert_eq!(schedule.schedule().to_string(), expected.to_string());
         assert_eq!(schedule.schedule().critical_path_us(), expected.critical_path_us());
     }
@@ -391,7 +390,7 @@ fn a_loop_from_a_file_runs_in_place_where_it_takes_its_states() {
         assert!(pushed.iter().all(|address| *address == pushed[0]), "{exec:?}: {pushed:x?}");
     }
     let read = Graph::from_shape(&Shape::from_json(&taking("false")).unwrap(), &pushing()).unwrap();
-    let error = read.compile(&Single).unwrap_err();
+    let error = read.compile_with(&Single).unwrap_err();
     assert_eq!(error.node(), Some("out/body/inner/body/fork/arm 0/push"));
     let expected = "'out/body/inner/body/fork/arm 0/push' takes state 0 of 'fork' (state 0 around it) by value, but \
          'out/body/inner/body/fork' only reads what the state begins with: give that to it as `take(&value)` (in JSON, \"take\": true)";
@@ -407,16 +406,16 @@ fn others_read_what_is_taken_before_it_is_in_the_shape_too() {
         ]}}},
         {"name": "less", "backend": "cpu", "inputs": [{"node": "two"}, {"node": "two"}], "command": "add"}], "outputs": [{"node": "loop"}, {"node": "less"}]}"#;
     let shape = Shape::from_json(json).unwrap();
-    let (schedule, plan) = (shape.schedule(&PerOperator).unwrap(), loaded(json).compile(&PerOperator).unwrap());
+    let (schedule, plan) = (shape.schedule_with(&PerOperator).unwrap(), loaded(json).compile_with(&PerOperator).unwrap());
     assert_eq!(schedule.to_string(), plan.schedule().to_string());
-    assert_eq!(plan.schedule().shape().schedule(&PerOperator).unwrap().shape(), plan.schedule().shape());
+    assert_eq!(plan.schedule().shape().schedule_with(&PerOperator).unwrap().shape(), plan.schedule().shape());
     let order = schedule.shape().edges().last().unwrap();
     assert_eq!((order.source.index(), order.target.index(), order.kind), (2, 1, EdgeKind::Order));
     let circle = json.replace(r#"{"node": "two"}, {"node": "two"}"#, r#"{"node": "two"}, {"node": "loop"}"#);
     let shape = Shape::from_json(&circle).unwrap();
     let expected = "'loop' takes 'two' by value, so it comes after 'less', which reads it too: that closes the circle \
          'loop' -> 'less' -> 'loop'. Let 'loop' read 'two' by reference, or 'less' not wait for 'loop'";
-    for error in [shape.schedule(&Single).unwrap_err(), loaded(&circle).compile(&Single).unwrap_err()] {
+    for error in [shape.schedule_with(&Single).unwrap_err(), loaded(&circle).compile_with(&Single).unwrap_err()] {
         assert_eq!((error.to_string(), error.node()), (expected.to_owned(), Some("loop")));
     }
 }
@@ -428,14 +427,14 @@ fn takes_of_shapes_made_by_hand_are_checked() {
     let [x, y] = ["x", "y"].map(|name| shape.node(name, Backend::Cpu));
     shape.read(x, 0, y);
     shape.take_input(y, 0);
-    let text = |shape: &Shape| shape.schedule(&Single).unwrap_err().to_string();
+    let text = |shape: &Shape| shape.schedule_with(&Single).unwrap_err().to_string();
     assert_eq!(text(&shape), "node 'y' takes an input, but is no loop or branch: the body of any other node says what it takes");
     let branch = Control::Branch { arms: Vec::new(), taken: None };
     shape.nodes_mut()[y.index()].control = Some(Arc::new(branch));
     assert_eq!(text(&shape), "node 'y' takes its selector: let it only read that");
     let repeat = Control::Repeat { condition: None, body: Arc::new(Shape::new()), iterations: 1, max_iterations: None };
     shape.nodes_mut()[y.index()].control = Some(Arc::new(repeat));
-    shape.schedule(&Single).unwrap();
+    shape.schedule_with(&Single).unwrap();
     shape.take_input(y, 7);
     assert_eq!(text(&shape), "node 'y' takes its input 7, counted from 0, but has 1: take one of these");
 }

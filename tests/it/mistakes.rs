@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use anabranch::{Backend, Error, Executor, Graph, HostStream, Inputs, Shape, Single, Value, inputs, take};
+use anabranch::graph::{Backend, Shape};
+use anabranch::policy::Single;
+use anabranch::{Error, Executor, Graph, HostStream, Inputs, Value, inputs, take};
 
 use crate::support::{block_on, chain, executors, plan};
 
@@ -11,7 +13,7 @@ use crate::support::{block_on, chain, executors, plan};
 fn mistake(build: impl FnOnce(&mut Graph)) -> String {
     let mut g = Graph::new();
     build(&mut g);
-    let error = g.compile(&Single).unwrap_err();
+    let error = g.compile_with(&Single).unwrap_err();
     assert!(error.is_invalid_graph());
     error.to_string()
 }
@@ -155,7 +157,7 @@ fn who_takes_a_value_cannot_read_it_too() {
     assert_eq!(read_first, text);
     let sliced = mistake(|g| {
         let x = one_of_block(g);
-        g.task("a", (&[x][..], take(&x)), |_: anabranch::Each<Vec<u64>>, _: Vec<u64>| ());
+        g.task("a", (&[x][..], take(&x)), |_: anabranch::graph::Each<Vec<u64>>, _: Vec<u64>| ());
     });
     assert_eq!(sliced, text);
     let twice = mistake(|g| {
@@ -223,7 +225,7 @@ fn an_edge_to_nowhere_is_named() {
     let a = shape.node("a", Backend::Cpu);
     let far = (0..8).map(|n| other.node(format!("{n}"), Backend::Cpu)).last().unwrap();
     shape.order(a, far);
-    let error = shape.schedule(&Single).unwrap_err();
+    let error = shape.schedule_with(&Single).unwrap_err();
     assert_eq!(
         error.to_string(),
         "an edge from node 'a' names node number 7, counted from 0, and the graph has 1: use the ids of this graph"

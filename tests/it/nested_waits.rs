@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
-use anabranch::{
-    BoxError, DeviceStream, Engine, Executor, Flow, Graph, HostStream, Inputs, NodeSpan, Observer, Op, Plan, Single, inputs,
-    take, times,
-};
+use anabranch::exec::{NodeSpan, Observer};
+use anabranch::graph::times;
+use anabranch::policy::Single;
+use anabranch::{BoxError, DeviceStream, Engine, Executor, Flow, Graph, HostStream, Inputs, Op, Plan, inputs, take};
 
 use crate::support::{block_on, executor, poll_once, poll_with, value_of};
 
@@ -19,14 +19,14 @@ fn one() -> Plan {
     let mut g = Graph::new();
     let one = g.task("one", (), || 1);
     g.output("one", &one);
-    g.compile(&Single).unwrap()
+    g.compile_with(&Single).unwrap()
 }
 
 /// A plan that never ends, however fast the other workers are.
 fn never() -> Plan {
     let mut g = Graph::new();
     g.future("never", (), std::future::pending::<Result<(), BoxError>>);
-    g.compile(&Single).unwrap()
+    g.compile_with(&Single).unwrap()
 }
 
 /// Runs `body` as a task of the executor, and returns what it returns.
@@ -35,7 +35,7 @@ fn in_a_task<T: Send + Sync + 'static>(exec: &Executor, body: impl Fn(&Executor)
     let own = exec.clone();
     let out = g.task("outer", (), move || body(&own));
     g.output("out", &out);
-    value_of(block_on(exec.run(&g.compile(&Single).unwrap(), Inputs::new())), "out")
+    value_of(block_on(exec.run(&g.compile_with(&Single).unwrap(), Inputs::new())), "out")
 }
 
 /// What a wait was told, and `Ok` what it gave.
@@ -114,7 +114,7 @@ fn a_run_awaited_in_a_kernel_or_an_operation_is_an_error() {
         let own = exec.clone();
         let out = g.kernel("outer", (), move |_: &mut DeviceStream| told(own.run(&never(), Inputs::new())).map(drop));
         g.output("out", &out);
-        let said = value_of::<Result<(), String>>(block_on(exec.run(&g.compile(&Single).unwrap(), Inputs::new())), "out");
+        let said = value_of::<Result<(), String>>(block_on(exec.run(&g.compile_with(&Single).unwrap(), Inputs::new())), "out");
         assert_eq!(said.as_ref().as_ref().unwrap_err(), SAID);
         let engine = Engine::new(&exec).unwrap();
         let (said, own) = (engine.var("said", Ok(())), exec.clone());
@@ -136,7 +136,7 @@ fn what_is_awaited_in_futures_comes() {
             async move { Ok(*exec.run(&one(), Inputs::new()).await?.take::<i32>("one")?) }
         });
         g.output("node", &node);
-        let plan = g.compile(&Single).unwrap();
+        let plan = g.compile_with(&Single).unwrap();
         assert_eq!(*value_of::<i32>(block_on(exec.run(&plan, Inputs::new())), "node"), 1);
         let engine = Engine::new(&exec).unwrap();
         let (out, own) = (engine.var("out", 0), exec.clone());
@@ -203,7 +203,7 @@ fn an_observer_that_waits_is_told_so() {
     let kernel = g.kernel("kernel", &task, |_: &mut HostStream, x: &i32| x + 1);
     let last = g.repeat("loop", &kernel, times(1), |body, x| body.task("in loop", &x, |x: &i32| x + 1));
     g.output("last", &last);
-    block_on(exec.run(&g.compile(&Single).unwrap(), Inputs::new())).unwrap();
+    block_on(exec.run(&g.compile_with(&Single).unwrap(), Inputs::new())).unwrap();
     let said = waits.said.lock().unwrap();
     let names: Vec<_> = said.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["task", "kernel", "loop/body/in loop", "loop"]);
@@ -229,7 +229,7 @@ fn the_drop_of_a_released_value_may_wait_where_there_is_another_worker() {
     let read = g.task("read", &value, |_: &RunsInDrop| 1);
     let after = g.task("after", &read, |x: &i32| *x);
     g.output("after", &after);
-    block_on(exec.run(&g.compile(&Single).unwrap(), Inputs::new())).unwrap();
+    block_on(exec.run(&g.compile_with(&Single).unwrap(), Inputs::new())).unwrap();
     assert_eq!(dropped.load(SeqCst), 1);
 }
 
@@ -267,7 +267,7 @@ fn a_waker_may_poll_runs() {
     });
     let second = g.task("second", &first, |x: &i32| *x);
     g.output("second", &second);
-    let mut run = exec.run(&g.compile(&Single).unwrap(), inputs! { "x" => 1 });
+    let mut run = exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => 1 });
     let mut node = run.node("first");
     let (sender, said) = mpsc::channel();
     let waker = Waker::from(Arc::new(Polls(Mutex::new(Some(exec.run(&one(), Inputs::new()))), sender)));

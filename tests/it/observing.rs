@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use anabranch::{Executor, Graph, HostStream, Inputs, Plan, Timeline, TimelineSpan};
+use anabranch::exec::TimelineSpan;
+use anabranch::{Executor, Graph, HostStream, Inputs, Plan, Timeline};
 use futures::future::join_all;
 
 use crate::support::{block_on, chain, plan};
@@ -123,12 +124,12 @@ fn measured_costs_put_the_critical_path_first() {
     }
     let last = g.kernel("last", (), |_: &mut HostStream| 7u64);
     g.output("last", &last);
-    let plan = g.compile(&anabranch::CriticalPath::new(1)).unwrap();
+    let plan = g.compile_with(&anabranch::policy::CriticalPath::default().streams(1)).unwrap();
     let (exec, timeline) = observed(1, 100);
     block_on(exec.run(&plan, Inputs::new())).unwrap();
     let costs = timeline.costs_us(&plan);
     assert!(costs[2].unwrap() >= 50_000.0, "{costs:?}");
-    let better = plan.recompile_with(&timeline).unwrap();
+    let better = plan.recompile(&timeline).unwrap();
     let first = better.schedule().order()[0];
     assert_eq!(&*better.schedule().shape().nodes()[first.index()].name, "k2");
     assert_eq!(better.schedule().streams(), 1);
@@ -147,8 +148,8 @@ fn a_plan_that_is_compiled_again_gives_the_same() {
     g.output("text", &text);
     let plan = plan(&g);
     let (exec, timeline) = observed(2, 100);
-    let again = plan.recompile_with(&timeline).unwrap();
-    for plan in [&plan, &again, &again.recompile_with(&timeline).unwrap()] {
+    let again = plan.recompile(&timeline).unwrap();
+    for plan in [&plan, &again, &again.recompile(&timeline).unwrap()] {
         let inputs = anabranch::inputs! { "word" => String::from("river") };
         let text = block_on(exec.run(plan, inputs)).unwrap().take::<String>("text").unwrap();
         assert_eq!(*text, "RIVER 5");

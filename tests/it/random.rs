@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use anabranch::{
-    Backend, BoxError, Each, Executor, Graph, HostStream, PerBackend, PerOperator, Plan, Policy, Single, Value, inputs, take,
-};
+use anabranch::graph::{Backend, Each};
+use anabranch::policy::{PerBackend, PerOperator, Policy, Single};
+use anabranch::{BoxError, Executor, Graph, HostStream, Plan, Value, inputs, take};
 use futures::future::{join, join_all};
 
 use crate::support::{Counted, Dice, Tally, block_on, executors, panic_quietly, until};
@@ -167,7 +167,7 @@ fn with_plans(failing: usize, check: impl Fn(&Executor, &Plan, &Tally, &[(String
     for seed in 0..SEEDS {
         let (graph, expected) = Maker::graph(seed, &tally, failing);
         for policy in POLICIES {
-            let plan = graph.compile(policy).unwrap();
+            let plan = graph.compile_with(policy).unwrap();
             for exec in &execs {
                 println!("seed {seed}, {exec:?}\n{plan}");
                 check(exec, &plan, &tally, &expected);

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use anabranch::{Executor, Faults, Graph, Inputs, Order, Plan, Value, explore};
+use anabranch::sim::{Faults, Order};
+use anabranch::{Executor, Graph, Inputs, Plan, Value, explore};
 
 use crate::support::{block_on, plan};
 
@@ -21,7 +22,7 @@ fn fan(width: usize) -> (Plan, Arc<Mutex<Vec<usize>>>) {
             })
         })
         .collect();
-    let join = g.task("join", &middle[..], |all: anabranch::Each<'_, usize>| all.iter().sum::<usize>());
+    let join = g.task("join", &middle[..], |all: anabranch::graph::Each<'_, usize>| all.iter().sum::<usize>());
     g.output("sum", &join);
     (plan(&g), ran)
 }

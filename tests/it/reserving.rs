@@ -5,7 +5,8 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
-use anabranch::{Executor, Graph, Inputs, Plan, Single, inputs};
+use anabranch::policy::Single;
+use anabranch::{Executor, Graph, Inputs, Plan, inputs};
 use futures::FutureExt;
 use futures::executor::block_on;
 
@@ -16,7 +17,7 @@ fn plan() -> Plan {
     let x = g.input::<u64>("x");
     let y = g.task("double", &x, |x: &u64| x * 2);
     g.output("y", &y);
-    g.compile(&Single).unwrap()
+    g.compile_with(&Single).unwrap()
 }
 
 #[test]
@@ -46,7 +47,7 @@ fn a_dropped_run_holds_its_place_until_its_task_has_ended() {
         may_end.lock().unwrap().recv().unwrap()
     });
     g.output("y", &y);
-    let mut run = exec.try_run(&g.compile(&Single).unwrap(), Inputs::new()).unwrap();
+    let mut run = exec.try_run(&g.compile_with(&Single).unwrap(), Inputs::new()).unwrap();
     assert!(poll_once(&mut run).is_pending());
     has_begun.recv().unwrap();
     drop(run);

@@ -2,7 +2,8 @@
 
 use std::task::Poll;
 
-use anabranch::{Each, Executor, Graph, Inputs, Plan, Value};
+use anabranch::graph::Each;
+use anabranch::{Executor, Graph, Inputs, Plan, Value};
 
 use crate::support::{alone, block_on, executor, plan};
 

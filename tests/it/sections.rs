@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use anabranch::{Backend, Executor, Graph, Inputs, NodeId, PerOperator, Ranked, Shape, Single, inputs, take, times, verify};
+use anabranch::graph::{Backend, NodeId, Shape, times};
+use anabranch::policy::{PerOperator, Single};
+use anabranch::{Executor, Graph, Inputs, inputs, take};
 
 use crate::policies::shapes::random_shape;
 use crate::support::block_on;
@@ -38,7 +40,7 @@ fn a_section_has_the_nodes_between_its_ends() {
 
 #[test]
 fn what_comes_from_outside_is_an_input() {
-    let section = graph().section(&["square"], &[]).unwrap().compile(&Ranked::new()).unwrap();
+    let section = graph().section(&["square"], &[]).unwrap().compile().unwrap();
     for exec in [Executor::inline(), Executor::host().unwrap()] {
         let given = inputs! { "words" => 4usize, "half" => 2usize };
         assert_eq!(*block_on(exec.run(&section, given)).unwrap().take::<usize>("sum").unwrap(), 18);
@@ -49,7 +51,7 @@ fn what_comes_from_outside_is_an_input() {
 
 #[test]
 fn the_values_of_the_last_nodes_are_outputs() {
-    let section = graph().section(&[], &["square", "half"]).unwrap().compile(&Single).unwrap();
+    let section = graph().section(&[], &["square", "half"]).unwrap().compile_with(&Single).unwrap();
     let mut outputs = block_on(Executor::inline().run(&section, inputs! { "text" => String::from("a b c d") })).unwrap();
     assert_eq!((*outputs.take::<usize>("square").unwrap(), *outputs.take::<usize>("half").unwrap()), (16, 2));
     assert!(outputs.take::<usize>("sum").unwrap_err().to_string().contains("the plan has no output named 'sum'"));
@@ -58,9 +60,9 @@ fn the_values_of_the_last_nodes_are_outputs() {
 #[test]
 fn plans_of_one_graph_run_side_by_side() {
     let graph = graph();
-    let whole = graph.compile(&Single).unwrap();
+    let whole = graph.compile_with(&Single).unwrap();
     let (front, back) = (graph.section(&[], &["words"]).unwrap(), graph.section(&["square", "half"], &[]).unwrap());
-    let (front, back) = (front.compile(&PerOperator).unwrap(), back.compile(&PerOperator).unwrap());
+    let (front, back) = (front.compile_with(&PerOperator).unwrap(), back.compile_with(&PerOperator).unwrap());
     let exec = Executor::builder().workers(2).build().unwrap();
     block_on(async {
         for _ in 0..50 {
@@ -76,11 +78,11 @@ fn plans_of_one_graph_run_side_by_side() {
 
 #[test]
 fn a_value_that_is_taken_in_the_section_is_given_by_value() {
-    let section = graph().section(&["sum"], &[]).unwrap().compile(&Single).unwrap();
+    let section = graph().section(&["sum"], &[]).unwrap().compile_with(&Single).unwrap();
     let exec = Executor::inline();
     let mut outputs = block_on(exec.run(&section, inputs! { "square" => 9usize, "half" => 1usize })).unwrap();
     assert_eq!(*outputs.take::<usize>("sum").unwrap(), 10);
-    let error = graph().section(&[], &["sum", "square"]).unwrap().compile(&Single).unwrap_err();
+    let error = graph().section(&[], &["sum", "square"]).unwrap().compile_with(&Single).unwrap_err();
     assert!(error.to_string().starts_with("'sum' takes 'square' by value, but the output 'square' shares it"), "{error}");
 }
 
@@ -95,7 +97,7 @@ fn what_is_not_there_is_named() {
     let mut broken = Graph::new();
     broken.task("same", (), || {});
     broken.task("same", (), || {});
-    assert!(broken.section(&[], &[]).and_then(|section| section.compile(&Single)).unwrap_err().to_string().contains("same"));
+    assert!(broken.section(&[], &[]).and_then(|section| section.compile_with(&Single)).unwrap_err().to_string().contains("same"));
 }
 
 #[test]
@@ -111,14 +113,14 @@ fn sections_of_shapes_keep_paths_and_edges() {
         let is_in = |node: NodeId| names(&section).contains(&&*shape.nodes()[node.index()].name);
         let inner = shape.edges().iter().filter(|edge| is_in(edge.source) && is_in(edge.target)).count();
         assert_eq!(section.edges().len(), inner, "seed {seed}");
-        section.schedule(&PerOperator).unwrap().verify().unwrap();
+        section.schedule_with(&PerOperator).unwrap().verify().unwrap();
     }
     let mut shape = Shape::new();
     let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
     shape.read(a, 0, b);
     let alone = shape.section(&["b"], &[]).unwrap();
     assert_eq!((names(&alone), alone.edges().len()), (vec!["b"], 0));
-    assert!(verify::<Vec<anabranch::Step>>(&alone, &[]).is_err());
+    assert!(alone.verify_programs::<Vec<anabranch::plan::Step>>(&[]).is_err());
 }
 
 #[test]
@@ -127,7 +129,7 @@ fn a_section_of_units_needs_nothing_given() {
     let first = g.task("first", (), || {});
     let second = g.task("second", (), || {});
     g.order(&first, &second);
-    let section = g.section(&["second"], &["second"]).unwrap().compile(&Single).unwrap();
+    let section = g.section(&["second"], &["second"]).unwrap().compile_with(&Single).unwrap();
     block_on(Executor::inline().run(&section, Inputs::new())).unwrap();
 }
 
@@ -139,14 +141,14 @@ fn names_that_would_mean_two_things_are_mistakes() {
     let n = g.task("n", &x, |x: &u32| x + 1);
     let z = g.task("z", (&x, &n), |x: &u32, n: &u32| x + n);
     g.output("z", &z);
-    let error = g.section(&["z"], &[]).unwrap().compile(&Single).unwrap_err();
+    let error = g.section(&["z"], &[]).unwrap().compile_with(&Single).unwrap_err();
     assert!(error.to_string().contains("input") && error.to_string().contains("'n'"), "{error}");
     let mut g = Graph::new();
     let a = g.task("a", (), || 1);
     let b = g.task("b", &a, |a: &i32| a + 1);
     g.output("b", &a);
     g.output("c", &b);
-    let error = g.section(&[], &["b"]).unwrap().compile(&Single).unwrap_err();
+    let error = g.section(&[], &["b"]).unwrap().compile_with(&Single).unwrap_err();
     assert!(error.to_string().contains("output") && error.to_string().contains("'b'"), "{error}");
 }
 
@@ -158,7 +160,7 @@ fn what_is_made_outside_is_no_output() {
     let b = g.task("b", &a, |a: &i32| a + 1);
     g.output("a_out", &a);
     g.output("b_out", &b);
-    let section = g.section(&["b"], &[]).unwrap().compile(&Single).unwrap();
+    let section = g.section(&["b"], &[]).unwrap().compile_with(&Single).unwrap();
     let mut outputs = block_on(Executor::inline().run(&section, inputs! { "a" => 5 })).unwrap();
     assert_eq!(*outputs.take::<i32>("b_out").unwrap(), 6);
     assert!(outputs.take::<i32>("a_out").is_err());
@@ -183,12 +185,12 @@ fn a_loop_is_cut_out_with_its_graphs() {
     // Seen to fail with values that the section's loop keeps, and that are no `Arc`s; and with its second
     // value left behind.
     let graph = looped();
-    let run = |section: &Graph, inputs: Inputs| block_on(Executor::inline().run(&section.compile(&Single).unwrap(), inputs));
+    let run = |section: &Graph, inputs: Inputs| block_on(Executor::inline().run(&section.compile_with(&Single).unwrap(), inputs));
     let mut outputs = run(&graph.section(&["loop"], &["loop"]).unwrap(), inputs! { "start" => 5u64, "step" => 1u64 }).unwrap();
     assert_eq!((*outputs.take::<u64>("loop").unwrap(), *outputs.take::<u64>("loop 1").unwrap()), (20, 8));
     let mut outputs = run(&graph.section(&["sum"], &[]).unwrap(), inputs! { "loop" => 2u64, "loop 1" => 3u64 }).unwrap();
     assert_eq!(*outputs.take::<u64>("sum").unwrap(), 203);
     let mut outputs = run(&graph.section(&["start", "step"], &[]).unwrap(), inputs! { "x" => 5u64, "by" => 1u64 }).unwrap();
     assert_eq!(*outputs.take::<u64>("sum").unwrap(), 2008);
-    assert!(graph.section(&[], &["start"]).unwrap().compile(&Single).unwrap().schedule().inner().is_empty());
+    assert!(graph.section(&[], &["start"]).unwrap().compile_with(&Single).unwrap().schedule().inner().is_empty());
 }

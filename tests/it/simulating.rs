@@ -1,18 +1,22 @@
 //! The simulated device: times, slots, orders, races, faults.
 
-use anabranch::{
-    Backend, Edge, EdgeKind, Ending, Faults, NodeId, Order, PerOperator, Point, Policy, Ranked, Schedule, Shape, SimEvent,
-    Simulation, Single, Slots, Step, StreamKind, TouchKind, makespan_us,
-};
+use anabranch::Ranked;
+use anabranch::graph::{Backend, Edge, EdgeKind, NodeId, Shape};
+use anabranch::plan::{Point, Schedule, Span, Step, StreamKind};
+use anabranch::policy::{PerOperator, Policy, Single};
+use anabranch::sim::{Ending, Faults, Order, SimEvent, Simulation, Slots, TouchKind};
 
-use crate::policies::POLICIES;
+use crate::policies::policies;
 use crate::policies::shapes::{fan, random_shape};
 
 /// Slots for everything at once.
-const ALL: Slots = Slots { compute: u32::MAX, copy_up: u32::MAX, copy_down: u32::MAX, cores: u32::MAX };
+/// As many slots as all nodes could take.
+fn all() -> Slots {
+    Slots::default().compute(u32::MAX).copy_up(u32::MAX).copy_down(u32::MAX).cores(u32::MAX)
+}
 
 fn schedule(shape: &Shape, policy: &dyn Policy) -> Schedule {
-    shape.schedule(policy).expect("a schedule")
+    shape.schedule_with(policy).expect("a schedule")
 }
 
 fn makespan(simulation: &Simulation) -> f64 {
@@ -24,15 +28,15 @@ fn a_fan_of_eight_on_four_streams_takes_two_node_times() {
     // Seen to fail with `Ranked` balancing by summed cost.
     let mut shape = fan(8);
     shape.nodes_mut()[0].cost_us = 10.0;
-    let simulation = Simulation::new(&schedule(&shape, &Ranked::new().max_streams(4)));
+    let simulation = Simulation::new(&schedule(&shape, &Ranked::default().max_streams(4)));
     assert_eq!(makespan(&simulation), 10.0 + 2.0 + 1.0);
 }
 
 #[test]
 fn slots_are_the_limit() {
     // Seen to fail with slots that are not given back, and with all engines in one.
-    let (fan, slots) = (schedule(&fan(8), &Ranked::new()), Slots::default());
-    let times = [1, 2, 3, 8].map(|compute| makespan(&Simulation::new(&fan).slots(Slots { compute, ..slots })));
+    let (fan, slots) = (schedule(&fan(8), &Ranked::default()), Slots::default());
+    let times = [1, 2, 3, 8].map(|compute| makespan(&Simulation::new(&fan).slots(slots.compute(compute))));
     assert_eq!(times, [10.0, 6.0, 5.0, 3.0]);
     let mut shape = Shape::new();
     for (name, backend, command) in [
@@ -46,8 +50,8 @@ fn slots_are_the_limit() {
             shape.nodes_mut()[node.index()].command = Some(command.into());
         }
     }
-    let alone = Slots { compute: 1, copy_up: 1, copy_down: 1, cores: 1 };
-    assert_eq!(makespan(&Simulation::new(&schedule(&shape, &Ranked::new())).slots(alone)), 2.0);
+    let alone = Slots::default().compute(1).copy_up(1).copy_down(1).cores(1);
+    assert_eq!(makespan(&Simulation::new(&schedule(&shape, &Ranked::default())).slots(alone)), 2.0);
 }
 
 #[test]
@@ -55,12 +59,12 @@ fn with_slots_for_all_the_costs_decide() {
     // Seen to fail with hand-offs that cost something.
     for seed in 0..300 {
         let shape = random_shape(seed, 60);
-        for policy in POLICIES {
+        for policy in policies() {
             let schedule = schedule(&shape, policy);
-            let (spans, simulation) = (schedule.spans(), Simulation::new(&schedule).slots(ALL));
+            let (spans, simulation) = (schedule.spans(), Simulation::new(&schedule).slots(all()));
             let mut simulated = simulation.run().expect("a log").spans();
-            assert_eq!(makespan_us(&spans), makespan_us(&simulated), "seed {seed}");
-            assert!(makespan_us(&spans) >= schedule.critical_path_us(), "seed {seed}");
+            assert_eq!(Span::makespan_us(&spans), Span::makespan_us(&simulated), "seed {seed}");
+            assert!(Span::makespan_us(&spans) >= schedule.critical_path_us(), "seed {seed}");
             for span in spans {
                 let place = simulated.iter().position(|other| *other == span).unwrap_or_else(|| panic!("{span:?}, seed {seed}"));
                 simulated.swap_remove(place);
@@ -83,7 +87,7 @@ fn plans_have_no_races_whatever_the_order() {
     // Seen to fail with points that carry nothing.
     for seed in 0..300 {
         let shape = random_shape(seed, 60);
-        for policy in POLICIES {
+        for policy in policies() {
             let simulation = Simulation::new(&schedule(&shape, policy)).order(Order::Seeded(seed)).one_at_a_time();
             assert_eq!(simulation.run().expect("a log").races(), Some(&[][..]), "seed {seed}, {}", policy.name());
         }
@@ -96,7 +100,7 @@ fn a_wait_that_is_taken_out_is_a_race() {
     let mut taken = 0;
     for seed in 0..200 {
         let shape = random_shape(seed, 40);
-        for policy in POLICIES {
+        for policy in policies() {
             let schedule = schedule(&shape, policy);
             let whole: Vec<(StreamKind, Vec<Step>)> =
                 (0..schedule.streams()).map(|stream| (schedule.kind(stream), schedule.steps(stream).to_vec())).collect();
@@ -106,7 +110,7 @@ fn a_wait_that_is_taken_out_is_a_race() {
                     programs[stream].1.remove(wait);
                     let log = Simulation::of_programs(shape.clone(), programs).run().expect("a log");
                     let races = log.races().expect("clocks");
-                    let is_edge = |race: &anabranch::Race| {
+                    let is_edge = |race: &anabranch::sim::Race| {
                         shape.edges().iter().any(|edge| (edge.source, edge.target) == (race.earlier, race.later))
                     };
                     assert!(!races.is_empty() && races.iter().all(is_edge), "seed {seed}, {}", policy.name());
@@ -134,7 +138,7 @@ fn a_race_names_both_nodes_and_the_edge() {
 fn exploring_goes_through_every_order_once() {
     // Seen to fail with only the last choice varied.
     for (width, expected) in [(1, 1), (2, 2), (3, 6), (4, 24), (5, 120)] {
-        let simulation = Simulation::new(&schedule(&fan(width), &Ranked::new()));
+        let simulation = Simulation::new(&schedule(&fan(width), &Ranked::default()));
         let mut orders = std::collections::BTreeSet::new();
         let explored = simulation.explore(1_000, |log| {
             let started = |event: &SimEvent| if let SimEvent::Start { node, .. } = event { Some(node.index()) } else { None };
@@ -144,7 +148,7 @@ fn exploring_goes_through_every_order_once() {
         let explored = explored.expect("logs");
         assert_eq!((explored.orders, explored.is_complete, orders.len()), (expected, true, expected as usize));
     }
-    let explored = Simulation::new(&schedule(&fan(8), &Ranked::new())).explore(100, |_| Ok(())).expect("logs");
+    let explored = Simulation::new(&schedule(&fan(8), &Ranked::default())).explore(100, |_| Ok(())).expect("logs");
     assert_eq!((explored.orders, explored.is_complete), (100, false));
 }
 
@@ -160,7 +164,7 @@ fn a_seed_gives_the_same_log_everywhere() {
     // machine for all others.
     let mut shape = fan(3);
     shape.nodes_mut()[2].cost_us = 2.5;
-    let slots = Slots { compute: 2, ..Slots::default() };
+    let slots = Slots::default().compute(2);
     let log = |shape: &Shape, seed| {
         let simulation = Simulation::new(&schedule(shape, &PerOperator)).slots(slots).order(Order::Seeded(seed));
         simulation.run().expect("a log").to_string()
@@ -182,8 +186,7 @@ fn choices_replay_a_seed() {
     // Seen to fail with choices that are not written down where there are two.
     for seed in 0..200 {
         let shape = random_shape(seed, 60);
-        let simulation =
-            Simulation::new(&schedule(&shape, &Ranked::new())).slots(Slots { compute: 2, copy_up: 1, copy_down: 1, cores: 2 });
+        let simulation = Simulation::new(&schedule(&shape, &Ranked::default())).slots(Slots::default().compute(2).cores(2));
         let log = simulation.clone().order(Order::Seeded(seed)).run().expect("a log");
         let again = simulation.order(Order::Replay(log.choices())).run().expect("a log");
         assert_eq!(log.to_string(), again.to_string(), "seed {seed}");
@@ -192,7 +195,7 @@ fn choices_replay_a_seed() {
 
 #[test]
 fn seeds_give_different_orders() {
-    let simulation = Simulation::new(&schedule(&fan(8), &Ranked::new())).one_at_a_time();
+    let simulation = Simulation::new(&schedule(&fan(8), &Ranked::default())).one_at_a_time();
     let logs: std::collections::BTreeSet<String> =
         (0..20).map(|seed| simulation.clone().order(Order::Seeded(seed)).run().expect("a log").to_string()).collect();
     assert!(logs.len() > 15, "{} orders", logs.len());
@@ -218,7 +221,7 @@ fn a_fault_stops_what_depends_on_it_and_nothing_else() {
         let mut is_bad = vec![false; shape.nodes().len()];
         log.failed().for_each(|node| is_bad[node.index()] = true);
         let mut skipped: Vec<NodeId> = Vec::new();
-        for node in anabranch::topological_order(&shape) {
+        for node in shape.topological_order() {
             // Who reads only the shape of device work has it already.
             let is_submission = |edge: &Edge| {
                 let is_device = shape.nodes()[edge.source.index()].backend != Backend::Cpu;
@@ -242,7 +245,7 @@ fn a_fault_stops_what_depends_on_it_and_nothing_else() {
 fn a_lost_device_ends_what_runs_on_it() {
     let mut shape = fan(3);
     shape.nodes_mut()[2].devices = Some([1].into());
-    let simulation = Simulation::new(&schedule(&shape, &Ranked::new())).faults(Faults::new(0).lose_device(1, 1.5));
+    let simulation = Simulation::new(&schedule(&shape, &Ranked::default())).faults(Faults::new(0).lose_device(1, 1.5));
     let log = simulation.run().expect("a log");
     let names = |nodes: Vec<NodeId>| nodes.iter().map(|node| shape.nodes()[node.index()].name.to_string()).collect::<Vec<_>>();
     assert_eq!((names(log.failed().collect()), names(log.skipped().collect())), (vec!["m1".into()], vec!["join".into()]));
@@ -261,7 +264,7 @@ fn a_stalled_node_takes_longer() {
 fn programs_that_wait_for_ever_are_named() {
     let mut shape = Shape::new();
     let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
-    let wait = |stream, seq| Step::Wait(Point { stream, seq });
+    let wait = |stream, seq| Step::Wait(Point::new(stream, seq));
     let programs =
         vec![(StreamKind::Device(0), vec![Step::Run(a)]), (StreamKind::Device(0), vec![wait(0, 0), wait(0, 1), Step::Run(b)])];
     let error = Simulation::of_programs(shape, programs).run().expect_err("nobody records");
@@ -272,7 +275,7 @@ fn programs_that_wait_for_ever_are_named() {
 #[test]
 fn programs_that_say_nothing_or_nonsense_are_errors() {
     // Each was seen to panic, or to name a node that has nothing to do with it.
-    let wait = Step::Wait(Point { stream: 0, seq: 1 });
+    let wait = Step::Wait(Point::new(0, 1));
     let fault = |shape: Shape, steps: Vec<Step>| {
         Simulation::of_programs(shape, vec![(StreamKind::Device(0), steps)]).run().expect_err("a fault").to_string()
     };

@@ -2,7 +2,9 @@
 
 use std::thread;
 
-use anabranch::{Each, Executor, Graph, Inputs, PerOperator, Plan, Value, take};
+use anabranch::graph::Each;
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Graph, Inputs, Plan, Value, take};
 
 use crate::support::{Dice, block_on, executor, plan, poll_once, until, value_of};
 
@@ -17,7 +19,7 @@ fn name(n: usize) -> String {
 fn live_and_let_die(build: fn() -> (Graph, u64)) {
     let life = move || {
         let (g, expected) = build();
-        let plan = g.compile(&PerOperator).unwrap();
+        let plan = g.compile_with(&PerOperator).unwrap();
         drop(g);
         for exec in [Executor::inline(), executor(2)] {
             assert_eq!(*value_of::<u64>(block_on(exec.run(&plan, Inputs::new())), "out"), expected);
@@ -94,7 +96,7 @@ fn a_circle_in_a_large_graph_is_found_on_a_small_stack() {
         }
         g.output("out", &last);
         g.order(&last, &first);
-        let text = g.compile(&PerOperator).unwrap_err().to_string();
+        let text = g.compile_with(&PerOperator).unwrap_err().to_string();
         assert!(text.contains(&format!("... {} more ...", NODES + 1 - 12)), "{text}");
     };
     thread::Builder::new().stack_size(2 << 20).spawn(life).unwrap().join().unwrap();

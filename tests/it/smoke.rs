@@ -1,5 +1,6 @@
 //! The first path through the library: every kind of node, every executor.
 
+use anabranch::policy::PerOperator;
 use anabranch::*;
 use futures::executor::block_on;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ fn graph() -> Graph {
 
 #[test]
 fn smoke() {
-    let plan = graph().compile(&PerOperator).unwrap();
+    let plan = graph().compile_with(&PerOperator).unwrap();
     println!("{plan}");
     for workers in [0, 1, 2, 4] {
         let exec = Executor::builder().workers(workers).build().unwrap();
@@ -50,7 +51,7 @@ fn lattice() {
         }
     }
     g.output("x", &v[n * n - 1]);
-    let plan = g.compile(&PerOperator).unwrap();
+    let plan = g.compile_with(&PerOperator).unwrap();
     let mut first = None;
     for workers in [0, 1, 2, 4] {
         let exec = Executor::builder().workers(workers).build().unwrap();

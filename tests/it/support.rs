@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use anabranch::{Executor, Graph, Outputs, PerOperator, Plan, Result, Value};
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Graph, Outputs, Plan, Result, Value};
 use futures::future::{Either, select};
 
 pub(crate) use crate::dice::Dice;
@@ -29,7 +30,7 @@ pub(crate) fn executor(workers: usize) -> Executor {
 }
 
 pub(crate) fn plan(graph: &Graph) -> Plan {
-    graph.compile(&PerOperator).unwrap()
+    graph.compile_with(&PerOperator).unwrap()
 }
 
 /// Polls `future` to its end on this thread, without any runtime. Panics where it would hang.

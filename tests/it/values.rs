@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use anabranch::{Each, Executor, Graph, HostStream, Inputs, Value, inputs, take};
+use anabranch::graph::Each;
+use anabranch::{Executor, Graph, HostStream, Inputs, Value, inputs, take};
 
 use crate::support::{Counted, Tally, block_on, executors, plan, until, value_of};
 

@@ -1,4 +1,4 @@
-use anabranch::{Executor, Graph, Single, inputs};
+use anabranch::{Executor, Graph, inputs};
 
 fn main() {
     let bytes = vec![1u8, 2, 3];
@@ -8,6 +8,6 @@ fn main() {
     g.task("captures a borrow", (), || bytes.len());
     let y = g.input::<&[u8]>("y");
     g.task("reads a borrow", &y, |y: &&[u8]| y.len());
-    let plan = g.compile(&Single).unwrap();
+    let plan = g.compile().unwrap();
     let _run = Executor::inline().run(&plan, inputs! { "y" => &bytes[..] });
 }

@@ -1,4 +1,5 @@
-use anabranch::{Graph, times};
+use anabranch::graph::times;
+use anabranch::Graph;
 
 fn main() {
     let mut g = Graph::new();

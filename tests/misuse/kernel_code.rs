@@ -1,4 +1,4 @@
-use anabranch::{In, Kernel, Out};
+use anabranch::device::{In, Kernel, Out};
 
 fn main() {
     let _ptx = Kernel::<(In<f32>, Out<f32>)>::ptx("copy", ".visible .entry copy(.param .u64 x, .param .u64 y) { ret; }");

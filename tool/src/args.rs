@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anabranch::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, Ranked, ReadySet, Single, Slots};
+use anabranch::Ranked;
+use anabranch::policy::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
+use anabranch::sim::Slots;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 use crate::Failure;
@@ -158,7 +160,7 @@ pub(crate) struct MachineArgs {
 
 impl MachineArgs {
     pub(crate) fn slots(&self) -> Slots {
-        Slots { compute: self.compute, copy_up: self.copies, copy_down: self.copies, cores: self.cores }
+        Slots::default().compute(self.compute).copy_up(self.copies).copy_down(self.copies).cores(self.cores)
     }
 }
 
@@ -187,10 +189,10 @@ impl PolicyName {
             Self::PerBackend => Box::new(PerBackend),
             Self::PerOperator => Box::new(PerOperator),
             Self::ReadySet => Box::new(ReadySet),
-            Self::Ranked => Box::new(max_streams.map_or(Ranked::new(), |max| Ranked::new().max_streams(max))),
+            Self::Ranked => Box::new(max_streams.map_or(Ranked::default(), |max| Ranked::default().max_streams(max))),
             Self::MinStreams => Box::new(MinStreams),
             Self::CriticalPath => {
-                let policy = CriticalPath::new(max_streams.unwrap_or(4));
+                let policy = CriticalPath::default().streams(max_streams.unwrap_or(4));
                 Box::new(hand_off_us.map_or(policy, |us| policy.hand_off_us(us)))
             }
         }

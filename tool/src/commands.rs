@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use anabranch::{Order, Policy, Schedule, Shape, Simulation, Single, verify};
+use anabranch::graph::Shape;
+use anabranch::plan::Schedule;
+use anabranch::policy::{Policy, Single};
+use anabranch::sim::{Order, Simulation};
 use clap::ValueEnum;
 
 use crate::args::{Args, Command, CompareFormat, MachineArgs, PlanFormat, PolicyName, SimulateFormat, format_of};
@@ -53,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn schedule(file: &Path, shape: &Shape, policy: &dyn Policy) -> Result<Schedule, Failure> {
-    shape.schedule(policy).map_err(|error| Failure::Invalid(format!("{}: {error}", file.display())))
+    shape.schedule_with(policy).map_err(|error| Failure::Invalid(format!("{}: {error}", file.display())))
 }
 
 pub(crate) fn simulation(schedule: &Schedule, machine: &MachineArgs) -> Simulation {
@@ -113,7 +116,7 @@ fn verify_plans(file: &Path, policy: Option<PolicyName>, plan: Option<&Path>) ->
         let any = schedule(file, &shape, &Single)?;
         for (number, (shape, programs)) in form.programs(&any).map_err(|fault| invalid(&fault))?.into_iter().enumerate() {
             let within = if number == 0 { String::new() } else { format!("in '{}': ", any.inner_path(number - 1)) };
-            verify(&shape, &programs).map_err(|error| invalid(&format_args!("{within}{error}")))?;
+            shape.verify_programs(&programs).map_err(|error| invalid(&format_args!("{within}{error}")))?;
         }
         return files::write(None, &format!("{}: keeps every edge, and every wait is needed\n", plan.display()));
     }

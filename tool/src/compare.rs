@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use anabranch::{Schedule, Shape, Span, StreamKind, makespan_us, svg};
+use anabranch::graph::Shape;
+use anabranch::plan::{Schedule, Span, StreamKind};
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -31,7 +32,7 @@ pub(crate) fn text(
 ) -> Result<String, Failure> {
     let (mut simulated, mut refused): (Vec<(Schedule, Vec<Span>)>, Vec<String>) = (Vec::new(), Vec::new());
     for name in PolicyName::value_variants() {
-        match shape.schedule(&*name.policy(max_streams, Some(machine.hand_off_us))) {
+        match shape.schedule_with(&*name.policy(max_streams, Some(machine.hand_off_us))) {
             Ok(schedule) => {
                 let log = simulation(&schedule, machine).run().map_err(|error| Failure::Usage(error.to_string()))?;
                 simulated.push((schedule, log.spans()));
@@ -45,7 +46,7 @@ pub(crate) fn text(
         CompareFormat::Json => serde_json::to_string_pretty(&rows).expect("rows have string keys only") + "\n",
         CompareFormat::Svg => {
             let panels: Vec<(&Schedule, &[Span])> = simulated.iter().map(|(schedule, spans)| (schedule, &spans[..])).collect();
-            svg(&panels)
+            Schedule::all_to_svg(&panels)
         }
     })
 }
@@ -57,7 +58,7 @@ fn row<'a>(schedule: &'a Schedule, spans: &[Span]) -> Row<'a> {
         remark: schedule.remark(),
         streams: (0..schedule.streams()).filter(is_device).count(),
         waits: schedule.waits(),
-        makespan_us: makespan_us(spans),
+        makespan_us: Span::makespan_us(spans),
         critical_path_us: schedule.critical_path_us(),
         utilisation: schedule.utilisation(spans),
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 
-use anabranch::Shape;
+use anabranch::graph::Shape;
 
 use crate::Failure;
 

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use anabranch::{NodeId, Point, Schedule, Shape, SimLog, Step, StreamKind};
+use anabranch::graph::{NodeId, Shape};
+use anabranch::plan::{Point, Schedule, Step, StreamKind};
+use anabranch::sim::SimLog;
 use serde::{Deserialize, Serialize};
 
 /// What is read of a plan: its streams and programs. The rest follows from them.
@@ -112,8 +114,8 @@ impl TableForm {
                         let node = names.get(&**name).copied();
                         Step::Run(node.ok_or_else(|| format!("{}: the graph has no node '{name}'", path()))?)
                     }
-                    StepForm::Record(seq) => Step::Record(Point { stream, seq: *seq }),
-                    StepForm::Wait { stream, point } => Step::Wait(Point { stream: number(*stream, path())?, seq: *point }),
+                    StepForm::Record(seq) => Step::Record(Point::new(stream, *seq)),
+                    StepForm::Wait { stream, point } => Step::Wait(Point::new(number(*stream, path())?, *point)),
                 });
             }
         }
@@ -144,7 +146,7 @@ struct SpanForm<'a> {
 
 /// Writes a simulation as JSON.
 pub(crate) fn simulation(schedule: &Schedule, seed: Option<u64>, log: &SimLog) -> String {
-    let span = |span: anabranch::Span| SpanForm {
+    let span = |span: anabranch::plan::Span| SpanForm {
         node: &schedule.shape().nodes()[span.node.index()].name,
         stream: schedule.id(span.stream),
         start_us: span.start_us,

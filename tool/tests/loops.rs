@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use anabranch::{Backend, Control, Edge, EdgeKind, Memory, Shape};
+use anabranch::graph::{Backend, Control, Edge, EdgeKind, Memory, Shape};
 
 fn loops() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/graphs/loops.json")).unwrap()
@@ -59,7 +59,7 @@ fn loops_of_loops_that_take_for_ever_are_drawn_with_a_bound() {
             r#"{{"nodes": [{{"name": "loop", "repeat": {{"iterations": 1000000000, "body": {graph}}}}}, {{"name": "next", "backend": "gpu", "after": ["loop"]}}]}}"#
         );
     }
-    let schedule = Shape::from_json(&graph).unwrap().schedule(&anabranch::PerOperator).unwrap();
+    let schedule = Shape::from_json(&graph).unwrap().schedule_with(&anabranch::policy::PerOperator).unwrap();
     let spans = schedule.spans();
     assert_eq!((spans[0].end_us, spans[1].end_us - spans[1].start_us), (1e12, 1.0));
     let picture = schedule.to_svg(&spans);
@@ -75,7 +75,7 @@ fn a_control_runs_where_its_nodes_do_unless_it_is_said() {
     let backends: Vec<Backend> = shape.nodes().iter().map(|node| node.backend).collect();
     assert_eq!(backends, [Backend::Mixed, Backend::Gpu, Backend::Gpu, Backend::Cpu, Backend::Cpu]);
     // What reads it reads where it is.
-    let last = Edge { source: shape.ids().nth(2).unwrap(), target: shape.ids().nth(4).unwrap(), kind: read(Memory::Gpu) };
+    let last = Edge::new(shape.ids().nth(2).unwrap(), shape.ids().nth(4).unwrap(), read(Memory::Gpu));
     assert!(shape.edges().contains(&last), "{:?}", shape.edges());
     let said = r#"{"nodes": [{"name": "a", "backend": "gpu", "branch": {"arms": []}}]}"#;
     assert_eq!(Shape::from_json(said).unwrap().nodes()[0].backend, Backend::Gpu);
@@ -177,7 +177,7 @@ fn nested(depth: usize) -> String {
 fn graphs_nest_sixty_four_deep_and_no_deeper() {
     let shape = Shape::from_json(&nested(64)).unwrap();
     assert_eq!(Shape::from_json(&shape.to_json()).unwrap(), shape);
-    assert_eq!(shape.schedule(&anabranch::Single).unwrap().inner().len(), 64);
+    assert_eq!(shape.schedule_with(&anabranch::policy::Single).unwrap().inner().len(), 64);
     for depth in [65, 100_000] {
         let message = fault(&nested(depth));
         assert!(

@@ -307,7 +307,7 @@ fn files_that_are_not_plain_utf_8_are_named() {
 
 #[test]
 fn texts_that_are_not_plain_json_are_named() {
-    let fault = |text: &str| anabranch::Shape::from_json(text).unwrap_err().to_string();
+    let fault = |text: &str| anabranch::graph::Shape::from_json(text).unwrap_err().to_string();
     assert_eq!(fault("\u{feff}{}"), "the text begins with a byte order mark: save it as UTF-8 without one");
     assert_eq!(fault("{\0\"\0"), "the text is UTF-16, or binary: save it as UTF-8");
     assert_eq!(fault("\0{\0\""), "the text is UTF-16, or binary: save it as UTF-8");

@@ -11,6 +11,7 @@ use crate::wire::{KernelCall, RawLaunch};
 type Kernel = Box<dyn Fn(&Launch<'_>) + Send + Sync>;
 
 /// One launch of a kernel: how many threads it stands for, and its parameters.
+#[derive(Debug)]
 pub struct Launch<'a> {
     /// The number of blocks in each direction.
     pub grid: [u32; 3],

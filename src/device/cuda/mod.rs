@@ -31,6 +31,7 @@ pub use raw::RawStream;
 
 /// How a CUDA device tells the host that work is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Completion {
     /// The device writes a number into the host's memory: no call of the driver to look at it. The default
     /// where the device can do so; elsewhere this is [`Completion::Event`].

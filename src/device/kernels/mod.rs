@@ -11,10 +11,10 @@
 //! # Examples
 //! A picture becomes what a network takes:
 //! ```
-//! use anabranch::kernels::{Size, normalise, resize};
-//! use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Single, inputs};
+//! use anabranch::device::kernels::{Size, normalise, resize};
+//! use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, inputs};
 //!
-//! let (photo, small) = (Size { width: 640, height: 480 }, Size { width: 224, height: 224 });
+//! let (photo, small) = (Size::new(640, 480), Size::new(224, 224));
 //! let (mean, deviation) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
 //! let scale = deviation.map(|deviation| 1.0 / (255.0 * deviation));
 //! let bias = [0, 1, 2].map(|channel| -mean[channel] / deviation[channel]);
@@ -31,7 +31,7 @@
 //! g.output("white", &white);
 //!
 //! let exec = Executor::inline(); // or Executor::cuda(0)?
-//! let run = exec.run(&g.compile(&Single)?, inputs! { "pixels" => vec![255_u8; 3 * 640 * 480] });
+//! let run = exec.run(&g.compile()?, inputs! { "pixels" => vec![255_u8; 3 * 640 * 480] });
 //! assert!((*futures::executor::block_on(run)?.take::<f32>("white")? - 0.515 / 0.229).abs() < 1e-5);
 //! # Ok::<(), anabranch::Error>(())
 //! ```

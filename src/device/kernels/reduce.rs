@@ -37,7 +37,8 @@ static REDUCE: LazyLock<Reduce> = LazyLock::new(|| {
 ///
 /// # Examples
 /// ```
-/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs, Single, kernels};
+/// use anabranch::device::kernels;
+/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs};
 ///
 /// let mut g = Graph::new();
 /// let sum = g.try_kernel("sum", (), |s: &mut DeviceStream| {
@@ -48,7 +49,7 @@ static REDUCE: LazyLock<Reduce> = LazyLock::new(|| {
 /// });
 /// g.output("sum", &sum);
 /// let exec = Executor::inline(); // or Executor::cuda(0)?
-/// let run = exec.run(&g.compile(&Single)?, Inputs::new());
+/// let run = exec.run(&g.compile()?, Inputs::new());
 /// let sum = futures::executor::block_on(run)?.take::<HostBuffer<f32>>("sum")?;
 /// assert!((sum[0] - 100_000.0).abs() < 0.1); // One after the other they would make 100958.34.
 /// # Ok::<(), anabranch::Error>(())
@@ -78,7 +79,7 @@ fn step(s: &mut DeviceStream, x: &Buffer<f32>, divisor: f32) -> Result<Buffer<f3
     let chunks = x.len().div_ceil(CHUNK).max(1);
     let mut sums = s.alloc(chunks)?;
     // A grid has up to 2^31 blocks, and no memory has that many chunks: they take 32 TiB.
-    let launch = Launch { grid: [chunks as u32, 1, 1], block: [LANES as u32, 1, 1], shared_bytes: 0 };
+    let launch = Launch::new([chunks as u32, 1, 1], [LANES as u32, 1, 1]);
     let divisor = if chunks == 1 { divisor } else { 1.0 };
     s.launch(&REDUCE, launch, (x, &mut sums, x.len() as u64, divisor))?;
     Ok(sums)

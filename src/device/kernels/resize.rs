@@ -74,7 +74,7 @@ fn check(from: Size, to: Size) -> Result<()> {
     // The weights of an axis add up to at most 2.5 * longer^2 / to, where longer is the larger of `from` and
     // `to`: the sum over a triangle is largest with an input in its centre. For both axes that is below 8 *
     // area^2 / pixels, which 256 values of 8 bits are to fit beside.
-    let area = Size { width: from.width.max(to.width), height: from.height.max(to.height) }.pixels();
+    let area = Size::new(from.width.max(to.width), from.height.max(to.height)).pixels();
     let limit = ((to.pixels() as u128) << 53).isqrt() as usize;
     if to.pixels() > 0 && area > limit {
         let what = format!("the area that holds a picture before and after it is resized to {} x {}", to.width, to.height);

@@ -24,7 +24,8 @@ static SCALE_ADD: LazyLock<ScaleAdd> = LazyLock::new(|| {
 ///
 /// # Examples
 /// ```
-/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs, Single, kernels};
+/// use anabranch::device::kernels;
+/// use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs};
 ///
 /// let mut g = Graph::new();
 /// let blend = g.try_kernel("blend", (), |s: &mut DeviceStream| {
@@ -34,7 +35,7 @@ static SCALE_ADD: LazyLock<ScaleAdd> = LazyLock::new(|| {
 /// });
 /// g.output("blend", &blend);
 /// let exec = Executor::inline(); // or Executor::cuda(0)?
-/// let run = exec.run(&g.compile(&Single)?, Inputs::new());
+/// let run = exec.run(&g.compile()?, Inputs::new());
 /// assert_eq!(futures::executor::block_on(run)?.take::<HostBuffer<f32>>("blend")?[..], [20.5, 41.0]);
 /// # Ok::<(), anabranch::Error>(())
 /// ```

@@ -8,6 +8,7 @@ pub(super) const CHANNELS: usize = 3;
 
 /// The size of a picture in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Size {
     /// Pixels in a row.
     pub width: u32,
@@ -16,6 +17,11 @@ pub struct Size {
 }
 
 impl Size {
+    /// Returns the size of a picture of `height` rows with `width` pixels each.
+    pub fn new(width: u32, height: u32) -> Self {
+        Self { width, height }
+    }
+
     /// Returns the number of pixels.
     pub fn pixels(self) -> usize {
         self.width as usize * self.height as usize

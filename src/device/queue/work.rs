@@ -1,6 +1,7 @@
 //! Work as kernels ask a stream for it: memory, copies, fills and launches, part by part.
 
 use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::device::code::{Code, Launch};
@@ -53,12 +54,12 @@ pub(crate) trait HostMemory: Send + Sync + 'static {
     /// Whether the copy is done.
     fn is_written(&self) -> bool;
     /// Returns the address of as many bytes as the copied block has, aligned for every
-    /// [`Element`](crate::Element). Once they are written they do not change.
+    /// [`Element`](crate::device::Element). Once they are written they do not change.
     fn as_ptr(&self) -> *const u8;
 }
 
 /// An argument of a launch.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Arg<'a> {
     #[doc(hidden)]
     Memory(MemoryArg<'a>),
@@ -70,3 +71,9 @@ pub enum Arg<'a> {
 /// The memory of a buffer of any type; None if a host has it.
 #[derive(Clone, Copy)]
 pub struct MemoryArg<'a>(pub(in crate::device) Option<&'a dyn Memory>);
+
+impl fmt::Debug for MemoryArg<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemoryArg").field(&self.0.map(Memory::device_name)).finish()
+    }
+}

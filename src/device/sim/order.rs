@@ -2,13 +2,14 @@
 
 /// How the simulated device picks, where several nodes could take a free slot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Order {
     /// The one that comes first in the schedule's order.
     #[default]
     InOrder,
     /// Any, drawn from this seed. The same seed gives the same order on every machine.
     Seeded(u64),
-    /// As a simulation before it chose: see [`SimLog::choices`](crate::SimLog::choices). After the last
+    /// As a simulation before it chose: see [`SimLog::choices`](crate::sim::SimLog::choices). After the last
     /// choice, the first operation is taken. A choice that is out of range is an error of the simulation, of
     /// the run, or of [`Engine::idle`](crate::Engine::idle). Unused choices are an error of a simulation; an
     /// executor keeps them for its next run.

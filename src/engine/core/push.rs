@@ -2,6 +2,7 @@
 //! not dropped, and finds it empty afterwards: it was pushed, was dropped because it was refused, or waits in
 //! the push.
 
+use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
@@ -47,6 +48,12 @@ struct Waiting<'v> {
     operation: Unpushed<'v>,
     key: WaiterKey,
     driver: WaiterKey,
+}
+
+impl fmt::Debug for Push<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Push").finish_non_exhaustive()
+    }
 }
 
 impl Future for Push<'_> {

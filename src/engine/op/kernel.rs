@@ -23,7 +23,8 @@ impl<'v> Op<'v> {
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, Op, kernels};
+    /// use anabranch::device::kernels;
+    /// use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, Op};
     ///
     /// # futures::executor::block_on(async {
     /// let engine = Engine::new(&Executor::inline())?; // or Executor::cuda(0)?

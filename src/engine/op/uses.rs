@@ -1,6 +1,7 @@
 //! What operations read and write: variables on one side, the arguments and the result of a closure on the
 //! other.
 
+use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
@@ -20,6 +21,12 @@ pub struct Asking {
     all: Vec<Access>,
     /// Whether one is taken and read as well.
     pub(super) is_aliased: bool,
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").finish_non_exhaustive()
+    }
 }
 
 impl Asking {
@@ -210,6 +217,7 @@ pub trait OpKernelFn<S, P, R>: Send + 'static {
 }
 
 /// Reads a variable.
+#[derive(Debug)]
 pub struct ReadVar<T>(VarPtr<T>);
 
 impl<T: Send + Sync + 'static> Fetch for ReadVar<T> {
@@ -239,9 +247,11 @@ impl<T: Send + Sync + 'static> Use for &Var<T> {
 }
 
 /// A variable whose value an operation takes; made by [`take`](crate::take).
+#[derive(Debug)]
 pub struct TakeVar<'v, T: Send + Sync + 'static>(pub(super) &'v Var<T>);
 
 /// Takes a variable's value.
+#[derive(Debug)]
 pub struct TakenVar<T>(VarPtr<T>);
 
 impl<T: Send + Sync + 'static> Fetch for TakenVar<T> {
@@ -273,6 +283,7 @@ impl<T: Send + Sync + 'static> Use for TakeVar<'_, T> {
 }
 
 /// Reads variables of one type.
+#[derive(Debug)]
 pub struct ReadVars<T>(Box<[ReadVar<T>]>);
 
 impl<T: Send + Sync + 'static> Fetch for ReadVars<T> {
@@ -316,6 +327,7 @@ impl Put<()> for () {
 }
 
 /// Writes a variable.
+#[derive(Debug)]
 pub struct WriteVar<T>(VarPtr<T>);
 
 impl<T: Send + Sync + 'static> Put<T> for WriteVar<T> {
@@ -360,6 +372,7 @@ impl<T: Send + Sync + 'static> Writes for Shared<'_, T> {
 }
 
 /// Writes variables of one type.
+#[derive(Debug)]
 pub struct WriteVars<T>(Box<[WriteVar<T>]>);
 
 impl<T: Send + Sync + 'static> Put<Vec<T>> for WriteVars<T> {

@@ -171,6 +171,12 @@ struct Looking<T> {
     found: Arc<Mutex<Option<Arc<T>>>>,
 }
 
+impl<T> fmt::Debug for VarRead<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VarRead").finish_non_exhaustive()
+    }
+}
+
 impl<T> Future for VarRead<T> {
     type Output = Result<Arc<T>>;
 
@@ -199,6 +205,7 @@ impl<T> Looking<T> {
 
 /// The turn to write a variable; made by [`Var::wait_writable`].
 #[must_use = "futures do nothing unless awaited"]
+#[derive(Debug)]
 pub struct VarWait {
     pushed: Result<Pushed>,
 }

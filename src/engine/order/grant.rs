@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 /// Shows that an operation has been granted all that it asked for, and has not left its queues. Made by those
 /// who run operations: see [`Granted`](super::operation::Granted).
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Grant<'g>(PhantomData<&'g ()>);
 
 impl Grant<'_> {

@@ -44,10 +44,11 @@ impl Shape {
     ///
     /// # Examples
     /// ```
-    /// use anabranch::{Ranked, Shape};
+    /// use anabranch::graph::Shape;
+    /// use anabranch::Ranked;
     ///
     /// let shape = Shape::from_json(r#"{"nodes": [{"name": "a", "backend": "gpu"}, {"name": "b", "backend": "gpu", "after": ["a"]}]}"#)?;
-    /// assert_eq!(shape.schedule(&Ranked::new())?.streams(), 1);
+    /// assert_eq!(shape.schedule()?.streams(), 1);
     ///
     /// let error = Shape::from_json(r#"{"nodes": [{"name": "a", "backend": "tpu"}]}"#).unwrap_err();
     /// assert_eq!(

@@ -37,7 +37,8 @@ impl Graph {
     /// # Examples
     /// ```
     /// # #[cfg(feature = "json")] {
-    /// use anabranch::{Bodies, Executor, Graph, Shape, Single, Value, inputs};
+    /// use anabranch::graph::{Bodies, Shape};
+    /// use anabranch::{Executor, Graph, Value, inputs};
     ///
     /// let shape = Shape::from_json(r#"{"nodes": [
     ///     {"name": "x", "backend": "cpu"},
@@ -49,7 +50,7 @@ impl Graph {
     ///     .node("x", |g: &mut Graph, name: &str, ()| g.input::<u64>(name))
     ///     .node("double", |g: &mut Graph, name: &str, x: Value<u64>| g.task(name, &x, |x: &u64| 2 * x));
     ///
-    /// let plan = Graph::from_shape(&shape, &bodies)?.compile(&Single)?;
+    /// let plan = Graph::from_shape(&shape, &bodies)?.compile()?;
     /// let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! { "x" => 1_u64 }))?;
     /// assert_eq!(*outputs.take::<u64>("grown")?, 32);
     /// # }

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use anabranch::{Executor, Graph, Inputs, Plan, Value, explore, inputs, take, times};
+use anabranch::graph::times;
+use anabranch::{Executor, Graph, Inputs, Plan, Value, explore, inputs, take};
 
 use super::{counted, many_executors};
 use crate::support::{block_on, executor, plan, poll_once, until, value_of};
@@ -131,7 +132,7 @@ fn a_branch_may_be_read_on_another_stream() {
     let y = g.branch("branch", &left, take(&right)).arm(|a, x| counted(a, "even", &x)).arm(|_, x| x).join();
     // Three readers: at most one of them goes on where the branch stood.
     let readers = [10u64, 100, 1000].map(|by| g.task(format!("times {by}"), &y, move |y: &u64| y * by));
-    let sum = g.task("sum", &readers[..], |all: anabranch::Each<'_, u64>| all.iter().sum::<u64>());
+    let sum = g.task("sum", &readers[..], |all: anabranch::graph::Each<'_, u64>| all.iter().sum::<u64>());
     let plan = output(g, &sum);
     assert!(plan.schedule().streams() > 2, "{plan}");
     for exec in many_executors() {

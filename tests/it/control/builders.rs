@@ -7,13 +7,15 @@
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use anabranch::{Executor, Function, Graph, Single, Value, inputs, times};
+use anabranch::graph::times;
+use anabranch::policy::Single;
+use anabranch::{Executor, Function, Graph, Value, inputs};
 
 use crate::support::{block_on, panic_quietly, plan, value_of};
 
 /// Returns the error of a graph: `compile` and `section` give the same one.
 fn fault(g: &Graph) -> String {
-    let error = g.compile(&Single).unwrap_err();
+    let error = g.compile_with(&Single).unwrap_err();
     assert!(error.is_invalid_graph(), "{error}");
     let section = g.section(&[], &[]).unwrap_err();
     assert_eq!(section.to_string(), error.to_string());
@@ -133,10 +135,10 @@ fn a_closure_that_puts_another_graph_in_the_place_of_its_own_is_named() {
     let (mut g, selector, x) = forked();
     let out = g.repeat("loop", &x, times(1), |b, x| b.branch("fork", &selector, &x).arm(|_, x| x).arm(put).arm(|_, x| x).join());
     g.output("out", &out);
-    let error = g.compile(&Single).unwrap_err();
+    let error = g.compile_with(&Single).unwrap_err();
     assert_eq!((error.to_string(), error.node()), (replaced("the arm 1 of 'loop/body/fork'"), Some("loop/body/fork")));
 
-    let function = Function::new("double", &Single, put);
+    let function = Function::new("double", put);
     assert_eq!(function.unwrap_err().to_string(), replaced("function 'double'"));
 }
 
@@ -165,7 +167,7 @@ fn graphs_of_two_builders_may_change_places_and_back() {
     assert_eq!((fault(&g), fault(&h)), (replaced("the body of 'g'"), replaced("the body of 'h'")));
     let (g, h) = build(true);
     assert_eq!(
-        h.compile(&Single).unwrap_err().to_string(),
+        h.compile_with(&Single).unwrap_err().to_string(),
         "nothing reads the input 'selector': read it in a node, or remove it"
     );
     let plan = plan(&g.section(&["g"], &[]).unwrap());

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use anabranch::{Above, Error, Executor, Graph, Inputs, Plan, Timeline, Value, above, inputs, take, times};
+use anabranch::graph::{Above, above, times};
+use anabranch::{Error, Executor, Graph, Inputs, Plan, Timeline, Value, inputs, take};
 
 use super::{many_executors, suspended};
 use crate::support::{block_on, executors, panic_quietly, plan, poll_once, until, value_of};
@@ -195,7 +196,7 @@ fn an_observer_sees_inner_nodes_and_their_loop() {
     assert_eq!(names, ["loop/body/add", "loop/body/add", "loop", "end"]);
     assert!(spans[2].start <= spans[0].start && spans[1].end <= spans[2].end);
     assert_eq!(timeline.runs(&plan)[0].len(), 2);
-    assert_eq!(plan.recompile_with(&timeline).unwrap().schedule().inner().len(), 1);
+    assert_eq!(plan.recompile(&timeline).unwrap().schedule().inner().len(), 1);
 }
 
 /// Returns the error of a graph that a closure builds around a value.
@@ -204,7 +205,7 @@ fn mistake(build: impl FnOnce(&mut Graph, &Value<u64>)) -> String {
     let x = g.task("x", (), || 1u64);
     g.output("x", &x);
     build(&mut g, &x);
-    let error = g.compile(&anabranch::Single).unwrap_err();
+    let error = g.compile_with(&anabranch::policy::Single).unwrap_err();
     assert!(error.is_invalid_graph());
     error.to_string()
 }
@@ -269,7 +270,7 @@ fn mistakes_in_inner_graphs_come_out_of_compile_with_their_path() {
     );
     assert_eq!(mistake(|g, x| _ = g.node(x).max_iterations(1)), "'x' is no loop: only one has a number of iterations");
     let inner = looping(|b, x| {
-        assert!(b.compile(&anabranch::Single).unwrap_err().to_string().contains("cannot be compiled by itself"));
+        assert!(b.compile_with(&anabranch::policy::Single).unwrap_err().to_string().contains("cannot be compiled by itself"));
         unused(b, x)
     });
     assert!(inner.starts_with("in 'a/body'"), "{inner}");
@@ -338,5 +339,5 @@ fn mistake_of_own(build: fn(&mut Graph, Value<u64>)) -> String {
     let mut g = Graph::new();
     let x = g.task("x", (), || 1u64);
     build(&mut g, x);
-    g.compile(&anabranch::Single).unwrap_err().to_string()
+    g.compile_with(&anabranch::policy::Single).unwrap_err().to_string()
 }

@@ -1,7 +1,8 @@
 //! Programs whose results are known: on every kind of executor, with many seeds, and small ones in every
 //! order.
 
-use anabranch::{Executor, Graph, Inputs, Plan, Value, explore, inputs, times};
+use anabranch::graph::times;
+use anabranch::{Executor, Graph, Inputs, Plan, Value, explore, inputs};
 
 use super::{many_executors, piecewise};
 use crate::support::{block_on, plan, value_of};

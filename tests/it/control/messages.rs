@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use anabranch::{Error, Graph, Policy, Shape, Single, Value, take, times};
+use anabranch::graph::{Shape, times};
+use anabranch::policy::{Policy, Single};
+use anabranch::{Error, Graph, Value, take};
 
 type Numbers = Vec<f64>;
 
@@ -12,7 +14,7 @@ fn said(build: impl FnOnce(&mut Graph, Value<Numbers>) -> Value<Numbers>) -> (St
     let x = g.task("x", (), || vec![1.0]);
     let y = build(&mut g, x);
     g.output("y", &y);
-    named(&g.compile(&Single).unwrap_err())
+    named(&g.compile_with(&Single).unwrap_err())
 }
 
 fn named(error: &Error) -> (String, Option<String>) {
@@ -133,8 +135,8 @@ impl Policy for Careless {
         "careless"
     }
 
-    fn assign(&self, shape: &Shape) -> anabranch::Result<anabranch::Assignment> {
-        let mut assignment = anabranch::Assignment::none(shape);
+    fn assign(&self, shape: &Shape) -> anabranch::Result<anabranch::policy::Assignment> {
+        let mut assignment = anabranch::policy::Assignment::none(shape);
         let given = shape.ids().filter(|node| &*shape.nodes()[node.index()].name != "kernel");
         given.for_each(|node| assignment.set(node, 0));
         Ok(assignment)
@@ -220,7 +222,7 @@ fn mistakes_two_graphs_deep_name_the_node_by_its_path() {
             |_, y| y,
         );
         g.output("y", &y);
-        let error = g.compile(if name == "kernel" { &Careless } else { &Single }).unwrap_err();
+        let error = g.compile_with(if name == "kernel" { &Careless } else { &Single }).unwrap_err();
         let path = format!("loop/condition/fork/arm 1/{name}");
         assert_eq!(error.node(), Some(&*path), "{error}");
         assert!(error.to_string().contains("loop/condition/fork/arm 1"), "{error}");

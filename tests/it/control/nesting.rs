@@ -2,7 +2,9 @@
 
 use std::thread;
 
-use anabranch::{Executor, Graph, Inputs, Plan, Single, Value, inputs, times};
+use anabranch::graph::times;
+use anabranch::policy::Single;
+use anabranch::{Executor, Graph, Inputs, Plan, Value, inputs};
 
 use super::suspended;
 use crate::support::{block_on, executors, poll_once, until, value_of};
@@ -43,7 +45,7 @@ fn result(exec: &Executor, plan: &Plan) -> u64 {
 #[test]
 fn sixty_four_levels_run_one_at_a_time() {
     // Places among the runs in flight are not used up by what runs inside.
-    let plan = nested(64).compile(&Single).unwrap();
+    let plan = nested(64).compile_with(&Single).unwrap();
     assert_eq!(plan.schedule().inner().len(), 64);
     for workers in [0, 1, 2, 8] {
         let exec = Executor::builder().workers(workers).max_in_flight(1).build().unwrap();
@@ -60,7 +62,7 @@ fn ten_thousand_levels_compile_run_cancel_and_drop_on_a_small_stack() {
     // Seen to overflow with the drop that the compiler makes for shapes in shapes.
     let graph = nested(10_000);
     on_a_small_stack(move || {
-        let plan = graph.compile(&Single).unwrap();
+        let plan = graph.compile_with(&Single).unwrap();
         plan.verify().unwrap();
         for exec in executors() {
             assert_eq!(result(&exec, &plan), 42, "{exec:?}");
@@ -75,9 +77,9 @@ fn ten_thousand_levels_compile_run_cancel_and_drop_on_a_small_stack() {
                 until(|| exec.in_flight() == 0);
             }
         }
-        let shape = anabranch::Shape::clone(plan.schedule().shape());
+        let shape = anabranch::graph::Shape::clone(plan.schedule().shape());
         drop((plan, graph));
-        drop(shape.schedule(&Single).unwrap());
+        drop(shape.schedule_with(&Single).unwrap());
         drop(shape);
     });
 }
@@ -100,7 +102,7 @@ fn a_failure_ten_thousand_levels_down_comes_up_on_a_small_stack() {
     };
     let graph = thread::Builder::new().stack_size(256 << 20).spawn(build).unwrap().join().unwrap();
     on_a_small_stack(move || {
-        let plan = graph.compile(&Single).unwrap();
+        let plan = graph.compile_with(&Single).unwrap();
         let exec = Executor::inline();
         let run = exec.run(&plan, Inputs::new());
         let z = run.node("z");

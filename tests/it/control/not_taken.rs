@@ -1,6 +1,8 @@
 //! What the futures of nodes say that never ran.
 
-use anabranch::{Error, Executor, Graph, Inputs, NodeFuture, Plan, Result, Run, inputs, times};
+use anabranch::graph::times;
+use anabranch::run::NodeFuture;
+use anabranch::{Error, Executor, Graph, Inputs, Plan, Result, Run, inputs};
 
 use super::many_executors;
 use crate::support::{block_on, plan, until};

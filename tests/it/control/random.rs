@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use anabranch::{Each, Executor, Graph, Plan, Ranked, Value, inputs, times};
+use anabranch::graph::{Each, times};
+use anabranch::{Executor, Graph, Plan, Value, inputs};
 
 use super::suspended;
 use crate::support::{Dice, block_on, executors, value_of};
@@ -166,7 +167,7 @@ fn program(seed: u64) -> (Plan, f64) {
     build(&mut g, &statements, &mut values);
     let all = g.task("all", &values[..], |all: Each<'_, f64>| all.iter().sum::<f64>());
     g.output("out", &all);
-    let plan = g.compile(&Ranked::new()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let plan = g.compile().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     plan.verify().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     (plan, results.iter().sum())
 }

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use anabranch::{Backend, Control, Graph, Order, Shape, Simulation, Single, Slots, makespan_us, times};
+use anabranch::Graph;
+use anabranch::graph::{Backend, Control, Shape, times};
+use anabranch::plan::Span;
+use anabranch::policy::Single;
+use anabranch::sim::{Order, Simulation, Slots};
 
 /// A node that costs something.
-fn node(shape: &mut Shape, name: &str, cost_us: f64) -> anabranch::NodeId {
+fn node(shape: &mut Shape, name: &str, cost_us: f64) -> anabranch::graph::NodeId {
     let node = shape.node(name, Backend::Gpu);
     shape.nodes_mut()[node.index()].cost_us = cost_us;
     node
@@ -17,7 +21,7 @@ fn of_one(name: &str, cost_us: f64) -> Arc<Shape> {
     Arc::new(shape)
 }
 
-fn control(shape: &mut Shape, name: &str, control: Control) -> anabranch::NodeId {
+fn control(shape: &mut Shape, name: &str, control: Control) -> anabranch::graph::NodeId {
     let node = shape.node(name, Backend::Gpu);
     shape.nodes_mut()[node.index()].control = Some(Arc::new(control));
     node
@@ -48,17 +52,17 @@ fn shape() -> Shape {
 #[test]
 fn a_control_takes_what_its_graphs_take() {
     // Seen to fail with a condition that is asked once for each iteration.
-    let schedule = shape().schedule(&anabranch::Ranked::new()).unwrap();
+    let schedule = shape().schedule().unwrap();
     let expected = 4.0 + 5.0 * (3.0 + 0.5 + 1.0) + 6.0 * 1.5 + 2.0;
     let simulated = |simulation: Simulation| simulation.run().unwrap().makespan_us();
     assert_eq!(simulated(Simulation::new(&schedule)), expected);
     assert_eq!(simulated(Simulation::new(&schedule).order(Order::Seeded(3))), expected);
-    assert_eq!((makespan_us(&schedule.spans()), schedule.critical_path_us()), (expected, expected));
+    assert_eq!((Span::makespan_us(&schedule.spans()), schedule.critical_path_us()), (expected, expected));
     // With one kernel at a time, the body's branches follow each other.
-    let one = Slots { compute: 1, ..Slots::default() };
+    let one = Slots::default().compute(1);
     assert_eq!(simulated(Simulation::new(&schedule).slots(one)), expected + 5.0 * 2.0);
-    let single = shape().schedule(&Single).unwrap();
-    assert_eq!((makespan_us(&single.spans()), single.critical_path_us()), (expected + 5.0 * 2.0, expected));
+    let single = shape().schedule_with(&Single).unwrap();
+    assert_eq!((Span::makespan_us(&single.spans()), single.critical_path_us()), (expected + 5.0 * 2.0, expected));
 }
 
 #[test]
@@ -68,13 +72,13 @@ fn a_loop_that_would_take_for_ever_is_an_error() {
     let mut inner = Shape::new();
     control(&mut inner, "inner", body(of_one("a", 1.0)));
     control(&mut shape, "outer", body(Arc::new(inner)));
-    let error = Simulation::new(&shape.schedule(&Single).unwrap()).run().unwrap_err();
+    let error = Simulation::new(&shape.schedule_with(&Single).unwrap()).run().unwrap_err();
     assert_eq!(error.to_string(), "node 'outer' takes more than 10^12 us: a time is from 0 to 10^12");
 }
 
 #[test]
 fn inner_graphs_are_in_the_text_of_a_plan() {
-    let schedule = shape().schedule(&anabranch::PerOperator).unwrap();
+    let schedule = shape().schedule_with(&anabranch::policy::PerOperator).unwrap();
     schedule.verify().unwrap();
     let expected = "\
 policy per-operator: 3 nodes, 1 stream, 0 records, 0 waits
@@ -103,7 +107,7 @@ fn mistakes_in_inner_shapes_are_named_by_path() {
     node(&mut inner, "twice", 1.0);
     let mut shape = Shape::new();
     control(&mut shape, "loop", Control::Branch { arms: vec![of_one("a", 1.0), Arc::new(inner)], taken: None });
-    let error = shape.schedule(&Single).unwrap_err();
+    let error = shape.schedule_with(&Single).unwrap_err();
     assert_eq!((error.is_invalid_graph(), error.node()), (true, Some("loop/arm 1/twice")));
     assert_eq!(error.to_string(), "in 'loop/arm 1': two nodes are named 'twice': node names are unique in a graph, rename one");
 }
@@ -115,12 +119,12 @@ fn a_graph_with_closures_has_the_shapes_of_its_inner_graphs() {
     let y = g.repeat("loop", &x, times(7), |b, x| b.task("add", &x, |x: &u64| x + 1));
     g.node(&y).max_iterations(9);
     g.output("y", &y);
-    let plan = g.compile(&Single).unwrap();
+    let plan = g.compile_with(&Single).unwrap();
     let control = plan.schedule().shape().nodes()[1].control.clone().unwrap();
     let Control::Repeat { condition: None, body, iterations: 7, max_iterations: Some(9) } = &*control else {
         panic!("{control:?}")
     };
     assert_eq!(&*body.nodes()[0].name, "add");
-    assert_eq!(makespan_us(&plan.schedule().spans()), 8.0);
+    assert_eq!(Span::makespan_us(&plan.schedule().spans()), 8.0);
     assert_eq!(Simulation::new(plan.schedule()).run().unwrap().makespan_us(), 8.0);
 }

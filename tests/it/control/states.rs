@@ -1,6 +1,8 @@
 //! States: who has them when, and that each value is dropped once.
 
-use anabranch::{Executor, Graph, Inputs, Plan, Single, Value, inputs, take, times};
+use anabranch::graph::times;
+use anabranch::policy::Single;
+use anabranch::{Executor, Graph, Inputs, Plan, Value, inputs, take};
 
 use super::many_executors;
 use crate::support::{Counted, Tally, block_on, executors, plan, poll_once, until, value_of};
@@ -185,7 +187,7 @@ fn a_captured_value_makes_one_edge() {
         b.task("two", (&y, &far, &far), |y: &u64, far: &u64, again: &u64| y + far + again)
     });
     g.output("y", &y);
-    let plan = g.compile(&Single).unwrap();
+    let plan = g.compile_with(&Single).unwrap();
     assert_eq!(plan.schedule().shape().edges().len(), 2);
     assert_eq!(*value_of::<u64>(block_on(Executor::inline().run(&plan, Inputs::new())), "y"), 13);
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use anabranch::{
-    Buffer, Canceller, DeviceStream, Executor, Graph, HostBuffer, Inputs, PerOperator, Plan, Run, Single, inputs, take,
-};
+use anabranch::policy::{PerOperator, Single};
+use anabranch::run::Canceller;
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Plan, Run, inputs, take};
 use anabranch_soft_cuda::{Device, Which};
 
 use super::{Gpu, adding, download, filling, upload, uploaded, wait_for_worker};
@@ -68,7 +68,7 @@ fn twenty(gate: &Arc<Gate>) -> Plan {
     let (down2, down3) = (g.try_kernel("down2", &f, download), g.try_kernel("down3", &d2, download));
     let out = g.task("out", (&down2, &down3), |x: &HostBuffer<f32>, y: &HostBuffer<f32>| x[7] + y[7]);
     g.output("out", &out);
-    let plan = g.compile(&PerOperator).unwrap();
+    let plan = g.compile_with(&PerOperator).unwrap();
     assert!(plan.schedule().order().len() == 20 && plan.schedule().streams() > 3, "{plan}");
     plan
 }
@@ -292,7 +292,7 @@ fn cancels_itself(own: &Own, called: &Arc<AtomicUsize>) -> Plan {
         Ok(s.download(x)?)
     });
     g.output("down", &down);
-    g.compile(&Single).unwrap()
+    g.compile_with(&Single).unwrap()
 }
 
 #[test]

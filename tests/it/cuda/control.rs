@@ -1,9 +1,9 @@
 //! Loops and branches of kernels.
 
-use anabranch::{
-    Above, Buffer, DeviceStream, Executor, Graph, HostBuffer, Launched, Plan, Ranked, Single, Timeline, Value, above, inputs,
-    take, times,
-};
+use anabranch::exec::Launched;
+use anabranch::graph::{Above, above, times};
+use anabranch::policy::Single;
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Plan, Timeline, Value, inputs, take};
 use anabranch_soft_cuda::{Code, Which};
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn fibonacci() -> Plan {
         |g, (a, b)| (b, sum(g, "next", &a, &b)),
     );
     output_by_host(&mut g, &last, |x| x[0]);
-    g.compile(&Ranked::new()).unwrap()
+    g.compile().unwrap()
 }
 
 fn unrolled_fibonacci(x: f32) -> f32 {
@@ -70,7 +70,7 @@ fn nested() -> Plan {
         sum(b, "join", &left, &right)
     });
     output_by_host(&mut g, &last, |x| x[0]);
-    g.compile(&Ranked::new()).unwrap()
+    g.compile().unwrap()
 }
 
 fn unrolled_nested(up: f32) -> f32 {
@@ -109,7 +109,7 @@ fn an_iteration_with_events_leaves_none_behind() {
         sum(b, "join", &up, &beside)
     });
     output_by_host(&mut g, &last, |x| x[0]);
-    let plan = g.compile(&Ranked::new()).unwrap();
+    let plan = g.compile().unwrap();
     let expected = (0..20).fold(1.0, |x: f32, _| (1.0 - 2.0 * x) + 3.0 * x);
     (0..3).for_each(|_| assert_eq!(result(&exec, &plan, 1.0), expected));
     let made = gpu.device.calls_of("cuEventCreate");
@@ -129,7 +129,7 @@ fn a_body_is_a_cuda_graph_from_its_second_iteration_on() {
         sum(b, "double", &y, &y)
     });
     output_by_host(&mut g, &last, |x| x[0]);
-    let plan = g.compile(&Single).unwrap();
+    let plan = g.compile_with(&Single).unwrap();
     assert_eq!(result(&exec, &plan, 1.0), 3.0);
     let spans = timeline.spans();
     let how: Vec<Launched> = spans.iter().filter(|span| &*span.node == "loop/body/double").map(|span| span.launched).collect();
@@ -146,20 +146,20 @@ fn a_body_is_a_cuda_graph_from_its_second_iteration_on() {
 fn a_loop_from_a_file_that_takes_its_buffer_needs_no_other() {
     // There is memory for one buffer. Seen to fail with states that are read, whatever the file says:
     // `compile` refused it.
-    let shape = anabranch::Shape::from_json(
+    let shape = anabranch::graph::Shape::from_json(
         r#"{"nodes": [{"name": "x", "backend": "cpu"}, {"name": "up", "backend": "gpu", "inputs": [{"node": "x"}]},
         {"name": "loop", "inputs": [{"node": "up", "take": true}], "repeat": {"iterations": 6, "body": {"nodes": [
             {"name": "fill", "backend": "gpu", "inputs": [{"state": 0}]}
         ]}}},
         {"name": "down", "backend": "gpu", "inputs": [{"node": "loop"}]}, {"name": "out", "backend": "cpu", "inputs": [{"node": "down"}]}]}"#,
     );
-    let bodies = anabranch::Bodies::new()
+    let bodies = anabranch::graph::Bodies::new()
         .node("x", |g: &mut Graph, name: &str, ()| g.input::<Vec<f32>>(name))
         .node("up", |g, name, x: Value<Vec<f32>>| g.try_kernel(name, &x, upload))
         .node("fill", |g, name, x: Value<Buffer<f32>>| g.try_kernel(name, take(&x), filling(1.5)))
         .node("down", |g, name, x: Value<Buffer<f32>>| g.try_kernel(name, &x, download))
         .node("out", |g, name, x: Value<HostBuffer<f32>>| g.task(name, &x, |x: &HostBuffer<f32>| x[0]));
-    let plan = Graph::from_shape(&shape.unwrap(), &bodies).unwrap().compile(&Ranked::new()).unwrap();
+    let plan = Graph::from_shape(&shape.unwrap(), &bodies).unwrap().compile().unwrap();
     let gpu = Gpu::new();
     gpu.device.memory_limit(64 * 4);
     let exec = gpu.executor(2);
@@ -199,7 +199,7 @@ fn a_loop_on_a_device_is_cancelled_and_leaves_nothing() {
         })
     });
     output_by_host(&mut g, &last, |x| x[0]);
-    let plan = g.compile(&Single).unwrap();
+    let plan = g.compile_with(&Single).unwrap();
     for is_dropped in [false, true] {
         let mut run = exec.run(&plan, inputs! { "x" => vec![1.0f32; 8] });
         assert!(poll_once(&mut run).is_pending());
@@ -226,7 +226,7 @@ fn an_inner_graph_goes_on_on_the_stream_of_its_control() {
     let (mut g, _, up) = uploaded("up");
     let last = g.repeat("a", &up, times(1), |b, x| b.repeat("b", &x, times(1), |b, x| sum(b, "twice", &x, &x)));
     output_by_host(&mut g, &last, |x| x[0]);
-    let plan = g.compile(&Single).unwrap();
+    let plan = g.compile_with(&Single).unwrap();
     assert_eq!(result(&exec, &plan, 4.0), 8.0);
     let streams: Vec<u32> = timeline.spans().iter().map(|span| span.stream).collect();
     assert!(streams.iter().all(|stream| *stream == 0), "{streams:?}");
@@ -258,7 +258,7 @@ const FIBONACCI: &str = r#"{"nodes": [
 fn a_loop_of_kernels_may_come_as_data() {
     // Seen to fail with states that do not change places.
     type Numbers = Value<Buffer<f32>>;
-    let bodies = anabranch::Bodies::new()
+    let bodies = anabranch::graph::Bodies::new()
         .node("x", |g: &mut Graph, name: &str, ()| g.input::<Vec<f32>>(name))
         .node("up", |g, name, x: Value<Vec<f32>>| g.try_kernel(name, &x, upload))
         .node("b", |_, _, b: Numbers| b)
@@ -266,8 +266,8 @@ fn a_loop_of_kernels_may_come_as_data() {
         .node("down", |g, name, x: Numbers| g.try_kernel(name, &x, download))
         .condition("small", |g, name, x: Value<HostBuffer<f32>>| g.task(name, &x, |x: &HostBuffer<f32>| above(1000.0, x[0])))
         .node("out", |g, name, x: Value<HostBuffer<f32>>| g.task(name, &x, |x: &HostBuffer<f32>| x[0]));
-    let graph = Graph::from_shape(&anabranch::Shape::from_json(FIBONACCI).unwrap(), &bodies).unwrap();
-    let (plan, gpu) = (graph.compile(&Ranked::new()).unwrap(), Gpu::new());
+    let graph = Graph::from_shape(&anabranch::graph::Shape::from_json(FIBONACCI).unwrap(), &bodies).unwrap();
+    let (plan, gpu) = (graph.compile().unwrap(), Gpu::new());
     for exec in executors().into_iter().chain([1, 2].map(|workers| gpu.executor(workers))) {
         for x in [1.0, 7.0, 2000.0] {
             assert_eq!(result(&exec, &plan, x), unrolled_fibonacci(x), "{exec:?}");

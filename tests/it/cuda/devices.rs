@@ -1,6 +1,6 @@
 //! Several devices in one graph, and libraries that enqueue on a node's stream by themselves.
 
-use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Plan, Ranked, Value, inputs};
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Plan, Value, inputs};
 use anabranch_soft_cuda::Which;
 
 use super::{Gpu, adding, download, upload};
@@ -61,7 +61,7 @@ fn all(exec: &Executor, plan: &Plan, outputs: usize) -> Vec<Vec<f32>> {
 
 fn is_as_on_the_host(exec: &Executor) {
     for seed in 0..20 {
-        let plan = random(seed).compile(&Ranked::new()).unwrap();
+        let plan = random(seed).compile().unwrap();
         assert_eq!(all(exec, &plan, 32), all(&Executor::inline(), &plan, 32), "seed {seed}");
     }
 }

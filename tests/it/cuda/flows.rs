@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use anabranch::{
-    Buffer, DeviceStream, Engine, Executor, Flow, Function, Graph, HostBuffer, PerOperator, Placement, Result, Single, Value,
-    Var, kernels, take,
-};
+use anabranch::device::kernels;
+use anabranch::policy::{PerOperator, Placement, Single};
+use anabranch::{Buffer, DeviceStream, Engine, Executor, Flow, Function, Graph, HostBuffer, Result, Value, Var, take};
 use anabranch_soft_cuda::{Code, Which};
 
 use super::Gpu;
@@ -45,7 +44,7 @@ async fn until_small(f: &Flow, mut x: Var<Buffer<f32>>, least: f32) -> Result<(f
 
 /// Two loops side by side on the same start, one of which calls a graph; then a branch.
 async fn program(f: &Flow) -> Result<Vec<f32>> {
-    let half = Function::new("half", &Single, |g: &mut Graph, x: Value<Buffer<f32>>| {
+    let half = Function::with_policy("half", &Single, |g: &mut Graph, x: Value<Buffer<f32>>| {
         let half = g.try_kernel("half", &x, |s: &mut DeviceStream, x: &Buffer<f32>| Ok(kernels::scale_add(s, 0.25, x, 0.25, x)?));
         let left = g.try_kernel("left", &half, |s: &mut DeviceStream, x: &Buffer<f32>| {
             let sum = kernels::sum(s, x)?;
@@ -155,7 +154,7 @@ fn sixfold(fails_at: Option<&'static str>) -> Function<OnDevice, OnDevice> {
             Ok(kernels::scale_add(s, 1.0, x, 1.0, y)?)
         }
     };
-    Function::new("sixfold", &PerOperator, |g: &mut Graph, x: OnDevice| {
+    Function::with_policy("sixfold", &PerOperator, |g: &mut Graph, x: OnDevice| {
         let twice = g.try_kernel("twice", (&x, &x), add("twice"));
         let thrice = g.try_kernel("thrice", (&x, &x), move |s: &mut DeviceStream, x: &Buffer<f32>, y: &Buffer<f32>| {
             let twice = kernels::scale_add(s, 1.0, x, 1.0, y)?;

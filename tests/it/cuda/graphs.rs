@@ -1,7 +1,10 @@
 //! Graphs of sums on a device, whose results are the same bits on every device. For the software driver, and
 //! for real GPUs (`tests/cuda.rs`).
 
-use anabranch::{Buffer, DeviceStream, Each, Graph, HostBuffer, In, Kernel, Launch, Out, Value};
+use anabranch::device::{In, Out};
+use anabranch::device::{Kernel, Launch};
+use anabranch::graph::Each;
+use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, Value};
 
 use crate::dice::Dice;
 

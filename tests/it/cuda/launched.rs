@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use anabranch::{
-    Buffer, DeviceStream, Executor, Graph, HostBuffer, In, Kernel, Launch, Launched, Out, PerOperator, Plan, Single, Timeline,
-    inputs,
-};
+use anabranch::device::{In, Out};
+use anabranch::device::{Kernel, Launch};
+use anabranch::exec::Launched;
+use anabranch::policy::{PerOperator, Single};
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Plan, Timeline, inputs};
 use anabranch_soft_cuda::Which;
 
 use super::{Gpu, adding, download, output_by_host, uploaded};
@@ -16,7 +17,7 @@ fn doubled() -> Plan {
     let (mut g, _, up) = uploaded("up");
     let last = (0..4).fold(up, |last, turn| g.try_kernel(turn.to_string(), (&last, &last), adding()));
     output_by_host(&mut g, &last, |x| x.to_vec());
-    g.compile(&Single).unwrap()
+    g.compile_with(&Single).unwrap()
 }
 
 fn run(exec: &Executor, plan: &Plan, x: &[f32]) -> Vec<f32> {
@@ -77,7 +78,7 @@ fn the_same_again_is_one_call() {
         let kernel = kernel.clone();
         g.try_kernel(node.to_string(), (), move |s: &mut DeviceStream| Ok(s.launch(&kernel, Launch::for_len(1), (node,))?));
     }
-    let (exec, plan) = (gpu.executor(1), g.compile(&PerOperator).unwrap());
+    let (exec, plan) = (gpu.executor(1), g.compile_with(&PerOperator).unwrap());
     (0..10).for_each(|_| drop(block_on(exec.run(&plan, inputs! {})).unwrap()));
     let calls = |call| gpu.device.calls_of(call);
     assert_eq!([calls("cuLaunchKernel"), calls("cuGraphLaunch"), calls("cuGraphExecKernelNodeSetParams_v2")], [5, 9, 0]);
@@ -151,7 +152,7 @@ fn a_kernel_that_does_something_else_every_time_is_launched_by_calls_and_then_as
         Ok(up)
     });
     output_by_host(&mut g, &filled, |x| x.to_vec());
-    let (exec, plan) = (gpu.executor(1), g.compile(&Single).unwrap());
+    let (exec, plan) = (gpu.executor(1), g.compile_with(&Single).unwrap());
     let graphs = || gpu.device.calls_of("cuGraphLaunch");
     for turn in 0..3 {
         for fills in 1..=3 {
@@ -184,7 +185,7 @@ fn the_same_work_shared_out_in_another_way_is_another_graph() {
     let [left, right] = [("left", true), ("right", false)].map(|(name, is_left)| g.try_kernel(name, &x, fills(is_left)));
     let sum = g.try_kernel("sum", (&left, &right), adding());
     output_by_host(&mut g, &sum, |x| x.to_vec());
-    let (exec, plan) = (gpu.executor(1), g.compile(&PerOperator).unwrap());
+    let (exec, plan) = (gpu.executor(1), g.compile_with(&PerOperator).unwrap());
     for turns in [1.0, 1.0, 4.0, 4.0, 2.0, 2.0, 3.0] {
         assert_eq!(run(&exec, &plan, &[turns]), [4.0; 64]);
     }
@@ -237,8 +238,8 @@ fn a_library_amid_a_segment_finds_what_came_before_and_is_found_by_what_comes_af
     });
     let other = g.try_kernel("other", (&library, &up), adding());
     output_by_host(&mut g, &other, |x| x.to_vec());
-    for policy in [&Single as &dyn anabranch::Policy, &PerOperator] {
-        let (exec, plan) = (gpu.executor(1), g.compile(policy).unwrap());
+    for policy in [&Single as &dyn anabranch::policy::Policy, &PerOperator] {
+        let (exec, plan) = (gpu.executor(1), g.compile_with(policy).unwrap());
         (0..4).for_each(|_| assert_eq!(run(&exec, &plan, &[1.0, 5.0]), [3.0, 15.0]));
         assert_eq!(gpu.device.calls_of("cuGraphLaunch"), 0);
     }
@@ -257,7 +258,7 @@ fn a_stream_that_a_library_keeps_outlives_its_executor() {
     });
     g.output("stream", &library);
     let exec = gpu.executor(1);
-    let run = exec.run(&g.compile(&Single).unwrap(), inputs! { "x" => vec![1.0_f32] });
+    let run = exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => vec![1.0_f32] });
     let stream = value_of::<Arc<cudarc::driver::CudaStream>>(block_on(run), "stream");
     drop(exec);
     until(|| gpu.device.counters().streams == 1);
@@ -282,7 +283,7 @@ fn what_is_refused_before_a_library_has_the_stream_fails_all_that_comes_after_an
     let beside = g.try_kernel("down", &beside, download);
     let seen = g.task("seen", (&beside, &library), |x: &HostBuffer<f32>, _: &i32| x[0]);
     g.output("seen", &seen);
-    let (exec, plan) = (gpu.executor(1), g.compile(&Single).unwrap());
+    let (exec, plan) = (gpu.executor(1), g.compile_with(&Single).unwrap());
     gpu.device.fail_call("cuLaunchKernel", 1, anabranch_soft_cuda::Code::INVALID_VALUE);
     let run = exec.run(&plan, inputs! { "x" => vec![4.0_f32] });
     let nodes = ["bad", "beside", "library", "down", "seen"].map(|node| run.node(node));
@@ -308,7 +309,7 @@ fn a_node_that_nobody_but_the_device_waits_for_can_be_awaited_late() {
     let down = g.try_kernel("down", &late, download);
     g.output("down", &down);
     let exec = gpu.executor(2);
-    let mut run = exec.run(&g.compile(&PerOperator).unwrap(), inputs! { "x" => vec![1.0_f32] });
+    let mut run = exec.run(&g.compile_with(&PerOperator).unwrap(), inputs! { "x" => vec![1.0_f32] });
     assert!(poll_once(&mut run).is_pending());
     until(|| gpu.device.calls_of("cuLaunchKernel") == 1);
     block_on(run.node("early")).unwrap();
@@ -347,7 +348,7 @@ fn a_kernel_that_the_driver_refuses_in_the_midst_of_a_segment_leaves_what_does_n
     let beside = g.task("seen", &beside, move |x: &HostBuffer<f32>| notes.lock().unwrap().push(x[0]));
     g.output("behind", &behind);
     g.output("beside", &beside);
-    let (exec, plan) = (gpu.executor_of_calls(1), g.compile(&Single).unwrap());
+    let (exec, plan) = (gpu.executor_of_calls(1), g.compile_with(&Single).unwrap());
     gpu.device.fail_call("cuLaunchKernel", 1, anabranch_soft_cuda::Code::INVALID_VALUE);
     let error = block_on(exec.run(&plan, inputs! { "x" => vec![4.0_f32] })).unwrap_err();
     assert_eq!(error.node(), Some("bad"), "{error:#}");
@@ -370,7 +371,7 @@ fn a_node_that_fails_asks_for_nothing() {
     g.output("down", &down);
     let exec = gpu.executor(1);
     for _ in 0..3 {
-        let error = block_on(exec.run(&g.compile(&Single).unwrap(), inputs! { "x" => vec![4.0_f32] })).unwrap_err();
+        let error = block_on(exec.run(&g.compile_with(&Single).unwrap(), inputs! { "x" => vec![4.0_f32] })).unwrap_err();
         assert_eq!(error.node(), Some("bad"), "{error:#}");
     }
     assert_eq!(gpu.device.calls_of("cuMemsetD32Async"), 0);
@@ -408,7 +409,7 @@ fn every_number_of_parameters_reaches_a_graphs_kernel() {
         Ok(y)
     });
     output_by_host(&mut g, &eight, |x| x.to_vec());
-    let (exec, plan) = (gpu.executor(1), g.compile(&Single).unwrap());
+    let (exec, plan) = (gpu.executor(1), g.compile_with(&Single).unwrap());
     for x in [3.0, 3.0, 3.0, 7.0] {
         assert_eq!(run(&exec, &plan, &[x]), [100_000.0 * x + 12_045.0 + 100.0 * x]);
     }

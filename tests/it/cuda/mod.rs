@@ -20,7 +20,8 @@ mod vars_streams;
 
 use std::sync::LazyLock;
 
-use anabranch::{BoxError, Buffer, Completion, DeviceStream, Executor, Graph, HostBuffer, Inputs, Value};
+use anabranch::cuda::Completion;
+use anabranch::{BoxError, Buffer, DeviceStream, Executor, Graph, HostBuffer, Inputs, Value};
 use anabranch_soft_cuda::{Client, Device, Param};
 
 use self::graphs::{add_on_host, adding, download, upload};

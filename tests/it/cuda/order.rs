@@ -3,9 +3,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use anabranch::{
-    Assignment, Buffer, Completion, DeviceStream, Graph, HostBuffer, Inputs, PerOperator, Policy, Shape, inputs, take,
-};
+use anabranch::cuda::Completion;
+use anabranch::graph::Shape;
+use anabranch::policy::{Assignment, PerOperator, Policy};
+use anabranch::{Buffer, DeviceStream, Graph, HostBuffer, Inputs, inputs, take};
 use anabranch_soft_cuda::Which;
 
 use super::{Gpu, adding, download, filling, output_by_host, uploaded, wait_for_worker};
@@ -26,7 +27,7 @@ fn readers_and_a_writer() -> Graph {
 #[test]
 fn a_writer_comes_after_all_readers_on_other_streams() {
     let gpu = Gpu::new();
-    let plan = readers_and_a_writer().compile(&PerOperator).unwrap();
+    let plan = readers_and_a_writer().compile_with(&PerOperator).unwrap();
     assert!(plan.schedule().streams() >= 3, "{plan}");
     let exec = gpu.executor(2);
     // Whichever reader is the slow one.
@@ -44,7 +45,7 @@ fn a_writer_comes_after_all_readers_on_other_streams() {
 fn kernels_that_follow_each_other_never_visit_the_host() {
     let gpu = Gpu::new();
     gpu.device.keep_log(true);
-    let plan = readers_and_a_writer().compile(&PerOperator).unwrap();
+    let plan = readers_and_a_writer().compile_with(&PerOperator).unwrap();
     let exec = gpu.executor(1);
     block_on(exec.run(&plan, inputs! { "x" => vec![1.0_f32] })).unwrap();
     let log = gpu.device.log();
@@ -60,7 +61,7 @@ fn kernels_that_follow_each_other_never_visit_the_host() {
 #[test]
 fn memory_is_used_again_and_events_too() {
     let gpu = Gpu::new();
-    let plan = readers_and_a_writer().compile(&PerOperator).unwrap();
+    let plan = readers_and_a_writer().compile_with(&PerOperator).unwrap();
     let exec = gpu.executor(1);
     let run = || drop(block_on(exec.run(&plan, inputs! { "x" => vec![1.0_f32; 1 << 16] })).unwrap());
     (0..5).for_each(|_| run());
@@ -82,7 +83,7 @@ fn a_buffer_that_outlives_its_run_and_its_executor_is_freed_once() {
     let kept = g.try_kernel("kept", (), |s: &mut DeviceStream| Ok(s.upload(&[1.0_f32; 64])?));
     g.output("kept", &kept);
     let exec = gpu.executor(1);
-    let kept = value_of::<Buffer<f32>>(block_on(exec.run(&g.compile(&PerOperator).unwrap(), Inputs::new())), "kept");
+    let kept = value_of::<Buffer<f32>>(block_on(exec.run(&g.compile_with(&PerOperator).unwrap(), Inputs::new())), "kept");
     drop(exec);
     assert_eq!(kept.len(), 64);
     assert_eq!(gpu.device.counters().allocations, 1);
@@ -104,7 +105,7 @@ fn what_a_kernel_downloads_is_read_in_a_later_node() {
     let late = g.task("late", &early, |(down, was_refused): &(HostBuffer<f32>, bool)| (down.len(), *was_refused));
     g.output("late", &late);
     let exec = gpu.executor(1);
-    let mut run = exec.run(&g.compile(&PerOperator).unwrap(), Inputs::new());
+    let mut run = exec.run(&g.compile_with(&PerOperator).unwrap(), Inputs::new());
     assert!(crate::support::poll_once(&mut run).is_pending());
     crate::support::until(|| gpu.device.counters().stalled == 1);
     gpu.device.release_stall();
@@ -154,7 +155,7 @@ fn what_is_on_a_stream_is_bounded_and_all_of_it_is_done() {
     });
     output_by_host(&mut g, &last, |x| x[0]);
     let exec = gpu.executor(1);
-    let mut run = exec.run(&g.compile(&PerOperator).unwrap(), inputs! { "x" => vec![1.0_f32] });
+    let mut run = exec.run(&g.compile_with(&PerOperator).unwrap(), inputs! { "x" => vec![1.0_f32] });
     assert!(crate::support::poll_once(&mut run).is_pending());
     crate::support::until(|| gpu.device.counters().issued > 500);
     // The only worker has time for others, again and again, because the program is parked.
@@ -198,7 +199,7 @@ fn a_download_is_read_by_a_node_that_waits_for_it_through_another_stream_only() 
         [one[0], other[0], last[0]]
     });
     g.output("all", &all);
-    let plan = g.compile(&ByName).unwrap();
+    let plan = g.compile_with(&ByName).unwrap();
     assert_eq!(plan.schedule().waits(), 3, "one wait is the host's: {plan}");
     for completion in [Completion::Lane, Completion::Event, Completion::HostFunction] {
         let exec = gpu.executor_by(completion);
@@ -225,7 +226,7 @@ fn a_cancelled_run_waits_for_a_stream_whose_joins_were_skipped() {
     let down = g.try_kernel("down 0", &join, download);
     g.output("down", &down);
     let exec = gpu.executor(2);
-    let mut run = exec.run(&g.compile(&ByName).unwrap(), inputs! { "x" => vec![1.0_f32] });
+    let mut run = exec.run(&g.compile_with(&ByName).unwrap(), inputs! { "x" => vec![1.0_f32] });
     assert!(crate::support::poll_once(&mut run).is_pending());
     crate::support::until(|| gpu.device.counters().stalled == 1);
     run.cancel();
@@ -251,7 +252,7 @@ fn what_has_its_order_from_a_segment_that_was_refused_is_not_submitted() {
         g.order(gate, &sum);
         g.output(name, &sum);
     }
-    let plan = g.compile(&ByName).unwrap();
+    let plan = g.compile_with(&ByName).unwrap();
     assert!(plan.to_string().contains("run first 1 · wait"), "{plan}");
     let exec = gpu.executor_of_calls(1);
     gpu.device.fail_call("cuStreamWaitEvent", 1, anabranch_soft_cuda::Code::INVALID_VALUE);

@@ -1,9 +1,9 @@
 //! Operations that fail with a code that is not fatal: the device goes on behind them, and only a question
 //! tells. No run and no variable takes what they left for a result.
 
-use anabranch::{
-    Completion, DeviceStream, Engine, Error, Executor, Graph, HostBuffer, Op, PerOperator, Placement, Plan, Single, inputs,
-};
+use anabranch::cuda::Completion;
+use anabranch::policy::{PerOperator, Placement, Single};
+use anabranch::{DeviceStream, Engine, Error, Executor, Graph, HostBuffer, Op, Plan, inputs};
 use anabranch_soft_cuda::{Code, Which};
 use futures::future::join;
 
@@ -61,7 +61,7 @@ fn fail_each_operation(exec: impl Fn(&Gpu) -> Executor, plan: &Plan, warm: usize
 // event that keeps what it hears to itself.
 #[test]
 fn no_run_takes_what_a_failed_operation_left_for_a_result() {
-    let plans = [two_ways().compile(&Single).unwrap(), two_ways().compile(&PerOperator).unwrap()];
+    let plans = [two_ways().compile_with(&Single).unwrap(), two_ways().compile_with(&PerOperator).unwrap()];
     for completion in WAYS {
         for (plan, warm) in plans.iter().flat_map(|plan| [(plan, 0), (plan, 2)]) {
             let failed = fail_each_operation(|gpu| gpu.executor_by(completion), plan, warm);
@@ -80,7 +80,7 @@ fn one_behind_another() -> Plan {
     let sums = ["left", "right"].map(|name| g.try_kernel(name, (&first, &up, &gate), second));
     let sum = g.try_kernel("sum", (&sums[0], &sums[1]), adding());
     output_by_host(&mut g, &sum, |x| x[0]);
-    g.compile(&PerOperator).unwrap()
+    g.compile_with(&PerOperator).unwrap()
 }
 
 // Seen to fail with a run that does not look for faults when a device has come to a point of it.
@@ -102,7 +102,7 @@ fn work_behind_a_failed_operation_of_another_stream_is_no_result_either() {
 #[test]
 fn a_run_on_another_stream_at_the_same_time_is_not_concerned() {
     let gpu = Gpu::new();
-    let (exec, plan) = (gpu.executor(2), two_ways().compile(&Single).unwrap());
+    let (exec, plan) = (gpu.executor(2), two_ways().compile_with(&Single).unwrap());
     gpu.device.stall_operation(Which::Copy, 1);
     let mut other = run(&exec, &plan);
     assert!(poll_once(&mut other).is_pending());
@@ -118,7 +118,7 @@ fn a_run_on_another_stream_at_the_same_time_is_not_concerned() {
 #[test]
 fn the_driver_is_asked_once_for_each_mark_at_most() {
     let gpu = Gpu::new();
-    let (exec, plan) = (gpu.executor_of_calls(2), two_ways().compile(&Single).unwrap());
+    let (exec, plan) = (gpu.executor_of_calls(2), two_ways().compile_with(&Single).unwrap());
     let (first, second) = block_on(join(run(&exec, &plan), run(&exec, &plan)));
     [first, second].into_iter().for_each(|outputs| assert_eq!(*value_of::<f32>(outputs, "out"), RIGHT));
     for _ in 0..100 {

@@ -1,9 +1,8 @@
 //! What runs give on a GPU: what they give on the host, bit for bit.
 
-use anabranch::{
-    Completion, CriticalPath, DeviceStream, Executor, Graph, HostBuffer, Inputs, MinStreams, PerBackend, PerOperator, Plan,
-    Policy, Ranked, ReadySet, Single, inputs,
-};
+use anabranch::cuda::Completion;
+use anabranch::policy::{CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
+use anabranch::{DeviceStream, Executor, Graph, HostBuffer, Inputs, Plan, Ranked, inputs};
 
 use anabranch_soft_cuda::{HostFunctions, Which};
 
@@ -61,18 +60,18 @@ fn random_graphs_give_bit_for_bit_what_the_host_gives() {
         &PerBackend,
         &PerOperator,
         &ReadySet,
-        &Ranked::new(),
-        &Ranked::new().max_streams(3),
+        &Ranked::default(),
+        &Ranked::default().max_streams(3),
         &MinStreams,
-        &CriticalPath::new(4),
+        &CriticalPath::default().streams(4),
     ];
     let gpu = Gpu::new();
     let (host, one, two, calls) = (Executor::inline(), gpu.executor(1), gpu.executor(2), gpu.executor_of_calls(2));
     for seed in 0..if cfg!(debug_assertions) { 12 } else { 300 } {
         let graph = random(seed, 40);
-        let expected = bits(&host, &graph.compile(&Single).unwrap());
+        let expected = bits(&host, &graph.compile_with(&Single).unwrap());
         for policy in policies {
-            let plan = graph.compile(policy).unwrap();
+            let plan = graph.compile_with(policy).unwrap();
             // From the second time on as CUDA graphs.
             for turn in 0..3 {
                 assert_eq!(bits(&one, &plan), expected, "seed {seed}, {}, turn {turn}", policy.name());
@@ -112,7 +111,7 @@ const WORDS_64: u32 = 122;
 #[test]
 fn every_way_to_hear_of_a_device_gives_the_same() {
     let graph = random(7, 60);
-    let plan = graph.compile(&Ranked::new()).unwrap();
+    let plan = graph.compile().unwrap();
     let expected = bits(&Executor::inline(), &plan);
     for (number, (call, way)) in WAYS.into_iter().enumerate() {
         let gpu = Gpu::new();
@@ -214,7 +213,7 @@ fn what_is_empty_is_there_whatever_fails_beside_it() {
         g.order(&empty, &bad);
         // Behind both, so that they are submitted together.
         crate::kernels::lengths(&mut g, &empty);
-        let plan = g.compile(&Single).unwrap();
+        let plan = g.compile_with(&Single).unwrap();
         let is_well = || assert_eq!(*value_of::<usize>(block_on(exec.run(&plan, Inputs::new())), "lengths"), 0);
         (0..warm).for_each(|_| is_well());
         fails.store(true, std::sync::atomic::Ordering::SeqCst);

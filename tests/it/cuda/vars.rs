@@ -6,7 +6,11 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Once};
 
-use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, In, Kernel, Launch, Op, Out, Placement, Pushed, Var, take};
+use anabranch::device::{In, Out};
+use anabranch::device::{Kernel, Launch};
+use anabranch::engine::Pushed;
+use anabranch::policy::Placement;
+use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, Op, Var, take};
 use anabranch_soft_cuda::{Param, Which};
 use futures::channel::oneshot;
 

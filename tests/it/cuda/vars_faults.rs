@@ -3,7 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use anabranch::{BoxError, Buffer, Completion, DeviceStream, Engine, Error, HostBuffer, Op, Placement, Pushed, take};
+use anabranch::cuda::Completion;
+use anabranch::engine::Pushed;
+use anabranch::policy::Placement;
+use anabranch::{BoxError, Buffer, DeviceStream, Engine, Error, HostBuffer, Op, take};
 use anabranch_soft_cuda::{Code, HostFunctions, Which};
 
 use super::graphs::adding;

@@ -1,6 +1,7 @@
 //! On which streams of a GPU operations on variables go, seen in the driver's log.
 
-use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, Inputs, Op, Placement, inputs};
+use anabranch::policy::Placement;
+use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, Inputs, Op, inputs};
 use anabranch_soft_cuda::Which;
 
 use super::graphs::{adding, random};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use anabranch::{Engine, Executor, Flow, Function, Graph, Op, PerOperator, Result, Value};
+use anabranch::{Engine, Executor, Flow, Function, Graph, Op, Result, Value};
 
 use super::{Maths, Way, suspend};
 use crate::support::{Alarm, Tally, block_on, executors, poll_once, poll_with, until};
@@ -105,7 +105,7 @@ fn a_flow_that_is_dropped_after_any_number_of_polls_leaves_nothing() {
     for exec in executors() {
         let tally = Tally::default();
         let inner = tally.clone();
-        let body = Function::new("body", &PerOperator, move |g: &mut Graph, x: Value<crate::support::Counted>| {
+        let body = Function::new("body", move |g: &mut Graph, x: Value<crate::support::Counted>| {
             g.task("same", &x, move |x: &crate::support::Counted| inner.value(x.get()))
         });
         let body = body.unwrap();
@@ -233,7 +233,7 @@ fn a_panic_is_the_error_of_its_flow_only() {
 
 #[test]
 fn a_call_that_fails_names_the_node() {
-    let fails = Function::new("fails", &PerOperator, |g: &mut Graph, x: Value<u32>| {
+    let fails = Function::new("fails", |g: &mut Graph, x: Value<u32>| {
         g.try_task("divide", &x, |x: &u32| 10_u32.checked_div(*x).ok_or_else(|| "by nothing".into()))
     });
     let fails = fails.unwrap();

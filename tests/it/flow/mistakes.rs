@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch::{Engine, Executor, Flow, Function, Graph, Op, PerOperator, Value, take};
+use anabranch::{Engine, Executor, Flow, Function, Graph, Op, Value, take};
 
 use crate::support::{block_on, executors};
 
@@ -39,7 +39,7 @@ fn a_variable_of_another_engine_is_refused() {
 
 #[test]
 fn a_shared_argument_cannot_be_taken() {
-    let sort = Function::new("sort", &PerOperator, |g: &mut Graph, x: Value<Vec<u32>>| {
+    let sort = Function::new("sort", |g: &mut Graph, x: Value<Vec<u32>>| {
         g.task("sort", take(&x), |mut x: Vec<u32>| {
             x.sort_unstable();
             x
@@ -62,7 +62,7 @@ fn a_shared_argument_cannot_be_taken() {
 
 #[test]
 fn a_function_that_cannot_be_compiled_says_why() {
-    let unused = Function::new("unused", &PerOperator, |_: &mut Graph, x: (Value<u32>, Value<u32>)| x.0);
+    let unused = Function::new("unused", |_: &mut Graph, x: (Value<u32>, Value<u32>)| x.0);
     let said = unused.unwrap_err().to_string();
     assert_eq!(said, "in 'function unused': nothing reads the input '1': read it in a node, or remove it");
 }

@@ -14,7 +14,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use anabranch::{Executor, Flow, Function, Graph, PerOperator, Result, Value, Var, explore};
+use anabranch::{Executor, Flow, Function, Graph, Result, Value, Var, explore};
 
 use crate::support::{block_on, executor};
 
@@ -42,7 +42,7 @@ impl Maths {
     fn new(way: Way) -> Self {
         let function = |name: &'static str, work: fn(&f64, &f64) -> f64| {
             let graph = |g: &mut Graph, (x, y): (Value<f64>, Value<f64>)| g.task(name, (&x, &y), work);
-            Function::new(name, &PerOperator, graph).unwrap()
+            Function::new(name, graph).unwrap()
         };
         Self { way, mul: function("mul", |x, y| x * y), add: function("add", |x, y| x + y) }
     }

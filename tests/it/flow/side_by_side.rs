@@ -4,7 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use anabranch::{Executor, Flow, Function, Graph, Op, PerOperator, Result, Value, Var, inputs, take};
+use anabranch::policy::PerOperator;
+use anabranch::{Executor, Flow, Function, Graph, Op, Result, Value, Var, inputs, take};
 use futures::future::{Either, join_all, select};
 
 use super::{Maths, everywhere, suspend};
@@ -122,14 +123,14 @@ fn a_graph_has_nodes_that_are_flows() {
         });
         let steps = g.task("steps", &halved, |halved: &(f64, u32)| halved.1);
         g.output("steps", &steps);
-        let plan = g.compile(&PerOperator).unwrap();
+        let plan = g.compile_with(&PerOperator).unwrap();
         assert_eq!(*value_of::<u32>(block_on(exec.run(&plan, inputs! { "start" => 1024.0 })), "steps"), 11);
     }
 }
 
 #[test]
 fn a_function_gives_several_results_and_takes_what_it_is_given() {
-    let split = Function::new("split", &PerOperator, |g: &mut Graph, (list, at): (Value<Vec<u32>>, Value<usize>)| {
+    let split = Function::new("split", |g: &mut Graph, (list, at): (Value<Vec<u32>>, Value<usize>)| {
         let both = g.task("split", take(&list), |list: Vec<u32>| list);
         let left = g.task("left", (&both, &at), |list: &Vec<u32>, at: &usize| list[..*at].to_vec());
         let right = g.task("right", (&both, &at), |list: &Vec<u32>, at: &usize| list[*at..].to_vec());
@@ -150,9 +151,8 @@ fn a_function_gives_several_results_and_takes_what_it_is_given() {
 #[test]
 fn what_a_call_has_read_can_be_taken_behind_it() {
     // Seen to fail when a run that was over could still keep its inputs.
-    let length = Function::new("length", &PerOperator, |g: &mut Graph, list: Value<Vec<usize>>| {
-        g.task("length", &list, |list: &Vec<usize>| list.len())
-    });
+    let length =
+        Function::new("length", |g: &mut Graph, list: Value<Vec<usize>>| g.task("length", &list, |list: &Vec<usize>| list.len()));
     let length = length.unwrap();
     for exec in executors() {
         let grown = block_on(exec.flow(async |f: &Flow| {

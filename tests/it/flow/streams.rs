@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use anabranch::{Engine, Flow, Function, Graph, Op, PerOperator, Placement, Result, Value};
+use anabranch::policy::Placement;
+use anabranch::{Engine, Flow, Function, Graph, Op, Result, Value};
 
 use super::{everywhere, suspend};
 use crate::support::{block_on, executors};
@@ -12,7 +13,7 @@ fn everything_on_one_stream_goes_in_order() {
     // Seen to fail (out of order) without the stream.
     let log = Arc::new(Mutex::new(Vec::new()));
     let noted = log.clone();
-    let note = Function::new("note", &PerOperator, move |g: &mut Graph, number: Value<u32>| {
+    let note = Function::new("note", move |g: &mut Graph, number: Value<u32>| {
         let log = noted.clone();
         g.future("note", &number, move |number: Arc<u32>| {
             let log = log.clone();

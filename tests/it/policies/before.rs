@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use anabranch::{
-    Backend, Edge, EdgeKind, MinStreams, NodeId, Point, Policy, Ranked, ReadySet, Schedule, Shape, Step, StreamKind,
-};
+use anabranch::Ranked;
+use anabranch::graph::{Backend, Edge, EdgeKind, NodeId, Shape};
+use anabranch::plan::{Point, Schedule, Step, StreamKind};
+use anabranch::policy::{MinStreams, Policy, ReadySet};
 
-use super::POLICIES;
+use super::policies;
 use super::shapes::{for_many_shapes, random_shape};
 
 /// Which runs of nodes come before which, from nothing but the programs. A node that spans devices is run
@@ -124,8 +125,8 @@ fn every_edge_is_ordered_where_searches_are_bounded() {
     // Seen to fail with a search that drops the candidates left when it gives up.
     let shapes = (0..40).map(|seed| (seed, random_shape(seed, 12_000))).filter(|(_, shape)| shape.nodes().len() > 5_000);
     for (seed, shape) in shapes.take(6) {
-        for policy in POLICIES {
-            check_edges(&shape, &shape.schedule(policy).expect("a schedule"), &format!("seed {seed}, {}", policy.name()));
+        for policy in policies() {
+            check_edges(&shape, &shape.schedule_with(policy).expect("a schedule"), &format!("seed {seed}, {}", policy.name()));
         }
     }
 }
@@ -238,7 +239,7 @@ fn streams_order_only_what_the_graph_orders() {
                 paths[node.index()][source.index() / 64] |= 1 << (source.index() % 64);
             }
         }
-        let promises = [ReadySet.name(), Ranked::new().name(), MinStreams.name()].contains(&schedule.policy());
+        let promises = [ReadySet.name(), Ranked::default().name(), MinStreams.name()].contains(&schedule.policy());
         let keeps = promises && schedule.remark().is_none();
         for stream in (0..schedule.streams()).filter(|&stream| keeps || schedule.kind(stream) == StreamKind::Host) {
             let nodes =
@@ -253,9 +254,9 @@ fn streams_order_only_what_the_graph_orders() {
 #[test]
 fn the_same_shape_gives_the_same_schedule() {
     // Seen to fail with the waits of a node in the order of a randomly seeded hash.
-    for (seed, policy) in (0..200).flat_map(|seed| POLICIES.map(|policy| (seed, policy))) {
+    for (seed, policy) in (0..200).flat_map(|seed| policies().map(|policy| (seed, policy))) {
         let shape = random_shape(seed, 60);
-        let [one, other] = [(), ()].map(|()| shape.schedule(policy).expect("a schedule"));
+        let [one, other] = [(), ()].map(|()| shape.schedule_with(policy).expect("a schedule"));
         assert_eq!(one.to_string(), other.to_string(), "seed {seed}");
         assert!((0..one.streams()).all(|stream| one.steps(stream) == other.steps(stream)), "seed {seed}, {}", policy.name());
     }

@@ -1,10 +1,11 @@
 //! Shapes, programs, spans and choices that are anything: every public function that takes them gives an
 //! answer or an error, and none panics.
 
-use anabranch::{
-    Backend, Bodies, Edge, EdgeKind, Graph, Memory, NodeId, Order, PerOperator, Point, Result, Shape, Simulation, Single, Span,
-    Step, StreamKind, svg, topological_order, verify,
-};
+use anabranch::graph::{Backend, Bodies, Edge, EdgeKind, Memory, NodeId, Shape};
+use anabranch::plan::{Point, Schedule, Span, Step, StreamKind};
+use anabranch::policy::{PerOperator, Single};
+use anabranch::sim::{Order, Simulation};
+use anabranch::{Graph, Result};
 
 use super::shapes::random_shape;
 use crate::dice::Dice;
@@ -41,7 +42,7 @@ fn shape(dice: &mut Dice) -> Shape {
             0 => shape.order(source, target),
             1 => shape.output(source, number(dice)),
             2 => shape.read_state(number(dice), target),
-            _ => shape.edge(Edge { source, target, kind }),
+            _ => shape.edge(Edge::new(source, target, kind)),
         }
     }
     shape
@@ -49,7 +50,7 @@ fn shape(dice: &mut Dice) -> Shape {
 
 fn programs(dice: &mut Dice, nodes: usize) -> Programs {
     let step = |dice: &mut Dice| {
-        let point = Point { stream: number(dice), seq: number(dice) };
+        let point = Point::new(number(dice), number(dice));
         [Step::Wait(point), Step::Run(node(dice, nodes)), Step::Record(point), Step::Release(node(dice, nodes))][dice.below(4)]
     };
     let program = |dice: &mut Dice| (0..dice.below(8)).map(|_| step(dice)).collect();
@@ -80,7 +81,7 @@ fn foreign_ids_are_errors_that_name_them() {
         let programs = programs(&mut dice, shape.nodes().len());
         let foreign = is_foreign(&shape, &programs);
         let checks: [Result<()>; 4] = [
-            verify(&shape, &programs),
+            shape.verify_programs(&programs),
             Simulation::of_programs(shape.clone(), programs.clone()).run().map(|log| _ = (log.to_string(), log.touches())),
             Simulation::of_programs(shape.clone(), programs.clone()).explore(3, |_| Ok(())).map(drop),
             shape.section(&["n0"], &[]).map(drop),
@@ -97,9 +98,9 @@ fn foreign_ids_are_errors_that_name_them() {
                 _ => {}
             }
         }
-        let is_refused = shape.schedule(&Single).is_err() && Graph::from_shape(&shape, &Bodies::new()).is_err();
+        let is_refused = shape.schedule_with(&Single).is_err() && Graph::from_shape(&shape, &Bodies::new()).is_err();
         assert!(is_refused || !foreign.0, "seed {seed}");
-        assert!(shape == shape.clone() && topological_order(&shape).len() <= shape.nodes().len());
+        assert!(shape == shape.clone() && shape.topological_order().len() <= shape.nodes().len());
         #[cfg(feature = "json")]
         assert!(Shape::from_json(&shape.to_json()).is_err() || !foreign.0, "seed {seed}");
     }
@@ -113,7 +114,7 @@ fn a_read_of_a_state_by_a_foreign_node_is_an_error() {
     shape.node("a", Backend::Cpu);
     shape.read_state(2, many()[9]);
     let text = "a read of state 2 names node number 9, counted from 0, and the graph has 1: use the ids of this graph";
-    assert_eq!(shape.schedule(&Single).unwrap_err().to_string(), text);
+    assert_eq!(shape.schedule_with(&Single).unwrap_err().to_string(), text);
     assert_eq!(Graph::from_shape(&shape, &Bodies::new()).map(drop).unwrap_err().to_string(), text);
     assert_eq!(shape, shape.clone());
 }
@@ -122,21 +123,22 @@ fn a_read_of_a_state_by_a_foreign_node_is_an_error() {
 fn with_garbage(spans: Vec<Span>) -> Vec<Span> {
     let mut all = spans.clone();
     let times = [(f64::NAN, 1.0), (0.0, f64::INFINITY), (-1.0, 1.0), (2.0, 1.0)];
-    all.extend(times.map(|(start_us, end_us)| Span { start_us, end_us, ..spans[0] }));
-    all.extend([Span { node: many()[39], ..spans[0] }, Span { stream: 77, ..spans[0] }, Span { stream: u32::MAX, ..spans[0] }]);
+    all.extend(times.map(|(start_us, end_us)| Span::new(spans[0].node, spans[0].stream, start_us, end_us)));
+    let of = |node: NodeId, stream: u32| Span::new(node, stream, spans[0].start_us, spans[0].end_us);
+    all.extend([of(many()[39], spans[0].stream), of(spans[0].node, 77), of(spans[0].node, u32::MAX)]);
     all
 }
 
 #[test]
 fn spans_that_are_not_of_a_schedule_are_left_out_and_counted() {
     // Seen to fail with these spans drawn: `inf` and `NaN` in the picture; a panic in the trace.
-    let schedule = random_shape(3, 20).schedule(&PerOperator).unwrap();
+    let schedule = random_shape(3, 20).schedule_with(&PerOperator).unwrap();
     let spans = schedule.spans();
     let garbage = with_garbage(spans.clone());
     assert_eq!(schedule.utilisation(&garbage), schedule.utilisation(&spans));
     let picture = schedule.to_svg(&garbage);
     assert_eq!(picture.replace(" · 7 spans left out", ""), schedule.to_svg(&spans));
-    assert!(picture.contains("left out") && !svg(&[(&schedule, &garbage)]).contains("NaN"));
+    assert!(picture.contains("left out") && !Schedule::all_to_svg(&[(&schedule, &garbage)]).contains("NaN"));
     #[cfg(feature = "json")]
     {
         let trace = schedule.to_perfetto(&garbage).replace(",\"otherData\":{\"spans_left_out\":7}", "");
@@ -147,9 +149,9 @@ fn spans_that_are_not_of_a_schedule_are_left_out_and_counted() {
 #[test]
 fn spans_of_any_size_are_drawn() {
     // Seen to fail with a sum of costs that is inf.
-    let schedule = random_shape(5, 20).schedule(&PerOperator).unwrap();
+    let schedule = random_shape(5, 20).schedule_with(&PerOperator).unwrap();
     for end_us in [0.0, 1e-308, 1e19, 1e300, f64::MAX] {
-        let spans: Vec<Span> = schedule.spans().into_iter().map(|span| Span { start_us: 0.0, end_us, ..span }).collect();
+        let spans: Vec<Span> = schedule.spans().into_iter().map(|span| Span::new(span.node, span.stream, 0.0, end_us)).collect();
         let picture = schedule.to_svg(&spans);
         assert!(!picture.contains("inf") && !picture.contains("NaN"), "{end_us}: {picture}");
         assert!((0.0..=20.0).contains(&schedule.utilisation(&spans)));
@@ -161,7 +163,7 @@ fn choices_that_there_are_not_are_refused_with_their_place() {
     // Seen to pass with the choice taken for the last there is.
     let mut shape = Shape::new();
     (0..3).for_each(|node| _ = shape.node(format!("n{node}"), Backend::Gpu));
-    let simulation = Simulation::new(&shape.schedule(&PerOperator).unwrap()).one_at_a_time();
+    let simulation = Simulation::new(&shape.schedule_with(&PerOperator).unwrap()).one_at_a_time();
     let fault = |choices: Vec<u32>| simulation.clone().order(Order::Replay(choices)).run().map(drop).unwrap_err().to_string();
     let last = "choice number 1 to replay, counted from 0, is 2, and there are 2: 0 to 1";
     assert_eq!(fault(vec![2, 2]), last);

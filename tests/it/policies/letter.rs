@@ -3,10 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use anabranch::{Backend, EdgeKind, Memory, NodeId, PerOperator, Ranked, ReadySet, Shape, StreamKind, topological_order};
+use anabranch::graph::{Backend, EdgeKind, Memory, NodeId, Shape};
+use anabranch::plan::StreamKind;
+use anabranch::policy::{PerOperator, ReadySet};
 
 use super::shapes::random_shape;
-use super::{POLICIES, streams};
+use super::{policies, streams};
 
 /// What each node pushes, in order: consumers by output, then by edge; the graph's output is node
 /// `shape.nodes().len()`.
@@ -143,7 +145,7 @@ fn topological_order_takes_the_first_ready_node() {
     // Seen to fail with the last ready node taken.
     for seed in 0..300 {
         let shape = random_shape(seed, 40);
-        let order: Vec<usize> = topological_order(&shape).into_iter().map(NodeId::index).collect();
+        let order: Vec<usize> = shape.topological_order().into_iter().map(NodeId::index).collect();
         assert_eq!(order, visit_order(&shape), "seed {seed}");
     }
 }
@@ -234,8 +236,8 @@ fn host_chains_follow_their_rule_to_the_letter() {
     // longer path bypasses, and with a frontier that never runs along straight parts.
     for seed in 0..1_500 {
         let shape = random_shape(seed, 40);
-        for policy in POLICIES {
-            let schedule = shape.schedule(policy).expect("a schedule");
+        for policy in policies() {
+            let schedule = shape.schedule_with(policy).expect("a schedule");
             let chain = |node: NodeId| {
                 let stream = schedule.stream_of(node);
                 Some(schedule.label(stream)).filter(|_| schedule.kind(stream) == StreamKind::Host)
@@ -303,7 +305,7 @@ fn ranked_follows_its_rule_to_the_letter() {
     // node laid on a stream taken for any node of it.
     for seed in 0..3_000 {
         let shape = random_shape(seed, 30);
-        let schedule = shape.schedule(&Ranked::new()).expect("a schedule");
+        let schedule = shape.schedule().expect("a schedule");
         let streams = |node| -> Vec<usize> {
             let streams = schedule.streams_of(node).filter(|&stream| schedule.kind(stream) != StreamKind::Host);
             streams.map(|stream| schedule.label(stream) as usize).collect()

@@ -1,6 +1,8 @@
 //! `MinStreams` and `CriticalPath`: the fewest streams, and the most of what is given.
 
-use anabranch::{Backend, CriticalPath, MinStreams, NodeId, Shape, StreamKind};
+use anabranch::graph::{Backend, NodeId, Shape};
+use anabranch::plan::StreamKind;
+use anabranch::policy::{CriticalPath, MinStreams};
 
 use super::shapes::random_shape;
 
@@ -39,7 +41,7 @@ fn min_streams_uses_as_many_as_the_graph_is_wide() {
         for edges in 0..1u32 << pairs.len() {
             let has = |pair: &usize| edges >> pair & 1 == 1;
             let shape = gpu_shape(nodes, (0..pairs.len()).filter(has).map(|pair| pairs[pair]));
-            let schedule = shape.schedule(&MinStreams).expect("a schedule");
+            let schedule = shape.schedule_with(&MinStreams).expect("a schedule");
             assert_eq!(schedule.streams(), width(&shape, &(0..nodes).collect::<Vec<_>>()), "{schedule}");
         }
     }
@@ -50,7 +52,7 @@ fn min_streams_uses_the_width_on_each_device() {
     // Seen to fail with the first matches only.
     for seed in 0..2_000 {
         let shape = random_shape(seed, 14);
-        let schedule = shape.schedule(&MinStreams).expect("a schedule");
+        let schedule = shape.schedule_with(&MinStreams).expect("a schedule");
         let kinds: Vec<StreamKind> = (0..schedule.streams()).map(|stream| schedule.kind(stream)).collect();
         for device in 0..3 {
             let kind = StreamKind::Device(device);
@@ -65,7 +67,7 @@ fn min_streams_uses_the_width_on_each_device() {
 #[test]
 fn min_streams_says_when_it_is_greedy() {
     let shape = gpu_shape(5_000, (1..5_000).map(|node| (node - 1, node)));
-    let schedule = shape.schedule(&MinStreams).expect("a schedule");
+    let schedule = shape.schedule_with(&MinStreams).expect("a schedule");
     assert!(schedule.to_string().starts_with("policy min-streams (greedy, above 4096 nodes): 5000 nodes, 1 stream,"));
 }
 
@@ -80,7 +82,7 @@ policy critical-path (at most 2 streams, 5 us per hand-off): 4 nodes, 2 streams,
 stream 0   run n2 · run n3
 stream 1   run n0 · run n1
 ";
-    assert_eq!(shape.schedule(&CriticalPath::new(2)).expect("a schedule").to_string(), expected);
+    assert_eq!(shape.schedule_with(&CriticalPath::default().streams(2)).expect("a schedule").to_string(), expected);
 }
 
 #[test]
@@ -89,14 +91,17 @@ fn a_node_moves_only_if_that_pays() {
     // cost.
     let mut shape = gpu_shape(3, [(0, 1), (0, 2)]);
     shape.nodes_mut().iter_mut().for_each(|node| node.cost_us = 4.0);
-    let streams = |policy: CriticalPath| shape.schedule(&policy).expect("a schedule").streams();
-    assert_eq!((streams(CriticalPath::new(2)), streams(CriticalPath::new(2).hand_off_us(3.0))), (1, 2));
+    let streams = |policy: CriticalPath| shape.schedule_with(&policy).expect("a schedule").streams();
+    assert_eq!(
+        (streams(CriticalPath::default().streams(2)), streams(CriticalPath::default().streams(2).hand_off_us(3.0))),
+        (1, 2)
+    );
 }
 
 #[test]
 fn critical_path_keeps_to_its_streams_on_each_device() {
     for seed in 0..300 {
-        let schedule = random_shape(seed, 60).schedule(&CriticalPath::new(2)).expect("a schedule");
+        let schedule = random_shape(seed, 60).schedule_with(&CriticalPath::default().streams(2)).expect("a schedule");
         for device in 0..3 {
             let on_device = |stream: &u32| schedule.kind(*stream) == StreamKind::Device(device);
             assert!((0..schedule.streams()).filter(on_device).count() <= 2, "seed {seed}");
@@ -107,9 +112,9 @@ fn critical_path_keeps_to_its_streams_on_each_device() {
 #[test]
 fn critical_path_refuses_what_cannot_be() {
     let shape = gpu_shape(1, []);
-    let text = |policy: CriticalPath| shape.schedule(&policy).expect_err("refused").to_string();
-    assert_eq!(text(CriticalPath::new(0)), "policy 'critical-path' has no streams: give it at least one");
-    let text = text(CriticalPath::new(1).hand_off_us(f64::NAN));
+    let text = |policy: CriticalPath| shape.schedule_with(&policy).expect_err("refused").to_string();
+    assert_eq!(text(CriticalPath::default().streams(0)), "policy 'critical-path' has no streams: give it at least one");
+    let text = text(CriticalPath::default().streams(1).hand_off_us(f64::NAN));
     assert_eq!(text, "policy 'critical-path' has a hand-off of NaN us: a cost is from 0 to 10^12");
 }
 
@@ -117,6 +122,6 @@ fn critical_path_refuses_what_cannot_be() {
 fn critical_path_takes_any_number_of_streams() {
     // A hundred thousand streams for as many nodes. With a look at every stream for every node 20,000 took
     // 7.5 s, optimised.
-    let schedule = gpu_shape(100_000, []).schedule(&CriticalPath::new(u32::MAX)).expect("a schedule");
+    let schedule = gpu_shape(100_000, []).schedule_with(&CriticalPath::default().streams(u32::MAX)).expect("a schedule");
     assert_eq!(schedule.streams(), 100_000);
 }

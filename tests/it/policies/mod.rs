@@ -14,22 +14,18 @@ pub(crate) mod shapes;
 mod verifying;
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
-use anabranch::{
-    Assignment, Backend, CriticalPath, Edge, EdgeKind, Memory, MinStreams, NodeId, PerBackend, PerOperator, Policy, Ranked,
-    ReadySet, Result, Shape, Single,
-};
+use anabranch::graph::{Backend, Edge, EdgeKind, Memory, NodeId, Shape};
+use anabranch::policy::{Assignment, CriticalPath, MinStreams, PerBackend, PerOperator, Policy, ReadySet, Single};
+use anabranch::{Ranked, Result};
 
-pub(crate) const POLICIES: [&dyn Policy; 8] = [
-    &Single,
-    &PerBackend,
-    &PerOperator,
-    &ReadySet,
-    &Ranked::new(),
-    &Ranked::new().max_streams(4),
-    &MinStreams,
-    &CriticalPath::new(3),
-];
+pub(crate) fn policies() -> [&'static dyn Policy; 8] {
+    static RANKED: LazyLock<Ranked> = LazyLock::new(Ranked::default);
+    static LIMITED: LazyLock<Ranked> = LazyLock::new(|| Ranked::default().max_streams(4));
+    static CRITICAL_PATH: LazyLock<CriticalPath> = LazyLock::new(|| CriticalPath::default().streams(3));
+    [&Single, &PerBackend, &PerOperator, &ReadySet, &*RANKED, &*LIMITED, &MinStreams, &*CRITICAL_PATH]
+}
 
 /// Builds a shape from the JSON form of a graph.
 fn shape_of(graph: &serde_json::Value) -> Shape {
@@ -61,7 +57,7 @@ fn shape_of(graph: &serde_json::Value) -> Shape {
             };
             let output = input["output"].as_u64().unwrap_or(0) as u32;
             let kind = EdgeKind::Data { output, memory, metadata: input["metadata"].as_bool().unwrap_or(false) };
-            shape.edge(Edge { source, target: ids[&name(&node["name"])], kind });
+            shape.edge(Edge::new(source, ids[&name(&node["name"])], kind));
         }
     }
     for edge in graph["edges"].as_array().into_iter().flatten() {
@@ -86,7 +82,7 @@ fn cases() -> Vec<Case> {
     let file: serde_json::Value = serde_json::from_str(include_str!("../cases/stream_assignment.json")).expect("JSON");
     let mut cases = Vec::new();
     for case in file.as_array().expect("a list of cases") {
-        let Some(policy) = POLICIES.into_iter().find(|policy| case["policy"] == policy.name()) else { continue };
+        let Some(policy) = policies().into_iter().find(|policy| case["policy"] == policy.name()) else { continue };
         let shape = shape_of(&case["graph"]);
         let stream = |name: &str| case["expected"][name].as_u64().map(|stream| stream as u32);
         let expected = shape.nodes().iter().map(|node| stream(&node.name)).collect();
@@ -120,7 +116,7 @@ stream 1   run H · record 1@1
 stream 2   wait 0@1 · run C · record 2@1
 stream 3   wait 0@1 · run E · record 3@1
 ";
-    assert_eq!(shape.schedule(policy).expect("a schedule").to_string(), expected);
+    assert_eq!(shape.schedule_with(policy).expect("a schedule").to_string(), expected);
 }
 
 #[test]
@@ -140,7 +136,7 @@ fn cpu_nodes_that_read_gpu_memory_need_a_stream() {
     let source = shape.node("source", Backend::Gpu);
     let [full, meta] = ["full", "meta"].map(|name| shape.node(name, Backend::Cpu));
     for (target, metadata) in [(full, false), (meta, true)] {
-        shape.edge(Edge { source, target, kind: EdgeKind::Data { output: 0, memory: Memory::Gpu, metadata } });
+        shape.edge(Edge::new(source, target, EdgeKind::Data { output: 0, memory: Memory::Gpu, metadata }));
     }
     assert_eq!(streams(&Single, &shape), [Some(0), Some(0), None]);
     assert_eq!(streams(&PerBackend, &shape), [Some(0), Some(0), None]);
@@ -164,7 +160,7 @@ policy single: 6 nodes, 2 host streams, 2 records, 2 waits
 host 0   run a · record host 0@1 · run b · run c · record host 0@2 · run g
 host 1   wait host 0@1 · run d · wait host 0@2 · run e
 ";
-    assert_eq!(shape.schedule(&Single).expect("a schedule").to_string(), expected);
+    assert_eq!(shape.schedule_with(&Single).expect("a schedule").to_string(), expected);
 }
 
 #[test]
@@ -180,7 +176,7 @@ host 0   run node number 0 · run node number 1 · run node number 2 · run node
          run node number 10 · run node number 11 · run node number 12 · run node number 13
          run node number 14
 ";
-    assert_eq!(cpu_shape(&names, &edges).schedule(&PerBackend).expect("a schedule").to_string(), expected);
+    assert_eq!(cpu_shape(&names, &edges).schedule_with(&PerBackend).expect("a schedule").to_string(), expected);
 }
 
 #[test]
@@ -192,7 +188,7 @@ fn large_shapes_compile_on_a_small_stack() {
     let chain: Vec<(usize, usize)> = (1..=last).map(|node| (node - 1, node)).collect();
     let star: Vec<(usize, usize)> = (1..last).flat_map(|node| [(0, node), (node, last)]).collect();
     for (edges, waits) in [(chain, 0), (star, 2 * (last - 2))] {
-        let schedule = cpu_shape(&names, &edges).schedule(&PerOperator).expect("a schedule");
+        let schedule = cpu_shape(&names, &edges).schedule_with(&PerOperator).expect("a schedule");
         assert_eq!(schedule.waits(), waits);
         assert!(schedule.to_string().len() > names.len());
     }
@@ -215,7 +211,7 @@ impl Policy for Faulty {
 fn fault(assign: fn(&Shape) -> Result<Assignment>) -> String {
     let mut shape = Shape::new();
     shape.node("blur", Backend::Gpu);
-    let error = shape.schedule(&Faulty(assign)).expect_err("a fault");
+    let error = shape.schedule_with(&Faulty(assign)).expect_err("a fault");
     assert!(error.is_invalid_graph());
     error.to_string()
 }

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use anabranch::{Backend, Edge, EdgeKind, Memory, NodeId, Schedule, Shape};
+use anabranch::graph::{Backend, Edge, EdgeKind, Memory, NodeId, Shape};
+use anabranch::plan::Schedule;
 
-use super::POLICIES;
+use super::policies;
 
 /// Steele, Lea and Flood's SplitMix64.
 struct Draw(u64);
@@ -44,7 +45,7 @@ pub(crate) fn random_shape(seed: u64, nodes_max: usize) -> Shape {
                 0 => EdgeKind::Order,
                 draws => EdgeKind::Data { output: draw.below(3) as u32, memory, metadata: draws == 1 },
             };
-            shape.edge(Edge { source, target, kind });
+            shape.edge(Edge::new(source, target, kind));
         }
     }
     if draw.one_in(3) {
@@ -78,8 +79,8 @@ pub(super) fn for_many_shapes(mut check: impl FnMut(&Shape, &Schedule, &str)) {
     let groups: [(Range<u64>, usize); 3] = [(0..400, 40), (400..460, 300), (460..466, 2_000)];
     for (seed, nodes_max) in groups.into_iter().flat_map(|(seeds, nodes_max)| seeds.map(move |seed| (seed, nodes_max))) {
         let shape = random_shape(seed, nodes_max);
-        for policy in POLICIES {
-            let schedule = shape.schedule(policy).expect("a schedule");
+        for policy in policies() {
+            let schedule = shape.schedule_with(policy).expect("a schedule");
             check(&shape, &schedule, &format!("seed {seed}, up to {nodes_max} nodes, policy {}", policy.name()));
         }
     }

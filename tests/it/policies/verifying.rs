@@ -1,10 +1,12 @@
-//! `verify`: finds nothing in what the library compiles, and everything in programs that were broken on
-//! purpose.
+//! `verify` and `verify_programs`: find nothing in what the library compiles, and everything in programs
+//! that were broken on purpose.
 
-use anabranch::{Backend, PerOperator, Point, Schedule, Shape, Step, StreamKind, verify};
+use anabranch::graph::{Backend, Shape};
+use anabranch::plan::{Point, Schedule, Step, StreamKind};
+use anabranch::policy::PerOperator;
 
 use super::shapes::{for_many_shapes, random_shape};
-use super::{POLICIES, cases};
+use super::{cases, policies};
 
 type Programs = Vec<(StreamKind, Vec<Step>)>;
 
@@ -19,7 +21,7 @@ fn places(programs: &Programs, is_wanted: fn(&Step) -> bool) -> Vec<(usize, usiz
 }
 
 fn fault(shape: &Shape, programs: &Programs) -> String {
-    let error = verify(shape, programs).expect_err("a fault");
+    let error = shape.verify_programs(programs).expect_err("a fault");
     assert!(error.is_invalid_plan() && error.node().is_some(), "{error}");
     error.to_string()
 }
@@ -33,9 +35,9 @@ fn what_the_library_compiles_is_verified() {
 
 #[test]
 fn large_schedules_are_verified() {
-    for (seed, policy) in (0..40).zip(POLICIES.into_iter().cycle()) {
+    for (seed, policy) in (0..40).zip(policies().into_iter().cycle()) {
         let shape = random_shape(seed, 12_000);
-        shape.schedule(policy).expect("a schedule").verify().unwrap_or_else(|error| panic!("{error}, seed {seed}"));
+        shape.schedule_with(policy).expect("a schedule").verify().unwrap_or_else(|error| panic!("{error}, seed {seed}"));
     }
 }
 
@@ -45,8 +47,8 @@ fn a_wait_that_is_taken_out_is_missed() {
     let mut taken = 0;
     for seed in 0..300 {
         let shape = random_shape(seed, 40);
-        for policy in POLICIES {
-            let whole = programs(&shape.schedule(policy).expect("a schedule"));
+        for policy in policies() {
+            let whole = programs(&shape.schedule_with(policy).expect("a schedule"));
             for (stream, step) in places(&whole, |step| matches!(step, Step::Wait(_))) {
                 let mut programs = whole.clone();
                 programs[stream].1.remove(step);
@@ -65,7 +67,7 @@ fn a_wait_that_is_implied_is_redundant() {
     let mut shape = Shape::new();
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| shape.node(name, Backend::Gpu));
     [(a, b), (a, c), (b, d), (c, d)].into_iter().for_each(|(source, target)| shape.read(source, 0, target));
-    let mut programs = programs(&shape.schedule(&PerOperator).expect("a schedule"));
+    let mut programs = programs(&shape.schedule_with(&PerOperator).expect("a schedule"));
     let run = programs[1].1.iter().position(|step| *step == Step::Run(c)).expect("c is on stream 1");
     let again = programs[0].1.iter().position(|step| *step == Step::Run(d)).expect("d is on stream 0");
     let (first, second) = (programs[1].1[run + 1], programs[0].1[again - 1]);
@@ -78,7 +80,7 @@ fn a_wait_that_is_implied_is_redundant() {
 fn broken_programs_are_named() {
     // Each was seen to pass without its check.
     let case = cases().pop().expect("the worked example comes last");
-    let whole = programs(&case.shape.schedule(&PerOperator).expect("a schedule"));
+    let whole = programs(&case.shape.schedule_with(&PerOperator).expect("a schedule"));
     let broken = |change: fn(&mut Programs)| {
         let mut programs = whole.clone();
         change(&mut programs);
@@ -90,8 +92,8 @@ fn broken_programs_are_named() {
         "node 'D' waits for point 2@1, which no program records"
     );
     assert_eq!(broken(|programs| programs[1].1.clear()), "node 'I' waits for point 1@1, which no program records");
-    assert!(broken(|programs| programs[1].1.insert(0, Step::Wait(Point { stream: 2, seq: 1 }))).contains("can be left out"));
-    assert!(broken(|programs| programs[2].1.insert(0, Step::Wait(Point { stream: 2, seq: 1 }))).contains("in a circle"));
+    assert!(broken(|programs| programs[1].1.insert(0, Step::Wait(Point::new(2, 1)))).contains("can be left out"));
+    assert!(broken(|programs| programs[2].1.insert(0, Step::Wait(Point::new(2, 1)))).contains("in a circle"));
     let run = |programs: &Programs| programs[1].1.iter().position(|step| matches!(step, Step::Run(_))).expect("it runs H");
     let mut programs = whole.clone();
     let step = programs[1].1[run(&programs)];
@@ -99,7 +101,7 @@ fn broken_programs_are_named() {
     assert_eq!(fault(&case.shape, &programs), "node 'H' is run 2 times, not once");
     let mut programs = whole.clone();
     programs[1].1.clear();
-    programs[0].1.retain(|step| *step != Step::Wait(Point { stream: 1, seq: 1 }));
+    programs[0].1.retain(|step| *step != Step::Wait(Point::new(1, 1)));
     assert_eq!(fault(&case.shape, &programs), "node 'H' is run 0 times, not once");
     let mut programs = whole.clone();
     let release = programs[0].1.iter().position(|step| matches!(step, Step::Release(_))).expect("values are released");
@@ -122,7 +124,7 @@ fn points_that_mean_two_things_are_refused() {
     // Each was seen to pass, with a race or a stream that hangs.
     let (shape, _) = three([], []);
     let [a, b, c] = [0, 1, 2].map(|node| Step::Run(shape.ids().nth(node).expect("a node")));
-    let (record, wait) = (|stream, seq| Step::Record(Point { stream, seq }), |stream, seq| Step::Wait(Point { stream, seq }));
+    let (record, wait) = (|stream, seq| Step::Record(Point::new(stream, seq)), |stream, seq| Step::Wait(Point::new(stream, seq)));
     let fault = |(shape, programs): (Shape, Programs)| fault_of(&shape, &programs);
     let twice = three([a, record(0, 1), b, record(0, 1)], [wait(0, 1), c]);
     assert_eq!(fault(twice), "the program of stream 0 records point 0@1 where its next one is 0@2");
@@ -133,11 +135,11 @@ fn points_that_mean_two_things_are_refused() {
     let behind = three([a, b, record(0, 1)], [wait(0, 1), c, wait(0, 7)]);
     assert_eq!(fault(behind), "the program of stream 1 ends with a wait for point 0@7, and runs nothing behind it");
     let (shape, programs) = three([a, b, record(0, 1)], [wait(0, 0), wait(0, 1), c]);
-    verify(&shape, &programs).expect("point 0 is always reached");
+    shape.verify_programs(&programs).expect("point 0 is always reached");
 }
 
 fn fault_of(shape: &Shape, programs: &Programs) -> String {
-    let error = verify(shape, programs).expect_err("a fault");
+    let error = shape.verify_programs(programs).expect_err("a fault");
     assert!(error.is_invalid_plan(), "{error}");
     error.to_string()
 }
@@ -161,7 +163,7 @@ fn plans_over_many_devices_have_no_wait_too_many() {
             shape.read(source, 0, id);
         }
     }
-    shape.schedule(&anabranch::Ranked::new()).expect("a schedule").verify().expect("no wait too many");
+    shape.schedule().expect("a schedule").verify().expect("no wait too many");
 }
 
 #[test]
@@ -173,6 +175,6 @@ fn edges_between_devices_have_a_limit() {
         node.devices = Some(half[..].into());
     }
     ids.windows(2).for_each(|pair| shape.read(pair[0], 0, pair[1]));
-    let error = shape.schedule(&anabranch::Ranked::new()).expect_err("too many").to_string();
+    let error = shape.schedule().expect_err("too many").to_string();
     assert!(error.starts_with("the number of edges between the streams of nodes that span several devices is"), "{error}");
 }

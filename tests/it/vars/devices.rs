@@ -1,6 +1,7 @@
 //! Kernels as operations: the same on every executor, and on the host done at once.
 
-use anabranch::{Buffer, DeviceStream, Engine, HostBuffer, HostStream, In, Kernel, Launch, Op, Out, Var, take};
+use anabranch::device::{In, Kernel, Launch, Out};
+use anabranch::{Buffer, DeviceStream, Engine, HostBuffer, HostStream, Op, Var, take};
 
 use super::{engines, idle, push, pushed};
 use crate::support::block_on;

@@ -170,7 +170,7 @@ fn waiting_inside_of_an_operation_of_another_engine_further_up_is_an_error_too()
 fn a_handle_that_was_refused_inside_of_an_operation_tells_outside() {
     // Seen to fail with a handle that takes the refusal for the operation's end.
     let (_exec, engine) = engine(1);
-    let (give, given) = std::sync::mpsc::channel::<anabranch::Pushed>();
+    let (give, given) = std::sync::mpsc::channel::<anabranch::engine::Pushed>();
     let (back, got_back) = std::sync::mpsc::channel();
     let x = engine.var("x", 1);
     let polls = Op::task("polls", (), &x, move || {
@@ -185,7 +185,7 @@ fn a_handle_that_was_refused_inside_of_an_operation_tells_outside() {
 }
 
 /// An inline operation that was pushed has ended: it must have gone well.
-fn block_on_here(mut pushed: anabranch::Pushed) {
+fn block_on_here(mut pushed: anabranch::engine::Pushed) {
     assert!(matches!(poll_once(&mut pushed), Poll::Ready(Ok(()))));
 }
 

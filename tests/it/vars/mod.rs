@@ -15,7 +15,8 @@ mod untold;
 mod waits;
 mod workload;
 
-use anabranch::{Engine, Executor, Op, Pushed, Result};
+use anabranch::engine::Pushed;
+use anabranch::{Engine, Executor, Op, Result};
 
 use crate::support::{block_on, executor};
 

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use anabranch::{
-    DeviceStream, Engine, Error, Executor, Flow, Function, Graph, HostStream, Op, PerOperator, Result, Value, Var, take,
-};
+use anabranch::{DeviceStream, Engine, Error, Executor, Flow, Function, Graph, HostStream, Op, Result, Value, Var, take};
 
 use super::{engines, idle, push, pushed};
 use crate::support::{block_on, executors};
@@ -116,9 +114,9 @@ fn is_refused(error: &Error) -> bool {
 
 #[test]
 fn a_flow_goes_on_with_the_value_that_it_could_not_take() {
-    let eat = Function::new("eat", &PerOperator, |g: &mut Graph, x: Value<Vec<i32>>| g.task("in", take(&x), |x: Vec<i32>| x));
+    let eat = Function::new("eat", |g: &mut Graph, x: Value<Vec<i32>>| g.task("in", take(&x), |x: Vec<i32>| x));
     let eat = eat.unwrap();
-    let eat_there = Function::new("eat there", &PerOperator, |g: &mut Graph, x: Value<Vec<i32>>| {
+    let eat_there = Function::new("eat there", |g: &mut Graph, x: Value<Vec<i32>>| {
         g.kernel("in", take(&x), |_: &mut DeviceStream, x: Vec<i32>| x)
     });
     let eat_there = eat_there.unwrap();

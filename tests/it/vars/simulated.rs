@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use anabranch::{Engine, Executor, Faults, Op, Order, explore};
+use anabranch::sim::{Faults, Order};
+use anabranch::{Engine, Executor, Op, explore};
 
 use super::{idle, push};
 use crate::support::{Dice, block_on};

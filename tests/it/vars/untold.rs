@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use anabranch::{BoxError, Engine, Error, Flow, Op, Pushed, Result, Var};
+use anabranch::engine::Pushed;
+use anabranch::{BoxError, Engine, Error, Flow, Op, Result, Var};
 
 use super::{engine, engines, idle, push, pushed};
 use crate::support::{block_on, poll_once, until};

@@ -4,7 +4,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use anabranch::{Engine, Op, Pushed, Result, Var};
+use anabranch::engine::Pushed;
+use anabranch::{Engine, Op, Result, Var};
 use futures::channel::oneshot;
 
 use super::{engine, engines, idle, push, pushed};
