@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::engine_core::EngineCore;
 use super::engine_ref::EngineRef;
-use crate::engine::order::{Abandon, Grant, OpFuture, Park, Ran, Runnable, Scope, Work};
+use crate::engine::order::{Abandon, Grant, OpFuture, Park, Rest, Runnable, Scope, Work};
 use crate::error::{BoxError, shielded};
 use crate::runtime::{AsyncContext, Parking};
 use crate::sync::{Mutex, lock};
@@ -142,11 +142,14 @@ impl Wake for AsyncOp {
 pub(super) struct Resume(Option<Arc<AsyncOp>>);
 
 impl Work for Resume {
-    fn run(mut self, grant: Grant<'_>) -> Result<Ran, BoxError> {
+    fn run(mut self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
         let async_op = self.0.take().expect("it is there until it is run");
         match async_op.poll(grant) {
-            Poll::Ready(outcome) => outcome.map(|()| Ran::Done),
-            Poll::Pending => Ok(Ran::Pending(async_op)),
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => {
+                *rest = Rest::Pending(async_op);
+                Ok(())
+            }
         }
     }
 }

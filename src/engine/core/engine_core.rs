@@ -10,7 +10,7 @@ use super::lanes::Lanes;
 use super::pace::Pace;
 use crate::device::host::Origin;
 use crate::engine::order::{
-    Batch, Entering, Exclusive, FREED_MAX, Free, Frees, Key, Left, Operation, Ran, Ready, Role, Runnable, Slots, Unpushed, Wakes,
+    Batch, Entering, Exclusive, FREED_MAX, Free, Frees, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots, Unpushed, Wakes,
 };
 use crate::error::{Error, Kind, Result, shielded};
 use crate::runtime::{Client, Core, Lane, Registration, Visits, is_inside};
@@ -374,12 +374,12 @@ impl EngineCore {
         }
         let number = operation.number();
         let outcome = match self.perform(self.slots.granted(&mut operation), number) {
-            Ok(Ran::Done) => Ok(()),
+            Ok(Rest::Nothing) => Ok(()),
             Err(error) => Err(error),
-            Ok(Ran::Parts(_)) => unreachable!("`perform` performs the parts"),
-            Ok(Ran::Kernel(kernel)) => return self.enqueue(operation, kernel, batch),
-            Ok(Ran::Pending(future)) => return future.park(operation),
-            Ok(Ran::Future(future, context)) => {
+            Ok(Rest::Parts(_)) => unreachable!("`perform` performs the parts"),
+            Ok(Rest::Kernel(kernel)) => return self.enqueue(operation, kernel, batch),
+            Ok(Rest::Pending(future)) => return future.park(operation),
+            Ok(Rest::Future(future, context)) => {
                 let mut granted = self.slots.granted(&mut operation);
                 let async_op = AsyncOp::new(self, number, granted.scope().cloned(), future, context);
                 self.async_ops.add(&async_op);

@@ -31,10 +31,18 @@ enum State {
 struct Pending {
     core: Arc<EngineCore>,
     key: Key,
-    /// Whether its waker is registered.
-    is_waiting: bool,
+    waker: Registered,
     /// Without workers, a poll runs operations. In a box, because most handles need not wait.
     driver: Option<Box<WaiterKey>>,
+}
+
+/// Whether the waker is registered. A word wide: a handle has no padding, which moves would copy byte by
+/// byte.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+enum Registered {
+    No,
+    Yes,
 }
 
 impl Pushed {
@@ -53,7 +61,7 @@ impl Pushed {
 
     #[inline(always)]
     pub(super) fn pending(core: Arc<EngineCore>, key: Key) -> Self {
-        Self::of(State::Pending(Pending { core, key, is_waiting: false, driver: None }))
+        Self::of(State::Pending(Pending { core, key, waker: Registered::No, driver: None }))
     }
 
     /// Pushes an operation, whatever the bound.
@@ -69,8 +77,12 @@ impl Pushed {
 }
 
 impl Pending {
+    fn is_waiting(&self) -> bool {
+        self.waker == Registered::Yes
+    }
+
     fn has_ended(&self) -> bool {
-        self.core.slots.handle(self.key.number).has_ended(self.key)
+        self.core.slots.handle(self.key.number()).has_ended(self.key)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
@@ -90,12 +102,12 @@ impl Pending {
 
     /// Registers a waker, and returns the old one in its place. Returns false if the operation has ended.
     fn wait_with(&mut self, waker: &mut Option<Waker>) -> bool {
-        let mut place = self.core.handles.wakers.of(self.key.number);
+        let mut place = self.core.handles.wakers.of(self.key.number());
         // Under the lock: the thread that ends the operation sees the mark, and takes the waker after this.
-        let is_pending = self.core.slots.handle(self.key.number).set_awaited(self.key);
+        let is_pending = self.core.slots.handle(self.key.number()).set_awaited(self.key);
         if is_pending {
             mem::swap(&mut *place, waker);
-            self.is_waiting = true;
+            self.waker = Registered::Yes;
         }
         is_pending
     }
@@ -105,9 +117,9 @@ impl Pending {
         if let Some(driver) = &mut self.driver {
             self.core.forget_driver(driver);
         }
-        if self.is_waiting {
+        if self.is_waiting() {
             let waker = {
-                let mut place = self.core.handles.wakers.of(self.key.number);
+                let mut place = self.core.handles.wakers.of(self.key.number());
                 // After the end the place may be another operation's.
                 if self.has_ended() { None } else { place.take() }
             };
@@ -122,10 +134,10 @@ impl Drop for Pending {
         if self.core.is_forked() {
             return;
         }
-        if self.is_waiting || self.driver.is_some() {
+        if self.is_waiting() || self.driver.is_some() {
             self.wait_no_longer();
         }
-        self.core.handles.let_go(&self.core.slots, self.key, self.is_waiting);
+        self.core.handles.let_go(&self.core.slots, self.key, self.is_waiting());
     }
 }
 

@@ -50,7 +50,7 @@ impl Handles {
     /// Ends the handle of an operation.
     #[inline]
     pub(super) fn let_go(&self, slots: &Slots, key: Key, is_awaited: bool) {
-        if !slots.handle(key.number).let_go(key, is_awaited) {
+        if !slots.handle(key.number()).let_go(key, is_awaited) {
             self.forget_failure(key);
         }
     }

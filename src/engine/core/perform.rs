@@ -1,30 +1,37 @@
 //! The outcome of an operation: whether it is run, and what its end does to its variables and its errors.
 
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 use super::engine_core::EngineCore;
 use crate::device::StreamMut;
 use crate::device::host::HostStream;
-use crate::engine::order::{Access, Granted, Operation, Ran, Role, Scope, Variable};
+use crate::engine::order::{Access, Granted, Operation, Rest, Role, Scope, Variable};
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
 use crate::runtime::inside;
 
+type Caught = std::thread::Result<Result<(), BoxError>>;
+
 impl EngineCore {
-    /// Runs the body of an operation, and takes effect on its variables.
+    /// Runs the body of an operation, and takes effect on its variables. Returns what is left to do.
     #[inline(always)]
-    pub(super) fn perform(&self, mut operation: Granted<'_>, number: u32) -> Result<Ran> {
+    pub(super) fn perform(&self, mut operation: Granted<'_>, number: u32) -> Result<Rest> {
         if !self.is_smooth(&operation) {
             return self.perform_with_care(operation, number);
         }
-        match inside(self.address(), || self.run_caught(&mut operation)) {
-            Ok(Ok(ran)) => {
+        let mut rest = Rest::Nothing;
+        match inside(self.address(), || catch_unwind(AssertUnwindSafe(|| operation.run(&mut rest)))) {
+            Ok(Ok(())) => {
+                debug_assert!(matches!(rest, Rest::Nothing), "a simple operation is its body");
+                // The compiler does not know that, and would call a function to drop it.
+                mem::forget(rest);
                 operation.each_variable(|access, variable| {
                     if access.changes() {
                         variable.count_write();
                     }
                 });
-                Ok(ran)
+                Ok(Rest::Nothing)
             }
             Ok(Err(cause)) => Err(self.has_returned(&operation, cause)),
             Err(panic) => Err(self.has_failed(&operation, operation.panicked(panic_message(panic)))),
@@ -41,7 +48,7 @@ impl EngineCore {
     }
 
     #[inline(never)]
-    fn perform_with_care(&self, mut operation: Granted<'_>, number: u32) -> Result<Ran> {
+    fn perform_with_care(&self, mut operation: Granted<'_>, number: u32) -> Result<Rest> {
         if !operation.frees()
             && let Some(error) = self.obstacle(&operation)
         {
@@ -49,39 +56,38 @@ impl EngineCore {
             self.take_effect(&operation, Some(&error));
             return Err(error);
         }
-        let ran = if operation.is_async {
-            self.poll_caught(&mut operation, number)
-        } else {
-            inside(self.address(), || self.run_caught(&mut operation))
-        };
-        match ran {
-            Ok(Ok(Ran::Parts(parts))) => self.perform_parts(&operation, parts).map(|()| Ran::Done),
-            Ok(Ok(ran)) => {
-                if matches!(ran, Ran::Done) && operation.has_own_effect() {
+        let mut rest = Rest::Nothing;
+        match self.run_caught(&mut operation, number, &mut rest) {
+            Ok(Ok(())) => match rest {
+                Rest::Parts(parts) => self.perform_parts(&operation, parts).map(|()| Rest::Nothing),
+                Rest::Nothing if operation.has_own_effect() => {
                     self.take_effect(&operation, None);
+                    Ok(Rest::Nothing)
                 }
-                Ok(ran)
-            }
+                rest => Ok(rest),
+            },
             Ok(Err(cause)) => Err(self.has_returned(&operation, cause)),
             Err(panic) => Err(self.has_failed(&operation, operation.panicked(panic_message(panic)))),
         }
     }
 
-    /// Runs a body. A kernel is left to be enqueued if there are devices for it, and run on the host if not.
-    #[inline(always)]
-    fn run_caught(&self, operation: &mut Granted<'_>) -> std::thread::Result<Result<Ran, BoxError>> {
-        let run = || match operation.run()? {
-            Ran::Kernel(kernel) if self.lanes.is_none() => {
-                operation.enqueue(kernel, StreamMut::Host(&mut HostStream::new(0))).map(|()| Ran::Done)
+    /// Runs a body: of an asynchronous operation as polled, because its future may wait, but not for itself.
+    /// A kernel is left to be enqueued if there are devices for it, and runs on the host if not.
+    fn run_caught(&self, operation: &mut Granted<'_>, number: u32, rest: &mut Rest) -> Caught {
+        if operation.is_async {
+            return catch_unwind(AssertUnwindSafe(|| operation.run_as_polled(self.address(), number, rest)));
+        }
+        let run = || {
+            operation.run(rest)?;
+            match mem::replace(rest, Rest::Nothing) {
+                Rest::Kernel(kernel) if self.lanes.is_none() => {
+                    operation.enqueue(kernel, StreamMut::Host(&mut HostStream::new(0)))?;
+                }
+                left => *rest = left,
             }
-            ran => Ok(ran),
+            Ok(())
         };
-        catch_unwind(AssertUnwindSafe(run))
-    }
-
-    /// Polls an asynchronous operation, or makes its future. It may wait, but not for itself.
-    fn poll_caught(&self, operation: &mut Granted<'_>, number: u32) -> std::thread::Result<Result<Ran, BoxError>> {
-        catch_unwind(AssertUnwindSafe(|| operation.run_as_polled(self.address(), number)))
+        inside(self.address(), || catch_unwind(AssertUnwindSafe(run)))
     }
 
     /// Handles an error that a body returned, or that kept it from being called.

@@ -28,7 +28,7 @@ pub struct Push<'v> {
 /// the time of a push.
 enum State<'v> {
     /// The operation was run where it lay.
-    Ran,
+    Rest,
     Pushed(Key),
     Other(Box<Other<'v>>),
     Spent,
@@ -64,7 +64,7 @@ impl Future for Push<'_> {
         let Self { core, state } = &mut *self;
         // Taken out first: were the old state dropped behind it, the result would have to be in memory.
         Poll::Ready(match mem::replace(state, State::Spent) {
-            State::Ran => Ok(Pushed::ended(Ok(()))),
+            State::Rest => Ok(Pushed::ended(Ok(()))),
             State::Pushed(key) => Ok(Pushed::pending(core.clone(), key)),
             State::Other(mut other) => {
                 if other.poll(core, cx).is_pending() {
@@ -86,7 +86,7 @@ impl<'v> Push<'v> {
         let ran = if core.is_inline() { core.run_now(operation) } else { None };
         let state = match ran {
             Some(Ok(Ok(()))) if core.pace.is_due() => State::Other(Other::due(Pushed::ended(Ok(())))),
-            Some(Ok(Ok(()))) => State::Ran,
+            Some(Ok(Ok(()))) => State::Rest,
             Some(outcome) => State::Other(Other::tried(outcome.map(Pushed::ended), operation)),
             None => match core.push_plainly(operation) {
                 Some(key) if key.is_one_of(HANDED_OVER) => State::Other(Other::due(Pushed::pending(core.clone(), key))),
@@ -105,7 +105,7 @@ impl Drop for Push<'_> {
         match &self.state {
             State::Pushed(key) => drop(Pushed::pending(self.core.clone(), *key)),
             State::Other(other) => other.report(self.core),
-            State::Ran | State::Spent => {}
+            State::Rest | State::Spent => {}
         }
     }
 }

@@ -15,7 +15,7 @@ use super::lanes::Lanes;
 use crate::device::StreamMut;
 use crate::device::queue::{self, Event, Judge, Part};
 use crate::engine::order::{
-    Batch, Completed, DeviceUse, Enqueue, Failure, Grant, Granted, Operation, Predecessors, Ran, Recorded, Runnable, Submitted,
+    Batch, Completed, DeviceUse, Enqueue, Failure, Grant, Granted, Operation, Predecessors, Recorded, Rest, Runnable, Submitted,
     Work,
 };
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
@@ -27,8 +27,9 @@ use crate::sync::OnceLock;
 struct Again(Box<dyn Enqueue>);
 
 impl Work for Again {
-    fn run(self, _: Grant<'_>) -> Result<Ran, BoxError> {
-        Ok(Ran::Kernel(self.0))
+    fn run(self, _: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
+        *rest = Rest::Kernel(self.0);
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::mem;
 use super::description::Op;
 use crate::engine::Engine;
 use crate::engine::core::Pushed;
-use crate::engine::order::{Accesses, Body, Grant, Operation, Ran, Role, SCANNED, Unpushed, Work};
+use crate::engine::order::{Accesses, Body, Grant, Operation, Rest, Role, SCANNED, Unpushed, Work};
 use crate::error::{BoxError, Error, Kind, Result};
 
 impl<'v> Op<'v> {
@@ -84,8 +84,9 @@ impl Parts {
 struct Joined(Vec<Operation>);
 
 impl Work for Joined {
-    fn run(self, _: Grant<'_>) -> Result<Ran, BoxError> {
-        Ok(Ran::Parts(self.0))
+    fn run(self, _: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
+        *rest = Rest::Parts(self.0);
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::future::Future;
 
 use super::task::{AsyncTask, Fallible, Finish, Infallible, Task};
 use super::uses::{Asking, OpFn, OpFutureFn, Reads, Writes};
-use crate::engine::order::{Body, Name, Operation, PRIORITY_MAX, SCANNED, Unpushed};
+use crate::engine::order::{Body, Name, Operation, PRIORITY_MAX, Unpushed};
 use crate::error::BoxError;
 
 /// One operation on variables, to be [pushed](crate::Engine::push): what it reads, what it writes, and a
@@ -160,12 +160,7 @@ impl<'v> Op<'v> {
         let mut asking = Asking::default();
         let (params, put) = (reads.ask(&mut asking), writes.ask(&mut asking));
         let (is_aliased, accesses) = (asking.is_aliased, asking.accesses());
-        let is_odd = is_aliased || accesses.len() > SCANNED;
-        let mut unpushed = Unpushed::new(Operation::new(Name::from(name), accesses, body(params, put)));
-        if is_odd {
-            unpushed.check(is_aliased);
-        }
-        Self(unpushed)
+        Self(Unpushed::checked(Name::from(name), accesses, is_aliased, body(params, put)))
     }
 }
 

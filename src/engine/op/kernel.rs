@@ -8,7 +8,7 @@ use super::task::{Fallible, Finish, Infallible};
 use super::uses::{OpFutureFn, OpKernelFn, Params, Put, Reads, Writes};
 use crate::device::host::HostStream;
 use crate::device::{KernelStream, StreamMut};
-use crate::engine::order::{Body, Enqueue, Grant, Ran, Work};
+use crate::engine::order::{Body, Enqueue, Grant, Rest, Work};
 use crate::error::BoxError;
 
 impl<'v> Op<'v> {
@@ -116,10 +116,11 @@ where
     E: FnOnce(StreamMut<'_>) -> Result<V, BoxError> + 'static,
     V: 'static,
 {
-    fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError> {
+    fn run(self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
         // Here, because a failure behind this is one of the device, and leaves no old value.
         self.params.check(grant)?;
-        Ok(Ran::Kernel(Box::new(self)))
+        *rest = Rest::Kernel(Box::new(self));
+        Ok(())
     }
 }
 
@@ -157,15 +158,16 @@ where
     K: Finish<R, V>,
     V: 'static,
 {
-    fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError> {
+    fn run(self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
         if S::IS_QUEUE || P::IS_MANY {
             self.params.check(grant)?;
         }
         let kernel = Box::new(self);
         if S::IS_QUEUE {
-            return Ok(Ran::Kernel(kernel));
+            *rest = Rest::Kernel(kernel);
+            return Ok(());
         }
-        kernel.enqueue(grant, StreamMut::Host(&mut HostStream::new(0))).map(|()| Ran::Done)
+        kernel.enqueue(grant, StreamMut::Host(&mut HostStream::new(0)))
     }
 }
 

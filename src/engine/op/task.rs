@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use pin_project::pin_project;
 
 use super::uses::{OpFn, OpFutureFn, Params, Put};
-use crate::engine::order::{Grant, GrantedFuture, Ran, Work};
+use crate::engine::order::{Grant, GrantedFuture, Rest, Work};
 use crate::error::BoxError;
 use crate::runtime::AsyncContext;
 
@@ -79,14 +79,15 @@ where
     K: Finish<R, V>,
     V: 'static,
 {
-    fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError> {
+    #[inline(always)]
+    fn run(self, grant: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
         let Self { params, put, work, .. } = self;
         if P::IS_MANY {
             params.check(grant)?;
         }
         let value = K::finish(work.call(&params, grant)?)?;
         put.put(value, grant)?;
-        Ok(Ran::Done)
+        Ok(())
     }
 }
 
@@ -113,12 +114,13 @@ where
     Fut: Future<Output = Result<V, BoxError>> + Send + 'static,
     V: 'static,
 {
-    fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError> {
+    fn run(self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
         let Self { params, put, work, context, .. } = self;
         if P::IS_MANY {
             params.check(grant)?;
         }
         let future = work.call(&params, grant)?;
-        Ok(Ran::Future(Box::pin(Writing { future, put, value: PhantomData }), context))
+        *rest = Rest::Future(Box::pin(Writing { future, put, value: PhantomData }), context);
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use super::uses::TakeVar;
 use crate::engine::core::{EngineCore, Pushed, poll_share};
 use crate::engine::order::{
-    Access, Grant, Mode, Nothing, Operation, Ran, TypedVariable, Unpushed, VarHandle, VarPtr, Variable, Work,
+    Access, Grant, Mode, Nothing, Operation, Rest, TypedVariable, Unpushed, VarHandle, VarPtr, Variable, Work,
 };
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::graph::Takable;
@@ -132,9 +132,9 @@ struct Look<T> {
 }
 
 impl<T: Send + Sync + 'static> Work for Look<T> {
-    fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError> {
+    fn run(self, grant: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
         *lock(&self.found) = Some(self.var.share(grant)?);
-        Ok(Ran::Done)
+        Ok(())
     }
 }
 

@@ -16,12 +16,14 @@ use crate::runtime::AsyncContext;
 
 /// The body of an operation.
 pub(crate) trait Work: Send + 'static {
-    fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError>;
+    /// Runs it. If that is not all, `rest` gets what there is left to do. The result is two words, which come
+    /// in registers: a larger one lies in memory, and each of its moves waits for the stores of the last.
+    fn run(self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError>;
 }
 
-/// The outcome of a body that did not fail.
-pub(crate) enum Ran {
-    Done,
+/// What a body leaves to do.
+pub(crate) enum Rest {
+    Nothing,
     /// It returned a future, to be polled in this context.
     Future(OpFuture, AsyncContext),
     /// Its future is pending.
@@ -55,8 +57,8 @@ pub(crate) trait Enqueue: Send {
 pub(crate) struct Nothing;
 
 impl Work for Nothing {
-    fn run(self, _: Grant<'_>) -> Result<Ran, BoxError> {
-        Ok(Ran::Done)
+    fn run(self, _: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
+        Ok(())
     }
 }
 
@@ -66,14 +68,15 @@ const WORDS: usize = 4;
 type Space = MaybeUninit<[usize; WORDS]>;
 
 /// A [`Work`] of any type.
+#[repr(C)]
 pub(crate) struct Body {
-    space: Space,
     actions: &'static Actions,
+    space: Space,
 }
 
 /// What can be done with one type of work.
 struct Actions {
-    run: unsafe fn(*mut Space, Grant<'_>) -> Result<Ran, BoxError>,
+    run: unsafe fn(*mut Space, Grant<'_>, &mut Rest) -> Result<(), BoxError>,
     /// None if there is nothing to drop.
     drop: Option<unsafe fn(*mut Space)>,
 }
@@ -94,15 +97,15 @@ impl Body {
             // SAFETY: a box is one word, so it fits into the space.
             unsafe { space.as_mut_ptr().cast::<Box<W>>().write(Box::new(work)) };
         }
-        Self { space, actions: &Of::<W>::ACTIONS }
+        Self { actions: &Of::<W>::ACTIONS, space }
     }
 
     /// Runs the work in its place, and leaves nothing to do.
     #[inline(always)]
-    pub(super) fn run(&mut self, grant: Grant<'_>) -> Result<Ran, BoxError> {
+    pub(super) fn run(&mut self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
         let actions = std::mem::replace(&mut self.actions, &Of::<Nothing>::ACTIONS);
         // SAFETY: the actions were made for the work in the space, which they use up, and were replaced.
-        unsafe { (actions.run)(&raw mut self.space, grant) }
+        unsafe { (actions.run)(&raw mut self.space, grant, rest) }
     }
 
     pub(super) fn needs_drop(&self) -> bool {
@@ -136,9 +139,9 @@ impl<W: Work> Of<W> {
 
 /// # Safety
 /// A `W`, or a box of one, lies in the space, and is not used again.
-unsafe fn run<W: Work>(space: *mut Space, grant: Grant<'_>) -> Result<Ran, BoxError> {
+unsafe fn run<W: Work>(space: *mut Space, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
     // SAFETY: the caller promises that a `W` or its box lies there, and is not used again.
-    unsafe { take::<W>(space) }.run(grant)
+    unsafe { take::<W>(space) }.run(grant, rest)
 }
 
 /// # Safety
@@ -167,9 +170,9 @@ mod tests {
     struct Add<const N: usize>(Arc<AtomicU64>, [u64; N]);
 
     impl<const N: usize> Work for Add<N> {
-        fn run(self, _: Grant<'_>) -> Result<Ran, BoxError> {
+        fn run(self, _: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
             self.0.fetch_add(self.1.iter().sum(), Ordering::Relaxed);
-            Ok(Ran::Done)
+            Ok(())
         }
     }
 
@@ -188,7 +191,7 @@ mod tests {
                 assert!(body.needs_drop());
                 match end {
                     // SAFETY: the work uses no variable.
-                    "run" => drop(body.run(unsafe { Grant::new() }).expect("it cannot fail")),
+                    "run" => body.run(unsafe { Grant::new() }, &mut Rest::Nothing).expect("it cannot fail"),
                     "discard" => body.discard(),
                     _ => continue,
                 }

@@ -10,6 +10,8 @@
 //!  await, let go, any time     another key            (the operation has ended)
 //! ```
 
+use std::num::NonZeroU64;
+
 use crate::sync::{AtomicU64, Ordering};
 
 /// There is a handle to the operation.
@@ -26,17 +28,31 @@ pub(crate) struct HandleState(AtomicU64);
 /// Tells an operation from all others of its engine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
-    pub(crate) number: u32,
+    /// The number of its slot, plus one: so that an `Option<Key>` is two words, which come in registers. A
+    /// word, because padding is copied as well, byte by byte.
+    after: NonZeroU64,
     /// The slot's state, without flags.
     operation: u64,
 }
 
 impl Key {
+    /// The operation of a slot whose state is `state`.
+    #[inline(always)]
+    fn new(number: u32, state: u64) -> Self {
+        Self { after: NonZeroU64::MIN.saturating_add(number.into()), operation: state & !FLAGS }
+    }
+
+    /// Returns the number of its slot.
+    #[inline(always)]
+    pub(crate) fn number(self) -> u32 {
+        (self.after.get() - 1) as u32
+    }
+
     /// Returns true for one operation of `many`, a power of two: slots are used in turn, and each counts its
     /// operations.
     #[inline(always)]
     pub(crate) fn is_one_of(self, many: u64) -> bool {
-        (u64::from(self.number) + 1 + self.operation / OPERATION).is_multiple_of(many)
+        (self.after.get() + self.operation / OPERATION).is_multiple_of(many)
     }
 }
 
@@ -51,13 +67,13 @@ impl HandleState {
         // ORDERING: Relaxed, both: the slot is free, so no other thread uses the word.
         let operation = self.0.load(Ordering::Relaxed);
         self.0.store(operation | HANDLED, Ordering::Relaxed);
-        Key { number, operation }
+        Key::new(number, operation)
     }
 
     /// Returns the key of the operation in the slot.
     pub(crate) fn key(&self, number: u32) -> Key {
         // ORDERING: Relaxed: the caller has the operation, so its key does not change.
-        Key { number, operation: self.0.load(Ordering::Relaxed) & !FLAGS }
+        Key::new(number, self.0.load(Ordering::Relaxed))
     }
 
     /// Returns true if there is a handle, which may be dropped at any time.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::access::Access;
-use super::body::{Body, Enqueue, Ran, Work};
+use super::body::{Body, Enqueue, Rest, Work};
 use super::grant::Grant;
 use super::name::Name;
 use super::queue::REQUESTS_MAX;
@@ -19,12 +19,10 @@ use crate::device::StreamMut;
 use crate::error::{BoxError, Error, Kind};
 use crate::sync::{AtomicBool, Ordering};
 
+/// In this order, because the unused end of a body's space is copied together with the fields beside it, by
+/// loads that would wait for these fields' stores. So it is the end of all.
+#[repr(C)]
 pub(crate) struct Operation {
-    pub(crate) name: Name,
-    /// Each variable once.
-    pub(super) accesses: Accesses,
-    /// Used by the thread that runs the operation. Others look at the requests meanwhile.
-    body: UnsafeCell<Body>,
     rare: Option<Box<Rare>>,
     pub(crate) priority: i32,
     pub(crate) role: Role,
@@ -34,6 +32,11 @@ pub(crate) struct Operation {
     pub(crate) is_async: bool,
     /// It is a kernel for a stream of a device.
     pub(crate) is_kernel: bool,
+    pub(crate) name: Name,
+    /// Each variable once.
+    pub(super) accesses: Accesses,
+    /// Used by the thread that runs the operation. Others look at the requests meanwhile.
+    body: UnsafeCell<Body>,
 }
 
 // SAFETY: only the thread that has the operation's `Granted` uses the body; all else is Sync.
@@ -222,6 +225,26 @@ impl<'v> Unpushed<'v> {
         Self { operation: Some(operation), vars: PhantomData }
     }
 
+    /// Returns one for accesses that may be to the same variables. `is_aliased`: a value is taken and read as
+    /// well. The caller has handles to the variables for `'v`.
+    #[inline(always)]
+    pub(crate) fn checked(name: Name, accesses: Accesses, is_aliased: bool, body: Body) -> Self {
+        if is_aliased || accesses.len() > SCANNED {
+            return Self::odd(name, accesses, is_aliased, body);
+        }
+        Self::new(Operation::new(name, accesses, body))
+    }
+
+    /// Apart from the others, and by value: an operation that is changed after it was made lies in memory,
+    /// and the loads of its next move wait for the stores.
+    #[cold]
+    #[inline(never)]
+    fn odd(name: Name, accesses: Accesses, is_aliased: bool, body: Body) -> Self {
+        let mut unpushed = Self::new(Operation::new(name, accesses, body));
+        unpushed.check(is_aliased);
+        unpushed
+    }
+
     #[inline]
     pub(crate) fn get(&self) -> Option<&Operation> {
         self.operation.as_ref()
@@ -242,6 +265,7 @@ impl<'v> Unpushed<'v> {
         self.operation.take()
     }
 
+    #[inline(always)]
     pub(crate) fn clear(&mut self) {
         Operation::clear(&mut self.operation);
     }
@@ -327,10 +351,10 @@ impl<'o> Granted<'o> {
 
     /// Runs its body, which is used up.
     #[inline(always)]
-    pub(crate) fn run(&mut self) -> Result<Ran, BoxError> {
+    pub(crate) fn run(&mut self, rest: &mut Rest) -> Result<(), BoxError> {
         // SAFETY: the operation is granted as long as this lives, and only its own body gets the grant.
         let grant = unsafe { Grant::new() };
-        self.body().run(grant)
+        self.body().run(grant, rest)
     }
 
     /// Enqueues its kernel.

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 use super::access::Access;
-use super::body::Ran;
+use super::body::Rest;
 use super::exclusive::Exclusive;
 use super::handle_state::Key;
 use super::operation::{Granted, Operation};
@@ -47,9 +47,9 @@ impl<'o> Polling<'o> {
 
 impl Granted<'_> {
     /// Runs the body as the operation that this thread polls.
-    pub(crate) fn run_as_polled(&mut self, engine: usize, number: u32) -> Result<Ran, BoxError> {
+    pub(crate) fn run_as_polled(&mut self, engine: usize, number: u32, rest: &mut Rest) -> Result<(), BoxError> {
         let _polling = Polling::enter(engine, number, self.operation);
-        self.run()
+        self.run(rest)
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusi
     // SAFETY: `Polling` borrows the operation until the poll has returned, and this thread is in the poll.
     let operation = unsafe { polled.operation.as_ref() };
     let name = || operation.name.to_cow();
-    if polled.number == awaited.number {
+    if polled.number == awaited.number() {
         return Some(SelfWait::OwnEnd { operation: name() });
     }
     let mut left = COMPARED_MAX;
@@ -91,7 +91,7 @@ pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusi
     // SAFETY: the polled operation is in the queue of the variable until its poll has returned.
     let variable = unsafe { own.variable() }.name.to_cow();
     // SAFETY: the awaited operation waits for the polled one, so it is in its slot.
-    let awaited = unsafe { slots.get(awaited.number).operation() };
+    let awaited = unsafe { slots.get(awaited.number()).operation() };
     // SAFETY: the awaited operation is in its queues, so its variables are alive.
     let awaited = unsafe { awaited.full_name() };
     Some(SelfWait::Behind { operation: name(), awaited, variable })
@@ -105,8 +105,8 @@ fn keeps(slots: &Slots, exclusive: Option<&Exclusive>, own: &Access, awaited: Ke
     let mut is_blocked = own.request.is_write() || link.is_some_and(|link| link.is_write);
     while let Some(next) = link.take_if(|_| is_blocked && *left > 0) {
         *left -= 1;
-        if next.id.operation() == awaited.number {
-            return slots.handle(awaited.number).key(awaited.number) == awaited;
+        if next.id.operation() == awaited.number() {
+            return slots.handle(awaited.number()).key(awaited.number()) == awaited;
         }
         // SAFETY: its request waits behind the polled operation's, so the operation is in its slot.
         let operation = unsafe { slots.get(next.id.operation()).operation() };
@@ -119,7 +119,7 @@ fn keeps(slots: &Slots, exclusive: Option<&Exclusive>, own: &Access, awaited: Ke
             let operation = unsafe { slots.get(posted).operation() };
             let access = operation.accesses.iter().find(|access| access.address() == own.address());
             is_blocked |= access.is_some_and(|access| access.request.is_write());
-            is_blocked && access.is_some() && posted == awaited.number
+            is_blocked && access.is_some() && posted == awaited.number()
         })
     })
 }

@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::access::Access;
-use super::body::{Ran, Work};
+use super::body::{Rest, Work};
 use super::grant::Grant;
 use super::mode::Mode;
 use super::operation::{Operation, Unpushed};
@@ -116,14 +116,14 @@ impl<T, E> Drop for Free<T, E> {
 }
 
 impl<T: Send + Sync + 'static, E: Frees> Work for Free<T, E> {
-    fn run(self, _: Grant<'_>) -> Result<Ran, BoxError> {
+    fn run(self, _: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
         // SAFETY: the variable is freed below.
         let variable = unsafe { &self.0.as_ref().typed.variable };
         // Only a type with a destructor can panic.
         let name = mem::needs_drop::<T>().then(|| variable.name.clone());
         match (ManuallyDrop::new(self).free(), name) {
             (Err(message), Some(name)) => Err(drop_panicked(&name, message).into()),
-            _ => Ok(Ran::Done),
+            _ => Ok(()),
         }
     }
 }
