@@ -169,8 +169,9 @@ impl Engine {
         if let Some(stream) = stream {
             stream.put(operation);
         }
-        // Most operations are run where they lie, and are never moved.
-        match if scope.is_cancelled() { None } else { self.core.run_now(operation) } {
+        // Most operations are run where they lie, and are never moved. For an observer's errors they need
+        // their flow.
+        match if scope.is_cancelled() || self.core.needs_attention() { None } else { self.core.run_now(operation) } {
             Some(Ok(Ok(()))) => Ok(Pushed::ended(Ok(()))),
             Some(outcome) => {
                 outcome.map(|failed| Pushed::ended(failed.inspect_err(|error| self.core.report_to_flow(scope, error))))

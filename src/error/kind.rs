@@ -163,7 +163,7 @@ pub(crate) enum Kind {
     TooManyIterations { node: Arc<str>, max: u64 },
     #[error("branch '{node}' has {arms} arm{}, counted from 0, and is told to take arm {selector}: -1 or None takes none", if *.arms == 1 { "" } else { "s" })]
     NoSuchArm { node: Arc<str>, selector: i64, arms: usize },
-    #[error("the observer panicked at node '{node}': {message}")]
+    #[error("the observer panicked at '{node}': {message}")]
     Observer { node: Arc<str>, message: String },
     #[error("the run or flow was cancelled")]
     Cancelled,

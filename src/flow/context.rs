@@ -11,7 +11,7 @@ use super::slice::Slice;
 use crate::device::{KernelStream, StreamMut};
 use crate::engine::{Engine, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Pushed, Reads, Scope, Var};
 use crate::error::{BoxError, Error, Kind, Result};
-use crate::run::{Run, whole};
+use crate::run::{Run, values};
 use crate::runtime::{Cancel, Core, WaiterKey};
 
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
@@ -243,7 +243,7 @@ impl Flow {
             // What comes next is submitted behind it: the host has no part in it.
             Some(device) if self.shared.engine.has_devices() && self.is_pinned_to(device) => {
                 let enqueue =
-                    move |inputs| move |stream: StreamMut<'_>| Ok(O::take(&mut whole::enqueue(&plan, inputs, stream)?)?);
+                    move |inputs| move |stream: StreamMut<'_>| Ok(O::take(&mut values::enqueue(&plan, inputs, stream)?)?);
                 args.kernel(name, writes, enqueue).device(device)
             }
             _ => {

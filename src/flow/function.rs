@@ -10,7 +10,7 @@ use crate::engine::{Engine, Fetch, Op, TakeVar, Use, Var, Writes};
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::graph::Graph;
 use crate::plan::{Plan, Policy, Ranked};
-use crate::run::{Inputs, Outputs, whole};
+use crate::run::{Inputs, Outputs, values};
 
 /// A graph that flows call: [`Flow::call`](super::Flow::call). Cheap to clone.
 ///
@@ -77,7 +77,7 @@ impl<I: Ports, O: Ports> Function<I, O> {
             Kind::Within { path: format!("function {name}"), node, fault }.into()
         };
         let plan = graph.compile_with(policy).map_err(within)?;
-        Ok(Self { name, device: whole::device_of_all(&plan), plan, kind: PhantomData })
+        Ok(Self { name, device: values::device_of_all(&plan), plan, kind: PhantomData })
     }
 
     /// Returns the device that all nodes are kernels for, if they are.

@@ -6,9 +6,9 @@ use super::Outputs;
 use super::inner::{COMPLETE, RunInner};
 use super::outcomes::cancelled;
 use super::state;
+use super::values::Values;
 use crate::error::{Error, Result, shielded};
 use crate::sync::{OnceLock, lock};
-use crate::value::Access;
 
 /// A point beyond every step of a program, but below the one that idle waiters wait for.
 const BEYOND: u64 = u64::MAX - 1;
@@ -95,27 +95,17 @@ impl RunInner {
     /// of its inputs. So the receiver is their only owner, and a shared input is the caller's alone again,
     /// even if a worker is still leaving the run.
     pub(super) fn outputs(&self) -> Result<Outputs> {
-        let outputs = self.verdict.get().expect("the run is complete").clone().map(|()| self.move_outputs());
-        if let Some(live) = self.live.get() {
-            // SAFETY: the run is complete: no step touches its cells any more, and `Run` calls this once.
-            let cells = || unsafe { live.frame.cells(Access::Tagged) };
-            for input in &self.plan().inputs {
-                let _ = shielded(|| (input.port.transfer.clear)(cells(), input.port.offset));
-            }
-        }
-        outputs
-    }
-
-    fn move_outputs(&self) -> Outputs {
-        let live = self.live.get().expect("only a run that started completes without an error");
-        let plan = self.plan();
+        let verdict = self.verdict.get().expect("the run is complete").clone();
+        let Some(live) = self.live.get() else {
+            return verdict.map(|()| unreachable!("only a run that started completes without an error"));
+        };
         // SAFETY: the run is complete: no step touches its cells any more, and `Run` calls this once.
-        let cells = || unsafe { live.frame.cells(Access::Tagged) };
-        let outputs = Outputs::new(&self.plan, plan.outputs.iter().map(|port| (port.transfer.share)(cells(), port.offset)));
-        for &(node, _) in plan.schedule.shape().outputs() {
-            let body = plan.code.bodies.get(node.index());
-            let _ = shielded(|| body.release(cells()));
+        let values = unsafe { Values::new(&self.plan, self.code(), &live.frame) };
+        let outputs = verdict.map(|()| values.outputs());
+        if outputs.is_ok() {
+            values.drop_outputs();
         }
+        values.drop_inputs();
         outputs
     }
 }
@@ -123,24 +113,14 @@ impl RunInner {
 impl Drop for RunInner {
     fn drop(&mut self) {
         let Some(live) = self.live.get() else { return };
-        let (plan, code) = (self.plan(), self.code());
         // SAFETY: `&mut self`: no other thread touches the cells of a run that is being dropped.
-        let cells = || unsafe { live.frame.cells(Access::Tagged) };
-        for input in &plan.inputs {
-            let _ = shielded(|| (input.port.transfer.clear)(cells(), input.port.offset));
-        }
-        for &(offset, transfer) in &code.cells {
-            let _ = shielded(|| (transfer.clear)(cells(), offset));
-        }
-        // After a run without failures, only the outputs are not released yet.
-        let is_clean = matches!(self.verdict.get(), Some(Ok(())));
-        let outputs = plan.schedule.shape().outputs().iter().map(|&(node, _)| node);
-        let asyncs = code.asyncs.iter().map(|&step| code.nodes[step as usize]);
-        let rest = (!is_clean).then(|| code.drops.iter().copied().chain(asyncs)).into_iter().flatten();
-        for node in outputs.chain(rest) {
-            let body = code.body(node);
-            let _ = shielded(|| body.abort(cells()));
-            let _ = shielded(|| body.release(cells()));
+        let values = unsafe { Values::new(&self.plan, self.code(), &live.frame) };
+        values.drop_inputs();
+        values.drop_carried();
+        values.drop_outputs();
+        // A run without failures has released all others.
+        if !matches!(self.verdict.get(), Some(Ok(()))) {
+            values.drop_others();
         }
     }
 }

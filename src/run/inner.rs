@@ -98,7 +98,7 @@ pub(super) struct Live {
 impl RunInner {
     pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Arc<Self> {
         let observed = if core.observer.is_some() || core.choices.is_some() { state::OBSERVED } else { 0 };
-        let number = if observed == 0 { 0 } else { core.next_run_number() };
+        let number = if observed == 0 { 0 } else { core.next_number() };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             plan: plan.clone(),

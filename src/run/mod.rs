@@ -31,10 +31,11 @@ mod observe;
 mod outcomes;
 mod outputs;
 mod segments;
+mod site;
 mod start;
 pub(crate) mod state;
+pub(crate) mod values;
 mod watch;
-pub(crate) mod whole;
 
 pub use crate::runtime::Canceller;
 pub use future::Run;

@@ -1,10 +1,9 @@
 //! The outcomes of a run's nodes, and the errors of those that have no value.
 
-use std::sync::Arc;
-
 use super::inner::{Live, RunInner};
+use super::site::Site;
 use super::state;
-use crate::error::{BoxError, Error, Kind, Result, panic_message};
+use crate::error::{Error, Kind, Result, panic_message};
 use crate::graph::{NodeId, Role};
 use crate::sync::{AtomicU32, Ordering, lock};
 use crate::value::Outcome;
@@ -145,27 +144,4 @@ impl RunInner {
 /// Returns the error of a run that was cancelled with these bits.
 pub(super) fn cancelled(bits: u32) -> Error {
     if bits & state::SHUT_DOWN != 0 { Kind::ShutDown.into() } else { Kind::Cancelled.into() }
-}
-
-/// A node, with its stream and its device, for errors.
-pub(super) struct Site {
-    pub(super) node: Arc<str>,
-    pub(super) stream: String,
-    pub(super) device: String,
-}
-
-impl Site {
-    pub(super) fn failed(self, cause: BoxError) -> Error {
-        // The next submission gets the error of a lost device, whichever work caused the loss.
-        if let Some(lost) = cause.downcast_ref::<Error>().filter(|cause| cause.is_device_lost()) {
-            return lost.clone();
-        }
-        let Self { node, stream, device } = self;
-        Error::with_source(Kind::Failed { node, stream, device }, cause)
-    }
-
-    pub(super) fn panicked(self, message: String) -> Error {
-        let Self { node, stream, device } = self;
-        Kind::Panicked { node, stream, device, message }.into()
-    }
 }

@@ -1,6 +1,5 @@
 //! Segments: the bodies of their nodes record work, which is submitted to a device as one.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use super::inner::RunInner;
@@ -8,6 +7,7 @@ use super::interpret::Interpreter;
 use super::observe::Ran;
 use super::outcomes::outcome;
 use super::state;
+use super::values::call_body;
 use crate::device::host::{Queue, Ticket};
 use crate::device::queue::{Event, Job, Judge, Part};
 use crate::device::{DeviceStream, StreamMut};
@@ -113,8 +113,9 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             // SAFETY: this program is at this segment, so this thread alone runs its nodes; what they read
             // was recorded before, by edges of the plan. `access` is what `Graph::nodes_in_place` found.
             let cells = unsafe { self.live.frame.cells(member.access) };
-            // SAFETY: the plan keeps the body, and the cells have the access that the call was made for.
-            let called = catch_unwind(AssertUnwindSafe(|| unsafe { member.call.run(cells, StreamMut::Device(stream)) }));
+            // SAFETY: this thread alone runs the node; the plan keeps its body, and the cells have the access
+            // that the call was made for.
+            let called = unsafe { call_body(&member.call, cells, StreamMut::Device(stream)) };
             let is_ok = matches!(called, Ok(Ok(())));
             if !is_ok {
                 stream.abandon_part();

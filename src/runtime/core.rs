@@ -28,7 +28,7 @@ pub(crate) struct Core {
     pub(crate) exits: Arc<Lane>,
     /// Rung when no run is in flight.
     pub(crate) idle: Lane,
-    run_numbers: AtomicU64,
+    numbers: AtomicU64,
 }
 
 /// Keeps an executor running. The drop of the last clone shuts it down.
@@ -83,7 +83,7 @@ impl Core {
             origin,
             exits,
             idle: Lane::new(),
-            run_numbers: AtomicU64::new(0),
+            numbers: AtomicU64::new(0),
         }
     }
 
@@ -129,10 +129,10 @@ impl Core {
         address_of(&self.exits)
     }
 
-    /// Returns a number that no other run of this executor has.
-    pub(crate) fn next_run_number(&self) -> u64 {
+    /// Returns a number that no other run or engine of this executor has.
+    pub(crate) fn next_number(&self) -> u64 {
         // ORDERING: Relaxed: the number is only unique.
-        self.run_numbers.fetch_add(1, Ordering::Relaxed)
+        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -41,12 +41,12 @@ pub(crate) use inside::{inside, inside_executor, is_inside};
 pub(crate) use lane::{Lane, WaiterKey};
 pub(crate) use lane_faults::LaneFaults;
 pub(crate) use limbo::{Held, Limbo};
-pub use observe::{Launched, NodeSpan, Observer};
+pub use observe::{Launched, NodeSpan, Observer, OpSpan};
 pub(crate) use poller::{AsyncContext, Parking};
 #[cfg_attr(not(feature = "cuda"), allow(unreachable_pub))]
 pub use reactor::Pace;
 pub(crate) use reactor::Reactor;
 pub(crate) use remote::RemoteLane;
 pub(crate) use submission::Submission;
-pub use timeline::{Timeline, TimelineSpan};
+pub use timeline::{Timeline, TimelineOp, TimelineSpan};
 pub(crate) use wake_set::{Resumes, WakeSet};

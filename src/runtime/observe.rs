@@ -1,4 +1,5 @@
-//! Observers: hear of each node that ran. Off by default; an observed run reads the clock twice per node.
+//! Observers: hear of each node and each operation that ran. Off by default; with an observer, the clock is
+//! read twice for each.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,11 +7,41 @@ use std::time::Instant;
 use crate::graph::NodeId;
 use crate::plan::Plan;
 
-/// Is told of every node that ran, by the thread that ran it. An observer that panics fails the run. One that
-/// waits for its own executor gets the error that a task gets, see [`Run`](crate::Run).
+/// Hears of every node and every operation that ran, from the thread that ran it. What was skipped did not
+/// run.
+///
+/// If it panics, the run fails, or the flow; for an operation without a flow,
+/// [`Engine::idle`](crate::Engine::idle) reports the panic. If it waits for its own executor it gets the
+/// error that a task gets, see [`Run`](crate::Run).
 pub trait Observer: Send + Sync + 'static {
     /// Called after a node's body, or an async node's last poll.
     fn node(&self, span: &NodeSpan<'_>);
+
+    /// Called after an operation's body, or the last poll of its future. Parts of a [joined](crate::Op::join)
+    /// operation are operations. The default does nothing.
+    fn operation(&self, span: &OpSpan<'_>) {
+        let _ = span;
+    }
+}
+
+/// When and where one operation ran.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct OpSpan<'a> {
+    /// The number of the engine: different for all engines and runs of one executor. Flows that are not of an
+    /// engine share one.
+    pub engine: u64,
+    /// The operation's name.
+    pub operation: &'a str,
+    /// When its body was called; of an asynchronous one, when its closure was.
+    pub started: Instant,
+    /// When it was done; of a kernel on a CUDA device, when its body had returned, which only asks for the
+    /// work.
+    pub ended: Instant,
+    /// Whether it succeeded.
+    pub is_ok: bool,
+    /// How its work went to its device.
+    pub launched: Launched,
 }
 
 /// When and where one node ran.
@@ -39,9 +70,9 @@ pub struct NodeSpan<'a> {
     pub launched: Launched,
 }
 
-/// How the work of a node went to its device: on a CUDA device by calls the first time, and from the second
-/// time on as part of a CUDA graph, if [`cuda_graphs`](crate::exec::ExecutorBuilder::cuda_graphs) are on and
-/// it is the same.
+/// How the work of a node or an operation went to its device: on a CUDA device by calls the first time, and
+/// from the second time on as part of a CUDA graph, if
+/// [`cuda_graphs`](crate::exec::ExecutorBuilder::cuda_graphs) are on and it is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Launched {

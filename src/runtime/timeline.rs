@@ -1,15 +1,15 @@
 //! A timeline: an observer that keeps what it hears, up to a bound.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Launched, NodeSpan, Observer};
+use super::{Launched, NodeSpan, Observer, OpSpan};
 use crate::error::Result;
 use crate::graph::NodeId;
 use crate::plan::{CriticalPath, Plan, Span, StreamKind};
 
-/// An observer that keeps what it is told, up to a bound.
+/// An observer that keeps what it hears, up to a bound.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -26,7 +26,13 @@ use crate::plan::{CriticalPath, Plan, Span, StreamKind};
 pub struct Timeline {
     origin: Instant,
     spans_max: usize,
-    spans: Mutex<Vec<TimelineSpan>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    nodes: Vec<TimelineSpan>,
+    operations: Vec<TimelineOp>,
 }
 
 /// One node of a [`Timeline`].
@@ -54,6 +60,25 @@ pub struct TimelineSpan {
     pub launched: Launched,
 }
 
+/// One operation of a [`Timeline`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TimelineOp {
+    /// See [`OpSpan::engine`].
+    pub engine: u64,
+    /// The operation's name.
+    pub operation: Arc<str>,
+    /// When it started, since the timeline was made.
+    pub start: Duration,
+    /// When it was done, since the timeline was made; of a kernel on a CUDA device, when its body had
+    /// returned, which only asks for the work.
+    pub end: Duration,
+    /// Whether it succeeded.
+    pub is_ok: bool,
+    /// How its work went to its device.
+    pub launched: Launched,
+}
+
 impl TimelineSpan {
     /// Returns the span of a node of run 0 that succeeded on a host: for tests of what shows a timeline.
     ///
@@ -66,14 +91,27 @@ impl TimelineSpan {
 }
 
 impl Timeline {
-    /// Returns an empty timeline that keeps the first `spans_max` spans.
+    /// Returns an empty timeline that keeps the first `spans_max` nodes, and as many operations.
     pub fn new(spans_max: usize) -> Self {
-        Self { origin: Instant::now(), spans_max, spans: Mutex::new(Vec::new()) }
+        Self { origin: Instant::now(), spans_max, kept: Mutex::default() }
     }
 
-    /// Returns the spans so far, in the order in which nodes ended.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the nodes of runs so far, in the order in which they ended.
     pub fn spans(&self) -> Vec<TimelineSpan> {
-        self.spans.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.kept().nodes.clone()
+    }
+
+    /// Returns the operations of engines and flows so far, in the order in which they ended.
+    pub fn operations(&self) -> Vec<TimelineOp> {
+        self.kept().operations.clone()
+    }
+
+    fn since_origin(&self, time: Instant) -> Duration {
+        time.saturating_duration_since(self.origin)
     }
 
     /// Returns the runs of a plan, in the order in which they began: for each the spans of its nodes, from
@@ -99,9 +137,8 @@ impl Timeline {
     /// have not succeeded yet.
     pub fn costs_us(&self, plan: &Plan) -> Vec<Option<f64>> {
         let mut took: Vec<Vec<Duration>> = vec![Vec::new(); plan.schedule().shape().nodes().len()];
-        let spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
-        let nodes = took.len();
-        let spans = spans.iter().filter(|span| span.is_ok && span.plan.is_same(plan) && span.id.index() < nodes);
+        let (kept, nodes) = (self.kept(), took.len());
+        let spans = kept.nodes.iter().filter(|span| span.is_ok && span.plan.is_same(plan) && span.id.index() < nodes);
         spans.for_each(|span| took[span.id.index()].push(span.end - span.start));
         let median = |took: &mut Vec<Duration>| {
             took.sort_unstable();
@@ -159,14 +196,29 @@ impl Observer for Timeline {
             id: span.id,
             node: span.node.clone(),
             stream: span.stream,
-            start: span.started.saturating_duration_since(self.origin),
-            end: span.ended.saturating_duration_since(self.origin),
+            start: self.since_origin(span.started),
+            end: self.since_origin(span.ended),
             is_ok: span.is_ok,
             launched: span.launched,
         };
-        let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
-        if spans.len() < self.spans_max {
-            spans.push(kept);
+        let mut all = self.kept();
+        if all.nodes.len() < self.spans_max {
+            all.nodes.push(kept);
+        }
+    }
+
+    fn operation(&self, span: &OpSpan<'_>) {
+        let kept = TimelineOp {
+            engine: span.engine,
+            operation: span.operation.into(),
+            start: self.since_origin(span.started),
+            end: self.since_origin(span.ended),
+            is_ok: span.is_ok,
+            launched: span.launched,
+        };
+        let mut all = self.kept();
+        if all.operations.len() < self.spans_max {
+            all.operations.push(kept);
         }
     }
 }

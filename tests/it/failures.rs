@@ -302,7 +302,7 @@ fn an_observer_that_panics_fails_the_run_and_names_the_node() {
         let run = exec.run(&plan(&g), Inputs::new());
         let out = run.node("out");
         let error = block_on(run).unwrap_err();
-        assert_eq!(error.to_string(), "the observer panicked at node 'touch task': not this one (and 1 other node failed)");
+        assert_eq!(error.to_string(), "the observer panicked at 'touch task': not this one (and 1 other node failed)");
         assert_eq!(error.others()[0].node(), Some("touch future"));
         assert!(block_on(out).is_ok(), "the nodes did their part");
     }

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use anabranch::exec::TimelineSpan;
-use anabranch::{Executor, Graph, HostStream, Inputs, Plan, Timeline};
+use anabranch::exec::{NodeSpan, Observer, OpSpan, TimelineSpan};
+use anabranch::{Engine, Executor, Flow, Function, Graph, HostStream, Inputs, Op, Plan, Timeline, Value};
 use futures::future::join_all;
 
-use crate::support::{block_on, chain, plan};
+use crate::support::{block_on, chain, panic_quietly, plan};
 
 /// Returns an executor and what it writes down.
 fn observed(workers: usize, spans_max: usize) -> (Executor, Arc<Timeline>) {
@@ -153,5 +153,102 @@ fn a_plan_that_is_compiled_again_gives_the_same() {
         let inputs = anabranch::inputs! { "word" => String::from("river") };
         let text = block_on(exec.run(plan, inputs)).unwrap().take::<String>("text").unwrap();
         assert_eq!(*text, "RIVER 5");
+    }
+}
+
+/// An operation of each kind: a task, a future that waits for a millisecond, a kernel, one that fails, and
+/// one that does not run because of that.
+async fn five(engine: &Engine) {
+    let var = |name| engine.var(name, 1u64);
+    let (a, b, c, d) = (var("a"), var("b"), var("c"), var("d"));
+    drop(engine.push(Op::task("task", &a, &b, |a: &u64| a + 1)).await.unwrap());
+    let waits = async |b: Arc<u64>| {
+        smol::Timer::after(std::time::Duration::from_millis(1)).await;
+        Ok(*b)
+    };
+    drop(engine.push(Op::future("future", &b, &c, waits)).await.unwrap());
+    drop(engine.push(Op::kernel("kernel", &c, &d, |s: &mut HostStream, c: &u64| s.launch(|| c + 1))).await.unwrap());
+    drop(engine.push(Op::try_task("fails", &d, &c, |_: &u64| Err::<u64, _>("no".into()))).await.unwrap());
+    drop(engine.push(Op::task("does not run", &c, &d, |c: &u64| *c)).await.unwrap());
+    assert!(engine.idle().await.is_ok(), "c and d are poisoned still");
+}
+
+#[test]
+fn every_operation_that_ran_is_heard_of_once_and_in_order() {
+    for workers in [0, 1, 2] {
+        let (exec, timeline) = observed(workers, 100);
+        let engine = Engine::new(&exec).unwrap();
+        block_on(five(&engine));
+        let operations = timeline.operations();
+        let ended: Vec<_> = operations.iter().map(|op| (&*op.operation, op.is_ok)).collect();
+        assert_eq!(ended, [("task", true), ("future", true), ("kernel", true), ("fails", false)]);
+        assert!(operations.windows(2).all(|pair| pair[0].end <= pair[1].start), "{operations:?}");
+        assert!((operations[1].end - operations[1].start).as_micros() >= 1000, "from its closure to its last poll");
+        assert!(timeline.spans().is_empty());
+    }
+}
+
+#[test]
+fn the_parts_of_a_joined_operation_are_heard_of() {
+    for workers in [0, 2] {
+        let (exec, timeline) = observed(workers, 3);
+        let engine = Engine::new(&exec).unwrap();
+        let x = engine.var("x", 0u64);
+        let add = |name: &'static str| Op::task(name, &x, &x, |x: &u64| x + 1);
+        block_on(async {
+            drop(engine.push(Op::join("both", [add("one"), add("two")])).await.unwrap());
+            engine.push(add("three")).await.unwrap().await.unwrap();
+            engine.push(add("beyond the bound")).await.unwrap().await.unwrap();
+        });
+        let operations = timeline.operations();
+        let names: Vec<_> = operations.iter().map(|op| &*op.operation).collect();
+        assert_eq!(names, ["one", "two", "three"]);
+    }
+}
+
+#[test]
+fn runs_and_operations_of_a_flow_are_told_apart() {
+    let (exec, timeline) = observed(2, 100);
+    let step = Function::new("step", |g: &mut Graph, x: Value<u64>| g.task("add", &x, |x: &u64| x + 1)).unwrap();
+    let two = exec.flow(async |f: &Flow| {
+        let x = f.task("begin", (), || 1u64);
+        Ok(*f.get(&f.call(&step, &x)).await?)
+    });
+    assert_eq!(block_on(two).unwrap(), 2);
+    let (nodes, operations) = (timeline.spans(), timeline.operations());
+    assert_eq!(names(&nodes), ["add"]);
+    let operation_names: Vec<_> = operations.iter().map(|op| &*op.operation).collect();
+    assert_eq!(operation_names, ["begin", "step"]);
+    assert!(operations[1].start <= nodes[0].start && nodes[0].end <= operations[1].end, "the call is around its node");
+    assert_ne!(nodes[0].run, operations[0].engine);
+}
+
+/// Panics when it hears of an operation.
+struct Touchy;
+
+impl Observer for Touchy {
+    fn node(&self, _: &NodeSpan<'_>) {}
+
+    fn operation(&self, span: &OpSpan<'_>) {
+        assert_eq!(span.operation, "touch");
+        panic_quietly("not this one");
+    }
+}
+
+#[test]
+fn an_observer_that_panics_at_an_operation_is_reported() {
+    for workers in [0, 2] {
+        let exec = Executor::builder().workers(workers).observer(Arc::new(Touchy)).build().unwrap();
+        let engine = Engine::new(&exec).unwrap();
+        let x = engine.var("x", 0u64);
+        block_on(async {
+            let pushed = engine.push(Op::task("touch", (), &x, || 1)).await.unwrap();
+            assert!(pushed.await.is_ok(), "the operation did its part");
+            assert_eq!(*x.read().await.unwrap(), 1);
+            assert_eq!(engine.idle().await.unwrap_err().to_string(), "the observer panicked at 'touch': not this one");
+            engine.idle().await.unwrap();
+        });
+        let flow = exec.flow(async |f: &Flow| Ok(*f.get(&f.task("touch", (), || 1)).await?));
+        assert_eq!(block_on(flow).unwrap_err().to_string(), "the observer panicked at 'touch': not this one");
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
 
 use super::engine_core::EngineCore;
 use super::engine_ref::EngineRef;
@@ -24,6 +25,8 @@ pub(super) struct AsyncOp {
     /// The operation, while it is parked.
     parked: Mutex<Option<Runnable>>,
     context: AsyncContext,
+    /// When the operation began, for an observer.
+    started: Option<Instant>,
 }
 
 impl AsyncOp {
@@ -34,6 +37,7 @@ impl AsyncOp {
         scope: Option<Arc<Scope>>,
         future: OpFuture,
         context: AsyncContext,
+        started: Option<Instant>,
     ) -> Arc<Self> {
         Arc::new(Self {
             engine: EngineRef::new(core),
@@ -43,6 +47,7 @@ impl AsyncOp {
             future: Mutex::new(Some(future)),
             parked: Mutex::new(None),
             context,
+            started,
         })
     }
 
@@ -144,6 +149,8 @@ pub(super) struct Resume(Option<Arc<AsyncOp>>);
 impl Work for Resume {
     fn run(mut self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
         let async_op = self.0.take().expect("it is there until it is run");
+        // First, because the poll may panic.
+        *rest = Rest::Ended(async_op.started);
         match async_op.poll(grant) {
             Poll::Ready(outcome) => outcome,
             Poll::Pending => {

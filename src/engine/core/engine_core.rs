@@ -7,6 +7,7 @@ use super::async_op::{AsyncOp, AsyncOps};
 use super::failures::Failures;
 use super::handles::Handles;
 use super::lanes::Lanes;
+use super::observe::Observed;
 use super::pace::Pace;
 use crate::device::host::Origin;
 use crate::engine::order::{
@@ -14,7 +15,12 @@ use crate::engine::order::{
 };
 use crate::error::{Error, Kind, Result, shielded};
 use crate::runtime::{Client, Core, Lane, Registration, Visits, is_inside};
-use crate::sync::{AtomicBool, AtomicU64, Line, Mutex, MutexGuard, Ordering, fence, lock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Mutex, MutexGuard, Ordering, fence, lock};
+
+/// The executor is shut down.
+const CLOSED: u32 = 1;
+/// There is an observer.
+const OBSERVED: u32 = 2;
 
 pub(crate) struct EngineCore {
     pub(super) slots: Slots,
@@ -42,7 +48,9 @@ pub(crate) struct EngineCore {
     pub(super) is_simulating: AtomicBool,
     /// None once the executor is shut down and nothing is pending.
     pub(super) registration: Mutex<Option<Registration<Self>>>,
-    is_closed: AtomicBool,
+    /// Bits, so that nearly all operations ask one question: [`CLOSED`] and [`OBSERVED`].
+    attention: AtomicU32,
+    pub(super) observed: Option<Observed>,
     /// Whether pending asynchronous operations keep it alive without a handle: workers, or other flows,
     /// continue with them.
     pub(super) is_kept: bool,
@@ -65,7 +73,7 @@ impl Client for EngineCore {
     fn shut_down(self: Arc<Self>) {
         // ORDERING: SeqCst: of "close, look for work" and "push, load whether it is closed" one sees the
         // other.
-        self.is_closed.store(true, Ordering::SeqCst);
+        self.attention.fetch_or(CLOSED, Ordering::SeqCst);
         self.space.ring();
         self.async_ops.wake_all();
         self.bell.ring();
@@ -98,7 +106,7 @@ impl EngineCore {
         lanes: Option<Lanes>,
         owner: Option<&Arc<Failures>>,
     ) -> Result<Arc<Self>> {
-        let workers = core.workers();
+        let (workers, observed) = (core.workers(), Observed::new(core));
         let engine = Arc::new(Self {
             slots: Slots::new(),
             handles: Handles::new(),
@@ -116,7 +124,8 @@ impl EngineCore {
             lanes,
             is_simulating: AtomicBool::new(false),
             registration: Mutex::new(None),
-            is_closed: AtomicBool::new(false),
+            attention: AtomicU32::new(if observed.is_some() { OBSERVED } else { 0 }),
+            observed,
             is_kept: workers > 0 || owner.is_none(),
             origin: core.origin().clone(),
             max_pending,
@@ -141,14 +150,21 @@ impl EngineCore {
     /// Returns true once the executor is shut down.
     pub(super) fn is_closed(&self) -> bool {
         // ORDERING: SeqCst: see `shut_down`.
-        self.is_closed.load(Ordering::SeqCst)
+        self.attention.load(Ordering::SeqCst) & CLOSED != 0
     }
 
     /// The same, where a late answer does no harm.
     #[inline]
     pub(super) fn is_closed_relaxed(&self) -> bool {
         // ORDERING: Relaxed: an operation that does not see the shutdown runs.
-        self.is_closed.load(Ordering::Relaxed)
+        self.attention.load(Ordering::Relaxed) & CLOSED != 0
+    }
+
+    /// Returns true if there is an observer, or the executor is shut down.
+    #[inline]
+    pub(in crate::engine) fn needs_attention(&self) -> bool {
+        // ORDERING: Relaxed: an operation that does not see the shutdown runs.
+        self.attention.load(Ordering::Relaxed) != 0
     }
 
     /// Returns the number of pending operations.
@@ -374,14 +390,14 @@ impl EngineCore {
         }
         let number = operation.number();
         let outcome = match self.perform(self.slots.granted(&mut operation), number) {
-            Ok(Rest::Nothing) => Ok(()),
+            Ok(Rest::Nothing | Rest::Ended(_)) => Ok(()),
             Err(error) => Err(error),
             Ok(Rest::Parts(_)) => unreachable!("`perform` performs the parts"),
             Ok(Rest::Kernel(kernel)) => return self.enqueue(operation, kernel, batch),
             Ok(Rest::Pending(future)) => return future.park(operation),
-            Ok(Rest::Future(future, context)) => {
+            Ok(Rest::Future(future, context, started)) => {
                 let mut granted = self.slots.granted(&mut operation);
-                let async_op = AsyncOp::new(self, number, granted.scope().cloned(), future, context);
+                let async_op = AsyncOp::new(self, number, granted.scope().cloned(), future, context, started);
                 self.async_ops.add(&async_op);
                 if let Some(scope) = granted.scope() {
                     scope.add_future(number, async_op.clone());

@@ -9,6 +9,7 @@ mod handle;
 mod handles;
 mod idle;
 mod lanes;
+mod observe;
 mod pace;
 mod perform;
 mod polls;

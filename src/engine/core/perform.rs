@@ -3,13 +3,14 @@
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use super::engine_core::EngineCore;
 use crate::device::StreamMut;
 use crate::device::host::HostStream;
 use crate::engine::order::{Access, Granted, Operation, Rest, Role, Scope, Variable};
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
-use crate::runtime::inside;
+use crate::runtime::{Launched, inside};
 
 type Caught = std::thread::Result<Result<(), BoxError>>;
 
@@ -42,7 +43,7 @@ impl EngineCore {
     /// done.
     #[inline(always)]
     fn is_smooth(&self, operation: &Granted<'_>) -> bool {
-        let mut is_smooth = operation.is_simple() && !self.is_closed_relaxed();
+        let mut is_smooth = operation.is_simple() && !self.needs_attention();
         operation.each_variable(|_, variable| is_smooth &= !variable.may_be_poisoned());
         is_smooth
     }
@@ -56,13 +57,15 @@ impl EngineCore {
             self.take_effect(&operation, Some(&error));
             return Err(error);
         }
-        let mut rest = Rest::Nothing;
-        match self.run_caught(&mut operation, number, &mut rest) {
+        let (mut rest, started) = (Rest::Nothing, self.started());
+        let ran = self.run_caught(&mut operation, number, &mut rest);
+        self.observe_run(&operation, &mut rest, started, matches!(ran, Ok(Ok(()))));
+        match ran {
             Ok(Ok(())) => match rest {
                 Rest::Parts(parts) => self.perform_parts(&operation, parts).map(|()| Rest::Nothing),
-                Rest::Nothing if operation.has_own_effect() => {
+                Rest::Nothing | Rest::Ended(_) if operation.has_own_effect() => {
                     self.take_effect(&operation, None);
-                    Ok(Rest::Nothing)
+                    Ok(rest)
                 }
                 rest => Ok(rest),
             },
@@ -88,6 +91,33 @@ impl EngineCore {
             Ok(())
         };
         inside(self.address(), || catch_unwind(AssertUnwindSafe(run)))
+    }
+
+    /// Returns the time, if there is an observer.
+    pub(super) fn started(&self) -> Option<Instant> {
+        self.observed.as_ref().map(|_| Instant::now())
+    }
+
+    /// Reports an operation to the observer, unless there is more to do. Then that knows when it began.
+    fn observe_run(&self, operation: &Operation, rest: &mut Rest, started: Option<Instant>, is_ok: bool) {
+        match rest {
+            Rest::Nothing => self.observe(operation, started, is_ok, Launched::Host),
+            Rest::Ended(begun) => self.observe(operation, *begun, is_ok, Launched::Host),
+            Rest::Future(_, _, begun) => *begun = started,
+            Rest::Pending(_) | Rest::Parts(_) | Rest::Kernel(_) => {}
+        }
+    }
+
+    /// Reports an operation whose body is done to the observer, if there is one. If the observer panics, the
+    /// flow fails, or `idle` reports it: the operation did its part.
+    pub(super) fn observe(&self, operation: &Operation, started: Option<Instant>, is_ok: bool, launched: Launched) {
+        let (Some(observed), Some(started)) = (&self.observed, started) else { return };
+        if let Err(error) = observed.report(operation, started, is_ok, launched) {
+            match operation.scope() {
+                Some(scope) => scope.fail(error),
+                None => self.keep_failure(&error),
+            }
+        }
     }
 
     /// Handles an error that a body returned, or that kept it from being called.

@@ -20,7 +20,7 @@ use crate::engine::order::{
 };
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
 use crate::plan::Placed;
-use crate::runtime::{LaneId, Submission, inside, when_reached};
+use crate::runtime::{LaneId, Launched, Submission, inside, when_reached};
 use crate::sync::OnceLock;
 
 /// A kernel that has to wait before it can be submitted.
@@ -121,6 +121,7 @@ impl EngineCore {
         events: &[Arc<Recorded>],
     ) -> (Result<()>, Option<End>) {
         let (mut called, mut refusal, mut kernel) = (Ok(()), Refusal(None), Some(kernel));
+        let started = self.started();
         let waits = &mut events.iter().map(|recorded| recorded.event);
         let Submission { outcome, point } = Submission::new(lanes.device(lane), lane.lane, waits, |stream| {
             stream.begin_part(Part { stream: 0, waits: &[], is_awaited: false });
@@ -137,8 +138,13 @@ impl EngineCore {
             Ok(queue::Job { key: None, is_recorded: lanes.has_waits(), judge: &mut refusal })
         });
         let _ = shielded(|| drop(kernel));
+        let launched = match &outcome {
+            Ok(submitted) if submitted.is_graph => Launched::CudaGraph,
+            _ => Launched::Calls,
+        };
         let refused = refusal.0.or(outcome.as_ref().err().cloned());
         let result = called.and(refused.map_or(Ok(()), |error| Err(operation.failed_on_device(error.into()))));
+        self.observe(operation, started, result.is_ok(), launched);
         let event = outcome.as_ref().ok().and_then(|submitted| submitted.event);
         (result, point.map(|point| End { point, event, has_waited: outcome.is_ok() }))
     }

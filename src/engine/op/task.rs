@@ -120,7 +120,7 @@ where
             params.check(grant)?;
         }
         let future = work.call(&params, grant)?;
-        *rest = Rest::Future(Box::pin(Writing { future, put, value: PhantomData }), context);
+        *rest = Rest::Future(Box::pin(Writing { future, put, value: PhantomData }), context, None);
         Ok(())
     }
 }

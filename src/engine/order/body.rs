@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use super::grant::Grant;
 use super::operation::Operation;
@@ -24,8 +25,10 @@ pub(crate) trait Work: Send + 'static {
 /// What a body leaves to do.
 pub(crate) enum Rest {
     Nothing,
-    /// It returned a future, to be polled in this context.
-    Future(OpFuture, AsyncContext),
+    /// It returned a future, to be polled in this context. The time is when it began, for an observer.
+    Future(OpFuture, AsyncContext, Option<Instant>),
+    /// Its future is done. The operation began at that time, for an observer.
+    Ended(Option<Instant>),
     /// Its future is pending.
     Pending(Arc<dyn Park>),
     /// It consists of these operations, to be performed one after the other.
