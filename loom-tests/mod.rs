@@ -16,6 +16,7 @@ mod devices;
 mod flows;
 mod hand_over;
 mod harness;
+mod inspection;
 mod lane;
 mod limbo;
 mod queue;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
+use super::blocked::Blocked;
 use super::core::{EngineCore, EngineDrain, Failures, Lanes, Push, Pushed};
 use super::op::{Bulk, Op, OpStream, Var};
 use super::order::{Name, OPERATIONS_MAX, Scope, Target, TypedVariable, Unpushed};
@@ -288,6 +289,42 @@ impl Engine {
     /// Dropping the future changes nothing.
     pub fn idle(&self) -> Idle {
         self.own.as_ref().expect("only engines of users are waited for").drain.idle()
+    }
+
+    /// Returns the pending operations, and what each waits for: for a person, or a log, where something does
+    /// not end.
+    ///
+    /// It takes the lock of pushes, and the time grows with the number of operations that ever were pending
+    /// at once: do not call it in a hot loop.
+    ///
+    /// # Errors
+    /// In a child that was forked from the process of the workers; and if the system forbids `membarrier`
+    /// since the executor was built.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Engine, Executor, Op};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let engine = Engine::new(&Executor::host()?)?;
+    /// let x = engine.var("x", 1);
+    /// let (send, receive) = futures::channel::oneshot::channel::<()>();
+    /// engine.push(Op::future("wait", (), &x, async move || Ok(receive.await.map(|()| 2)?))).await?;
+    /// engine.push(Op::task("double", &x, &x, |x: &i32| x * 2)).await?;
+    /// println!("{}", engine.blocked()?);
+    /// # send.send(()).unwrap();
+    /// # engine.idle().await
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// ```text
+    /// 2 pending operations
+    /// 0 'wait' waits for something outside of the engine
+    /// 1 'double' waits for variable 'x' behind 0 'wait'
+    /// ```
+    pub fn blocked(&self) -> Result<Blocked> {
+        let (seen, futures) = self.core.inspect()?;
+        Ok(Blocked::new(&seen, &futures))
     }
 
     /// Returns the number of operations that are pending. [Joined](Op::join) operations are one.

@@ -14,11 +14,13 @@
 //                      x: r1 r2 │ w3 │ r4                                              first come, first served
 
 mod api;
+mod blocked;
 pub(crate) mod core;
 mod op;
 pub(crate) mod order;
 
 pub use api::{Engine, EngineBuilder};
+pub use blocked::{Blocked, PendingOp, WaitsFor};
 pub(crate) use core::{EngineCore, poll_share};
 pub use core::{Push, Pushed};
 pub(crate) use op::Shared;

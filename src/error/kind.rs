@@ -131,6 +131,10 @@ pub(crate) enum Kind {
         "the executor was built before this process was forked, and its threads are in the parent only: build one here, after the fork"
     )]
     Forked,
+    #[error(
+        "the pending operations cannot be looked at: the system has refused `membarrier` since the executor was built; allow it, or call `Engine::blocked` before"
+    )]
+    NoBarrier,
     #[error("waiting for an executor from inside one of its own nodes would never end: wait outside of the graph")]
     InsideNode,
     #[error(

@@ -185,6 +185,14 @@ impl AsyncOps {
         let _ = shielded(|| drop(removed));
     }
 
+    /// Returns those whose futures are pending: the data of the wakers that they are polled with, and their
+    /// numbers.
+    pub(super) fn parked(&self) -> Vec<(*const (), u32)> {
+        let all = lock(&self.0);
+        let parked = all.values().filter(|async_op| lock(&async_op.parked).is_some());
+        parked.map(|async_op| (Arc::as_ptr(async_op).cast(), async_op.number)).collect()
+    }
+
     /// Wakes all, to be polled, or ended if the engine is closed.
     pub(super) fn wake_all(&self) {
         let all: Vec<Arc<AsyncOp>> = lock(&self.0).values().cloned().collect();

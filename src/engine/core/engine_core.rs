@@ -6,12 +6,14 @@ use std::sync::{Arc, Weak};
 use super::async_op::{AsyncOp, AsyncOps};
 use super::failures::Failures;
 use super::handles::Handles;
+use super::inspect::Futures;
 use super::lanes::Lanes;
 use super::observe::Observed;
 use super::pace::Pace;
 use crate::device::host::Origin;
 use crate::engine::order::{
-    Batch, Entering, Exclusive, FREED_MAX, Free, Frees, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots, Unpushed, Wakes,
+    Batch, Entering, Exclusive, FREED_MAX, Free, Frees, Key, Left, Operation, Ready, Rest, Role, Runnable, Seen, Slots, Unpushed,
+    Wakes,
 };
 use crate::error::{Error, Kind, Result, shielded};
 use crate::runtime::{Client, Core, Lane, Registration, Visits, is_inside};
@@ -108,7 +110,7 @@ impl EngineCore {
     ) -> Result<Arc<Self>> {
         let (workers, observed) = (core.workers(), Observed::new(core));
         let engine = Arc::new(Self {
-            slots: Slots::new(),
+            slots: Slots::new(core.barrier),
             handles: Handles::new(),
             space: Lane::new(),
             idle: Lane::new(),
@@ -170,6 +172,19 @@ impl EngineCore {
     /// Returns the number of pending operations.
     pub(in crate::engine) fn pending(&self) -> usize {
         self.slots.in_use()
+    }
+
+    /// Returns the pending operations, and what their futures await.
+    ///
+    /// # Errors
+    /// In a forked child, and if the system refuses the barrier that an inspection needs.
+    pub(in crate::engine) fn inspect(&self) -> Result<(Vec<Seen>, Futures)> {
+        if self.is_forked() {
+            return Err(Kind::Forked.into());
+        }
+        let seen = self.slots.inspect().ok_or_else(|| Error::new(Kind::NoBarrier))?;
+        let futures = Futures::new(&seen, &self.async_ops, &self.handles.wakers);
+        Ok((seen, futures))
     }
 
     /// Pushes an operation, unless there is a mistake in it or no room: then it stays where it is.

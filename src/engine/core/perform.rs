@@ -57,6 +57,9 @@ impl EngineCore {
             self.take_effect(&operation, Some(&error));
             return Err(error);
         }
+        if operation.frees() {
+            self.slots.before_free();
+        }
         let (mut rest, started) = (Rest::Nothing, self.started());
         let ran = self.run_caught(&mut operation, number, &mut rest);
         self.observe_run(&operation, &mut rest, started, matches!(ran, Ok(Ok(()))));

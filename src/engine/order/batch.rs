@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::grant::Grant;
 use super::queue::{Request, RequestId, Requests};
-use super::slots::{Slot, Slots, Wakes, runnable};
+use super::slots::{LEFT, Slot, Slots, Wakes, runnable};
 use super::tokens::{Entering, Left, Runnable};
 use super::variable::Variable;
 use crate::sync::{AtomicU32, Ordering};
@@ -40,9 +40,9 @@ impl<'s> Batch<'s> {
         let requests = operation.accesses.len() as u32;
         // An operation with one request cannot be half in its queues.
         let own = u32::from(requests != 1);
-        // ORDERING: Relaxed, both: the queues publish the operation.
+        // ORDERING: Relaxed: the queues publish the operation. Release: also to an inspection.
         slot.holds.store(requests + own, Ordering::Relaxed);
-        slot.looks.store(requests + 1, Ordering::Relaxed);
+        slot.looks.store(requests + 1, Ordering::Release);
         self.begin_count(number);
         for (place, access) in operation.accesses.iter().enumerate() {
             // SAFETY: the pushing thread has handles to the variables, or what frees them stands behind.
@@ -59,8 +59,12 @@ impl<'s> Batch<'s> {
     #[inline(always)]
     pub(crate) fn leave(&mut self, operation: Runnable) -> Left {
         let number = operation.number();
+        let slot = self.slots.slot(operation.spot());
         // SAFETY: the operation stays in its slot until it is ended, by value of the `Left`.
-        let left = unsafe { self.slots.slot(operation.spot()).operation() };
+        let left = unsafe { slot.operation() };
+        // For an inspection: the variables may be freed from here on.
+        // ORDERING: Relaxed: the queues order it before what follows there.
+        slot.holds.store(LEFT, Ordering::Relaxed);
         self.begin_count(number);
         for (place, access) in left.accesses.iter().enumerate() {
             // SAFETY: this request has not left, so the variable is alive.
@@ -117,6 +121,10 @@ impl<'s> Batch<'s> {
     #[inline]
     fn release_looks(&mut self, number: u32, slot: &Slot, looks: u32) {
         if release(&slot.looks, looks) {
+            // For an inspection: the operation is cleared from here on.
+            // ORDERING: Relaxed: the barrier in `pass` orders it before the look at `is_on`.
+            slot.looks.store(0, Ordering::Relaxed);
+            self.slots.inspection.pass();
             // SAFETY: the last look was released, so no other thread looks at the operation.
             unsafe { slot.clear() };
             self.freed.push(number);

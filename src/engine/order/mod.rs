@@ -10,6 +10,7 @@ mod device_uses;
 mod exclusive;
 mod grant;
 mod handle_state;
+mod inspection;
 mod mode;
 mod name;
 mod operation;
@@ -34,6 +35,9 @@ pub(crate) use exclusive::{End, Exclusive, More};
 #[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
 pub use grant::Grant;
 pub(crate) use handle_state::Key;
+#[cfg(test)]
+pub(crate) use inspection::Inspection;
+pub(crate) use inspection::{Seen, SeenAccess, Stage};
 pub(crate) use mode::Mode;
 pub(crate) use name::Name;
 pub(crate) use operation::{Accesses, Granted, Operation, PRIORITY_MAX, Role, SCANNED, Target, Unpushed};

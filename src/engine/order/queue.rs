@@ -65,6 +65,12 @@ impl Request {
         self.link.load(Ordering::Relaxed) & WRITES != 0
     }
 
+    /// Returns true if it reads, and is granted.
+    pub(crate) fn is_granted_read(&self) -> bool {
+        // ORDERING: Relaxed: a snapshot.
+        self.link.load(Ordering::Relaxed) & GRANTED != 0
+    }
+
     /// Returns the next request, if it is linked.
     pub(crate) fn behind(&self) -> Option<Link> {
         // ORDERING: Acquire pairs with the AcqRel in `Queue::enter`: the next operation is in its slot.

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::operation::FREES;
 use super::scope::{ENGINE, Scope};
-use super::slots::{Slots, runnable as token};
+use super::slots::{LINKED, Slots, runnable as token};
 use super::tokens::Runnable;
 use crate::sync::{AtomicU32, AtomicU64, Line, Mutex, Ordering, lock, spin_loop};
 
@@ -96,7 +96,7 @@ impl Ready {
         // ORDERING: Release, both, pairs with the Acquire in `look_for`: the operation is visible.
         match before {
             0 => self.front.0.first.store(number + 1, Ordering::Release),
-            _ => slots.get(before - 1).holds.store(number + 1, Ordering::Release),
+            _ => slots.get(before - 1).holds.store(LINKED | (number + 1), Ordering::Release),
         }
     }
 
@@ -125,7 +125,7 @@ impl Ready {
         let number = look_for(first).checked_sub(1)?;
         let slot = slots.get(number);
         // ORDERING: Acquire pairs with the Release in `push`: the next operation is in its slot.
-        let mut next = slot.holds.load(Ordering::Acquire);
+        let mut next = slot.holds.load(Ordering::Acquire) & !LINKED;
         if next == 0 {
             // It may be the last. Emptied first, because a push that finds no last makes itself the first.
             // ORDERING: Relaxed: the exchange below publishes it.
@@ -134,7 +134,7 @@ impl Ready {
             if self.tail.0.last.compare_exchange(number + 1, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return Some(token(number, slot));
             }
-            next = look_for(&slot.holds);
+            next = look_for(&slot.holds) & !LINKED;
         }
         if next == 0 {
             // ORDERING: Relaxed: pops have the lock.
@@ -278,6 +278,7 @@ mod tests {
     use super::super::name::Name;
     use super::super::operation::{Accesses, Operation, Role, Unpushed};
     use super::*;
+    use crate::device::host::Barrier;
 
     /// Adds a ready operation.
     fn push(ready: &Ready, slots: &Slots, priority: i32, role: Role, scope: Option<&Arc<Scope>>) {
@@ -299,7 +300,7 @@ mod tests {
     #[test]
     fn higher_priorities_go_first_and_equal_ones_in_order() {
         for is_listed in [false, true] {
-            let (ready, slots) = (Ready::new(is_listed), Slots::new());
+            let (ready, slots) = (Ready::new(is_listed), Slots::new(Barrier::new()));
             [-1, 0, 5, 0, 5, -1].into_iter().for_each(|priority| push(&ready, &slots, priority, Role::User, None));
             let order = numbers(std::iter::from_fn(|| ready.pop(&slots)).collect());
             assert_eq!((order, ready.is_empty(), ready.is_still_empty()), (vec![2, 4, 1, 3, 0, 5], true, true));
@@ -308,7 +309,7 @@ mod tests {
 
     #[test]
     fn one_is_taken_out_of_the_middle() {
-        let (ready, slots) = (Ready::new(true), Slots::new());
+        let (ready, slots) = (Ready::new(true), Slots::new(Barrier::new()));
         [0, 5, 5, 5].into_iter().for_each(|priority| push(&ready, &slots, priority, Role::User, None));
         let remove = |place| ready.remove(&slots, place).map(|removed| removed.number());
         assert_eq!((remove(1), remove(2), remove(2), ready.len()), (Some(2), Some(0), None, 2));
@@ -319,7 +320,7 @@ mod tests {
     /// was taken out; and with operations that stay among the flow's own when it is given up.
     #[test]
     fn what_is_over_is_taken_out_and_nothing_else_is_looked_at() {
-        let (ready, slots, [one, other]) = (Ready::new(true), Slots::new(), [0; 2].map(|_| Scope::new(None)));
+        let (ready, slots, [one, other]) = (Ready::new(true), Slots::new(Barrier::new()), [0; 2].map(|_| Scope::new(None)));
         let push = |priority, role, scope| push(&ready, &slots, priority, role, scope);
         let over = || numbers(ready.extract_over(&slots));
         let pop = || ready.pop(&slots).map(|popped| popped.number());

@@ -6,9 +6,11 @@ use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 
 use super::handle_state::{HandleState, Key};
+use super::inspection::Inspection;
 use super::operation::{Granted, Operation, Unpushed};
 use super::queue::OPERATIONS_MAX;
 use super::tokens::{Alone, Entering, Left, Runnable, Spot, Turn};
+use crate::device::host::Barrier;
 use crate::error::shielded;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Line, Mutex, MutexGuard, OnceLock, Ordering, lock};
 
@@ -16,12 +18,17 @@ use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Line, Mutex, Mute
 const FIRST: usize = 64;
 pub(crate) const CHUNKS: usize = 19;
 
+/// In `holds`: the operation is ready, and the other bits are its link in the ready list.
+pub(super) const LINKED: u32 = 1 << 31;
+/// In `holds`: the operation leaves its queues, or has left them.
+pub(super) const LEFT: u32 = u32::MAX;
+
 /// The slot of one pending operation: two cache lines.
 #[repr(align(128))]
 pub(super) struct Slot {
     /// The requests that are not granted yet, and one more while the operation enters its queues. When the
     /// last is released, the operation is ready. Then this links it to the next in the ready list
-    /// (`ready.rs`).
+    /// (`ready.rs`), and is [`LEFT`] at the end.
     pub(super) holds: AtomicU32,
     /// The requests that other threads may still look at, and one more until the operation ends. At 0 the
     /// slot is free.
@@ -74,6 +81,7 @@ pub(crate) struct Slots {
     bases: [AtomicPtr<Slot>; CHUNKS],
     front: Line<Front>,
     back: Line<Back>,
+    pub(super) inspection: Inspection,
 }
 
 /// What pushing threads use.
@@ -90,6 +98,13 @@ pub(crate) struct Free {
     made: u32,
     /// The number of ended operations when it was last looked up.
     ended: u64,
+}
+
+impl Free {
+    /// Returns the number of slots that were ever made.
+    pub(super) fn made(&self) -> u32 {
+        self.made
+    }
 }
 
 /// What threads use that run operations.
@@ -128,7 +143,7 @@ impl Drop for Slots {
 }
 
 impl Slots {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(barrier: Barrier) -> Self {
         let free = Free { list: Vec::new(), made: 0, ended: 0 };
         let back = Back { freed: Mutex::default(), ended: AtomicU64::new(0), is_idle_awaited: AtomicBool::new(false) };
         Self {
@@ -136,6 +151,7 @@ impl Slots {
             bases: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
             front: Line(Front { free: Mutex::new(free), pushed: AtomicU64::new(0) }),
             back: Line(back),
+            inspection: Inspection::new(barrier),
         }
     }
 
@@ -246,6 +262,11 @@ impl Slots {
         Some(number)
     }
 
+    /// Returns when no inspection reads a variable whose operations have left.
+    pub(crate) fn before_free(&self) {
+        self.inspection.pass();
+    }
+
     /// Gives slots back.
     pub(crate) fn give_back(&self, numbers: &[u32]) -> Wakes {
         let back = &self.back.0;
@@ -334,7 +355,7 @@ mod tests {
             [0, 63, 64, 191, 192].map(chunk_and_index),
             [(0, 0, 64), (0, 63, 64), (1, 0, 128), (1, 127, 128), (2, 0, 256)]
         );
-        let slots = Slots::new();
+        let slots = Slots::new(Barrier::new());
         let take = || slots.take(&mut slots.free(), 500);
         let taken: Vec<u32> = (0..1000).map_while(|_| take()).collect();
         assert_eq!(taken, (0..500).collect::<Vec<_>>());

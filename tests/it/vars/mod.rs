@@ -1,5 +1,6 @@
 //! Variables: operations run in an order that follows from what they read and write.
 
+mod blocked;
 mod bounds;
 mod bulk;
 mod devices;

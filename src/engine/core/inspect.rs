@@ -1,0 +1,26 @@
+//! What the futures of operations await: found by the wakers that they have left.
+
+use std::collections::HashMap;
+use std::task::Waker;
+
+use super::async_op::AsyncOps;
+use super::wakers::Wakers;
+use crate::engine::order::Seen;
+
+/// What is known of the futures of operations.
+pub(in crate::engine) struct Futures {
+    /// The operations whose futures are pending.
+    pub(in crate::engine) pending: Vec<u32>,
+    /// An awaited operation, and the one whose future awaits it; None: another waiter.
+    pub(in crate::engine) awaits: Vec<(u32, Option<u32>)>,
+}
+
+impl Futures {
+    pub(super) fn new(seen: &[Seen], async_ops: &AsyncOps, wakers: &Wakers) -> Self {
+        let parked = async_ops.parked();
+        let owners: HashMap<*const (), u32> = parked.iter().copied().collect();
+        let waker = |number: u32| wakers.of(number).as_ref().map(Waker::data);
+        let awaits = seen.iter().filter_map(|seen| Some((seen.number, owners.get(&waker(seen.number)?).copied()))).collect();
+        Self { pending: parked.into_iter().map(|(_, number)| number).collect(), awaits }
+    }
+}
