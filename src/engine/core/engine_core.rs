@@ -6,14 +6,12 @@ use std::sync::{Arc, Weak};
 use super::async_op::{AsyncOp, AsyncOps};
 use super::failures::Failures;
 use super::handles::Handles;
-use super::inspect::Futures;
 use super::lanes::Lanes;
 use super::observe::Observed;
 use super::pace::Pace;
 use crate::device::host::Origin;
 use crate::engine::order::{
-    Batch, Entering, Exclusive, FREED_MAX, Free, Frees, Key, Left, Operation, Ready, Rest, Role, Runnable, Seen, Slots, Unpushed,
-    Wakes,
+    Batch, Entering, Exclusive, FREED_MAX, Free, Frees, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots, Unpushed, Wakes,
 };
 use crate::error::{Error, Kind, Result, shielded};
 use crate::runtime::{Client, Core, Lane, Registration, Visits, is_inside};
@@ -33,7 +31,7 @@ pub(crate) struct EngineCore {
     pub(super) idle: Lane,
     /// Rung when an operation is ready for a poll to run: there are no workers.
     pub(super) bell: Lane,
-    async_ops: AsyncOps,
+    pub(super) async_ops: AsyncOps,
     pub(super) ready: Ready,
     /// Exclusive access to the engine, which threads take in turn if it has no workers.
     pub(super) exclusive: Exclusive,
@@ -172,19 +170,6 @@ impl EngineCore {
     /// Returns the number of pending operations.
     pub(in crate::engine) fn pending(&self) -> usize {
         self.slots.in_use()
-    }
-
-    /// Returns the pending operations, and what their futures await.
-    ///
-    /// # Errors
-    /// In a forked child, and if the system refuses the barrier that an inspection needs.
-    pub(in crate::engine) fn inspect(&self) -> Result<(Vec<Seen>, Futures)> {
-        if self.is_forked() {
-            return Err(Kind::Forked.into());
-        }
-        let seen = self.slots.inspect().ok_or_else(|| Error::new(Kind::NoBarrier))?;
-        let futures = Futures::new(&seen, &self.async_ops, &self.handles.wakers);
-        Ok((seen, futures))
     }
 
     /// Pushes an operation, unless there is a mistake in it or no room: then it stays where it is.

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::task::Waker;
 
 use super::async_op::AsyncOps;
+use super::engine_core::EngineCore;
 use super::wakers::Wakers;
 use crate::engine::order::Seen;
+use crate::error::{Error, Kind, Result};
 
 /// What is known of the futures of operations.
 pub(in crate::engine) struct Futures {
@@ -22,5 +24,20 @@ impl Futures {
         let waker = |number: u32| wakers.of(number).as_ref().map(Waker::data);
         let awaits = seen.iter().filter_map(|seen| Some((seen.number, owners.get(&waker(seen.number)?).copied()))).collect();
         Self { pending: parked.into_iter().map(|(_, number)| number).collect(), awaits }
+    }
+}
+
+impl EngineCore {
+    /// Returns the pending operations, and what their futures await.
+    ///
+    /// # Errors
+    /// In a forked child, and if the system refuses the barrier that an inspection needs.
+    pub(in crate::engine) fn inspect(&self) -> Result<(Vec<Seen>, Futures)> {
+        if self.is_forked() {
+            return Err(Kind::Forked.into());
+        }
+        let seen = self.slots.inspect().ok_or_else(|| Error::new(Kind::NoBarrier))?;
+        let futures = Futures::new(&seen, &self.async_ops, &self.handles.wakers);
+        Ok((seen, futures))
     }
 }

@@ -13,10 +13,6 @@
 //! Of the two sides at least one sees the other. A variable is freed by another thread than that which marked
 //! the operation: the queue is between the two.
 
-use super::access::Access;
-use super::operation::{Operation, Role};
-use super::queue::Link;
-use super::slots::{LEFT, LINKED, Slots};
 use crate::device::host::Barrier;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 
@@ -69,91 +65,5 @@ impl Inspection {
         self.is_on.store(true, Ordering::Relaxed);
         let inspecting = Inspecting { inspection: self, _turn: turn };
         self.barrier.heavy().then_some(inspecting)
-    }
-}
-
-/// A pending operation, as an inspection saw it.
-pub(crate) struct Seen {
-    pub(crate) number: u32,
-    pub(crate) name: String,
-    pub(crate) stage: Stage,
-    /// Empty if it has left its queues.
-    pub(crate) accesses: Vec<SeenAccess>,
-}
-
-/// How far an operation has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
-    /// Not all of its requests are granted.
-    Waits,
-    /// It is ready, runs, or its future is pending.
-    Granted,
-    /// It has left its queues: it ends, or a device has its work.
-    Left,
-}
-
-/// A request in the queue of a variable.
-pub(crate) struct SeenAccess {
-    /// Tells variables apart.
-    pub(crate) address: usize,
-    pub(crate) variable: String,
-    pub(crate) is_write: bool,
-    /// It reads, and is granted.
-    pub(crate) is_granted_read: bool,
-    /// The number of the operation that is linked behind it. Of a granted read it may be an operation that
-    /// has left.
-    pub(crate) behind: Option<u32>,
-}
-
-impl SeenAccess {
-    /// # Safety
-    /// The variable is alive.
-    unsafe fn of(access: &Access) -> Self {
-        // SAFETY: the caller promises that the variable is alive.
-        let variable = unsafe { access.variable() }.name.to_string();
-        let request = &access.request;
-        let behind = request.behind().map(|Link { id, .. }| id.operation());
-        let (is_write, is_granted_read) = (request.is_write(), request.is_granted_read());
-        Self { address: access.address(), variable, is_write, is_granted_read, behind }
-    }
-}
-
-impl Slots {
-    /// Returns the pending operations that users have pushed, and the reads and waits among them. Returns
-    /// None if the system refuses the barrier that this needs.
-    pub(crate) fn inspect(&self) -> Option<Vec<Seen>> {
-        // No push meanwhile: so the queues only become shorter.
-        let free = self.free();
-        let inspecting = self.inspection.begin()?;
-        let seen = (0..free.made()).filter_map(|number| self.see(number, &inspecting)).collect();
-        Some(seen)
-    }
-
-    fn see(&self, number: u32, _: &Inspecting<'_>) -> Option<Seen> {
-        let slot = self.get(number);
-        // ORDERING: Acquire, both, pairs with the Release in `Batch::enter`: the operation is in the slot.
-        if slot.looks.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        // SAFETY: the slot has looks after the heavy side of the barrier, so a thread that takes the last of
-        // them waits before it clears the slot.
-        let operation: &Operation = unsafe { slot.operation() };
-        if operation.role == Role::Frees {
-            return None;
-        }
-        let stage = match slot.holds.load(Ordering::Acquire) {
-            LEFT => Stage::Left,
-            holds if holds & LINKED != 0 || holds == 0 => Stage::Granted,
-            _ => Stage::Waits,
-        };
-        let accesses = match stage {
-            Stage::Left => Vec::new(),
-            // SAFETY: the operation has not left its queues after the heavy side of the barrier. So the
-            // operation that frees one of its variables is granted later, and waits before it does so.
-            _ => operation.accesses().iter().map(|access| unsafe { SeenAccess::of(access) }).collect(),
-        };
-        // SAFETY: the name of a wait is read from its variable, which is alive if it has not left its queue.
-        let name = if stage == Stage::Left { operation.name.to_cow() } else { unsafe { operation.full_name() } };
-        Some(Seen { number, name: name.into_owned(), stage, accesses })
     }
 }
