@@ -17,9 +17,9 @@ use crate::runtime::{Cancel, Canceller, Core, WaiterKey};
 
 /// One execution of a plan: a future of its outputs. Made by [`Executor::run`](crate::Executor::run).
 ///
-/// The run starts when it, or one of its node futures, is first polled. On an executor with workers, tasks
-/// and kernels then go on by themselves; async nodes (and, on an inline executor, all nodes) make progress
-/// while the run or one of its node futures is polled.
+/// The run starts when it, or one of its node futures, is first polled. On an executor with workers it then
+/// goes on by itself, async nodes too. Without workers its nodes make progress while the run or one of its
+/// node futures is polled. [Where futures run](crate::guide::futures) says which runtime async nodes are in.
 ///
 /// # Errors
 /// The first cause: a node that failed or panicked ([`Error::others`](crate::Error::others) lists the rest),
