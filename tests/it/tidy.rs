@@ -19,7 +19,9 @@ const FUNCTION_LINES_MAX: usize = 70;
 const COMMENT_COLUMNS_MAX: usize = 110;
 const CIRCLE_FILES_MAX: usize = 3;
 /// The rooms whose comments are plain.
-const PLAIN: [&str; 0] = [];
+const PLAIN: [&str; 1] = ["run"];
+/// Files of these rooms whose comments are not plain yet.
+const NOT_PLAIN: [&str; 1] = ["src/run/whole.rs"];
 
 /// A source file: its path inside the package, and its text.
 struct Source {
@@ -161,8 +163,11 @@ fn comments_are_not_wide() {
 fn comments_of_plain_rooms_are_plain() {
     // Seen to fail with all rooms on the list.
     let mut all = Vec::new();
-    for Source { path, text } in sources(&["src"]).iter().filter(|source| source.room().is_some_and(|room| PLAIN.contains(&room)))
-    {
+    let is_plain = |source: &&Source| {
+        let is_listed = source.room().is_some_and(|room| PLAIN.contains(&room));
+        is_listed && !NOT_PLAIN.contains(&&*source.path)
+    };
+    for Source { path, text } in sources(&["src"]).iter().filter(is_plain) {
         let faults = [plain::dialect(text), plain::references(text), plain::orderings(text)].concat();
         all.extend(faults.iter().map(|Fault(line, why)| format!("{path}:{line}: {why}")));
     }
