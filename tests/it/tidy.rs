@@ -19,7 +19,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 const COMMENT_COLUMNS_MAX: usize = 110;
 const CIRCLE_FILES_MAX: usize = 3;
 /// The rooms whose comments are plain.
-const PLAIN: [&str; 3] = ["value", "runtime", "run"];
+const PLAIN: [&str; 4] = ["value", "runtime", "run", "flow"];
 /// Files of these rooms whose comments are not plain yet.
 const NOT_PLAIN: [&str; 1] = ["src/run/whole.rs"];
 
