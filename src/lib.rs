@@ -6,6 +6,7 @@ pub mod error;
 pub mod exec;
 pub mod flow;
 pub mod graph;
+pub mod guide;
 pub mod plan;
 pub mod run;
 mod runtime;

@@ -7,8 +7,9 @@
 // ORDER FROM USE: variables, and an engine that runs operations in an order which follows from what they
 // read and write.
 //
-// Lives here: `Var`, `Op`, `Engine`, and each variable's queue. Never here: threads and wakes
-// (`device`, `bridge`), graphs. See README.md beside this file for the queue, and why nobody's turn is lost.
+// Lives here: `Var`, `Op`, `Engine`, and each variable's queue. Never here: threads (`device`), wakes
+// (`runtime`), graphs. See README.md beside this file for the queue, and how an operation gets from `push` to
+// its handle's wake-up.
 //
 // Engine ──push(Op)──▶ a request at the end of each variable's queue ──all granted──▶ ready ──worker──▶ run ──▶ leave each queue
 //                      x: r1 r2 │ w3 │ r4                                              first come, first served

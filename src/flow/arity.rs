@@ -1,4 +1,4 @@
-//! The same few impls for every number of arguments and results.
+//! Impls for each number of arguments and results.
 
 use std::future::Future;
 

@@ -1,4 +1,4 @@
-//! What a flow's code talks to: it pushes operations, and waits for values.
+//! The context of a flow's code: it pushes operations, and waits for values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,30 +17,30 @@ use crate::runtime::{Cancel, Core, WaiterKey};
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
 /// given to the closure.
 ///
-/// What is asked of it is pushed at once and returns at once: a [`Var`] that will have the value. Order
-/// follows from use, as in an [`Engine`]: what reads a variable comes after what was pushed before and writes
-/// it, and what shares no variable has no order. Only [`Flow::get`] waits. So `if`, `loop`, `match` and `?`
-/// are Rust's own; parts of a flow run side by side with `join!`, against a clock with `select!` or a
-/// timeout, and call each other as `async fn(f: &Flow, ..)`.
+/// Its methods push an operation and return at once, with a [`Var`] that will have the value. Order follows
+/// from use, as in an [`Engine`]: an operation that reads a variable comes after those that write it and were
+/// pushed before; operations that share no variable have no order. Only [`Flow::get`] waits. So `if`, `loop`,
+/// `match` and `?` are Rust's own; parts of a flow run side by side with `join!`, against a clock with
+/// `select!` or a timeout, and call each other as `async fn(f: &Flow, ..)`.
 ///
 /// # Errors
-/// An operation that fails poisons what it writes, and what reads that does not run; [`Flow::get`] gives the
-/// origin.
+/// An operation that fails poisons the variables that it writes. An operation that reads one of them does not
+/// run. [`Flow::get`] returns the first error.
 ///
 /// # Cancellation
 /// When the [`FlowRun`](super::FlowRun) is dropped or cancelled, no operation that it has pushed begins any
-/// more, and asynchronous ones are dropped where they stand. To cancel what a *part* of a flow has pushed,
-/// make it a flow of its own ([`Flow::flow`]). A part that is not, and is dropped (by `select!`, say), pushes
-/// nothing more; what it has pushed goes on. What never began is as if it had never been pushed: variables
-/// keep what they had, and one that had nothing yet has the cancel as its error.
+/// more, and asynchronous ones are dropped where they stand. To cancel the operations of a *part* of a flow,
+/// make it a flow of its own ([`Flow::flow`]). Any other part that is dropped (by `select!`, say) pushes
+/// nothing more; its operations go on. An operation that never began leaves its variables as they were; only
+/// a variable that had no value yet gets the cancel as its error.
 #[derive(Clone)]
 pub struct Flow {
     shared: Arc<Shared>,
-    /// Where it puts what it pushes.
+    /// The stream of its operations.
     stream: Option<OpStream>,
 }
 
-/// What a flow's context, its future and its cancellers share.
+/// Shared by a flow's context, its future and its cancellers.
 pub(super) struct Shared {
     engine: Engine,
     core: Arc<Core>,
@@ -181,13 +181,13 @@ impl Flow {
         var
     }
 
-    /// Returns a stream, to put operations and whole graphs on that are to go one after the other.
+    /// Returns a stream, for operations and whole graphs that are to run one after the other.
     pub fn stream(&self) -> OpStream {
         self.shared.engine.stream()
     }
 
-    /// Returns this flow, with everything on that stream: operations, kernels, whole graphs and the flows
-    /// within it.
+    /// Returns this flow with all that it pushes on that stream: operations, kernels, whole graphs, and the
+    /// flows within it.
     ///
     /// # Examples
     /// ```
@@ -204,7 +204,7 @@ impl Flow {
     ///         let text = text.clone();
     ///         log.task("say", (), move || text.lock().unwrap().push_str(word))
     ///     });
-    ///     // A flow is over when its code is: what is to be done by then, it waits for.
+    ///     // A flow ends with its code: it awaits the last operation.
     ///     f.get(&said[2]).await?;
     ///     Ok(text.lock().unwrap().clone())
     /// });
@@ -215,12 +215,12 @@ impl Flow {
         Self { shared: self.shared.clone(), stream: Some(stream.clone()) }
     }
 
-    /// Pushes any operation: one that writes variables that are there, or several, or none.
+    /// Pushes any operation: one that writes existing variables, several, or none.
     ///
-    /// The handle is a future of its end. If an operation that writes something fails, reads of what it
-    /// writes report the failure, too. They do not if it could not begin, because a reader keeps a value that
-    /// it takes. Then its variables are as they were. If the handle did not report the error, the flow ends
-    /// with it, or [`Engine::idle`] reports it if the flow is an engine's.
+    /// The handle is a future of its end. If the operation fails, reads of the variables that it writes
+    /// report the failure, too. They do not if it could not begin, because a reader keeps a value that it
+    /// takes. Then its variables are as they were. If the handle did not report the error, the flow ends with
+    /// it, or [`Engine::idle`] reports it if the flow is an engine's.
     #[inline(always)]
     pub fn node(&self, mut op: Op<'_>) -> Pushed {
         self.push(&mut op).unwrap_or_else(|refused| Pushed::ended(Err(refused)))
@@ -228,9 +228,9 @@ impl Flow {
 
     /// Calls a graph: pushes a run of it, and returns the variables that will have its results.
     ///
-    /// The run begins when everything is there that it reads. A graph of nothing but kernels for one device
-    /// that queues work is called as one kernel, on one stream: it is submitted behind what it reads, as any
-    /// kernel is, and the host has no part in it. An argument is `&var`, or [`take`](crate::take)`(&var)` for
+    /// The run begins when all its arguments have values. A graph that has only kernels for one device that
+    /// queues work is called as one kernel, on one stream: it is submitted behind the work that it depends
+    /// on, as any kernel is, without the host. An argument is `&var`, or [`take`](crate::take)`(&var)` for
     /// one that a node of the graph takes.
     ///
     /// # Errors
@@ -240,7 +240,7 @@ impl Flow {
         let results = O::unwritten(&self.shared.engine, function.name());
         let (plan, name, writes) = (function.plan().clone(), function.name(), O::shared(&results));
         let mut op = match function.device() {
-            // What comes next is submitted behind it: the host has no part in it.
+            // Later work is submitted behind it, without the host.
             Some(device) if self.shared.engine.has_devices() && self.is_pinned_to(device) => {
                 let enqueue =
                     move |inputs| move |stream: StreamMut<'_>| Ok(O::take(&mut values::enqueue(&plan, inputs, stream)?)?);
@@ -261,16 +261,16 @@ impl Flow {
         results
     }
 
-    /// Returns true if what it pushes may go to that device.
+    /// Returns true if its kernels may go to that device.
     fn is_pinned_to(&self, device: u32) -> bool {
         self.stream.as_ref().is_none_or(|stream| stream.device() == device)
     }
 
-    /// Waits for everything that was pushed before and writes the variable, and returns the value as it is
-    /// then. It takes its place among the operations when this is called.
+    /// Waits for all operations that were pushed before and write the variable, and returns the value as it
+    /// is then. It takes its place among the operations when this is called.
     ///
     /// # Errors
-    /// Why the operation failed that should have written it.
+    /// The error of the operation that should have written it.
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.
@@ -279,7 +279,7 @@ impl Flow {
         Get { slice: Some(&self.shared.slice), read: var.read() }
     }
 
-    /// Pushes an operation. If it is refused the flow cannot go on.
+    /// Pushes an operation. If it is refused, the flow ends with the error.
     #[inline(always)]
     fn push(&self, op: &mut Op<'_>) -> Result<Pushed> {
         let Shared { engine, scope, .. } = &*self.shared;
@@ -293,7 +293,7 @@ impl Flow {
         }
     }
 
-    /// Returns a variable for what an operation of that name gives.
+    /// Returns a variable for the result of an operation of that name.
     fn unwritten<V: Send + Sync + 'static>(&self, name: Cow<'static, str>) -> (Cow<'static, str>, Var<V>) {
         (name.clone(), self.shared.engine.empty_var(name))
     }
@@ -308,7 +308,7 @@ impl Cancel for Shared {
 }
 
 impl Shared {
-    /// The flow is over, and its code dropped.
+    /// Leaves the engine: the flow is over, and its code dropped.
     pub(super) fn leave(&self, key: &mut WaiterKey) {
         if self.check_process().is_err() {
             return;
@@ -322,7 +322,7 @@ impl Shared {
         self.core.check_process()
     }
 
-    /// Returns why the flow is over before its code is.
+    /// Returns the error of a flow that is over before its code is.
     pub(super) fn verdict(&self) -> Option<Error> {
         self.scope.failure().or_else(|| self.scope.is_cancelled().then(|| Kind::Cancelled.into()))
     }

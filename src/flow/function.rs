@@ -44,7 +44,7 @@ use crate::run::{Inputs, Outputs, values};
 pub struct Function<I, O> {
     name: Arc<str>,
     plan: Plan,
-    /// All its nodes are kernels for this one.
+    /// The device that all its nodes are kernels for.
     device: Option<u32>,
     kind: PhantomData<fn(I) -> O>,
 }
@@ -71,7 +71,7 @@ impl<I: Ports, O: Ports> Function<I, O> {
         let built = graph.lend(|graph| build(graph, args));
         let replaced = || Kind::Replaced { of: format!("function '{name}'"), node: None };
         built.ok_or_else(|| replaced().into())?.output(&mut graph);
-        // Its arguments are inputs with their numbers for names.
+        // Its arguments are inputs whose names are numbers.
         let within = |fault: Error| {
             let node = fault.node().map(Arc::from);
             Kind::Within { path: format!("function {name}"), node, fault }.into()

@@ -13,7 +13,7 @@ use crate::error::Result;
 /// Waits for a variable's value; made by [`Flow::get`](super::Flow::get).
 #[must_use = "futures do nothing unless awaited"]
 pub struct Get<'f, T> {
-    /// None once it has let others run: a wait does that once, however late it is polled again.
+    /// None after it has let other tasks run, which a wait does once.
     pub(super) slice: Option<&'f Slice>,
     pub(super) read: VarRead<T>,
 }

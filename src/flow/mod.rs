@@ -6,7 +6,7 @@
 // CONTROL FLOW: branches and loops over graphs and operations, as async code.
 //
 // Lives here: the context that such code uses (`Flow`), its future (`FlowRun`), graphs as functions
-// (`Function`). Never here: order between operations (`vars`), what runs a graph (`exec`).
+// (`Function`). Never here: order between operations (`engine`), the runs of graphs (`run`).
 //
 // exec.flow(async |f: &Flow| { .. }) ──▶ FlowRun (a future)
 //      f.task, f.call ──▶ operations on variables, pushed at once ──▶ Var

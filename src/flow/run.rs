@@ -23,22 +23,22 @@ use crate::runtime::{Cancel, Canceller};
 /// executor.
 ///
 /// # Errors
-/// What the closure returns, a panic of it, a cancel, or a push that was refused: because the executor was
-/// shut down, or more operations were pushed than may be pending ([`Error::is_busy`](crate::Error::is_busy)).
+/// The closure's error or its panic, a cancel, or a push that was refused: the executor was shut down, or
+/// more operations were pushed than may be pending ([`Error::is_busy`](crate::Error::is_busy)).
 ///
 /// # Cancellation
-/// Dropping it, or [`FlowRun::cancel`], lets no operation begin that it has pushed, drops asynchronous ones
-/// where they stand, and cancels the runs of graphs that it called; what is on a device is done there. An
-/// operation that is running runs to its end. Dropping never waits. When the closure has returned, what it
-/// has pushed and not waited for goes on as long as the executor lives, and nobody is told how it ends, but
-/// for [`Engine::idle`] if it is an engine's.
+/// After its drop, or [`FlowRun::cancel`], no operation begins that it has pushed. Asynchronous ones are
+/// dropped where they stand, and the runs of graphs that it called are cancelled. Work on a device is done
+/// there, and an operation that is running runs to its end. Dropping never waits. When the closure has
+/// returned, operations that it has pushed and not awaited go on as long as the executor lives. Their errors
+/// are lost, unless it is an engine's flow: then [`Engine::idle`] returns them.
 #[must_use = "futures do nothing unless awaited"]
 #[pin_project(PinnedDrop)]
 pub struct FlowRun<F> {
     /// None once it is over.
     #[pin]
     code: Option<F>,
-    /// What it shares with its code; an error, if it could not be made.
+    /// Shared with its code; an error, if it could not be made.
     shared: Result<Arc<Shared>>,
     key: WaiterKey,
 }
@@ -70,14 +70,14 @@ impl Engine {
 }
 
 impl Flow {
-    /// Makes a flow within this one: its future can be dropped or cancelled by itself, with what it has
-    /// pushed.
+    /// Makes a flow within this one: its future can be dropped or cancelled by itself, with the operations
+    /// that it has pushed.
     ///
     /// If this flow is cancelled or dropped, so is the inner one, in any task. If this flow's code returns
     /// first, the inner one goes on.
     ///
     /// # Examples
-    /// The first to come wins, and what the other has pushed does not run:
+    /// The first to end wins, and the operations that the other has pushed do not run:
     /// ```
     /// use anabranch::{Executor, Flow};
     /// use futures::future::{Either, select};
@@ -107,8 +107,8 @@ impl Flow {
 }
 
 impl Error {
-    /// An error of one's own, for the code of a flow: what it says is the
-    /// [`source`](std::error::Error::source) of this one.
+    /// Makes an error of another type one of this type, for the code of a flow. The other error is its
+    /// [`source`](std::error::Error::source).
     ///
     /// # Examples
     /// ```
@@ -191,7 +191,7 @@ fn poll_code<T>(
     key: &mut WaiterKey,
     cx: &mut Context<'_>,
 ) -> Poll<Result<T>> {
-    // Point u64::MAX never passes: the lane is only rung. Registered first, so that a cancel behind the look
+    // Point u64::MAX never passes: the lane is only rung. Registered first, so that a cancel after the check
     // below rings.
     let _ = shared.scope.bell.poll(u64::MAX, key, cx);
     if let Some(error) = shared.verdict() {

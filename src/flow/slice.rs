@@ -1,5 +1,5 @@
-//! How long a flow goes on within one poll. Where nothing is ever pending, as on an inline executor, only
-//! this lets other tasks run.
+//! The time slice of a flow: how long it goes on within one poll. On an inline executor, where no wait is
+//! pending, only this lets other tasks run.
 
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use crate::device::host::SLICE;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// How often the clock is read, if waits follow each other quickly, and at least: every so many waits.
+/// The time between two readings of the clock, if waits follow each other quickly; and the most waits.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 const WAITS_MAX: u32 = 256;
 
-/// One poll's share of the thread. Who waits with a clone of the flow in another task, or inside of an
-/// operation, counts with it: then it is a rough measure.
+/// One poll's share of the thread. Waits of a clone of the flow, in another task or inside of an operation,
+/// count with it: then it is a rough measure.
 pub(super) struct Slice {
     origin: Instant,
     began_ns: AtomicU64,
     looked_ns: AtomicU64,
-    /// Waits between two looks at the clock, and how many are left.
+    /// The waits between two readings of the clock, and how many are left.
     waits: AtomicU32,
     left: AtomicU32,
 }
@@ -33,20 +33,21 @@ impl Slice {
         }
     }
 
-    /// A poll begins.
+    /// Begins a poll.
     pub(super) fn begin(&self) {
         let now = self.now();
-        // ORDERING: Relaxed, here and below: a measure, which nothing depends on.
+        // ORDERING: Relaxed, all: only the length of a slice depends on them.
         self.began_ns.store(now, Ordering::Relaxed);
         self.looked_ns.store(now, Ordering::Relaxed);
         self.waits.store(1, Ordering::Relaxed);
         self.left.store(1, Ordering::Relaxed);
     }
 
-    /// Counts a wait that is over at once. Pending if the flow has had its share: then it is woken already,
-    /// and the next share begins.
+    /// Counts a wait that is over at once. Pending if the flow has had its share: then its task is woken
+    /// already, and the next share begins.
     #[inline]
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        // ORDERING: Relaxed, both: only the length of a slice depends on them.
         let left = self.left.load(Ordering::Relaxed);
         if left > 1 {
             self.left.store(left - 1, Ordering::Relaxed);
@@ -58,6 +59,7 @@ impl Slice {
     #[cold]
     fn look(&self, cx: &mut Context<'_>) -> Poll<()> {
         let now = self.now();
+        // ORDERING: Relaxed, all: only the length of a slice depends on them.
         let (began, looked) = (self.began_ns.load(Ordering::Relaxed), self.looked_ns.load(Ordering::Relaxed));
         if now.saturating_sub(began) >= SLICE.as_nanos() as u64 {
             self.begin();
@@ -75,7 +77,7 @@ impl Slice {
 
     fn now(&self) -> u64 {
         if cfg!(anabranch_loom) {
-            // Each execution of a model is to take the same way again.
+            // All executions of a model must take the same path.
             return 0;
         }
         self.origin.elapsed().as_nanos() as u64

@@ -144,8 +144,9 @@ impl Graph {
         self.add_task::<I, Result<R, BoxError>, F, Fallible>(name.into(), sources, work)
     }
 
-    /// Adds an async node. Its future is made when its inputs are there, and polled by the task that awaits
-    /// the run, so it can use that runtime's I/O and timers.
+    /// Adds an async node. Its future is made when its inputs are there. The executor's workers poll it,
+    /// inside the tokio runtime in which the run was started, so it can use that runtime's I/O and timers.
+    /// Without workers, the task that awaits the run polls it ([where futures run](crate::guide::futures)).
     ///
     /// # Cancellation
     /// When the run is cancelled or dropped, the future is dropped where it stands.

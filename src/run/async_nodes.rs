@@ -19,11 +19,11 @@ use crate::sync::{MutexGuard, Ordering, fence};
 /// The outcome of an attempt to make an inline run progress.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drive {
-    /// Another task is polling it. It rings when something is left to poll.
+    /// Another task is polling it. That task rings when work is left.
     Busy,
-    /// Nothing is left to do but wait.
+    /// The run can only wait.
     Done,
-    /// Something is left for another poll.
+    /// Work is left for another poll.
     More,
 }
 
@@ -108,7 +108,7 @@ impl RunInner {
 
     /// After a cancel: drops the futures of all parked async nodes, and ends an inline run.
     pub(super) fn drive_cancelled(&self) {
-        // ORDERING: pairs with the fences in `drive` and `poll_node`.
+        // ORDERING: pairs with the fences in `drive` and `poll_node`: see there.
         fence(Ordering::SeqCst);
         let Some(live) = self.live.get() else { return };
         if self.core.pool.is_some() {
@@ -119,7 +119,7 @@ impl RunInner {
             // This thread has the driver, so no other uses the nodes.
             (0..live.asyncs.len() as u32).for_each(|index| self.abort_node(live, index));
             if !self.is_complete() {
-                // No further poll may come. What is left of the run is skipped.
+                // No further poll may come. The rest of the run is skipped.
                 driver.tickets.clear();
                 Self::finish(self.me());
             }

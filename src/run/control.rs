@@ -37,7 +37,7 @@ enum Turn {
 }
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
-    /// Goes on with the loop or branch at this step.
+    /// Continues the loop or branch at this step.
     pub(super) fn control(&mut self, attention: u32) -> Step {
         let (run, live, code) = (self.run, self.live, self.code);
         let index = code.control_index(self.step);
@@ -64,9 +64,9 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             run.set_outcome(control.node, outcome::FAILED, None);
             return self.leave(control.node, state, false);
         }
-        // SAFETY: the program stands at the control, so what that reads was written before, and none of its
-        // inner graphs runs. Nobody else touches its states then, nor what an inner graph has left; what lies
-        // in graphs around is only read.
+        // SAFETY: the program stands at the control, so the control's inputs were written before, and none of
+        // its inner graphs runs. No other thread touches its states then, nor the values that an inner graph
+        // has left. Values of graphs around are only read.
         let cells = unsafe { live.frame.cells(Access::Tagged) };
         match self.turn(control, state, cells) {
             Turn::Enter { scope, phase } => {
@@ -84,7 +84,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
     }
 
-    /// Takes what an inner graph has come to, and decides what comes next.
+    /// Moves the results of an inner graph, and decides the next step.
     fn turn(&self, control: &Control, state: &ControlState, cells: Cells<'_>) -> Turn {
         let carries = &control.draft.carries;
         let give = |giver: usize| carries.give[giver].iter().for_each(|carry| carry.act(cells));
@@ -153,11 +153,11 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         self.run.plan().name_of(control.node)
     }
 
-    /// Winds an inner graph up. Returns its first programs; or the control's own, if it has none.
+    /// Resets an inner graph. Returns its first programs; or the control's own, if it has none.
     fn enter(&mut self, scope: u32) -> Ticket {
         let (run, live, code) = (self.run, self.live, self.code);
         let scope = &code.scopes[scope as usize];
-        // Nothing of it is running: all that it did is done, on devices too.
+        // None of its nodes runs, on devices neither.
         for at in range(scope.gates) {
             live.gates[at].reset(code.gates[at].count);
         }
@@ -167,6 +167,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
         run.free_events_of(live, &code.segments[range(scope.segments)]);
         for at in range(scope.segments) {
+            // ORDERING: Relaxed: the tickets for these programs come after this.
             live.points[at].store(0, Ordering::Relaxed);
         }
         self.store_place(self.step << 1);
@@ -191,7 +192,7 @@ fn range((first, len): (u32, u32)) -> std::ops::Range<usize> {
 }
 
 impl RunInner {
-    /// A node has failed: the loop or branch that it is in does not go on.
+    /// Stops the loop or branch around a node that has failed.
     pub(super) fn fail_around(&self, node: NodeId) {
         let (code, live) = (self.code(), self.live.get());
         if let (Some(scope), Some(live)) = (code.scope_of(node), live) {

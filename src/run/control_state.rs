@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 
-/// The progress of a run through a loop or a branch. The thread that has the program which stands there uses
-/// it; tickets pass it on. Only `has_failed` is for all threads.
+/// The progress of a run through a loop or a branch. Only the thread that has the program at this control
+/// uses it; tickets pass it on. `has_failed` is for all threads.
 pub(super) struct ControlState {
     phase: AtomicU32,
     /// The iterations of a loop that have begun; the taken arm of a branch.

@@ -1,5 +1,12 @@
-//! A gate of a run: how many have yet to arrive. Exactly one arrival is the last, and it sees what all others
-//! did before.
+//! A gate of a run: the number of arrivals that are left. Exactly one arrival is the last, and it sees what
+//! all others did before.
+//!
+//! ```text
+//!  left    event     left after    then
+//!  1       arrive    (unchanged)   the arrival is the last
+//!  n       arrive    n - 1         the arrival that leaves 0 is the last
+//!  any     reset     count         the gate counts again, in the next iteration of a loop
+//! ```
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -11,13 +18,13 @@ impl Countdown {
         Self(AtomicU32::new(count))
     }
 
-    /// Begins anew. Nobody is on the way to it any more.
+    /// Begins anew. All arrivals of the last iteration are done.
     pub(crate) fn reset(&self, count: u32) {
-        // ORDERING: Relaxed: whoever arrives next is started after this.
+        // ORDERING: Relaxed: the programs that arrive next are started after this.
         self.0.store(count, Ordering::Relaxed);
     }
 
-    /// Returns true if the caller, who has yet to arrive, is the only one left: it need not arrive any more.
+    /// Returns true if only the caller has yet to arrive. Then it need not arrive any more.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
         // ORDERING: Acquire pairs with the Release of every other arrival: the last value was written by the
@@ -33,7 +40,7 @@ impl Countdown {
             return true;
         }
         if !IS_SHARED {
-            // ORDERING: Relaxed: one thread at a time, handed over by whatever hands the run over.
+            // ORDERING: Relaxed: one thread at a time uses it, the only worker or the holder of the driver.
             self.0.store(self.0.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
             return false;
         }

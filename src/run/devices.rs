@@ -1,5 +1,4 @@
-//! What follows when a device comes to the end of a segment of a run. The run's gates are counted down as
-//! workers do it, by the thread that hears of the point.
+//! The end of a segment on its device: counts down the run's gates as workers do, in the reactor's thread.
 
 use std::sync::Arc;
 
@@ -39,12 +38,12 @@ impl RunInner {
         is_queued.then(|| lane.map_or_else(|_| "this executor".into(), |lane| devices.device(lane).name()))
     }
 
-    /// Ends a step when its device has come to a point. The run is kept alive until then.
+    /// Ends a step when its lane has reached a point. Keeps the run alive until then.
     pub(super) fn await_device(self: Arc<Self>, step: u32, lane: LaneId, point: u64) {
         let devices = self.devices().clone();
         when_reached(&devices, lane, point, move |outcome| {
             self.end_step(step, outcome.and_then(|()| self.check_faults()));
-            // This may be the last owner: what its drop drops is foreign.
+            // This may be the last owner of the run, whose drop runs foreign code.
             let _ = shielded(|| drop(self));
         });
     }
@@ -74,8 +73,8 @@ impl RunInner {
         });
     }
 
-    /// Returns an error if a lane that the run uses had a fault since the run began. Then the run's results
-    /// may be wrong, earlier ones too.
+    /// Returns an error if a lane that the run uses had a fault since the run began. Then results of the run
+    /// may be wrong, also earlier ones.
     fn check_faults(&self) -> Result<()> {
         let (devices, live) = (self.devices(), self.live.get().expect("a step of it was submitted"));
         if devices.faults() == live.faults {
@@ -94,7 +93,7 @@ impl RunInner {
         own.is_ok_and(|own| own == lane || is_spread && own.device == lane.device)
     }
 
-    /// A segment is done, or its device is lost. The caller keeps the run alive.
+    /// Ends the step of a segment that is done, or whose device is lost. The caller keeps the run alive.
     fn end_step(&self, step: u32, outcome: Result<()>) {
         let code = self.code();
         if let Err(error) = outcome {
@@ -117,8 +116,8 @@ impl RunInner {
         self.fail_nodes(place >> 1, error);
     }
 
-    /// Fails the nodes of a step that have no outcome yet. The error names none of them, because a driver
-    /// does not say which one it is of.
+    /// Fails the nodes of a step that have no outcome yet. The error names no node, because a driver does not
+    /// say which one has failed.
     fn fail_nodes(&self, step: u32, error: &Error) {
         let unknown = self.code().nodes_of(step).filter(|&node| self.outcome(node) == 0);
         unknown.for_each(|node| self.set_outcome(node, outcome::FAILED, Some(error.clone())));
@@ -131,7 +130,7 @@ impl RunInner {
         }
     }
 
-    /// Follows a target from outside of the workers.
+    /// Follows a target in a thread that is no worker.
     fn follow(&self, mut target: Target) {
         let live = self.live.get().expect("a step of it was submitted");
         let pool = self.core.pool.as_ref().expect("an executor with devices has workers");

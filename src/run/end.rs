@@ -1,4 +1,4 @@
-//! The end of a run: its verdict, its place for the next run, its outputs, and the drop of its values.
+//! The end of a run: the verdict, the return of its place, its outputs, and the drop of its values.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::sync::{OnceLock, lock};
 const BEYOND: u64 = u64::MAX - 1;
 
 impl RunInner {
-    /// The last act of the last step. The caller must not touch the run again, unless another owner keeps it
-    /// alive.
+    /// Ends the run, after its last step. The caller must not touch the run again, unless another owner keeps
+    /// it alive.
     pub(super) fn finish(alive: Arc<Self>) {
         if let Some(bits) = alive.state.complete() {
             alive.end(bits);

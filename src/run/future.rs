@@ -17,9 +17,9 @@ use crate::runtime::{Cancel, Canceller, Core, WaiterKey};
 
 /// One execution of a plan: a future of its outputs. Made by [`Executor::run`](crate::Executor::run).
 ///
-/// The run starts when it, or one of its node futures, is first polled. On an executor with workers, tasks
-/// and kernels then go on by themselves; async nodes (and, on an inline executor, all nodes) make progress
-/// while the run or one of its node futures is polled.
+/// The run starts when it, or one of its node futures, is first polled. On an executor with workers it then
+/// goes on by itself, async nodes too. Without workers its nodes make progress while the run or one of its
+/// node futures is polled. [Where futures run](crate::guide::futures) says which runtime async nodes are in.
 ///
 /// # Errors
 /// The first cause: a node that failed or panicked ([`Error::others`](crate::Error::others) lists the rest),
@@ -124,7 +124,7 @@ impl RunInner {
     /// Starts, drives, and waits for the end.
     pub(super) fn poll_complete(self: &Arc<Self>, key: &mut WaiterKey, cx: &mut Context<'_>) -> Poll<()> {
         if self.start().is_pending() {
-            // The queue rings the lane when there is room; once registered there, look again.
+            // Admission rings the lane when there is room. After the registration, try again.
             let polled = self.lane.poll(COMPLETE, key, cx);
             if polled.is_ready() || self.start().is_pending() {
                 return polled;
@@ -133,11 +133,11 @@ impl RunInner {
         let mut drive = self.drive();
         let polled = self.lane.poll(COMPLETE, key, cx);
         if polled.is_pending() && drive == Drive::Busy {
-            // Who was at it may have let go, and rung, before this waiter was there.
+            // The thread that had the driver may have unlocked it, and rung, before this registration.
             drive = self.drive();
         }
         if polled.is_pending() && (drive == Drive::More || drive == Drive::Done && self.has_woken()) {
-            // Everyone who awaits this run: whoever is polled first goes on, should this task be dropped.
+            // Rings all tasks that await this run: this one may be dropped, and another one drives then.
             self.lane.ring();
         }
         polled
@@ -160,7 +160,7 @@ impl Drop for Run {
         }
         inner.cancel(0);
         if inner.is_complete() {
-            // Never started, or inline: nobody touches it any more.
+            // It never started, or is inline: no other thread touches it any more.
             return;
         }
         let core = &inner.core;

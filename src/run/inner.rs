@@ -37,14 +37,14 @@ pub(super) struct RunInner {
     pub(super) driver: Mutex<Driver>,
     /// The step of an inline run's poll.
     pub(super) progress: Progress,
-    /// The failures of the run, with the node of each, if it is of one.
+    /// The failures of the run, each with its node, if it has one.
     pub(super) faults: Mutex<Vec<(Option<NodeId>, Error)>>,
     /// The outcomes of the nodes, once one has failed. A small run needs no allocation for them.
     pub(super) outcomes: OnceLock<SmallVec<[AtomicU32; 4]>>,
-    /// A lane for each program of which a node is awaited; made when the first is.
+    /// A lane for each program that has an awaited node; made when the first node is awaited.
     pub(super) watched: OnceLock<Box<[OnceLock<Arc<Lane>>]>>,
     pub(super) verdict: OnceLock<Result<()>>,
-    /// Keeps the run from its drop to its end.
+    /// Keeps the run alive from its drop to its end.
     pub(super) held: Held<Self>,
     /// Last, so that it is dropped after the values.
     _collector: Collector,
@@ -85,7 +85,7 @@ pub(super) struct Live {
     /// The states of the async nodes.
     pub(super) asyncs: Box<[AsyncNode]>,
     pub(super) wakes: Option<Arc<WakeSet>>,
-    /// The runtime of the first poll, for async nodes.
+    /// The runtime of the poll that started the run, for async nodes.
     pub(super) context: AsyncContext,
     /// The state of each loop and branch.
     pub(super) controls: Box<[ControlState]>,
@@ -143,11 +143,10 @@ impl RunInner {
     /// Returns the cells as the node may use them.
     ///
     /// # Safety
-    /// As [`Frame::cells`]: the caller must be the one that runs, polls or releases this node now.
+    /// The caller is the only thread that runs, polls or releases this node now.
     pub(super) unsafe fn cells(&self, node: NodeId) -> Cells<'_> {
         let live = self.live.get().expect("a node runs only once the run is live");
-        // SAFETY: the caller is the only user of the node's cells, and `access` is what the plan found for
-        // it.
+        // SAFETY: the caller is the only user of the node's cells; the plan has found `access` for the node.
         unsafe { live.frame.cells(self.code().access(node)) }
     }
 }

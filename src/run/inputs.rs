@@ -1,4 +1,4 @@
-//! What a run is given: values by name.
+//! The inputs of a run: values by name.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -71,8 +71,8 @@ impl Inputs {
     pub(super) fn fill(self, plan: &PlanInner, frame: &Frame) {
         for (name, given) in self.given {
             let input = plan.inputs.iter().find(|input| *input.port.name == *name).expect("names were checked");
-            // SAFETY: the run has not started: nobody else touches the frame. The offset is that of the
-            // input's slot.
+            // SAFETY: the run has not started, so no other thread touches the frame. The offset is that of
+            // the input's slot.
             let cells = unsafe { frame.cells(if input.is_shared { Access::Share } else { Access::Tagged }) };
             match given {
                 Given::Owned(value, _) => (input.port.transfer.fill)(cells, input.port.offset, value.into_inner()),

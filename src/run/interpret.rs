@@ -1,9 +1,9 @@
 //! The interpreter of programs. A step without flags costs an indirect call, a store to the worker's own line
 //! and a load of the run's state. Countdowns and queues are used only where programs meet.
 //!
-//! The last target of a program's last step may end the run, and free it: after that target nothing here
-//! reads the run. So the loop gets a plain pointer, and releases come before a last step's
-//! records (see `plan::lower`).
+//! The last target of a program's last step may end the run, and free it. After that target the interpreter
+//! does not read the run. So the loop gets a plain pointer, and releases come before a last step's records
+//! (see `plan::lower`).
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -25,18 +25,18 @@ use crate::value::Outcome;
 /// [`resume`] for one of several workers.
 ///
 /// # Safety
-/// As `resume`.
+/// `run` points to the `RunInner` that the ticket was made for.
 pub(super) unsafe fn resume_shared(run: *const (), ticket: Ticket, queue: &mut Shared<'_>) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller promises that the ticket was made for this run, which its ticket keeps alive.
     unsafe { resume(run, ticket, queue) }
 }
 
 /// [`resume`] for a thread that is the only one.
 ///
 /// # Safety
-/// As `resume`.
+/// `run` points to the `RunInner` that the ticket was made for.
 pub(super) unsafe fn resume_alone(run: *const (), ticket: Ticket, queue: &mut Alone<'_>) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller promises that the ticket was made for this run, which its ticket keeps alive.
     unsafe { resume(run, ticket, queue) }
 }
 
@@ -66,8 +66,8 @@ unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q
         queues: PhantomData,
     };
     interpreter.go_to(program);
-    // A panic comes from a body: everything else that is foreign is shielded. It is caught here, outside of
-    // the loop, so that a step does not pay for it.
+    // A panic comes from a body: all other foreign code is shielded. It is caught outside of the loop, so
+    // that a step does not pay for it.
     while let Err(panic) = catch_unwind(AssertUnwindSafe(|| interpreter.run())) {
         interpreter.fail_panicked(panic);
     }
@@ -103,7 +103,7 @@ pub(super) enum Step {
     LeadsTo(Ticket),
 }
 
-/// Where to go on after a step.
+/// What a thread runs after a step.
 enum Next {
     Step,
     Program(Ticket),
@@ -114,7 +114,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     fn go_to(&mut self, program: u32) {
         self.program = program;
         self.stream = HostStream::new(self.code.streams[program as usize]);
-        // ORDERING: Relaxed: the ticket, or the countdown that led here, brought the place along.
+        // ORDERING: Relaxed: the ticket, or the countdown that led here, orders this after the store.
         let place = self.live.places[program as usize].load(Ordering::Relaxed);
         (self.step, self.is_body_done) = (place >> 1, place & 1 != 0);
     }
@@ -127,7 +127,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         loop {
             let step = &steps[self.step as usize];
             progress.set(self.slot, self.step);
-            // ORDERING: the cheap side of `RunInner::watch`.
+            // ORDERING: the cheap side of the barrier in `RunInner::watch`.
             barrier.light();
             let attention = run.state.glance();
             if attention != 0 || step.flags & ATTENDED != 0 || self.is_body_done {
@@ -146,7 +146,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             }
             match self.lead_on(step) {
                 Next::Step => self.step += 1,
-                // Programs that lead to each other can go on for as long as one that is long.
+                // Many short programs that lead to each other take as long as one long program.
                 Next::Program(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
                 Next::Program(ticket) => {
                     let program = self.queue.keep_first(ticket);
@@ -168,8 +168,8 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
     }
 
-    /// Returns another program of this run that this thread has queued. Touches nothing of the run, which may
-    /// be gone; but if there is a ticket for it among this thread's own, it is not.
+    /// Returns another program of this run that this thread has queued. Does not touch the run, which may be
+    /// gone. If there is a ticket for it among this thread's own, it is not gone.
     #[inline(always)]
     fn next_program(&mut self) -> Option<u32> {
         if !self.queue.has_fuel() {
@@ -182,15 +182,14 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     #[inline(always)]
     fn call(&mut self, step: &HostStep) -> Outcome {
         // SAFETY: this program is at this step, so this thread runs this node now. Its inputs were written
-        // before it: the plan orders every edge, and a node without one of its inputs is skipped. What the
-        // step says of its access is what `Graph::nodes_in_place` found: nothing that an in-place node
-        // touches is ever an Arc.
+        // before it: the plan orders every edge, and a node that lacks an input is skipped. The step's access
+        // comes from `Graph::nodes_in_place`: no value that an in-place node touches is ever an Arc.
         let cells = unsafe { self.live.frame.cells(step.access) };
-        // SAFETY: the plan keeps the body, and what it says of the step's access it said of the call.
+        // SAFETY: the plan keeps the body, and the call was made for the step's access.
         unsafe { step.call.run(cells, StreamMut::Host(&mut self.stream)) }
     }
 
-    /// The same for a run that needs attention, for all steps but calls, and for the first call of a kind.
+    /// Runs a step of a run that needs attention, a step that is no plain call, or the first call of a kind.
     #[cold]
     #[inline(never)]
     fn run_attentively(&mut self, step: &HostStep, attention: u32) -> Step {
@@ -305,7 +304,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
     }
 
-    /// Follows a target. Of the programs that become ready, the last stays in hand, to go on with at once.
+    /// Follows a target. Of the programs that become ready, `held` keeps the last, to be run next.
     #[inline]
     pub(super) fn hold(&mut self, held: &mut Option<Ticket>, target: Target) {
         if let Some(ready) = self.follow(target)
@@ -346,7 +345,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// it.
     #[inline]
     fn passes_gate(&mut self, gate: u32) -> bool {
-        // Asked first, because a program that need not park need not store its place.
+        // Checked first: a program that does not park need not store its place.
         if self.live.gates[gate as usize].is_ours() {
             return true;
         }
@@ -354,23 +353,23 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         self.arrives_last(gate)
     }
 
-    /// Stores where the program goes on, before it is parked or ends, and tells those who await its nodes.
+    /// Stores where the program continues, before it parks or ends, and signals the futures of its nodes.
     pub(super) fn store_place(&self, place: u32) {
-        // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`. Whoever resumes the program gets
-        // it by its ticket.
+        // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`. The ticket that resumes the
+        // program brings the place to its thread.
         self.live.places[self.program as usize].store(place, Ordering::Release);
-        // What follows may let another thread end the run, and its slot be used again: this thread must not
-        // seem to be there.
+        // After this another thread may end the run, and another run may use its slot. So this thread must
+        // have no note for the slot.
         self.queue.progress().leave();
-        // ORDERING: the cheap side of `RunInner::watch`.
+        // ORDERING: the cheap side of the barrier in `RunInner::watch`.
         self.barrier.light();
         if self.run.state.glance() & state::WATCHED != 0 {
             self.signal_watchers(place >> 1);
         }
     }
 
-    /// Tells those who await nodes of this program that it has come to `step`. Of a segment its device will
-    /// tell.
+    /// Signals that this program has come to `step`. The end of a segment is signalled when its device has
+    /// done it.
     fn signal_watchers(&self, step: u32) {
         let start = self.code.starts[self.program as usize];
         if step == start || self.code.steps[step as usize - 1].flags & flag::SEGMENT == 0 {

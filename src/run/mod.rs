@@ -7,7 +7,7 @@
 //
 // Lives here: `Run`, `NodeFuture`, `Inputs`, `Outputs`, and what changes while a plan runs.
 // Never here: which node goes where (`plan`), threads and queues (`device`), admission, lanes and completion
-// (`runtime`). See README.md beside this file for how a run makes progress, and what a cancel may count on.
+// (`runtime`). See README.md beside this file for the journeys of a node and of a kernel.
 //
 // Run (a future) ──first poll──▶ admission ──▶ Live: cells, countdowns, places of programs
 //   │ drop                                        ▲ resume(program)

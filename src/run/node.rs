@@ -14,7 +14,7 @@ use crate::runtime::{Lane, WaiterKey};
 /// Ready when one node of a run is done. Made by [`Run::node`](crate::Run::node).
 ///
 /// It can be awaited in another task than the run. Polling it makes the run progress just as polling the run
-/// does. On a CUDA device kernels that no host node stands between are submitted together, and each of them
+/// does. On a CUDA device, kernels without a host node between them are submitted together, and each of them
 /// is ready when the device has done all of them.
 ///
 /// A node of an inner graph is named by its path: `loop/body/mul`, `case/arm 0/x`. It is done when it is done

@@ -1,4 +1,4 @@
-//! What a run gave: values by name.
+//! The outputs of a run: values by name.
 
 use std::any::Any;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The start of a run: admission, its memory, its first tickets. And its cancellation.
+//! The start of a run: admission, its memory, its first tickets. And its cancel.
 
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -104,8 +104,8 @@ impl RunInner {
         }
     }
 
-    /// Returns the run's state since its start. The caller holds a ticket of the run; the first call makes
-    /// the state. If there is no memory for it, the run is over, and its only ticket is void.
+    /// Returns the state that the run has since its start. The caller holds a ticket of the run; the first
+    /// call makes the state. If there is no memory for it, the run is over, and its only ticket is void.
     pub(super) fn live(&self) -> Option<&Live> {
         self.live.get().or_else(|| self.make_live())
     }

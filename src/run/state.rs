@@ -1,16 +1,26 @@
-//! What a run's programs must pay attention to, in one word. Zero, nearly always, means: just run.
+//! The state of a run in one word, which its programs load before each step. Nearly always it is 0.
 //!
 //! ```text
 //! bit         set by                                   read by
 //! CANCELLED   cancel, drop, shutdown                   every step: bodies no longer run
 //! SHUT_DOWN   shutdown, together with CANCELLED        the verdict
 //! FAILED      a step whose body failed                 every step: do its predecessors have values?
-//! WATCHED     whoever awaits a node                    every step: signal the program's lane
-//! OBSERVED    the start of the run                     every step: tell the observer
+//! WATCHED     the future of a node                     every step: signal the program's lane
+//! OBSERVED    the start of the run                     every step: call the observer
 //! DONE        the last step, once                      cancel: too late
 //! ```
-//! CANCELLED and DONE are decided by this one word, so exactly one of cancel, completion and drop wins:
-//! whatever the word held when DONE was set is the verdict, and CANCELLED is not set after it.
+//!
+//! CANCELLED and DONE are decided by exchanges of this word:
+//!
+//! ```text
+//! word before              event       word after      then
+//! no DONE, no CANCELLED    cancel      CANCELLED set   the caller aborts the async nodes
+//! DONE or CANCELLED        cancel      (unchanged)     nothing: too late, or done before
+//! no DONE                  complete    DONE set        the word before is the verdict
+//! DONE                     complete    (unchanged)     nothing: another step was the last
+//! ```
+//!
+//! So exactly one of cancel, completion and drop wins.
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -33,7 +43,7 @@ impl State {
     #[inline]
     pub(crate) fn glance(&self) -> u32 {
         // ORDERING: Relaxed. FAILED reaches dependants through the countdown or queue that starts them;
-        // WATCHED through the barrier's dear side; CANCELLED may be seen a step late.
+        // WATCHED through the barrier's expensive side; CANCELLED may be seen a step late.
         self.0.load(Ordering::Relaxed)
     }
 
@@ -46,7 +56,7 @@ impl State {
     /// Cancels, unless the run is done. Returns true if this call was the one that cancelled it.
     #[must_use = "the winner must abort the async nodes"]
     pub(crate) fn cancel(&self, bits: u32) -> bool {
-        // ORDERING: any; the exchange decides.
+        // ORDERING: Relaxed: the exchange decides.
         let mut seen = self.0.load(Ordering::Relaxed);
         while seen & (DONE | CANCELLED) == 0 {
             // ORDERING: SeqCst on success: see `raise`.
@@ -61,13 +71,13 @@ impl State {
     /// Sets DONE. Returns what was set before: the verdict. Only the first call gets one.
     #[must_use = "the winner must signal the end"]
     pub(crate) fn complete(&self) -> Option<u32> {
-        // ORDERING: SeqCst: after it, whoever watches or cancels sees that the run is done.
+        // ORDERING: SeqCst: a later cancel or watch sees that the run is done.
         let before = self.0.fetch_or(DONE, Ordering::SeqCst);
         (before & DONE == 0).then_some(before)
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        // ORDERING: SeqCst: see the fences of `asyncs`.
+        // ORDERING: SeqCst: see the fences in `async_nodes`.
         self.0.load(Ordering::SeqCst) & CANCELLED != 0
     }
 }

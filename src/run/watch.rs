@@ -41,7 +41,7 @@ impl RunInner {
         let parked = live.places[program as usize].load(Ordering::Acquire);
         let done = (parked >> 1) + (parked & 1);
         let done = running.max(done) - start;
-        // Not further than to this node: a device may not have done the later ones.
+        // Not beyond this node: a device may not have done the later ones.
         let own = code.step_of[node.index()] - start + 1;
         let step = start + own - 1;
         if code.steps[step as usize].flags & flag::SEGMENT != 0 {

@@ -1,12 +1,16 @@
 //! Admission: which runs are in flight, which wait for room, and which engines there are. Waiting runs are
-//! admitted in the order in which they came.
+//! admitted in the order in which they came. One lock has all states.
 //!
 //! ```text
-//!            admit, room            end
-//!  (new) ────────────────▶ in flight ────▶ (gone)      each end calls the next waiting run
-//!     │ admit, no room         ▲
-//!     ▼             call       │ admit          leave
-//!  waiting ─────────────▶ called ──────▶ ...    waiting, called ────▶ (gone): a called run passes its room on
+//!  state of a run   event              next         then
+//!  new              admit, room        in flight
+//!  new              admit, no room     waiting      its lane is queued by turn
+//!  waiting          end of another     called       its lane is rung; the room is kept for it
+//!  called           admit              in flight
+//!  waiting          leave              gone
+//!  called           leave              gone         the next waiting run is called
+//!  in flight        end                gone         the next waiting run is called
+//!  any              close              (unchanged)  clients are shut down; the next admit is an error
 //! ```
 
 use std::collections::BTreeMap;
@@ -39,14 +43,14 @@ struct State {
     called: u64,
 }
 
-/// Clients by place. A free place is used again.
+/// Clients by place. Free places are used again.
 #[derive(Default)]
 struct Places {
     clients: Vec<Option<Weak<dyn Client>>>,
     free: Vec<u32>,
 }
 
-/// What the end of a run leads to.
+/// The consequences of the end of a run.
 #[must_use = "the next run is to be woken"]
 pub(super) struct Ended {
     /// The lane of the run that is called next.
@@ -55,7 +59,7 @@ pub(super) struct Ended {
     pub(super) is_idle: bool,
 }
 
-/// What is left when an executor is closed.
+/// The clients and the waiting runs of an executor that is closed.
 pub(super) struct Closed {
     pub(super) clients: Vec<Arc<dyn Client>>,
     pub(super) waiting: BTreeMap<u64, Arc<Lane>>,
@@ -87,9 +91,9 @@ impl Admission {
         lock(&self.state).in_flight
     }
 
-    /// Admits a run and returns its place, or an error if the executor is closed. None: it has to wait; then
-    /// a lane puts it into the queue. `turn` is 0 for a run that is not in the queue. `expect` is called
-    /// under the lock, so that a shutdown that comes after it keeps the workers for this run.
+    /// Admits a run and returns its place, or an error if the executor is closed. Returns None if there is no
+    /// room; then a run with a lane is queued. `turn` is 0 for a run that is not in the queue. `expect` is
+    /// called under the lock, so that a later shutdown keeps the workers for this run.
     pub(super) fn admit(
         &self,
         run: Weak<dyn Client>,
@@ -124,7 +128,7 @@ impl Admission {
         if had_room { state.call_next() } else { None }
     }
 
-    /// Ends a run's flight, and calls the next one.
+    /// Ends the flight of a run, and calls the next waiting run.
     pub(super) fn end(&self, place: u32) -> Ended {
         let (ended, run) = {
             let mut state = lock(&self.state);

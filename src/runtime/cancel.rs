@@ -10,7 +10,7 @@ use crate::error::shielded;
 #[derive(Clone)]
 pub struct Canceller(Option<Weak<dyn Cancel>>);
 
-/// What can be cancelled from elsewhere.
+/// A run or a flow, which can be cancelled from elsewhere.
 pub(crate) trait Cancel: Send + Sync + 'static {
     fn cancel(&self);
 }
@@ -30,7 +30,7 @@ impl Canceller {
     pub fn cancel(&self) {
         if let Some(target) = self.0.as_ref().and_then(Weak::upgrade) {
             target.cancel();
-            // This may be its last owner: what its drop drops is foreign.
+            // This may be the last owner of the target, whose drop runs foreign code.
             let _ = shielded(|| drop(target));
         }
     }

@@ -1,4 +1,4 @@
-//! What makes an executor a simulated one: it chooses what runs next, and makes nodes fail.
+//! The choices of a simulated executor: which node or operation runs next, and which nodes fail.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl Choices {
         Self { chooser: Mutex::new(Chooser::new(order)), faults }
     }
 
-    /// Chooses what comes next of so many. Returns an error, once, if the choices to replay do not fit.
+    /// Chooses the next of `among` alternatives. Returns an error, once, if the choices to replay do not fit.
     pub(crate) fn choose(&self, among: usize) -> (usize, Option<Error>) {
         let mut chooser = lock(&self.chooser);
         let is_known = chooser.misfit.is_some();

@@ -8,10 +8,10 @@ use crate::device::host::{Alone, Entry, Queue, Shared, Ticket};
 use crate::error::{Error, Result};
 use crate::sync::{AtomicU64, Line, Ordering};
 
-/// What an executor's workers work for.
+/// A run or an engine, whose work an executor's workers do.
 pub(crate) trait Client: Send + Sync + 'static {
-    /// The executor shuts down: ends what has not begun. The workers stay until the client has left its
-    /// place.
+    /// Ends the work that has not begun: the executor shuts down. The workers stay until the client has left
+    /// its place.
     fn shut_down(self: Arc<Self>);
 }
 
@@ -23,6 +23,13 @@ pub(crate) trait Visited: Client {
 }
 
 /// The visits that are under way. Each has a ticket, and a count of the client.
+///
+/// ```text
+///  count     event       count after
+///  < max     begin       count + 1      a ticket is submitted
+///  max       begin       (unchanged)    enough workers visit already
+///  any       end         count - 1
+/// ```
 pub(crate) struct Visits(Line<AtomicU64>);
 
 /// A visited client's place among the clients, until it is dropped.
@@ -41,22 +48,22 @@ impl Visits {
     /// Returns their number, which may be old.
     #[inline]
     pub(crate) fn count(&self) -> u64 {
-        // ORDERING: Relaxed: a caller that depends on it has exchanged words with the visits.
+        // ORDERING: Relaxed: a caller that relies on it has a fence or a read-modify-write before it.
         self.0.0.load(Ordering::Relaxed)
     }
 
-    /// Returns true if there are none. The caller keeps others from beginning one.
+    /// Returns true if there are none. No visit can begin meanwhile.
     fn are_over(&self) -> bool {
-        // ORDERING: Acquire pairs with `end`: what the visits did is visible. An exchange reads the newest
-        // count.
+        // ORDERING: AcqRel: Acquire pairs with `end`: the work of the visits is visible. A read-modify-write
+        // reads the newest count.
         self.0.0.fetch_add(0, Ordering::AcqRel) == 0
     }
 
     /// Begins a visit, unless there are `max`. The caller has the registration.
     pub(crate) fn try_begin(&self, max: u64) -> bool {
         let more = |count| (count < max).then_some(count + 1);
-        // ORDERING: SeqCst: of "end, load what is ready" and "make ready, load the visits" one sees the
-        // other.
+        // ORDERING: SeqCst: of "end, check for ready work" and "make work ready, load the visits" one sees
+        // the other.
         self.0.0.fetch_update(Ordering::SeqCst, Ordering::Relaxed, more).is_ok()
     }
 
@@ -117,7 +124,7 @@ impl<C> Registration<C> {
 
 impl<C> Drop for Registration<C> {
     fn drop(&mut self) {
-        // With a visit under way the slot stays taken, which is never meant to happen.
+        // If a visit is under way, which must not happen, the slot stays taken.
         let is_over = self.visits.are_over();
         debug_assert!(is_over, "a client leaves after its last visit");
         if self.core.is_forked() || !is_over {
@@ -132,14 +139,14 @@ impl<C> Drop for Registration<C> {
 }
 
 /// # Safety
-/// As `visit`.
+/// `client` is the pointer of the ticket's entry, which [`Registration::new`] made.
 unsafe fn visit_shared<C: Visited>(client: *const (), ticket: Ticket, queue: &mut Shared<'_>) {
     // SAFETY: the caller passes the pointer of the ticket's entry.
     unsafe { visit::<C, _>(client, ticket, queue) }
 }
 
 /// # Safety
-/// As `visit`.
+/// `client` is the pointer of the ticket's entry, which [`Registration::new`] made.
 unsafe fn visit_alone<C: Visited>(client: *const (), ticket: Ticket, queue: &mut Alone<'_>) {
     // SAFETY: the caller passes the pointer of the ticket's entry.
     unsafe { visit::<C, _>(client, ticket, queue) }
@@ -148,13 +155,13 @@ unsafe fn visit_alone<C: Visited>(client: *const (), ticket: Ticket, queue: &mut
 /// # Safety
 /// `client` is the pointer of the ticket's entry, which [`Registration::new`] made.
 unsafe fn visit<'q, C: Visited, Q: Queue<'q>>(client: *const (), ticket: Ticket, queue: &mut Q) {
-    // SAFETY: the ticket has a count of the client, which this takes over.
+    // SAFETY: `call_worker` made a count of the client for the ticket, and this takes it over.
     let client: Arc<C> = unsafe { Arc::from_raw(client.cast()) };
     if client.visit(queue) {
         // The ticket's count.
         std::mem::forget(client);
         return queue.defer(ticket);
     }
-    // This may be the last count: what its drop drops is foreign.
+    // This may be the last count, and the drop of the client runs foreign code.
     let _ = crate::error::shielded(|| drop(client));
 }

@@ -1,7 +1,14 @@
-//! Completion: what follows when a lane of a device reaches a point.
+//! Completion: a function is called once when a lane of a device reaches a point.
 //!
-//! The follower lies in the waker that waits on the lane. It is called once: by the reactor, which wakes, or
-//! at once, if the point has passed already.
+//! The function lies in the waker that waits on the lane. The reactor's wake calls it; or the registration
+//! does, if the point has passed already.
+//!
+//! ```text
+//!  function    event                         next     then
+//!  there       wake, point not reached       there    the waker is registered on the lane
+//!  there       wake, point reached or lost   none     it is called, outside of the lock
+//!  none        wake                          none     nothing: another thread has called it
+//! ```
 
 use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
@@ -22,20 +29,20 @@ struct Completion<F> {
     devices: Arc<Devices>,
     lane: LaneId,
     point: u64,
-    /// None once it was called.
+    /// None after the call.
     follow: Mutex<Option<F>>,
 }
 
 impl<F: FnOnce(Result<(), Error>) + Send + 'static> Wake for Completion<F> {
     fn wake(self: Arc<Self>) {
         if let Poll::Ready(outcome) = self.devices.poll(self.lane, self.point, &Waker::from(self.clone())) {
-            // The reactor may wake this while it is being registered, so two threads may come here.
+            // The reactor may wake this during its registration, so two threads may come here.
             let follow = lock(&self.follow).take();
             if let Some(follow) = follow {
                 follow(outcome.map_err(|fault| self.devices.device(self.lane).judge(&fault)));
             }
         }
-        // This may be the last owner of a run or an engine: what its drop drops is foreign.
+        // This may be the last owner of a run or an engine, whose drop runs foreign code.
         let _ = shielded(|| drop(self));
     }
 }

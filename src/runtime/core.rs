@@ -10,7 +10,7 @@ use crate::device::host::{Barrier, Origin, Pool};
 use crate::error::{Kind, Result, shielded};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Shared by the clones of an executor, and by all that runs on it.
+/// Shared by the clones of an executor, its runs and its engines.
 pub(crate) struct Core {
     /// None: polls run nodes and operations.
     pub(crate) pool: Option<Arc<Pool>>,
@@ -95,9 +95,9 @@ impl Core {
         self.admission.max_in_flight()
     }
 
-    /// Returns true in a child that was forked from the process that has the executor's threads. There, a
-    /// lock may be held for ever by a thread that does not exist, and the threads' work is half done. So the
-    /// child locks, drops and awaits nothing of the executor.
+    /// Returns true in a child that was forked from the process that has the executor's threads. There a lock
+    /// may be held for ever by a thread that does not exist, and work may be half done. So the child locks,
+    /// drops and awaits nothing of the executor.
     pub(crate) fn is_forked(&self) -> bool {
         self.origin.is_forked()
     }
@@ -144,7 +144,7 @@ impl Core {
     }
 
     /// Admits a run and returns its place among those in flight, or queues it. `turn` is 0 at first, and then
-    /// the run's place in the queue, until [`Core::leave_queue`]. The lane is rung when the run is called.
+    /// the run's turn in the queue, until [`Core::leave_queue`]. The lane is rung when the run is called.
     pub(crate) fn admit(&self, run: Weak<dyn Client>, turn: &mut u64, lane: &Arc<Lane>) -> Poll<Result<u32>> {
         self.admission.admit(run, turn, Some(lane), || self.expect_client()).map_or(Poll::Pending, Poll::Ready)
     }
@@ -169,7 +169,7 @@ impl Core {
         self.end_flight(place);
     }
 
-    /// Ends a run's flight, and calls the next run.
+    /// Ends the flight of a run, and calls the next waiting run.
     pub(crate) fn end_flight(&self, place: u32) {
         let ended = self.admission.end(place);
         ended.next.iter().for_each(|lane| lane.ring());
@@ -190,12 +190,12 @@ impl Core {
         self.pool.iter().for_each(|pool| pool.expect_run());
     }
 
-    /// Admits no client any more, and shuts those down that are there.
+    /// Admits no further client, and shuts down the present ones.
     pub(crate) fn close(&self) {
         let Closed { clients, waiting } = self.admission.close();
         for client in clients {
             client.clone().shut_down();
-            // This may be its last owner: what its drop drops is foreign.
+            // This may be the last owner of the client, whose drop runs foreign code.
             let _ = shielded(|| drop(client));
         }
         waiting.values().for_each(|lane| lane.ring());

@@ -68,7 +68,7 @@ impl Devices {
         self.devices.iter().map(|queued| queued.device.quarantined()).sum()
     }
 
-    /// Frees dropped memory, now or when its last use has passed.
+    /// Frees dropped memory: now, or when its last use has passed.
     pub(crate) fn collect(self: &Arc<Self>) {
         for (device, queued) in self.devices.iter().enumerate() {
             if let Some((lane, point)) = queued.device.collect() {
@@ -108,7 +108,7 @@ impl Devices {
     }
 }
 
-/// Frees dropped memory of devices when it is dropped: values of a run that nobody took.
+/// Frees dropped memory of devices when it is dropped: for the values that a run still had.
 pub(crate) struct Collector(pub(crate) Option<Arc<Devices>>);
 
 impl Drop for Collector {

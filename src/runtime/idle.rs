@@ -1,4 +1,4 @@
-//! The wait until nothing is left to do, on an executor or an engine.
+//! The wait until an executor or an engine is idle.
 
 use std::fmt;
 use std::future::Future;
@@ -13,8 +13,8 @@ use crate::error::{Kind, Result};
 /// [`Executor::idle`](crate::Executor::idle) and [`Engine::idle`](crate::Engine::idle).
 ///
 /// # Errors
-/// If it is polled inside of a node of the executor, or an operation of the engine. That of an engine gives
-/// failures that no handle gave: see there.
+/// If it is polled inside of a node of the executor, or an operation of the engine. That of an engine returns
+/// failures that no handle has returned: see there.
 ///
 /// # Cancellation
 /// Dropping it changes nothing.
@@ -30,14 +30,14 @@ pub(crate) struct IdleWait {
     pub(crate) lane: WaiterKey,
     /// Without workers, a poll of the wait runs operations.
     pub(crate) driver: WaiterKey,
-    /// The number of failures given before the wait began.
+    /// The number of failures that were returned before the wait began.
     pub(crate) failures: u64,
 }
 
-/// What can be waited for until it is idle.
+/// An executor or an engine, which can be waited for until it is idle.
 pub(crate) trait Drain: Send + Sync + 'static {
     fn poll_idle(&self, wait: &mut IdleWait, cx: &mut Context<'_>) -> Poll<Result<()>>;
-    /// The wait is over, or was dropped.
+    /// Ends a wait that is over or was dropped.
     fn end_wait(&self, wait: &mut IdleWait);
 }
 

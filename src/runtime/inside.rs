@@ -1,5 +1,5 @@
-//! What this thread is inside of: a worker of an executor, or the body of an operation. A wait there for the
-//! whole executor or engine would never end, so it is an error.
+//! Whether this thread is inside of an executor's worker, or of the body of an operation. A wait there for
+//! the whole executor or engine would never end, so it is an error.
 
 use std::cell::Cell;
 use std::ptr;
@@ -10,8 +10,8 @@ thread_local! {
     static INNERMOST: Cell<*const Frame> = const { Cell::new(ptr::null()) };
 }
 
-/// One nesting level. It lies on the stack. A node may await a run of another executor, and an operation may
-/// push to an engine that runs it at once; then there is a frame around this one.
+/// One nesting level, on the stack. A node may await a run of another executor, and an operation may push to
+/// an engine that runs it at once; then there is a frame around this one.
 struct Frame {
     /// The address of an executor or an engine, to compare. Plus [`BODY`] inside of a body.
     of: usize,
@@ -21,13 +21,13 @@ struct Frame {
 /// Set in the address of a frame that runs one body, and no future. Addresses are even.
 const BODY: usize = 1;
 
-/// Runs the body of an operation of that engine; or an observer, of 0.
+/// Runs the body of an operation of that engine; or an observer, with `of` 0.
 #[inline(always)]
 pub(crate) fn inside<R>(of: usize, work: impl FnOnce() -> R) -> R {
     enter(of | BODY, work)
 }
 
-/// Runs a worker's life, or a poll of async nodes, as inside of that executor.
+/// Runs a worker's loop, or a poll of a run without workers, as inside of that executor.
 #[inline(always)]
 pub(crate) fn inside_executor<R>(of: usize, work: impl FnOnce() -> R) -> R {
     enter(of, work)
@@ -62,7 +62,7 @@ fn set(frame: *const Frame) {
 fn frames() -> impl Iterator<Item = usize> {
     let mut frame = INNERMOST.try_with(Cell::get).unwrap_or(ptr::null());
     std::iter::from_fn(move || {
-        // SAFETY: `Leave` unlinks a frame before its stack memory ends, and outer frames end later.
+        // SAFETY: the frame is linked, and `Leave` unlinks it before its stack memory ends.
         let around = unsafe { frame.as_ref() }?;
         frame = around.outer;
         Some(around.of)

@@ -1,5 +1,13 @@
-//! A stream's progress, and those who wait for it. `reached` only grows; one load of it retires every earlier
-//! waiter.
+//! A stream's progress and its waiters. `reached` only grows; one load of it retires all earlier waiters.
+//!
+//! ```text
+//!  waiter        event                     next          then
+//!  none          poll, point reached       none          ready
+//!  none          poll, point not reached   registered    checks the point again, then is pending
+//!  registered    poll                      registered    the new waker replaces the old one
+//!  registered    signal, ring              none          the waker is woken, outside of the lock
+//!  registered    forget                    none          the waker is dropped, outside of the lock
+//! ```
 
 use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
@@ -9,16 +17,16 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock};
 
 /// The progress of one stream: point `n` has passed when `reached >= n`. Point 0 has always passed.
 ///
-/// Each stands in an allocation of its own, so no two writers meet on a line; a larger alignment would only
-/// slow that down.
+/// Each is an allocation of its own, so two lanes share no cache line; a larger alignment would only slow
+/// the allocation down.
 pub(crate) struct Lane {
     reached: AtomicU64,
-    /// Whether `waiters` may hold someone; spares the signaller the lock.
+    /// Whether there may be waiters. Saves a signalling thread the lock.
     is_awaited: AtomicBool,
     waiters: Mutex<Waiters>,
 }
 
-/// Who waits, ordered by the point they wait for.
+/// The waiters, ordered by their points.
 struct Waiters {
     wakers: BTreeMap<(u64, u64), Waker>,
     last_key: u64,
@@ -43,25 +51,27 @@ impl Lane {
         self.reached.load(Ordering::Acquire) >= n
     }
 
-    /// Says that point `n`, and so every earlier one, has passed, and wakes whom that concerns. A wake may
-    /// run any code; no lock is held meanwhile.
+    /// Stores that point `n`, and so each earlier one, has passed, and wakes its waiters. A wake may run any
+    /// code; no lock is held meanwhile.
     pub(crate) fn signal(&self, n: u64) {
         // ORDERING: Release publishes the work before the point; a maximum, because two signallers may
         // overtake each other.
         self.reached.fetch_max(n, Ordering::Release);
-        // ORDERING: pairs with the fence in `poll`. Of "store reached, look for waiters" and "register, load
-        // reached" at least one side sees the other, so a waiter is either woken here or sees the point
-        // itself.
+        // ORDERING: pairs with the fence in `poll`. Of "store reached, load is_awaited" and "register, load
+        // reached" at least one side sees the other. So a waiter is woken here, or sees the point itself.
         fence(Ordering::SeqCst);
+        // ORDERING: Relaxed: the fence orders it.
         if self.is_awaited.load(Ordering::Relaxed) {
             self.wake(Some(n));
         }
     }
 
-    /// Wakes everyone, without any point having passed: there is something else for them to look at.
+    /// Wakes all waiters although no point has passed: there is something else to check.
     pub(crate) fn ring(&self) {
-        // ORDERING: as in `signal`; what there is to look at was stored before.
+        // ORDERING: pairs with the fence in `poll`. Of "store the reason, load is_awaited" and "register,
+        // check for the reason" at least one side sees the other.
         fence(Ordering::SeqCst);
+        // ORDERING: Relaxed: the fence orders it.
         if self.is_awaited.load(Ordering::Relaxed) {
             self.wake(None);
         }
@@ -82,8 +92,8 @@ impl Lane {
                 (n, waiters.last_key)
             });
             let replaced = waiters.wakers.insert(place, waker);
-            // ORDERING: Relaxed: the fence below orders it before the second look; the lock keeps it true to
-            // the list.
+            // ORDERING: Relaxed: the fence below orders it before the second check. It changes only under the
+            // lock.
             self.is_awaited.store(true, Ordering::Relaxed);
             replaced
         };
@@ -97,19 +107,21 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Returns true if someone waits.
+    /// Returns true if there are waiters.
     pub(crate) fn is_awaited(&self) -> bool {
+        // ORDERING: Relaxed: the reactor's fence before it parks orders its last check.
         if !self.is_awaited.load(Ordering::Relaxed) {
             return false;
         }
-        // Who is forgotten leaves the flag up.
+        // A waiter that was forgotten leaves the flag set.
         let waiters = lock(&self.waiters);
         let is_awaited = !waiters.wakers.is_empty();
+        // ORDERING: Relaxed: it changes only under the lock.
         self.is_awaited.store(is_awaited, Ordering::Relaxed);
         is_awaited
     }
 
-    /// Returns the last point that someone waits for.
+    /// Returns the last point that has a waiter.
     pub(crate) fn last_awaited(&self) -> Option<u64> {
         lock(&self.waiters).wakers.last_key_value().map(|(place, _)| place.0)
     }
@@ -130,7 +142,7 @@ impl Lane {
         }
     }
 
-    /// Wakes those who wait for a point up to `n`, or everyone.
+    /// Wakes the waiters of points up to `n`, or all.
     fn wake(&self, n: Option<u64>) {
         let woken = {
             let mut waiters = lock(&self.waiters);
@@ -139,6 +151,7 @@ impl Lane {
                 None => BTreeMap::new(),
             };
             let woken = std::mem::replace(&mut waiters.wakers, later);
+            // ORDERING: Relaxed: it changes only under the lock.
             self.is_awaited.store(!waiters.wakers.is_empty(), Ordering::Relaxed);
             woken
         };

@@ -1,8 +1,8 @@
 //! The faults of lanes that were not fatal, numbered in the order in which they were found.
 //!
-//! A driver says which stream failed, not which work. So work is in doubt if its lane had a fault between the
-//! start of its submission and its end. The number of faults is read at both; if it is the same, no work is
-//! in doubt and nothing else is read.
+//! A driver reports which stream failed, not which work. So work is in doubt if its lane had a fault between
+//! the start of its submission and its end. The number of faults is read at both. If it is the same, no work
+//! is in doubt.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ impl LaneFaults {
             kept.pop_front();
         }
         kept.push_back((lane, fault.clone()));
-        // ORDERING: Release: see `found`.
+        // ORDERING: Release pairs with the Acquire in `found`.
         self.found.fetch_add(1, Ordering::Release);
     }
 

@@ -1,5 +1,12 @@
-//! Memory of dropped runs, kept until its point has passed. Freed once, and never early. Each run keeps
-//! itself, so a drop asks for no memory, and waits for no other run.
+//! The memory of dropped runs, kept until its point has passed. It is freed once, and never early. Each run
+//! keeps itself, so a drop asks for no memory, and waits for no other run.
+//!
+//! ```text
+//!  held     event                        next     then
+//!  none     drop of the run: hold        the run  the drop checks the point again
+//!  the run  point reached: free          none     the thread drops the run, outside of the lock
+//!  none     free                         none     nothing: not dropped yet, or freed before
+//! ```
 
 use std::sync::Arc;
 
@@ -11,7 +18,7 @@ pub(crate) struct Limbo {
     count: AtomicU64,
 }
 
-/// Where a run keeps itself, from its drop to its end.
+/// The place in a run where it keeps itself, from its drop to its end.
 pub(crate) struct Held<T>(Mutex<Option<Arc<T>>>);
 
 impl<T> Held<T> {
@@ -25,35 +32,38 @@ impl Limbo {
         Self { count: AtomicU64::new(0) }
     }
 
-    /// Keeps `memory`. Afterwards the caller looks at its point, and calls [`Limbo::free`] if that has
-    /// passed: the thread that signalled it may have looked too early.
+    /// Keeps `memory`. Afterwards the caller checks its point, and calls [`Limbo::free`] if that has passed:
+    /// the thread that signalled it may have checked the count too early.
     pub(crate) fn hold<T>(&self, held: &Held<T>, memory: Arc<T>) {
-        // Counted first, so that the count is never less than what is kept.
+        // Counted first, so that the count is never less than the number of kept runs.
+        // ORDERING: Relaxed: the fence below orders it.
         self.count.fetch_add(1, Ordering::Relaxed);
         let replaced = lock(&held.0).replace(memory);
         debug_assert!(replaced.is_none(), "a run is dropped once");
-        // ORDERING: pairs with the fence in `Lane::signal`: of "hold, look at the point" and "signal, look
-        // at the count" one side sees the other. If the count is of other runs, the lock orders the two.
+        // ORDERING: pairs with the fence in `Lane::signal`: of "hold, load the point" and "signal, load the
+        // count" one side sees the other. If the count is of other runs, the lock orders the two.
         fence(Ordering::SeqCst);
     }
 
-    /// Frees what is kept there. Called by the thread that signalled the point, and by a drop whose run ended
-    /// between its two checks.
+    /// Frees a kept run. Called by the thread that signalled the point, and by a drop whose run ended between
+    /// its two checks.
     pub(crate) fn free<T>(&self, held: &Held<T>) {
-        // ORDERING: Relaxed: see `hold`.
+        // ORDERING: Relaxed: the caller's fence orders it, see `hold`.
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
         let memory = lock(&held.0).take();
         if let Some(memory) = memory {
+            // ORDERING: Relaxed: only the number counts.
             self.count.fetch_sub(1, Ordering::Relaxed);
-            // Values drop here: foreign code, outside of the lock.
+            // The values drop here, outside of the lock: foreign code.
             let _ = shielded(|| drop(memory));
         }
     }
 
     /// Returns how many runs keep themselves.
     pub(crate) fn len(&self) -> usize {
+        // ORDERING: Relaxed: only the number counts.
         self.count.load(Ordering::Relaxed) as usize
     }
 }

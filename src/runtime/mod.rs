@@ -1,11 +1,12 @@
-//! THE RUNTIME: what runs and engines share. The core of an executor with its admission, its devices and its
-//! observer; lanes and the reactor, which turn progress into wakes; limbo, which keeps the memory of dropped
-//! runs.
+//! THE RUNTIME, which runs and engines share: the core of an executor with its admission, its devices and
+//! its observer; lanes and the reactor, which turn progress into wakes; limbo, which keeps the memory of
+//! dropped runs.
 //!
-//! Lives here: [`Core`] (an executor's inside), [`Client`] (what it runs), [`Lane`] (a stream's progress and
-//! its waiters), [`Reactor`] (the thread that watches devices), [`Devices`] and [`when_reached`]
-//! (completion), [`Limbo`], [`WakeSet`] (wakers of a run's futures), [`Observer`]. Never here: what a run or
-//! an engine is. See README.md beside this file for the protocols.
+//! Lives here: [`Core`] (an executor's inside), [`Client`] (a run or an engine), [`Lane`] (a stream's
+//! progress and its waiters), [`Reactor`] (the thread that watches devices), [`Devices`] and
+//! [`when_reached`] (completion), [`Submission`], [`Limbo`], [`Parking`] (the poller of futures),
+//! [`WakeSet`] (wakers of a run's futures), [`Observer`]. Never here: a run or an engine itself. See
+//! README.md beside this file for the protocols.
 
 mod admission;
 mod cancel;

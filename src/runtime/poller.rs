@@ -7,8 +7,8 @@
 //!  RUNNING          park         IDLE            leaves it to its wakers
 //!  RUNNING|WOKEN    park         (unchanged)     makes it ready again
 //!  IDLE             wake         WOKEN           makes it ready
-//!  RUNNING          wake         RUNNING|WOKEN   (the poll that is running makes it ready)
-//!  else             wake         (unchanged)     (it is ready already)
+//!  RUNNING          wake         RUNNING|WOKEN   nothing: the running poll makes it ready
+//!  else             wake         (unchanged)     nothing: it is ready already
 //! ```
 //! A future is made ready only by the step from IDLE to WOKEN, or by the thread that parks it. So one thread
 //! at a time polls it, and a late waker touches nothing else.
@@ -33,7 +33,7 @@ impl Parking {
 
     /// Begins a poll.
     pub(crate) fn begin(&self) {
-        // ORDERING: AcqRel pairs with `wake`: the poll sees what was done before the wakes until here.
+        // ORDERING: AcqRel pairs with `wake`: the poll sees all that was done before the earlier wakes.
         self.0.swap(RUNNING, Ordering::AcqRel);
     }
 

@@ -1,8 +1,16 @@
-//! The reactor: a thread that reads the lanes that devices move, wakes who waits for them, and notices when a
-//! device is lost.
+//! The reactor: a thread that reads the lanes that devices move, wakes their waiters, and notices when a
+//! device is lost. It parks when no lane is awaited.
 //!
-//! It parks when nobody waits, and who comes to wait then unparks it: of "say parked, look for waiters" and
-//! "register, look for parked" one side sees the other. See README.md beside this file.
+//! ```text
+//!  is_parked   event                                    next     then
+//!  false       reactor finds no waiter: park            true     checks for waiters again, then parks
+//!  true        reactor finds a waiter after all         false    goes on
+//!  true        registration, or the reactor's drop      false    this thread unparks the reactor
+//!  false       registration, or the reactor's drop      false    nothing: the reactor is awake
+//! ```
+//!
+//! Of "set is_parked, check for waiters" and "register, load is_parked" one side sees the other. See
+//! README.md beside this file.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,7 +20,7 @@ use super::{LaneFaults, RemoteLane, WaiterKey};
 use crate::device::queue::Fault;
 use crate::sync::{AtomicBool, OnceLock, Ordering, Thread, current, fence, park, spawn, spin_loop, yield_now};
 
-/// How long a lane may stand still, awaited, before the driver is asked what is wrong; and then how often.
+/// The time that an awaited lane may stand still before the driver is queried, and between two queries.
 const PATIENCE: Duration = if cfg!(anabranch_loom) { Duration::ZERO } else { Duration::from_millis(2) };
 
 /// How the reactor waits for a device.
@@ -20,18 +28,17 @@ const PATIENCE: Duration = if cfg!(anabranch_loom) { Duration::ZERO } else { Dur
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, unreachable_pub))]
 #[non_exhaustive]
 pub enum Pace {
-    /// Spins: wakes come within a microsecond, and a core is busy while anyone waits.
+    /// Spins: wakes come within a microsecond, and a core is busy while there are waiters.
     Latency,
-    /// Spins for 50 microseconds, then sleeps for a sixteenth of the time waited, up to two milliseconds at a
-    /// time.
+    /// Spins for 50 microseconds, then sleeps for a sixteenth of the time waited, at most two milliseconds.
     #[default]
     Balanced,
     /// Sleeps at once, half a millisecond and more at a time.
     LowCpu,
 }
 
-/// A thread for all lanes of an executor that devices move. Ends when it is dropped and nobody waits any
-/// more.
+/// A thread for all lanes of an executor that devices move. It ends when this was dropped and no waiter is
+/// left.
 pub(crate) struct Reactor {
     shared: Arc<Shared>,
 }
@@ -78,25 +85,26 @@ impl Reactor {
 
 impl Drop for Reactor {
     fn drop(&mut self) {
-        // ORDERING: Release, for the reactor's look before it parks.
+        // ORDERING: Release pairs with the Acquire in `park`.
         self.shared.is_over.store(true, Ordering::Release);
+        // ORDERING: pairs with the fence in `park`: of "store is_over, load is_parked" and "set is_parked,
+        // load is_over" one side sees the other.
         fence(Ordering::SeqCst);
         self.shared.unpark();
     }
 }
 
 impl Shared {
-    /// Called after a waiter was registered, and a fence.
+    /// Wakes the reactor's thread if it is parked. Called after a registration and a fence.
     fn unpark(&self) {
-        // ORDERING: Relaxed: the fence after the registration orders this load. The swap lets one of many
-        // callers pay for the unpark; its Acquire pairs with the Release in `park` and brings the thread's
-        // handle along.
+        // ORDERING: Relaxed: the fence after the registration orders this load. By the swap only one of many
+        // callers unparks. Its Acquire pairs with the Release in `park`: the thread's handle is visible.
         if self.is_parked.load(Ordering::Relaxed) && self.is_parked.swap(false, Ordering::AcqRel) {
             self.thread.get().expect("it was set before the first park").unpark();
         }
     }
 
-    /// The life of the thread.
+    /// The loop of the thread.
     fn watch(&self) {
         let _ = self.thread.set(current());
         sleep_exactly();
@@ -129,7 +137,7 @@ impl Shared {
     }
 
     /// Signals the points that devices have reached, after a query whether the work before them succeeded.
-    /// Returns whether there were any.
+    /// Returns whether there were new points.
     ///
     /// Work may have failed on a lane that another lane has waited for, and the host may not know that lane's
     /// points yet. So all lanes are read first. Then each is read again, and queried if it has moved. At last
@@ -199,21 +207,24 @@ impl Shared {
         self.lanes.iter().filter(|lane| lane.device == device).for_each(|lane| lane.lose(fault));
     }
 
-    /// Sleeps until someone waits. Returns false when nobody ever will.
+    /// Sleeps until there is a waiter. Returns false if there will be none any more.
     fn park(&self) -> bool {
-        // ORDERING: Release: see `unpark`. A swap, because loom does not see that a store comes after the
-        // swap of a late unpark.
+        // ORDERING: AcqRel: Release pairs with the swap in `unpark`. A swap, because loom does not see that a
+        // store comes after the swap of a late unpark.
         self.is_parked.swap(true, Ordering::AcqRel);
         // ORDERING: pairs with the fence after a registration (`Lane::poll`), and the one in `drop`.
         fence(Ordering::SeqCst);
         if self.lanes.iter().any(|lane| lane.is_awaited()) {
+            // ORDERING: Relaxed: an unpark that still sees the flag does no harm.
             self.is_parked.store(false, Ordering::Relaxed);
             return true;
         }
+        // ORDERING: Acquire pairs with the Release in `drop`.
         if self.is_over.load(Ordering::Acquire) {
             return false;
         }
-        // What counts is that someone took the flag down: a park may also return for no reason.
+        // ORDERING: Acquire pairs with the swap in `unpark`. A park may return for no reason, so the flag
+        // decides.
         while self.is_parked.load(Ordering::Acquire) {
             park();
         }
@@ -221,7 +232,7 @@ impl Shared {
     }
 }
 
-/// What the reactor knows of each lane.
+/// The points of each lane that the reactor has handled.
 struct Looks(Vec<Look>);
 
 #[derive(Clone, Copy, Default)]
@@ -249,14 +260,14 @@ fn is_overdue(doubt: &mut Option<Instant>) -> bool {
     is_overdue
 }
 
-/// How long the reactor has waited in vain, and so how long it rests before it looks again.
+/// How long the reactor has waited in vain, which decides how long it rests before it reads again.
 struct Rest {
     pace: Pace,
     since: Option<Instant>,
     looks: u32,
 }
 
-/// Looks between two readings of the clock.
+/// Readings of the lanes between two yields of the processor.
 const LOOKS: u32 = 64;
 const LOW_CPU_SLEEP: Duration = Duration::from_micros(500);
 const SPIN: Duration = Duration::from_micros(50);
@@ -286,8 +297,7 @@ impl Rest {
         }
     }
 
-    /// Spins at first, then sleeps for a part of what it has waited: so much later than the work itself is a
-    /// wake at most.
+    /// Spins at first, then sleeps for a part of the time waited. So a wake is late by at most that part.
     fn back_off(&mut self, spin: Duration, sleep_min: Duration) {
         let now = Instant::now();
         let waited = now - *self.since.get_or_insert(now);
@@ -298,10 +308,10 @@ impl Rest {
     }
 }
 
-/// Lets this thread's sleeps end when they should: by default Linux adds 50 microseconds.
+/// Makes this thread's sleeps end in time: by default Linux adds 50 microseconds.
 fn sleep_exactly() {
     #[cfg(all(target_os = "linux", not(anabranch_loom)))]
-    // SAFETY: it sets a number of this thread's.
+    // SAFETY: this option takes one number, and changes only this thread's timers.
     unsafe {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1_000_usize);
     }

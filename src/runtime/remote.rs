@@ -1,9 +1,16 @@
-//! A lane that a device moves: its word is read, not written, by this program, and the device may be lost.
+//! A lane that a device moves: this program only reads its word, and the device may be lost.
 //!
-//! Whoever waits ends, with the point or with the fault: a fault is set before the waiters are rung, and
-//! looked for after one has registered. A fatal one is of the whole device and for ever; any other ends the
-//! present waits of its lane. Later waits end with the point, and [`Faults`](super::LaneFaults) says which
-//! work is in doubt.
+//! Every wait ends, with the point or with a fault. A fault is set before the waiters are rung, and a waiter
+//! checks for it after it has registered. A fatal fault is of the whole device and for ever. Any other fault
+//! ends the present waits of its lane; later waits end with the point, and [`LaneFaults`](super::LaneFaults)
+//! says which work is in doubt.
+//!
+//! ```text
+//!  fault    event                   next           then
+//!  none     upset (not fatal)       (unchanged)    waits up to the last awaited point end with the fault
+//!  none     lose (fatal)            set            certain points are signalled before; all other waits end
+//!  set      lose                    set            the first fault stays
+//! ```
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,7 +26,7 @@ pub(crate) struct RemoteLane {
     /// Streams of one device are lost together.
     pub(super) device: u32,
     fault: OnceLock<Fault>,
-    /// The last fault that was not fatal, and the last point that someone waited for then.
+    /// The last fault that was not fatal, and the last point that had a waiter then.
     upset: Mutex<Option<(u64, Fault)>>,
 }
 
@@ -33,12 +40,12 @@ impl RemoteLane {
         if self.lane.poll(n, key, cx).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        // After the waiter is registered: who set a fault before rang for nobody, who sets it later rings for
-        // this one.
+        // After the registration: a fault that was set before is seen here, and a later one rings this
+        // waiter.
         let Some(fault) = self.fault.get().cloned().or_else(|| self.upset_at(n)) else { return Poll::Pending };
         self.lane.forget(key);
-        // What was reached before the device was lost was signalled before the fault was set, so the point is
-        // looked for after it.
+        // Points that were reached before the loss were signalled before the fault was set. So the point is
+        // checked after the fault.
         Poll::Ready(if self.lane.has_reached(n) { Ok(()) } else { Err(fault) })
     }
 
@@ -69,7 +76,7 @@ impl RemoteLane {
         self.timeline.others(reached)
     }
 
-    /// Asks the driver whether all is well.
+    /// Queries the driver for a fault.
     pub(super) fn check(&self) -> Result<(), Fault> {
         self.timeline.check()
     }
@@ -84,7 +91,7 @@ impl RemoteLane {
 
     /// Ends every wait, now and later.
     pub(super) fn lose(&self, fault: &Fault) {
-        // What was reached before the device was lost is reached.
+        // Points that were certainly reached before the loss count as reached.
         self.signal(self.timeline.certain());
         let _ = self.fault.set(fault.clone());
         self.lane.ring();

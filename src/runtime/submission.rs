@@ -6,9 +6,9 @@ use crate::error::Result;
 
 /// The outcome of a submission.
 pub(crate) struct Submission {
-    /// The error of the device, if it refused the whole.
+    /// The error of the device, if it refused all of the work.
     pub(crate) outcome: Result<Submitted>,
-    /// The point at which all that was enqueued is done. None if the device is lost.
+    /// The point at which all enqueued work is done. None if the device is lost.
     pub(crate) point: Option<u64>,
 }
 
@@ -25,7 +25,7 @@ impl Submission {
             device.submit(stream, &mut job)
         };
         let outcome = device.begin(lane, waits).and_then(submit);
-        // What was enqueued before a refusal must be done, too.
+        // Work that was enqueued before a refusal needs a known end, too.
         let point = outcome.as_ref().map_or_else(|_| device.mark(lane).ok(), |submitted| Some(submitted.point));
         Self { outcome, point }
     }

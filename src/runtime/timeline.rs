@@ -1,4 +1,4 @@
-//! A timeline: an observer that keeps what it hears, up to a bound.
+//! A timeline: an observer that keeps the spans of nodes and operations, up to a bound.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::graph::NodeId;
 use crate::plan::{CriticalPath, Plan, Span, StreamKind};
 
-/// An observer that keeps what it hears, up to a bound.
+/// An observer that keeps the spans of nodes and operations, up to a bound.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -51,8 +51,8 @@ pub struct TimelineSpan {
     pub stream: u32,
     /// When it started, since the timeline was made.
     pub start: Duration,
-    /// When it was done, since the timeline was made; of a kernel on a CUDA device, when its body had
-    /// returned, which only asks for the work.
+    /// When it was done, since the timeline was made. For a kernel on a CUDA device: when its body had
+    /// returned, which only enqueues the work.
     pub end: Duration,
     /// Whether it succeeded.
     pub is_ok: bool,
@@ -80,7 +80,7 @@ pub struct TimelineOp {
 }
 
 impl TimelineSpan {
-    /// Returns the span of a node of run 0 that succeeded on a host: for tests of what shows a timeline.
+    /// Returns the span of a node of run 0 that succeeded on a host: for tests of code that shows timelines.
     ///
     /// # Panics
     /// If the plan has no such node.
@@ -116,7 +116,7 @@ impl Timeline {
 
     /// Returns the runs of a plan, in the order in which they began: for each the spans of its nodes, from
     /// its beginning on, as [`Schedule::to_svg`](crate::plan::Schedule::to_svg) draws them. A loop or a
-    /// branch is one span; what ran in it is among [`Timeline::spans`].
+    /// branch is one span; the nodes that ran in it are among [`Timeline::spans`].
     pub fn runs(&self, plan: &Plan) -> Vec<Vec<Span>> {
         let mut runs: BTreeMap<u64, Vec<TimelineSpan>> = BTreeMap::new();
         let nodes = plan.schedule().shape().nodes().len();
@@ -149,10 +149,10 @@ impl Timeline {
 }
 
 impl Plan {
-    /// Compiles the plan's graph again with what its nodes really took: [`CriticalPath`] with as many streams
-    /// on each device as this plan has on the one with the most. Nodes that the timeline does not know keep
-    /// their `cost_us`. Of kernels on a CUDA device a timeline knows only how long they took to ask for their
-    /// work: give these a `cost_us`, and time them on a host.
+    /// Compiles the plan's graph again with the times that its nodes really took: [`CriticalPath`] with as
+    /// many streams on each device as this plan has on the device with the most. Nodes that the timeline does
+    /// not know keep their `cost_us`. Of a kernel on a CUDA device a timeline knows only how long it took to
+    /// enqueue its work: give it a `cost_us`, and time it on a host.
     ///
     /// # Errors
     /// As [`Graph::compile`](crate::Graph::compile), whose checks this plan has passed.

@@ -101,12 +101,12 @@ impl WakeSet {
     ///  a     b             a                    b
     /// ```
     fn push(&self, future: &Future) {
-        // ORDERING: Relaxed, as `next`: the exchange below publishes it.
+        // ORDERING: Relaxed: the exchange below decides.
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
             // ORDERING: Relaxed: the exchange publishes it; a future is on the stack at most once.
             future.next.store(top, Ordering::Relaxed);
-            // ORDERING: Release pairs with the Acquire in `take`: it publishes `next`, and what led to the
+            // ORDERING: Release pairs with the Acquire in `take`: it publishes `next` and the reason of the
             // wake.
             match self.top.compare_exchange_weak(top, future.index, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,

@@ -1,6 +1,6 @@
-//! Values of many types behind one trait, side by side: what runs after each other lies next to each other,
-//! without a header or a count between. A chain of a million bodies runs twice as fast as with an allocation
-//! for each.
+//! Values of many types behind one trait, side by side: bodies that run one after the other lie next to each
+//! other, without a header or a count between them. A chain of a million bodies runs twice as fast as with an
+//! allocation for each.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -15,13 +15,13 @@ const CHUNK_MAX: usize = 1 << 18;
 /// Items behind `T`, by number. They never move, and live until the last clone is gone.
 pub(crate) struct Arena<T: ?Sized> {
     items: Vec<NonNull<T>>,
-    /// What the items lie in. The last takes more of them, unless a clone has it too.
+    /// The memory of the items. New items go into the last chunk, unless a clone has it, too.
     chunks: Vec<Arc<Chunk>>,
 }
 
 // SAFETY: an arena is a shared owner of its items, as an `Arc<T>` is of one.
 unsafe impl<T: ?Sized + Send + Sync> Send for Arena<T> {}
-// SAFETY: as above.
+// SAFETY: a shared arena only gives shared references to its items, which are Sync.
 unsafe impl<T: ?Sized + Send + Sync> Sync for Arena<T> {}
 
 impl<T: ?Sized> Arena<T> {
@@ -36,8 +36,8 @@ impl<T: ?Sized> Arena<T> {
 
     /// Returns item number `index`.
     pub(crate) fn get(&self, index: usize) -> &T {
-        // SAFETY: what `erase` made of a reference to an item is good for as long as the item, which is only
-        // shared; and its chunk is among `chunks`.
+        // SAFETY: the pointer comes from a reference to an item. The item is alive, because `chunks` has its
+        // chunk, and it is only shared.
         unsafe { self.items[index].as_ref() }
     }
 
@@ -67,7 +67,7 @@ impl<T: ?Sized> Arena<T> {
         }
         let chunk = self.chunks.last_mut().and_then(Arc::get_mut).expect("nobody else has it");
         let place = chunk.push(item);
-        // SAFETY: just written, and from now on only shared until the chunk is gone.
+        // SAFETY: the item was written just now, and is only shared until the chunk is dropped.
         let erased = erase(unsafe { place.as_ref() });
         self.items.push(NonNull::from(erased));
     }
@@ -83,13 +83,13 @@ struct Chunk {
     /// The items that must be dropped. Before the memory, because fields are dropped in this order.
     dropped: Vec<Dropped>,
     memory: Memory,
-    /// Where the next item may begin.
+    /// The offset behind the last item.
     used: usize,
 }
 
-// SAFETY: what was pushed is Send and Sync.
+// SAFETY: the items in it are Send and Sync.
 unsafe impl Send for Chunk {}
-// SAFETY: as above.
+// SAFETY: the items in it are Sync, and a shared chunk changes nothing.
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
@@ -109,9 +109,9 @@ impl Chunk {
         assert!(self.has_room(layout));
         let start = self.used.next_multiple_of(layout.align());
         self.used = start + layout.size();
-        // SAFETY: `has_room`: inside of the memory, and aligned because the memory is at least as much.
+        // SAFETY: `has_room` says that the place is inside of the memory, which is aligned at least as much.
         let place = unsafe { self.memory.base.add(start) }.cast::<B>();
-        // SAFETY: nothing else lies there.
+        // SAFETY: the place begins behind all earlier items.
         unsafe { place.write(item) };
         if std::mem::needs_drop::<B>() {
             self.dropped.push(Dropped { place: place.cast(), drop: drop_in_place::<B> });
@@ -128,15 +128,15 @@ struct Dropped {
 
 impl Drop for Dropped {
     fn drop(&mut self) {
-        // SAFETY: `push` made both for one item; the chunk is going away, and drops each item once.
+        // SAFETY: `push` made both for one item. The chunk is being dropped, and drops each item once.
         dispose(|| unsafe { (self.drop)(self.place) });
     }
 }
 
 /// # Safety
-/// A `B` lies there, is not used again, and nobody else uses it.
+/// A `B` lies there, and is not used again, by no thread.
 unsafe fn drop_in_place<B>(place: NonNull<u8>) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller promises that a `B` lies there, and is not used again.
     unsafe { place.cast::<B>().drop_in_place() }
 }
 

@@ -1,11 +1,11 @@
-//! Calling a body with its type erased: straight from the step, without a look into a vtable, and compiled
-//! for where the body's values are.
+//! Calls of bodies with their types erased: straight from the step, without a vtable, and compiled for the
+//! place of the body's values.
 
 use super::Cells;
 use crate::device::StreamMut;
 use crate::error::BoxError;
 
-/// What a body's call came to.
+/// The outcome of a call of a body.
 pub(crate) type Outcome = Result<(), BoxError>;
 
 /// A body whose type is known.
@@ -24,12 +24,12 @@ pub(crate) struct Call {
 
 // SAFETY: the body is Send and Sync, and this is a reference to it.
 unsafe impl Send for Call {}
-// SAFETY: as above.
+// SAFETY: the body is Sync, and this is a shared reference to it.
 unsafe impl Sync for Call {}
 
 impl Call {
-    /// Returns the call of `body`. `is_in_place`: it is always given a view made with
-    /// [`Access::InPlace`](super::Access), and so is compiled without a question to any cell's tag.
+    /// Returns the call of `body`. `is_in_place`: it always gets a view made with
+    /// [`Access::InPlace`](super::Access), and so is compiled without a read of any cell's tag.
     pub(crate) fn of<B: TypedBody>(body: &B, is_in_place: bool) -> Self {
         let entry = if is_in_place { run_in_place::<B> } else { run_tagged::<B> };
         Self { entry, body: std::ptr::from_ref(body).cast() }
@@ -44,10 +44,12 @@ impl Call {
     /// Runs the body.
     ///
     /// # Safety
-    /// The body is still where it was, and `cells` are what was said of them.
+    /// The body has not moved since [`Call::of`]. If `is_in_place` was true there, `cells` were made with
+    /// [`Access::InPlace`](super::Access).
     #[inline(always)]
     pub(crate) unsafe fn run(&self, cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome {
-        // SAFETY: `entry` is for the type of the body; the rest is the caller's promise.
+        // SAFETY: `entry` is for the type of the body. The caller promises that the body is alive, and that
+        // the cells are as `entry` expects them.
         unsafe { (self.entry)(self.body, cells, stream) }
     }
 }
@@ -55,15 +57,16 @@ impl Call {
 /// # Safety
 /// `body` is the address of a `B` that is alive.
 unsafe fn run_tagged<B: TypedBody>(body: *const (), cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller promises that a `B` is alive at this address.
     unsafe { &*body.cast::<B>() }.run(cells, stream)
 }
 
 /// # Safety
-/// As `run_tagged`, and `cells` were made for values in place.
+/// `body` is the address of a `B` that is alive, and `cells` were made with
+/// [`Access::InPlace`](super::Access).
 unsafe fn run_in_place<B: TypedBody>(body: *const (), cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller promises that the cells were made for values in place.
     let cells = unsafe { cells.in_place() };
-    // SAFETY: as above.
+    // SAFETY: the caller promises that a `B` is alive at this address.
     unsafe { &*body.cast::<B>() }.run(cells, stream)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 #[repr(u8)]
 pub(super) enum Cell<T> {
     Empty = 0,
-    /// The value itself: read by reference, moved out by the one node that takes it.
+    /// The value itself: read by reference, moved out by the node that takes it.
     InPlace(T) = 1,
     /// A value that async nodes, inputs or outputs hold together with the run.
     Shared(Arc<T>) = 2,
@@ -22,15 +22,15 @@ impl<T> Cell<T> {
         }
     }
 
-    /// Returns the value without asking for the tag.
+    /// Returns the value without reading the tag.
     ///
     /// # Safety
-    /// It is in place.
+    /// The value is in place.
     #[inline(always)]
     pub(super) unsafe fn get_in_place(&self) -> &T {
         match self {
             Cell::InPlace(value) => value,
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller promises that the value is in place.
             _ => unsafe { std::hint::unreachable_unchecked() },
         }
     }

@@ -81,16 +81,16 @@ impl Layout {
 
 /// One run's memory, all cells empty at first.
 ///
-/// Dropping it frees the memory only; who drops the values is the run, which knows what is still there.
+/// Its drop only frees the memory. The run drops the values, because it knows which are still there.
 pub(crate) struct Frame {
     base: NonNull<u8>,
     layout: std::alloc::Layout,
 }
 
-// SAFETY: a frame is plain memory. What is read and written in it when, and that values are Send and Sync, is
-// the promise that callers of `cells` make.
+// SAFETY: a frame is plain memory. Callers of `cells` promise that threads do not conflict in it, and slots
+// are of values that are Send and Sync.
 unsafe impl Send for Frame {}
-// SAFETY: as above.
+// SAFETY: a shared frame gives access only by `cells`, whose callers promise that threads do not conflict.
 unsafe impl Sync for Frame {}
 
 impl Frame {
@@ -112,9 +112,9 @@ impl Frame {
     /// Returns the view that a node's body gets.
     ///
     /// # Safety
-    /// For as long as the view is used to reach a cell: the slots it is used with come from this frame's
-    /// layout; nobody else writes a cell that is read, and nobody else touches one that is written, taken or
-    /// cleared. With [`Access::InPlace`] every value that is read is there, in place.
+    /// For as long as the view is used to reach a cell: its slots come from this frame's layout; no other
+    /// thread writes a cell that is read, and none touches a cell that is written, taken or cleared. With
+    /// [`Access::InPlace`] every value that is read is there, in place.
     #[inline(always)]
     pub(crate) unsafe fn cells(&self, access: Access) -> Cells<'_> {
         Cells { base: self.base, access, frame: PhantomData }
@@ -130,14 +130,14 @@ impl Drop for Frame {
     }
 }
 
-/// How a node finds the values that it reads, and leaves the one that it gives.
+/// How a node finds the values that it reads, and stores its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// All are in place, so no tag is asked: a plan knows this of most nodes.
+    /// All values are in place, so no tag is read: a plan knows this of most nodes.
     InPlace,
-    /// Each cell's tag says; the output is left in place.
+    /// Each cell's tag says where its value is; the output is stored in place.
     Tagged,
-    /// Each cell's tag says; the output is left as an `Arc`.
+    /// Each cell's tag says where its value is; the output is stored as an `Arc`.
     Share,
 }
 
@@ -150,11 +150,11 @@ pub struct Cells<'f> {
 }
 
 impl<'f> Cells<'f> {
-    /// Returns the same view for a body whose values are all in place: compiled with this known, it asks for
-    /// no tag.
+    /// Returns the same view for a body whose values are all in place. The compiler knows that then, and
+    /// leaves out the reads of tags.
     ///
     /// # Safety
-    /// It was made with [`Access::InPlace`].
+    /// This view was made with [`Access::InPlace`].
     #[inline(always)]
     pub(super) unsafe fn in_place(self) -> Self {
         Self { access: Access::InPlace, ..self }
@@ -172,10 +172,10 @@ impl<'f> Cells<'f> {
             // SAFETY: `T` is `()`, and any aligned address is a reference to that.
             return unsafe { NonNull::dangling().as_ref() };
         }
-        // SAFETY: by the promise made to `Frame::cells` nobody writes the cell meanwhile.
+        // SAFETY: the caller of `Frame::cells` promised that no other thread writes the cell meanwhile.
         let cell: &'f Cell<T> = unsafe { &*self.cell(slot) };
         match self.access {
-            // SAFETY: the value is there, in place: by the same promise.
+            // SAFETY: the caller of `Frame::cells` promised with this access that the value is in place.
             Access::InPlace => unsafe { cell.get_in_place() },
             _ => cell.get(),
         }
@@ -186,7 +186,7 @@ impl<'f> Cells<'f> {
         if is_unit::<T>() {
             return Arc::new(unit());
         }
-        // SAFETY: by the promise made to `Frame::cells` nobody writes the cell meanwhile.
+        // SAFETY: the caller of `Frame::cells` promised that no other thread writes the cell meanwhile.
         let cell: &'f Cell<T> = unsafe { &*self.cell(slot) };
         cell.share()
     }
@@ -197,7 +197,7 @@ impl<'f> Cells<'f> {
         if is_unit::<T>() {
             return unit();
         }
-        // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell.
+        // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell.
         let cell = unsafe { &mut *self.cell(slot) };
         cell.take()
     }
@@ -211,12 +211,12 @@ impl<'f> Cells<'f> {
         if self.access == Access::Share {
             return self.put_as_arc(slot, value);
         }
-        // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell, and a node writes its
-        // output once, when it is empty, so that nothing is overwritten undropped.
+        // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell. A node writes
+        // its output once, into an empty cell, so no value is overwritten undropped.
         unsafe { self.cell(slot).write(Cell::InPlace(value)) }
     }
 
-    /// Kept out of `put`, which every node goes through.
+    /// Not inlined into `put`, which every node calls.
     #[cold]
     #[inline(never)]
     fn put_as_arc<T: 'static>(self, slot: Slot<T>, value: T) {
@@ -226,25 +226,27 @@ impl<'f> Cells<'f> {
     /// Stores a value that is an `Arc` already.
     pub(crate) fn put_shared<T: 'static>(self, slot: Slot<T>, value: Arc<T>) {
         if !is_unit::<T>() {
-            // SAFETY: as in `put`.
+            // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell. It is
+            // empty, so no value is overwritten undropped.
             unsafe { self.cell(slot).write(Cell::Shared(value)) }
         }
     }
 
-    /// Moves the value of one cell, whatever it is, into another, which is empty; as an `Arc` if it is to be
+    /// Moves the value of one cell, or its absence, into another, which is empty; as an `Arc` if it is to be
     /// `shared`.
     pub(crate) fn carry<T: 'static>(self, from: Slot<T>, to: Slot<T>, shared: bool) {
         if is_unit::<T>() {
             return;
         }
-        // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell.
+        // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell.
         let source = unsafe { &mut *self.cell(from) };
         let carried = std::mem::replace(source, Cell::Empty);
-        // SAFETY: as above; the cell is empty, so that nothing is overwritten undropped.
+        // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell. It is empty,
+        // so no value is overwritten undropped.
         unsafe { self.cell(to).write(if shared { carried.into_shared() } else { carried }) }
     }
 
-    /// Makes the value of a cell an `Arc`, and gives another cell, which is empty, a share of it.
+    /// Makes the value of a cell an `Arc`, and puts a share of it into another cell, which is empty.
     pub(crate) fn split<T: 'static>(self, from: Slot<T>, to: Slot<T>) {
         if is_unit::<T>() {
             return;
@@ -256,7 +258,7 @@ impl<'f> Cells<'f> {
     /// Drops the value, if it is there.
     pub(crate) fn clear<T: 'static>(self, slot: Slot<T>) {
         if !is_unit::<T>() {
-            // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell.
+            // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell.
             let cell = unsafe { &mut *self.cell(slot) };
             // Dropped where it is, because it may be a future that was polled, and so is pinned.
             *cell = Cell::Empty;
@@ -270,7 +272,7 @@ impl<'f> Cells<'f> {
         make: impl FnOnce() -> F,
         cx: &mut Context<'_>,
     ) -> Poll<F::Output> {
-        // SAFETY: by the promise made to `Frame::cells` nobody else touches the cell.
+        // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell.
         let cell = unsafe { &mut *self.cell(slot) };
         if let Cell::Empty = cell {
             *cell = Cell::InPlace(make());

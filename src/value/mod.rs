@@ -3,8 +3,9 @@
 //!
 //! Lives here: [`Layout`] (where each cell stands), [`Slot`] (the typed key of a cell), [`Frame`] (a run's
 //! memory), [`Cells`] (a node's view of it), [`Arena`] (where a graph's bodies lie, side by side) and
-//! [`Call`] (a body that is ready to be given such a view). [`VarCell`] is the same for variables, which
-//! outlive runs. Never here: who may touch which cell when; that is the plan's order, kept by `exec`.
+//! [`Call`] (a body, ready to be called with such a view). [`VarCell`] is the cell of a variable, which
+//! outlives runs. Never here: which thread may touch which cell when. The plan orders that, and `run` keeps
+//! the order; for variables their queues do.
 
 mod arena;
 mod call;

@@ -1,4 +1,15 @@
-//! A variable's value: written in place while nobody outside has it, and elsewhere when somebody does.
+//! A variable's value. It is written in place as long as it has no owner outside, and else to a new place.
+//!
+//! ```text
+//!  value    owners outside   event    next     then
+//!  there    none             put      there    written in place
+//!  there    some             put      there    written to a new place; the owners keep the old value
+//!  there    any              share    there    one owner more
+//!  there    none             take     none     the place is kept for the next value
+//!  there    some             take     there    refused
+//!  none     -                put      there    written to the old place, if there is one
+//! ```
+//! `is_given` says whether there may be owners outside.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -6,25 +17,25 @@ use std::sync::Arc;
 
 use crate::sync::{AtomicBool, Ordering};
 
-/// The value of a variable. Who may touch it when is settled elsewhere: by the variable's queue. What is
-/// given out of it ([`VarCell::share`]) is never written again.
+/// The value of a variable. The variable's queue orders the threads that use it. A value that was shared
+/// ([`VarCell::share`]) is not written while it has other owners.
 pub(crate) struct VarCell<T> {
     shelf: UnsafeCell<Shelf<T>>,
-    /// The value was given out, so that somebody may have it still. As long as it was not, nobody needs to
-    /// look, which costs a read-modify-write.
+    /// The value was shared, so it may have other owners. If not, they need not be counted, which costs a
+    /// read-modify-write.
     is_given: AtomicBool,
 }
 
-/// Where a value lies, or none does.
+/// The place of the value, if there is one.
 enum Shelf<T> {
     Full(Arc<T>),
-    /// The value was taken out; the next one may lie where it lay.
+    /// The value was taken. The next one may use its place.
     Empty(Option<Arc<MaybeUninit<T>>>),
 }
 
-// SAFETY: a value is written only by who alone has it; the shelf changes only under a granted write.
+// SAFETY: it owns its value, which is Send and Sync.
 unsafe impl<T: Send + Sync> Send for VarCell<T> {}
-// SAFETY: as above.
+// SAFETY: it changes only under a granted write, which excludes all other uses.
 unsafe impl<T: Send + Sync> Sync for VarCell<T> {}
 
 impl<T> VarCell<T> {
@@ -32,7 +43,7 @@ impl<T> VarCell<T> {
         Self::of(Shelf::Full(Arc::new(value)))
     }
 
-    /// A cell that nobody has written yet.
+    /// Returns a cell that was not written yet.
     pub(crate) fn empty() -> Self {
         Self::of(Shelf::Empty(None))
     }
@@ -46,7 +57,7 @@ impl<T> VarCell<T> {
     /// # Safety
     /// The caller has been granted to read or to write, and does not write while it has the reference.
     pub(crate) unsafe fn get(&self) -> Option<&T> {
-        // SAFETY: nobody writes while somebody reads.
+        // SAFETY: the caller has a grant, so no other thread writes, and does not write itself.
         match unsafe { &*self.shelf.get() } {
             Shelf::Full(value) => Some(value),
             Shelf::Empty(_) => None,
@@ -58,9 +69,9 @@ impl<T> VarCell<T> {
     /// # Safety
     /// The caller has been granted to read or to write.
     pub(crate) unsafe fn share(&self) -> Option<Arc<T>> {
-        // ORDERING: Relaxed: who writes was granted that behind this.
+        // ORDERING: Relaxed: later writes are granted behind this read.
         self.is_given.store(true, Ordering::Relaxed);
-        // SAFETY: as in `get`.
+        // SAFETY: the caller has a grant, so no other thread writes.
         match unsafe { &*self.shelf.get() } {
             Shelf::Full(value) => Some(value.clone()),
             Shelf::Empty(_) => None,
@@ -72,12 +83,13 @@ impl<T> VarCell<T> {
     /// # Safety
     /// The caller has been granted to write, and has no reference to the value.
     pub(crate) unsafe fn put(&self, value: T) {
-        // SAFETY: nobody else is here.
+        // SAFETY: the caller is granted to write, which excludes all other uses, and has no reference.
         let shelf = unsafe { &mut *self.shelf.get() };
         match shelf {
             Shelf::Full(old) => match self.own(old) {
                 Some(own) => *own = value,
                 None => {
+                    // ORDERING: Relaxed: the grant to write excludes all other uses.
                     self.is_given.store(false, Ordering::Relaxed);
                     *old = Arc::new(value);
                 }
@@ -86,26 +98,28 @@ impl<T> VarCell<T> {
         }
     }
 
-    /// Returns the value if nobody else has it.
+    /// Returns the value if it has no other owner.
     #[inline]
     fn own<'a>(&self, value: &'a mut Arc<T>) -> Option<&'a mut T> {
+        // ORDERING: Relaxed, both: the grant to write excludes all other uses.
         if self.is_given.load(Ordering::Relaxed) {
             let own = Arc::get_mut(value)?;
             self.is_given.store(false, Ordering::Relaxed);
             return Some(own);
         }
-        // SAFETY: it was never given out, so this is the only Arc, and there is no Weak.
+        // SAFETY: the value was not shared, so this is the only Arc, and there is no Weak.
         Some(unsafe { &mut *Arc::as_ptr(value).cast_mut() })
     }
 
-    /// Writes a value that others may have, too.
+    /// Writes a value that may have other owners.
     ///
     /// # Safety
-    /// As [`VarCell::put`].
+    /// The caller has been granted to write, and has no reference to the value.
     pub(crate) unsafe fn put_shared(&self, value: Arc<T>) {
-        // SAFETY: nobody else is here.
+        // SAFETY: the caller is granted to write, which excludes all other uses, and has no reference.
         let shelf = unsafe { &mut *self.shelf.get() };
         *shelf = Shelf::Full(value);
+        // ORDERING: Relaxed: the grant to write excludes all other uses.
         self.is_given.store(true, Ordering::Relaxed);
     }
 
@@ -114,9 +128,9 @@ impl<T> VarCell<T> {
     /// grant.
     ///
     /// # Safety
-    /// As [`VarCell::put`].
+    /// The caller has been granted to write, and has no reference to the value.
     pub(crate) unsafe fn is_shared(&self) -> bool {
-        // SAFETY: nobody else is here.
+        // SAFETY: the caller is granted to write, which excludes all other uses, and has no reference.
         let shelf = unsafe { &mut *self.shelf.get() };
         match shelf {
             Shelf::Full(value) => self.own(value).is_none(),
@@ -127,22 +141,22 @@ impl<T> VarCell<T> {
     /// Takes the value out.
     ///
     /// # Errors
-    /// If there is none, or somebody keeps it.
+    /// If there is none, or it has other owners.
     ///
     /// # Safety
-    /// As [`VarCell::put`].
+    /// The caller has been granted to write, and has no reference to the value.
     pub(crate) unsafe fn take(&self) -> Result<T, Untakable> {
-        // SAFETY: nobody else is here.
+        // SAFETY: the caller is granted to write, which excludes all other uses, and has no reference.
         let shelf = unsafe { &mut *self.shelf.get() };
         let Shelf::Full(value) = shelf else { return Err(Untakable::Empty) };
         if self.own(value).is_none() {
             return Err(Untakable::Shared);
         }
         let Shelf::Full(value) = std::mem::replace(shelf, Shelf::Empty(None)) else { unreachable!("it was seen") };
-        // SAFETY: the address of an Arc's T, which is as large and as aligned as a MaybeUninit<T>; from here
-        // on nobody takes it for a T.
+        // SAFETY: the pointer is of an Arc<T>. A MaybeUninit<T> has the same size and alignment, and this is
+        // the only owner, so no other code uses it as a T.
         let place: Arc<MaybeUninit<T>> = unsafe { Arc::from_raw(Arc::into_raw(value).cast()) };
-        // SAFETY: there is a value, nobody else has the Arc, and what is left is not dropped.
+        // SAFETY: the value is there, this is the only owner, and a MaybeUninit<T> drops no value.
         let value = unsafe { place.assume_init_read() };
         *shelf = Shelf::Empty(Some(place));
         Ok(value)
@@ -156,12 +170,12 @@ pub(crate) enum Untakable {
     Shared,
 }
 
-/// Puts a value where one lay that was taken, or in a new place.
+/// Puts a value into the place of one that was taken, or into a new place.
 fn fill<T>(place: Option<Arc<MaybeUninit<T>>>, value: T) -> Arc<T> {
     let Some(place) = place else { return Arc::new(value) };
-    // SAFETY: an empty place is never given out, so this is the only Arc.
+    // SAFETY: an empty place is never shared, so this is the only Arc.
     unsafe { &mut *Arc::as_ptr(&place).cast_mut() }.write(value);
-    // SAFETY: it was written just now.
+    // SAFETY: the value was written just now.
     unsafe { place.assume_init() }
 }
 
@@ -169,26 +183,26 @@ fn fill<T>(place: Option<Arc<MaybeUninit<T>>>, value: T) -> Arc<T> {
 mod tests {
     use super::*;
 
-    /// Seen to fail with a `put` that writes over what was given out.
+    /// Seen to fail with a `put` that writes over a shared value.
     #[test]
     fn what_is_given_out_stays_as_it_was() {
         let cell = VarCell::new(vec![1]);
         // SAFETY: one thread, and no reference is kept.
         let kept = unsafe { cell.share() }.expect("there is a value");
-        // SAFETY: as above.
+        // SAFETY: one thread uses the cell, and keeps no reference.
         let is_shared = || unsafe { cell.is_shared() };
-        // SAFETY: as above.
+        // SAFETY: one thread uses the cell, and keeps no reference.
         assert_eq!((is_shared(), unsafe { cell.take() }), (true, Err(Untakable::Shared)));
-        // SAFETY: as above.
+        // SAFETY: one thread uses the cell, and keeps no reference.
         unsafe { cell.put(vec![2]) };
         assert_eq!((&kept[..], is_shared()), (&[1][..], false));
         drop(kept);
-        // SAFETY: as above.
+        // SAFETY: one thread uses the cell, and keeps no reference.
         let take = || unsafe { cell.take() };
         assert_eq!((take(), take()), (Ok(vec![2]), Err(Untakable::Empty)));
-        // SAFETY: as above.
+        // SAFETY: one thread uses the cell, and keeps no reference.
         unsafe { cell.put(vec![3]) };
-        // SAFETY: as above.
+        // SAFETY: one thread uses the cell, and keeps no reference.
         unsafe { cell.put_shared(Arc::new(vec![4])) };
         assert_eq!(take(), Ok(vec![4]));
     }

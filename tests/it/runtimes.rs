@@ -1,9 +1,10 @@
 //! The same under every runtime, and under none: what runs give does not depend on who polls them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch::{Executor, Graph, HostStream, Inputs, Plan, inputs, take};
+use anabranch::{BoxError, Engine, Executor, Flow, Function, Graph, HostStream, Inputs, Op, Plan, Value, inputs, take};
 use futures::future::{join, join_all};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -93,19 +94,23 @@ async fn every_kind_of_use(exec: Executor) {
     assert!(start(5).await.unwrap_err().is_shut_down());
 }
 
+/// Sends a number to `address`, and returns the answer.
+async fn ask(address: SocketAddr, number: u8) -> Result<u8, BoxError> {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_u8(number).await?;
+    Ok(stream.read_u8().await?)
+}
+
 /// A plan whose async nodes sleep, and talk over TCP with `address`.
-fn asks(address: std::net::SocketAddr) -> Plan {
+fn asks(address: SocketAddr) -> Plan {
     let mut g = Graph::new();
     let x = g.input::<u8>("x");
     let waited = g.future("waits", &x, async |x: Arc<u8>| {
         tokio::time::sleep(Duration::from_millis(1)).await;
         Ok(*x)
     });
-    let asked = g.future("asks", &waited, move |waited: Arc<u8>| async move {
-        let mut stream = TcpStream::connect(address).await?;
-        stream.write_u8(*waited).await?;
-        Ok(stream.read_u8().await?)
-    });
+    let asked = g.future("asks", &waited, move |waited: Arc<u8>| ask(address, *waited));
     let out = g.task("out", &asked, |asked: &u8| *asked + 1);
     g.output("out", &out);
     plan(&g)
@@ -133,6 +138,56 @@ fn async_nodes_use_the_timers_and_sockets_of_the_runtime_that_polls_them() {
                 for (x, given) in (0..20u8).zip(runs) {
                     assert_eq!(*value_of::<u8>(given, "out"), x * 10 + 1);
                 }
+                server.abort();
+            });
+        }
+    }
+}
+
+#[test]
+fn operations_use_the_timers_and_sockets_of_the_runtime_that_made_them() {
+    // Seen to fail (no reactor running) with futures that are polled outside of that runtime.
+    for runtime in [one_thread(), Runtime::new().unwrap()] {
+        for exec in executors() {
+            runtime.block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let address = listener.local_addr().unwrap();
+                let server = tokio::spawn(answer(listener));
+                let engine = Engine::new(&exec).unwrap();
+                let vars: Vec<_> = (0..20u8).map(|x| engine.var("x", x)).collect();
+                let asked = join_all(vars.iter().map(async |x| {
+                    let op = Op::future("asks", x, x, move |x: Arc<u8>| ask(address, *x));
+                    engine.push(op).await?.await
+                }));
+                let asked = asked.await;
+                assert!(asked.into_iter().all(|asked| asked.is_ok()));
+                for (number, x) in (0..20u8).zip(&vars) {
+                    assert_eq!(*x.read().await.unwrap(), number * 10);
+                }
+                server.abort();
+            });
+        }
+    }
+}
+
+#[test]
+fn flows_and_the_graphs_that_they_call_use_the_timers_and_sockets_of_their_runtime() {
+    for runtime in [one_thread(), Runtime::new().unwrap()] {
+        for exec in executors() {
+            runtime.block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let address = listener.local_addr().unwrap();
+                let server = tokio::spawn(answer(listener));
+                let asks =
+                    Function::new("asks", |g: &mut Graph, x: Value<u8>| g.future("asks", &x, move |x: Arc<u8>| ask(address, *x)));
+                let asks = asks.unwrap();
+                let asked = exec.flow(async |f: &Flow| {
+                    let own = ask(address, 2).await.map_err(anabranch::Error::other)?;
+                    let x = f.future("asks", (), move || ask(address, 1));
+                    let x = f.call(&asks, &x);
+                    Ok(*f.get(&x).await? + own)
+                });
+                assert_eq!(asked.await.unwrap(), 100 + 20);
                 server.abort();
             });
         }

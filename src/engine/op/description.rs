@@ -62,8 +62,9 @@ impl<'v> Op<'v> {
     /// it may await others, and push operations.
     ///
     /// The closure gets an `Arc<T>` for a variable that is read, `T` for one that is taken, and a
-    /// `Vec<Arc<T>>` for a slice. The executor's workers poll the future, within the tokio runtime in which
-    /// this was called; without workers, whoever awaits something of the engine polls it.
+    /// `Vec<Arc<T>>` for a slice. The executor's workers poll the future, inside the tokio runtime in which
+    /// this was called. Without workers, a task that awaits something of the engine polls it
+    /// ([where futures run](crate::guide::futures)).
     ///
     /// # Errors
     /// As [`Op::try_task`]. Its future must not wait for what waits for it. To await its own handle is an
