@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
+use anabranch::engine::Each;
 use anabranch::{Engine, Executor, Op, Var};
 use clap::Parser;
 use futures::executor::block_on;
@@ -163,7 +164,7 @@ macro_rules! push_all {
                 (None, &[read]) => push!($to, &$vars[read], (), |x: &u64| _ = std::hint::black_box(*x)),
                 (write, reads) => {
                     let reads: Vec<Var<u64>> = reads.iter().map(|&read| $vars[read].clone()).collect();
-                    let sum = |values: Vec<&u64>| values.into_iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
+                    let sum = |values: Each<u64>| values.iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
                     push!($to, &reads[..], &$vars[write.expect("what reads much writes")], sum)
                 }
             }
@@ -211,7 +212,7 @@ async fn push_joined(engine: &Engine, workload: &Workload, vars: &[Var<u64>], op
             (Some(write), &[read]) => Op::task("op", &vars[read], &vars[write], |x: &u64| x.wrapping_add(1)),
             (None, &[read]) => Op::task("op", &vars[read], (), |x: &u64| _ = std::hint::black_box(*x)),
             (write, _) => {
-                let sum = |values: Vec<&u64>| values.into_iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
+                let sum = |values: Each<u64>| values.iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
                 Op::task("op", &reads[..], &vars[write.expect("what reads much writes")], sum)
             }
         };

@@ -8,6 +8,7 @@
 //! were pushed. The audit reads all accounts, so it stands behind every transfer that was pushed before it
 //! and in front of every later one: whenever it runs, no money is on its way.
 
+use anabranch::engine::Each;
 use anabranch::{BoxError, Engine, Executor, Op, Result, Var, take};
 
 #[tokio::main]
@@ -44,8 +45,8 @@ async fn main() -> Result<()> {
     engine.idle().await
 }
 
-fn audit(balances: Vec<&i64>) -> std::result::Result<(), BoxError> {
-    match balances.into_iter().sum::<i64>() {
+fn audit(balances: Each<i64>) -> std::result::Result<(), BoxError> {
+    match balances.iter().sum::<i64>() {
         400 => Ok(()),
         total => Err(format!("{total} is not what it was").into()),
     }

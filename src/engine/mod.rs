@@ -18,9 +18,10 @@ pub(crate) mod core;
 mod op;
 pub(crate) mod order;
 
+pub use crate::value::args::{Each, OneRead, OpFn, OpFutureFn, OpKernelFn, Reads};
 pub use api::{Engine, EngineBuilder};
 pub(crate) use core::{EngineCore, poll_share};
 pub use core::{Push, Pushed};
 pub(crate) use op::Shared;
-pub use op::{Bulk, Fetch, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Put, Reads, TakeVar, Use, Var, VarRead, VarWait, Writes};
-pub(crate) use order::Scope;
+pub use op::{Bulk, Op, OpStream, Put, TakeVar, Var, VarRead, VarWait, Vars, Writes};
+pub(crate) use order::{Grant, Scope};

@@ -45,6 +45,9 @@ impl Executor {
     /// Makes a flow: runs async code that calls graphs and pushes operations, with branches and loops between
     /// them. See [`Flow`].
     ///
+    /// Write `async |f: &Flow| ..`. A closure that returns an async block (`|f: &Flow| async move ..`) does not
+    /// compile: that block borrows `f` for longer than the closure may ("lifetime may not live long enough").
+    ///
     /// Flows of one executor share an engine, so they may share variables. The flow does not keep the
     /// executor: when that is dropped first, what it pushes ends with an error for which
     /// [`Error::is_shut_down`](crate::Error::is_shut_down) is true.

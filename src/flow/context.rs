@@ -5,14 +5,15 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use super::function::{Args, Function, Ports};
+use super::function::{Args, Call, Function, Ports};
 use super::get::Get;
 use super::slice::Slice;
 use crate::device::{KernelStream, StreamMut};
-use crate::engine::{Engine, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Pushed, Reads, Scope, Var};
+use crate::engine::{Engine, Op, OpStream, Pushed, Scope, Var, Vars};
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::run::{Run, whole};
 use crate::runtime::{Cancel, Core, WaiterKey};
+use crate::value::args::{OpFn, OpFutureFn, OpKernelFn, Reads};
 
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
 /// given to the closure.
@@ -97,9 +98,9 @@ impl Flow {
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
     pub fn task<R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
     where
-        R: Reads,
+        R: Reads<Vars>,
         V: Send + Sync + 'static,
-        F: OpFn<R::Params, V>,
+        F: OpFn<Vars, R::Params, V>,
     {
         let (name, var) = self.unwritten(name.into());
         self.push_to(&var, Op::task(name, reads, &var, work));
@@ -110,9 +111,9 @@ impl Flow {
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
     pub fn try_task<R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
     where
-        R: Reads,
+        R: Reads<Vars>,
         V: Send + Sync + 'static,
-        F: OpFn<R::Params, Result<V, BoxError>>,
+        F: OpFn<Vars, R::Params, Result<V, BoxError>>,
     {
         let (name, var) = self.unwritten(name.into());
         self.push_to(&var, Op::try_task(name, reads, &var, work));
@@ -123,9 +124,9 @@ impl Flow {
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
     pub fn future<R, V, F, Fut>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
     where
-        R: Reads,
+        R: Reads<Vars>,
         V: Send + Sync + 'static,
-        F: OpFutureFn<R::Params, Fut>,
+        F: OpFutureFn<Vars, R::Params, Fut>,
         Fut: Future<Output = Result<V, BoxError>> + Send + 'static,
     {
         let (name, var) = self.unwritten(name.into());
@@ -138,9 +139,9 @@ impl Flow {
     pub fn kernel<S, R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
     where
         S: KernelStream,
-        R: Reads,
+        R: Reads<Vars>,
         V: Send + Sync + 'static,
-        F: OpKernelFn<S, R::Params, V>,
+        F: OpKernelFn<Vars, S, R::Params, V>,
     {
         let (name, var) = self.unwritten(name.into());
         self.push_to(&var, Op::kernel(name, reads, &var, work));
@@ -172,9 +173,9 @@ impl Flow {
     pub fn try_kernel<S, R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
     where
         S: KernelStream,
-        R: Reads,
+        R: Reads<Vars>,
         V: Send + Sync + 'static,
-        F: OpKernelFn<S, R::Params, Result<V, BoxError>>,
+        F: OpKernelFn<Vars, S, R::Params, Result<V, BoxError>>,
     {
         let (name, var) = self.unwritten(name.into());
         self.push_to(&var, Op::try_kernel(name, reads, &var, work));
@@ -236,15 +237,14 @@ impl Flow {
     /// # Errors
     /// If the run fails, all its results are poisoned.
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
-    pub fn call<I: Ports, O: Ports>(&self, function: &Function<I, O>, args: impl Args<I>) -> O::Vars {
+    pub fn call<I: Ports, O: Ports, A: Args<I>>(&self, function: &Function<I, O>, args: A) -> O::Vars {
         let results = O::unwritten(&self.shared.engine, function.name());
-        let (plan, name, writes) = (function.plan().clone(), function.name(), O::shared(&results));
+        let (plan, name, writes) = (function.plan().clone(), function.name().to_owned(), O::shared(&results));
         let mut op = match function.device() {
             // What comes next is submitted behind it: the host has no part in it.
             Some(device) if self.shared.engine.has_devices() && self.is_pinned_to(device) => {
-                let enqueue =
-                    move |inputs| move |stream: StreamMut<'_>| Ok(O::take(&mut whole::enqueue(&plan, inputs, stream)?)?);
-                args.kernel(name, writes, enqueue).device(device)
+                let run = move |inputs| move |stream: StreamMut<'_>| Ok(O::take(&mut whole::enqueue(&plan, inputs, stream)?)?);
+                Op::whole(name, args, writes, Call { inputs: A::inputs, run }).device(device)
             }
             _ => {
                 let core = self.shared.core.clone();
@@ -252,7 +252,7 @@ impl Flow {
                     let run = Run::new(&core, &plan, inputs);
                     async move { Ok(O::take(&mut run.await?)?) }
                 };
-                args.run(name, writes, run)
+                Op::future(name, args, writes, Call { inputs: A::inputs, run })
             }
         };
         if let Err(refused) = self.push(&mut op) {

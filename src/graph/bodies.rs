@@ -13,6 +13,7 @@ use super::select::{Holds, Select, Test};
 use super::values::Type;
 use crate::error::Foreign;
 use crate::value::Cells;
+use crate::value::args::tuples;
 
 /// What the nodes of a graph do that comes as data: a body for each command. [`Graph::from_shape`] puts the
 /// two together.
@@ -173,12 +174,13 @@ fn values(count: usize) -> String {
 }
 
 macro_rules! given {
-    ($($T:ident $number:literal),*; $count:literal) => {
+    ($($A:ident $a:ident $T:ident $t:ident $number:literal),*) => {
         impl<$($T: 'static),*> Given for ($(Value<$T>,)*) {
             #[allow(unused_variables, clippy::unused_unit)]
             fn of(graph: &Graph, given: &[Loose]) -> Result<Self, String> {
-                if given.len() != $count {
-                    return Err(format!("reads {}, and its body takes {}", values(given.len()), $count));
+                let count = <[u32]>::len(&[$($number),*]);
+                if given.len() != count {
+                    return Err(format!("reads {}, and its body takes {count}", values(given.len())));
                 }
                 Ok(($(typed::<$T>(graph, &given[$number], $number)?,)*))
             }
@@ -186,12 +188,5 @@ macro_rules! given {
     };
 }
 
-given!(; 0);
-given!(A 0; 1);
-given!(A 0, B 1; 2);
-given!(A 0, B 1, C 2; 3);
-given!(A 0, B 1, C 2, D 3; 4);
-given!(A 0, B 1, C 2, D 3, E 4; 5);
-given!(A 0, B 1, C 2, D 3, E 4, F 5; 6);
-given!(A 0, B 1, C 2, D 3, E 4, F 5, G 6; 7);
-given!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7; 8);
+given!();
+tuples!(given);

@@ -8,14 +8,13 @@ use std::sync::Arc;
 use super::PORTS_MAX;
 use super::around::{Around, Unfinished};
 use super::body::Body;
-use super::closures::{Fallible, FutureFn, Infallible, KernelFn, TaskFn};
 use super::control_node::{ControlNode, InnerId};
 use super::handle::Value;
 use super::shape::{NodeId, Shape};
-use super::source::Sources;
 use super::values::{InputPort, OutputPort, ValueInfo};
 use crate::device::KernelStream;
 use crate::error::{BoxError, Error, Kind};
+use crate::value::args::{Fallible, FutureFn, Infallible, KernelFn, Reads, TaskFn};
 use crate::value::{Arena, Layout};
 
 /// A graph of CPU and GPU work: nodes, the values that flow between them, named inputs and outputs.
@@ -112,22 +111,25 @@ impl Graph {
         self.add_input(name, slot)
     }
 
-    /// Adds a CPU function: `work` gets what `sources` names and returns the node's value.
+    /// Adds a CPU function: `work` gets what it reads and returns the node's value.
     ///
     /// Write the types of the closure's arguments out, as in `|a: &u32, b: String| ...`. Without them rustc
     /// does not know what an argument is, and says "type annotations needed" (E0282) where the body uses it,
     /// as in `|a| a.len()`; or it knows the type but not that the reference is good for any lifetime, and
     /// says "implementation of `FnOnce` is not general enough".
     ///
+    /// Values go from thread to thread, so they are `Send` and `Sync`: an `Arc` instead of an `Rc`, a `Mutex` or
+    /// an atomic instead of a `RefCell` or a `Cell`.
+    ///
     /// Values of 100 kB and more belong in a `Box` or a `Vec`: a body returns its value over the stack, in a
     /// debug build with several copies, and threads have 2 MiB of it.
-    pub fn task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    pub fn task<I, R, F>(&mut self, name: impl Into<Arc<str>>, reads: I, work: F) -> Value<R>
     where
-        I: Sources,
+        I: Reads<Graph>,
         R: Send + Sync + 'static,
-        F: TaskFn<I::Params, R>,
+        F: TaskFn<Graph, I::Params, R>,
     {
-        self.add_task::<I, R, F, Infallible>(name.into(), sources, work)
+        self.add_task::<I, R, F, Infallible>(name.into(), reads, work)
     }
 
     /// Adds a CPU function that can fail; `Ok(f(x)?)` turns any error into the boxed one.
@@ -135,13 +137,13 @@ impl Graph {
     /// # Errors
     /// An error of `work` becomes the source of the run's error, which names this node. It stops only the
     /// nodes that depend on this one.
-    pub fn try_task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    pub fn try_task<I, R, F>(&mut self, name: impl Into<Arc<str>>, reads: I, work: F) -> Value<R>
     where
-        I: Sources,
+        I: Reads<Graph>,
         R: Send + Sync + 'static,
-        F: TaskFn<I::Params, Result<R, BoxError>>,
+        F: TaskFn<Graph, I::Params, Result<R, BoxError>>,
     {
-        self.add_task::<I, Result<R, BoxError>, F, Fallible>(name.into(), sources, work)
+        self.add_task::<I, Result<R, BoxError>, F, Fallible>(name.into(), reads, work)
     }
 
     /// Adds an async node. Its future is made when its inputs are there, and polled by the task that awaits
@@ -161,40 +163,40 @@ impl Graph {
     ///     async move { Ok(*client + *key) }
     /// });
     /// ```
-    pub fn future<I, R, F, Fut>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    pub fn future<I, R, F, Fut>(&mut self, name: impl Into<Arc<str>>, reads: I, work: F) -> Value<R>
     where
-        I: Sources,
+        I: Reads<Graph>,
         R: Send + Sync + 'static,
-        F: FutureFn<I::Params, Fut>,
+        F: FutureFn<Graph, I::Params, Fut>,
         Fut: Future<Output = Result<R, BoxError>> + Send + 'static,
     {
-        self.add_future(name.into(), sources, work)
+        self.add_future(name.into(), reads, work)
     }
 
     /// Adds a kernel: `work` enqueues onto a stream of the device (`S` is its type, such as
     /// [`HostStream`](crate::HostStream)), which runs it in the stream's order.
-    pub fn kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    pub fn kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, reads: I, work: F) -> Value<R>
     where
-        I: Sources,
+        I: Reads<Graph>,
         S: KernelStream,
         R: Send + Sync + 'static,
-        F: KernelFn<S, I::Params, R>,
+        F: KernelFn<Graph, S, I::Params, R>,
     {
-        self.add_kernel::<I, S, R, F, Infallible>(name.into(), sources, work)
+        self.add_kernel::<I, S, R, F, Infallible>(name.into(), reads, work)
     }
 
     /// Adds a kernel whose submission can fail.
     ///
     /// # Errors
     /// As for [`Graph::try_task`].
-    pub fn try_kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    pub fn try_kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, reads: I, work: F) -> Value<R>
     where
-        I: Sources,
+        I: Reads<Graph>,
         S: KernelStream,
         R: Send + Sync + 'static,
-        F: KernelFn<S, I::Params, Result<R, BoxError>>,
+        F: KernelFn<Graph, S, I::Params, Result<R, BoxError>>,
     {
-        self.add_kernel::<I, S, Result<R, BoxError>, F, Fallible>(name.into(), sources, work)
+        self.add_kernel::<I, S, Result<R, BoxError>, F, Fallible>(name.into(), reads, work)
     }
 
     /// Declares that `value` leaves the graph under `name`; a finished run gives it as an `Arc`.

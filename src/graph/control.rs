@@ -26,7 +26,7 @@ impl Graph {
     /// Adds a loop: while `condition` holds, `body` makes new states of the old ones. Returns the last
     /// states.
     ///
-    /// The states are a value, or a tuple of up to four. Both closures build an inner graph: they get it and
+    /// The states are a value, or a tuple of up to eight. Both closures build an inner graph: they get it and
     /// the states as values of it; what `condition` returns says whether to go on, and what `body` returns
     /// are the new states. A condition is a value: a `bool`, or how a residual compares to its tolerance
     /// ([`above`](crate::graph::above)), of which NaN is an error; or [`times`](crate::graph::times)`(n)`.

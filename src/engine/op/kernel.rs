@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use super::description::Op;
-use super::task::{Fallible, Finish, Infallible};
-use super::uses::{OpFutureFn, OpKernelFn, Params, Put, Reads, Writes};
+use super::reads::Vars;
+use super::writes::{Put, Writes};
 use crate::device::host::HostStream;
 use crate::device::{KernelStream, StreamMut};
 use crate::engine::order::{Body, Enqueue, Grant, Ran, Work};
 use crate::error::BoxError;
+use crate::value::args::{Fallible, Finish, Infallible, OpFutureFn, OpKernelFn, Params, Reads};
 
 impl<'v> Op<'v> {
     /// Returns an operation that is a kernel: `work` enqueues onto a stream (`S` is its type,
@@ -43,10 +44,10 @@ impl<'v> Op<'v> {
     pub fn kernel<S, R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
     where
         S: KernelStream,
-        R: Reads + 'v,
+        R: Reads<Vars> + 'v,
         W: Writes + 'v,
         W::Value: 'static,
-        F: OpKernelFn<S, R::Params, W::Value>,
+        F: OpKernelFn<Vars, S, R::Params, W::Value>,
     {
         Self::enqueueing::<S, R, W, F, W::Value, Infallible>(name.into(), reads, writes, work)
     }
@@ -58,10 +59,10 @@ impl<'v> Op<'v> {
     pub fn try_kernel<S, R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
     where
         S: KernelStream,
-        R: Reads + 'v,
+        R: Reads<Vars> + 'v,
         W: Writes + 'v,
         W::Value: 'static,
-        F: OpKernelFn<S, R::Params, Result<W::Value, BoxError>>,
+        F: OpKernelFn<Vars, S, R::Params, Result<W::Value, BoxError>>,
     {
         Self::enqueueing::<S, R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
     }
@@ -70,10 +71,10 @@ impl<'v> Op<'v> {
     /// is done with a stream, of whatever type.
     pub(crate) fn whole<R, W, F, E>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
     where
-        R: Reads + 'v,
+        R: Reads<Vars> + 'v,
         W: Writes + 'v,
         W::Value: 'static,
-        F: OpFutureFn<R::Params, E>,
+        F: OpFutureFn<Vars, R::Params, E>,
         E: FnOnce(StreamMut<'_>) -> Result<W::Value, BoxError> + 'static,
     {
         let mut op = Self::using(name.into(), reads, writes, |params, put| {
@@ -86,11 +87,11 @@ impl<'v> Op<'v> {
     fn enqueueing<S, R, W, F, V, K>(name: Cow<'static, str>, reads: R, writes: W, work: F) -> Self
     where
         S: KernelStream,
-        R: Reads,
+        R: Reads<Vars>,
         W: Writes,
-        F: OpKernelFn<S, R::Params, V>,
+        F: OpKernelFn<Vars, S, R::Params, V>,
         V: 'static,
-        K: Finish<V, W::Value>,
+        K: Finish<V, Value = W::Value>,
         W::Value: 'static,
     {
         let mut op = Self::using(name, reads, writes, |params, put| {
@@ -110,9 +111,9 @@ struct Whole<P, O, F, E, V> {
 
 impl<P, O, F, E, V> Work for Whole<P, O, F, E, V>
 where
-    P: Params,
+    P: Params<Vars>,
     O: Put<V>,
-    F: OpFutureFn<P, E>,
+    F: OpFutureFn<Vars, P, E>,
     E: FnOnce(StreamMut<'_>) -> Result<V, BoxError> + 'static,
     V: 'static,
 {
@@ -125,9 +126,9 @@ where
 
 impl<P, O, F, E, V> Enqueue for Whole<P, O, F, E, V>
 where
-    P: Params,
+    P: Params<Vars>,
     O: Put<V>,
-    F: OpFutureFn<P, E>,
+    F: OpFutureFn<Vars, P, E>,
     E: FnOnce(StreamMut<'_>) -> Result<V, BoxError> + 'static,
     V: 'static,
 {
@@ -150,11 +151,11 @@ struct Kernel<S, P, O, F, R, K, V> {
 impl<S, P, O, F, R, K, V> Work for Kernel<S, P, O, F, R, K, V>
 where
     S: KernelStream,
-    P: Params,
+    P: Params<Vars>,
     O: Put<V>,
-    F: OpKernelFn<S, P, R>,
+    F: OpKernelFn<Vars, S, P, R>,
     R: 'static,
-    K: Finish<R, V>,
+    K: Finish<R, Value = V>,
     V: 'static,
 {
     fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError> {
@@ -172,11 +173,11 @@ where
 impl<S, P, O, F, R, K, V> Enqueue for Kernel<S, P, O, F, R, K, V>
 where
     S: KernelStream,
-    P: Params,
+    P: Params<Vars>,
     O: Put<V>,
-    F: OpKernelFn<S, P, R>,
+    F: OpKernelFn<Vars, S, P, R>,
     R: 'static,
-    K: Finish<R, V>,
+    K: Finish<R, Value = V>,
     V: 'static,
 {
     fn enqueue(self: Box<Self>, grant: Grant<'_>, stream: StreamMut<'_>) -> Result<(), BoxError> {

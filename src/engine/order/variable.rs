@@ -135,7 +135,7 @@ impl<T> TypedVariable<T> {
 /// It lies in the body of the operation that asked for the variable, and in no other, so the grant of that
 /// operation is one for the variable.
 #[derive(Debug)]
-pub(crate) struct VarPtr<T>(NonNull<TypedVariable<T>>);
+pub struct VarPtr<T>(NonNull<TypedVariable<T>>);
 
 impl<T> VarPtr<T> {
     pub(super) fn new(typed: &TypedVariable<T>) -> Self {
