@@ -1,14 +1,14 @@
 //! Engines: where operations are pushed.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use super::core::{EngineCore, EngineDrain, Failures, Lanes, Push, Pushed};
 use super::op::{Bulk, Op, OpStream, Var};
-use super::order::{Name, OPERATIONS_MAX, Scope, Target, TypedVariable, Unpushed};
+use super::order::{OPERATIONS_MAX, Scope, Target, TypedVariable, Unpushed};
 use crate::error::{Error, Kind, Result};
+use crate::name::Name;
 use crate::plan::Placement;
 use crate::runtime::{Core, Idle, Keeper};
 
@@ -128,8 +128,8 @@ impl EngineBuilder {
 
 impl Engine {
     /// Returns a new variable. The name is for errors and need not be unique.
-    pub fn var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>, value: T) -> Var<T> {
-        let typed = TypedVariable::new(Name::from(name.into()), self.core.address(), value);
+    pub fn var<T: Send + Sync + 'static>(&self, name: impl Into<Name>, value: T) -> Var<T> {
+        let typed = TypedVariable::new(name.into(), self.core.address(), value);
         Var::new(self.core.clone(), typed)
     }
 
@@ -188,8 +188,8 @@ impl Engine {
 
     /// Returns a new variable without a value: who reads it before it is written gets an error. For what only
     /// operations can make, as the memory of a device.
-    pub fn empty_var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>) -> Var<T> {
-        let typed = TypedVariable::empty(Name::from(name.into()), self.core.address());
+    pub fn empty_var<T: Send + Sync + 'static>(&self, name: impl Into<Name>) -> Var<T> {
+        let typed = TypedVariable::empty(name.into(), self.core.address());
         Var::new(self.core.clone(), typed)
     }
 

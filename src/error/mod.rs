@@ -11,6 +11,7 @@ use std::fmt;
 use std::mem;
 use std::sync::{Arc, Weak};
 
+use crate::name::Name;
 pub(crate) use foreign::{Foreign, dispose, drop_each, panic_message, shielded};
 pub(crate) use kind::Kind;
 use untold::Told;
@@ -280,7 +281,7 @@ impl Error {
     }
 
     /// The nodes of a circle, from one of them to the same one.
-    pub(crate) fn circle(&self) -> Option<&[Arc<str>]> {
+    pub(crate) fn circle(&self) -> Option<&[Name]> {
         if let Kind::Cycle { path } = &*self.0.kind { Some(path) } else { None }
     }
 

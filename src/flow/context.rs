@@ -1,6 +1,5 @@
 //! What a flow's code talks to: it pushes operations, and waits for values.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use super::slice::Slice;
 use crate::device::{KernelStream, StreamMut};
 use crate::engine::{Engine, Op, OpStream, Pushed, Scope, Var, Vars};
 use crate::error::{BoxError, Error, Kind, Result};
+use crate::name::Name;
 use crate::run::{Run, whole};
 use crate::runtime::{Cancel, Core, WaiterKey};
 use crate::value::args::{OpFn, OpFutureFn, OpKernelFn, Reads};
@@ -66,7 +66,7 @@ impl Flow {
     }
 
     /// Returns a new variable with a value.
-    pub fn value<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>, value: T) -> Var<T> {
+    pub fn value<T: Send + Sync + 'static>(&self, name: impl Into<Name>, value: T) -> Var<T> {
         self.shared.engine.var(name, value)
     }
 
@@ -96,7 +96,7 @@ impl Flow {
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
-    pub fn task<R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    pub fn task<R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         R: Reads<Vars>,
         V: Send + Sync + 'static,
@@ -109,7 +109,7 @@ impl Flow {
 
     /// Pushes a CPU function that can fail: then its variable is poisoned.
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
-    pub fn try_task<R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    pub fn try_task<R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         R: Reads<Vars>,
         V: Send + Sync + 'static,
@@ -122,7 +122,7 @@ impl Flow {
 
     /// Pushes a closure that returns a future, as [`Op::future`].
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
-    pub fn future<R, V, F, Fut>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    pub fn future<R, V, F, Fut>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         R: Reads<Vars>,
         V: Send + Sync + 'static,
@@ -136,7 +136,7 @@ impl Flow {
 
     /// Pushes a kernel, as [`Op::kernel`]: `work` enqueues onto a stream of the device.
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
-    pub fn kernel<S, R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    pub fn kernel<S, R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         S: KernelStream,
         R: Reads<Vars>,
@@ -170,7 +170,7 @@ impl Flow {
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
-    pub fn try_kernel<S, R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    pub fn try_kernel<S, R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         S: KernelStream,
         R: Reads<Vars>,
@@ -294,7 +294,7 @@ impl Flow {
     }
 
     /// Returns a variable for what an operation of that name gives.
-    fn unwritten<V: Send + Sync + 'static>(&self, name: Cow<'static, str>) -> (Cow<'static, str>, Var<V>) {
+    fn unwritten<V: Send + Sync + 'static>(&self, name: Name) -> (Name, Var<V>) {
         (name.clone(), self.shared.engine.empty_var(name))
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::engine::{Engine, Grant, TakeVar, Var, Vars, Writes};
 use crate::error::{Error, Kind, Result};
 use crate::graph::Graph;
+use crate::name::Name;
 use crate::plan::{Plan, Policy, Ranked};
 use crate::run::{Inputs, Outputs, whole};
 use crate::value::args::{OneRead, OpFutureFn, Param, Reads, Sealed};
@@ -41,7 +42,7 @@ use crate::value::args::{OneRead, OpFutureFn, Param, Reads, Sealed};
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 pub struct Function<I, O> {
-    name: Arc<str>,
+    name: Name,
     plan: Plan,
     /// All its nodes are kernels for this one.
     device: Option<u32>,
@@ -55,7 +56,7 @@ impl<I: Ports, O: Ports> Function<I, O> {
     ///
     /// # Errors
     /// As [`Graph::compile`].
-    pub fn new(name: impl Into<Arc<str>>, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
+    pub fn new(name: impl Into<Name>, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
         Self::with_policy(name, &Ranked::default(), build)
     }
 
@@ -63,7 +64,7 @@ impl<I: Ports, O: Ports> Function<I, O> {
     ///
     /// # Errors
     /// As [`Graph::compile_with`].
-    pub fn with_policy(name: impl Into<Arc<str>>, policy: &dyn Policy, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
+    pub fn with_policy(name: impl Into<Name>, policy: &dyn Policy, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
         let mut graph = Graph::new();
         let args = I::declare(&mut graph);
         let name = name.into();
@@ -72,7 +73,7 @@ impl<I: Ports, O: Ports> Function<I, O> {
         built.ok_or_else(|| replaced().into())?.output(&mut graph);
         // Its arguments are inputs with their numbers for names.
         let within = |fault: Error| {
-            let node = fault.node().map(Arc::from);
+            let node = fault.node().map(|node| node.to_owned().into());
             Kind::Within { path: format!("function {name}"), node, fault }.into()
         };
         let plan = graph.compile_with(policy).map_err(within)?;

@@ -4,7 +4,6 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 use super::builder::Graph;
 use super::condition::Condition;
@@ -12,6 +11,7 @@ use super::handle::Value;
 use super::select::{Holds, Select, Test};
 use super::values::Type;
 use crate::error::Foreign;
+use crate::name::Name;
 use crate::value::Cells;
 use crate::value::args::tuples;
 
@@ -31,16 +31,16 @@ use crate::value::args::tuples;
 /// # Examples
 /// ```
 /// use anabranch::graph::Bodies;
-/// use anabranch::{Graph, Value};
+/// use anabranch::{Graph, Name, Value};
 ///
 /// let bodies = Bodies::new()
-///     .node("text", |g: &mut Graph, name: &str, ()| g.input::<String>(name))
-///     .node("count", |g: &mut Graph, name: &str, t: Value<String>| g.task(name, &t, |t: &String| t.split(' ').count()));
+///     .node("text", |g: &mut Graph, name: &Name, ()| g.input::<String>(name))
+///     .node("count", |g: &mut Graph, name: &Name, t: Value<String>| g.task(name, &t, |t: &String| t.split(' ').count()));
 /// ```
 #[derive(Default)]
-pub struct Bodies(BTreeMap<Arc<str>, Foreign<Box<AddNode>>>);
+pub struct Bodies(BTreeMap<Name, Foreign<Box<AddNode>>>);
 
-type AddNode = dyn Fn(&mut Graph, &str, &[Loose]) -> Result<Loose, String> + Send + Sync;
+type AddNode = dyn Fn(&mut Graph, &Name, &[Loose]) -> Result<Loose, String> + Send + Sync;
 
 /// A value of a type that only the bodies know.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +70,8 @@ impl Bodies {
     /// that was there before is gone.
     pub fn node<V, R>(
         self,
-        command: impl Into<Arc<str>>,
-        add: impl Fn(&mut Graph, &str, V) -> Value<R> + Send + Sync + 'static,
+        command: impl Into<Name>,
+        add: impl Fn(&mut Graph, &Name, V) -> Value<R> + Send + Sync + 'static,
     ) -> Self
     where
         V: Given,
@@ -83,8 +83,8 @@ impl Bodies {
     /// Adds a body whose value says whether a loop goes on.
     pub fn condition<V, K>(
         self,
-        command: impl Into<Arc<str>>,
-        add: impl Fn(&mut Graph, &str, V) -> Value<K> + Send + Sync + 'static,
+        command: impl Into<Name>,
+        add: impl Fn(&mut Graph, &Name, V) -> Value<K> + Send + Sync + 'static,
     ) -> Self
     where
         V: Given,
@@ -97,8 +97,8 @@ impl Bodies {
     /// Adds a body whose value says which arm a branch takes.
     pub fn selector<V, K>(
         self,
-        command: impl Into<Arc<str>>,
-        add: impl Fn(&mut Graph, &str, V) -> Value<K> + Send + Sync + 'static,
+        command: impl Into<Name>,
+        add: impl Fn(&mut Graph, &Name, V) -> Value<K> + Send + Sync + 'static,
     ) -> Self
     where
         V: Given,
@@ -109,11 +109,11 @@ impl Bodies {
 
     fn with<V: Given, R: Send + Sync + 'static>(
         mut self,
-        command: Arc<str>,
-        add: impl Fn(&mut Graph, &str, V) -> Value<R> + Send + Sync + 'static,
+        command: Name,
+        add: impl Fn(&mut Graph, &Name, V) -> Value<R> + Send + Sync + 'static,
         decides: Decides,
     ) -> Self {
-        let add_node = move |g: &mut Graph, name: &str, given: &[Loose]| {
+        let add_node = move |g: &mut Graph, name: &Name, given: &[Loose]| {
             let given = V::of(g, given)?;
             let made = g
                 .lend(|g| add(g, name, given))

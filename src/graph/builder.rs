@@ -14,6 +14,7 @@ use super::shape::{NodeId, Shape};
 use super::values::{InputPort, OutputPort, ValueInfo};
 use crate::device::KernelStream;
 use crate::error::{BoxError, Error, Kind};
+use crate::name::Name;
 use crate::value::args::{Fallible, FutureFn, Infallible, KernelFn, Reads, TaskFn};
 use crate::value::{Arena, Layout};
 
@@ -102,7 +103,7 @@ impl Graph {
     }
 
     /// Declares a named input, given to each run by `inputs! { "name" => value }`.
-    pub fn input<T: Send + Sync + 'static>(&mut self, name: impl Into<Arc<str>>) -> Value<T> {
+    pub fn input<T: Send + Sync + 'static>(&mut self, name: impl Into<Name>) -> Value<T> {
         let name = name.into();
         let is_used = self.inputs.len() < PORTS_MAX && self.inputs.iter().any(|port| port.name == name);
         self.check_port("input", &name, is_used);
@@ -123,7 +124,7 @@ impl Graph {
     ///
     /// Values of 100 kB and more belong in a `Box` or a `Vec`: a body returns its value over the stack, in a
     /// debug build with several copies, and threads have 2 MiB of it.
-    pub fn task<I, R, F>(&mut self, name: impl Into<Arc<str>>, reads: I, work: F) -> Value<R>
+    pub fn task<I, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
         R: Send + Sync + 'static,
@@ -137,7 +138,7 @@ impl Graph {
     /// # Errors
     /// An error of `work` becomes the source of the run's error, which names this node. It stops only the
     /// nodes that depend on this one.
-    pub fn try_task<I, R, F>(&mut self, name: impl Into<Arc<str>>, reads: I, work: F) -> Value<R>
+    pub fn try_task<I, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
         R: Send + Sync + 'static,
@@ -163,7 +164,7 @@ impl Graph {
     ///     async move { Ok(*client + *key) }
     /// });
     /// ```
-    pub fn future<I, R, F, Fut>(&mut self, name: impl Into<Arc<str>>, reads: I, work: F) -> Value<R>
+    pub fn future<I, R, F, Fut>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
         R: Send + Sync + 'static,
@@ -175,7 +176,7 @@ impl Graph {
 
     /// Adds a kernel: `work` enqueues onto a stream of the device (`S` is its type, such as
     /// [`HostStream`](crate::HostStream)), which runs it in the stream's order.
-    pub fn kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, reads: I, work: F) -> Value<R>
+    pub fn kernel<I, S, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
         S: KernelStream,
@@ -189,7 +190,7 @@ impl Graph {
     ///
     /// # Errors
     /// As for [`Graph::try_task`].
-    pub fn try_kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, reads: I, work: F) -> Value<R>
+    pub fn try_kernel<I, S, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
         S: KernelStream,
@@ -200,7 +201,7 @@ impl Graph {
     }
 
     /// Declares that `value` leaves the graph under `name`; a finished run gives it as an `Arc`.
-    pub fn output<T: Send + Sync + 'static>(&mut self, name: impl Into<Arc<str>>, value: &Value<T>) {
+    pub fn output<T: Send + Sync + 'static>(&mut self, name: impl Into<Name>, value: &Value<T>) {
         let name = name.into();
         let is_used = self.outputs.len() < PORTS_MAX && self.outputs.iter().any(|port| port.name == name);
         self.check_port("output", &name, is_used);
@@ -237,7 +238,7 @@ impl Graph {
     }
 
     /// Returns the path of a node from the outermost graph on: `loop/body/mul`.
-    pub(crate) fn full_name(&self, node: NodeId) -> Arc<str> {
+    pub(crate) fn full_name(&self, node: NodeId) -> Name {
         let name = self.shape().name_of(node);
         match &self.around {
             None => name.clone(),

@@ -3,7 +3,6 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use super::body::Body;
 use super::builder::{Graph, NodeWork};
@@ -14,11 +13,12 @@ use super::values::Maker;
 use super::{Backend, NodeId};
 use crate::device::KernelStream;
 use crate::error::BoxError;
+use crate::name::Name;
 use crate::value::Slot;
 use crate::value::args::{Finish, FutureFn, KernelFn, Reads, TaskFn};
 
 impl Graph {
-    pub(super) fn add_task<I, Q, F, K>(&mut self, name: Arc<str>, reads: I, work: F) -> Value<K::Value>
+    pub(super) fn add_task<I, Q, F, K>(&mut self, name: Name, reads: I, work: F) -> Value<K::Value>
     where
         I: Reads<Graph>,
         Q: 'static,
@@ -32,7 +32,7 @@ impl Graph {
         self.finish(node, out, Task::<_, _, Q, K> { params, work, out, kind: PhantomData }, false)
     }
 
-    pub(super) fn add_future<I, R, F, Fut>(&mut self, name: Arc<str>, reads: I, work: F) -> Value<R>
+    pub(super) fn add_future<I, R, F, Fut>(&mut self, name: Name, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
         R: Send + Sync + 'static,
@@ -46,7 +46,7 @@ impl Graph {
         self.finish(node, out, Async { params, work, future, out }, true)
     }
 
-    pub(super) fn add_kernel<I, S, Q, F, K>(&mut self, name: Arc<str>, reads: I, work: F) -> Value<K::Value>
+    pub(super) fn add_kernel<I, S, Q, F, K>(&mut self, name: Name, reads: I, work: F) -> Value<K::Value>
     where
         I: Reads<Graph>,
         S: KernelStream,

@@ -1,13 +1,12 @@
 //! The states of a loop, or what goes through a branch: one value, or a tuple of up to eight. Each is read,
 //! and shared from then on; or taken.
 
-use std::sync::Arc;
-
 use super::NodeId;
 use super::builder::Graph;
 use super::control_node::{Origin, State};
 use super::handle::{Take, Value};
 use super::values::{Maker, Transfer, Use};
+use crate::name::Name;
 use crate::value::Slot;
 use crate::value::args::{Sealed, tuples};
 
@@ -64,7 +63,7 @@ fn state<T: Send + Sync + 'static>(graph: &mut Graph, first: &Value<T>, node: No
 impl Graph {
     /// Returns the name of a loop's or a branch's state in messages, with its first value, if that is of this
     /// graph. Full names would grow with the depth of nesting.
-    pub(super) fn state_name(&self, node: NodeId, number: u32, first: Option<u32>) -> Arc<str> {
+    pub(super) fn state_name(&self, node: NodeId, number: u32, first: Option<u32>) -> Name {
         let given = first.map(|first| match self.values[first as usize].maker {
             Maker::Node(node) => format!(" ('{}')", self.shape().name_of(node)),
             Maker::Input(state) if self.is_inner() => format!(" (state {state} around it)"),

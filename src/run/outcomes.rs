@@ -1,11 +1,10 @@
 //! The outcomes of a run's nodes, and the errors of those that have no value.
 
-use std::sync::Arc;
-
 use super::inner::{Live, RunInner};
 use super::state;
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::graph::{NodeId, Role};
+use crate::name::Name;
 use crate::sync::{AtomicU32, Ordering, lock};
 use crate::value::Outcome;
 
@@ -149,7 +148,7 @@ pub(super) fn cancelled(bits: u32) -> Error {
 
 /// A node, with its stream and its device, for errors.
 pub(super) struct Site {
-    pub(super) node: Arc<str>,
+    pub(super) node: Name,
     pub(super) stream: String,
     pub(super) device: String,
 }

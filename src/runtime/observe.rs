@@ -1,9 +1,9 @@
 //! Observers: hear of each node that ran. Off by default; an observed run reads the clock twice per node.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::graph::NodeId;
+use crate::name::Name;
 use crate::plan::Plan;
 
 /// Is told of every node that ran, by the thread that ran it. An observer that panics fails the run. One that
@@ -25,7 +25,7 @@ pub struct NodeSpan<'a> {
     /// [`Schedule::inner`](crate::plan::Schedule::inner).
     pub id: NodeId,
     /// The node's name; of a node of an inner graph its path: `loop/body/mul`.
-    pub node: &'a Arc<str>,
+    pub node: &'a Name,
     /// The stream of the plan that it ran on; those of inner graphs count on.
     pub stream: u32,
     /// When its body was called, or an async node first polled.

@@ -1,12 +1,13 @@
 //! A timeline: an observer that keeps what it hears, up to a bound.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Launched, NodeSpan, Observer};
 use crate::error::Result;
 use crate::graph::NodeId;
+use crate::name::Name;
 use crate::plan::{CriticalPath, Plan, Span, StreamKind};
 
 /// An observer that keeps what it is told, up to a bound.
@@ -40,7 +41,7 @@ pub struct TimelineSpan {
     /// The node, in the plan's shape.
     pub id: NodeId,
     /// The node's name.
-    pub node: Arc<str>,
+    pub node: Name,
     /// The stream of the plan that it ran on.
     pub stream: u32,
     /// When it started, since the timeline was made.

@@ -12,8 +12,8 @@ use circles::Room;
 use plain::Fault;
 
 /// Top to bottom: a room names only rooms above it.
-const ROOMS: [&str; 12] =
-    ["error", "sync", "device", "value", "graph", "plan", "sim", "runtime", "run", "engine", "flow", "exec"];
+const ROOMS: [&str; 13] =
+    ["name", "error", "sync", "device", "value", "graph", "plan", "sim", "runtime", "run", "engine", "flow", "exec"];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const COMMENT_COLUMNS_MAX: usize = 110;
@@ -101,7 +101,7 @@ fn no_room_has_a_large_circle_of_files() {
 
 #[test]
 fn every_room_has_a_door_sign() {
-    for room in ROOMS.iter().skip(2) {
+    for room in ROOMS.iter().skip(3) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{room}/mod.rs"));
         let text = fs::read_to_string(&path).unwrap();
         let sign: String = text.lines().take_while(|line| line.starts_with("//")).collect();

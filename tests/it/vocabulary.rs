@@ -1,9 +1,10 @@
 //! Nodes, operations and calls take the same reads, and give closures the same arguments.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use anabranch::graph::Each;
-use anabranch::{Engine, Executor, Flow, Function, Graph, Op, Result, Value, inputs, take};
+use anabranch::{Engine, Executor, Flow, Function, Graph, Inputs, Name, Op, Result, Value, inputs, take};
 
 use crate::support::block_on;
 
@@ -75,4 +76,23 @@ fn nodes_operations_and_calls_take_eight() {
         Ok((*flow.get(&a).await?, *flow.get(&h).await?))
     });
     assert_eq!(block_on(called).unwrap(), (28, 7));
+}
+
+#[test]
+fn all_names_are_made_of_the_same() {
+    let (made, name) = ("made".to_owned(), Name::from("name"));
+    let exec = Executor::inline();
+    let engine = Engine::new(&exec).unwrap();
+    let mut g = Graph::new();
+    let x = g.input::<u64>(&made);
+    let y = g.task(&made, &x, |x: &u64| x + 1);
+    let z = g.task(Cow::from("z"), &y, |y: &u64| y + 1);
+    g.node(&z).command(&name);
+    g.output(&name, &z);
+    let plan = g.compile().unwrap();
+    assert_eq!(*block_on(exec.run(&plan, Inputs::new().with(&made, 5_u64))).unwrap().take::<u64>(&name).unwrap(), 7);
+    let x = engine.var(&made, 5);
+    block_on(async { engine.push(Op::task(&name, &x, &x, |x: &u64| x + 1)).await?.await }).unwrap();
+    let function = Function::new(&made, |_: &mut Graph, x: Value<u64>| x).unwrap();
+    assert_eq!((x.name(), function.name(), &*name), ("made", "made", "name"));
 }

@@ -1,23 +1,23 @@
 //! Operations: a name, what is read and written, and a closure.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 
 use super::reads::{Asking, Vars};
 use super::task::{AsyncTask, Task};
 use super::writes::Writes;
-use crate::engine::order::{Body, Name, Operation, PRIORITY_MAX, SCANNED, Unpushed};
+use crate::engine::order::{Body, Operation, PRIORITY_MAX, SCANNED, Unpushed};
 use crate::error::BoxError;
+use crate::name::Name;
 use crate::value::args::{Fallible, Finish, Infallible, OpFn, OpFutureFn, Reads};
 
 /// One operation on variables, to be [pushed](crate::Engine::push): what it reads, what it writes, and a
 /// closure that makes the one from the other.
 ///
 /// The closure gets `&T` for a variable that is read, `T` for one that is taken ([`take`](crate::take)), and
-/// [`Each<T>`](crate::engine::Each) for a slice of variables. It returns the new values of what is written. These are
-/// stored when it has returned, so an operation may read what it writes and gets the old value. It borrows
-/// its variables until it is pushed.
+/// [`Each<T>`](crate::engine::Each) for a slice of variables. It returns the new values of what is written.
+/// These are stored when it has returned, so an operation may read what it writes and gets the old value. It
+/// borrows its variables until it is pushed.
 #[must_use = "an operation does nothing until it is pushed"]
 pub struct Op<'v>(Unpushed<'v>);
 
@@ -36,7 +36,7 @@ impl<'v> Op<'v> {
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
     #[inline]
-    pub fn task<R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    pub fn task<R, W, F>(name: impl Into<Name>, reads: R, writes: W, work: F) -> Self
     where
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
@@ -50,7 +50,7 @@ impl<'v> Op<'v> {
     /// it is overwritten. An operation that could not begin, because a reader keeps the value that it
     /// [takes](crate::take), poisons nothing and leaves its variables as they were.
     #[inline]
-    pub fn try_task<R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    pub fn try_task<R, W, F>(name: impl Into<Name>, reads: R, writes: W, work: F) -> Self
     where
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
@@ -94,7 +94,7 @@ impl<'v> Op<'v> {
     /// assert_eq!(*page.read().await?, "page 7");
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
-    pub fn future<R, W, F, Fut>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    pub fn future<R, W, F, Fut>(name: impl Into<Name>, reads: R, writes: W, work: F) -> Self
     where
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
@@ -140,7 +140,7 @@ impl<'v> Op<'v> {
     }
 
     #[inline]
-    fn task_of<R, W, F, V, K>(name: Cow<'static, str>, reads: R, writes: W, work: F) -> Self
+    fn task_of<R, W, F, V, K>(name: Name, reads: R, writes: W, work: F) -> Self
     where
         R: Reads<Vars>,
         W: Writes,
@@ -154,7 +154,7 @@ impl<'v> Op<'v> {
 
     #[inline]
     pub(super) fn using<R: Reads<Vars>, W: Writes>(
-        name: Cow<'static, str>,
+        name: Name,
         reads: R,
         writes: W,
         body: impl FnOnce(R::Params, W::Put) -> Body,
@@ -163,7 +163,7 @@ impl<'v> Op<'v> {
         let (params, put) = (reads.bind(&mut asking), writes.ask(&mut asking));
         let (is_aliased, accesses) = (asking.is_aliased, asking.accesses());
         let is_odd = is_aliased || accesses.len() > SCANNED;
-        let mut unpushed = Unpushed::new(Operation::new(Name::from(name), accesses, body(params, put)));
+        let mut unpushed = Unpushed::new(Operation::new(name, accesses, body(params, put)));
         if is_odd {
             unpushed.check(is_aliased);
         }

@@ -1,6 +1,5 @@
 //! Operations that are kernels: their bodies get a stream, and ask it for work.
 
-use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use super::description::Op;
@@ -10,6 +9,7 @@ use crate::device::host::HostStream;
 use crate::device::{KernelStream, StreamMut};
 use crate::engine::order::{Body, Enqueue, Grant, Ran, Work};
 use crate::error::BoxError;
+use crate::name::Name;
 use crate::value::args::{Fallible, Finish, Infallible, OpFutureFn, OpKernelFn, Params, Reads};
 
 impl<'v> Op<'v> {
@@ -41,7 +41,7 @@ impl<'v> Op<'v> {
     /// assert_eq!(sum.read().await?[0], 6.0);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
-    pub fn kernel<S, R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    pub fn kernel<S, R, W, F>(name: impl Into<Name>, reads: R, writes: W, work: F) -> Self
     where
         S: KernelStream,
         R: Reads<Vars> + 'v,
@@ -56,7 +56,7 @@ impl<'v> Op<'v> {
     ///
     /// # Errors
     /// As [`Op::try_task`].
-    pub fn try_kernel<S, R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    pub fn try_kernel<S, R, W, F>(name: impl Into<Name>, reads: R, writes: W, work: F) -> Self
     where
         S: KernelStream,
         R: Reads<Vars> + 'v,
@@ -69,7 +69,7 @@ impl<'v> Op<'v> {
 
     /// Returns a kernel whose closure gets what it reads to keep, as that of a future does, and returns what
     /// is done with a stream, of whatever type.
-    pub(crate) fn whole<R, W, F, E>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    pub(crate) fn whole<R, W, F, E>(name: impl Into<Name>, reads: R, writes: W, work: F) -> Self
     where
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
@@ -84,7 +84,7 @@ impl<'v> Op<'v> {
         op
     }
 
-    fn enqueueing<S, R, W, F, V, K>(name: Cow<'static, str>, reads: R, writes: W, work: F) -> Self
+    fn enqueueing<S, R, W, F, V, K>(name: Name, reads: R, writes: W, work: F) -> Self
     where
         S: KernelStream,
         R: Reads<Vars>,

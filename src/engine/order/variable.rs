@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 
 use super::device_uses::DeviceUses;
 use super::grant::Grant;
-use super::name::Name;
 use super::queue::Queue;
 use crate::error::{Error, Kind, Result, shielded};
+use crate::name::Name;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::value::{Untakable, VarCell};
 
