@@ -1,5 +1,6 @@
 //! The same few impls for every number of arguments and results.
 
+use super::call::{OneValue, Values};
 use super::function::{Arg, Args, Ports};
 use crate::engine::{Engine, Grant, Shared, Var, Writes};
 use crate::error::{Error, Result};
@@ -44,6 +45,12 @@ impl<T: Send + Sync + 'static, A: Arg<T>> Args<Value<T>> for A {
     }
 }
 
+impl<T: Send + Sync + 'static, A: OneValue<T>> Values<Value<T>> for A {
+    fn inputs(self) -> Inputs {
+        self.give("0", Inputs::new())
+    }
+}
+
 macro_rules! ports {
     ($($A:ident $a:ident $T:ident $t:ident $number:tt),*) => {
         impl<$($T: Send + Sync + 'static),*> Ports for ($(Value<$T>,)*) {
@@ -85,6 +92,14 @@ macro_rules! ports {
                 let inputs = Inputs::new();
                 $(let inputs = $A::give($a, stringify!($number), inputs);)*
                 Ok(inputs)
+            }
+        }
+
+        impl<$($T: Send + Sync + 'static, $A: OneValue<$T>),*> Values<($(Value<$T>,)*)> for ($($A,)*) {
+            fn inputs(self) -> Inputs {
+                let (($($a,)*), inputs) = (self, Inputs::new());
+                $(let inputs = $a.give(stringify!($number), inputs);)*
+                inputs
             }
         }
     };

@@ -12,7 +12,8 @@ use crate::plan::{Plan, Policy, Ranked};
 use crate::run::{Inputs, Outputs, whole};
 use crate::value::args::{OneRead, OpFutureFn, Param, Reads, Sealed};
 
-/// A graph that flows call: [`Flow::call`](super::Flow::call). Cheap to clone.
+/// A graph with typed arguments and results. [`Executor::call`](crate::Executor::call) and, in a flow,
+/// [`Flow::call`](super::Flow::call) call it. Cheap to clone.
 ///
 /// # Examples
 /// ```
