@@ -33,7 +33,7 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use anabranch::engine::Each;
-use anabranch::{Engine, Executor, Op, Var};
+use anabranch::{Engine, Error, Executor, Op, Var};
 use clap::Parser;
 use futures::executor::block_on;
 
@@ -239,11 +239,11 @@ fn bytes_of_an_operation() -> f64 {
     let (open, opened) = mpsc::channel::<()>();
     let x = engine.var("x", 0_u64);
     let hold = Op::task("hold", (), &x, move || opened.recv().map_or(0, |()| 1));
-    drop(engine.try_push(hold).map_err(|(error, _)| error).expect("it has room"));
+    engine.try_push(hold).map_err(Error::from).expect("it has room");
     COUNTS.store(1, Ordering::Relaxed);
     for _ in 0..OPERATIONS {
         let op = Op::task("op", &x, &x, |x: &u64| x + 1);
-        drop(engine.try_push(op).map_err(|(error, _)| error).expect("it has room"));
+        engine.try_push(op).map_err(Error::from).expect("it has room");
     }
     let bytes = BYTES.load(Ordering::Relaxed) as f64 / OPERATIONS as f64;
     COUNTS.store(0, Ordering::Relaxed);

@@ -23,5 +23,5 @@ pub use api::{Engine, EngineBuilder};
 pub(crate) use core::{EngineCore, poll_share};
 pub use core::{Push, Pushed};
 pub(crate) use op::Shared;
-pub use op::{Bulk, Op, OpStream, Put, TakeVar, Var, VarRead, VarWait, Vars, Writes};
+pub use op::{Bulk, Op, Put, Stream, TakeVar, Var, VarRead, VarWait, Vars, Writes};
 pub(crate) use order::{Grant, Scope};

@@ -3,6 +3,7 @@
 
 mod foreign;
 mod kind;
+mod refused;
 mod untold;
 
 use std::borrow::Cow;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Weak};
 use crate::name::Name;
 pub(crate) use foreign::{Foreign, dispose, drop_each, panic_message, shielded};
 pub(crate) use kind::Kind;
+pub use refused::Refused;
 use untold::Told;
 pub(crate) use untold::Untold;
 

@@ -8,7 +8,7 @@ use super::function::{Args, Call, Function, Ports};
 use super::get::Get;
 use super::slice::Slice;
 use crate::device::{KernelStream, StreamMut};
-use crate::engine::{Engine, Op, OpStream, Pushed, Scope, Var, Vars};
+use crate::engine::{Engine, Op, Pushed, Scope, Stream, Var, Vars};
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::name::Name;
 use crate::run::{Run, whole};
@@ -38,7 +38,7 @@ use crate::value::args::{OpFn, OpFutureFn, OpKernelFn, Reads};
 pub struct Flow {
     shared: Arc<Shared>,
     /// Where it puts what it pushes.
-    stream: Option<OpStream>,
+    stream: Option<Stream>,
 }
 
 /// What a flow's context, its future and its cancellers share.
@@ -183,7 +183,7 @@ impl Flow {
     }
 
     /// Returns a stream, to put operations and whole graphs on that are to go one after the other.
-    pub fn stream(&self) -> OpStream {
+    pub fn stream(&self) -> Stream {
         self.shared.engine.stream()
     }
 
@@ -212,11 +212,11 @@ impl Flow {
     /// assert_eq!(said.await?, "one two three");
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
-    pub fn on(&self, stream: &OpStream) -> Self {
+    pub fn on(&self, stream: &Stream) -> Self {
         Self { shared: self.shared.clone(), stream: Some(stream.clone()) }
     }
 
-    /// Pushes any operation: one that writes variables that are there, or several, or none.
+    /// Pushes any operation, at once: one that writes variables that are there, or several, or none.
     ///
     /// The handle is a future of its end. If an operation that writes something fails, reads of what it
     /// writes report the failure, too. They do not if it could not begin, because a reader keeps a value that
@@ -227,7 +227,8 @@ impl Flow {
         self.push(&mut op).unwrap_or_else(|refused| Pushed::ended(Err(refused)))
     }
 
-    /// Calls a graph: pushes a run of it, and returns the variables that will have its results.
+    /// Calls a graph. It acts at once: it pushes a run of the graph, and returns the variables that will have
+    /// its results.
     ///
     /// The run begins when everything is there that it reads. A graph of nothing but kernels for one device
     /// that queues work is called as one kernel, on one stream: it is submitted behind what it reads, as any
@@ -267,7 +268,7 @@ impl Flow {
     }
 
     /// Waits for everything that was pushed before and writes the variable, and returns the value as it is
-    /// then. It takes its place among the operations when this is called.
+    /// then. The read takes its place among the operations at once; the future only waits for it.
     ///
     /// # Errors
     /// Why the operation failed that should have written it.

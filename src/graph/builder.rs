@@ -119,8 +119,8 @@ impl Graph {
     /// as in `|a| a.len()`; or it knows the type but not that the reference is good for any lifetime, and
     /// says "implementation of `FnOnce` is not general enough".
     ///
-    /// Values go from thread to thread, so they are `Send` and `Sync`: an `Arc` instead of an `Rc`, a `Mutex` or
-    /// an atomic instead of a `RefCell` or a `Cell`.
+    /// Values go from thread to thread, so they are `Send` and `Sync`: an `Arc` instead of an `Rc`, a `Mutex`
+    /// or an atomic instead of a `RefCell` or a `Cell`.
     ///
     /// Values of 100 kB and more belong in a `Box` or a `Vec`: a body returns its value over the stack, in a
     /// debug build with several copies, and threads have 2 MiB of it.

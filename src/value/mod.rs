@@ -4,7 +4,8 @@
 //! Lives here: [`Layout`] (where each cell stands), [`Slot`] (the typed key of a cell), [`Frame`] (a run's
 //! memory), [`Cells`] (a node's view of it), [`Arena`] (where a graph's bodies lie, side by side) and
 //! [`Call`] (a body that is ready to be given such a view). [`VarCell`] is the same for variables, which
-//! outlive runs. [`args`] has what closures read and get, for nodes and operations. Never here: who may touch which cell when; that is the plan's order, kept by `exec`.
+//! outlive runs. [`args`] has what closures read and get, for nodes and operations. Never here: who may touch
+//! which cell when; that is the plan's order, kept by `exec`.
 
 mod arena;
 pub(crate) mod args;

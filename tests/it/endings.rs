@@ -87,7 +87,7 @@ fn nothing_starts_after_a_shutdown() {
         block_on(exec.shutdown()).unwrap();
         assert!(block_on(early).unwrap_err().is_shut_down());
         assert!(block_on(exec.run(&plan, Inputs::new())).unwrap_err().is_shut_down());
-        let (error, _) = exec.try_run(&plan, Inputs::new()).unwrap_err();
+        let (error, _) = exec.try_run(&plan, Inputs::new()).unwrap_err().into_parts();
         assert!(error.is_shut_down());
         block_on(exec.idle()).unwrap();
         block_on(exec.shutdown()).unwrap();

@@ -18,6 +18,7 @@ const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const COMMENT_COLUMNS_MAX: usize = 110;
 const CIRCLE_FILES_MAX: usize = 3;
+const ROOT_NAMES_MAX: usize = 25;
 /// The rooms whose comments are plain.
 const PLAIN: [&str; 0] = [];
 
@@ -97,6 +98,18 @@ fn no_room_has_a_large_circle_of_files() {
             circles.join("\n\n")
         );
     }
+}
+
+#[test]
+fn the_root_has_few_names() {
+    // Seen to fail with a maximum of 20.
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
+    let uses = text.split("\npub use ").skip(1).map(|rest| rest.split(';').next().unwrap());
+    let names = uses.flat_map(|tree| tree.rsplit("::").next().unwrap().trim_matches(['{', '}', '\n']).split(','));
+    let names: Vec<&str> = names.map(str::trim).filter(|name| !name.is_empty()).collect();
+    assert!(["Engine", "Run", "take"].iter().all(|name| names.contains(name)), "not understood: {names:?}");
+    let count = names.len();
+    assert!(count <= ROOT_NAMES_MAX, "the root has {count} names, and has room for {ROOT_NAMES_MAX}: {names:?}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl<'v> Op<'v> {
     /// let engine = Engine::new(&Executor::host()?)?;
     /// let cells: Vec<_> = (0..100).map(|n| engine.var(format!("cell {n}"), n)).collect();
     /// let doubled = cells.iter().map(|cell| Op::task("double", cell, cell, |n: &i32| 2 * n));
-    /// drop(engine.push(Op::join("double all", doubled)).await?);
+    /// engine.push(Op::join("double all", doubled)).await?;
     /// assert_eq!(*cells[21].read().await?, 42);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```

@@ -31,7 +31,7 @@ impl<'v> Op<'v> {
     /// # futures::executor::block_on(async {
     /// let engine = Engine::new(&Executor::inline())?;
     /// let (x, y) = (engine.var("x", 20), engine.var("y", 1));
-    /// drop(engine.push(Op::task("add", (&x, &y), &y, |x: &i32, y: &i32| x + y)).await?);
+    /// engine.push(Op::task("add", (&x, &y), &y, |x: &i32, y: &i32| x + y)).await?;
     /// assert_eq!(*y.read().await?, 21);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
@@ -90,7 +90,7 @@ impl<'v> Op<'v> {
     /// let engine = Engine::new(&Executor::host()?)?;
     /// let (key, page) = (engine.var("key", 7), engine.var("page", String::new()));
     /// let fetch = Op::future("fetch", &key, &page, |key: Arc<i32>| async move { Ok(format!("page {key}")) });
-    /// drop(engine.push(fetch).await?);
+    /// engine.push(fetch).await?;
     /// assert_eq!(*page.read().await?, "page 7");
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```

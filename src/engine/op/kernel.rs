@@ -37,7 +37,8 @@ impl<'v> Op<'v> {
     ///     let sum = kernels::sum(s, x)?;
     ///     Ok(s.download(&sum)?)
     /// });
-    /// drop((engine.push(up).await?, engine.push(add).await?));
+    /// engine.push(up).await?;
+    /// engine.push(add).await?;
     /// assert_eq!(sum.read().await?[0], 6.0);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```

@@ -12,7 +12,7 @@ mod writes;
 pub use bulk::Bulk;
 pub use description::Op;
 pub use reads::{TakeVar, Vars};
-pub use stream::OpStream;
+pub use stream::Stream;
 pub use var::{Var, VarRead, VarWait};
 pub(crate) use writes::Shared;
 pub use writes::{Put, Writes};
