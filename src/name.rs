@@ -83,12 +83,6 @@ impl Deref for Name {
     }
 }
 
-impl AsRef<str> for Name {
-    fn as_ref(&self) -> &str {
-        self
-    }
-}
-
 impl Borrow<str> for Name {
     fn borrow(&self) -> &str {
         self

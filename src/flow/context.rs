@@ -4,10 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use super::function::{Args, Call, Function, Ports};
+use super::function::{Args, CallBody, Function, Ports};
 use super::get::Get;
 use super::slice::Slice;
-use crate::device::{KernelStream, StreamMut};
+use crate::device::{DeviceStream, KernelStream};
 use crate::engine::{Engine, Op, Pushed, Scope, Stream, Var, Vars};
 use crate::error::{BoxError, Error, Kind, Result};
 use crate::name::Name;
@@ -244,8 +244,8 @@ impl Flow {
         let mut op = match function.device() {
             // What comes next is submitted behind it: the host has no part in it.
             Some(device) if self.shared.engine.has_devices() && self.is_pinned_to(device) => {
-                let run = move |inputs| move |stream: StreamMut<'_>| Ok(O::take(&mut whole::enqueue(&plan, inputs, stream)?)?);
-                Op::whole(name, args, writes, Call { inputs: A::inputs, run }).device(device)
+                let run = move |inputs, stream: &mut DeviceStream| Ok(O::take(&mut whole::enqueue(&plan, inputs, stream)?)?);
+                Op::try_kernel(name, args, writes, CallBody { inputs: A::inputs, run }).device(device)
             }
             _ => {
                 let core = self.shared.core.clone();
@@ -253,7 +253,7 @@ impl Flow {
                     let run = Run::new(&core, &plan, inputs);
                     async move { Ok(O::take(&mut run.await?)?) }
                 };
-                Op::future(name, args, writes, Call { inputs: A::inputs, run })
+                Op::future(name, args, writes, CallBody { inputs: A::inputs, run })
             }
         };
         if let Err(refused) = self.push(&mut op) {

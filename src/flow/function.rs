@@ -4,13 +4,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::device::DeviceStream;
 use crate::engine::{Engine, Grant, TakeVar, Var, Vars, Writes};
 use crate::error::{Error, Kind, Result};
 use crate::graph::Graph;
 use crate::name::Name;
 use crate::plan::{Plan, Policy, Ranked};
 use crate::run::{Inputs, Outputs, whole};
-use crate::value::args::{OneRead, OpFutureFn, Param, Reads, Sealed};
+use crate::value::args::{OneRead, OpFutureFn, OpKernelFn, Param, Reads, Sealed};
 
 /// A graph with typed arguments and results. [`Executor::call`](crate::Executor::call) and, in a flow,
 /// [`Flow::call`](super::Flow::call) call it. Cheap to clone.
@@ -162,13 +163,23 @@ pub trait Args<I>: Reads<Vars> {
 }
 
 /// A call as the closure of an operation: gets its arguments as the inputs of a run.
-pub(super) struct Call<P, F> {
+pub(super) struct CallBody<P, F> {
     pub(super) inputs: fn(&P, Grant<'_>) -> Result<Inputs>,
     pub(super) run: F,
 }
 
-impl<P: 'static, Out, F: FnOnce(Inputs) -> Out + Send + 'static> OpFutureFn<Vars, P, Out> for Call<P, F> {
+impl<P: 'static, Out, F: FnOnce(Inputs) -> Out + Send + 'static> OpFutureFn<Vars, P, Out> for CallBody<P, F> {
     fn call<'a>(self, params: &'a P, grant: Grant<'a>) -> Result<Out> {
         Ok((self.run)((self.inputs)(params, grant)?))
+    }
+}
+
+impl<P, Out, F> OpKernelFn<Vars, DeviceStream, P, Out> for CallBody<P, F>
+where
+    P: 'static,
+    F: FnOnce(Inputs, &mut DeviceStream) -> Out + Send + 'static,
+{
+    fn call<'a>(self, stream: &'a mut DeviceStream, params: &'a P, grant: Grant<'a>) -> Result<Out> {
+        Ok((self.run)((self.inputs)(params, grant)?, stream))
     }
 }

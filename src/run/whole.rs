@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::inputs::Inputs;
 use super::outcomes::Site;
 use super::outputs::Outputs;
-use crate::device::StreamMut;
+use crate::device::{DeviceStream, StreamMut};
 use crate::error::{Result, panic_message, shielded};
 use crate::graph::NodeId;
 use crate::plan::{Plan, PlanInner};
@@ -30,13 +30,13 @@ pub(crate) fn device_of_all(plan: &Plan) -> Option<u32> {
 /// # Errors
 /// The inputs' mistakes; or the first failure, which names its node. What was enqueued before it is for the
 /// caller to abandon.
-pub(crate) fn enqueue(plan: &Plan, inputs: Inputs, mut stream: StreamMut<'_>) -> Result<Outputs> {
+pub(crate) fn enqueue(plan: &Plan, inputs: Inputs, stream: &mut DeviceStream) -> Result<Outputs> {
     let inner = plan.inner();
     inputs.check(inner)?;
     let values = Values { plan: inner, frame: Frame::new(&inner.layout)? };
     inputs.fill(inner, &values.frame);
     for &node in inner.schedule.order() {
-        values.call(node, stream.reborrow())?;
+        values.call(node, StreamMut::Device(stream))?;
     }
     // SAFETY: as in `Values::call`.
     let cells = || unsafe { values.frame.cells(Access::Tagged) };

@@ -16,7 +16,7 @@ use crate::engine::order::{Key, Unpushed};
 use crate::error::{Error, Kind, Result};
 use crate::runtime::WaiterKey;
 
-/// Pushes an operation; made by [`Engine::push`](super::Engine::push).
+/// Pushes an operation; made by [`Engine::push`](crate::Engine::push).
 #[must_use = "where there is no room the operation is pushed only if this is awaited"]
 pub struct Push<'v> {
     core: &'v Arc<EngineCore>,

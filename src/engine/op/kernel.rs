@@ -10,7 +10,7 @@ use crate::device::{KernelStream, StreamMut};
 use crate::engine::order::{Body, Enqueue, Grant, Ran, Work};
 use crate::error::BoxError;
 use crate::name::Name;
-use crate::value::args::{Fallible, Finish, Infallible, OpFutureFn, OpKernelFn, Params, Reads};
+use crate::value::args::{Fallible, Finish, Infallible, OpKernelFn, Params, Reads};
 
 impl<'v> Op<'v> {
     /// Returns an operation that is a kernel: `work` enqueues onto a stream (`S` is its type,
@@ -68,23 +68,6 @@ impl<'v> Op<'v> {
         Self::enqueueing::<S, R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
     }
 
-    /// Returns a kernel whose closure gets what it reads to keep, as that of a future does, and returns what
-    /// is done with a stream, of whatever type.
-    pub(crate) fn whole<R, W, F, E>(name: impl Into<Name>, reads: R, writes: W, work: F) -> Self
-    where
-        R: Reads<Vars> + 'v,
-        W: Writes + 'v,
-        W::Value: 'static,
-        F: OpFutureFn<Vars, R::Params, E>,
-        E: FnOnce(StreamMut<'_>) -> Result<W::Value, BoxError> + 'static,
-    {
-        let mut op = Self::using(name.into(), reads, writes, |params, put| {
-            Body::new(Whole { params, put, work, kind: PhantomData::<fn() -> (E, W::Value)> })
-        });
-        op.set(|operation| operation.is_kernel = true);
-        op
-    }
-
     fn enqueueing<S, R, W, F, V, K>(name: Name, reads: R, writes: W, work: F) -> Self
     where
         S: KernelStream,
@@ -100,45 +83,6 @@ impl<'v> Op<'v> {
         });
         op.set(|operation| operation.is_kernel = S::IS_QUEUE);
         op
-    }
-}
-
-struct Whole<P, O, F, E, V> {
-    params: P,
-    put: O,
-    work: F,
-    kind: PhantomData<fn() -> (E, V)>,
-}
-
-impl<P, O, F, E, V> Work for Whole<P, O, F, E, V>
-where
-    P: Params<Vars>,
-    O: Put<V>,
-    F: OpFutureFn<Vars, P, E>,
-    E: FnOnce(StreamMut<'_>) -> Result<V, BoxError> + 'static,
-    V: 'static,
-{
-    fn run(self, grant: Grant<'_>) -> Result<Ran, BoxError> {
-        // Here, because a failure behind this is one of the device, and leaves no old value.
-        self.params.check(grant)?;
-        Ok(Ran::Kernel(Box::new(self)))
-    }
-}
-
-impl<P, O, F, E, V> Enqueue for Whole<P, O, F, E, V>
-where
-    P: Params<Vars>,
-    O: Put<V>,
-    F: OpFutureFn<Vars, P, E>,
-    E: FnOnce(StreamMut<'_>) -> Result<V, BoxError> + 'static,
-    V: 'static,
-{
-    fn enqueue(self: Box<Self>, grant: Grant<'_>, stream: StreamMut<'_>) -> Result<(), BoxError> {
-        let Self { params, put, work, .. } = *self;
-        let enqueue = work.call(&params, grant)?;
-        let value = enqueue(stream)?;
-        put.put(value, grant)?;
-        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::graph::Takable;
 use crate::value::args::{ByRef, ByValue, Each, EachOf, Key, OneRead, Place, Single};
 
-/// The variables of an engine, as what operations [read](super::Reads).
+/// The variables of an engine, as what operations [read](crate::engine::Reads).
 #[derive(Debug)]
 pub enum Vars {}
 

@@ -10,7 +10,7 @@ use super::var::Var;
 use crate::engine::order::{Mode, Target, Unpushed};
 
 /// A stream of an engine, for operations that are to run one after the other whatever they use; made by
-/// [`Engine::stream`].
+/// [`Engine::stream`](crate::Engine::stream).
 ///
 /// Cheap to clone; clones are the same stream. On a device with queues it is one of its streams, which other
 /// work may share.
