@@ -13,6 +13,7 @@ use crate::error::{Kind, Refused, Result};
 use crate::name::Name;
 use crate::plan::Placement;
 use crate::runtime::{Core, Idle, Keeper};
+use crate::value::args::Data;
 
 /// How many operations may be pending if nobody says.
 const PENDING_MAX: usize = 65_536;
@@ -130,7 +131,7 @@ impl EngineBuilder {
 
 impl Engine {
     /// Returns a new variable. The name is for errors and need not be unique.
-    pub fn var<T: Send + Sync + 'static>(&self, name: impl Into<Name>, value: T) -> Var<T> {
+    pub fn var<T: Data>(&self, name: impl Into<Name>, value: T) -> Var<T> {
         let typed = TypedVariable::new(name.into(), self.core.address(), value);
         Var::new(self.core.clone(), typed)
     }
@@ -190,7 +191,7 @@ impl Engine {
 
     /// Returns a new variable without a value: who reads it before it is written gets an error. For what only
     /// operations can make, as the memory of a device.
-    pub fn empty_var<T: Send + Sync + 'static>(&self, name: impl Into<Name>) -> Var<T> {
+    pub fn empty_var<T: Data>(&self, name: impl Into<Name>) -> Var<T> {
         let typed = TypedVariable::empty(name.into(), self.core.address());
         Var::new(self.core.clone(), typed)
     }

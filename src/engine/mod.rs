@@ -18,7 +18,7 @@ pub(crate) mod core;
 mod op;
 pub(crate) mod order;
 
-pub use crate::value::args::{Each, OneRead, OpFn, OpFutureFn, OpKernelFn, Reads};
+pub use crate::value::args::{Data, Each, OneRead, OpFn, OpFutureFn, OpKernelFn, Reads};
 pub use api::{Engine, EngineBuilder};
 pub(crate) use core::{EngineCore, poll_share};
 pub use core::{Push, Pushed};

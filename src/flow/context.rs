@@ -13,7 +13,7 @@ use crate::error::{BoxError, Error, Kind, Result};
 use crate::name::Name;
 use crate::run::{Run, whole};
 use crate::runtime::{Cancel, Core, WaiterKey};
-use crate::value::args::{OpFn, OpFutureFn, OpKernelFn, Reads};
+use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Reads};
 
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
 /// given to the closure.
@@ -66,7 +66,7 @@ impl Flow {
     }
 
     /// Returns a new variable with a value.
-    pub fn value<T: Send + Sync + 'static>(&self, name: impl Into<Name>, value: T) -> Var<T> {
+    pub fn value<T: Data>(&self, name: impl Into<Name>, value: T) -> Var<T> {
         self.shared.engine.var(name, value)
     }
 
@@ -99,7 +99,7 @@ impl Flow {
     pub fn task<R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         R: Reads<Vars>,
-        V: Send + Sync + 'static,
+        V: Data,
         F: OpFn<Vars, R::Params, V>,
     {
         let (name, var) = self.unwritten(name.into());
@@ -112,7 +112,7 @@ impl Flow {
     pub fn try_task<R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         R: Reads<Vars>,
-        V: Send + Sync + 'static,
+        V: Data,
         F: OpFn<Vars, R::Params, Result<V, BoxError>>,
     {
         let (name, var) = self.unwritten(name.into());
@@ -125,7 +125,7 @@ impl Flow {
     pub fn future<R, V, F, Fut>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         R: Reads<Vars>,
-        V: Send + Sync + 'static,
+        V: Data,
         F: OpFutureFn<Vars, R::Params, Fut>,
         Fut: Future<Output = Result<V, BoxError>> + Send + 'static,
     {
@@ -140,7 +140,7 @@ impl Flow {
     where
         S: KernelStream,
         R: Reads<Vars>,
-        V: Send + Sync + 'static,
+        V: Data,
         F: OpKernelFn<Vars, S, R::Params, V>,
     {
         let (name, var) = self.unwritten(name.into());
@@ -174,7 +174,7 @@ impl Flow {
     where
         S: KernelStream,
         R: Reads<Vars>,
-        V: Send + Sync + 'static,
+        V: Data,
         F: OpKernelFn<Vars, S, R::Params, Result<V, BoxError>>,
     {
         let (name, var) = self.unwritten(name.into());

@@ -15,7 +15,7 @@ use super::values::{InputPort, OutputPort, ValueInfo};
 use crate::device::KernelStream;
 use crate::error::{BoxError, Error, Kind};
 use crate::name::Name;
-use crate::value::args::{Fallible, FutureFn, Infallible, KernelFn, Reads, TaskFn};
+use crate::value::args::{Data, Fallible, FutureFn, Infallible, KernelFn, Reads, TaskFn};
 use crate::value::{Arena, Layout};
 
 /// A graph of CPU and GPU work: nodes, the values that flow between them, named inputs and outputs.
@@ -103,7 +103,7 @@ impl Graph {
     }
 
     /// Declares a named input, given to each run by `inputs! { "name" => value }`.
-    pub fn input<T: Send + Sync + 'static>(&mut self, name: impl Into<Name>) -> Value<T> {
+    pub fn input<T: Data>(&mut self, name: impl Into<Name>) -> Value<T> {
         let name = name.into();
         let is_used = self.inputs.len() < PORTS_MAX && self.inputs.iter().any(|port| port.name == name);
         self.check_port("input", &name, is_used);
@@ -119,15 +119,12 @@ impl Graph {
     /// as in `|a| a.len()`; or it knows the type but not that the reference is good for any lifetime, and
     /// says "implementation of `FnOnce` is not general enough".
     ///
-    /// Values go from thread to thread, so they are `Send` and `Sync`: an `Arc` instead of an `Rc`, a `Mutex`
-    /// or an atomic instead of a `RefCell` or a `Cell`.
-    ///
     /// Values of 100 kB and more belong in a `Box` or a `Vec`: a body returns its value over the stack, in a
     /// debug build with several copies, and threads have 2 MiB of it.
     pub fn task<I, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
-        R: Send + Sync + 'static,
+        R: Data,
         F: TaskFn<Graph, I::Params, R>,
     {
         self.add_task::<I, R, F, Infallible>(name.into(), reads, work)
@@ -141,7 +138,7 @@ impl Graph {
     pub fn try_task<I, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
-        R: Send + Sync + 'static,
+        R: Data,
         F: TaskFn<Graph, I::Params, Result<R, BoxError>>,
     {
         self.add_task::<I, Result<R, BoxError>, F, Fallible>(name.into(), reads, work)
@@ -167,7 +164,7 @@ impl Graph {
     pub fn future<I, R, F, Fut>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
-        R: Send + Sync + 'static,
+        R: Data,
         F: FutureFn<Graph, I::Params, Fut>,
         Fut: Future<Output = Result<R, BoxError>> + Send + 'static,
     {
@@ -180,7 +177,7 @@ impl Graph {
     where
         I: Reads<Graph>,
         S: KernelStream,
-        R: Send + Sync + 'static,
+        R: Data,
         F: KernelFn<Graph, S, I::Params, R>,
     {
         self.add_kernel::<I, S, R, F, Infallible>(name.into(), reads, work)
@@ -194,14 +191,14 @@ impl Graph {
     where
         I: Reads<Graph>,
         S: KernelStream,
-        R: Send + Sync + 'static,
+        R: Data,
         F: KernelFn<Graph, S, I::Params, Result<R, BoxError>>,
     {
         self.add_kernel::<I, S, Result<R, BoxError>, F, Fallible>(name.into(), reads, work)
     }
 
     /// Declares that `value` leaves the graph under `name`; a finished run gives it as an `Arc`.
-    pub fn output<T: Send + Sync + 'static>(&mut self, name: impl Into<Name>, value: &Value<T>) {
+    pub fn output<T: Data>(&mut self, name: impl Into<Name>, value: &Value<T>) {
         let name = name.into();
         let is_used = self.outputs.len() < PORTS_MAX && self.outputs.iter().any(|port| port.name == name);
         self.check_port("output", &name, is_used);

@@ -35,7 +35,7 @@ mod source;
 mod states;
 mod values;
 
-pub use crate::value::args::{Each, FutureFn, KernelFn, OneRead, Reads, TaskFn};
+pub use crate::value::args::{Data, Each, FutureFn, KernelFn, OneRead, Reads, TaskFn};
 pub use bodies::{Bodies, Given};
 pub(crate) use body::Body;
 pub use builder::Graph;

@@ -13,6 +13,7 @@ mod tuples;
 pub(crate) use closures::{Fallible, Finish, Infallible};
 pub use closures::{FutureFn, KernelFn, OpFn, OpFutureFn, OpKernelFn, TaskFn};
 pub use each::Each;
+pub use params::Data;
 #[expect(unreachable_pub, reason = "named by hidden items of public traits")]
 pub use params::{ByRef, ByValue, EachOf, Key, Param, Params, Place};
 pub use reads::{OneRead, Reads};

@@ -14,6 +14,16 @@ pub trait Place: 'static {
     type Binder<'b>;
 }
 
+/// What values can be: `Send`, `Sync` and without borrows, because they go from thread to thread. All such
+/// types are.
+#[diagnostic::on_unimplemented(
+    message = "a value of type `{Self}` cannot go from thread to thread",
+    label = "values are `Send` and `Sync`: an `Arc` instead of an `Rc`, a `Mutex` or an atomic instead of a `RefCell` or a `Cell`"
+)]
+pub trait Data: Send + Sync + 'static {}
+
+impl<T: Send + Sync + 'static> Data for T {}
+
 /// A key to one value of a place.
 pub trait Key: Sized + Send + Sync + 'static {
     type Place: Place;
