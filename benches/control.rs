@@ -91,7 +91,7 @@ const STEPS: [(&str, Step); 5] = [
     ("a loop of ten iterations", |b, x| b.repeat("inner", take(&x), times(10), |b, x| add(b, "add", &x))),
 ];
 
-fn add(g: &mut Graph, name: &str, x: &Value<f64>) -> Value<f64> {
+fn add(g: &mut Graph, name: &'static str, x: &Value<f64>) -> Value<f64> {
     g.task(name, x, |x: &f64| x + 1.0)
 }
 

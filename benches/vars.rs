@@ -32,7 +32,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
-use anabranch::{Engine, Executor, Op, Var};
+use anabranch::engine::Each;
+use anabranch::{Engine, Error, Executor, Op, Var};
 use clap::Parser;
 use futures::executor::block_on;
 
@@ -163,7 +164,7 @@ macro_rules! push_all {
                 (None, &[read]) => push!($to, &$vars[read], (), |x: &u64| _ = std::hint::black_box(*x)),
                 (write, reads) => {
                     let reads: Vec<Var<u64>> = reads.iter().map(|&read| $vars[read].clone()).collect();
-                    let sum = |values: Vec<&u64>| values.into_iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
+                    let sum = |values: Each<u64>| values.iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
                     push!($to, &reads[..], &$vars[write.expect("what reads much writes")], sum)
                 }
             }
@@ -211,7 +212,7 @@ async fn push_joined(engine: &Engine, workload: &Workload, vars: &[Var<u64>], op
             (Some(write), &[read]) => Op::task("op", &vars[read], &vars[write], |x: &u64| x.wrapping_add(1)),
             (None, &[read]) => Op::task("op", &vars[read], (), |x: &u64| _ = std::hint::black_box(*x)),
             (write, _) => {
-                let sum = |values: Vec<&u64>| values.into_iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
+                let sum = |values: Each<u64>| values.iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
                 Op::task("op", &reads[..], &vars[write.expect("what reads much writes")], sum)
             }
         };
@@ -238,11 +239,11 @@ fn bytes_of_an_operation() -> f64 {
     let (open, opened) = mpsc::channel::<()>();
     let x = engine.var("x", 0_u64);
     let hold = Op::task("hold", (), &x, move || opened.recv().map_or(0, |()| 1));
-    drop(engine.try_push(hold).map_err(|(error, _)| error).expect("it has room"));
+    engine.try_push(hold).map_err(Error::from).expect("it has room");
     COUNTS.store(1, Ordering::Relaxed);
     for _ in 0..OPERATIONS {
         let op = Op::task("op", &x, &x, |x: &u64| x + 1);
-        drop(engine.try_push(op).map_err(|(error, _)| error).expect("it has room"));
+        engine.try_push(op).map_err(Error::from).expect("it has room");
     }
     let bytes = BYTES.load(Ordering::Relaxed) as f64 / OPERATIONS as f64;
     COUNTS.store(0, Ordering::Relaxed);

@@ -8,6 +8,7 @@
 //! were pushed. The audit reads all accounts, so it stands behind every transfer that was pushed before it
 //! and in front of every later one: whenever it runs, no money is on its way.
 
+use anabranch::engine::Each;
 use anabranch::{BoxError, Engine, Executor, Op, Result, Var, take};
 
 #[tokio::main]
@@ -21,7 +22,7 @@ async fn main() -> Result<()> {
             let amount = (round % 7) as i64;
             let transfer =
                 Op::task("transfer", (take(from), take(to)), (from, to), move |a: i64, b: i64| (a - amount, b + amount));
-            drop(engine.push(transfer).await?);
+            engine.push(transfer).await?;
         }
         if round % 250 == 0 {
             engine.push(Op::try_task("audit", &accounts[..], (), audit)).await?.await?;
@@ -34,18 +35,18 @@ async fn main() -> Result<()> {
 
     // What fails poisons what it should have written; who reads that hears of the origin, and an overwrite
     // clears it.
-    drop(engine.push(Op::try_task("burn", (), &accounts[0], || Err("the vault is on fire".into()))).await?);
+    engine.push(Op::try_task("burn", (), &accounts[0], || Err("the vault is on fire".into()))).await?;
     let bonus = engine.push(Op::task("bonus", &accounts[0], &accounts[1], |ada: &i64| ada * 2)).await?;
     if let Err(error) = bonus.await {
         println!("{error:#}");
     }
-    drop(engine.push(Op::task("insure", (), &accounts[0], || 500)).await?);
+    engine.push(Op::task("insure", (), &accounts[0], || 500)).await?;
     println!("{:>5} has {:>4}", accounts[0].name(), *accounts[0].read().await?);
     engine.idle().await
 }
 
-fn audit(balances: Vec<&i64>) -> std::result::Result<(), BoxError> {
-    match balances.into_iter().sum::<i64>() {
+fn audit(balances: Each<i64>) -> std::result::Result<(), BoxError> {
+    match balances.iter().sum::<i64>() {
         400 => Ok(()),
         total => Err(format!("{total} is not what it was").into()),
     }

@@ -184,7 +184,7 @@ fn engine(is_prompt: bool) -> (Executor, Engine, Arc<Word>) {
 }
 
 fn push(engine: &Engine, op: Op<'_>) -> Pushed {
-    engine.try_push(op).map_err(|(error, _)| error).expect("there is room")
+    engine.try_push(op).map_err(Error::from).expect("there is room")
 }
 
 // Seen to fail (nobody has it go on) with an end that empties the list of who waits, and then says that it is

@@ -161,7 +161,7 @@ fn a_flow_that_is_dropped_while_another_thread_has_its_engine_leaves_nothing() {
         assert!(Task::new().poll_future(flow.as_mut()).is_pending());
         let dropping = spawn(move || drop(flow));
         let other = waiting.engine.try_push(Op::task("other", (), (), || ()));
-        drop(other.map_err(|(error, _)| error).expect("there is room"));
+        drop(other.map_err(crate::Error::from).expect("there is room"));
         join(dropping);
         waiting.assert_nothing_is_left();
     });

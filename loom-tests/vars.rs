@@ -53,7 +53,7 @@ fn a_variable_is_freed_once_behind_what_another_thread_pushed() {
         let (others, there) = (x.clone(), engine.clone());
         let other = spawn(move || {
             let look = Op::task("look", &others, (), |_: &super::runs::Counted| ());
-            drop(there.try_push(look).map_err(|(error, _)| error).expect("there is room"));
+            there.try_push(look).map_err(Error::from).expect("there is room");
         });
         drop(x);
         join(other);
@@ -75,7 +75,7 @@ fn what_is_pending_when_the_executor_is_shut_down_ends() {
         let x = engine.var("x", 1);
         let there = engine.clone();
         let other = spawn(move || {
-            let pushed = there.try_push(Op::task("add", &x, &x, |x: &i32| x + 1)).map_err(|(error, _)| error);
+            let pushed = there.try_push(Op::task("add", &x, &x, |x: &i32| x + 1)).map_err(Error::from);
             pushed.map_or_else(|error| assert!(error.is_shut_down()), |add| drop(block_on(add)));
         });
         block_on(exec.shutdown()).expect("it is outside");
@@ -115,7 +115,7 @@ fn push_waiting(engine: &Engine, gate: &Arc<Gate>) -> Result<Pushed, Error> {
         gate.opened().await;
         Ok(())
     });
-    engine.try_push(waits).map_err(|(error, _)| error)
+    engine.try_push(waits).map_err(Error::from)
 }
 
 // Seen to fail (nobody is left to go on) where who parks, or who wakes, does not make it ready.

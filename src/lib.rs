@@ -7,6 +7,7 @@ pub mod exec;
 pub mod flow;
 pub mod graph;
 pub mod guide;
+mod name;
 pub mod plan;
 pub mod run;
 mod runtime;
@@ -65,6 +66,8 @@ pub use exec::{Executor, Timeline, explore};
 pub use flow::{Flow, Function};
 #[doc(inline)]
 pub use graph::{Graph, Value, take};
+#[doc(inline)]
+pub use name::Name;
 #[doc(inline)]
 pub use plan::Plan;
 #[doc(inline)]

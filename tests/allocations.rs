@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use anabranch::graph::{Each, times};
 use anabranch::policy::PerOperator;
-use anabranch::{Executor, Flow, Graph, HostStream, Plan, Result, Value, inputs, take};
+use anabranch::{Executor, Flow, Graph, HostStream, Name, Plan, Result, Value, inputs, take};
 use futures::executor::block_on;
 use futures::poll;
 
@@ -206,4 +206,14 @@ fn flows_grow_nothing_though_some_are_given_up() {
         let more = live_after(10_000) - before;
         assert!(more < 32_768, "{exec:?}: {more} bytes more");
     }
+}
+
+/// Seen to fail with `Name::from(&'static str)` that made a `String`.
+#[test]
+fn a_static_name_allocates_nothing() {
+    let _alone = ALONE.lock();
+    let before = BYTES.get();
+    let name = std::hint::black_box(Name::from("a name"));
+    let again = std::hint::black_box(name.clone());
+    assert_eq!((&*again, BYTES.get() - before), ("a name", 0));
 }

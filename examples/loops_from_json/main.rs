@@ -9,7 +9,7 @@
 //! may be 3, and a node of a kind that there is not is named.
 
 use anabranch::graph::{Bodies, Shape, above};
-use anabranch::{BoxError, Executor, Graph, Plan, Result, Value, inputs};
+use anabranch::{BoxError, Executor, Graph, Name, Plan, Result, Value, inputs};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/loops_from_json/graph.json");
 
@@ -20,7 +20,7 @@ type Two = (Value<f64>, Value<f64>);
 /// itself.
 fn bodies() -> Bodies {
     Bodies::new()
-        .node("input", |g: &mut Graph, name: &str, ()| g.input::<f64>(name))
+        .node("input", |g: &mut Graph, name: &Name, ()| g.input::<f64>(name))
         .node("half", |g, name, x: One| g.task(name, &x, |x: &f64| 0.5 * x))
         .node("step", |g, name, (x, a): Two| g.task(name, (&x, &a), |x: &f64, a: &f64| 0.5 * (x + a / x)))
         .condition("residual", |g, name, (x, a): Two| {

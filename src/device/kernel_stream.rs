@@ -12,16 +12,6 @@ pub enum StreamMut<'s> {
     Device(&'s mut DeviceStream),
 }
 
-impl StreamMut<'_> {
-    /// Borrows the stream again, for a shorter time.
-    pub(crate) fn reborrow(&mut self) -> StreamMut<'_> {
-        match self {
-            Self::Host(stream) => StreamMut::Host(stream),
-            Self::Device(stream) => StreamMut::Device(stream),
-        }
-    }
-}
-
 /// Only this room has types of streams.
 pub trait Sealed {}
 

@@ -1,17 +1,20 @@
 //! Engines: where operations are pushed.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use super::blocked::Blocked;
 use super::core::{EngineCore, EngineDrain, Failures, Lanes, Push, Pushed};
-use super::op::{Bulk, Op, OpStream, Var};
-use super::order::{Name, OPERATIONS_MAX, Scope, Target, TypedVariable, Unpushed};
-use crate::error::{Error, Kind, Result};
+use super::op::{Bulk, Op, Stream, Var};
+use super::order::{OPERATIONS_MAX, Scope, Target, TypedVariable, Unpushed};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{Kind, Refused, Result};
+use crate::name::Name;
 use crate::plan::Placement;
 use crate::runtime::{Core, Idle, Keeper};
+use crate::value::args::Data;
 
 /// How many operations may be pending if nobody says.
 const PENDING_MAX: usize = 65_536;
@@ -129,8 +132,8 @@ impl EngineBuilder {
 
 impl Engine {
     /// Returns a new variable. The name is for errors and need not be unique.
-    pub fn var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>, value: T) -> Var<T> {
-        let typed = TypedVariable::new(Name::from(name.into()), self.core.address(), value);
+    pub fn var<T: Data>(&self, name: impl Into<Name>, value: T) -> Var<T> {
+        let typed = TypedVariable::new(name.into(), self.core.address(), value);
         Var::new(self.core.clone(), typed)
     }
 
@@ -165,7 +168,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::try_push`], or that the flow has no room.
     #[inline(always)]
-    pub(crate) fn push_of(&self, scope: &Arc<Scope>, stream: Option<&OpStream>, op: &mut Op<'_>) -> Result<Pushed> {
+    pub(crate) fn push_of(&self, scope: &Arc<Scope>, stream: Option<&Stream>, op: &mut Op<'_>) -> Result<Pushed> {
         let operation = op.unpushed();
         if let Some(stream) = stream {
             stream.put(operation);
@@ -190,14 +193,15 @@ impl Engine {
 
     /// Returns a new variable without a value: who reads it before it is written gets an error. For what only
     /// operations can make, as the memory of a device.
-    pub fn empty_var<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>) -> Var<T> {
-        let typed = TypedVariable::empty(Name::from(name.into()), self.core.address());
+    pub fn empty_var<T: Data>(&self, name: impl Into<Name>) -> Var<T> {
+        let typed = TypedVariable::empty(name.into(), self.core.address());
         Var::new(self.core.clone(), typed)
     }
 
-    /// Pushes an operation: it comes after everything that was pushed before. If there is room for it then it
-    /// is pushed at once, else when there is, for whoever awaits this; what others push meanwhile may come
-    /// before it.
+    /// Pushes an operation: it comes after everything that was pushed before. It acts at once if there is
+    /// room: then the future has the operation's handle. Otherwise the future is lazy: it pushes the
+    /// operation when it is polled and there is room, and what others push meanwhile may come before it. The
+    /// handle may be dropped: the operation runs all the same.
     ///
     /// If a task awaits push after push and never has to wait, the future is sometimes pending once, so that
     /// other tasks run. The operation is pushed by then. In tokio's tasks its budget decides when.
@@ -216,14 +220,15 @@ impl Engine {
         Push::new(&self.core, ManuallyDrop::new(op).unpushed())
     }
 
-    /// Pushes an operation if there is room for it now.
+    /// Pushes an operation if there is room for it. It acts at once and returns the operation's handle.
     ///
     /// # Errors
-    /// Gives the operation back, with an error for which [`Error::is_busy`] is true, or as [`Engine::push`].
-    pub fn try_push<'v>(&self, mut op: Op<'v>) -> Result<Pushed, (Error, Op<'v>)> {
+    /// A [`Refused`] has the operation, and an error for which [`Error::is_busy`] is true, or as
+    /// [`Engine::push`].
+    pub fn try_push<'v>(&self, mut op: Op<'v>) -> Result<Pushed, Refused<Op<'v>>> {
         match self.core.try_push(op.unpushed()) {
             Ok(accepted) => Ok(Pushed::new(&self.core, accepted)),
-            Err(error) => Err((error, op)),
+            Err(error) => Err(Refused::new(error, op)),
         }
     }
 
@@ -243,12 +248,12 @@ impl Engine {
     /// let log = engine.stream();
     /// for line in ["one", "two", "three"] {
     ///     // They use no common variable, and are printed in this order.
-    ///     drop(engine.push(Op::task("print", (), (), move || println!("{line}")).on(&log)).await?);
+    ///     engine.push(Op::task("print", (), (), move || println!("{line}")).on(&log)).await?;
     /// }
     /// engine.idle().await?;
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
-    pub fn stream(&self) -> OpStream {
+    pub fn stream(&self) -> Stream {
         self.stream_of(0).expect("there is a first device, or none")
     }
 
@@ -256,14 +261,14 @@ impl Engine {
     ///
     /// # Errors
     /// If the executor has devices with queues, and not this one. On hosts all are the same.
-    pub fn stream_of(&self, device: u32) -> Result<OpStream> {
+    pub fn stream_of(&self, device: u32) -> Result<Stream> {
         let turn = self.var("a stream", ());
-        let Some(lanes) = &self.core.lanes else { return Ok(OpStream::new(turn, Target { device, lane: None })) };
+        let Some(lanes) = &self.core.lanes else { return Ok(Stream::new(turn, Target { device, lane: None })) };
         if device as usize >= lanes.device_count() {
             return Err(Kind::NoSuchDevice { device, count: lanes.device_count() }.into());
         }
         let lane = Some(lanes.pin(device));
-        Ok(OpStream::new(turn, Target { device, lane }))
+        Ok(Stream::new(turn, Target { device, lane }))
     }
 
     /// Waits until nothing is pending.

@@ -20,10 +20,11 @@ pub(crate) mod core;
 mod op;
 pub(crate) mod order;
 
+pub use crate::value::args::{Data, Each, OneRead, OpFn, OpFutureFn, OpKernelFn, Reads};
 pub use api::{Engine, EngineBuilder};
 pub use blocked::{Blocked, PendingOp, WaitsFor};
 pub(crate) use core::{EngineCore, poll_share};
 pub use core::{Push, Pushed};
 pub(crate) use op::Shared;
-pub use op::{Bulk, Fetch, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Put, Reads, TakeVar, Use, Var, VarRead, VarWait, Writes};
-pub(crate) use order::Scope;
+pub use op::{Bulk, Op, Put, Stream, TakeVar, Var, VarRead, VarWait, Vars, Writes};
+pub(crate) use order::{Grant, Scope};

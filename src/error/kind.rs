@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Error;
+use crate::name::Name;
 
 /// What went wrong. Private, so that kinds can be added; the predicates of [`Error`] are the public view.
 #[derive(Debug, thiserror::Error)]
@@ -11,99 +12,99 @@ use super::Error;
 pub(crate) enum Kind {
     // A graph that cannot be compiled.
     #[error("two nodes are named '{name}': node names are unique in a graph, rename one")]
-    DuplicateName { name: Arc<str> },
+    DuplicateName { name: Name },
     #[error("node number {number}, counted from 0, has no name: give it one")]
     NoName { number: u32 },
     #[error("two {what}s are named '{name}': rename one")]
-    DuplicatePort { what: &'static str, name: Arc<str> },
+    DuplicatePort { what: &'static str, name: Name },
     #[error(
         "'{name}' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
     )]
-    ForeignValue { name: Arc<str> },
+    ForeignValue { name: Name },
     #[error("the nodes {} wait for each other in a circle: remove one of these edges", circle(.path))]
-    Cycle { path: Vec<Arc<str>> },
+    Cycle { path: Vec<Name> },
     #[error("node '{node}' has an edge to itself: remove it")]
-    SelfEdge { node: Arc<str> },
+    SelfEdge { node: Name },
     #[error("nothing reads the value of '{node}': make it an output, read it, or let the node return ()")]
-    UnusedNode { node: Arc<str> },
+    UnusedNode { node: Name },
     #[error("nothing reads the input '{name}': read it in a node, or remove it")]
-    UnusedInput { name: Arc<str> },
+    UnusedInput { name: Name },
     #[error("'{name}' is an input, not a node: it has no backend, command or cost, and it waits for nothing")]
-    NotANode { name: Arc<str> },
+    NotANode { name: Name },
     #[error("'{first}' and '{second}' both take {value} by value: only one node can, let the other read it by reference")]
-    TakenTwice { value: String, first: Arc<str>, second: Arc<str> },
+    TakenTwice { value: String, first: Name, second: Name },
     #[error("'{node}' takes {value} by value and reads it too: read it from what it took")]
-    TakenAndRead { value: String, node: Arc<str> },
+    TakenAndRead { value: String, node: Name },
     #[error(
         "'{taker}' takes {value} by value, so it comes after '{reader}', which reads it too: that closes the circle {}. Let '{taker}' read {value} by reference, or '{reader}' not wait for '{taker}'",
         circle(.path)
     )]
-    TakeCircle { value: String, taker: Arc<str>, reader: Arc<str>, path: Vec<Arc<str>> },
+    TakeCircle { value: String, taker: Name, reader: Name, path: Vec<Name> },
     #[error(
         "'{control}' takes {value} by value, and '{reader}' in it reads it too: let '{reader}' read the state that '{control}' makes of it"
     )]
-    TakenAndReadInside { control: Arc<str>, value: String, reader: Arc<str> },
+    TakenAndReadInside { control: Name, value: String, reader: Name },
     #[error("'{taker}' takes {value} by value, but {sharer} shares it as an Arc: read it by reference instead")]
-    TakenShared { value: String, taker: Arc<str>, sharer: String },
+    TakenShared { value: String, taker: Name, sharer: String },
     #[error(
         "'{node}' takes {value}, which lies in a graph around it: read it by reference, or make it a state of the loop or branch"
     )]
-    TakenFromAround { value: String, node: Arc<str> },
+    TakenFromAround { value: String, node: Name },
     #[error("'{taker}' takes {value} by value, but {why}")]
-    TakenState { value: String, taker: Arc<str>, why: String },
+    TakenState { value: String, taker: Name, why: String },
     #[error(
         "{what} '{name}' is declared in an inner graph: it reads what is around it by itself, and gives what its closure returns"
     )]
-    InnerPort { what: &'static str, name: Arc<str> },
+    InnerPort { what: &'static str, name: Name },
     #[error("an inner graph cannot be compiled by itself, or cut: do that to the graph around it")]
     IsInner,
     #[error("the branch '{node}' has no end: call join()")]
-    NotJoined { node: Arc<str> },
+    NotJoined { node: Name },
     #[error("a closure panicked while it built a graph of '{node}': build the whole graph anew")]
-    Torn { node: Arc<str> },
+    Torn { node: Name },
     #[error("the closure for {of} replaces the graph that it is given: add to that graph, and do not replace it")]
-    Replaced { of: String, node: Option<Arc<str>> },
+    Replaced { of: String, node: Option<Name> },
     #[error("'{name}' is no loop: only one has a number of iterations")]
-    NotALoop { name: Arc<str> },
+    NotALoop { name: Name },
     #[error("node '{node}' {fault}")]
-    Body { node: Arc<str>, fault: String },
+    Body { node: Name, fault: String },
     #[error("in '{path}': {fault}")]
-    Within { path: String, node: Option<Arc<str>>, fault: Error },
+    Within { path: String, node: Option<Name>, fault: Error },
     #[error("{what} is {got}, the limit is {limit}")]
     Limit { what: String, got: usize, limit: usize },
     #[error("the cost of node '{node}' is {cost_us} us: a cost is from 0 to 10^12")]
-    Cost { node: Arc<str>, cost_us: f64 },
+    Cost { node: Name, cost_us: f64 },
     #[cfg_attr(not(feature = "json"), allow(dead_code))]
     #[error("{place}{fault}")]
     Json { place: String, fault: String },
     #[error("node '{node}' names device {device}: use ordinals up to {limit}")]
-    DeviceOrdinal { node: Arc<str>, device: u32, limit: u32 },
+    DeviceOrdinal { node: Name, device: u32, limit: u32 },
     #[error("node '{node}' names device {device} twice: name each of its devices once")]
-    DeviceTwice { node: Arc<str>, device: u32 },
+    DeviceTwice { node: Name, device: u32 },
     #[error("{what} names node number {id}, counted from 0, and the graph has {nodes}: use the ids of this graph")]
     UnknownNodeId { what: String, id: u32, nodes: usize },
     #[error("no path leads {}: name nodes of which one comes after the other", between(.from, .to))]
     EmptySection { from: Vec<String>, to: Vec<String> },
     #[error("policy '{policy}' {fault}")]
-    Policy { policy: String, node: Option<Arc<str>>, fault: String },
+    Policy { policy: String, node: Option<Name>, fault: String },
 
     // Programs that are no plan of their graph.
     #[error("nothing orders node '{later}' after '{earlier}', which it depends on: its stream needs a wait")]
-    NotOrdered { earlier: Arc<str>, later: Arc<str> },
+    NotOrdered { earlier: Name, later: Name },
     #[error("the wait for '{waited}' before node '{node}' can be left out: every edge is ordered without it")]
-    RedundantWait { waited: Arc<str>, node: Arc<str> },
+    RedundantWait { waited: Name, node: Name },
     #[error("node '{node}' waits for point {stream}@{seq}, which no program records")]
-    NoRecord { node: Arc<str>, stream: u32, seq: u32 },
+    NoRecord { node: Name, stream: u32, seq: u32 },
     #[error("the programs never come to node '{node}': they wait for each other in a circle")]
-    WaitsForever { node: Arc<str> },
+    WaitsForever { node: Name },
     #[error("the program of stream {stream} {fault}")]
     Program { stream: u32, fault: String },
     #[error("node '{node}' is run {count} times, not once")]
-    RunCount { node: Arc<str>, count: u32 },
+    RunCount { node: Name, count: u32 },
     #[error("node '{node}' spans {devices} devices and is run by {count} streams: it needs one on each of its devices")]
-    DeviceCount { node: Arc<str>, count: usize, devices: usize },
+    DeviceCount { node: Name, count: usize, devices: usize },
     #[error("node '{reader}' reads the value of '{value}', which its stream has released before")]
-    ReleasedEarly { value: Arc<str>, reader: Arc<str> },
+    ReleasedEarly { value: Name, reader: Name },
 
     #[error("{fault}")]
     Simulation { fault: String },
@@ -112,17 +113,17 @@ pub(crate) enum Kind {
 
     // A run that cannot start.
     #[error("the plan has no input named '{name}'; it has {}", list(.known))]
-    UnknownInput { name: String, known: Vec<Arc<str>> },
+    UnknownInput { name: String, known: Vec<Name> },
     #[error("input '{name}' was not given: add it to inputs! {{ \"{name}\" => ... }}")]
-    MissingInput { name: Arc<str> },
+    MissingInput { name: Name },
     #[error("input '{name}' was given twice")]
     InputTwice { name: String },
     #[error("input '{name}' has the type `{expected}`, but a `{given}` was given")]
-    InputType { name: Arc<str>, expected: &'static str, given: &'static str },
+    InputType { name: Name, expected: &'static str, given: &'static str },
     #[error("input '{name}' is taken by value by node '{taker}': give it by value, in a flow's call as take(&var)")]
-    InputShared { name: Arc<str>, taker: Arc<str> },
+    InputShared { name: Name, taker: Name },
     #[error("there is no node named '{name}'{}", hint(.near))]
-    UnknownNode { name: String, near: Option<Arc<str>> },
+    UnknownNode { name: String, near: Option<Name> },
     #[error("the executor already has {max} runs in flight: await some of them, or raise max_in_flight")]
     Busy { max: usize },
     #[error("the executor was shut down or dropped: keep it until its runs have ended")]
@@ -150,25 +151,25 @@ pub(crate) enum Kind {
 
     // A run that ended badly.
     #[error("node '{node}' failed on {stream} of {device}")]
-    Failed { node: Arc<str>, stream: String, device: String },
+    Failed { node: Name, stream: String, device: String },
     #[error("node '{node}' panicked on {stream} of {device}: {message}")]
-    Panicked { node: Arc<str>, stream: String, device: String, message: String },
+    Panicked { node: Name, stream: String, device: String, message: String },
     #[error("node '{node}' did not run, because '{because}' before it failed")]
-    Skipped { node: Arc<str>, because: Arc<str> },
+    Skipped { node: Name, because: Name },
     #[error(
         "node '{node}' did not run, though nothing went wrong before it: {why}; if it need not run, ask `Error::is_not_taken`, or await the loop or branch"
     )]
-    NotTaken { node: Arc<str>, why: String },
+    NotTaken { node: Name, why: String },
     #[error(
         "the condition of loop '{node}' is neither true nor false: what it compares is NaN after {count} iterations; see why, or compare in a task of your own"
     )]
-    Undecided { node: Arc<str>, count: u64 },
+    Undecided { node: Name, count: u64 },
     #[error("loop '{node}' would go on after {max} iterations: raise its max_iterations, or see why it does not end")]
-    TooManyIterations { node: Arc<str>, max: u64 },
+    TooManyIterations { node: Name, max: u64 },
     #[error("branch '{node}' has {arms} arm{}, counted from 0, and is told to take arm {selector}: -1 or None takes none", if *.arms == 1 { "" } else { "s" })]
-    NoSuchArm { node: Arc<str>, selector: i64, arms: usize },
+    NoSuchArm { node: Name, selector: i64, arms: usize },
     #[error("the observer panicked at '{node}': {message}")]
-    Observer { node: Arc<str>, message: String },
+    Observer { node: Name, message: String },
     #[error("the run or flow was cancelled")]
     Cancelled,
 
@@ -279,7 +280,7 @@ pub(crate) enum Kind {
 
     // Outputs.
     #[error("the plan has no output named '{name}'; it has {}", list(.known))]
-    UnknownOutput { name: String, known: Vec<Arc<str>> },
+    UnknownOutput { name: String, known: Vec<Name> },
     #[error("output '{name}' has the type `{expected}`, not `{asked}`")]
     OutputType { name: String, expected: &'static str, asked: &'static str },
     #[error("a future was polled again after it was ready: keep what the first await returned")]
@@ -289,7 +290,7 @@ pub(crate) enum Kind {
 }
 
 /// `'a' -> 'b' -> 'a'`, with the middle left out when it is long.
-fn circle(path: &[Arc<str>]) -> String {
+fn circle(path: &[Name]) -> String {
     let quoted: Vec<String> = path.iter().map(|name| format!("'{name}'")).collect();
     match quoted.len() {
         0..=12 => quoted.join(" -> "),
@@ -297,7 +298,7 @@ fn circle(path: &[Arc<str>]) -> String {
     }
 }
 
-fn list(names: &[Arc<str>]) -> String {
+fn list(names: &[Name]) -> String {
     match names {
         [] => "none".into(),
         _ => names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", "),
@@ -310,6 +311,6 @@ fn between(from: &[String], to: &[String]) -> String {
     format!("from {} to {}", names(from), names(to))
 }
 
-fn hint(near: &Option<Arc<str>>) -> String {
+fn hint(near: &Option<Name>) -> String {
     near.as_ref().map(|name| format!("; did you mean '{name}'?")).unwrap_or_default()
 }

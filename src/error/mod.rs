@@ -3,6 +3,7 @@
 
 mod foreign;
 mod kind;
+mod refused;
 mod untold;
 
 use std::borrow::Cow;
@@ -11,8 +12,10 @@ use std::fmt;
 use std::mem;
 use std::sync::{Arc, Weak};
 
+use crate::name::Name;
 pub(crate) use foreign::{Foreign, dispose, drop_each, panic_message, shielded};
 pub(crate) use kind::Kind;
+pub use refused::Refused;
 use untold::Told;
 pub(crate) use untold::Untold;
 
@@ -280,7 +283,7 @@ impl Error {
     }
 
     /// The nodes of a circle, from one of them to the same one.
-    pub(crate) fn circle(&self) -> Option<&[Arc<str>]> {
+    pub(crate) fn circle(&self) -> Option<&[Name]> {
         if let Kind::Cycle { path } = &*self.0.kind { Some(path) } else { None }
     }
 

@@ -8,7 +8,9 @@ use std::task::{Context, Poll};
 
 use super::ExecutorBuilder;
 use super::flows::SharedEngine;
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{Refused, Result};
 use crate::plan::Plan;
 use crate::run::{Inputs, Run};
 use crate::runtime::{Core, Idle, IdleWait, Keeper, WaiterKey, is_inside};
@@ -70,8 +72,9 @@ impl Executor {
         ExecutorBuilder::new()
     }
 
-    /// Makes a run of `plan`. Nothing happens until the run is polled. The run does not keep the executor:
-    /// when that is dropped first, the run ends with an error for which [`Error::is_shut_down`] is true.
+    /// Makes a run of `plan`. It is lazy: nothing happens until the run is polled. The run does not keep the
+    /// executor: when that is dropped first, the run ends with an error for which [`Error::is_shut_down`] is
+    /// true.
     ///
     /// When `max_in_flight` runs are under way, the run waits for its turn from its first poll on; first
     /// come, first served. A run that is queued and then neither polled nor dropped keeps its turn, and those
@@ -80,15 +83,17 @@ impl Executor {
         Run::new(self.core(), plan, inputs)
     }
 
-    /// Makes a run of `plan` that has its place among the `max_in_flight` already, unless there is none. The
-    /// place is given back when the run has ended. A run that is dropped before it was polled ends at once,
+    /// Makes a run of `plan` that has its place among the `max_in_flight` already, unless there is none. It
+    /// takes the place at once; the nodes are lazy: none starts until the run is polled. The place is given
+    /// back when the run has ended. A run that is dropped before it was polled ends at once,
     /// and so does one of an inline executor. With workers, a dropped run ends when its running tasks and its
     /// submitted device work have ended. [`Executor::in_flight`] counts it until then, and [`Executor::idle`]
     /// waits for it.
     ///
     /// # Errors
-    /// Gives the inputs back, with an error for which [`Error::is_busy`] or [`Error::is_shut_down`] is true.
-    pub fn try_run(&self, plan: &Plan, inputs: Inputs) -> Result<Run, (Error, Inputs)> {
+    /// A [`Refused`] has the inputs, and an error for which [`Error::is_busy`] or [`Error::is_shut_down`] is
+    /// true.
+    pub fn try_run(&self, plan: &Plan, inputs: Inputs) -> Result<Run, Refused<Inputs>> {
         Run::reserved(self.core(), plan, inputs)
     }
 

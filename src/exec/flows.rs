@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use super::Executor;
 use crate::engine::{Engine, EngineBuilder, EngineCore};
 use crate::error::Result;
-use crate::flow::{Flow, FlowRun};
+use crate::flow::{Call, Flow, FlowRun, Function, Ports, Values};
 use crate::sync::{Mutex, lock};
 
 /// The engine that an executor's flows share, while there is a flow or a variable of it.
@@ -42,8 +42,38 @@ impl Executor {
         Ok(Engine::of_core(core))
     }
 
+    /// Calls a function without a flow: makes a run of it that has typed arguments and results. It is lazy:
+    /// nothing happens until the future is polled. An argument is a `T` or an `Arc<T>`, so the results of one
+    /// call can be given to the next without a copy; where a node takes the argument, it is a `T`.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Executor, Function, Graph, Value};
+    ///
+    /// let divide = Function::new("divide", |g: &mut Graph, (a, b): (Value<u64>, Value<u64>)| {
+    ///     let quotient = g.task("quotient", (&a, &b), |a: &u64, b: &u64| a / b);
+    ///     let rest = g.task("rest", (&a, &b), |a: &u64, b: &u64| a % b);
+    ///     (quotient, rest)
+    /// })?;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let exec = Executor::host()?;
+    /// let (quotient, rest) = exec.call(&divide, (17, 5)).await?;
+    /// let (quotient, rest) = exec.call(&divide, (quotient, rest)).await?;
+    /// assert_eq!((*quotient, *rest), (1, 1));
+    /// # Ok::<(), anabranch::Error>(()) })?;
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn call<I: Ports, O: Ports>(&self, function: &Function<I, O>, args: impl Values<I>) -> Call<O> {
+        Call::new(self.core(), function, args)
+    }
+
     /// Makes a flow: runs async code that calls graphs and pushes operations, with branches and loops between
-    /// them. See [`Flow`].
+    /// them. See [`Flow`]. It is lazy: nothing happens until the future is polled.
+    ///
+    /// Write `async |f: &Flow| ..`. A closure that returns an async block (`|f: &Flow| async move ..`) does
+    /// not compile: that block borrows `f` for longer than the closure may ("lifetime may not live long
+    /// enough").
     ///
     /// Flows of one executor share an engine, so they may share variables. The flow does not keep the
     /// executor: when that is dropped first, what it pushes ends with an error for which

@@ -1,13 +1,12 @@
 //! Impls for each number of arguments and results.
 
-use std::future::Future;
-
-use super::function::{Arg, Args, Ports, Sealed};
-use crate::device::StreamMut;
-use crate::engine::{Engine, Fetch, Op, Shared, Use, Var, Writes};
-use crate::error::{BoxError, Error, Result};
+use super::call::{OneValue, Values};
+use super::function::{Arg, Args, Ports};
+use crate::engine::{Engine, Grant, Shared, Var, Writes};
+use crate::error::{Error, Result};
 use crate::graph::{Graph, Value};
 use crate::run::{Inputs, Outputs};
+use crate::value::args::{Param, Sealed, tuples};
 
 impl<T> Sealed for Value<T> {}
 
@@ -41,46 +40,34 @@ impl<T: Send + Sync + 'static> Ports for Value<T> {
 }
 
 impl<T: Send + Sync + 'static, A: Arg<T>> Args<Value<T>> for A {
-    fn run<'v, W, Fut>(self, name: &str, writes: W, run: impl FnOnce(Inputs) -> Fut + Send + 'static) -> Op<'v>
-    where
-        Self: 'v,
-        W: Writes + 'v,
-        W::Value: 'static,
-        Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
-    {
-        Args::<(Value<T>,)>::run((self,), name, writes, run)
+    fn inputs((param,): &Self::Params, grant: Grant<'_>) -> Result<Inputs> {
+        Ok(A::give(param.own(grant)?, "0", Inputs::new()))
     }
+}
 
-    fn kernel<'v, W, E>(self, name: &str, writes: W, enqueue: impl FnOnce(Inputs) -> E + Send + 'static) -> Op<'v>
-    where
-        Self: 'v,
-        W: Writes + 'v,
-        W::Value: 'static,
-        E: FnOnce(StreamMut<'_>) -> Result<W::Value, BoxError> + 'static,
-    {
-        Args::<(Value<T>,)>::kernel((self,), name, writes, enqueue)
+impl<T: Send + Sync + 'static, A: OneValue<T>> Values<Value<T>> for A {
+    fn inputs(self) -> Inputs {
+        self.give("0", Inputs::new())
     }
 }
 
 macro_rules! ports {
-    ($($name:literal $T:ident $a:ident $A:ident),*) => {
-        impl<$($T),*> Sealed for ($(Value<$T>,)*) {}
-
+    ($($A:ident $a:ident $T:ident $t:ident $number:tt),*) => {
         impl<$($T: Send + Sync + 'static),*> Ports for ($(Value<$T>,)*) {
             type Vars = ($(Var<$T>,)*);
             type Arcs = ($(std::sync::Arc<$T>,)*);
 
             fn declare(graph: &mut Graph) -> Self {
-                ($(graph.input::<$T>($name),)*)
+                ($(graph.input::<$T>(stringify!($number)),)*)
             }
 
             fn output(&self, graph: &mut Graph) {
                 let ($($a,)*) = self;
-                $(graph.output($name, $a);)*
+                $(graph.output(stringify!($number), $a);)*
             }
 
             fn unwritten(engine: &Engine, function: &str) -> Self::Vars {
-                ($(engine.empty_var::<$T>(format!("{function}.{}", $name)),)*)
+                ($(engine.empty_var::<$T>(format!("{function}.{}", stringify!($number))),)*)
             }
 
             fn fail(vars: &Self::Vars, error: &Error) {
@@ -94,45 +81,28 @@ macro_rules! ports {
             }
 
             fn take(outputs: &mut Outputs) -> Result<Self::Arcs> {
-                Ok(($(outputs.take::<$T>($name)?,)*))
+                Ok(($(outputs.take::<$T>(stringify!($number))?,)*))
             }
         }
 
         impl<$($T: Send + Sync + 'static, $A: Arg<$T>),*> Args<($(Value<$T>,)*)> for ($($A,)*) {
-            fn run<'v, W, Fut>(self, name: &str, writes: W, run: impl FnOnce(Inputs) -> Fut + Send + 'static) -> Op<'v>
-            where
-                Self: 'v,
-                W: Writes + 'v,
-                W::Value: 'static,
-                Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
-            {
-                Op::future(name.to_owned(), self, writes, move |$($a: <<$A as Use>::Fetch as Fetch>::Owned),*| {
-                    let inputs = Inputs::new();
-                    $(let inputs = <$A as Arg<$T>>::give($a, $name, inputs);)*
-                    run(inputs)
-                })
+            fn inputs(($($a,)*): &Self::Params, grant: Grant<'_>) -> Result<Inputs> {
+                // All are fetched before one is moved.
+                let ($($a,)*) = ($($a.own(grant)?,)*);
+                let inputs = Inputs::new();
+                $(let inputs = $A::give($a, stringify!($number), inputs);)*
+                Ok(inputs)
             }
+        }
 
-            fn kernel<'v, W, E>(self, name: &str, writes: W, enqueue: impl FnOnce(Inputs) -> E + Send + 'static) -> Op<'v>
-            where
-                Self: 'v,
-                W: Writes + 'v,
-                W::Value: 'static,
-                E: FnOnce(StreamMut<'_>) -> Result<W::Value, BoxError> + 'static,
-            {
-                Op::whole(name.to_owned(), self, writes, move |$($a: <<$A as Use>::Fetch as Fetch>::Owned),*| {
-                    let inputs = Inputs::new();
-                    $(let inputs = <$A as Arg<$T>>::give($a, $name, inputs);)*
-                    enqueue(inputs)
-                })
+        impl<$($T: Send + Sync + 'static, $A: OneValue<$T>),*> Values<($(Value<$T>,)*)> for ($($A,)*) {
+            fn inputs(self) -> Inputs {
+                let (($($a,)*), inputs) = (self, Inputs::new());
+                $(let inputs = $a.give(stringify!($number), inputs);)*
+                inputs
             }
         }
     };
 }
 
-ports!("0" T0 a0 A0);
-ports!("0" T0 a0 A0, "1" T1 a1 A1);
-ports!("0" T0 a0 A0, "1" T1 a1 A1, "2" T2 a2 A2);
-ports!("0" T0 a0 A0, "1" T1 a1 A1, "2" T2 a2 A2, "3" T3 a3 A3);
-ports!("0" T0 a0 A0, "1" T1 a1 A1, "2" T2 a2 A2, "3" T3 a3 A3, "4" T4 a4 A4);
-ports!("0" T0 a0 A0, "1" T1 a1 A1, "2" T2 a2 A2, "3" T3 a3 A3, "4" T4 a4 A4, "5" T5 a5 A5);
+tuples!(ports);

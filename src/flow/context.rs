@@ -1,18 +1,19 @@
 //! The context of a flow's code: it pushes operations, and waits for values.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use super::function::{Args, Function, Ports};
+use super::function::{Args, CallBody, Function, Ports};
 use super::get::Get;
 use super::slice::Slice;
-use crate::device::{KernelStream, StreamMut};
-use crate::engine::{Engine, Op, OpFn, OpFutureFn, OpKernelFn, OpStream, Pushed, Reads, Scope, Var};
+use crate::device::{DeviceStream, KernelStream};
+use crate::engine::{Engine, Op, Pushed, Scope, Stream, Var, Vars};
 use crate::error::{BoxError, Error, Kind, Result};
+use crate::name::Name;
 use crate::run::{Run, values};
 use crate::runtime::{Cancel, Core, WaiterKey};
+use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Reads};
 
 /// The context of control flow that is async code: made by [`Executor::flow`](crate::Executor::flow) and
 /// given to the closure.
@@ -37,7 +38,7 @@ use crate::runtime::{Cancel, Core, WaiterKey};
 pub struct Flow {
     shared: Arc<Shared>,
     /// The stream of its operations.
-    stream: Option<OpStream>,
+    stream: Option<Stream>,
 }
 
 /// Shared by a flow's context, its future and its cancellers.
@@ -65,7 +66,7 @@ impl Flow {
     }
 
     /// Returns a new variable with a value.
-    pub fn value<T: Send + Sync + 'static>(&self, name: impl Into<Cow<'static, str>>, value: T) -> Var<T> {
+    pub fn value<T: Data>(&self, name: impl Into<Name>, value: T) -> Var<T> {
         self.shared.engine.var(name, value)
     }
 
@@ -95,11 +96,11 @@ impl Flow {
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
-    pub fn task<R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    pub fn task<R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
-        R: Reads,
-        V: Send + Sync + 'static,
-        F: OpFn<R::Params, V>,
+        R: Reads<Vars>,
+        V: Data,
+        F: OpFn<Vars, R::Params, V>,
     {
         let (name, var) = self.unwritten(name.into());
         self.push_to(&var, Op::task(name, reads, &var, work));
@@ -108,11 +109,11 @@ impl Flow {
 
     /// Pushes a CPU function that can fail: then its variable is poisoned.
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
-    pub fn try_task<R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    pub fn try_task<R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
-        R: Reads,
-        V: Send + Sync + 'static,
-        F: OpFn<R::Params, Result<V, BoxError>>,
+        R: Reads<Vars>,
+        V: Data,
+        F: OpFn<Vars, R::Params, Result<V, BoxError>>,
     {
         let (name, var) = self.unwritten(name.into());
         self.push_to(&var, Op::try_task(name, reads, &var, work));
@@ -121,11 +122,11 @@ impl Flow {
 
     /// Pushes a closure that returns a future, as [`Op::future`].
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
-    pub fn future<R, V, F, Fut>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    pub fn future<R, V, F, Fut>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
-        R: Reads,
-        V: Send + Sync + 'static,
-        F: OpFutureFn<R::Params, Fut>,
+        R: Reads<Vars>,
+        V: Data,
+        F: OpFutureFn<Vars, R::Params, Fut>,
         Fut: Future<Output = Result<V, BoxError>> + Send + 'static,
     {
         let (name, var) = self.unwritten(name.into());
@@ -135,12 +136,12 @@ impl Flow {
 
     /// Pushes a kernel, as [`Op::kernel`]: `work` enqueues onto a stream of the device.
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
-    pub fn kernel<S, R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    pub fn kernel<S, R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         S: KernelStream,
-        R: Reads,
-        V: Send + Sync + 'static,
-        F: OpKernelFn<S, R::Params, V>,
+        R: Reads<Vars>,
+        V: Data,
+        F: OpKernelFn<Vars, S, R::Params, V>,
     {
         let (name, var) = self.unwritten(name.into());
         self.push_to(&var, Op::kernel(name, reads, &var, work));
@@ -169,12 +170,12 @@ impl Flow {
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
-    pub fn try_kernel<S, R, V, F>(&self, name: impl Into<Cow<'static, str>>, reads: R, work: F) -> Var<V>
+    pub fn try_kernel<S, R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         S: KernelStream,
-        R: Reads,
-        V: Send + Sync + 'static,
-        F: OpKernelFn<S, R::Params, Result<V, BoxError>>,
+        R: Reads<Vars>,
+        V: Data,
+        F: OpKernelFn<Vars, S, R::Params, Result<V, BoxError>>,
     {
         let (name, var) = self.unwritten(name.into());
         self.push_to(&var, Op::try_kernel(name, reads, &var, work));
@@ -182,7 +183,7 @@ impl Flow {
     }
 
     /// Returns a stream, for operations and whole graphs that are to run one after the other.
-    pub fn stream(&self) -> OpStream {
+    pub fn stream(&self) -> Stream {
         self.shared.engine.stream()
     }
 
@@ -211,11 +212,11 @@ impl Flow {
     /// assert_eq!(said.await?, "one two three");
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
-    pub fn on(&self, stream: &OpStream) -> Self {
+    pub fn on(&self, stream: &Stream) -> Self {
         Self { shared: self.shared.clone(), stream: Some(stream.clone()) }
     }
 
-    /// Pushes any operation: one that writes existing variables, several, or none.
+    /// Pushes any operation, at once: one that writes existing variables, several, or none.
     ///
     /// The handle is a future of its end. If the operation fails, reads of the variables that it writes
     /// report the failure, too. They do not if it could not begin, because a reader keeps a value that it
@@ -226,7 +227,8 @@ impl Flow {
         self.push(&mut op).unwrap_or_else(|refused| Pushed::ended(Err(refused)))
     }
 
-    /// Calls a graph: pushes a run of it, and returns the variables that will have its results.
+    /// Calls a graph. It acts at once: it pushes a run of the graph, and returns the variables that will have
+    /// its results.
     ///
     /// The run begins when all its arguments have values. A graph that has only kernels for one device that
     /// queues work is called as one kernel, on one stream: it is submitted behind the work that it depends
@@ -236,15 +238,14 @@ impl Flow {
     /// # Errors
     /// If the run fails, all its results are poisoned.
     #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
-    pub fn call<I: Ports, O: Ports>(&self, function: &Function<I, O>, args: impl Args<I>) -> O::Vars {
+    pub fn call<I: Ports, O: Ports, A: Args<I>>(&self, function: &Function<I, O>, args: A) -> O::Vars {
         let results = O::unwritten(&self.shared.engine, function.name());
-        let (plan, name, writes) = (function.plan().clone(), function.name(), O::shared(&results));
+        let (plan, name, writes) = (function.plan().clone(), function.name().to_owned(), O::shared(&results));
         let mut op = match function.device() {
             // Later work is submitted behind it, without the host.
             Some(device) if self.shared.engine.has_devices() && self.is_pinned_to(device) => {
-                let enqueue =
-                    move |inputs| move |stream: StreamMut<'_>| Ok(O::take(&mut values::enqueue(&plan, inputs, stream)?)?);
-                args.kernel(name, writes, enqueue).device(device)
+                let run = move |inputs, stream: &mut DeviceStream| Ok(O::take(&mut values::enqueue(&plan, inputs, stream)?)?);
+                Op::try_kernel(name, args, writes, CallBody { inputs: A::inputs, run }).device(device)
             }
             _ => {
                 let core = self.shared.core.clone();
@@ -252,7 +253,7 @@ impl Flow {
                     let run = Run::new(&core, &plan, inputs);
                     async move { Ok(O::take(&mut run.await?)?) }
                 };
-                args.run(name, writes, run)
+                Op::future(name, args, writes, CallBody { inputs: A::inputs, run })
             }
         };
         if let Err(refused) = self.push(&mut op) {
@@ -267,7 +268,7 @@ impl Flow {
     }
 
     /// Waits for all operations that were pushed before and write the variable, and returns the value as it
-    /// is then. It takes its place among the operations when this is called.
+    /// is then. The read takes its place among the operations at once; the future only waits for it.
     ///
     /// # Errors
     /// The error of the operation that should have written it.
@@ -294,7 +295,7 @@ impl Flow {
     }
 
     /// Returns a variable for the result of an operation of that name.
-    fn unwritten<V: Send + Sync + 'static>(&self, name: Cow<'static, str>) -> (Cow<'static, str>, Var<V>) {
+    fn unwritten<V: Send + Sync + 'static>(&self, name: Name) -> (Name, Var<V>) {
         (name.clone(), self.shared.engine.empty_var(name))
     }
 }

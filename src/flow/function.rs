@@ -1,18 +1,20 @@
 //! Graphs as functions: compiled once, with typed arguments and results, and called by flows.
 
 use std::fmt;
-use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::device::StreamMut;
-use crate::engine::{Engine, Fetch, Op, TakeVar, Use, Var, Writes};
-use crate::error::{BoxError, Error, Kind, Result};
+use crate::device::DeviceStream;
+use crate::engine::{Engine, Grant, TakeVar, Var, Vars, Writes};
+use crate::error::{Error, Kind, Result};
 use crate::graph::Graph;
+use crate::name::Name;
 use crate::plan::{Plan, Policy, Ranked};
 use crate::run::{Inputs, Outputs, values};
+use crate::value::args::{OneRead, OpFutureFn, OpKernelFn, Param, Reads, Sealed};
 
-/// A graph that flows call: [`Flow::call`](super::Flow::call). Cheap to clone.
+/// A graph with typed arguments and results. [`Executor::call`](crate::Executor::call) and, in a flow,
+/// [`Flow::call`](super::Flow::call) call it. Cheap to clone.
 ///
 /// # Examples
 /// ```
@@ -42,7 +44,7 @@ use crate::run::{Inputs, Outputs, values};
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 pub struct Function<I, O> {
-    name: Arc<str>,
+    name: Name,
     plan: Plan,
     /// The device that all its nodes are kernels for.
     device: Option<u32>,
@@ -51,12 +53,12 @@ pub struct Function<I, O> {
 
 impl<I: Ports, O: Ports> Function<I, O> {
     /// Compiles the graph that `build` makes of its arguments. They, and what it returns, are one
-    /// [`Value`](crate::Value) or a tuple of up to six. In errors, and in its [plan](Function::plan), the
+    /// [`Value`](crate::Value) or a tuple of up to eight. In errors, and in its [plan](Function::plan), the
     /// arguments are inputs that are named `0`, `1` and so on.
     ///
     /// # Errors
     /// As [`Graph::compile`].
-    pub fn new(name: impl Into<Arc<str>>, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
+    pub fn new(name: impl Into<Name>, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
         Self::with_policy(name, &Ranked::default(), build)
     }
 
@@ -64,7 +66,7 @@ impl<I: Ports, O: Ports> Function<I, O> {
     ///
     /// # Errors
     /// As [`Graph::compile_with`].
-    pub fn with_policy(name: impl Into<Arc<str>>, policy: &dyn Policy, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
+    pub fn with_policy(name: impl Into<Name>, policy: &dyn Policy, build: impl FnOnce(&mut Graph, I) -> O) -> Result<Self> {
         let mut graph = Graph::new();
         let args = I::declare(&mut graph);
         let name = name.into();
@@ -73,7 +75,7 @@ impl<I: Ports, O: Ports> Function<I, O> {
         built.ok_or_else(|| replaced().into())?.output(&mut graph);
         // Its arguments are inputs whose names are numbers.
         let within = |fault: Error| {
-            let node = fault.node().map(Arc::from);
+            let node = fault.node().map(|node| node.to_owned().into());
             Kind::Within { path: format!("function {name}"), node, fault }.into()
         };
         let plan = graph.compile_with(policy).map_err(within)?;
@@ -108,10 +110,7 @@ impl<I, O> fmt::Debug for Function<I, O> {
     }
 }
 
-/// Only this room says what can be an argument or a result.
-pub trait Sealed {}
-
-/// The arguments or the results of a [`Function`]: a [`Value`](crate::Value), or a tuple of up to six.
+/// The arguments or the results of a [`Function`]: a [`Value`](crate::Value), or a tuple of up to eight.
 pub trait Ports: Sealed + 'static {
     /// The variables that have them in a flow: [`Var`]s.
     type Vars;
@@ -136,9 +135,9 @@ pub trait Ports: Sealed + 'static {
     label = "give `&var` or `take(&var)` of a `Var<{T}>`; a plain value becomes one by `f.value(..)`"
 )]
 /// One argument of a call: `&Var<T>`, or [`take`](crate::take)`(&var)` if a node of the graph takes it.
-pub trait Arg<T>: Use {
+pub trait Arg<T>: OneRead<Vars> {
     #[doc(hidden)]
-    fn give(owned: <Self::Fetch as Fetch>::Owned, name: &'static str, inputs: Inputs) -> Inputs;
+    fn give(owned: <Self::Param as Param<Vars>>::Owned, name: &'static str, inputs: Inputs) -> Inputs;
 }
 
 impl<T: Send + Sync + 'static> Arg<T> for &Var<T> {
@@ -158,21 +157,29 @@ impl<T: Send + Sync + 'static> Arg<T> for TakeVar<'_, T> {
     message = "these are not the arguments of the function",
     label = "`&var` or `take(&var)`, or a tuple of these, of the types that the function's closure takes"
 )]
-pub trait Args<I> {
-    /// The call as a run, which is awaited.
+pub trait Args<I>: Reads<Vars> {
     #[doc(hidden)]
-    fn run<'v, W, Fut>(self, name: &str, writes: W, run: impl FnOnce(Inputs) -> Fut + Send + 'static) -> Op<'v>
-    where
-        Self: 'v,
-        W: Writes + 'v,
-        W::Value: 'static,
-        Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static;
-    /// The call as a kernel.
-    #[doc(hidden)]
-    fn kernel<'v, W, E>(self, name: &str, writes: W, enqueue: impl FnOnce(Inputs) -> E + Send + 'static) -> Op<'v>
-    where
-        Self: 'v,
-        W: Writes + 'v,
-        W::Value: 'static,
-        E: FnOnce(StreamMut<'_>) -> Result<W::Value, BoxError> + 'static;
+    fn inputs(params: &Self::Params, grant: Grant<'_>) -> Result<Inputs>;
+}
+
+/// A call as the closure of an operation: gets its arguments as the inputs of a run.
+pub(super) struct CallBody<P, F> {
+    pub(super) inputs: fn(&P, Grant<'_>) -> Result<Inputs>,
+    pub(super) run: F,
+}
+
+impl<P: 'static, Out, F: FnOnce(Inputs) -> Out + Send + 'static> OpFutureFn<Vars, P, Out> for CallBody<P, F> {
+    fn call<'a>(self, params: &'a P, grant: Grant<'a>) -> Result<Out> {
+        Ok((self.run)((self.inputs)(params, grant)?))
+    }
+}
+
+impl<P, Out, F> OpKernelFn<Vars, DeviceStream, P, Out> for CallBody<P, F>
+where
+    P: 'static,
+    F: FnOnce(Inputs, &mut DeviceStream) -> Out + Send + 'static,
+{
+    fn call<'a>(self, stream: &'a mut DeviceStream, params: &'a P, grant: Grant<'a>) -> Result<Out> {
+        Ok((self.run)((self.inputs)(params, grant)?, stream))
+    }
 }

@@ -6,19 +6,22 @@
 // CONTROL FLOW: branches and loops over graphs and operations, as async code.
 //
 // Lives here: the context that such code uses (`Flow`), its future (`FlowRun`), graphs as functions
-// (`Function`). Never here: order between operations (`engine`), the runs of graphs (`run`).
+// (`Function`), and calls of these (`Call`). Never here: order between operations (`engine`), the runs of
+// graphs (`run`).
 //
 // exec.flow(async |f: &Flow| { .. }) ──▶ FlowRun (a future)
 //      f.task, f.call ──▶ operations on variables, pushed at once ──▶ Var
 //      f.get(&var).await ◀── the only place that waits
 
 mod arity;
+mod call;
 mod context;
 mod function;
 mod get;
 mod run;
 mod slice;
 
+pub use call::{Call, OneValue, Values};
 pub use context::Flow;
 pub use function::{Arg, Args, Function, Ports};
 pub use get::Get;

@@ -44,8 +44,8 @@ pub struct FlowRun<F> {
 }
 
 impl Engine {
-    /// Makes a flow on this engine, as [`Executor::flow`](crate::Executor::flow) does on one that all flows
-    /// of an executor share: so that it is placed as this engine's settings say
+    /// Makes a flow on this engine, lazily as [`Executor::flow`](crate::Executor::flow) does on one that all
+    /// flows of an executor share: so that it is placed as this engine's settings say
     /// ([`EngineBuilder::placement`](crate::engine::EngineBuilder::placement)), and uses its variables.
     ///
     /// # Examples
@@ -71,7 +71,7 @@ impl Engine {
 
 impl Flow {
     /// Makes a flow within this one: its future can be dropped or cancelled by itself, with the operations
-    /// that it has pushed.
+    /// that it has pushed. It is lazy: nothing happens until the future is polled.
     ///
     /// If this flow is cancelled or dropped, so is the inner one, in any task. If this flow's code returns
     /// first, the inner one goes on.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::nested::Role;
 use super::shape::NodeId;
 use super::values::Use;
+use crate::name::Name;
 
 /// What an inner graph knows of the graphs around it. It has no access to them, so a closure that replaces
 /// its graph harms no other.
@@ -18,7 +19,7 @@ pub(super) struct Around {
 /// The place of an inner graph: its loop or branch, and its role there.
 pub(super) struct Place {
     pub(super) outer: Option<Arc<Place>>,
-    pub(super) control: Arc<str>,
+    pub(super) control: Name,
     pub(super) role: Role,
 }
 
@@ -33,7 +34,7 @@ pub(super) struct OuterRead {
     /// The inner graph, and the node there that reads it. None if it is a result of the graph, or the
     /// condition's answer.
     pub(super) place: Arc<Place>,
-    pub(super) reader: Option<Arc<str>>,
+    pub(super) reader: Option<Name>,
 }
 
 /// A part of a graph that is not complete. A usable graph has none.
@@ -47,7 +48,7 @@ pub(super) enum Unfinished {
 
 impl Place {
     /// Returns the path of the graph, or of a node in it, from the outermost graph on: `loop/body/mul`.
-    pub(super) fn path(&self, node: Option<&Arc<str>>) -> Arc<str> {
+    pub(super) fn path(&self, node: Option<&Name>) -> Name {
         let mut names: Vec<String> = node.map(ToString::to_string).into_iter().collect();
         let places = std::iter::successors(Some(self), |place| place.outer.as_deref());
         names.extend(places.map(|place| format!("{}/{}", place.control, place.role)));

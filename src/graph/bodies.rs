@@ -4,7 +4,6 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 use super::builder::Graph;
 use super::condition::Condition;
@@ -12,7 +11,9 @@ use super::handle::Value;
 use super::select::{Holds, Select, Test};
 use super::values::Type;
 use crate::error::Foreign;
+use crate::name::Name;
 use crate::value::Cells;
+use crate::value::args::tuples;
 
 /// What the nodes of a graph do that comes as data: a body for each command. [`Graph::from_shape`] puts the
 /// two together.
@@ -30,16 +31,16 @@ use crate::value::Cells;
 /// # Examples
 /// ```
 /// use anabranch::graph::Bodies;
-/// use anabranch::{Graph, Value};
+/// use anabranch::{Graph, Name, Value};
 ///
 /// let bodies = Bodies::new()
-///     .node("text", |g: &mut Graph, name: &str, ()| g.input::<String>(name))
-///     .node("count", |g: &mut Graph, name: &str, t: Value<String>| g.task(name, &t, |t: &String| t.split(' ').count()));
+///     .node("text", |g: &mut Graph, name: &Name, ()| g.input::<String>(name))
+///     .node("count", |g: &mut Graph, name: &Name, t: Value<String>| g.task(name, &t, |t: &String| t.split(' ').count()));
 /// ```
 #[derive(Default)]
-pub struct Bodies(BTreeMap<Arc<str>, Foreign<Box<AddNode>>>);
+pub struct Bodies(BTreeMap<Name, Foreign<Box<AddNode>>>);
 
-type AddNode = dyn Fn(&mut Graph, &str, &[Loose]) -> Result<Loose, String> + Send + Sync;
+type AddNode = dyn Fn(&mut Graph, &Name, &[Loose]) -> Result<Loose, String> + Send + Sync;
 
 /// A value of a type that only the bodies know.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +70,8 @@ impl Bodies {
     /// that was there before is gone.
     pub fn node<V, R>(
         self,
-        command: impl Into<Arc<str>>,
-        add: impl Fn(&mut Graph, &str, V) -> Value<R> + Send + Sync + 'static,
+        command: impl Into<Name>,
+        add: impl Fn(&mut Graph, &Name, V) -> Value<R> + Send + Sync + 'static,
     ) -> Self
     where
         V: Given,
@@ -82,8 +83,8 @@ impl Bodies {
     /// Adds a body whose value says whether a loop goes on.
     pub fn condition<V, K>(
         self,
-        command: impl Into<Arc<str>>,
-        add: impl Fn(&mut Graph, &str, V) -> Value<K> + Send + Sync + 'static,
+        command: impl Into<Name>,
+        add: impl Fn(&mut Graph, &Name, V) -> Value<K> + Send + Sync + 'static,
     ) -> Self
     where
         V: Given,
@@ -96,8 +97,8 @@ impl Bodies {
     /// Adds a body whose value says which arm a branch takes.
     pub fn selector<V, K>(
         self,
-        command: impl Into<Arc<str>>,
-        add: impl Fn(&mut Graph, &str, V) -> Value<K> + Send + Sync + 'static,
+        command: impl Into<Name>,
+        add: impl Fn(&mut Graph, &Name, V) -> Value<K> + Send + Sync + 'static,
     ) -> Self
     where
         V: Given,
@@ -108,11 +109,11 @@ impl Bodies {
 
     fn with<V: Given, R: Send + Sync + 'static>(
         mut self,
-        command: Arc<str>,
-        add: impl Fn(&mut Graph, &str, V) -> Value<R> + Send + Sync + 'static,
+        command: Name,
+        add: impl Fn(&mut Graph, &Name, V) -> Value<R> + Send + Sync + 'static,
         decides: Decides,
     ) -> Self {
-        let add_node = move |g: &mut Graph, name: &str, given: &[Loose]| {
+        let add_node = move |g: &mut Graph, name: &Name, given: &[Loose]| {
             let given = V::of(g, given)?;
             let made = g
                 .lend(|g| add(g, name, given))
@@ -173,12 +174,13 @@ fn values(count: usize) -> String {
 }
 
 macro_rules! given {
-    ($($T:ident $number:literal),*; $count:literal) => {
+    ($($A:ident $a:ident $T:ident $t:ident $number:literal),*) => {
         impl<$($T: 'static),*> Given for ($(Value<$T>,)*) {
             #[allow(unused_variables, clippy::unused_unit)]
             fn of(graph: &Graph, given: &[Loose]) -> Result<Self, String> {
-                if given.len() != $count {
-                    return Err(format!("reads {}, and its body takes {}", values(given.len()), $count));
+                let count = <[u32]>::len(&[$($number),*]);
+                if given.len() != count {
+                    return Err(format!("reads {}, and its body takes {count}", values(given.len())));
                 }
                 Ok(($(typed::<$T>(graph, &given[$number], $number)?,)*))
             }
@@ -186,12 +188,5 @@ macro_rules! given {
     };
 }
 
-given!(; 0);
-given!(A 0; 1);
-given!(A 0, B 1; 2);
-given!(A 0, B 1, C 2; 3);
-given!(A 0, B 1, C 2, D 3; 4);
-given!(A 0, B 1, C 2, D 3, E 4; 5);
-given!(A 0, B 1, C 2, D 3, E 4, F 5; 6);
-given!(A 0, B 1, C 2, D 3, E 4, F 5, G 6; 7);
-given!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7; 8);
+given!();
+tuples!(given);

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use super::PORTS_MAX;
 use super::around::{Around, Unfinished};
 use super::body::Body;
-use super::closures::{Fallible, FutureFn, Infallible, KernelFn, TaskFn};
 use super::control_node::{ControlNode, InnerId};
 use super::handle::Value;
 use super::shape::{NodeId, Shape};
-use super::source::Sources;
 use super::values::{InputPort, OutputPort, ValueInfo};
 use crate::device::KernelStream;
 use crate::error::{BoxError, Error, Kind};
+use crate::name::Name;
+use crate::value::args::{Data, Fallible, FutureFn, Infallible, KernelFn, Reads, TaskFn};
 use crate::value::{Arena, Layout};
 
 /// A graph of CPU and GPU work: nodes, the values that flow between them, named inputs and outputs.
@@ -103,7 +103,7 @@ impl Graph {
     }
 
     /// Declares a named input, given to each run by `inputs! { "name" => value }`.
-    pub fn input<T: Send + Sync + 'static>(&mut self, name: impl Into<Arc<str>>) -> Value<T> {
+    pub fn input<T: Data>(&mut self, name: impl Into<Name>) -> Value<T> {
         let name = name.into();
         let is_used = self.inputs.len() < PORTS_MAX && self.inputs.iter().any(|port| port.name == name);
         self.check_port("input", &name, is_used);
@@ -112,7 +112,7 @@ impl Graph {
         self.add_input(name, slot)
     }
 
-    /// Adds a CPU function: `work` gets what `sources` names and returns the node's value.
+    /// Adds a CPU function: `work` gets what it reads and returns the node's value.
     ///
     /// Write the types of the closure's arguments out, as in `|a: &u32, b: String| ...`. Without them rustc
     /// does not know what an argument is, and says "type annotations needed" (E0282) where the body uses it,
@@ -121,13 +121,13 @@ impl Graph {
     ///
     /// Values of 100 kB and more belong in a `Box` or a `Vec`: a body returns its value over the stack, in a
     /// debug build with several copies, and threads have 2 MiB of it.
-    pub fn task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    pub fn task<I, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
-        I: Sources,
-        R: Send + Sync + 'static,
-        F: TaskFn<I::Params, R>,
+        I: Reads<Graph>,
+        R: Data,
+        F: TaskFn<Graph, I::Params, R>,
     {
-        self.add_task::<I, R, F, Infallible>(name.into(), sources, work)
+        self.add_task::<I, R, F, Infallible>(name.into(), reads, work)
     }
 
     /// Adds a CPU function that can fail; `Ok(f(x)?)` turns any error into the boxed one.
@@ -135,13 +135,13 @@ impl Graph {
     /// # Errors
     /// An error of `work` becomes the source of the run's error, which names this node. It stops only the
     /// nodes that depend on this one.
-    pub fn try_task<I, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    pub fn try_task<I, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
-        I: Sources,
-        R: Send + Sync + 'static,
-        F: TaskFn<I::Params, Result<R, BoxError>>,
+        I: Reads<Graph>,
+        R: Data,
+        F: TaskFn<Graph, I::Params, Result<R, BoxError>>,
     {
-        self.add_task::<I, Result<R, BoxError>, F, Fallible>(name.into(), sources, work)
+        self.add_task::<I, Result<R, BoxError>, F, Fallible>(name.into(), reads, work)
     }
 
     /// Adds an async node. Its future is made when its inputs are there. The executor's workers poll it,
@@ -162,44 +162,44 @@ impl Graph {
     ///     async move { Ok(*client + *key) }
     /// });
     /// ```
-    pub fn future<I, R, F, Fut>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    pub fn future<I, R, F, Fut>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
-        I: Sources,
-        R: Send + Sync + 'static,
-        F: FutureFn<I::Params, Fut>,
+        I: Reads<Graph>,
+        R: Data,
+        F: FutureFn<Graph, I::Params, Fut>,
         Fut: Future<Output = Result<R, BoxError>> + Send + 'static,
     {
-        self.add_future(name.into(), sources, work)
+        self.add_future(name.into(), reads, work)
     }
 
     /// Adds a kernel: `work` enqueues onto a stream of the device (`S` is its type, such as
     /// [`HostStream`](crate::HostStream)), which runs it in the stream's order.
-    pub fn kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    pub fn kernel<I, S, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
-        I: Sources,
+        I: Reads<Graph>,
         S: KernelStream,
-        R: Send + Sync + 'static,
-        F: KernelFn<S, I::Params, R>,
+        R: Data,
+        F: KernelFn<Graph, S, I::Params, R>,
     {
-        self.add_kernel::<I, S, R, F, Infallible>(name.into(), sources, work)
+        self.add_kernel::<I, S, R, F, Infallible>(name.into(), reads, work)
     }
 
     /// Adds a kernel whose submission can fail.
     ///
     /// # Errors
     /// As for [`Graph::try_task`].
-    pub fn try_kernel<I, S, R, F>(&mut self, name: impl Into<Arc<str>>, sources: I, work: F) -> Value<R>
+    pub fn try_kernel<I, S, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
-        I: Sources,
+        I: Reads<Graph>,
         S: KernelStream,
-        R: Send + Sync + 'static,
-        F: KernelFn<S, I::Params, Result<R, BoxError>>,
+        R: Data,
+        F: KernelFn<Graph, S, I::Params, Result<R, BoxError>>,
     {
-        self.add_kernel::<I, S, Result<R, BoxError>, F, Fallible>(name.into(), sources, work)
+        self.add_kernel::<I, S, Result<R, BoxError>, F, Fallible>(name.into(), reads, work)
     }
 
     /// Declares that `value` leaves the graph under `name`; a finished run gives it as an `Arc`.
-    pub fn output<T: Send + Sync + 'static>(&mut self, name: impl Into<Arc<str>>, value: &Value<T>) {
+    pub fn output<T: Data>(&mut self, name: impl Into<Name>, value: &Value<T>) {
         let name = name.into();
         let is_used = self.outputs.len() < PORTS_MAX && self.outputs.iter().any(|port| port.name == name);
         self.check_port("output", &name, is_used);
@@ -236,7 +236,7 @@ impl Graph {
     }
 
     /// Returns the path of a node from the outermost graph on: `loop/body/mul`.
-    pub(crate) fn full_name(&self, node: NodeId) -> Arc<str> {
+    pub(crate) fn full_name(&self, node: NodeId) -> Name {
         let name = self.shape().name_of(node);
         match &self.around {
             None => name.clone(),

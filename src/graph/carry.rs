@@ -7,14 +7,13 @@
 //! A value that is given once moves, whatever it is. One that is given twice, or that lies in a graph around,
 //! or that an async node reads, is an `Arc`: then nobody can take it by value, which is checked here.
 
-use std::sync::Arc;
-
 use super::NodeId;
 use super::builder::Graph;
 use super::control_node::{ControlNode, Flow, Inner, Origin, State};
 use super::nested::Role;
 use super::values::{Maker, ValueInfo};
 use crate::error::{Error, Kind, Result};
+use crate::name::Name;
 use crate::value::Cells;
 
 /// One move.
@@ -263,7 +262,7 @@ impl<'g> Settling<'g> {
         }
     }
 
-    fn name(&self) -> Arc<str> {
+    fn name(&self) -> Name {
         self.graph.full_name(self.control.node)
     }
 

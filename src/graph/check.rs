@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::shape::Link;
 use super::{COST_US_MAX, Control, DEVICE_MAX, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeShape, Shape};
 use crate::error::{Error, Kind, Result};
+use crate::name::Name;
 
 /// Checks names, costs, edges, and that there is no cycle.
 pub(crate) fn check(shape: &Shape) -> Result<()> {
@@ -40,7 +41,7 @@ fn check_names(shape: &Shape) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn check_name(name: &Arc<str>) -> Result<()> {
+pub(super) fn check_name(name: &Name) -> Result<()> {
     if name.len() <= NAME_BYTES_MAX {
         return Ok(());
     }

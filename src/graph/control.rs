@@ -20,13 +20,14 @@ use super::states::States;
 use super::values::{Maker, Transfer, Use};
 use super::{Backend, NodeId};
 use crate::device::StreamMut;
+use crate::name::Name;
 use crate::value::{Call, Cells, Outcome, TypedBody};
 
 impl Graph {
     /// Adds a loop: while `condition` holds, `body` makes new states of the old ones. Returns the last
     /// states.
     ///
-    /// The states are a value, or a tuple of up to four. Both closures build an inner graph: they get it and
+    /// The states are a value, or a tuple of up to eight. Both closures build an inner graph: they get it and
     /// the states as values of it; what `condition` returns says whether to go on, and what `body` returns
     /// are the new states. A condition is a value: a `bool`, or how a residual compares to its tolerance
     /// ([`above`](crate::graph::above)), of which NaN is an error; or [`times`](crate::graph::times)`(n)`.
@@ -62,7 +63,7 @@ impl Graph {
     /// assert!((*outputs.take::<f64>("root")? - 2f64.sqrt()).abs() < 1e-12);
     /// # Ok::<(), anabranch::Error>(())
     /// ```
-    pub fn repeat<S, K, C, B>(&mut self, name: impl Into<Arc<str>>, states: S, condition: C, body: B) -> S::Values
+    pub fn repeat<S, K, C, B>(&mut self, name: impl Into<Name>, states: S, condition: C, body: B) -> S::Values
     where
         S: States,
         K: Condition,
@@ -129,7 +130,7 @@ impl Graph {
     /// }
     /// # Ok::<(), anabranch::Error>(())
     /// ```
-    pub fn branch<S: States, T: Select>(&mut self, name: impl Into<Arc<str>>, selector: &Value<T>, states: S) -> Branch<'_, S> {
+    pub fn branch<S: States, T: Select>(&mut self, name: impl Into<Name>, selector: &Value<T>, states: S) -> Branch<'_, S> {
         // An unfinished branch is reported now, because this one takes its mark.
         if let (Some(_), Some(fault)) = (self.unfinished, self.fault()) {
             self.mistake(fault);

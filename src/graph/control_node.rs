@@ -1,11 +1,10 @@
 //! Loops and branches as their graph holds them: states, inner graphs, and what the inner graphs make.
 
-use std::sync::Arc;
-
 use super::nested::Role;
 use super::select::Test;
 use super::shape::NodeId;
 use super::values::Transfer;
+use crate::name::Name;
 use crate::value::Cells;
 
 /// A loop or a branch of a graph.
@@ -26,7 +25,7 @@ pub struct State {
     pub(crate) first: u32,
     pub(crate) is_taken: bool,
     /// Its name in messages, with its first value: `state 0 of 'loop' ('x')`.
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Name,
     pub(crate) transfer: &'static Transfer,
 }
 

@@ -1,6 +1,6 @@
 //! Graphs: nodes, the values that flow between them, loops and branches.
 //!
-//! A [`Graph`] is built by its methods; [`Value`] is a typed handle to what a node makes. [`Sources`] says
+//! A [`Graph`] is built by its methods; [`Value`] is a typed handle to what a node makes. [`Reads`] says
 //! what a node can read, [`TaskFn`], [`KernelFn`] and [`FutureFn`] which closures can be its body. A
 //! [`Shape`] is a graph without closures: what policies see, and what JSON holds. [`Bodies`] give the nodes
 //! of a shape their closures.
@@ -8,7 +8,6 @@
 // WHAT: graphs as data. Lives here: the graph and its builder, the shape, the checks that a graph must pass.
 // Pure: never a thread, a clock, a device, an executor; nothing in this room runs a node.
 
-mod arity;
 mod around;
 mod bodies;
 mod body;
@@ -27,7 +26,6 @@ mod load;
 mod nested;
 mod node;
 mod nodes;
-mod params;
 mod ports;
 mod reads;
 mod section;
@@ -37,24 +35,22 @@ mod source;
 mod states;
 mod values;
 
+pub use crate::value::args::{Data, Each, FutureFn, KernelFn, OneRead, Reads, TaskFn};
 pub use bodies::{Bodies, Given};
 pub(crate) use body::Body;
 pub use builder::Graph;
 pub(crate) use builder::NodeWork;
 pub(crate) use carry::Carries;
 pub(crate) use check::{check, check_ids, explain_circle, take_last, unknown_node};
-pub use closures::{FutureFn, KernelFn, TaskFn};
 pub use condition::{Condition, Times, times};
 pub use control::Branch;
 pub(crate) use control_node::Flow;
 pub use handle::{Takable, Take, Value, take};
 pub use nested::{Control, Role};
 pub use node::NodeMut;
-pub use params::{Each, Many, Own, Param, Read};
 pub(crate) use select::Test;
 pub use select::{Above, Holds, Select, above};
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
-pub use source::{Source, Sources};
 pub use states::{OneState, States};
 pub(crate) use values::{InputPort, Maker, OutputPort, Transfer};
 

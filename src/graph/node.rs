@@ -8,6 +8,7 @@ use super::handle::Value;
 use super::values::Maker;
 use super::{Backend, Control, NodeId, NodeShape};
 use crate::error::Kind;
+use crate::name::Name;
 
 /// A node of a graph that is being built; made by [`Graph::node`].
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl NodeMut<'_> {
 
     /// Sets the kind of work, for policies that keep equal commands on one stream. The default is the node's
     /// name.
-    pub fn command(self, command: impl Into<Arc<str>>) -> Self {
+    pub fn command(self, command: impl Into<Name>) -> Self {
         let command = command.into();
         self.with(|shape| shape.command = Some(command))
     }

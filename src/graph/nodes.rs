@@ -1,59 +1,62 @@
-//! How tasks, async nodes and kernels are added to a graph: each binds its sources and gets a cell for its
+//! How tasks, async nodes and kernels are added to a graph: each binds what it reads and gets a cell for its
 //! value.
 
 use std::future::Future;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use super::body::Body;
 use super::builder::{Graph, NodeWork};
-use super::closures::{Async, Finish, FutureFn, Kernel, KernelFn, Task, TaskFn};
+use super::closures::{Async, Kernel, Task};
 use super::handle::Value;
-use super::source::{Binder, Sources};
+use super::source::Binder;
 use super::values::Maker;
 use super::{Backend, NodeId};
 use crate::device::KernelStream;
 use crate::error::BoxError;
+use crate::name::Name;
 use crate::value::Slot;
+use crate::value::args::{Finish, FutureFn, KernelFn, Reads, TaskFn};
 
 impl Graph {
-    pub(super) fn add_task<I, Q, F, K>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<K::Value>
+    pub(super) fn add_task<I, Q, F, K>(&mut self, name: Name, reads: I, work: F) -> Value<K::Value>
     where
-        I: Sources,
+        I: Reads<Graph>,
         Q: 'static,
-        F: TaskFn<I::Params, Q>,
+        F: TaskFn<Graph, I::Params, Q>,
         K: Finish<Q>,
+        K::Value: Send + Sync + 'static,
     {
         let node = self.shape_mut().node(name, Backend::Cpu);
-        let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: false });
+        let params = reads.bind(&mut Binder { graph: self, reader: node, is_async: false });
         let out = self.layout.slot::<K::Value>();
         self.finish(node, out, Task::<_, _, Q, K> { params, work, out, kind: PhantomData }, false)
     }
 
-    pub(super) fn add_future<I, R, F, Fut>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<R>
+    pub(super) fn add_future<I, R, F, Fut>(&mut self, name: Name, reads: I, work: F) -> Value<R>
     where
-        I: Sources,
+        I: Reads<Graph>,
         R: Send + Sync + 'static,
-        F: FutureFn<I::Params, Fut>,
+        F: FutureFn<Graph, I::Params, Fut>,
         Fut: Future<Output = Result<R, BoxError>> + Send + 'static,
     {
         let node = self.shape_mut().node(name, Backend::Cpu);
-        let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: true });
+        let params = reads.bind(&mut Binder { graph: self, reader: node, is_async: true });
         let future = self.layout.slot::<Fut>();
         let out = self.layout.slot::<R>();
         self.finish(node, out, Async { params, work, future, out }, true)
     }
 
-    pub(super) fn add_kernel<I, S, Q, F, K>(&mut self, name: Arc<str>, sources: I, work: F) -> Value<K::Value>
+    pub(super) fn add_kernel<I, S, Q, F, K>(&mut self, name: Name, reads: I, work: F) -> Value<K::Value>
     where
-        I: Sources,
+        I: Reads<Graph>,
         S: KernelStream,
         Q: 'static,
-        F: KernelFn<S, I::Params, Q>,
+        F: KernelFn<Graph, S, I::Params, Q>,
         K: Finish<Q>,
+        K::Value: Send + Sync + 'static,
     {
         let node = self.shape_mut().node(name, Backend::Gpu);
-        let params = sources.bind(&mut Binder { graph: self, reader: node, is_async: false });
+        let params = reads.bind(&mut Binder { graph: self, reader: node, is_async: false });
         let out = self.layout.slot::<K::Value>();
         self.finish(node, out, Kernel::<S, _, _, Q, K> { params, work, out, kind: PhantomData }, false)
     }

@@ -1,22 +1,21 @@
 //! The named inputs and outputs of a graph, and what they may be.
 
-use std::sync::Arc;
-
 use super::PORTS_MAX;
 use super::builder::Graph;
 use super::check::check_name;
 use super::handle::Value;
 use super::values::{InputPort, Maker, OutputPort, Sharer, Type, ValueInfo};
 use crate::error::Kind;
+use crate::name::Name;
 use crate::value::Slot;
 
 impl Graph {
     /// Adds an input, under a name that is not checked.
-    pub(super) fn add_input<T: Send + Sync + 'static>(&mut self, name: Arc<str>, slot: Slot<T>) -> Value<T> {
+    pub(super) fn add_input<T: Send + Sync + 'static>(&mut self, name: Name, slot: Slot<T>) -> Value<T> {
         Value::new(self.address(), self.input_of_type(name, Type::of::<T>(), slot.offset()), slot.offset())
     }
 
-    pub(super) fn input_of_type(&mut self, name: Arc<str>, of: Type, offset: u32) -> u32 {
+    pub(super) fn input_of_type(&mut self, name: Name, of: Type, offset: u32) -> u32 {
         let value = self.value_of_type(of, offset, Maker::Input(self.inputs.len() as u32));
         let Type { id: type_id, name: type_name, transfer } = of;
         self.inputs.push(InputPort { name, type_id, type_name, value, offset, readers: Vec::new(), transfer });
@@ -24,7 +23,7 @@ impl Graph {
     }
 
     /// Declares an output by the number of its value, under a name that is not checked.
-    pub(super) fn output_own(&mut self, name: Arc<str>, value: u32) {
+    pub(super) fn output_own(&mut self, name: Name, value: u32) {
         let info = &mut self.values[value as usize];
         info.sharer.get_or_insert(Sharer::Output(self.outputs.len() as u32));
         info.is_read = true;
@@ -38,7 +37,7 @@ impl Graph {
 
     /// Reports a port that cannot be added. An inner graph has none: it reads the graphs around it, and its
     /// closure returns its results.
-    pub(super) fn check_port(&mut self, what: &'static str, name: &Arc<str>, is_used: bool) {
+    pub(super) fn check_port(&mut self, what: &'static str, name: &Name, is_used: bool) {
         if self.is_inner() {
             self.mistake(Kind::InnerPort { what, name: name.clone() }.into());
         }

@@ -12,6 +12,7 @@ use super::shape::Link;
 use super::values::{InputPort, Maker, OutputPort, Sharer, ValueInfo};
 use super::{Edge, NodeId, Shape, unknown_node};
 use crate::error::{Kind, Result};
+use crate::name::Name;
 
 impl Shape {
     /// Returns the shape of the nodes on the paths from any of `from` to any of `to`, these included; no
@@ -44,7 +45,7 @@ impl Shape {
     /// Returns the shape of the nodes that are in, and for each node its id there.
     fn cut(&self, is_in: &[bool]) -> (Shape, Vec<Option<NodeId>>) {
         let mut shape = Shape::new();
-        self.name().into_iter().for_each(|name| shape.set_name(name));
+        self.name().into_iter().for_each(|name| shape.set_name(name.to_owned()));
         let mut new: Vec<Option<NodeId>> = vec![None; is_in.len()];
         for node in self.ids().filter(|node| is_in[node.index()]) {
             let old = &self.nodes()[node.index()];
@@ -200,7 +201,7 @@ impl Cut<'_> {
     }
 
     /// Returns the name that a value has as an input or an output.
-    fn name(&self, value: u32, maker: Maker) -> Arc<str> {
+    fn name(&self, value: u32, maker: Maker) -> Name {
         match maker {
             Maker::Node(node) => match (self.graph.shape.name_of(node), value - self.graph.works[node.index()].value) {
                 (name, 0) => name.clone(),
@@ -269,7 +270,7 @@ impl Cut<'_> {
             let work = self.section.works[node.index()];
             for value in work.value..work.value + work.values {
                 let name = match value - work.value {
-                    0 => name.into(),
+                    0 => name.to_owned().into(),
                     number => format!("{name} {number}").into(),
                 };
                 self.take_output_of(value, name);
@@ -277,7 +278,7 @@ impl Cut<'_> {
         }
     }
 
-    fn take_output_of(&mut self, value: u32, name: Arc<str>) {
+    fn take_output_of(&mut self, value: u32, name: Name) {
         let is_unit = self.section.values[value as usize].type_id == TypeId::of::<()>();
         match self.section.outputs.iter().find(|port| port.name == name) {
             None if is_unit => {}
@@ -290,7 +291,7 @@ impl Cut<'_> {
         }
     }
 
-    fn add_output(&mut self, name: Arc<str>, value: u32, is_new: bool) {
+    fn add_output(&mut self, name: Name, value: u32, is_new: bool) {
         let output = self.section.outputs.len() as u32;
         let info = &mut self.section.values[value as usize];
         info.sharer.get_or_insert(Sharer::Output(output));

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::nested::Control;
+use crate::name::Name;
 
 /// A node of one graph, by its position.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -69,7 +70,7 @@ pub struct Edge {
 
 impl NodeShape {
     /// Returns the kind of work: the command, or else the name.
-    pub fn command(&self) -> &Arc<str> {
+    pub fn command(&self) -> &Name {
         self.command.as_ref().unwrap_or(&self.name)
     }
 
@@ -95,11 +96,11 @@ impl Edge {
 #[non_exhaustive]
 pub struct NodeShape {
     /// The node's name, unique in its graph.
-    pub name: Arc<str>,
+    pub name: Name,
     /// Where it wants to run.
     pub backend: Backend,
     /// The kind of work, for policies that keep equal commands together; `None` means the node's name.
-    pub command: Option<Arc<str>>,
+    pub command: Option<Name>,
     /// The devices that it spans, as the executor counts them, each once; `None` means device 0. Empty means
     /// wherever the plan begins.
     pub devices: Option<Arc<[u32]>>,
@@ -115,7 +116,7 @@ pub struct NodeShape {
 /// wins.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
-    name: Option<Arc<str>>,
+    name: Option<Name>,
     nodes: Vec<NodeShape>,
     edges: Vec<Edge>,
     states: Vec<StateRead>,
@@ -158,7 +159,7 @@ impl Shape {
     }
 
     /// Gives the graph a name, for pictures.
-    pub fn set_name(&mut self, name: impl Into<Arc<str>>) {
+    pub fn set_name(&mut self, name: impl Into<Name>) {
         self.name = Some(name.into());
     }
 
@@ -168,7 +169,7 @@ impl Shape {
     }
 
     /// Adds a node and returns its id.
-    pub fn node(&mut self, name: impl Into<Arc<str>>, backend: Backend) -> NodeId {
+    pub fn node(&mut self, name: impl Into<Name>, backend: Backend) -> NodeId {
         // Ids beyond u32 cannot exist: the check for NODES_MAX reports such a graph before an id is used.
         let id = NodeId(self.nodes.len() as u32);
         self.nodes.push(NodeShape { name: name.into(), backend, command: None, devices: None, cost_us: 1.0, control: None });
@@ -324,7 +325,7 @@ impl Shape {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
-    pub(crate) fn name_of(&self, node: NodeId) -> &Arc<str> {
+    pub(crate) fn name_of(&self, node: NodeId) -> &Name {
         &self.nodes[node.index()].name
     }
 

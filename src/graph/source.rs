@@ -1,55 +1,76 @@
 //! The reads of a node: each becomes an edge of the graph and an argument of the body.
 
+use std::convert::Infallible;
+use std::sync::Arc;
+
 use super::NodeId;
 use super::builder::Graph;
 use super::handle::{Take, Value};
-use super::params::{Many, Own, Param, Read};
 use super::values::Use;
-use crate::value::Slot;
+use crate::value::args::{ByRef, ByValue, Each, EachOf, Key, OneRead, Place, Single};
+use crate::value::{Cells, Slot};
 
-/// One thing that a node reads: `&Value<T>`, [`take`](super::take)`(&value)`, or `&[Value<T>]` for any number
-/// of one type.
-pub trait Source {
-    /// How the body's argument comes out of its cell.
-    type Param: Param;
-    #[doc(hidden)]
-    fn bind(self, binder: &mut Binder<'_>) -> Self::Param;
+impl Place for Graph {
+    type View<'a> = Cells<'a>;
+    /// A node that lacks an input does not run.
+    type Fault = Infallible;
+    type Binder<'b> = Binder<'b>;
 }
 
-impl<T: Send + Sync + 'static> Source for &Value<T> {
-    type Param = Read<T>;
+impl<T: Send + Sync + 'static> Key for Slot<T> {
+    type Place = Graph;
+    type Value = T;
 
-    fn bind(self, binder: &mut Binder<'_>) -> Read<T> {
-        Read(binder.bind(self, Use::Read))
+    #[inline(always)]
+    fn get<'a>(&'a self, cells: Cells<'a>) -> Result<&'a T, Infallible> {
+        Ok(cells.get(*self))
+    }
+
+    #[inline(always)]
+    fn each<'a>(slots: &'a [Self], cells: Cells<'a>) -> Result<Each<'a, T>, Infallible> {
+        Ok(Each::in_cells(slots, cells))
+    }
+
+    fn share(&self, cells: Cells<'_>) -> Result<Arc<T>, Infallible> {
+        Ok(cells.share(*self))
+    }
+
+    #[inline(always)]
+    fn take(&self, cells: Cells<'_>) -> Result<T, Infallible> {
+        Ok(cells.take(*self))
+    }
+
+    fn check_take(&self, _: Cells<'_>) -> Result<(), Infallible> {
+        Ok(())
     }
 }
 
-impl<T: Send + Sync + 'static> Source for Take<T> {
-    type Param = Own<T>;
+impl<T> Single for &Value<T> {}
+impl<T> Single for Take<T> {}
+impl<T> Single for &[Value<T>] {}
 
-    fn bind(self, binder: &mut Binder<'_>) -> Own<T> {
-        Own(binder.bind(&self.0, Use::Take))
+impl<T: Send + Sync + 'static> OneRead<Graph> for &Value<T> {
+    type Param = ByRef<Slot<T>>;
+
+    fn bind(self, binder: &mut Binder<'_>) -> ByRef<Slot<T>> {
+        ByRef(binder.bind(self, Use::Read))
     }
 }
 
-impl<T: Send + Sync + 'static> Source for &[Value<T>] {
-    type Param = Many<T>;
+impl<T: Send + Sync + 'static> OneRead<Graph> for Take<T> {
+    type Param = ByValue<Slot<T>>;
 
-    fn bind(self, binder: &mut Binder<'_>) -> Many<T> {
-        Many(self.iter().map(|value| binder.bind(value, Use::Read)).collect())
+    fn bind(self, binder: &mut Binder<'_>) -> ByValue<Slot<T>> {
+        ByValue(binder.bind(&self.0, Use::Take))
     }
 }
 
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is nothing that a node reads",
-    label = "give `&value`, `take(&value)`, `&values[..]`, a tuple of up to eight of them, or `()`"
-)]
-/// Everything that a node reads: `()`, one [`Source`], or a tuple of up to eight.
-pub trait Sources {
-    /// How the body's arguments come out of their cells.
-    type Params: Send + Sync + 'static;
-    #[doc(hidden)]
-    fn bind(self, binder: &mut Binder<'_>) -> Self::Params;
+impl<T: Send + Sync + 'static> OneRead<Graph> for &[Value<T>] {
+    type Param = EachOf<Slot<T>>;
+
+    fn bind(self, binder: &mut Binder<'_>) -> EachOf<Slot<T>> {
+        EachOf(self.iter().map(|value| binder.bind(value, Use::Read)).collect())
+    }
 }
 
 /// Records the reads of one node while its arguments are bound.

@@ -1,22 +1,22 @@
-//! The states of a loop, or what goes through a branch: one value, or a tuple of up to four. Each is read,
+//! The states of a loop, or what goes through a branch: one value, or a tuple of up to eight. Each is read,
 //! and shared from then on; or taken.
-
-use std::sync::Arc;
 
 use super::NodeId;
 use super::builder::Graph;
 use super::control_node::{Origin, State};
 use super::handle::{Take, Value};
 use super::values::{Maker, Transfer, Use};
+use crate::name::Name;
 use crate::value::Slot;
+use crate::value::args::{Sealed, tuples};
 
-/// What goes into a loop or a branch: `&value`, [`take`](crate::take)`(&value)`, or a tuple of up to four of
+/// What goes into a loop or a branch: `&value`, [`take`](crate::take)`(&value)`, or a tuple of up to eight of
 /// these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the states of a loop, or go through a branch",
-    label = "`&value`, `take(&value)`, or a tuple of up to four of these"
+    label = "`&value`, `take(&value)`, or a tuple of up to eight of these"
 )]
-pub trait States {
+pub trait States: Sealed {
     /// The same in the inner graphs, and as it comes out.
     type Values;
     #[doc(hidden)]
@@ -30,7 +30,7 @@ pub trait States {
 }
 
 /// One of them.
-pub trait OneState {
+pub trait OneState: Sealed {
     /// Its type.
     type Of: Send + Sync + 'static;
     #[doc(hidden)]
@@ -63,7 +63,7 @@ fn state<T: Send + Sync + 'static>(graph: &mut Graph, first: &Value<T>, node: No
 impl Graph {
     /// Returns the name of a loop's or a branch's state in messages, with its first value, if that is of this
     /// graph. Full names would grow with the depth of nesting.
-    pub(super) fn state_name(&self, node: NodeId, number: u32, first: Option<u32>) -> Arc<str> {
+    pub(super) fn state_name(&self, node: NodeId, number: u32, first: Option<u32>) -> Name {
         let given = first.map(|first| match self.values[first as usize].maker {
             Maker::Node(node) => format!(" ('{}')", self.shape().name_of(node)),
             Maker::Input(state) if self.is_inner() => format!(" (state {state} around it)"),
@@ -80,35 +80,28 @@ fn view<T: Send + Sync + 'static>(inner: &mut Graph, states: &[State], number: u
     value
 }
 
-macro_rules! one {
-    ($this:ty) => {
-        impl<T: Send + Sync + 'static> States for $this {
-            type Values = Value<T>;
+impl<S: OneState> States for S {
+    type Values = Value<S::Of>;
 
-            fn enter(self, graph: &mut Graph, node: NodeId) -> Vec<State> {
-                vec![OneState::enter(self, graph, node, 0)]
-            }
+    fn enter(self, graph: &mut Graph, node: NodeId) -> Vec<State> {
+        States::enter((self,), graph, node)
+    }
 
-            fn views(inner: &mut Graph, states: &[State]) -> Value<T> {
-                view(inner, states, 0)
-            }
+    fn views(inner: &mut Graph, states: &[State]) -> Self::Values {
+        <(S,)>::views(inner, states).0
+    }
 
-            fn gives(graph: &mut Graph, node: NodeId, states: &[State]) -> Value<T> {
-                graph.value(Slot::at(states[0].offset), Maker::Node(node))
-            }
+    fn gives(graph: &mut Graph, node: NodeId, states: &[State]) -> Self::Values {
+        <(S,)>::gives(graph, node, states).0
+    }
 
-            fn origins(given: Value<T>, inner: &mut Graph) -> Vec<Origin> {
-                vec![inner.origin(&given)]
-            }
-        }
-    };
+    fn origins(given: Self::Values, inner: &mut Graph) -> Vec<Origin> {
+        <(S,)>::origins((given,), inner)
+    }
 }
 
-one!(&Value<T>);
-one!(Take<T>);
-
 macro_rules! many {
-    ($($S:ident $s:ident $number:tt),*) => {
+    ($($S:ident $s:ident $T:ident $t:ident $number:tt),*) => {
         impl<$($S: OneState),*> States for ($($S,)*) {
             type Values = ($(Value<$S::Of>,)*);
 
@@ -133,7 +126,4 @@ macro_rules! many {
     };
 }
 
-many!(A a 0);
-many!(A a 0, B b 1);
-many!(A a 0, B b 1, C c 2);
-many!(A a 0, B b 1, C c 2, D d 3);
+tuples!(many);

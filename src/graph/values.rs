@@ -4,6 +4,7 @@ use std::any::{Any, TypeId, type_name};
 use std::sync::Arc;
 
 use super::shape::NodeId;
+use crate::name::Name;
 use crate::value::{Cells, Layout, Slot};
 
 /// A value: its type, its cell, its maker and its readers.
@@ -37,7 +38,7 @@ pub(crate) enum Sharer {
 /// A named input: how the value of a run gets into its cell.
 #[derive(Clone)]
 pub(crate) struct InputPort {
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Name,
     pub(crate) type_id: TypeId,
     pub(crate) type_name: &'static str,
     pub(crate) value: u32,
@@ -49,7 +50,7 @@ pub(crate) struct InputPort {
 /// A named output: how the value of a finished run gets out of its cell.
 #[derive(Clone)]
 pub(crate) struct OutputPort {
-    pub(crate) name: Arc<str>,
+    pub(crate) name: Name,
     pub(super) value: u32,
     pub(crate) type_name: &'static str,
     pub(crate) offset: u32,

@@ -11,6 +11,7 @@ use super::nest::{Nested, within};
 use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{Body, Graph, InputPort, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node};
+use crate::name::Name;
 use crate::value::Layout;
 
 /// The most memory that the values of one run may take in place; what is behind a `Vec` or a `Box` does not
@@ -33,7 +34,7 @@ pub(crate) struct PlanInner {
     pub(crate) layout: Layout,
     pub(crate) inputs: Vec<PlanInput>,
     pub(crate) outputs: Vec<OutputPort>,
-    by_name: OnceLock<HashMap<Arc<str>, NodeId>>,
+    by_name: OnceLock<HashMap<Name, NodeId>>,
 }
 
 /// An input, and what becomes of it.
@@ -320,7 +321,7 @@ impl PlanInner {
     }
 
     /// Returns the name of a node; of a node of an inner graph its path.
-    pub(crate) fn name_of(&self, node: NodeId) -> Arc<str> {
+    pub(crate) fn name_of(&self, node: NodeId) -> Name {
         let (schedule, local) = self.locate(node);
         let name = schedule.shape().name_of(local);
         match self.code.scope_of(node) {

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use crate::error::{Error, Kind, Result, panic_message};
 use crate::graph::{Backend, Edge, NodeId, Shape};
+use crate::name::Name;
 
 /// The largest label that a policy may give a stream.
 pub(super) const LABEL_MAX: u32 = 1 << 30;
@@ -192,7 +192,7 @@ fn guard<T>(name: &str, question: impl FnOnce() -> T) -> Result<T> {
 }
 
 /// Returns the fault, and the node that it is about.
-fn fault_of(assignment: &Assignment, shape: &Shape) -> Option<(Option<Arc<str>>, String)> {
+fn fault_of(assignment: &Assignment, shape: &Shape) -> Option<(Option<Name>, String)> {
     let (given, nodes) = (assignment.streams.len(), shape.nodes().len());
     if given != nodes {
         let fault = format!("answered for {given} nodes, the graph has {nodes}: make the answer with Assignment::none(shape)");
@@ -218,7 +218,7 @@ fn fault_of(assignment: &Assignment, shape: &Shape) -> Option<(Option<Arc<str>>,
     faults.or_else(|| order_fault(assignment.order.as_deref()?, shape))
 }
 
-fn order_fault(order: &[NodeId], shape: &Shape) -> Option<(Option<Arc<str>>, String)> {
+fn order_fault(order: &[NodeId], shape: &Shape) -> Option<(Option<Name>, String)> {
     let name = |node: NodeId| shape.name_of(node).clone();
     let mut places = vec![None; shape.nodes().len()];
     for (place, &node) in order.iter().enumerate() {

@@ -224,7 +224,7 @@ mod tests {
         for (source, target) in edges {
             let [source, target] = [source, target].map(|name| {
                 let backend = if name.starts_with('h') { Backend::Cpu } else { Backend::Gpu };
-                *nodes.entry(name).or_insert_with(|| shape.node(*name, backend))
+                *nodes.entry(name).or_insert_with(|| shape.node((*name).to_owned(), backend))
             });
             shape.order(source, target);
         }

@@ -3,11 +3,11 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use super::{EXACT_NODES_MAX, Point, Schedule, Step, StreamKind};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{NodeId, Shape, check_ids};
+use crate::name::Name;
 
 /// No node.
 const NONE: u32 = u32::MAX;
@@ -252,7 +252,7 @@ impl<'a> Past<'a> {
         }
     }
 
-    fn name(&self, spot: NodeId) -> &Arc<str> {
+    fn name(&self, spot: NodeId) -> &Name {
         self.shape.name_of(self.spots[spot.index()].node)
     }
 
@@ -385,7 +385,7 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
-    fn about(&self, one: NodeId, other: NodeId, kind: fn(Arc<str>, Arc<str>) -> Kind) -> Error {
+    fn about(&self, one: NodeId, other: NodeId, kind: fn(Name, Name) -> Kind) -> Error {
         kind(self.name(one).clone(), self.name(other).clone()).into()
     }
 }

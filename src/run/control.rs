@@ -19,6 +19,7 @@ use super::state;
 use crate::device::host::{Queue, Ticket};
 use crate::error::{Error, Kind};
 use crate::graph::{NodeId, Test};
+use crate::name::Name;
 use crate::plan::code::{Control, ControlFlow, flag};
 use crate::runtime::Launched;
 use crate::sync::{Ordering, lock};
@@ -149,7 +150,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
     }
 
-    fn name_of(&self, control: &Control) -> std::sync::Arc<str> {
+    fn name_of(&self, control: &Control) -> Name {
         self.run.plan().name_of(control.node)
     }
 

@@ -11,7 +11,7 @@ use super::async_nodes::Drive;
 use super::inner::{COMPLETE, RunInner};
 use super::state;
 use super::{Inputs, NodeFuture, Outputs};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Kind, Refused, Result};
 use crate::plan::Plan;
 use crate::runtime::{Cancel, Canceller, Core, WaiterKey};
 
@@ -50,7 +50,7 @@ impl Run {
     }
 
     /// Takes a place among the runs in flight at once, or gives the inputs back.
-    pub(crate) fn reserved(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Result<Self, (Error, Inputs)> {
+    pub(crate) fn reserved(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Result<Self, Refused<Inputs>> {
         let run = Self::new(core, plan, inputs);
         run.inner.reserve()?;
         Ok(run)
@@ -75,7 +75,7 @@ impl Run {
     }
 
     /// Spawns the run on the tokio runtime that this is called in, so that it makes progress without being
-    /// polled by the caller.
+    /// polled by the caller. It acts at once: the task is started before this returns.
     ///
     /// # Panics
     /// If it is called outside of a tokio runtime, as [`tokio::spawn`] does.

@@ -1,18 +1,19 @@
 //! The inputs of a run: values by name.
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Foreign, Kind, Result};
+use crate::name::Name;
 use crate::plan::PlanInner;
+use crate::value::args::Data;
 use crate::value::{Access, Frame};
 
 /// The values for a plan's inputs, by name. Usually written [`inputs!`](crate::inputs).
 #[derive(Default)]
 pub struct Inputs {
-    given: Vec<(Cow<'static, str>, Given)>,
+    given: Vec<(Name, Given)>,
 }
 
 enum Given {
@@ -27,13 +28,13 @@ impl Inputs {
     }
 
     /// Adds a value.
-    pub fn with<T: Send + Sync + 'static>(mut self, name: impl Into<Cow<'static, str>>, value: T) -> Self {
+    pub fn with<T: Data>(mut self, name: impl Into<Name>, value: T) -> Self {
         self.given.push((name.into(), Given::Owned(Foreign::new(Box::new(value)), std::any::type_name::<T>())));
         self
     }
 
     /// Adds a value that the caller shares with the run. A node cannot take it by value.
-    pub fn with_arc<T: Send + Sync + 'static>(mut self, name: impl Into<Cow<'static, str>>, value: Arc<T>) -> Self {
+    pub fn with_arc<T: Data>(mut self, name: impl Into<Name>, value: Arc<T>) -> Self {
         self.given.push((name.into(), Given::Shared(Foreign::new(value), std::any::type_name::<T>())));
         self
     }

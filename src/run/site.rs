@@ -1,12 +1,11 @@
 //! Where a node ran, for its errors.
 
-use std::sync::Arc;
-
 use crate::error::{BoxError, Error, Kind};
+use crate::name::Name;
 
 /// A node, with its stream and its device, for errors.
 pub(super) struct Site {
-    pub(super) node: Arc<str>,
+    pub(super) node: Name,
     pub(super) stream: String,
     pub(super) device: String,
 }

@@ -12,7 +12,7 @@ use super::interpret;
 use super::outcomes::cancelled;
 use super::state;
 use crate::device::host::{Entry, Ticket};
-use crate::error::{Error, Result, shielded};
+use crate::error::{Refused, Result, shielded};
 use crate::runtime::{AsyncContext, Client, Resumes, WakeSet};
 use crate::sync::{AtomicU32, AtomicU64, lock};
 use crate::value::Frame;
@@ -55,7 +55,7 @@ impl RunInner {
 
     /// Takes a place among those in flight before the run starts. Otherwise returns the inputs: the run is
     /// over.
-    pub(super) fn reserve(self: &Arc<Self>) -> Result<(), (Error, Inputs)> {
+    pub(super) fn reserve(self: &Arc<Self>) -> Result<(), Refused<Inputs>> {
         let mut start = lock(&self.start);
         let Start::Waiting { place, .. } = &mut *start else { unreachable!("the run is not shared yet") };
         let error = match self.core.try_admit(self.client()) {
@@ -68,7 +68,7 @@ impl RunInner {
         let Start::Waiting { inputs, .. } = std::mem::replace(&mut *start, Start::Started) else { unreachable!() };
         drop(start);
         self.refuse(error.clone());
-        Err((error, inputs))
+        Err(Refused::new(error, inputs))
     }
 
     /// Enters the run in the pool, and submits its first tickets.

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::inputs::Inputs;
 use super::outputs::Outputs;
 use super::site::Site;
-use crate::device::StreamMut;
+use crate::device::{DeviceStream, StreamMut};
 use crate::error::{Result, panic_message, shielded};
 use crate::graph::NodeId;
 use crate::plan::Plan;
@@ -97,7 +97,7 @@ pub(crate) fn device_of_all(plan: &Plan) -> Option<u32> {
 /// # Errors
 /// The inputs' mistakes; or the first failure, which names its node. The caller abandons what was enqueued
 /// before it.
-pub(crate) fn enqueue(plan: &Plan, inputs: Inputs, mut stream: StreamMut<'_>) -> Result<Outputs> {
+pub(crate) fn enqueue(plan: &Plan, inputs: Inputs, stream: &mut DeviceStream) -> Result<Outputs> {
     let (inner, code) = (plan.inner(), &plan.inner().code);
     inputs.check(inner)?;
     let frame = Frame::new(&inner.layout)?;
@@ -108,7 +108,7 @@ pub(crate) fn enqueue(plan: &Plan, inputs: Inputs, mut stream: StreamMut<'_>) ->
         let cells = unsafe { frame.cells(step.access) };
         // SAFETY: the plan keeps the bodies. The order is one that the plan allows, so what a node reads was
         // written before.
-        let called = unsafe { call_body(&step.call, cells, stream.reborrow()) };
+        let called = unsafe { call_body(&step.call, cells, StreamMut::Device(stream)) };
         let site = || Site {
             node: inner.name_of(node),
             stream: "the stream of its call".into(),

@@ -1,10 +1,10 @@
 //! Observers: hear of each node and each operation that ran. Off by default; with an observer, the clock is
 //! read twice for each.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::graph::NodeId;
+use crate::name::Name;
 use crate::plan::Plan;
 
 /// Hears of every node and every operation that ran, from the thread that ran it. What was skipped did not
@@ -32,7 +32,7 @@ pub struct OpSpan<'a> {
     /// engine share one.
     pub engine: u64,
     /// The operation's name.
-    pub operation: &'a str,
+    pub operation: &'a Name,
     /// When its body was called; of an asynchronous one, when its closure was.
     pub started: Instant,
     /// When it was done; of a kernel on a CUDA device, when its body had returned, which only asks for the
@@ -56,7 +56,7 @@ pub struct NodeSpan<'a> {
     /// [`Schedule::inner`](crate::plan::Schedule::inner).
     pub id: NodeId,
     /// The node's name; of a node of an inner graph its path: `loop/body/mul`.
-    pub node: &'a Arc<str>,
+    pub node: &'a Name,
     /// The stream of the plan that it ran on; those of inner graphs count on.
     pub stream: u32,
     /// When its body was called, or an async node first polled.

@@ -73,10 +73,15 @@ impl AsyncContext {
         )
     }
 
-    /// Polls a future in this context. A panic of the future is an error.
-    pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> Poll<T>) -> std::thread::Result<Poll<T>> {
+    /// Calls `act` in this context.
+    pub(crate) fn enter<T>(&self, act: impl FnOnce() -> T) -> T {
         #[cfg(feature = "tokio")]
         let _entered = self.0.as_ref().map(tokio::runtime::Handle::enter);
-        catch_unwind(AssertUnwindSafe(poll))
+        act()
+    }
+
+    /// Polls a future in this context. A panic of the future is an error.
+    pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> Poll<T>) -> std::thread::Result<Poll<T>> {
+        self.enter(|| catch_unwind(AssertUnwindSafe(poll)))
     }
 }

@@ -1,12 +1,13 @@
 //! A timeline: an observer that keeps the spans of nodes and operations, up to a bound.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Launched, NodeSpan, Observer, OpSpan};
 use crate::error::Result;
 use crate::graph::NodeId;
+use crate::name::Name;
 use crate::plan::{CriticalPath, Plan, Span, StreamKind};
 
 /// An observer that keeps the spans of nodes and operations, up to a bound.
@@ -46,7 +47,7 @@ pub struct TimelineSpan {
     /// The node, in the plan's shape.
     pub id: NodeId,
     /// The node's name.
-    pub node: Arc<str>,
+    pub node: Name,
     /// The stream of the plan that it ran on.
     pub stream: u32,
     /// When it started, since the timeline was made.
@@ -67,7 +68,7 @@ pub struct TimelineOp {
     /// See [`OpSpan::engine`].
     pub engine: u64,
     /// The operation's name.
-    pub operation: Arc<str>,
+    pub operation: Name,
     /// When it started, since the timeline was made.
     pub start: Duration,
     /// When it was done, since the timeline was made; of a kernel on a CUDA device, when its body had
@@ -210,7 +211,7 @@ impl Observer for Timeline {
     fn operation(&self, span: &OpSpan<'_>) {
         let kept = TimelineOp {
             engine: span.engine,
-            operation: span.operation.into(),
+            operation: span.operation.clone(),
             start: self.since_origin(span.started),
             end: self.since_origin(span.ended),
             is_ok: span.is_ok,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::graph::{NodeId, Shape};
+use crate::name::Name;
 use crate::plan::{Span, StreamKind};
 
 /// How a node ended.
@@ -109,7 +110,7 @@ pub struct Race {
     /// The node that depends on it.
     pub later: NodeId,
     /// Their names.
-    pub(super) names: (Arc<str>, Arc<str>),
+    pub(super) names: (Name, Name),
 }
 
 impl fmt::Display for Race {

@@ -1,8 +1,6 @@
 //! A run's memory and the typed keys into it. A `Slot<T>` is minted only by the `Layout` that places a
 //! `Cell<T>` there.
 
-#![expect(unreachable_pub, reason = "named by hidden methods of public traits")]
-
 use std::alloc::{alloc_zeroed, dealloc};
 use std::any::TypeId;
 use std::future::Future;

@@ -120,7 +120,7 @@ fn a_full_executor_is_busy_and_gives_the_inputs_back() {
         let (plan, mut senders, _) = gates(2);
         let mut first = exec.try_run(&plan, inputs! { "x" => 0usize }).unwrap();
         assert!(poll_once(&mut first).is_pending());
-        let (error, inputs) = exec.try_run(&plan, inputs! { "x" => 1usize }).unwrap_err();
+        let (error, inputs) = exec.try_run(&plan, inputs! { "x" => 1usize }).unwrap_err().into_parts();
         assert!(error.is_busy());
         let text = "the executor already has 1 runs in flight: await some of them, or raise max_in_flight";
         assert_eq!(error.to_string(), text);

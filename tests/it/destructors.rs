@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use anabranch::graph::Bodies;
-use anabranch::{BoxError, Engine, Error, Executor, Graph, Inputs, Op, Value, Var, inputs};
+use anabranch::{BoxError, Engine, Error, Executor, Graph, Inputs, Name, Op, Value, Var, inputs};
 
 use crate::support::{block_on, executor, executors, panic_quietly, plan, until};
 
@@ -100,7 +100,7 @@ fn the_closures_of_all_bodies_that_come_as_data_are_dropped() {
     let bombs = Bombs::default();
     let bodies = ["a", "b", "c"].into_iter().fold(Bodies::new(), |bodies, command| {
         let bomb = bombs.bomb();
-        bodies.node(command, move |g: &mut Graph, name: &str, ()| -> Value<u8> {
+        bodies.node(command, move |g: &mut Graph, name: &Name, ()| -> Value<u8> {
             let _ = &bomb;
             g.input(name)
         })

@@ -87,7 +87,7 @@ fn nothing_starts_after_a_shutdown() {
         block_on(exec.shutdown()).unwrap();
         assert!(block_on(early).unwrap_err().is_shut_down());
         assert!(block_on(exec.run(&plan, Inputs::new())).unwrap_err().is_shut_down());
-        let (error, _) = exec.try_run(&plan, Inputs::new()).unwrap_err();
+        let (error, _) = exec.try_run(&plan, Inputs::new()).unwrap_err().into_parts();
         assert!(error.is_shut_down());
         block_on(exec.idle()).unwrap();
         block_on(exec.shutdown()).unwrap();
@@ -209,7 +209,7 @@ fn a_shutdown_may_come_just_after_a_run_was_let_in() {
     // has so many inputs because filling them in takes a while.
     let mut g = Graph::new();
     let names: Vec<String> = (0..1000).map(|n| format!("input {n}")).collect();
-    let all: Vec<_> = names.iter().map(|name| g.input::<u64>(name.as_str())).collect();
+    let all: Vec<_> = names.iter().map(|name| g.input::<u64>(name)).collect();
     let out = g.task("out", &all[..], |all: Each<u64>| all.len());
     g.output("out", &out);
     let plan = plan(&g);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anabranch::graph::{Backend, Bodies, Control, Each, EdgeKind, Shape, above};
 use anabranch::policy::{PerOperator, Policy, Single};
-use anabranch::{Executor, Graph, Inputs, Plan, Ranked, Value, inputs, take};
+use anabranch::{Executor, Graph, Inputs, Name, Plan, Ranked, Value, inputs, take};
 
 use crate::support::{block_on, executors, plan, value_of};
 
@@ -17,7 +17,7 @@ type Two = (Value<f64>, Value<f64>);
 /// Some arithmetic, a condition and a selector, as tasks, futures and kernels.
 fn bodies() -> Bodies {
     Bodies::new()
-        .node("input", |g: &mut Graph, name: &str, ()| g.input::<f64>(name))
+        .node("input", |g: &mut Graph, name: &Name, ()| g.input::<f64>(name))
         .node("two", |g, name, ()| g.task(name, (), || 2.0_f64))
         .node("double", |g, name, x: One| g.task(name, take(&x), |x: f64| 2.0 * x))
         .node("less", |g, name, x: One| g.future(name, &x, async |x: Arc<f64>| Ok(*x - 1.0)))
@@ -262,7 +262,7 @@ fn a_shape_made_by_hand_is_checked_too() {
 #[test]
 fn mistakes_of_bodies_come_out_too() {
     // Seen to fail with values that are taken for those of any graph.
-    let twice = Bodies::new().node("two", |g: &mut Graph, name: &str, ()| {
+    let twice = Bodies::new().node("two", |g: &mut Graph, name: &Name, ()| {
         g.task(format!("{name} again"), (), || 1);
         let mut other = Graph::new();
         other.task("foreign", (), || 1)
@@ -299,7 +299,7 @@ fn changing_shape(changes: &str) -> Shape {
 /// Bodies of which one does `change` to the graph that it is given.
 fn changing_bodies(change: impl Fn(&mut Graph) + Send + Sync + 'static) -> Bodies {
     Bodies::new()
-        .node("x", |g: &mut Graph, name: &str, ()| g.input::<Box<u64>>(name))
+        .node("x", |g: &mut Graph, name: &Name, ()| g.input::<Box<u64>>(name))
         .selector("which", |g, name, ()| g.task(name, (), || 0_usize))
         .condition("more", |g, name, x: Value<Box<u64>>| g.task(name, &x, |x: &Box<u64>| **x < 3))
         .node("same", |g, name, x: Value<Box<u64>>| g.task(name, &x, |x: &Box<u64>| Box::new(**x + 1)))
@@ -367,7 +367,7 @@ fn taking(take: &str) -> String {
 /// Bodies that push onto a buffer where it lies.
 fn pushing() -> Bodies {
     Bodies::new()
-        .node("start", |g: &mut Graph, name: &str, ()| g.task(name, (), || Vec::<usize>::with_capacity(100)))
+        .node("start", |g: &mut Graph, name: &Name, ()| g.task(name, (), || Vec::<usize>::with_capacity(100)))
         .selector("zero", |g, name, ()| g.task(name, (), || 0_usize))
         .node("look", |g, name, x: Value<Vec<usize>>| g.task(name, &x, |x: &Vec<usize>| assert!(x.len().is_multiple_of(3))))
         .node("push", |g, name, x: Value<Vec<usize>>| {

@@ -50,6 +50,7 @@ mod support;
 mod tidy;
 mod values;
 mod vars;
+mod vocabulary;
 mod waiting_runs;
 mod wakers;
 mod waking;

@@ -19,7 +19,7 @@ fn mistake(build: impl FnOnce(&mut Graph)) -> String {
 }
 
 /// Adds a task that gives 1, and that nobody need read.
-fn one(g: &mut Graph, name: &str) -> Value<u64> {
+fn one(g: &mut Graph, name: &'static str) -> Value<u64> {
     let value = g.task(name, (), || 1u64);
     g.output(name, &value);
     value

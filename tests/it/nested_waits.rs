@@ -85,7 +85,7 @@ fn an_engine_awaited_in_a_task_for_idle_or_for_room_is_an_error() {
         let said = in_a_task(&exec, |exec| {
             let engine = Engine::new(exec).unwrap();
             told(async {
-                drop(engine.push(Op::task("one", (), (), || ())).await?);
+                engine.push(Op::task("one", (), (), || ())).await?;
                 engine.idle().await
             })
         });
@@ -94,7 +94,7 @@ fn an_engine_awaited_in_a_task_for_idle_or_for_room_is_an_error() {
         let said = in_a_task(&exec, |exec| {
             let engine = Engine::builder(exec).max_pending(1).build().unwrap();
             told(async {
-                drop(engine.push(Op::task("one", (), (), || ())).await?);
+                engine.push(Op::task("one", (), (), || ())).await?;
                 engine.push(Op::task("two", (), (), || ())).await.map(drop)
             })
         });

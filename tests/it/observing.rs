@@ -114,7 +114,7 @@ fn measured_costs_put_the_critical_path_first() {
     let mut g = Graph::new();
     for node in 0..3 {
         let name = format!("k{node}");
-        g.kernel(&*name, (), move |s: &mut HostStream| {
+        g.kernel(&name, (), move |s: &mut HostStream| {
             s.launch(|| {
                 if node == 2 {
                     std::thread::sleep(std::time::Duration::from_millis(50))

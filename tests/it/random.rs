@@ -154,7 +154,7 @@ impl Maker {
         for (n, made) in self.made.iter().enumerate() {
             if !made.is_read || !made.is_taken && self.dice.below(5) == 0 {
                 let name = format!("output {n}");
-                self.graph.output(name.as_str(), &made.value);
+                self.graph.output(&name, &made.value);
                 self.expected.push((name, made.word));
             }
         }
@@ -208,7 +208,7 @@ fn failures_stop_what_depends_on_them_and_nothing_else() {
     // Seen to fail with `lacks_input` false for nodes after order-only edges.
     with_plans(10, |exec, plan, tally, _| {
         let run = exec.run(plan, inputs! { "x" => tally.value(5) });
-        let names: Vec<Arc<str>> = plan.schedule().shape().nodes().iter().map(|node| node.name.clone()).collect();
+        let names: Vec<_> = plan.schedule().shape().nodes().iter().map(|node| node.name.clone()).collect();
         let nodes: Vec<_> = names.iter().map(|name| run.node(name)).collect();
         let (given, nodes) = block_on(join(run, join_all(nodes)));
         let first = given.as_ref().err();

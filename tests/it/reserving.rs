@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
 use anabranch::policy::Single;
-use anabranch::{Executor, Graph, Inputs, Plan, inputs};
+use anabranch::{Engine, Executor, Graph, Inputs, Op, Plan, inputs};
 use futures::FutureExt;
 use futures::executor::block_on;
 
@@ -25,7 +25,7 @@ fn a_run_that_was_let_in_holds_its_place_before_it_is_polled() {
     for workers in [0, 1] {
         let exec = Executor::builder().workers(workers).max_in_flight(1).build().unwrap();
         let run = exec.try_run(&plan(), inputs! { "x" => 1_u64 }).unwrap();
-        let (error, inputs) = exec.try_run(&plan(), inputs! { "x" => 2_u64 }).unwrap_err();
+        let (error, inputs) = exec.try_run(&plan(), inputs! { "x" => 2_u64 }).unwrap_err().into_parts();
         assert!(error.is_busy(), "{error}");
         drop(run);
         let mut outputs = block_on(exec.try_run(&plan(), inputs).unwrap()).unwrap();
@@ -52,7 +52,7 @@ fn a_dropped_run_holds_its_place_until_its_task_has_ended() {
     has_begun.recv().unwrap();
     drop(run);
     assert_eq!(exec.in_flight(), 1);
-    assert!(exec.try_run(&plan(), inputs! { "x" => 1_u64 }).unwrap_err().0.is_busy());
+    assert!(exec.try_run(&plan(), inputs! { "x" => 1_u64 }).unwrap_err().error().is_busy());
     end.send(()).unwrap();
     block_on(exec.idle()).unwrap();
     assert!(block_on(exec.try_run(&plan(), inputs! { "x" => 1_u64 }).unwrap()).is_ok());
@@ -66,7 +66,7 @@ fn a_reserved_run_ends_with_its_executor() {
         let run = exec.try_run(&plan(), inputs! { "x" => 1_u64 }).unwrap();
         block_on(exec.shutdown()).unwrap();
         assert!(block_on(run).unwrap_err().is_shut_down());
-        assert!(exec.try_run(&plan(), Inputs::new()).unwrap_err().0.is_shut_down());
+        assert!(exec.try_run(&plan(), Inputs::new()).unwrap_err().error().is_shut_down());
     }
 }
 
@@ -108,4 +108,26 @@ fn a_waker_that_panics_with_a_bomb_harms_no_other_waiter() {
         block_on(run).unwrap();
     }
     block_on(exec.shutdown()).unwrap();
+}
+
+#[test]
+fn a_refusal_is_an_error_that_has_what_was_refused() {
+    fn refused(exec: &Executor, engine: &Engine) -> anabranch::Result<()> {
+        drop(exec.try_run(&plan(), inputs! { "x" => 2_u64 })?);
+        engine.try_push(Op::task("add", (), (), || ()))?;
+        Ok(())
+    }
+    let exec = Executor::builder().workers(0).max_in_flight(1).build().unwrap();
+    let engine = Engine::new(&exec).unwrap();
+    let first = exec.try_run(&plan(), inputs! { "x" => 1_u64 }).unwrap();
+    assert!(refused(&exec, &engine).unwrap_err().is_busy());
+    let refusal = exec.try_run(&plan(), inputs! { "x" => 2_u64 }).unwrap_err();
+    assert_eq!(refusal.to_string(), refusal.error().to_string());
+    assert!(format!("{refusal:?}").starts_with("Refused { error: "), "{refusal:?}");
+    drop(first);
+    assert!(block_on(exec.try_run(&plan(), refusal.into_inner()).unwrap()).is_ok());
+    block_on(exec.shutdown()).unwrap();
+    let refusal = engine.try_push(Op::task("late", (), (), || ())).unwrap_err();
+    assert!(refusal.error().is_shut_down());
+    assert_eq!(refusal.into_inner().name(), "late");
 }

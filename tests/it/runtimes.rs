@@ -146,7 +146,8 @@ fn async_nodes_use_the_timers_and_sockets_of_the_runtime_that_polls_them() {
 
 #[test]
 fn operations_use_the_timers_and_sockets_of_the_runtime_that_made_them() {
-    // Seen to fail (no reactor running) with futures that are polled outside of that runtime.
+    // Seen to fail (no reactor running) with futures that are polled outside of that runtime, and with
+    // closures that are called outside of it.
     for runtime in [one_thread(), Runtime::new().unwrap()] {
         for exec in executors() {
             runtime.block_on(async {
@@ -156,7 +157,14 @@ fn operations_use_the_timers_and_sockets_of_the_runtime_that_made_them() {
                 let engine = Engine::new(&exec).unwrap();
                 let vars: Vec<_> = (0..20u8).map(|x| engine.var("x", x)).collect();
                 let asked = join_all(vars.iter().map(async |x| {
-                    let op = Op::future("asks", x, x, move |x: Arc<u8>| ask(address, *x));
+                    let op = Op::future("asks", x, x, move |x: Arc<u8>| {
+                        // Made in the closure, before there is a future.
+                        let timer = tokio::time::sleep(Duration::from_millis(1));
+                        async move {
+                            timer.await;
+                            ask(address, *x).await
+                        }
+                    });
                     engine.push(op).await?.await
                 }));
                 let asked = asked.await;

@@ -18,7 +18,7 @@ pub(crate) fn graph(path: &Path) -> Result<Shape, Failure> {
     if shape.name().is_none()
         && let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "-")
     {
-        shape.set_name(stem);
+        shape.set_name(stem.to_owned());
     }
     Ok(shape)
 }

@@ -25,9 +25,9 @@ impl Observed {
         if operation.role != Role::User {
             return Ok(());
         }
-        let name = operation.name.to_cow();
-        let span = OpSpan { engine: self.number, operation: &name, started, ended: Instant::now(), is_ok, launched };
+        let name = &operation.name;
+        let span = OpSpan { engine: self.number, operation: name, started, ended: Instant::now(), is_ok, launched };
         inside(0, || shielded(|| self.observer.operation(&span)))
-            .map_err(|message| Kind::Observer { node: name.into(), message }.into())
+            .map_err(|message| Kind::Observer { node: name.clone(), message }.into())
     }
 }

@@ -1,6 +1,5 @@
 //! Several operations as one: it uses the union of their variables, and one thread runs them in order.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
@@ -10,6 +9,7 @@ use crate::engine::Engine;
 use crate::engine::core::Pushed;
 use crate::engine::order::{Accesses, Body, Grant, Operation, Rest, Role, SCANNED, Unpushed, Work};
 use crate::error::{BoxError, Error, Kind, Result};
+use crate::name::Name;
 
 impl<'v> Op<'v> {
     /// Joins operations into one that runs them one after the other. An operation that does little costs more
@@ -32,11 +32,11 @@ impl<'v> Op<'v> {
     /// let engine = Engine::new(&Executor::host()?)?;
     /// let cells: Vec<_> = (0..100).map(|n| engine.var(format!("cell {n}"), n)).collect();
     /// let doubled = cells.iter().map(|cell| Op::task("double", cell, cell, |n: &i32| 2 * n));
-    /// drop(engine.push(Op::join("double all", doubled)).await?);
+    /// engine.push(Op::join("double all", doubled)).await?;
     /// assert_eq!(*cells[21].read().await?, 42);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
-    pub fn join(name: impl Into<Cow<'static, str>>, operations: impl IntoIterator<Item = Op<'v>>) -> Self {
+    pub fn join(name: impl Into<Name>, operations: impl IntoIterator<Item = Op<'v>>) -> Self {
         let mut parts = Parts::default();
         operations.into_iter().for_each(|op| parts.add(op));
         parts.join(name.into())
@@ -68,9 +68,9 @@ impl Parts {
         self.operations.push(operation);
     }
 
-    fn join<'v>(&mut self, name: Cow<'static, str>) -> Op<'v> {
+    fn join<'v>(&mut self, name: Name) -> Op<'v> {
         let Self { operations, accesses, fault } = mem::take(self);
-        let mut operation = Operation::new(name.into(), accesses, Body::new(Joined(operations)));
+        let mut operation = Operation::new(name, accesses, Body::new(Joined(operations)));
         operation.role = Role::Joins;
         let mut unpushed = Unpushed::new(operation);
         unpushed.check(false);

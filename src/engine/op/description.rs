@@ -1,21 +1,23 @@
 //! Operations: a name, what is read and written, and a closure.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 
-use super::task::{AsyncTask, Fallible, Finish, Infallible, Task};
-use super::uses::{Asking, OpFn, OpFutureFn, Reads, Writes};
-use crate::engine::order::{Body, Name, Operation, PRIORITY_MAX, Unpushed};
+use super::reads::{Asking, Vars};
+use super::task::{AsyncTask, Task};
+use super::writes::Writes;
+use crate::engine::order::{Body, Operation, PRIORITY_MAX, Unpushed};
 use crate::error::BoxError;
+use crate::name::Name;
+use crate::value::args::{Fallible, Finish, Infallible, OpFn, OpFutureFn, Reads};
 
 /// One operation on variables, to be [pushed](crate::Engine::push): what it reads, what it writes, and a
 /// closure that makes the one from the other.
 ///
 /// The closure gets `&T` for a variable that is read, `T` for one that is taken ([`take`](crate::take)), and
-/// `Vec<&T>` for a slice of variables. It returns the new values of what is written. These are stored when it
-/// has returned, so an operation may read what it writes and gets the old value. It borrows its variables
-/// until it is pushed.
+/// [`Each<T>`](crate::engine::Each) for a slice of variables. It returns the new values of what is written.
+/// These are stored when it has returned, so an operation may read what it writes and gets the old value. It
+/// borrows its variables until it is pushed.
 #[must_use = "an operation does nothing until it is pushed"]
 pub struct Op<'v>(Unpushed<'v>);
 
@@ -29,17 +31,17 @@ impl<'v> Op<'v> {
     /// # futures::executor::block_on(async {
     /// let engine = Engine::new(&Executor::inline())?;
     /// let (x, y) = (engine.var("x", 20), engine.var("y", 1));
-    /// drop(engine.push(Op::task("add", (&x, &y), &y, |x: &i32, y: &i32| x + y)).await?);
+    /// engine.push(Op::task("add", (&x, &y), &y, |x: &i32, y: &i32| x + y)).await?;
     /// assert_eq!(*y.read().await?, 21);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
     #[inline]
-    pub fn task<R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    pub fn task<R, W, F>(name: impl Into<Name>, reads: R, writes: W, work: F) -> Self
     where
-        R: Reads + 'v,
+        R: Reads<Vars> + 'v,
         W: Writes + 'v,
         W::Value: 'static,
-        F: OpFn<R::Params, W::Value>,
+        F: OpFn<Vars, R::Params, W::Value>,
     {
         Self::task_of::<R, W, F, W::Value, Infallible>(name.into(), reads, writes, work)
     }
@@ -48,12 +50,12 @@ impl<'v> Op<'v> {
     /// it is overwritten. An operation that could not begin, because a reader keeps the value that it
     /// [takes](crate::take), poisons nothing and leaves its variables as they were.
     #[inline]
-    pub fn try_task<R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    pub fn try_task<R, W, F>(name: impl Into<Name>, reads: R, writes: W, work: F) -> Self
     where
-        R: Reads + 'v,
+        R: Reads<Vars> + 'v,
         W: Writes + 'v,
         W::Value: 'static,
-        F: OpFn<R::Params, Result<W::Value, BoxError>>,
+        F: OpFn<Vars, R::Params, Result<W::Value, BoxError>>,
     {
         Self::task_of::<R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
     }
@@ -89,16 +91,16 @@ impl<'v> Op<'v> {
     /// let engine = Engine::new(&Executor::host()?)?;
     /// let (key, page) = (engine.var("key", 7), engine.var("page", String::new()));
     /// let fetch = Op::future("fetch", &key, &page, |key: Arc<i32>| async move { Ok(format!("page {key}")) });
-    /// drop(engine.push(fetch).await?);
+    /// engine.push(fetch).await?;
     /// assert_eq!(*page.read().await?, "page 7");
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
-    pub fn future<R, W, F, Fut>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    pub fn future<R, W, F, Fut>(name: impl Into<Name>, reads: R, writes: W, work: F) -> Self
     where
-        R: Reads + 'v,
+        R: Reads<Vars> + 'v,
         W: Writes + 'v,
         W::Value: 'static,
-        F: OpFutureFn<R::Params, Fut>,
+        F: OpFutureFn<Vars, R::Params, Fut>,
         Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
     {
         let mut op = Self::using(name.into(), reads, writes, |params, put| {
@@ -139,29 +141,29 @@ impl<'v> Op<'v> {
     }
 
     #[inline]
-    fn task_of<R, W, F, V, K>(name: Cow<'static, str>, reads: R, writes: W, work: F) -> Self
+    fn task_of<R, W, F, V, K>(name: Name, reads: R, writes: W, work: F) -> Self
     where
-        R: Reads,
+        R: Reads<Vars>,
         W: Writes,
-        F: OpFn<R::Params, V>,
+        F: OpFn<Vars, R::Params, V>,
         V: 'static,
-        K: Finish<V, W::Value>,
+        K: Finish<V, Value = W::Value>,
         W::Value: 'static,
     {
         Self::using(name, reads, writes, |params, put| Body::new(Task::<_, _, _, V, K, W::Value>::new(params, put, work)))
     }
 
     #[inline]
-    pub(super) fn using<R: Reads, W: Writes>(
-        name: Cow<'static, str>,
+    pub(super) fn using<R: Reads<Vars>, W: Writes>(
+        name: Name,
         reads: R,
         writes: W,
         body: impl FnOnce(R::Params, W::Put) -> Body,
     ) -> Self {
-        let mut asking = Asking::default();
-        let (params, put) = (reads.ask(&mut asking), writes.ask(&mut asking));
+        let mut asking = Asking::new();
+        let (params, put) = (reads.bind(&mut asking), writes.ask(&mut asking));
         let (is_aliased, accesses) = (asking.is_aliased, asking.accesses());
-        Self(Unpushed::checked(Name::from(name), accesses, is_aliased, body(params, put)))
+        Self(Unpushed::checked(name, accesses, is_aliased, body(params, put)))
     }
 }
 

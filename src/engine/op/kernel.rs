@@ -1,15 +1,16 @@
 //! Operations that are kernels: their bodies get a stream, and ask it for work.
 
-use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use super::description::Op;
-use super::task::{Fallible, Finish, Infallible};
-use super::uses::{OpFutureFn, OpKernelFn, Params, Put, Reads, Writes};
+use super::reads::Vars;
+use super::writes::{Put, Writes};
 use crate::device::host::HostStream;
 use crate::device::{KernelStream, StreamMut};
 use crate::engine::order::{Body, Enqueue, Grant, Rest, Work};
 use crate::error::BoxError;
+use crate::name::Name;
+use crate::value::args::{Fallible, Finish, Infallible, OpKernelFn, Params, Reads};
 
 impl<'v> Op<'v> {
     /// Returns an operation that is a kernel: `work` enqueues onto a stream (`S` is its type,
@@ -36,17 +37,18 @@ impl<'v> Op<'v> {
     ///     let sum = kernels::sum(s, x)?;
     ///     Ok(s.download(&sum)?)
     /// });
-    /// drop((engine.push(up).await?, engine.push(add).await?));
+    /// engine.push(up).await?;
+    /// engine.push(add).await?;
     /// assert_eq!(sum.read().await?[0], 6.0);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
-    pub fn kernel<S, R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    pub fn kernel<S, R, W, F>(name: impl Into<Name>, reads: R, writes: W, work: F) -> Self
     where
         S: KernelStream,
-        R: Reads + 'v,
+        R: Reads<Vars> + 'v,
         W: Writes + 'v,
         W::Value: 'static,
-        F: OpKernelFn<S, R::Params, W::Value>,
+        F: OpKernelFn<Vars, S, R::Params, W::Value>,
     {
         Self::enqueueing::<S, R, W, F, W::Value, Infallible>(name.into(), reads, writes, work)
     }
@@ -55,42 +57,25 @@ impl<'v> Op<'v> {
     ///
     /// # Errors
     /// As [`Op::try_task`].
-    pub fn try_kernel<S, R, W, F>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
+    pub fn try_kernel<S, R, W, F>(name: impl Into<Name>, reads: R, writes: W, work: F) -> Self
     where
         S: KernelStream,
-        R: Reads + 'v,
+        R: Reads<Vars> + 'v,
         W: Writes + 'v,
         W::Value: 'static,
-        F: OpKernelFn<S, R::Params, Result<W::Value, BoxError>>,
+        F: OpKernelFn<Vars, S, R::Params, Result<W::Value, BoxError>>,
     {
         Self::enqueueing::<S, R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
     }
 
-    /// Returns a kernel whose closure gets what it reads to keep, as that of a future does, and returns what
-    /// is done with a stream, of whatever type.
-    pub(crate) fn whole<R, W, F, E>(name: impl Into<Cow<'static, str>>, reads: R, writes: W, work: F) -> Self
-    where
-        R: Reads + 'v,
-        W: Writes + 'v,
-        W::Value: 'static,
-        F: OpFutureFn<R::Params, E>,
-        E: FnOnce(StreamMut<'_>) -> Result<W::Value, BoxError> + 'static,
-    {
-        let mut op = Self::using(name.into(), reads, writes, |params, put| {
-            Body::new(Whole { params, put, work, kind: PhantomData::<fn() -> (E, W::Value)> })
-        });
-        op.set(|operation| operation.is_kernel = true);
-        op
-    }
-
-    fn enqueueing<S, R, W, F, V, K>(name: Cow<'static, str>, reads: R, writes: W, work: F) -> Self
+    fn enqueueing<S, R, W, F, V, K>(name: Name, reads: R, writes: W, work: F) -> Self
     where
         S: KernelStream,
-        R: Reads,
+        R: Reads<Vars>,
         W: Writes,
-        F: OpKernelFn<S, R::Params, V>,
+        F: OpKernelFn<Vars, S, R::Params, V>,
         V: 'static,
-        K: Finish<V, W::Value>,
+        K: Finish<V, Value = W::Value>,
         W::Value: 'static,
     {
         let mut op = Self::using(name, reads, writes, |params, put| {
@@ -98,46 +83,6 @@ impl<'v> Op<'v> {
         });
         op.set(|operation| operation.is_kernel = S::IS_QUEUE);
         op
-    }
-}
-
-struct Whole<P, O, F, E, V> {
-    params: P,
-    put: O,
-    work: F,
-    kind: PhantomData<fn() -> (E, V)>,
-}
-
-impl<P, O, F, E, V> Work for Whole<P, O, F, E, V>
-where
-    P: Params,
-    O: Put<V>,
-    F: OpFutureFn<P, E>,
-    E: FnOnce(StreamMut<'_>) -> Result<V, BoxError> + 'static,
-    V: 'static,
-{
-    fn run(self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
-        // Here, because a failure behind this is one of the device, and leaves no old value.
-        self.params.check(grant)?;
-        *rest = Rest::Kernel(Box::new(self));
-        Ok(())
-    }
-}
-
-impl<P, O, F, E, V> Enqueue for Whole<P, O, F, E, V>
-where
-    P: Params,
-    O: Put<V>,
-    F: OpFutureFn<P, E>,
-    E: FnOnce(StreamMut<'_>) -> Result<V, BoxError> + 'static,
-    V: 'static,
-{
-    fn enqueue(self: Box<Self>, grant: Grant<'_>, stream: StreamMut<'_>) -> Result<(), BoxError> {
-        let Self { params, put, work, .. } = *self;
-        let enqueue = work.call(&params, grant)?;
-        let value = enqueue(stream)?;
-        put.put(value, grant)?;
-        Ok(())
     }
 }
 
@@ -151,11 +96,11 @@ struct Kernel<S, P, O, F, R, K, V> {
 impl<S, P, O, F, R, K, V> Work for Kernel<S, P, O, F, R, K, V>
 where
     S: KernelStream,
-    P: Params,
+    P: Params<Vars>,
     O: Put<V>,
-    F: OpKernelFn<S, P, R>,
+    F: OpKernelFn<Vars, S, P, R>,
     R: 'static,
-    K: Finish<R, V>,
+    K: Finish<R, Value = V>,
     V: 'static,
 {
     fn run(self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
@@ -174,11 +119,11 @@ where
 impl<S, P, O, F, R, K, V> Enqueue for Kernel<S, P, O, F, R, K, V>
 where
     S: KernelStream,
-    P: Params,
+    P: Params<Vars>,
     O: Put<V>,
-    F: OpKernelFn<S, P, R>,
+    F: OpKernelFn<Vars, S, P, R>,
     R: 'static,
-    K: Finish<R, V>,
+    K: Finish<R, Value = V>,
     V: 'static,
 {
     fn enqueue(self: Box<Self>, grant: Grant<'_>, stream: StreamMut<'_>) -> Result<(), BoxError> {

@@ -1,17 +1,18 @@
 //! What users say: operations, what they read and write, variables, streams.
 
-mod arity;
 mod bulk;
 mod description;
 mod kernel;
+mod reads;
 mod stream;
 mod task;
-mod uses;
 mod var;
+mod writes;
 
 pub use bulk::Bulk;
 pub use description::Op;
-pub use stream::OpStream;
-pub(crate) use uses::Shared;
-pub use uses::{Fetch, OpFn, OpFutureFn, OpKernelFn, Put, Reads, TakeVar, Use, Writes};
+pub use reads::{TakeVar, Vars};
+pub use stream::Stream;
 pub use var::{Var, VarRead, VarWait};
+pub(crate) use writes::Shared;
+pub use writes::{Put, Writes};

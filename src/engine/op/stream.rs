@@ -15,12 +15,12 @@ use crate::engine::order::{Mode, Target, Unpushed};
 /// Cheap to clone; clones are the same stream. On a device with queues it is one of its streams, which other
 /// work may share.
 #[derive(Clone)]
-pub struct OpStream {
+pub struct Stream {
     turn: Var<()>,
     target: Target,
 }
 
-impl OpStream {
+impl Stream {
     pub(in crate::engine) fn new(turn: Var<()>, target: Target) -> Self {
         Self { turn, target }
     }
@@ -44,7 +44,7 @@ impl OpStream {
 impl<'v> Op<'v> {
     /// Puts it on a stream: it runs when all that was put there before has, whether they have variables in
     /// common or not. Of several streams the last counts as its device's, and it waits for its turn on each.
-    pub fn on(mut self, stream: &'v OpStream) -> Self {
+    pub fn on(mut self, stream: &'v Stream) -> Self {
         stream.put(self.unpushed());
         self
     }
@@ -57,8 +57,8 @@ impl<'v> Op<'v> {
     }
 }
 
-impl fmt::Debug for OpStream {
+impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpStream").field("device", &self.target.device).field("lane", &self.target.lane).finish()
+        f.debug_struct("Stream").field("device", &self.target.device).field("lane", &self.target.lane).finish()
     }
 }

@@ -7,10 +7,12 @@ use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
 
-use super::uses::{OpFn, OpFutureFn, Params, Put};
+use super::reads::Vars;
+use super::writes::Put;
 use crate::engine::order::{Grant, GrantedFuture, Rest, Work};
 use crate::error::BoxError;
 use crate::runtime::AsyncContext;
+use crate::value::args::{Finish, OpFn, OpFutureFn, Params};
 
 /// A future, and where what it gives goes. By hand, because an async block whose future panics would drop
 /// that at once, and two panics end the process.
@@ -35,26 +37,6 @@ where
     }
 }
 
-/// Turns what a closure returned into the values to write, or an error.
-pub(super) trait Finish<R, V>: 'static {
-    fn finish(returned: R) -> Result<V, BoxError>;
-}
-
-pub(super) struct Infallible;
-pub(super) struct Fallible;
-
-impl<V> Finish<V, V> for Infallible {
-    fn finish(returned: V) -> Result<V, BoxError> {
-        Ok(returned)
-    }
-}
-
-impl<V> Finish<Result<V, BoxError>, V> for Fallible {
-    fn finish(returned: Result<V, BoxError>) -> Result<V, BoxError> {
-        returned
-    }
-}
-
 /// Calls a closure.
 pub(super) struct Task<P, O, F, R, K, V> {
     params: P,
@@ -72,11 +54,11 @@ impl<P, O, F, R, K, V> Task<P, O, F, R, K, V> {
 
 impl<P, O, F, R, K, V> Work for Task<P, O, F, R, K, V>
 where
-    P: Params,
+    P: Params<Vars>,
     O: Put<V>,
-    F: OpFn<P, R>,
+    F: OpFn<Vars, P, R>,
     R: 'static,
-    K: Finish<R, V>,
+    K: Finish<R, Value = V>,
     V: 'static,
 {
     #[inline(always)]
@@ -108,9 +90,9 @@ impl<P, O, F, Fut, V> AsyncTask<P, O, F, Fut, V> {
 
 impl<P, O, F, Fut, V> Work for AsyncTask<P, O, F, Fut, V>
 where
-    P: Params,
+    P: Params<Vars>,
     O: Put<V>,
-    F: OpFutureFn<P, Fut>,
+    F: OpFutureFn<Vars, P, Fut>,
     Fut: Future<Output = Result<V, BoxError>> + Send + 'static,
     V: 'static,
 {
@@ -119,7 +101,7 @@ where
         if P::IS_MANY {
             params.check(grant)?;
         }
-        let future = work.call(&params, grant)?;
+        let future = context.enter(|| work.call(&params, grant))?;
         *rest = Rest::Future(Box::pin(Writing { future, put, value: PhantomData }), context, None);
         Ok(())
     }

@@ -7,13 +7,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use super::uses::TakeVar;
 use crate::engine::core::{EngineCore, Pushed, poll_share};
 use crate::engine::order::{
     Access, Grant, Mode, Nothing, Operation, Rest, TypedVariable, Unpushed, VarHandle, VarPtr, Variable, Work,
 };
 use crate::error::{BoxError, Error, Kind, Result};
-use crate::graph::Takable;
 use crate::sync::{Mutex, lock};
 
 /// A value that operations of one engine read and write, in the order in which they were pushed. Made by
@@ -141,14 +139,6 @@ impl<T: Send + Sync + 'static> Work for Look<T> {
 impl<T: Send + Sync + 'static> fmt::Debug for Var<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Var").field("name", &self.name()).field("version", &self.version()).finish()
-    }
-}
-
-impl<'v, T: Send + Sync + 'static> Takable for &'v Var<T> {
-    type Take = TakeVar<'v, T>;
-
-    fn take(self) -> TakeVar<'v, T> {
-        TakeVar(self)
     }
 }
 

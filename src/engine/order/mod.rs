@@ -12,7 +12,6 @@ mod grant;
 mod handle_state;
 mod inspection;
 mod mode;
-mod name;
 mod operation;
 mod predecessors;
 mod queue;
@@ -33,13 +32,11 @@ pub(crate) use device_use::Ending;
 pub(crate) use device_use::{Completed, DeviceUse, Failure, Recorded, Submitted};
 
 pub(crate) use exclusive::{End, Exclusive, More};
-#[expect(unreachable_pub, reason = "named by hidden methods of public traits")]
-pub use grant::Grant;
+pub(crate) use grant::Grant;
 pub(crate) use handle_state::Key;
 #[cfg(test)]
 pub(crate) use inspection::Inspection;
 pub(crate) use mode::Mode;
-pub(crate) use name::Name;
 pub(crate) use operation::{Accesses, Granted, Operation, PRIORITY_MAX, Role, SCANNED, Target, Unpushed};
 pub(crate) use predecessors::Predecessors;
 pub(crate) use queue::OPERATIONS_MAX;
@@ -52,4 +49,6 @@ pub(crate) use self_wait::{SelfWait, is_polling, self_wait};
 pub(crate) use slots::{CHUNKS, Free, Slots, Wakes, chunk_and_index};
 pub(crate) use tokens::{Entering, Left, Runnable, Turn};
 pub(crate) use var_handle::{Frees, VarHandle};
-pub(crate) use variable::{TypedVariable, VarPtr, Variable};
+#[expect(unreachable_pub, reason = "named by hidden items of public traits")]
+pub use variable::VarPtr;
+pub(crate) use variable::{TypedVariable, Variable};

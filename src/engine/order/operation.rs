@@ -10,13 +10,13 @@ use smallvec::{SmallVec, smallvec};
 use super::access::Access;
 use super::body::{Body, Enqueue, Rest, Work};
 use super::grant::Grant;
-use super::name::Name;
 use super::queue::REQUESTS_MAX;
 use super::scope::{Owner, Scope};
 use super::tokens::Alone;
 use super::variable::Variable;
 use crate::device::StreamMut;
 use crate::error::{BoxError, Error, Kind};
+use crate::name::Name;
 use crate::sync::{AtomicBool, Ordering};
 
 /// In this order, because the unused end of a body's space is copied together with the fields beside it, by
@@ -100,14 +100,14 @@ impl Operation {
 
     /// Returns one that frees a variable: as soon as possible, so that memory comes back early.
     pub(super) fn freeing(access: Access, work: impl Work) -> Self {
-        let mut operation = Self::new(Name::Fixed("free"), smallvec![access], Body::new(work));
+        let mut operation = Self::new("free".into(), smallvec![access], Body::new(work));
         (operation.priority, operation.role) = (FREES, Role::Frees);
         operation
     }
 
     /// Returns one that waits for a variable: to read it, or until it could be written.
     pub(crate) fn waiting(access: Access, work: impl Work) -> Self {
-        let mut operation = Self::new(Name::Fixed("wait"), smallvec![access], Body::new(work));
+        let mut operation = Self::new("wait".into(), smallvec![access], Body::new(work));
         operation.role = Role::Waits;
         operation
     }
@@ -117,7 +117,7 @@ impl Operation {
     #[inline(always)]
     pub(super) fn clear(place: &mut Option<Self>) {
         let is_bare = |operation: &mut Self| {
-            let is_fixed = matches!(operation.name, Name::Fixed(_)) && !operation.accesses.spilled() && operation.rare.is_none();
+            let is_fixed = operation.name.is_fixed() && !operation.accesses.spilled() && operation.rare.is_none();
             is_fixed && !operation.body.get_mut().needs_drop()
         };
         match place.as_mut().is_some_and(is_bare) {

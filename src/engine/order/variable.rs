@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 
 use super::device_uses::DeviceUses;
 use super::grant::Grant;
-use super::name::Name;
 use super::queue::Queue;
 use crate::error::{Error, Kind, Result, shielded};
+use crate::name::Name;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::value::{Untakable, VarCell};
 
@@ -135,7 +135,7 @@ impl<T> TypedVariable<T> {
 /// It lies in the body of the operation that asked for the variable, and in no other, so the grant of that
 /// operation is one for the variable.
 #[derive(Debug)]
-pub(crate) struct VarPtr<T>(NonNull<TypedVariable<T>>);
+pub struct VarPtr<T>(NonNull<TypedVariable<T>>);
 
 impl<T> VarPtr<T> {
     pub(super) fn new(typed: &TypedVariable<T>) -> Self {

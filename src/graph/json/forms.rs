@@ -304,7 +304,7 @@ impl<'a> GraphForm<'a> {
     ) -> Result<Shape> {
         let mut shape = Shape::new();
         if let Some(name) = &self.name {
-            shape.set_name(name.as_str());
+            shape.set_name(name.to_string());
         }
         let mut ids: HashMap<&str, NodeId> = HashMap::with_capacity(self.nodes.len());
         let mut controls = controls.into_iter().peekable();
@@ -314,7 +314,7 @@ impl<'a> GraphForm<'a> {
             }
             let control = controls.next_if(|control| control.0.index() == index).map(|control| control.1);
             let backend = node.backend.map(Backend::from).or_else(|| control.as_ref().map(|control| control.backend()));
-            let id = shape.node(node.name.as_str(), backend.unwrap_or_default());
+            let id = shape.node(node.name.to_string(), backend.unwrap_or_default());
             if let Some(first) = ids.insert(&node.name, id) {
                 return Err(fault(
                     &format!("{place}nodes[{index}].name"),
@@ -323,7 +323,7 @@ impl<'a> GraphForm<'a> {
             }
             let changed = &mut shape.nodes_mut()[id.index()];
             changed.devices = node.devices.as_deref().map(Arc::from);
-            changed.command = node.command.as_deref().map(Arc::from);
+            changed.command = node.command.as_ref().map(|command| command.to_string().into());
             changed.cost_us = node.cost_us;
             changed.control = control;
         }

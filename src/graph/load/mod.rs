@@ -38,7 +38,7 @@ impl Graph {
     /// ```
     /// # #[cfg(feature = "json")] {
     /// use anabranch::graph::{Bodies, Shape};
-    /// use anabranch::{Executor, Graph, Value, inputs};
+    /// use anabranch::{Executor, Graph, Name, Value, inputs};
     ///
     /// let shape = Shape::from_json(r#"{"nodes": [
     ///     {"name": "x", "backend": "cpu"},
@@ -47,8 +47,8 @@ impl Graph {
     ///     ]}}}
     /// ]}"#)?;
     /// let bodies = Bodies::new()
-    ///     .node("x", |g: &mut Graph, name: &str, ()| g.input::<u64>(name))
-    ///     .node("double", |g: &mut Graph, name: &str, x: Value<u64>| g.task(name, &x, |x: &u64| 2 * x));
+    ///     .node("x", |g: &mut Graph, name: &Name, ()| g.input::<u64>(name))
+    ///     .node("double", |g: &mut Graph, name: &Name, x: Value<u64>| g.task(name, &x, |x: &u64| 2 * x));
     ///
     /// let plan = Graph::from_shape(&shape, &bodies)?.compile()?;
     /// let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! { "x" => 1_u64 }))?;
@@ -58,7 +58,7 @@ impl Graph {
     /// ```
     pub fn from_shape(shape: &Shape, bodies: &Bodies) -> Result<Self> {
         let mut graph = Self::new();
-        shape.name().into_iter().for_each(|name| graph.shape_mut().set_name(name));
+        shape.name().into_iter().for_each(|name| graph.shape_mut().set_name(name.to_owned()));
         let mut loader = Loader::new(bodies, shape, String::new(), 0);
         loader.load(&mut graph, &[])?;
         for (node, output, value) in loader.outputs()? {

@@ -11,7 +11,7 @@ use super::{counted, many_executors};
 use crate::support::{block_on, executor, plan, poll_once, until, value_of};
 
 /// Adds a loop whose body suspends.
-fn counting_loop(g: &mut Graph, name: &str, x: &Value<u64>, iterations: u64) -> Value<u64> {
+fn counting_loop(g: &mut Graph, name: &'static str, x: &Value<u64>, iterations: u64) -> Value<u64> {
     g.repeat(name, take(x), times(iterations), |b, x| counted(b, "count", &x))
 }
 

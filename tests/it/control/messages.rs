@@ -22,11 +22,11 @@ fn named(error: &Error) -> (String, Option<String>) {
     (error.to_string(), error.node().map(str::to_owned))
 }
 
-fn grown(g: &mut Graph, name: &str, x: &Value<Numbers>) -> Value<Numbers> {
+fn grown(g: &mut Graph, name: &'static str, x: &Value<Numbers>) -> Value<Numbers> {
     g.task(name, take(x), |x: Numbers| x)
 }
 
-fn copied(g: &mut Graph, name: &str, x: &Value<Numbers>) -> Value<Numbers> {
+fn copied(g: &mut Graph, name: &'static str, x: &Value<Numbers>) -> Value<Numbers> {
     g.task(name, x, |x: &Numbers| x.clone())
 }
 

@@ -35,7 +35,7 @@ async fn suspended<T>(value: T) -> T {
 }
 
 /// The scalar of the examples: `x < 0` is 0, `x < 1` stays, `x < 2` becomes `0.5 x + 0.5`, all else 1.5.
-fn piecewise(g: &mut Graph, name: &str, x: &Value<f64>) -> Value<f64> {
+fn piecewise(g: &mut Graph, name: &'static str, x: &Value<f64>) -> Value<f64> {
     let which = g.task(format!("{name} which"), x, |x: &f64| match *x {
         x if x < 0.0 => Some(0),
         x if x < 1.0 => None,
@@ -50,6 +50,6 @@ fn piecewise(g: &mut Graph, name: &str, x: &Value<f64>) -> Value<f64> {
 }
 
 /// Adds a node that counts on, with a suspension in it.
-fn counted(g: &mut Graph, name: &str, x: &Value<u64>) -> Value<u64> {
+fn counted(g: &mut Graph, name: &'static str, x: &Value<u64>) -> Value<u64> {
     g.future(name, take(x), async |x: u64| Ok(suspended(x).await + 1))
 }

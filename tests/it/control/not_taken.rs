@@ -109,7 +109,7 @@ fn failing() -> Plan {
     let x = g.input::<u64>("x");
     let bad = g.try_task("bad", &x, |_: &u64| Err::<Option<usize>, _>("bad".into()));
     let good = g.task("good", &x, |_: &u64| Some(0));
-    let mut branch = |name: &str, which| {
+    let mut branch = |name: &'static str, which| {
         let branch = g.branch(name, which, &x);
         branch.arm(|a, x| a.task("x", &x, |x: &u64| x + 1)).arm(|a, x| a.task("y", &x, |x: &u64| x + 2)).join()
     };

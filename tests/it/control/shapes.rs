@@ -9,19 +9,19 @@ use anabranch::policy::Single;
 use anabranch::sim::{Order, Simulation, Slots};
 
 /// A node that costs something.
-fn node(shape: &mut Shape, name: &str, cost_us: f64) -> anabranch::graph::NodeId {
+fn node(shape: &mut Shape, name: &'static str, cost_us: f64) -> anabranch::graph::NodeId {
     let node = shape.node(name, Backend::Gpu);
     shape.nodes_mut()[node.index()].cost_us = cost_us;
     node
 }
 
-fn of_one(name: &str, cost_us: f64) -> Arc<Shape> {
+fn of_one(name: &'static str, cost_us: f64) -> Arc<Shape> {
     let mut shape = Shape::new();
     node(&mut shape, name, cost_us);
     Arc::new(shape)
 }
 
-fn control(shape: &mut Shape, name: &str, control: Control) -> anabranch::graph::NodeId {
+fn control(shape: &mut Shape, name: &'static str, control: Control) -> anabranch::graph::NodeId {
     let node = shape.node(name, Backend::Gpu);
     shape.nodes_mut()[node.index()].control = Some(Arc::new(control));
     node

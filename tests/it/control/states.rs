@@ -8,12 +8,12 @@ use super::many_executors;
 use crate::support::{Counted, Tally, block_on, executors, plan, poll_once, until, value_of};
 
 /// Adds a node that makes a counted value of another.
-fn next(g: &mut Graph, name: &str, tally: &Tally, x: &Value<Counted>) -> Value<Counted> {
+fn next(g: &mut Graph, name: &'static str, tally: &Tally, x: &Value<Counted>) -> Value<Counted> {
     let tally = tally.clone();
     g.task(name, x, move |x: &Counted| tally.value(x.get() + 1))
 }
 
-fn first(g: &mut Graph, name: &str, tally: &Tally, word: u64) -> Value<Counted> {
+fn first(g: &mut Graph, name: &'static str, tally: &Tally, word: u64) -> Value<Counted> {
     let tally = tally.clone();
     g.task(name, (), move || tally.value(word))
 }

@@ -3,7 +3,7 @@
 use anabranch::exec::Launched;
 use anabranch::graph::{Above, above, times};
 use anabranch::policy::Single;
-use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Plan, Timeline, Value, inputs, take};
+use anabranch::{Buffer, DeviceStream, Executor, Graph, HostBuffer, Name, Plan, Timeline, Value, inputs, take};
 use anabranch_soft_cuda::{Code, Which};
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Gpu, adding, download, filling, output_by_host, upload, uploaded};
 use crate::support::{block_on, executors, poll_once, until, value_of};
 
 /// Adds the sum of two buffers, in a kernel.
-fn sum(g: &mut Graph, name: &str, a: &Value<Buffer<f32>>, b: &Value<Buffer<f32>>) -> Value<Buffer<f32>> {
+fn sum(g: &mut Graph, name: impl Into<Name>, a: &Value<Buffer<f32>>, b: &Value<Buffer<f32>>) -> Value<Buffer<f32>> {
     g.try_kernel(name, (a, b), adding())
 }
 
@@ -154,7 +154,7 @@ fn a_loop_from_a_file_that_takes_its_buffer_needs_no_other() {
         {"name": "down", "backend": "gpu", "inputs": [{"node": "loop"}]}, {"name": "out", "backend": "cpu", "inputs": [{"node": "down"}]}]}"#,
     );
     let bodies = anabranch::graph::Bodies::new()
-        .node("x", |g: &mut Graph, name: &str, ()| g.input::<Vec<f32>>(name))
+        .node("x", |g: &mut Graph, name: &Name, ()| g.input::<Vec<f32>>(name))
         .node("up", |g, name, x: Value<Vec<f32>>| g.try_kernel(name, &x, upload))
         .node("fill", |g, name, x: Value<Buffer<f32>>| g.try_kernel(name, take(&x), filling(1.5)))
         .node("down", |g, name, x: Value<Buffer<f32>>| g.try_kernel(name, &x, download))
@@ -259,7 +259,7 @@ fn a_loop_of_kernels_may_come_as_data() {
     // Seen to fail with states that do not change places.
     type Numbers = Value<Buffer<f32>>;
     let bodies = anabranch::graph::Bodies::new()
-        .node("x", |g: &mut Graph, name: &str, ()| g.input::<Vec<f32>>(name))
+        .node("x", |g: &mut Graph, name: &Name, ()| g.input::<Vec<f32>>(name))
         .node("up", |g, name, x: Value<Vec<f32>>| g.try_kernel(name, &x, upload))
         .node("b", |_, _, b: Numbers| b)
         .node("next", |g, name, (a, b): (Numbers, Numbers)| sum(g, name, &a, &b))

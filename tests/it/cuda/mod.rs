@@ -77,7 +77,7 @@ impl Gpu {
 }
 
 /// A new graph, its input `x`, and what the node `up` uploads of it.
-fn uploaded(up: &str) -> (Graph, Value<Vec<f32>>, Value<Buffer<f32>>) {
+fn uploaded(up: &'static str) -> (Graph, Value<Vec<f32>>, Value<Buffer<f32>>) {
     let mut g = Graph::new();
     let x = g.input::<Vec<f32>>("x");
     let up = g.try_kernel(up, &x, upload);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Once};
 
 use anabranch::device::{In, Out};
 use anabranch::device::{Kernel, Launch};
+use anabranch::engine::Each;
 use anabranch::engine::Pushed;
 use anabranch::policy::Placement;
 use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, Op, Var, take};
@@ -99,7 +100,7 @@ fn mean<'v>(reads: &'v [Doubles], write: &'v Doubles) -> Op<'v> {
     let add_to = unsafe { Kernel::<AddTo>::ptx("add_to", PTX) };
     // SAFETY: as above.
     let over = unsafe { Kernel::<Over>::ptx("over", PTX) };
-    Op::try_kernel("mean", reads, write, move |s: &mut DeviceStream, reads: Vec<&Buffer<f64>>| {
+    Op::try_kernel("mean", reads, write, move |s: &mut DeviceStream, reads: Each<Buffer<f64>>| {
         let mut sum = s.alloc::<f64>(1)?;
         s.fill(&mut sum, 0.0)?;
         reads.iter().try_for_each(|x| s.launch(&add_to, Launch::for_len(1), (&mut sum, x, 1)))?;
@@ -139,7 +140,7 @@ fn on_gpu(engine: &Engine, vars: usize, ops: &[(usize, Vec<usize>, bool)]) -> Ve
         }
         let (down, value) = (engine.empty_var::<Vec<HostBuffer<f64>>>("down"), engine.empty_var::<f64>("value"));
         let get =
-            |s: &mut DeviceStream, all: Vec<&Buffer<f64>>| Ok(all.iter().map(|x| s.download(x)).collect::<Result<_, _>>()?);
+            |s: &mut DeviceStream, all: Each<Buffer<f64>>| Ok(all.iter().map(|x| s.download(x)).collect::<Result<_, _>>()?);
         push(engine, Op::try_kernel("down", &reads[..], &down, get));
         let mean = |all: &Vec<HostBuffer<f64>>| all.iter().map(|x| x[0]).sum::<f64>() / (all.len() as f64 + 1.0);
         push(engine, Op::task("mean", &down, &value, mean));

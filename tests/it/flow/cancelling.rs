@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use anabranch::{Engine, Executor, Flow, Function, Graph, Op, Result, Value};
+use anabranch::{Engine, Error, Executor, Flow, Function, Graph, Op, Result, Value};
 
 use super::{Maths, Way, suspend};
 use crate::support::{Alarm, Tally, block_on, executors, poll_once, poll_with, until};
@@ -160,7 +160,7 @@ fn a_flow_that_its_own_operation_drops_leaves_nothing_where_nobody_polls_again()
     let polls = Op::task("polls", (), (), move || {
         assert!(poll_once(held.lock().unwrap().as_mut().unwrap()).is_pending());
     });
-    drop(engine.try_push(polls).map_err(|(error, _)| error).unwrap());
+    engine.try_push(polls).map_err(Error::from).unwrap();
     assert_eq!(engine.pending(), 0);
 }
 

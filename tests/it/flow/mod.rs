@@ -1,6 +1,7 @@
 //! Flows: control flow as async code over graphs and operations.
 
 mod bounds;
+mod calls;
 mod cancelling;
 mod known;
 mod mistakes;

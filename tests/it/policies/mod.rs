@@ -40,10 +40,10 @@ fn shape_of(graph: &serde_json::Value) -> Shape {
             Some("gpu") => Backend::Gpu,
             other => panic!("backend {other:?}"),
         };
-        let id = shape.node(name(&node["name"]), backend);
+        let id = shape.node(name(&node["name"]).to_owned(), backend);
         ids.insert(name(&node["name"]), id);
         let changed = &mut shape.nodes_mut()[id.index()];
-        changed.command = node["command"].as_str().map(Into::into);
+        changed.command = node["command"].as_str().map(|command| command.to_owned().into());
         let device = |device: &serde_json::Value| device.as_u64().expect("a device") as u32;
         changed.devices = node["devices"].as_array().map(|devices| devices.iter().map(device).collect());
     }
@@ -145,7 +145,7 @@ fn cpu_nodes_that_read_gpu_memory_need_a_stream() {
 
 fn cpu_shape(names: &[&str], edges: &[(usize, usize)]) -> Shape {
     let mut shape = Shape::new();
-    let ids: Vec<NodeId> = names.iter().map(|name| shape.node(*name, Backend::Cpu)).collect();
+    let ids: Vec<NodeId> = names.iter().map(|name| shape.node(name.to_string(), Backend::Cpu)).collect();
     edges.iter().for_each(|&(source, target)| shape.read(ids[source], 0, ids[target]));
     shape
 }

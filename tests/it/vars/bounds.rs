@@ -25,7 +25,7 @@ fn an_engine_that_is_full_gives_the_operation_back() {
     let x = engine.var("x", 0);
     let add = || Op::task("add", &x, &x, |x: &i32| x + 10);
     push(&engine, add());
-    let (error, op) = engine.try_push(add()).unwrap_err();
+    let (error, op) = engine.try_push(add()).unwrap_err().into_parts();
     assert!(error.is_busy());
     assert_eq!(error.to_string(), "the engine already has 2 operations pending: await some of them, or raise max_pending");
     let mut waits = engine.push(op);

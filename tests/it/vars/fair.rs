@@ -94,7 +94,7 @@ fn a_push_that_lets_others_run_is_done_once() {
         runtime.block_on(async {
             for _ in 0..10_000 {
                 engine.push(Op::task("add", &x, &x, |x: &u64| x + 1)).await.unwrap().await.unwrap();
-                drop(engine.push(Op::task("add", &x, &x, |x: &u64| x + 1)).await.unwrap());
+                engine.push(Op::task("add", &x, &x, |x: &u64| x + 1)).await.unwrap();
             }
             assert_eq!(*x.read().await.unwrap(), 20_000);
         });

@@ -124,7 +124,7 @@ fn what_an_operation_pushes_comes_after_what_was_pushed_before() {
                     x.push(number);
                     x
                 });
-                drop(inner.try_push(late).unwrap());
+                inner.try_push(late).unwrap();
             }
             x.push(2);
             x

@@ -67,7 +67,7 @@ fn without_workers_what_an_operation_pushed_goes_by_priority() {
         for (number, priority) in [(1, 0), (2, -1), (3, 5), (4, 0), (5, 5)] {
             let seen = seen.clone();
             let note = Op::task("note", (), (), move || seen.lock().unwrap().push(number)).priority(priority);
-            drop(there.try_push(note).map_err(|(error, _)| error).unwrap());
+            there.try_push(note).map_err(Error::from).unwrap();
         }
     };
     push(&engine, Op::task("pushes", (), (), pushes));

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use anabranch::engine::Pushed;
-use anabranch::{Engine, Op, Result, Var};
+use anabranch::{Engine, Error, Op, Result, Var};
 use futures::channel::oneshot;
 
 use super::{engine, engines, idle, push, pushed};
@@ -45,7 +45,7 @@ fn add<'v>(name: &'static str, from: &'v Var<i32>, to: &'v Var<i32>) -> Op<'v> {
 }
 
 fn try_push(engine: &Engine, op: Op<'_>) -> Result<Pushed> {
-    engine.try_push(op).map_err(|(error, _)| error)
+    engine.try_push(op).map_err(Error::from)
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn waiting_for_itself_is_an_error_that_names_the_operation_and_the_variable() {
         assert_eq!(said, itself("add", "x"));
         // It reads what the operation reads, too; but a third that writes stands between.
         let said = waiting_inside(&engine, &x, &y, |there, x, _| async move {
-            drop(try_push(&there, add("add", &x, &x))?);
+            try_push(&there, add("add", &x, &x))?;
             x.read().await.map(drop)
         });
         assert_eq!(said, itself("read of x", "x"));

@@ -1,5 +1,6 @@
 //! Random workloads, bit-equal to the serial loop.
 
+use anabranch::engine::Each;
 use anabranch::{Engine, Op, Var};
 
 use super::{engines, idle};
@@ -36,7 +37,7 @@ impl Workload {
         let reads: Vec<Vec<Var<f64>>> = self.ops.iter().map(|op| reads(&op.1)).collect();
         let mut bulk = engine.bulk(bulk);
         for ((write, _), reads) in self.ops.iter().zip(&reads) {
-            let op = Op::task("mean", &reads[..], &vars[*write], |values: Vec<&f64>| mean(values.into_iter()));
+            let op = Op::task("mean", &reads[..], &vars[*write], |values: Each<f64>| mean(values.iter()));
             block_on(bulk.push(op)).unwrap();
         }
         block_on(bulk.end()).unwrap();

@@ -1,0 +1,192 @@
+//! The reads of an operation: each becomes an access to a variable and an argument of the closure.
+
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+
+use super::var::Var;
+use crate::engine::order::{Access, Accesses, Grant, Mode, SCANNED, VarPtr, Variable};
+use crate::error::Error;
+use crate::graph::Takable;
+use crate::value::args::{ByRef, ByValue, Each, EachOf, Key, OneRead, Place, Single};
+
+/// The variables of an engine, as what operations [read](crate::engine::Reads).
+#[derive(Debug)]
+pub enum Vars {}
+
+impl Place for Vars {
+    type View<'a> = Grant<'a>;
+    type Fault = Error;
+    type Binder<'b> = Asking;
+}
+
+/// Collects what an operation asks for.
+pub struct Asking {
+    /// The first two, each by its own name, so that they stay in registers until they are written to where
+    /// they are to be: what is written to memory word by word, and copied from there at once by more than a
+    /// word, is waited for.
+    first: Option<Access>,
+    second: Option<Access>,
+    /// All, if there are more: in front two to be overwritten with those above.
+    all: Vec<Access>,
+    /// Whether one is taken and read as well.
+    pub(super) is_aliased: bool,
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").finish_non_exhaustive()
+    }
+}
+
+impl Asking {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self { first: None, second: None, all: Vec::new(), is_aliased: false }
+    }
+
+    /// Asks for a variable. The pointer is for the body of the operation that is made of this.
+    #[inline(always)]
+    pub(super) fn ask<T: Send + Sync + 'static>(&mut self, var: &Var<T>, mode: Mode) -> VarPtr<T> {
+        let (access, pointer) = var.access(mode);
+        let variable = var.variable();
+        if !self.ask_few(access, variable, mode) {
+            // Taken out, because what a call gets the address of is in memory.
+            let mut all = mem::take(&mut self.all);
+            self.is_aliased |= ask_more(&mut all, variable, mode);
+            self.all = all;
+        }
+        pointer
+    }
+
+    pub(super) fn ask_all<'p, T: Send + Sync + 'static>(
+        &mut self,
+        vars: &'p [Var<T>],
+        mode: Mode,
+    ) -> impl Iterator<Item = VarPtr<T>> + use<'p, T> {
+        let mut all = mem::take(&mut self.all);
+        for var in vars {
+            let variable = var.variable();
+            self.is_aliased |= !self.ask_few(var.access(mode).0, variable, mode) && ask_more(&mut all, variable, mode);
+        }
+        self.all = all;
+        vars.iter().map(move |var| var.access(mode).1)
+    }
+
+    /// Returns false if it is one more than two.
+    #[inline(always)]
+    fn ask_few(&mut self, access: Access, variable: &Variable, mode: Mode) -> bool {
+        match (&mut self.first, &mut self.second) {
+            (Some(first), _) if first.is_of(variable) => self.is_aliased |= first.add(mode),
+            (first @ None, _) => *first = Some(access),
+            (_, Some(second)) if second.is_of(variable) => self.is_aliased |= second.add(mode),
+            (_, second @ None) => *second = Some(access),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Returns what was asked for.
+    #[inline(always)]
+    pub(super) fn accesses(self) -> Accesses {
+        match (self.first, self.second) {
+            (Some(first), Some(second)) if !self.all.is_empty() => all_of(first, second, self.all),
+            (Some(first), second) => {
+                let count = 1 + usize::from(second.is_some());
+                let second = second.unwrap_or_else(|| first.filler());
+                Accesses::from_buf_and_len([first, second], count)
+            }
+            (None, _) => Accesses::new(),
+        }
+    }
+}
+
+/// Asks for one variable more than two. Returns whether it is taken and read as well.
+fn ask_more(all: &mut Vec<Access>, variable: &Variable, mode: Mode) -> bool {
+    if all.is_empty() {
+        all.extend([Access::new(variable, mode), Access::new(variable, mode)]);
+    }
+    let scanned = all.len().min(SCANNED);
+    if let Some(known) = all[2..scanned].iter_mut().find(|known| known.is_of(variable)) {
+        return known.add(mode);
+    }
+    all.push(Access::new(variable, mode));
+    false
+}
+
+#[inline(never)]
+fn all_of(first: Access, second: Access, mut all: Vec<Access>) -> Accesses {
+    (all[0], all[1]) = (first, second);
+    Accesses::from_vec(all)
+}
+
+impl<T: Send + Sync + 'static> Key for VarPtr<T> {
+    type Place = Vars;
+    type Value = T;
+
+    #[inline]
+    fn get<'a>(&'a self, grant: Grant<'a>) -> Result<&'a T, Error> {
+        self.get(grant)
+    }
+
+    fn each<'a>(vars: &'a [Self], grant: Grant<'a>) -> Result<Each<'a, T>, Error> {
+        vars.iter().map(|var| var.get(grant)).collect::<Result<_, _>>().map(Each::found)
+    }
+
+    #[inline]
+    fn share(&self, grant: Grant<'_>) -> Result<Arc<T>, Error> {
+        self.share(grant)
+    }
+
+    #[inline]
+    fn take(&self, grant: Grant<'_>) -> Result<T, Error> {
+        self.take(grant)
+    }
+
+    fn check_take(&self, grant: Grant<'_>) -> Result<(), Error> {
+        self.check_take(grant)
+    }
+}
+
+impl<T: Send + Sync + 'static> Single for &Var<T> {}
+impl<T: Send + Sync + 'static> Single for &[Var<T>] {}
+impl<T: Send + Sync + 'static> Single for TakeVar<'_, T> {}
+
+impl<T: Send + Sync + 'static> OneRead<Vars> for &Var<T> {
+    type Param = ByRef<VarPtr<T>>;
+
+    #[inline(always)]
+    fn bind(self, asking: &mut Asking) -> Self::Param {
+        ByRef(asking.ask(self, Mode::READ))
+    }
+}
+
+/// A variable whose value an operation takes; made by [`take`](crate::take).
+#[derive(Debug)]
+pub struct TakeVar<'v, T: Send + Sync + 'static>(&'v Var<T>);
+
+impl<'v, T: Send + Sync + 'static> Takable for &'v Var<T> {
+    type Take = TakeVar<'v, T>;
+
+    fn take(self) -> TakeVar<'v, T> {
+        TakeVar(self)
+    }
+}
+
+impl<T: Send + Sync + 'static> OneRead<Vars> for TakeVar<'_, T> {
+    type Param = ByValue<VarPtr<T>>;
+
+    #[inline(always)]
+    fn bind(self, asking: &mut Asking) -> Self::Param {
+        ByValue(asking.ask(self.0, Mode::TAKE))
+    }
+}
+
+impl<T: Send + Sync + 'static> OneRead<Vars> for &[Var<T>] {
+    type Param = EachOf<VarPtr<T>>;
+
+    #[inline(always)]
+    fn bind(self, asking: &mut Asking) -> Self::Param {
+        EachOf(asking.ask_all(self, Mode::READ).collect())
+    }
+}

@@ -1,0 +1,141 @@
+//! The writes of an operation: each becomes an access to a variable, and takes a part of the closure's
+//! result.
+
+use std::sync::Arc;
+
+use super::reads::Asking;
+use super::var::Var;
+use crate::engine::order::{Grant, Mode, VarPtr};
+use crate::error::{Error, Kind, drop_each};
+use crate::value::args::{Sealed, tuples};
+
+#[diagnostic::on_unimplemented(
+    message = "this is nothing that an operation writes",
+    label = "give `&var`, `&vars[..]`, a tuple of up to eight of them, or `()`"
+)]
+/// Everything that an operation writes: `()`, `&Var<T>`, `&[Var<T>]`, or a tuple of up to eight. The closure
+/// returns the new values: nothing, a `T`, a `Vec<T>` as long as the slice, or a tuple.
+pub trait Writes: Sealed {
+    /// What the closure returns.
+    type Value;
+    /// Where that goes.
+    type Put: Put<Self::Value>;
+    #[doc(hidden)]
+    fn ask(self, asking: &mut Asking) -> Self::Put;
+}
+
+/// Where what a closure returns goes.
+pub trait Put<V>: Send + 'static {
+    #[doc(hidden)]
+    fn put(&self, value: V, grant: Grant<'_>) -> Result<(), Error>;
+}
+
+impl Writes for () {
+    type Value = ();
+    type Put = ();
+
+    #[inline(always)]
+    fn ask(self, _: &mut Asking) {}
+}
+
+impl Put<()> for () {
+    fn put(&self, (): (), _: Grant<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Writes a variable.
+#[derive(Debug)]
+pub struct WriteVar<T>(VarPtr<T>);
+
+impl<T: Send + Sync + 'static> Put<T> for WriteVar<T> {
+    #[inline(always)]
+    fn put(&self, value: T, grant: Grant<'_>) -> Result<(), Error> {
+        self.0.put(value, grant)
+    }
+}
+
+impl<T: Send + Sync + 'static> Writes for &Var<T> {
+    type Value = T;
+    type Put = WriteVar<T>;
+
+    #[inline(always)]
+    fn ask(self, asking: &mut Asking) -> WriteVar<T> {
+        WriteVar(asking.ask(self, Mode::WRITE))
+    }
+}
+
+/// A variable that an operation writes with a value that may have other owners.
+pub(crate) struct Shared<'v, T: Send + Sync + 'static>(pub(crate) &'v Var<T>);
+
+/// Writes a variable with a shared value.
+pub(crate) struct WriteShared<T>(VarPtr<T>);
+
+impl<T: Send + Sync + 'static> Sealed for Shared<'_, T> {}
+
+impl<T: Send + Sync + 'static> Put<Arc<T>> for WriteShared<T> {
+    fn put(&self, value: Arc<T>, grant: Grant<'_>) -> Result<(), Error> {
+        self.0.put_shared(value, grant)
+    }
+}
+
+impl<T: Send + Sync + 'static> Writes for Shared<'_, T> {
+    type Value = Arc<T>;
+    type Put = WriteShared<T>;
+
+    #[inline(always)]
+    fn ask(self, asking: &mut Asking) -> WriteShared<T> {
+        WriteShared(asking.ask(self.0, Mode::WRITE))
+    }
+}
+
+/// Writes variables of one type.
+#[derive(Debug)]
+pub struct WriteVars<T>(Box<[WriteVar<T>]>);
+
+impl<T: Send + Sync + 'static> Put<Vec<T>> for WriteVars<T> {
+    fn put(&self, values: Vec<T>, grant: Grant<'_>) -> Result<(), Error> {
+        let (got, wanted) = (values.len(), self.0.len());
+        if got != wanted {
+            drop_each(values);
+            return Err(Kind::ValueCount { got, wanted }.into());
+        }
+        // All are written, even if an earlier write fails.
+        self.0.iter().zip(values).map(|(var, value)| var.put(value, grant)).fold(Ok(()), Result::and)
+    }
+}
+
+impl<T: Send + Sync + 'static> Writes for &[Var<T>] {
+    type Value = Vec<T>;
+    type Put = WriteVars<T>;
+
+    #[inline(always)]
+    fn ask(self, asking: &mut Asking) -> WriteVars<T> {
+        WriteVars(asking.ask_all(self, Mode::WRITE).map(WriteVar).collect())
+    }
+}
+
+macro_rules! writes {
+    ($($P:ident $p:ident $V:ident $v:ident $number:tt),*) => {
+        impl<$($P: Writes),*> Writes for ($($P,)*) {
+            type Value = ($($P::Value,)*);
+            type Put = ($($P::Put,)*);
+
+            #[inline(always)]
+            fn ask(self, asking: &mut Asking) -> Self::Put {
+                let ($($p,)*) = self;
+                ($($p.ask(asking),)*)
+            }
+        }
+
+        impl<$($V, $P: Put<$V>),*> Put<($($V,)*)> for ($($P,)*) {
+            fn put(&self, ($($v,)*): ($($V,)*), grant: Grant<'_>) -> Result<(), Error> {
+                let ($($p,)*) = self;
+                // All are written, even if an earlier write fails.
+                Ok(())$(.and($p.put($v, grant)))*
+            }
+        }
+    };
+}
+
+tuples!(writes);

@@ -1,0 +1,59 @@
+//! Errors that give back what was refused.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use super::Error;
+
+/// Why something was refused, with what was refused: the error of
+/// [`Engine::try_push`](crate::Engine::try_push) and [`Executor::try_run`](crate::Executor::try_run). It
+/// becomes an [`Error`] by `?`.
+pub struct Refused<T> {
+    error: Error,
+    refused: T,
+}
+
+impl<T> Refused<T> {
+    pub(crate) fn new(error: Error, refused: T) -> Self {
+        Self { error, refused }
+    }
+
+    /// Returns why it was refused.
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// Returns what was refused.
+    pub fn into_inner(self) -> T {
+        self.refused
+    }
+
+    /// Returns both.
+    pub fn into_parts(self) -> (Error, T) {
+        (self.error, self.refused)
+    }
+}
+
+impl<T> From<Refused<T>> for Error {
+    fn from(refused: Refused<T>) -> Self {
+        refused.error
+    }
+}
+
+impl<T> fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl<T> StdError for Refused<T> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.error.source()
+    }
+}

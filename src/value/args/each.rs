@@ -1,0 +1,64 @@
+//! The argument for a slice of values.
+
+use std::fmt;
+use std::ops::Index;
+
+use crate::value::{Cells, Slot};
+
+/// The values that a closure reads through one slice (`&values[..]`), in its order.
+pub struct Each<'a, T>(Values<'a, T>);
+
+enum Values<'a, T> {
+    Cells(&'a [Slot<T>], Cells<'a>),
+    Found(Vec<&'a T>),
+}
+
+impl<'a, T: 'static> Each<'a, T> {
+    pub(crate) fn in_cells(slots: &'a [Slot<T>], cells: Cells<'a>) -> Self {
+        Self(Values::Cells(slots, cells))
+    }
+
+    pub(crate) fn found(values: Vec<&'a T>) -> Self {
+        Self(Values::Found(values))
+    }
+
+    /// Returns the values.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a T> + DoubleEndedIterator {
+        (0..self.len()).map(|index| self.at(index))
+    }
+
+    /// Returns the number of values.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Values::Cells(slots, _) => slots.len(),
+            Values::Found(values) => values.len(),
+        }
+    }
+
+    /// Returns true if there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> &'a T {
+        match &self.0 {
+            Values::Cells(slots, cells) => cells.get(slots[index]),
+            Values::Found(values) => values[index],
+        }
+    }
+}
+
+impl<T: 'static> Index<usize> for Each<'_, T> {
+    type Output = T;
+
+    fn index(&self, index: usize) -> &T {
+        self.at(index)
+    }
+}
+
+impl<T: fmt::Debug + 'static> fmt::Debug for Each<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,60 @@
+//! What nodes, operations and calls read.
+
+use super::params::{Param, Params, Place};
+
+/// Only this crate says what can be read: a view is good for the values that its binder has recorded, and
+/// for no others.
+pub trait Sealed {}
+
+/// Only this crate says what can be read by itself. No tuple can.
+pub trait Single {}
+
+impl<R: Single> Sealed for R {}
+
+/// One thing that is read: a value (`&x`), one that is taken ([`take`](crate::take)`(&x)`), or any number of
+/// one type (`&xs[..]`). Nodes of a [`Graph`](crate::Graph) read its [`Value`](crate::Value)s. Operations and
+/// calls read [`Var`](crate::Var)s.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be read here",
+    label = "give `&x`, `take(&x)`, `&xs[..]`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s"
+)]
+pub trait OneRead<X: Place>: Single {
+    /// The argument of the closure.
+    #[doc(hidden)]
+    type Param: Param<X>;
+    #[doc(hidden)]
+    fn bind(self, binder: &mut X::Binder<'_>) -> Self::Param;
+}
+
+/// Everything that is read: `()`, one [`OneRead`], or a tuple of up to eight.
+///
+/// A closure gets one argument for each:
+///
+/// | read | tasks and kernels | async closures |
+/// |---|---|---|
+/// | `&x` | `&T` | `Arc<T>` |
+/// | `take(&x)` | `T` | `T` |
+/// | `&xs[..]` | [`Each<T>`](super::Each) | `Vec<Arc<T>>` |
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be read here",
+    label = "give `&x`, `take(&x)`, `&xs[..]`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s"
+)]
+pub trait Reads<X: Place>: Sealed {
+    /// The arguments of the closure.
+    #[doc(hidden)]
+    type Params: Params<X>;
+    #[doc(hidden)]
+    fn bind(self, binder: &mut X::Binder<'_>) -> Self::Params;
+}
+
+impl<X: Place, R: OneRead<X>> Reads<X> for R
+where
+    R: Single,
+{
+    type Params = (R::Param,);
+
+    #[inline(always)]
+    fn bind(self, binder: &mut X::Binder<'_>) -> Self::Params {
+        (OneRead::bind(self, binder),)
+    }
+}
