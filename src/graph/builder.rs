@@ -87,7 +87,7 @@ impl Graph {
             token: Arc::new(0),
             shape: Arc::new(Shape::new()),
             layout: Layout::new(),
-            bodies: Arena::new(),
+            bodies: Arena::default(),
             works: Vec::new(),
             values: Vec::new(),
             inputs: Vec::new(),

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::links::{Links, kahn_order};
 use super::shape::Link;
 use super::{COST_US_MAX, Control, DEVICE_MAX, NAME_BYTES_MAX, NODES_MAX, NodeId, NodeShape, Shape};
 use crate::error::{Error, Kind, Result};
@@ -152,63 +153,31 @@ pub(crate) fn explain_circle(error: Error, shape: &Shape, takes: impl Iterator<I
     }
 }
 
-/// Kahn's algorithm: what cannot be ordered lies on a cycle or behind one.
+/// What cannot be put in order lies on a cycle or behind one.
 fn check_acyclic(shape: &Shape) -> Result<()> {
-    let count = shape.nodes().len();
-    let mut missing = vec![0u32; count];
-    let mut first_out = vec![0u32; count + 1];
-    for edge in shape.edges() {
-        missing[edge.target.index()] += 1;
-        first_out[edge.source.index() + 1] += 1;
+    if shape.edges().iter().all(|edge| edge.source < edge.target) {
+        return Ok(());
     }
-    for node in 0..count {
-        first_out[node + 1] += first_out[node];
-    }
-    let mut fill = first_out.clone();
-    let mut targets = vec![0u32; shape.edges().len()];
-    for edge in shape.edges() {
-        let place = &mut fill[edge.source.index()];
-        targets[*place as usize] = edge.target.0;
-        *place += 1;
-    }
-    let mut ready: Vec<u32> = (0..count as u32).filter(|&node| missing[node as usize] == 0).collect();
-    let mut ordered = 0;
-    while let Some(node) = ready.pop() {
-        ordered += 1;
-        for &target in &targets[first_out[node as usize] as usize..first_out[node as usize + 1] as usize] {
-            missing[target as usize] -= 1;
-            if missing[target as usize] == 0 {
-                ready.push(target);
-            }
-        }
-    }
-    if ordered == count { Ok(()) } else { Err(one_cycle(shape, &missing)) }
+    let links = Links::new(shape);
+    let order = kahn_order(&links);
+    if order.len() == links.nodes() { Ok(()) } else { Err(one_cycle(shape, &links, &order)) }
 }
 
-/// Walks backwards among the nodes that could not be ordered; each has a predecessor there, so a node must
+/// Walks backwards among the nodes that are not in the order; each has a predecessor there, so a node must
 /// come twice.
-fn one_cycle(shape: &Shape, missing: &[u32]) -> Error {
-    let mut before = vec![u32::MAX; missing.len()];
-    for edge in shape.edges() {
-        if missing[edge.source.index()] > 0 && missing[edge.target.index()] > 0 {
-            before[edge.target.index()] = edge.source.0;
-        }
-    }
-    let mut node = missing.iter().position(|&count| count > 0).expect("a cycle leaves nodes unordered") as u32;
-    let mut seen = vec![false; missing.len()];
-    while !seen[node as usize] {
-        seen[node as usize] = true;
-        node = before[node as usize];
-    }
-    let mut path = vec![node];
-    let mut step = before[node as usize];
-    while step != node {
-        path.push(step);
-        step = before[step as usize];
+fn one_cycle(shape: &Shape, links: &Links, order: &[NodeId]) -> Error {
+    let mut is_open = vec![true; links.nodes()];
+    order.iter().for_each(|node| is_open[node.index()] = false);
+    let mut node = shape.ids().find(|node| is_open[node.index()]).expect("a cycle leaves nodes unordered");
+    let before = |node: NodeId| links.into.of(node).iter().rev().find(|source| is_open[source.index()]);
+    let (mut path, mut is_seen) = (Vec::new(), vec![false; links.nodes()]);
+    while !std::mem::replace(&mut is_seen[node.index()], true) {
+        path.push(node);
+        node = *before(node).expect("a node without one is in the order");
     }
     path.push(node);
-    path.reverse();
-    Kind::Cycle { path: path.into_iter().map(|node| shape.name_of(NodeId(node)).clone()).collect() }.into()
+    path.drain(..path.iter().position(|&first| first == node).expect("it comes twice"));
+    Kind::Cycle { path: path.into_iter().rev().map(|node| shape.name_of(node).clone()).collect() }.into()
 }
 
 /// Returns the error of a name that no node has, with one that is like it.

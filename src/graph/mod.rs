@@ -22,6 +22,7 @@ mod handle;
 mod inner;
 #[cfg(feature = "json")]
 mod json;
+mod links;
 mod load;
 mod nested;
 mod node;
@@ -46,6 +47,7 @@ pub use condition::{Condition, Times, times};
 pub use control::Branch;
 pub(crate) use control_node::Flow;
 pub use handle::{Takable, Take, Value, take};
+pub(crate) use links::{Links, Rows, kahn_order};
 pub use nested::{Control, Role};
 pub use node::NodeMut;
 pub(crate) use select::Test;

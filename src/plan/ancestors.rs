@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 
 use super::EXACT_NODES_MAX;
 use super::marks::Marks;
-use super::order::Links;
-use crate::graph::NodeId;
+use crate::graph::{Links, NodeId};
 
 /// How many edges one search follows in a graph of more than [`EXACT_NODES_MAX`].
 const EFFORT_MAX: usize = 64;

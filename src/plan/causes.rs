@@ -1,5 +1,6 @@
-//! What lets a program go on: records, of two kinds where a segment is recorded. Who is queued behind it on a
-//! device goes on when it is *submitted*, and the stream waits; all others go on when it is *reached*.
+//! What lets a program go on: records. The record of a segment does so twice. Work that is queued behind the
+//! segment on a device goes on when the segment is *submitted*, and its stream waits; all other work goes on
+//! when the segment is *reached*.
 //!
 //! ```text
 //! submitted:  segment queued, consumer queued        reached:  segment queued, consumer on the host
@@ -16,13 +17,15 @@ pub(super) struct Causes<'a> {
     records: &'a Records,
     /// For each record the event that stands for it, or [`NONE`]; empty if there are no segments.
     events: Vec<u32>,
-    events_len: u32,
+    /// The number of the next event.
+    next_event: u32,
 }
 
 impl<'a> Causes<'a> {
-    pub(super) fn new(segments: Option<&'a Segments>, records: &'a Records) -> Self {
+    /// Events are numbered from `next_event` on.
+    pub(super) fn new(segments: Option<&'a Segments>, records: &'a Records, next_event: u32) -> Self {
         let events = if segments.is_some() { vec![NONE; records.count()] } else { Vec::new() };
-        Self { segments, records, events, events_len: 0 }
+        Self { segments, records, events, next_event }
     }
 
     /// Returns the segment that a node stands for.
@@ -62,8 +65,8 @@ impl<'a> Causes<'a> {
         }
         let event = &mut self.events[record as usize];
         if *event == NONE {
-            *event = self.events_len;
-            self.events_len += 1;
+            *event = self.next_event;
+            self.next_event += 1;
         }
     }
 
@@ -72,7 +75,7 @@ impl<'a> Causes<'a> {
         self.events.get(record as usize).copied().filter(|&event| event != NONE)
     }
 
-    pub(super) fn events(&self) -> u32 {
-        self.events_len
+    pub(super) fn next_event(&self) -> u32 {
+        self.next_event
     }
 }

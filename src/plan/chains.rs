@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use super::Assignment;
 use super::ancestors::Ancestors;
-use super::order::{Links, frontier_order, ranks};
-use crate::graph::NodeId;
+use super::order::{frontier_order, ranks};
+use crate::graph::{Links, NodeId};
 
 /// No chain.
 pub(super) const NONE: u32 = u32::MAX;

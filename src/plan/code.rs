@@ -152,6 +152,7 @@ pub(crate) enum ControlFlow {
 }
 
 /// All programs of a plan, and how they wake each other.
+#[derive(Default)]
 pub(crate) struct Code {
     /// Program after program.
     pub(crate) steps: Vec<HostStep>,

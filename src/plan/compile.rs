@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::code::Code;
 use super::fabric::Fabric;
 use super::facts::Facts;
-use super::nest::{Nested, within};
+use super::nest::within;
 use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{Body, Graph, InputPort, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node};
@@ -76,11 +76,7 @@ impl Graph {
         }
         let nested = self.nested();
         let shape = self.compiled_shape();
-        let shapes = nested.iter().map(|&Nested { around, node, role, graph }| {
-            let graph = graph.compiled_shape();
-            Nested { around, node, role, graph }
-        });
-        let shapes: Vec<Nested<Arc<Shape>>> = shapes.collect();
+        let shapes: Vec<_> = nested.iter().map(|inner| inner.map(|graph| graph.compiled_shape())).collect();
         let fault = |at: Option<usize>, fault: Error| match at {
             None => fault,
             Some(at) => within(&shape, &shapes, at, fault),
@@ -98,16 +94,7 @@ impl Graph {
             let value = &self.values[port.value as usize];
             PlanInput { port: port.clone(), is_shared: value.sharer.is_some(), taker: value.taker }
         });
-        Ok(Plan(Arc::new(PlanInner {
-            code: fabric.lower(&schedule)?,
-            queue_code: OnceLock::new(),
-            fabric,
-            layout: self.layout,
-            inputs: inputs.collect(),
-            outputs: self.outputs.clone(),
-            by_name: OnceLock::new(),
-            schedule,
-        })))
+        PlanInner::lowered(schedule, fabric, self.layout, inputs.collect(), self.outputs.clone())
     }
 
     /// Checks that every value is read, which only the whole graph shows.
@@ -252,23 +239,21 @@ impl PlanInner {
         for (node, cost_us) in shape.nodes_mut().iter_mut().zip(costs_us) {
             node.cost_us = cost_us.unwrap_or(node.cost_us);
         }
-        let inner = self.schedule.inner().iter().map(|inner| Nested {
-            around: inner.around,
-            node: inner.node,
-            role: inner.role,
-            graph: inner.schedule.shape().clone(),
-        });
+        let inner = self.schedule.inner().iter().map(|inner| inner.0.map(|schedule| schedule.shape().clone()));
         let schedule = Schedule::with_inner(Arc::new(shape), inner.collect(), policy)?;
-        Ok(Plan(Arc::new(Self {
-            code: self.fabric.lower(&schedule)?,
-            queue_code: OnceLock::new(),
-            fabric: self.fabric.clone(),
-            layout: self.layout,
-            inputs: self.inputs.clone(),
-            outputs: self.outputs.clone(),
-            by_name: OnceLock::new(),
-            schedule,
-        })))
+        Self::lowered(schedule, self.fabric.clone(), self.layout, self.inputs.clone(), self.outputs.clone())
+    }
+
+    fn lowered(
+        schedule: Schedule,
+        fabric: Arc<Fabric>,
+        layout: Layout,
+        inputs: Vec<PlanInput>,
+        outputs: Vec<OutputPort>,
+    ) -> Result<Plan> {
+        let code = fabric.lower(&schedule, false)?;
+        let (queue_code, by_name) = (OnceLock::new(), OnceLock::new());
+        Ok(Plan(Arc::new(Self { schedule, code, queue_code, fabric, layout, inputs, outputs, by_name })))
     }
 
     /// Returns the code for an executor whose devices have queues; made when it is asked for first.
@@ -277,7 +262,7 @@ impl PlanInner {
             return &self.code;
         }
         self.queue_code.get_or_init(|| {
-            let lowered = self.fabric.lower_segments(&self.schedule);
+            let lowered = self.fabric.lower(&self.schedule, true);
             lowered.expect("what the schedule is made of was checked when it was compiled")
         })
     }
@@ -301,7 +286,8 @@ impl PlanInner {
             };
             let (role, behind) = behind.split_once('/')?;
             let node = find(name)?;
-            let is_it = |inner: &InnerSchedule| inner.around() == around && inner.node == node && inner.role.to_string() == role;
+            let is_it =
+                |inner: &InnerSchedule| inner.around() == around && inner.node() == node && inner.role().to_string() == role;
             let inner = self.schedule.inner().iter().position(is_it)?;
             (schedule, around, rest) = (self.schedule.inner()[inner].schedule(), Some(inner), behind);
         }

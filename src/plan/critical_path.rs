@@ -1,13 +1,12 @@
 //! `CriticalPath`: the shortest makespan that a greedy list gives, on as many streams as you say.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
-use super::order::{Links, kahn_order};
 use super::streams::Devices;
 use super::{Assignment, Policy, needs};
 use crate::error::Result;
-use crate::graph::{COST_US_MAX, NodeId, Shape};
+use crate::graph::{COST_US_MAX, Links, NodeId, Shape, kahn_order};
 
 /// Takes the node with the longest way to the end by `cost_us`, of those whose inputs have their place, and
 /// puts it on the stream where it ends first, counting what a hand-off from another stream costs. List
@@ -59,18 +58,15 @@ impl Policy for CriticalPath {
         let mut list = List::new(self, shape, &links);
         let mut missing = links.in_degrees();
         let roots = links.ids().filter(|node| missing[node.index()] == 0);
-        let mut ready: BinaryHeap<Ready> = roots.map(|node| Ready(levels[node.index()], Reverse(node))).collect();
+        // The greatest has the highest level, and is the first in the input among equals.
+        let entry = |node: NodeId| (ordered(levels[node.index()]), Reverse(node));
+        let mut ready: BinaryHeap<(u64, Reverse<NodeId>)> = roots.map(entry).collect();
         let mut assignment = Assignment::none(shape);
         let mut issued = Vec::with_capacity(order.len());
-        while let Some(Ready(_, Reverse(node))) = ready.pop() {
+        while let Some((_, Reverse(node))) = ready.pop() {
             issued.push(node);
             assignment.set_all(node, &list.place(node));
-            for &target in links.out.of(node) {
-                missing[target.index()] -= 1;
-                if missing[target.index()] == 0 {
-                    ready.push(Ready(levels[target.index()], Reverse(target)));
-                }
-            }
+            links.satisfy(node, &mut missing, |target| ready.push(entry(target)));
         }
         assignment.set_order(issued);
         assignment.set_remark(format!("at most {} streams, {} us per hand-off", self.streams, self.hand_off_us));
@@ -88,44 +84,9 @@ fn bottom_levels(shape: &Shape, links: &Links, order: &[NodeId]) -> Vec<f64> {
     levels
 }
 
-/// A node whose inputs have their place; the greatest has the highest level, the first in the input among
-/// equals.
-#[derive(PartialEq)]
-struct Ready(f64, Reverse<NodeId>);
-
-impl Eq for Ready {}
-
-impl Ord for Ready {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0).then(self.1.cmp(&other.1))
-    }
-}
-
-impl PartialOrd for Ready {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// When a stream is free; the first is free first.
-#[derive(PartialEq)]
-struct Free {
-    free_us: f64,
-    stream: u32,
-}
-
-impl Eq for Free {}
-
-impl Ord for Free {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.free_us.total_cmp(&other.free_us).then(self.stream.cmp(&other.stream))
-    }
-}
-
-impl PartialOrd for Free {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
+/// A time that is not negative, in the form of an integer of the same order.
+fn ordered(us: f64) -> u64 {
+    us.to_bits()
 }
 
 /// The list as far as it goes.
@@ -135,9 +96,9 @@ struct List<'a> {
     links: &'a Links,
     needs: Vec<bool>,
     devices: Devices<'a>,
-    /// The streams of each device, the one that is free first in front; by label when the stream is free, and
-    /// its device.
-    streams: HashMap<u32, BTreeSet<Free>>,
+    /// The streams of each device by when they are free, which is [`ordered`]; by label when the stream is
+    /// free, and its device.
+    streams: HashMap<u32, BTreeSet<(u64, u32)>>,
     free_us: Vec<f64>,
     device_of: Vec<u32>,
     ends_us: Vec<f64>,
@@ -174,8 +135,8 @@ impl<'a> List<'a> {
         for (&stream, device) in streams.iter().zip(&devices) {
             let before = std::mem::replace(&mut self.free_us[stream as usize], start_us + cost_us);
             let of_device = self.streams.entry(*device).or_default();
-            of_device.remove(&Free { free_us: before, stream });
-            of_device.insert(Free { free_us: start_us + cost_us, stream });
+            of_device.remove(&(ordered(before), stream));
+            of_device.insert((ordered(start_us + cost_us), stream));
         }
         self.ends_us[node.index()] = start_us + cost_us;
         self.placed[node.index()].clone_from(&streams);
@@ -187,12 +148,12 @@ impl<'a> List<'a> {
     fn stream_for(&mut self, node: NodeId, device: u32) -> u32 {
         let opened = self.streams.entry(device).or_default();
         // One more than are in use, for a node that is better off there.
-        if opened.len() < self.policy.streams as usize && opened.first().is_none_or(|first| first.free_us > 0.0) {
-            opened.insert(Free { free_us: 0.0, stream: self.free_us.len() as u32 });
+        if opened.len() < self.policy.streams as usize && opened.first().is_none_or(|first| first.0 > 0) {
+            opened.insert((0, self.free_us.len() as u32));
             self.free_us.push(0.0);
             self.device_of.push(device);
         }
-        let first_free = opened.first().expect("a device has a stream").stream;
+        let first_free = opened.first().expect("a device has a stream").1;
         // On all streams but one the input that comes last must be handed off, so they differ only in when
         // they are free.
         let end_us = |source: &&NodeId| self.ends_us[source.index()];

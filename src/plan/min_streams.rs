@@ -1,10 +1,10 @@
 //! `MinStreams`: the fewest streams on which no two independent nodes meet.
 
-use super::order::{Links, kahn_order, ranks};
+use super::order::ranks;
 use super::streams::Devices;
 use super::{Assignment, EXACT_NODES_MAX, Policy, Ranked, needs};
 use crate::error::Result;
-use crate::graph::{NodeId, Shape};
+use crate::graph::{Links, NodeId, Shape, kahn_order};
 
 /// No node.
 const NONE: u32 = u32::MAX;

@@ -1,7 +1,6 @@
 //! Who needs a device stream: the rule of DALI's released Executor 2.0.
 
-use super::order::Links;
-use crate::graph::{Backend, EdgeKind, Memory, NodeId, Shape};
+use crate::graph::{Backend, EdgeKind, Links, Memory, NodeId, Shape};
 
 /// Returns, for each node, whether it needs a stream: `gpu` and `mixed` nodes do, and `cpu` nodes that read
 /// something in GPU memory and not only its shape and type, since they have device work to wait for. O(n +

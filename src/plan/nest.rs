@@ -7,12 +7,20 @@ use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{NODES_MAX, NodeId, Role, Shape, check, take_last};
 
-/// An inner graph that is yet to be scheduled.
+/// An inner graph, in some form.
+#[derive(Debug)]
 pub(super) struct Nested<T> {
     pub(super) around: Option<u32>,
     pub(super) node: NodeId,
     pub(super) role: Role,
     pub(super) graph: T,
+}
+
+impl<T> Nested<T> {
+    /// Returns the same with another form of the graph.
+    pub(super) fn map<U>(&self, change: impl FnOnce(&T) -> U) -> Nested<U> {
+        Nested { around: self.around, node: self.node, role: self.role, graph: change(&self.graph) }
+    }
 }
 
 /// Returns all inner graphs of a graph, those of inner graphs too, behind what is around them.
@@ -77,12 +85,10 @@ impl Schedule {
             return Err(Kind::Limit { what: "the number of nodes in all graphs".into(), got: nodes, limit: NODES_MAX }.into());
         }
         let mut schedule = Self::new(shape.clone(), policy)?;
-        let mut schedules = Vec::with_capacity(inner.len());
-        for (at, &Nested { around, node, role, ref graph }) in inner.iter().enumerate() {
-            let scheduled = Self::new(graph.clone(), policy).map_err(|fault| within(&shape, &inner, at, fault))?;
-            schedules.push(InnerSchedule { around, node, role, schedule: scheduled });
+        for (at, nested) in inner.iter().enumerate() {
+            let scheduled = Self::new(nested.graph.clone(), policy).map_err(|fault| within(&shape, &inner, at, fault))?;
+            schedule.inner.push(InnerSchedule(nested.map(|_| scheduled)));
         }
-        schedule.inner = schedules;
         schedule.time_controls();
         Ok(schedule)
     }
@@ -92,27 +98,24 @@ impl Schedule {
     /// # Panics
     /// If there are not so many.
     pub fn inner_path(&self, inner: usize) -> String {
-        let around = |inner: usize| self.inner[inner].around();
-        let name = |inner: usize| {
-            let schedule = around(inner).map_or(self, |around| &self.inner[around].schedule);
-            format!("{}/{}", schedule.shape().name_of(self.inner[inner].node), self.inner[inner].role)
-        };
-        path(inner, around, name)
+        path(inner, self.shape(), |inner| self.inner[inner].0.map(|schedule| schedule.shape().clone()))
     }
 }
 
 /// An error of an inner graph, with where that is.
 pub(super) fn within(shape: &Shape, inner: &[Nested<Arc<Shape>>], at: usize, fault: Error) -> Error {
-    let around = |at: usize| inner[at].around.map(|around| around as usize);
-    let name = |at: usize| {
-        let shape = around(at).map_or(shape, |around| &inner[around].graph);
-        format!("{}/{}", shape.name_of(inner[at].node), inner[at].role)
-    };
-    fault.within(path(at, around, name))
+    fault.within(path(at, shape, |at| inner[at].map(Arc::clone)))
 }
 
-fn path(inner: usize, around: impl Fn(usize) -> Option<usize>, name: impl Fn(usize) -> String) -> String {
-    let mut names: Vec<String> = std::iter::successors(Some(inner), |&inner| around(inner)).map(name).collect();
+/// Returns the path of an inner graph, from the outermost shape on.
+fn path(inner: usize, outermost: &Shape, nested: impl Fn(usize) -> Nested<Arc<Shape>>) -> String {
+    let all = std::iter::successors(Some(nested(inner)), |inner| Some(nested(inner.around? as usize)));
+    let names = all.map(|inner| {
+        let around = inner.around.map(|around| nested(around as usize).graph);
+        let shape = around.as_deref().unwrap_or(outermost);
+        format!("{}/{}", shape.name_of(inner.node), inner.role)
+    });
+    let mut names: Vec<String> = names.collect();
     names.reverse();
     names.join("/")
 }

@@ -1,147 +1,7 @@
-//! The orders in which a graph is walked. Ties are broken by the order of the input everywhere, so equal
+//! The orders in which policies walk a graph. Ties are broken by the order of the input everywhere, so equal
 //! inputs give equal plans; nothing recurses.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
-use crate::graph::{NodeId, Shape, check_ids};
-
-impl Shape {
-    /// Returns the nodes in an order in which each comes after all that it depends on: of all nodes that are
-    /// ready, the one that stands first in the shape comes next. A shape that is in such an order already
-    /// keeps it.
-    ///
-    /// The policies of this library visit nodes in this order, and a schedule is issued in it. The algorithm
-    /// is Kahn's ("Topological sorting of large networks", 1962) with a heap for the ties. O(n + m) if the
-    /// shape is ordered, else O((n + m) log n).
-    ///
-    /// Nodes on a cycle are left out. So are nodes with an edge from a node that the shape does not have, and
-    /// all nodes that depend on these. A shape that a policy is asked about has no such nodes.
-    pub fn topological_order(&self) -> Vec<NodeId> {
-        if check_ids(self).is_ok() {
-            return kahn_order(&Links::new(self));
-        }
-        // An edge from an unknown node becomes an edge of its target to itself, which nothing can order.
-        let is_known = |node: NodeId| node.index() < self.nodes().len();
-        let edges = self.edges().iter().filter(|edge| is_known(edge.target)).map(|edge| {
-            let source = if is_known(edge.source) { edge.source } else { edge.target };
-            (source, edge.target, edge.is_data())
-        });
-        kahn_order(&Links::of(self.nodes().len(), edges.collect::<Vec<_>>().into_iter()))
-    }
-}
-
-/// For each node a row of nodes, in one piece of memory (compressed sparse rows).
-pub(super) struct Rows {
-    starts: Vec<u32>,
-    items: Vec<NodeId>,
-}
-
-impl Rows {
-    /// Returns the row of `node`.
-    pub(super) fn of(&self, node: NodeId) -> &[NodeId] {
-        &self.items[self.range(node)]
-    }
-
-    /// Returns where the row of `node` lies in [`Rows::items`].
-    pub(super) fn range(&self, node: NodeId) -> std::ops::Range<usize> {
-        self.starts[node.index()] as usize..self.starts[node.index() + 1] as usize
-    }
-}
-
-/// The edges of a shape, by source and by target. Parallel edges are kept.
-pub(super) struct Links {
-    /// Targets by source, in the order of the edges.
-    pub(super) out: Rows,
-    /// Sources by target, in the order of the edges.
-    pub(super) into: Rows,
-    /// For each item of `out`, whether its edge carries data.
-    pub(super) is_data: Vec<bool>,
-}
-
-impl Links {
-    pub(super) fn new(shape: &Shape) -> Self {
-        Self::of(shape.nodes().len(), shape.edges().iter().map(|edge| (edge.source, edge.target, edge.is_data())))
-    }
-
-    /// Returns the links of `nodes` nodes with these edges: source, target, and whether the edge carries
-    /// data.
-    pub(super) fn of(
-        nodes: usize,
-        edges: impl ExactSizeIterator<Item = (NodeId, NodeId, bool)> + DoubleEndedIterator + Clone,
-    ) -> Self {
-        let mut out = Rows { starts: vec![0; nodes + 1], items: vec![NodeId(0); edges.len()] };
-        let mut into = Rows { starts: vec![0; nodes + 1], items: vec![NodeId(0); edges.len()] };
-        for (source, target, _) in edges.clone() {
-            out.starts[source.index()] += 1;
-            into.starts[target.index()] += 1;
-        }
-        ends_of_rows(&mut out.starts);
-        ends_of_rows(&mut into.starts);
-        let mut is_data = vec![false; edges.len()];
-        // Backwards, so that each row is filled from its end and `starts` ends up at the starts: no second
-        // set of cursors.
-        for (source, target, carries_data) in edges.rev() {
-            let place = &mut out.starts[source.index()];
-            *place -= 1;
-            out.items[*place as usize] = target;
-            is_data[*place as usize] = carries_data;
-            let place = &mut into.starts[target.index()];
-            *place -= 1;
-            into.items[*place as usize] = source;
-        }
-        Self { out, into, is_data }
-    }
-
-    /// Returns the number of nodes.
-    pub(super) fn nodes(&self) -> usize {
-        self.out.starts.len() - 1
-    }
-
-    /// Returns the number of edges.
-    pub(super) fn edges(&self) -> usize {
-        self.is_data.len()
-    }
-
-    /// Returns all nodes, in the order of the input.
-    pub(super) fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
-        (0..self.nodes() as u32).map(NodeId)
-    }
-
-    /// Returns, for each node, the number of its in-edges.
-    pub(super) fn in_degrees(&self) -> Vec<u32> {
-        self.into.starts.windows(2).map(|ends| ends[1] - ends[0]).collect()
-    }
-}
-
-/// Turns counts per row into the place where each row ends.
-fn ends_of_rows(counts: &mut [u32]) {
-    let mut sum = 0;
-    for count in counts {
-        sum += *count;
-        *count = sum;
-    }
-}
-
-/// Kahn order with input-order ties; see [`Shape::topological_order`].
-pub(super) fn kahn_order(links: &Links) -> Vec<NodeId> {
-    if links.ids().all(|node| links.into.of(node).iter().all(|&source| source < node)) {
-        return links.ids().collect();
-    }
-    let mut missing = links.in_degrees();
-    let mut order = Vec::with_capacity(links.nodes());
-    let mut ready: BinaryHeap<Reverse<NodeId>> = links.ids().filter(|node| missing[node.index()] == 0).map(Reverse).collect();
-    while let Some(Reverse(node)) = ready.pop() {
-        order.push(node);
-        for target in links.out.of(node) {
-            missing[target.index()] -= 1;
-            if missing[target.index()] == 0 {
-                ready.push(Reverse(*target));
-            }
-        }
-    }
-    order
-}
+use crate::graph::{Links, NodeId, Shape};
 
 /// Frontier order, the visit order of NNC's static schedule: layers from the sources, in which a lone
 /// successor that has become ready takes its predecessor's place instead of waiting for the next layer, so
@@ -157,12 +17,7 @@ pub(super) fn frontier_order(links: &Links) -> Vec<NodeId> {
                 order.push(node);
                 let targets = links.out.of(node);
                 let before = next.len();
-                for target in targets {
-                    missing[target.index()] -= 1;
-                    if missing[target.index()] == 0 {
-                        next.push(*target);
-                    }
-                }
+                links.satisfy(node, &mut missing, |target| next.push(target));
                 if targets.len() > 1 || next.len() == before {
                     break;
                 }
@@ -200,7 +55,7 @@ pub(super) fn waiting_links(shape: &Shape) -> Option<Links> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::Backend;
+    use crate::graph::{Backend, kahn_order};
 
     fn shape(nodes: u32, edges: &[(u32, u32)]) -> Shape {
         let mut shape = Shape::new();

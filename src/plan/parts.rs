@@ -4,10 +4,9 @@
 //! Each part waits for all that the node needs. A reader sees the part on its own stream; else the parts on
 //! its stream's device; else all of them: no order is left to what the node itself may do across its devices.
 
-use super::order::Links;
 use super::streams::Streams;
 use crate::error::{Kind, Result};
-use crate::graph::NodeId;
+use crate::graph::{Links, NodeId};
 
 /// The most edges between parts, in a graph that has fewer between its nodes.
 const PART_EDGES_MAX: usize = 1 << 24;

@@ -2,10 +2,9 @@
 
 use super::free_ids::FreeIds;
 use super::needs::{contributes, output_needs, outputs_of};
-use super::order::{Links, kahn_order};
 use super::{Assignment, Policy};
 use crate::error::Result;
-use crate::graph::{Backend, EdgeKind, NodeId, Shape};
+use crate::graph::{Backend, EdgeKind, Links, NodeId, Rows, Shape, kahn_order};
 
 /// Gives independent `gpu` and `mixed` nodes streams of their own, and lets a consumer take over the stream
 /// of one of its producers. The queue algorithm of the early design of DALI's Executor 2.0.
@@ -45,7 +44,7 @@ const NONE: u32 = u32::MAX;
 /// The entries of the algorithm's queue, and what is needed to push and pop them.
 struct Queue<'a> {
     links: &'a Links,
-    pushes: Pushes,
+    pushes: Rows<Push>,
     /// The ids of the entries pushed so far, a slot for each in-edge.
     entries: Vec<u32>,
     /// For each node, the number of its entries.
@@ -67,7 +66,7 @@ impl<'a> Queue<'a> {
         contributes.push(output_needs);
         Self {
             links,
-            pushes: Pushes::new(shape, &outputs),
+            pushes: pushes(shape, &outputs),
             entries: vec![NONE; shape.edges().len()],
             pushed: vec![0; links.nodes()],
             free: FreeIds::default(),
@@ -83,7 +82,7 @@ impl<'a> Queue<'a> {
             assignment.set(root, self.free.take());
         }
         for &node in order {
-            let entries = self.links.into.range(node);
+            let entries = self.links.into.range(node.0);
             let lowest = self.entries[entries.clone()].iter().copied().min().unwrap_or(NONE);
             let held = if is_root(self.links, node) { assignment.of(node).next() } else { Some(lowest).filter(|&id| id != NONE) };
             self.visit(node, held);
@@ -111,19 +110,11 @@ impl<'a> Queue<'a> {
             // The graph's output is visited last, when its entries can no longer matter: they only keep their
             // ids from others.
             if let Some(pushed) = self.pushed.get_mut(push.target.index()) {
-                self.entries[self.links.into.range(push.target).start + *pushed as usize] = id;
+                self.entries[self.links.into.range(push.target.0).start + *pushed as usize] = id;
                 *pushed += 1;
             }
         }
     }
-}
-
-/// The out-edges of each node in the order in which their consumers are pushed: by output, then in the order
-/// of the edges, the graph's output as the last consumer of each; order-only edges belong to no output and
-/// come last.
-struct Pushes {
-    starts: Vec<u32>,
-    items: Vec<Push>,
 }
 
 #[derive(Clone, Copy)]
@@ -132,38 +123,20 @@ struct Push {
     target: NodeId,
 }
 
-impl Pushes {
-    fn new(shape: &Shape, outputs: &[(NodeId, u32)]) -> Self {
-        let end = NodeId(shape.nodes().len() as u32);
-        let to_end = outputs.iter().map(|&(source, output)| (source, Push { output, target: end }));
-        let all = shape.edges().iter().map(|edge| (edge.source, Push { output: output_of(edge.kind), target: edge.target }));
-        let all = all.chain(to_end);
-        let mut starts = vec![0u32; shape.nodes().len() + 2];
-        for (source, _) in all.clone() {
-            starts[source.index() + 2] += 1;
+/// Returns the out-edges of each node in the order in which their consumers are pushed: by output, then in
+/// the order of the edges, the graph's output as the last consumer of each; order-only edges belong to no
+/// output and come last.
+fn pushes(shape: &Shape, outputs: &[(NodeId, u32)]) -> Rows<Push> {
+    let target = NodeId(shape.nodes().len() as u32);
+    let to_end = outputs.iter().map(|&(source, output)| (source.0, Push { output, target }));
+    let all = shape.edges().iter().map(|edge| (edge.source.0, Push { output: output_of(edge.kind), target: edge.target }));
+    let mut pushes = Rows::sorted(shape.nodes().len(), all.chain(to_end));
+    pushes.each_mut(|row| {
+        if !row.is_sorted_by_key(|push| push.output) {
+            row.sort_by_key(|push| push.output);
         }
-        for place in 2..starts.len() {
-            starts[place] += starts[place - 1];
-        }
-        let mut items = vec![Push { output: 0, target: end }; shape.edges().len() + outputs.len()];
-        // `starts` is shifted by one row, so that it is right once each row's place has moved to its end.
-        for (source, push) in all {
-            let place = &mut starts[source.index() + 1];
-            items[*place as usize] = push;
-            *place += 1;
-        }
-        for row in starts.windows(2) {
-            let row = &mut items[row[0] as usize..row[1] as usize];
-            if !row.is_sorted_by_key(|push| push.output) {
-                row.sort_by_key(|push| push.output);
-            }
-        }
-        Self { starts, items }
-    }
-
-    fn of(&self, node: NodeId) -> &[Push] {
-        &self.items[self.starts[node.index()] as usize..self.starts[node.index() + 1] as usize]
-    }
+    });
+    pushes
 }
 
 fn output_of(kind: EdgeKind) -> u32 {

@@ -73,8 +73,9 @@ pub trait Policy {
 /// A label that is given to nodes of several devices means a stream on each of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assignment {
+    /// The first stream of each node.
     streams: Vec<Option<u32>>,
-    /// The further streams of nodes that have several.
+    /// All streams of the nodes that have several.
     more: BTreeMap<NodeId, Vec<u32>>,
     order: Option<Vec<NodeId>>,
     remark: Option<String>,
@@ -102,7 +103,7 @@ impl Assignment {
         self.streams[node.index()] = streams.first().copied();
         match streams {
             [] | [_] => _ = self.more.remove(&node),
-            [_, more @ ..] => _ = self.more.insert(node, more.to_vec()),
+            _ => _ = self.more.insert(node, streams.to_vec()),
         }
     }
 
@@ -122,10 +123,10 @@ impl Assignment {
     /// # Panics
     /// If `node` is not a node of the assignment's shape.
     pub fn of(&self, node: NodeId) -> impl ExactSizeIterator<Item = u32> + '_ {
-        let first = self.streams[node.index()];
+        let first = self.streams[node.index()].as_slice();
         // Most graphs have no node with several: then there is nothing to look up.
-        let more = if self.more.is_empty() { None } else { self.more.get(&node) };
-        Labels { first, more: more.map_or(&[], Vec::as_slice) }
+        let all = if self.more.is_empty() { None } else { self.more.get(&node) };
+        all.map_or(first, Vec::as_slice).iter().copied()
     }
 
     pub(super) fn has(&self, node: NodeId) -> bool {
@@ -145,30 +146,6 @@ impl Assignment {
         self.remark.take()
     }
 }
-
-struct Labels<'a> {
-    first: Option<u32>,
-    more: &'a [u32],
-}
-
-impl Iterator for Labels<'_> {
-    type Item = u32;
-
-    fn next(&mut self) -> Option<u32> {
-        self.first.take().or_else(|| {
-            let (first, rest) = self.more.split_first()?;
-            self.more = rest;
-            Some(*first)
-        })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let len = self.more.len() + usize::from(self.first.is_some());
-        (len, Some(len))
-    }
-}
-
-impl ExactSizeIterator for Labels<'_> {}
 
 /// Asks the policy, and checks its name and its answer. Returns both.
 ///

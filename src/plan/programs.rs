@@ -4,55 +4,38 @@
 use super::code::NONE;
 use super::segments::Segments;
 use super::{Point, Schedule, Step};
-use crate::graph::NodeId;
+use crate::graph::{NodeId, Rows};
 
 /// Programs, by number.
 pub(super) struct Programs<'a> {
     schedule: &'a Schedule,
-    drawn: Option<Drawn>,
-}
-
-/// Programs other than the schedule's own.
-struct Drawn {
-    starts: Vec<u32>,
-    steps: Vec<Step>,
-    /// The stream of the schedule that each is part of.
-    streams: Vec<u32>,
+    /// Programs other than the schedule's own, and the stream of the schedule that each is part of.
+    drawn: Option<(Rows<Step>, Vec<u32>)>,
 }
 
 impl<'a> Programs<'a> {
-    /// The schedule's own.
-    pub(super) fn of(schedule: &'a Schedule) -> Self {
-        Self { schedule, drawn: None }
-    }
-
-    /// Draws each segment together: the first of its nodes stands for all.
-    pub(super) fn drawn_together(schedule: &'a Schedule, segments: &Segments) -> Self {
-        let mut drawing = Drawing { schedule, segments, programs: Vec::new(), place_of: vec![None; segments.of.len()] };
-        drawing.split();
-        Self { schedule, drawn: Some(drawing.drawn()) }
+    /// Draws each segment together: the first of its nodes stands for all. Without segments, the programs are
+    /// the schedule's own.
+    pub(super) fn new(schedule: &'a Schedule, segments: Option<&Segments>) -> Self {
+        let drawn = segments.map(|segments| {
+            let mut drawing = Drawing { schedule, segments, programs: Vec::new(), place_of: vec![None; segments.of.len()] };
+            drawing.split();
+            drawing.drawn()
+        });
+        Self { schedule, drawn }
     }
 
     pub(super) fn count(&self) -> u32 {
-        self.drawn.as_ref().map_or(self.schedule.streams(), |drawn| drawn.streams.len() as u32)
+        self.drawn.as_ref().map_or(self.schedule.streams(), |(steps, _)| steps.count())
     }
 
     pub(super) fn steps(&self, program: u32) -> &[Step] {
-        let Some(drawn) = &self.drawn else { return self.schedule.steps(program) };
-        &drawn.steps[drawn.starts[program as usize] as usize..drawn.starts[program as usize + 1] as usize]
+        self.drawn.as_ref().map_or_else(|| self.schedule.steps(program), |(steps, _)| steps.row(program))
     }
 
     /// Returns the stream of the schedule that a program is part of.
     pub(super) fn stream(&self, program: u32) -> u32 {
-        self.drawn.as_ref().map_or(program, |drawn| drawn.streams[program as usize])
-    }
-
-    /// Returns how many [`Step::Record`] there are.
-    pub(super) fn records(&self) -> usize {
-        match &self.drawn {
-            None => self.schedule.records(),
-            Some(drawn) => drawn.steps.iter().filter(|step| matches!(step, Step::Record(_))).count(),
-        }
+        self.drawn.as_ref().map_or(program, |(_, streams)| streams[program as usize])
     }
 }
 
@@ -157,18 +140,16 @@ impl Drawing<'_> {
         Point { stream: program, seq: self.programs[program as usize].1[place as usize].record }
     }
 
-    fn drawn(&self) -> Drawn {
-        let mut drawn = Drawn { starts: vec![0], steps: Vec::new(), streams: Vec::new() };
-        for (stream, stops) in &self.programs {
-            for stop in stops {
-                drawn.steps.extend(stop.waits.iter().map(|&source| Step::Wait(self.point(source))));
-                drawn.steps.push(Step::Run(stop.node));
-                drawn.steps.extend((stop.record != NONE).then(|| Step::Record(self.point(stop.node))));
-                drawn.steps.extend(stop.releases.iter().map(|&value| Step::Release(value)));
-            }
-            drawn.starts.push(drawn.steps.len() as u32);
-            drawn.streams.push(*stream);
+    fn drawn(&self) -> (Rows<Step>, Vec<u32>) {
+        let mut drawn = Rows::with_capacity(self.programs.len());
+        for (_, stops) in &self.programs {
+            drawn.push(stops.iter().flat_map(|stop| {
+                let waits = stop.waits.iter().map(|&source| Step::Wait(self.point(source)));
+                let record = (stop.record != NONE).then(|| Step::Record(self.point(stop.node)));
+                let releases = stop.releases.iter().map(|&value| Step::Release(value));
+                waits.chain([Step::Run(stop.node)]).chain(record).chain(releases)
+            }));
         }
-        drawn
+        (drawn, self.programs.iter().map(|(stream, _)| *stream).collect())
     }
 }

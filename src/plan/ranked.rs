@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 
 use super::ancestors::Ancestors;
 use super::marks::Marks;
-use super::order::{Links, frontier_order, ranks};
+use super::order::{frontier_order, ranks};
 use super::streams::Devices;
 use super::{Assignment, EXACT_NODES_MAX, Policy, needs};
 use crate::error::Result;
-use crate::graph::{NodeId, NodeShape, Shape};
+use crate::graph::{Links, NodeId, NodeShape, Shape};
 
 /// How many nodes are tried to continue a chain in a graph of more than [`EXACT_NODES_MAX`].
 const TRIES_MAX: usize = 16;

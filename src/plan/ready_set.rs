@@ -1,10 +1,9 @@
 //! `ReadySet`: a stream for each run of dependent device work, handed on through any number of nodes.
 
-use super::order::{Links, kahn_order};
 use super::stream_set::{StreamSet, Uses};
 use super::{Assignment, Policy, Ranked, needs};
 use crate::error::Result;
-use crate::graph::{NodeId, Shape};
+use crate::graph::{Links, NodeId, Shape, kahn_order};
 
 /// Gives independent nodes streams of their own. Every node knows which streams are free after it: its own,
 /// and those that its producers knew of and nobody has used since; a consumer takes the lowest of them. What

@@ -2,52 +2,35 @@
 
 use super::programs::Programs;
 use super::{Point, Step};
-use crate::graph::NodeId;
+use crate::graph::{NodeId, Rows};
 
-/// All records.
-pub(super) struct Records {
-    /// The number of the first record of each program, and of all.
-    starts: Vec<u32>,
-    /// The node of each record.
-    nodes: Vec<NodeId>,
-}
+/// For each program the nodes of its records.
+pub(super) struct Records(Rows<NodeId>);
 
 impl Records {
     pub(super) fn new(programs: &Programs<'_>) -> Self {
-        let (mut starts, mut nodes) = (vec![0], Vec::with_capacity(programs.records()));
+        let mut records = Rows::with_capacity(programs.count() as usize);
         for program in 0..programs.count() {
-            let mut last = NodeId(0);
-            for step in programs.steps(program) {
-                match step {
-                    Step::Run(node) => last = *node,
-                    Step::Record(_) => nodes.push(last),
-                    _ => {}
-                }
-            }
-            starts.push(nodes.len() as u32);
+            let steps = programs.steps(program).windows(2);
+            records.push(steps.filter_map(|pair| match pair {
+                [Step::Run(node), Step::Record(_)] => Some(*node),
+                _ => None,
+            }));
         }
-        Self { starts, nodes }
+        Self(records)
     }
 
     /// Returns the node of a record.
     pub(super) fn node(&self, record: u32) -> NodeId {
-        self.nodes[record as usize]
+        self.0.items()[record as usize]
     }
 
     pub(super) fn count(&self) -> usize {
-        self.starts[self.starts.len() - 1] as usize
+        self.0.items().len()
     }
 
     /// Returns the number of a record.
     pub(super) fn of(&self, point: Point) -> u32 {
-        self.starts[point.stream as usize] + point.seq - 1
-    }
-
-    /// Returns the record that a wait is for.
-    pub(super) fn of_wait(&self, step: &Step) -> u32 {
-        match step {
-            Step::Wait(point) => self.of(*point),
-            _ => unreachable!("only the waits before a node are asked"),
-        }
+        self.0.range(point.stream).start as u32 + point.seq - 1
     }
 }

@@ -1,8 +1,6 @@
 //! What a schedule's programs say, run by run: a node on one of its streams, and what comes directly before
 //! it.
 
-use std::collections::HashMap;
-
 use super::{Schedule, Step};
 use crate::graph::NodeId;
 
@@ -24,32 +22,37 @@ pub(crate) struct Runs {
 
 impl Runs {
     pub(crate) fn new(schedule: &Schedule) -> Self {
-        let order = schedule.order().iter();
-        let all: Vec<Run> = order.flat_map(|&node| schedule.streams_of(node).map(move |stream| Run { node, stream })).collect();
-        let number: HashMap<Run, u32> = all.iter().zip(0..).map(|(&run, number)| (run, number)).collect();
+        let (mut all, mut first) = (Vec::new(), vec![0; schedule.order().len()]);
+        for &node in schedule.order() {
+            first[node.index()] = all.len();
+            all.extend(schedule.streams_of(node).map(|stream| Run { node, stream }));
+        }
+        let number = |node: NodeId, stream: u32| {
+            let further = all[first[node.index()]..].iter().take_while(|run| run.stream != stream);
+            (first[node.index()] + further.count()) as u32
+        };
         let (mut before, mut waits) = (vec![None; all.len()], vec![Vec::new(); all.len()]);
         // For each stream, the run behind which each of its points is recorded.
-        let mut points: Vec<Vec<u32>> = Vec::new();
+        let mut points: Vec<Vec<u32>> = vec![Vec::new(); schedule.streams() as usize];
         for stream in 0..schedule.streams() {
-            let (mut last, mut recorded) = (None, Vec::new());
+            let mut last = None;
             for step in schedule.steps(stream) {
                 match *step {
                     Step::Run(node) => {
-                        let run = number[&Run { node, stream }];
+                        let run = number(node, stream);
                         before[run as usize] = last.replace(run);
                     }
-                    Step::Record(_) => recorded.extend(last),
+                    Step::Record(_) => points[stream as usize].extend(last),
                     Step::Wait(_) | Step::Release(_) => {}
                 }
             }
-            points.push(recorded);
         }
         for stream in 0..schedule.streams() {
             let mut gathered = Vec::new();
             for step in schedule.steps(stream) {
                 match *step {
                     Step::Wait(point) => gathered.push(points[point.stream as usize][point.seq as usize - 1]),
-                    Step::Run(node) => waits[number[&Run { node, stream }] as usize] = std::mem::take(&mut gathered),
+                    Step::Run(node) => waits[number(node, stream) as usize] = std::mem::take(&mut gathered),
                     Step::Record(_) | Step::Release(_) => {}
                 }
             }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::order::{Links, Rows, kahn_order, waiting_links};
+use super::nest::Nested;
+use super::order::waiting_links;
 use super::parts::{Numbers, Parts};
 use super::policy::ask;
 use super::releases::after_last_readers;
@@ -13,7 +14,7 @@ use super::streams::Streams;
 use super::waits::fewest;
 use super::{EXACT_NODES_MAX, Policy};
 use crate::error::{Kind, Result};
-use crate::graph::{NodeId, Role, Shape};
+use crate::graph::{Links, NodeId, Role, Rows, Shape, kahn_order};
 
 /// The most edges one graph may have.
 const EDGES_MAX: usize = 1 << 30;
@@ -72,7 +73,7 @@ pub struct Schedule {
     policy: String,
     remark: Option<String>,
     order: Vec<NodeId>,
-    predecessors: Rows,
+    predecessors: Rows<NodeId>,
     streams: Streams,
     releases: Vec<u32>,
     /// Where each program starts in `steps`, and where the last one ends.
@@ -122,7 +123,7 @@ impl Schedule {
             starts: programs.starts,
             steps: programs.steps,
             records: programs.records,
-            waits: waits.sources().len(),
+            waits: waits.items().len(),
             inner: Vec::new(),
             controls_us: HashMap::new(),
             predecessors: links.into,
@@ -258,33 +259,28 @@ pub(super) struct Takes {
 
 /// The schedule of an inner graph: of the condition or the body of a loop, or of an arm of a branch.
 #[derive(Debug)]
-pub struct InnerSchedule {
-    pub(super) around: Option<u32>,
-    pub(super) node: NodeId,
-    pub(super) role: Role,
-    pub(super) schedule: Schedule,
-}
+pub struct InnerSchedule(pub(super) Nested<Schedule>);
 
 impl InnerSchedule {
     /// Returns the loop or branch, in the graph around.
     pub fn node(&self) -> NodeId {
-        self.node
+        self.0.node
     }
 
     /// Returns which of its inner graphs this is.
     pub fn role(&self) -> Role {
-        self.role
+        self.0.role
     }
 
     /// Returns where the schedule of the graph around stands in [`Schedule::inner`]; none if that is the
     /// outermost one.
     pub fn around(&self) -> Option<usize> {
-        self.around.map(|around| around as usize)
+        self.0.around.map(|around| around as usize)
     }
 
     /// Returns the schedule. It has no inner schedules itself: those stand in the outermost one.
     pub fn schedule(&self) -> &Schedule {
-        &self.schedule
+        &self.0.graph
     }
 }
 

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::code::NONE;
 use super::facts::Facts;
-use super::order::{Links, Rows};
+use super::runs::Runs;
 use super::{Schedule, Step, StreamKind};
-use crate::graph::NodeId;
+use crate::graph::{NodeId, Rows};
 
 /// The most nodes of a segment: its values live until it is submitted, and a device is to begin while the
 /// host goes on.
@@ -26,12 +26,11 @@ pub(super) struct Segments {
     /// The segment of each node, or [`NONE`].
     pub(super) of: Vec<u32>,
     /// The nodes of each segment, in issue order, first by first.
-    starts: Vec<u32>,
-    members: Vec<NodeId>,
+    members: Rows<NodeId>,
     /// What comes right before each node on its stream, and what it waits for.
-    pub(super) before: Rows,
+    pub(super) before: Rows<NodeId>,
     /// The values that the stream of each node no longer needs after it.
-    pub(super) releases: Rows,
+    pub(super) releases: Rows<NodeId>,
 }
 
 /// What makes nodes of one device wait: a set that is known already, or a node elsewhere.
@@ -54,19 +53,18 @@ impl Segments {
             sets: HashMap::new(),
             open: BTreeMap::new(),
             of: vec![NONE; facts.len()],
-            starts: vec![0],
-            members: Vec::new(),
+            members: Rows::with_capacity(0),
         };
         search.hear();
         schedule.order().iter().for_each(|&node| search.visit(node));
         std::mem::take(&mut search.open).into_values().for_each(|open| search.close(open));
-        let Search { of, starts, members, .. } = search;
-        Self { of, starts, members, before, releases }
+        let Search { of, members, .. } = search;
+        Self { of, members, before, releases }
     }
 
     /// Returns the nodes of a segment, in issue order.
     pub(super) fn members(&self, segment: u32) -> &[NodeId] {
-        &self.members[self.starts[segment as usize] as usize..self.starts[segment as usize + 1] as usize]
+        self.members.row(segment)
     }
 
     /// Returns the node that stands for this one: the first of its segment.
@@ -79,40 +77,31 @@ impl Segments {
 }
 
 /// Returns for each node what comes before it, on its stream and through waits, and what is released behind
-/// it.
-fn around(schedule: &Schedule) -> (Rows, Rows) {
-    let mut records: Vec<Vec<NodeId>> = vec![Vec::new(); schedule.streams() as usize];
-    let (mut edges, mut releases) = (Vec::new(), Vec::new());
-    let runs = |stream: u32| schedule.steps(stream).iter();
+/// it. Each node is on one stream.
+fn around(schedule: &Schedule) -> (Rows<NodeId>, Rows<NodeId>) {
+    let runs = Runs::new(schedule);
+    let node = |run: usize| runs.all[run].node;
+    let before = (0..runs.all.len()).flat_map(|run| runs.before(run).map(move |before| (node(run).0, node(before))));
+    let before: Vec<(u32, NodeId)> = before.collect();
+    let mut releases = Vec::new();
     for stream in 0..schedule.streams() {
-        let mut last = None;
-        for step in runs(stream) {
+        let mut last = NodeId(0);
+        for step in schedule.steps(stream) {
             match *step {
-                Step::Run(node) => edges.extend(last.replace(node).map(|before| (before, node, false))),
-                Step::Record(_) => records[stream as usize].extend(last),
-                Step::Release(value) => releases.extend(last.map(|reader| (reader, value, false))),
-                Step::Wait(_) => {}
-            }
-        }
-    }
-    for stream in 0..schedule.streams() {
-        let mut waits = Vec::new();
-        for step in runs(stream) {
-            match *step {
-                Step::Wait(point) => waits.push(records[point.stream as usize][point.seq as usize - 1]),
-                Step::Run(node) => edges.extend(waits.drain(..).map(|source| (source, node, false))),
-                _ => {}
+                Step::Run(node) => last = node,
+                Step::Release(value) => releases.push((last.0, value)),
+                Step::Wait(_) | Step::Record(_) => {}
             }
         }
     }
     let nodes = schedule.order().len();
-    (Links::of(nodes, edges.into_iter()).into, Links::of(nodes, releases.into_iter()).out)
+    (Rows::sorted(nodes, before.iter().copied()), Rows::sorted(nodes, releases.iter().copied()))
 }
 
 struct Search<'a> {
     schedule: &'a Schedule,
     facts: &'a [Facts],
-    before: &'a Rows,
+    before: &'a Rows<NodeId>,
     /// Whether someone waits for the node's end who is not of its device.
     is_heard: Vec<bool>,
     /// What must be done elsewhere before each node.
@@ -121,8 +110,7 @@ struct Search<'a> {
     /// For each set the nodes that are in no segment yet, in issue order.
     open: BTreeMap<u32, Vec<NodeId>>,
     of: Vec<u32>,
-    starts: Vec<u32>,
-    members: Vec<NodeId>,
+    members: Rows<NodeId>,
 }
 
 impl Search<'_> {
@@ -198,10 +186,8 @@ impl Search<'_> {
         if members.is_empty() {
             return;
         }
-        let segment = self.starts.len() as u32 - 1;
-        members.iter().for_each(|node| self.of[node.index()] = segment);
-        self.members.extend(members);
-        self.starts.push(self.members.len() as u32);
+        members.iter().for_each(|node| self.of[node.index()] = self.members.count());
+        self.members.push(members);
     }
 }
 
@@ -233,7 +219,7 @@ mod tests {
         let schedule = shape.schedule_with(policy).expect("it is a valid graph");
         let found = Segments::new(&schedule, &facts);
         let names = |segment: u32| found.members(segment).iter().map(|node| shape.name_of(*node).to_string()).collect();
-        (0..found.starts.len() as u32 - 1).map(names).collect()
+        (0..found.members.count()).map(names).collect()
     }
 
     fn sets(sets: &[&[&str]]) -> BTreeSet<Vec<String>> {
@@ -269,7 +255,7 @@ mod tests {
         let schedule = shape.schedule_with(policy).expect("it is a valid graph");
         let found = Segments::new(&schedule, facts);
         let elsewhere = elsewhere(&schedule, facts, &found.before);
-        for segment in 0..found.starts.len() as u32 - 1 {
+        for segment in 0..found.members.count() {
             let members = found.members(segment);
             assert!(!members.is_empty() && members.len() <= MEMBERS_MAX);
             for node in members {
@@ -282,7 +268,7 @@ mod tests {
     }
 
     /// For each node the nodes of the host before it, however far.
-    fn elsewhere(schedule: &Schedule, facts: &[Facts], before: &Rows) -> Vec<BTreeSet<NodeId>> {
+    fn elsewhere(schedule: &Schedule, facts: &[Facts], before: &Rows<NodeId>) -> Vec<BTreeSet<NodeId>> {
         let mut sets = vec![BTreeSet::new(); facts.len()];
         for &node in schedule.order() {
             let mut set = BTreeSet::new();

@@ -44,25 +44,27 @@ impl Schedule {
         let mut takes: Vec<Takes> = vec![Takes::default(); self.inner.len()];
         // The inner graphs of each control, which stand side by side.
         for at in (0..self.inner.len()).rev() {
-            let inner = &self.inner[at].schedule;
+            let inner = self.inner[at].schedule();
             takes[at] = Takes { spans_us: Span::makespan_us(&inner.spans()), path_us: inner.critical_path_us() };
-            let (around, node) = (self.inner[at].around(), self.inner[at].node);
-            let is_first = at == 0 || (self.inner[at - 1].around(), self.inner[at - 1].node) != (around, node);
+            let (around, node) = (self.inner[at].around(), self.inner[at].node());
+            let is_first = at == 0 || (self.inner[at - 1].around(), self.inner[at - 1].node()) != (around, node);
             if !is_first {
                 continue;
             }
-            let siblings =
-                self.inner[at..].iter().zip(&takes[at..]).take_while(|(inner, _)| (inner.around(), inner.node) == (around, node));
-            let of: HashMap<Role, Takes> = siblings.map(|(inner, takes)| (inner.role, *takes)).collect();
+            let siblings = self.inner[at..]
+                .iter()
+                .zip(&takes[at..])
+                .take_while(|(inner, _)| (inner.around(), inner.node()) == (around, node));
+            let of: HashMap<Role, Takes> = siblings.map(|(inner, takes)| (inner.role(), *takes)).collect();
             let of = |role| of.get(&role).copied().unwrap_or_default();
-            let schedule = around.map_or(&*self, |around| &self.inner[around].schedule);
+            let schedule = around.map_or(&*self, |around| self.inner[around].schedule());
             let Some(control) = schedule.shape().nodes()[node.index()].control.clone() else { continue };
             // Bounded by the largest cost of a node: nested loops could exceed the range of an `f64`.
             let takes_us = |us: fn(&Takes) -> f64| control.takes_us(|role| us(&of(role))).min(COST_US_MAX);
             let (spans_us, path_us) = (takes_us(|takes| takes.spans_us), takes_us(|takes| takes.path_us));
             let controls_us = match around {
                 None => &mut self.controls_us,
-                Some(around) => &mut self.inner[around].schedule.controls_us,
+                Some(around) => &mut self.inner[around].0.graph.controls_us,
             };
             controls_us.insert(node, Takes { spans_us, path_us });
         }

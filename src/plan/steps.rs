@@ -2,8 +2,7 @@
 
 use super::parts::Numbers;
 use super::releases::Releases;
-use super::waits::Waits;
-use crate::graph::NodeId;
+use crate::graph::{NodeId, Rows};
 
 /// A place on a stream's timeline. Point 0 of every stream is always reached; records count from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -49,13 +48,13 @@ impl Programs {
     ///
     /// A point is recorded right after its node, and a node is issued after everything it waits for. So every
     /// wait comes after its record.
-    pub(super) fn new(stream_of: &[u32], streams: usize, waits: &Waits, releases: &Releases, numbers: &Numbers) -> Self {
+    pub(super) fn new(stream_of: &[u32], streams: usize, waits: &Rows<NodeId>, releases: &Releases, numbers: &Numbers) -> Self {
         let parts = || (0..stream_of.len() as u32).map(NodeId);
         let mut seqs = vec![0u32; stream_of.len()];
-        waits.sources().iter().for_each(|node| seqs[node.index()] = 1);
+        waits.items().iter().for_each(|node| seqs[node.index()] = 1);
         let mut starts = vec![0u32; streams + 2];
         for node in parts() {
-            let count = waits.of(node).len() as u32 + 1 + seqs[node.index()] + releases.after(node).len() as u32;
+            let count = waits.of(node).len() as u32 + 1 + seqs[node.index()] + releases.after.of(node).len() as u32;
             starts[stream_of[node.index()] as usize + 2] += count;
         }
         for stream in 2..starts.len() {
@@ -80,7 +79,7 @@ impl Programs {
                 seqs[node.index()] = recorded[stream as usize];
                 write(Step::Record(Point { stream, seq: seqs[node.index()] }));
             }
-            releases.after(node).iter().for_each(|&value| write(Step::Release(value)));
+            releases.after.of(node).iter().for_each(|&value| write(Step::Release(value)));
         }
         starts.pop();
         let records = recorded.iter().map(|&count| count as usize).sum();

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use super::needs::stream_needs;
-use super::order::{Links, frontier_order};
+use super::order::frontier_order;
 use super::{Assignment, chains};
-use crate::graph::{NodeId, Shape};
+use crate::graph::{Links, NodeId, Shape};
 
 /// The streams of a schedule: those of the policy by label, then the host's.
 #[derive(Clone)]

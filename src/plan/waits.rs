@@ -2,32 +2,13 @@
 //! together with the order that streams give for free.
 
 use super::marks::Marks;
-use super::order::Links;
-use crate::graph::NodeId;
+use crate::graph::{Links, NodeId, Rows};
 
 /// How many nodes the search for one target visits if it need not be exact.
 const EFFORT_MAX: usize = 32;
 
 /// No node.
 const NONE: u32 = u32::MAX;
-
-/// For each node the nodes that its stream must wait for.
-pub(super) struct Waits {
-    starts: Vec<u32>,
-    sources: Vec<NodeId>,
-}
-
-impl Waits {
-    /// Returns whose points the stream of `node` waits for before it runs it.
-    pub(super) fn of(&self, node: NodeId) -> &[NodeId] {
-        &self.sources[self.starts[node.index()] as usize..self.starts[node.index() + 1] as usize]
-    }
-
-    /// Returns all nodes that are waited for, once for each wait.
-    pub(super) fn sources(&self) -> &[NodeId] {
-        &self.sources
-    }
-}
 
 /// Finds the waits of a schedule that issues nodes by number over streams, `stream_of` naming each node's.
 /// Here and below a node may be a part of one, see [`super::parts`].
@@ -53,18 +34,16 @@ impl Waits {
 /// O(n + m) apart from the searches; they are complete if `is_exact`, and else visit at most [`EFFORT_MAX`]
 /// nodes per target, where a redundant wait may stay. A missing one cannot be: every edge starts as a
 /// candidate.
-pub(super) fn fewest(links: &Links, stream_of: &[u32], streams: usize, is_exact: bool) -> Waits {
-    let mut waits = Waits { starts: Vec::with_capacity(links.nodes() + 1), sources: Vec::new() };
-    waits.starts.push(0);
+pub(super) fn fewest(links: &Links, stream_of: &[u32], streams: usize, is_exact: bool) -> Rows<NodeId> {
+    let mut waits = Rows::with_capacity(links.nodes());
     let mut reduction = Reduction::new(links, stream_of, streams, is_exact);
     for target in links.ids() {
         reduction.enter(target);
         reduction.collect(target);
         if !reduction.candidates.is_empty() {
             reduction.search(&waits, target);
-            reduction.keep(&mut waits, target);
         }
-        waits.starts.push(waits.sources.len() as u32);
+        reduction.keep(&mut waits, target);
     }
     waits
 }
@@ -147,7 +126,7 @@ impl<'a> Reduction<'a> {
 
     /// Searches backwards from the candidates and from the node before `target` on its stream, and takes each
     /// candidate that is implied out of `wanted`.
-    fn search(&mut self, waits: &Waits, target: NodeId) {
+    fn search(&mut self, waits: &Rows<NodeId>, target: NodeId) {
         let (mut floor, mut left, mut visited) = (self.floor(), self.candidates.len(), 0);
         self.seen.clear();
         self.met.clear();
@@ -197,15 +176,11 @@ impl<'a> Reduction<'a> {
     }
 
     /// Writes down the candidates that are still wanted. Leaves `wanted` empty.
-    fn keep(&mut self, waits: &mut Waits, target: NodeId) {
-        let before = waits.sources.len();
-        for candidate in &self.candidates {
-            let wanted = &mut self.wanted[self.spots[candidate.index()].stream as usize];
-            if std::mem::replace(wanted, NONE) != NONE {
-                waits.sources.push(*candidate);
-            }
-        }
-        if waits.sources.len() > before {
+    fn keep(&mut self, waits: &mut Rows<NodeId>, target: NodeId) {
+        let Self { candidates, wanted, spots, .. } = self;
+        let mut is_wanted = |spot: Spot| std::mem::replace(&mut wanted[spot.stream as usize], NONE) != NONE;
+        waits.push(candidates.iter().copied().filter(|candidate| is_wanted(spots[candidate.index()])));
+        if !waits.of(target).is_empty() {
             self.spots[target.index()].turn = target.0;
         }
     }

@@ -25,10 +25,6 @@ unsafe impl<T: ?Sized + Send + Sync> Send for Arena<T> {}
 unsafe impl<T: ?Sized + Send + Sync> Sync for Arena<T> {}
 
 impl<T: ?Sized> Arena<T> {
-    pub(crate) fn new() -> Self {
-        Self { items: Vec::new(), chunks: Vec::new() }
-    }
-
     /// Returns the number of items.
     pub(crate) fn len(&self) -> usize {
         self.items.len()
@@ -70,6 +66,12 @@ impl<T: ?Sized> Arena<T> {
         // SAFETY: the item was written just now, and is only shared until the chunk is dropped.
         let erased = erase(unsafe { place.as_ref() });
         self.items.push(NonNull::from(erased));
+    }
+}
+
+impl<T: ?Sized> Default for Arena<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), chunks: Vec::new() }
     }
 }
 
@@ -177,7 +179,7 @@ mod tests {
     /// alignment.
     #[test]
     fn items_of_all_sizes_and_alignments_come_back() {
-        let mut arena: Arena<dyn Any> = Arena::new();
+        let mut arena: Arena<dyn Any> = Arena::default();
         for number in 0..3_000_u32 {
             arena.push(number as u8, any);
             arena.push((), any);
@@ -211,7 +213,7 @@ mod tests {
     #[test]
     fn items_live_as_long_as_the_last_clone_that_has_them_and_no_longer() {
         let (early, late) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-        let mut arena: Arena<dyn Send> = Arena::new();
+        let mut arena: Arena<dyn Send> = Arena::default();
         arena.push(Noting(early.clone()), |item| item);
         let clone = arena.clone();
         arena.push(Noting(late.clone()), |item| item);

@@ -7,12 +7,11 @@
 mod control;
 
 use std::any::TypeId;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use super::bodies::{Bodies, Loose};
 use super::builder::Graph;
 use super::check::check;
+use super::links::{Links, kahn_order};
 use super::shape::Link;
 use super::values::Maker;
 use super::{Control, Edge, EdgeKind, NESTING_MAX, NodeId, Shape};
@@ -111,7 +110,7 @@ impl<'a> Loader<'a> {
         let reads = self.shape.reads();
         let mut orders = vec![Vec::new(); reads.len()];
         early.iter().filter(|edge| !edge.is_data()).for_each(|edge| orders[edge.target.index()].push(edge.source));
-        for node in in_order(self.shape) {
+        for node in kahn_order(&Links::new(self.shape)) {
             let given = reads[node.index()].iter().map(|read| self.value(node, *read, states)).collect::<Result<Vec<_>>>()?;
             self.add(graph, node, &given)?;
             orders[node.index()].iter().for_each(|&source| self.order(graph, source, node));
@@ -201,27 +200,4 @@ impl<'a> Loader<'a> {
     fn fault(&self, node: NodeId, fault: String) -> Error {
         Kind::Body { node: format!("{}{}", self.path, self.shape.name_of(node)).into(), fault }.into()
     }
-}
-
-/// Returns the nodes, each behind those that come before it, and else in their own order. The shape has no
-/// circle.
-fn in_order(shape: &Shape) -> Vec<NodeId> {
-    let count = shape.nodes().len();
-    let (mut missing, mut later) = (vec![0_u32; count], vec![Vec::new(); count]);
-    for edge in shape.edges() {
-        missing[edge.target.index()] += 1;
-        later[edge.source.index()].push(edge.target);
-    }
-    let mut ready: BinaryHeap<_> = shape.ids().filter(|node| missing[node.index()] == 0).map(Reverse).collect();
-    let mut order = Vec::with_capacity(count);
-    while let Some(Reverse(node)) = ready.pop() {
-        order.push(node);
-        for &target in &later[node.index()] {
-            missing[target.index()] -= 1;
-            if missing[target.index()] == 0 {
-                ready.push(Reverse(target));
-            }
-        }
-    }
-    order
 }
