@@ -5,13 +5,12 @@ use std::any::TypeId;
 use std::future::Future;
 use std::sync::Arc;
 
-use super::PORTS_MAX;
 use super::around::{Around, Unfinished};
 use super::body::Body;
 use super::control_node::{ControlNode, InnerId};
 use super::handle::Value;
 use super::shape::{NodeId, Shape};
-use super::values::{InputPort, OutputPort, ValueInfo};
+use super::values::{InputPort, OutputPort, Type, ValueInfo};
 use crate::device::KernelStream;
 use crate::error::{BoxError, Error, Kind};
 use crate::name::Name;
@@ -71,7 +70,7 @@ pub(crate) struct NodeWork {
 }
 
 /// The inner graphs of the loops and branches of a graph, by number.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct InnerGraphs(pub(super) Vec<Arc<Graph>>);
 
 impl Default for Graph {
@@ -105,11 +104,10 @@ impl Graph {
     /// Declares a named input, given to each run by `inputs! { "name" => value }`.
     pub fn input<T: Data>(&mut self, name: impl Into<Name>) -> Value<T> {
         let name = name.into();
-        let is_used = self.inputs.len() < PORTS_MAX && self.inputs.iter().any(|port| port.name == name);
-        self.check_port("input", &name, is_used);
-        self.check_ports("inputs", self.inputs.len());
-        let slot = self.layout.slot::<T>();
-        self.add_input(name, slot)
+        self.check_port("input", &name, self.inputs.len(), |graph| graph.inputs.iter().any(|port| port.name == name));
+        let offset = self.layout.slot::<T>().offset();
+        let value = self.input_of_type(name, Type::of::<T>(), offset);
+        self.value_at(value)
     }
 
     /// Adds a CPU function: `work` gets what it reads and returns the node's value.
@@ -201,9 +199,7 @@ impl Graph {
     /// Declares that `value` leaves the graph under `name`; a finished run gives it as an `Arc`.
     pub fn output<T: Data>(&mut self, name: impl Into<Name>, value: &Value<T>) {
         let name = name.into();
-        let is_used = self.outputs.len() < PORTS_MAX && self.outputs.iter().any(|port| port.name == name);
-        self.check_port("output", &name, is_used);
-        self.check_ports("outputs", self.outputs.len());
+        self.check_port("output", &name, self.outputs.len(), |graph| graph.outputs.iter().any(|port| port.name == name));
         if !self.owns(value) {
             return self.mistake(Kind::ForeignValue { name }.into());
         }
@@ -232,7 +228,7 @@ impl Graph {
     /// the address of one that is gone.
     pub(super) fn owns<T: 'static>(&self, value: &Value<T>) -> bool {
         let info = self.values.get(value.index as usize);
-        value.graph == self.address() && info.is_some_and(|info| info.type_id == TypeId::of::<T>())
+        value.graph == self.address() && info.is_some_and(|info| info.of.id == TypeId::of::<T>())
     }
 
     /// Returns the path of a node from the outermost graph on: `loop/body/mul`.
@@ -270,11 +266,6 @@ impl InnerGraphs {
     pub(crate) fn get(&self, id: InnerId) -> &Graph {
         &self.0[id.0 as usize]
     }
-
-    /// Shares all of them with a section of the graph.
-    pub(super) fn share(&self) -> Self {
-        Self(self.0.clone())
-    }
 }
 
 /// Level by level, because graphs may be nested deeper than a stack is.
@@ -289,7 +280,7 @@ impl Drop for InnerGraphs {
 
 impl std::fmt::Debug for Graph {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let types: Vec<_> = self.values.iter().take(16).map(|value| value.type_name).collect();
+        let types: Vec<_> = self.values.iter().take(16).map(|value| value.of.name).collect();
         f.debug_struct("Graph")
             .field("nodes", &self.shape.nodes().len())
             .field("edges", &self.shape.edges().len())

@@ -11,58 +11,50 @@ use crate::error::BoxError;
 use crate::value::args::{Finish, FutureFn, KernelFn, TaskFn};
 use crate::value::{Call, Cells, Outcome, Slot, TypedBody};
 
-pub(super) struct Task<P, F, R, K: Finish<R>> {
-    pub(super) params: P,
-    pub(super) work: F,
-    pub(super) out: Slot<K::Value>,
-    pub(super) kind: PhantomData<fn(R) -> K>,
+/// A closure, and the cell of its value.
+pub(super) struct Closure<W: Work> {
+    pub(super) work: W,
+    pub(super) out: Slot<W::Value>,
 }
 
-impl<P: Send + Sync, F: TaskFn<Graph, P, R>, R, K: Finish<R>> TypedBody for Task<P, F, R, K> {
-    #[inline(always)]
-    fn run(&self, cells: Cells<'_>, _: StreamMut<'_>) -> Outcome {
-        let Ok(returned) = self.work.call(&self.params, cells);
-        let value = K::finish(returned)?;
-        cells.put(self.out, value);
-        Ok(())
+/// What a closure does with its arguments.
+pub(super) trait Work: Send + Sync {
+    type Value: 'static;
+    const IS_QUEUED: bool = false;
+
+    /// Calls a task or a kernel.
+    fn call(&self, _: Cells<'_>, _: StreamMut<'_>) -> Result<Self::Value, BoxError> {
+        unreachable!("async nodes are polled")
     }
+
+    /// Polls an async node.
+    fn poll(&self, _: Cells<'_>, _: &mut Context<'_>) -> Poll<Result<Self::Value, BoxError>> {
+        unreachable!("only async nodes are polled")
+    }
+
+    /// Drops the future of an async node, if there is one.
+    fn abort(&self, _: Cells<'_>) {}
 }
 
-impl<P: Send + Sync, F: TaskFn<Graph, P, R>, R, K: Finish<R>> Body for Task<P, F, R, K> {
-    fn call(&self, is_in_place: bool) -> Call {
-        Call::of(self, is_in_place)
-    }
-
-    fn release(&self, cells: Cells<'_>) {
-        cells.clear(self.out);
-    }
-
-    fn needs_release(&self) -> bool {
-        std::mem::needs_drop::<K::Value>()
-    }
-}
-
-pub(super) struct Kernel<S, P, F, R, K: Finish<R>> {
-    pub(super) params: P,
-    pub(super) work: F,
-    pub(super) out: Slot<K::Value>,
-    pub(super) kind: PhantomData<fn(S, R) -> K>,
-}
-
-impl<S: KernelStream, P: Send + Sync, F: KernelFn<Graph, S, P, R>, R, K: Finish<R>> TypedBody for Kernel<S, P, F, R, K> {
+impl<W: Work> TypedBody for Closure<W> {
     #[inline(always)]
     fn run(&self, cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome {
-        let returned = S::with(stream, |stream| self.work.call(stream, &self.params, cells));
-        let Ok(returned) = returned.expect("every device gives streams that its kernels can use");
-        let value = K::finish(returned)?;
-        cells.put(self.out, value);
+        cells.put(self.out, self.work.call(cells, stream)?);
         Ok(())
     }
 }
 
-impl<S: KernelStream, P: Send + Sync, F: KernelFn<Graph, S, P, R>, R, K: Finish<R>> Body for Kernel<S, P, F, R, K> {
+impl<W: Work> Body for Closure<W> {
     fn call(&self, is_in_place: bool) -> Call {
         Call::of(self, is_in_place)
+    }
+
+    fn poll(&self, cells: Cells<'_>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        self.work.poll(cells, cx).map_ok(|value| cells.put(self.out, value))
+    }
+
+    fn abort(&self, cells: Cells<'_>) {
+        self.work.abort(cells);
     }
 
     fn release(&self, cells: Cells<'_>) {
@@ -70,56 +62,73 @@ impl<S: KernelStream, P: Send + Sync, F: KernelFn<Graph, S, P, R>, R, K: Finish<
     }
 
     fn needs_release(&self) -> bool {
-        std::mem::needs_drop::<K::Value>()
+        std::mem::needs_drop::<W::Value>()
     }
 
     fn is_queued(&self) -> bool {
-        S::IS_QUEUE
+        W::IS_QUEUED
     }
 }
 
-pub(super) struct Async<P, F, Fut, R> {
+pub(super) struct Task<P, F, R, K> {
+    pub(super) params: P,
+    pub(super) work: F,
+    pub(super) kind: PhantomData<fn(R) -> K>,
+}
+
+impl<P: Send + Sync, F: TaskFn<Graph, P, R>, R, K: Finish<R>> Work for Task<P, F, R, K> {
+    type Value = K::Value;
+
+    #[inline(always)]
+    fn call(&self, cells: Cells<'_>, _: StreamMut<'_>) -> Result<K::Value, BoxError> {
+        let Ok(returned) = self.work.call(&self.params, cells);
+        K::finish(returned)
+    }
+}
+
+pub(super) struct Kernel<S, P, F, R, K> {
+    pub(super) params: P,
+    pub(super) work: F,
+    pub(super) kind: PhantomData<fn(S, R) -> K>,
+}
+
+impl<S: KernelStream, P: Send + Sync, F: KernelFn<Graph, S, P, R>, R, K: Finish<R>> Work for Kernel<S, P, F, R, K> {
+    type Value = K::Value;
+    const IS_QUEUED: bool = S::IS_QUEUE;
+
+    #[inline(always)]
+    fn call(&self, cells: Cells<'_>, stream: StreamMut<'_>) -> Result<K::Value, BoxError> {
+        let returned = S::with(stream, |stream| self.work.call(stream, &self.params, cells));
+        let Ok(returned) = returned.expect("every device gives streams that its kernels can use");
+        K::finish(returned)
+    }
+}
+
+pub(super) struct Async<P, F, Fut> {
     pub(super) params: P,
     pub(super) work: F,
     /// The future lives in the run's memory, next to the values, so that a warm run allocates nothing for it.
     pub(super) future: Slot<Fut>,
-    pub(super) out: Slot<R>,
 }
 
-impl<P: Send + Sync, F: Send + Sync, Fut, R> TypedBody for Async<P, F, Fut, R> {
-    fn run(&self, _: Cells<'_>, _: StreamMut<'_>) -> Outcome {
-        unreachable!("async nodes are polled")
-    }
-}
-
-impl<P, F, Fut, R> Body for Async<P, F, Fut, R>
+impl<P, F, Fut, R> Work for Async<P, F, Fut>
 where
     P: Send + Sync,
     F: FutureFn<Graph, P, Fut>,
     Fut: Future<Output = Result<R, BoxError>> + Send + 'static,
     R: Send + Sync + 'static,
 {
-    fn call(&self, is_in_place: bool) -> Call {
-        Call::of(self, is_in_place)
-    }
+    type Value = R;
 
-    fn poll(&self, cells: Cells<'_>, cx: &mut Context<'_>) -> Poll<Outcome> {
+    fn poll(&self, cells: Cells<'_>, cx: &mut Context<'_>) -> Poll<Result<R, BoxError>> {
         let make = || {
             let Ok(future) = self.work.call(&self.params, cells);
             future
         };
-        cells.poll(self.future, make, cx).map_ok(|value| cells.put(self.out, value))
+        cells.poll(self.future, make, cx)
     }
 
     fn abort(&self, cells: Cells<'_>) {
         cells.clear(self.future);
-    }
-
-    fn release(&self, cells: Cells<'_>) {
-        cells.clear(self.out);
-    }
-
-    fn needs_release(&self) -> bool {
-        std::mem::needs_drop::<R>()
     }
 }

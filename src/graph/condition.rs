@@ -42,7 +42,7 @@ impl<T: Holds> Condition for Value<T> {
         let own = inner.owns(&self).then(|| inner.give(self.index));
         let offset = match own {
             Some(_) => inner.values[self.index as usize].offset,
-            None => inner.capture_result(&self, Use::Read).map_or(u32::MAX, Slot::offset),
+            None => inner.read_around(&self, None, Some(Use::Read)).map_or(u32::MAX, Slot::offset),
         };
         let is_own = matches!(own, Some(Maker::Node(_)));
         let holds = |cells: Cells<'_>, offset| cells.get(Slot::<T>::at(offset)).holds();

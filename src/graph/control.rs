@@ -74,11 +74,11 @@ impl Graph {
         let states = states.enter(self, node);
         let (at, values) = self.add_control::<S>(node, states.clone());
         let ask = |inner: &mut Graph| {
-            let views = S::views(inner, &states);
+            let views = S::values(inner, None, &states);
             condition(inner, views).settle(inner)
         };
         let give = |inner: &mut Graph| {
-            let views = S::views(inner, &states);
+            let views = S::values(inner, None, &states);
             S::origins(body(inner, views), inner)
         };
         self.make_loop(at, ask, give);
@@ -146,7 +146,7 @@ impl Graph {
 
     fn add_control<S: States>(&mut self, node: NodeId, states: Vec<State>) -> (usize, S::Values) {
         let first = self.values.len() as u32;
-        let values = S::gives(self, node, &states);
+        let values = S::values(self, Some(node), &states);
         (self.add_empty_control(node, first, states), values)
     }
 
@@ -196,7 +196,7 @@ impl Graph {
     /// Finds out where a new state comes from that an inner graph gives.
     pub(super) fn origin<T: Send + Sync + 'static>(&mut self, given: &Value<T>) -> Origin {
         if !self.owns(given) {
-            return self.capture_result(given, Use::Keep).map_or(Origin::Nowhere, |slot| Origin::Around(slot.offset()));
+            return self.read_around(given, None, Some(Use::Keep)).map_or(Origin::Nowhere, |slot| Origin::Around(slot.offset()));
         }
         self.own_origin(given.index)
     }
@@ -244,7 +244,7 @@ impl<S: States> Branch<'_, S> {
     pub fn arm(self, build: impl FnOnce(&mut Graph, S::Values) -> S::Values) -> Self {
         let states = self.graph.controls[self.at].states.clone();
         self.graph.add_arm(self.at, |inner| {
-            let views = S::views(inner, &states);
+            let views = S::values(inner, None, &states);
             S::origins(build(inner, views), inner)
         });
         self

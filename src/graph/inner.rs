@@ -58,7 +58,7 @@ impl Graph {
         let info = self
             .values
             .get(read.value as usize)
-            .filter(|info| read.graph == self.address() && (info.type_id, info.offset) == (read.type_id, read.offset));
+            .filter(|info| read.graph == self.address() && (info.of.id, info.offset) == (read.type_id, read.offset));
         let reader = || read.place.path(read.reader.as_ref());
         match (info, read.how) {
             (None, _) => match &mut self.around {
@@ -89,20 +89,18 @@ impl Graph {
         Some(slot)
     }
 
-    /// Lets the control around this graph read a value of a graph around: a result of this graph, or a
-    /// condition's answer.
-    pub(super) fn capture_result<T: 'static>(&mut self, value: &Value<T>, how: Use) -> Option<Slot<T>> {
-        self.read_around(value, None, Some(how))
-    }
-
-    /// Lets the control around this graph wait for a node of a graph around. False if there is none.
-    pub(super) fn order_around<T: 'static>(&mut self, earlier: &Value<T>, later: NodeId) -> bool {
-        self.read_around(earlier, Some(later), None).is_some()
-    }
-
-    /// Records the read. Once this graph is built, [`Graph::read_inside`] finds the graph around that has the
-    /// value.
-    fn read_around<T: 'static>(&mut self, value: &Value<T>, reader: Option<NodeId>, how: Option<Use>) -> Option<Slot<T>> {
+    /// Lets the control around this graph read a value of a graph around: for a node of this graph, or for
+    /// itself, as a result or a condition's answer. Without `how` it only waits for the value. None if there
+    /// is no graph around.
+    ///
+    /// The read is recorded. Once this graph is built, [`Graph::read_inside`] finds the graph around that has
+    /// the value.
+    pub(super) fn read_around<T: 'static>(
+        &mut self,
+        value: &Value<T>,
+        reader: Option<NodeId>,
+        how: Option<Use>,
+    ) -> Option<Slot<T>> {
         let reader = reader.map(|reader| self.shape().name_of(reader).clone());
         let Around { place, reads } = self.around.as_mut()?;
         let Value { graph, index: value, offset, .. } = *value;

@@ -46,6 +46,11 @@ impl<T> Rows<T> {
         Self { starts, items: Vec::new() }
     }
 
+    /// Returns rows of which the caller knows where each starts in `items`, and where the last one ends.
+    pub(crate) fn of_parts(starts: Vec<u32>, items: Vec<T>) -> Self {
+        Self { starts, items }
+    }
+
     /// Appends a row.
     pub(crate) fn push(&mut self, items: impl IntoIterator<Item = T>) {
         self.items.extend(items);
@@ -203,4 +208,28 @@ pub(crate) fn kahn_order(links: &Links) -> Vec<NodeId> {
         links.satisfy(node, &mut missing, |target| ready.push(Reverse(target)));
     }
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Backend;
+
+    fn order(nodes: u32, edges: &[(u32, u32)]) -> Vec<u32> {
+        let mut shape = Shape::new();
+        (0..nodes).for_each(|node| _ = shape.node(format!("n{node}"), Backend::Cpu));
+        edges.iter().for_each(|&(source, target)| shape.order(NodeId(source), NodeId(target)));
+        shape.topological_order().iter().map(|node| node.0).collect()
+    }
+
+    #[test]
+    fn nodes_on_and_behind_a_cycle_are_left_out() {
+        assert_eq!(order(4, &[(1, 2), (2, 1), (2, 3)]), [0]);
+    }
+
+    #[test]
+    fn nodes_behind_an_unknown_node_are_left_out() {
+        // 7 is no node of the shape: an edge to it orders nothing, one from it can never be kept.
+        assert_eq!(order(4, &[(0, 7), (7, 1), (1, 2)]), [0, 3]);
+    }
 }

@@ -4,9 +4,8 @@
 use std::future::Future;
 use std::marker::PhantomData;
 
-use super::body::Body;
 use super::builder::{Graph, NodeWork};
-use super::closures::{Async, Kernel, Task};
+use super::closures::{Async, Closure, Kernel, Task, Work};
 use super::handle::Value;
 use super::source::Binder;
 use super::values::Maker;
@@ -14,7 +13,6 @@ use super::{Backend, NodeId};
 use crate::device::KernelStream;
 use crate::error::BoxError;
 use crate::name::Name;
-use crate::value::Slot;
 use crate::value::args::{Finish, FutureFn, KernelFn, Reads, TaskFn};
 
 impl Graph {
@@ -28,8 +26,7 @@ impl Graph {
     {
         let node = self.shape_mut().node(name, Backend::Cpu);
         let params = reads.bind(&mut Binder { graph: self, reader: node, is_async: false });
-        let out = self.layout.slot::<K::Value>();
-        self.finish(node, out, Task::<_, _, Q, K> { params, work, out, kind: PhantomData }, false)
+        self.finish(node, Task::<_, _, Q, K> { params, work, kind: PhantomData }, false)
     }
 
     pub(super) fn add_future<I, R, F, Fut>(&mut self, name: Name, reads: I, work: F) -> Value<R>
@@ -42,8 +39,7 @@ impl Graph {
         let node = self.shape_mut().node(name, Backend::Cpu);
         let params = reads.bind(&mut Binder { graph: self, reader: node, is_async: true });
         let future = self.layout.slot::<Fut>();
-        let out = self.layout.slot::<R>();
-        self.finish(node, out, Async { params, work, future, out }, true)
+        self.finish(node, Async { params, work, future }, true)
     }
 
     pub(super) fn add_kernel<I, S, Q, F, K>(&mut self, name: Name, reads: I, work: F) -> Value<K::Value>
@@ -57,19 +53,13 @@ impl Graph {
     {
         let node = self.shape_mut().node(name, Backend::Gpu);
         let params = reads.bind(&mut Binder { graph: self, reader: node, is_async: false });
-        let out = self.layout.slot::<K::Value>();
-        self.finish(node, out, Kernel::<S, _, _, Q, K> { params, work, out, kind: PhantomData }, false)
+        self.finish(node, Kernel::<S, _, _, Q, K> { params, work, kind: PhantomData }, false)
     }
 
-    fn finish<T: Send + Sync + 'static, B: Body + 'static>(
-        &mut self,
-        node: NodeId,
-        out: Slot<T>,
-        body: B,
-        is_async: bool,
-    ) -> Value<T> {
+    fn finish<W: Work<Value: Send + Sync> + 'static>(&mut self, node: NodeId, work: W, is_async: bool) -> Value<W::Value> {
+        let out = self.layout.slot::<W::Value>();
         let value = self.value(out, Maker::Node(node));
-        self.bodies.push(body, |body| body);
+        self.bodies.push(Closure { work, out }, |body| body);
         self.works.push(NodeWork { value: value.index, values: 1, is_async, is_control: false });
         value
     }

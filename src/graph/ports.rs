@@ -3,18 +3,12 @@
 use super::PORTS_MAX;
 use super::builder::Graph;
 use super::check::check_name;
-use super::handle::Value;
 use super::values::{InputPort, Maker, OutputPort, Sharer, Type, ValueInfo};
 use crate::error::Kind;
 use crate::name::Name;
-use crate::value::Slot;
 
 impl Graph {
-    /// Adds an input, under a name that is not checked.
-    pub(super) fn add_input<T: Send + Sync + 'static>(&mut self, name: Name, slot: Slot<T>) -> Value<T> {
-        Value::new(self.address(), self.input_of_type(name, Type::of::<T>(), slot.offset()), slot.offset())
-    }
-
+    /// Adds an input, under a name that is not checked. Returns its value.
     pub(super) fn input_of_type(&mut self, name: Name, of: Type, offset: u32) -> u32 {
         let value = self.value_of_type(of, offset, Maker::Input(self.inputs.len() as u32));
         let Type { id: type_id, name: type_name, transfer } = of;
@@ -27,7 +21,7 @@ impl Graph {
         let info = &mut self.values[value as usize];
         info.sharer.get_or_insert(Sharer::Output(self.outputs.len() as u32));
         info.is_read = true;
-        let ValueInfo { offset, maker, type_name, transfer, .. } = *info;
+        let ValueInfo { offset, maker, of: Type { name: type_name, transfer, .. }, .. } = *info;
         if let Maker::Node(node) = maker {
             let output = value - self.works[node.index()].value;
             self.shape_mut().output(node, output);
@@ -35,24 +29,31 @@ impl Graph {
         self.outputs.push(OutputPort { name, value, type_name, offset, transfer });
     }
 
-    /// Reports a port that cannot be added. An inner graph has none: it reads the graphs around it, and its
-    /// closure returns its results.
-    pub(super) fn check_port(&mut self, what: &'static str, name: &Name, is_used: bool) {
+    /// Reports a port that cannot be added to `count` others. An inner graph has none: it reads the graphs
+    /// around it, and its closure returns its results.
+    pub(super) fn check_port(&mut self, what: &'static str, name: &Name, count: usize, is_used: impl FnOnce(&Self) -> bool) {
         if self.is_inner() {
             self.mistake(Kind::InnerPort { what, name: name.clone() }.into());
         }
         if let Err(error) = check_name(name) {
             self.mistake(error);
         }
-        if is_used {
+        if !self.has_too_many(what, count) && is_used(self) {
             self.mistake(Kind::DuplicatePort { what, name: name.clone() }.into());
         }
     }
 
-    /// Reports too many ports: their names are searched one by one.
-    pub(super) fn check_ports(&mut self, what: &str, count: usize) {
+    /// Returns true, and reports it, if no port can be added to `count` others: their names are searched one
+    /// by one.
+    pub(super) fn has_too_many(&mut self, what: &str, count: usize) -> bool {
         if count >= PORTS_MAX {
-            self.mistake(Kind::Limit { what: format!("the number of {what}"), got: count + 1, limit: PORTS_MAX }.into());
+            self.mistake(Kind::Limit { what: format!("the number of {what}s"), got: count + 1, limit: PORTS_MAX }.into());
         }
+        count >= PORTS_MAX
     }
+}
+
+/// Returns the name of a port that has output number `output` of the node `name`.
+pub(super) fn numbered(name: &Name, output: u32) -> Name {
+    if output == 0 { name.clone() } else { format!("{name} {output}").into() }
 }

@@ -17,10 +17,8 @@ impl Graph {
     pub(super) fn value_of_type(&mut self, of: Type, offset: u32, maker: Maker) -> u32 {
         let index = self.values.len() as u32;
         self.values.push(ValueInfo {
-            type_id: of.id,
-            type_name: of.name,
+            of,
             offset,
-            transfer: of.transfer,
             maker,
             // A unit carries no data, so it may go unread.
             is_read: of.id == TypeId::of::<()>(),
@@ -89,7 +87,7 @@ impl Graph {
 
     pub(super) fn order_after<T: 'static>(&mut self, earlier: &Value<T>, later: NodeId) {
         if !self.owns(earlier) {
-            if !self.order_around(earlier, later) {
+            if self.read_around(earlier, Some(later), None).is_none() {
                 let name = self.full_name(later);
                 self.mistake(Kind::ForeignValue { name }.into());
             }

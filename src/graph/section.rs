@@ -8,8 +8,9 @@ use std::sync::Arc;
 use super::builder::{Graph, NodeWork};
 use super::check::check_ids;
 use super::control_node::ControlNode;
+use super::ports::numbered;
 use super::shape::Link;
-use super::values::{InputPort, Maker, OutputPort, Sharer, ValueInfo};
+use super::values::{Maker, OutputPort, Sharer, Type};
 use super::{Edge, NodeId, Shape, unknown_node};
 use crate::error::{Kind, Result};
 use crate::name::Name;
@@ -144,7 +145,7 @@ impl Graph {
         let (mut shape, new) = self.shape.cut(&is_in);
         shape.settle_memory();
         let old: Vec<NodeId> = self.shape.ids().filter(|node| is_in[node.index()]).collect();
-        let inner = self.inner.share();
+        let inner = self.inner.clone();
         let mut section = Graph { layout: self.layout, shape: Arc::new(shape), inner, ..Graph::new() };
         section.bodies = self.bodies.pick(old.iter().map(|node| node.index()));
         let mut cut = Cut { graph: self, section: &mut section, new: &new, values: HashMap::new() };
@@ -173,29 +174,20 @@ impl Cut<'_> {
         }
         let info = &self.graph.values[value as usize];
         let inside = |node: NodeId| self.new[node.index()];
-        let index = self.section.values.len() as u32;
-        let maker = match info.maker {
-            Maker::Node(node) if inside(node).is_some() => Maker::Node(inside(node).expect("just seen")),
-            maker => {
-                let (input, name) = (self.section.inputs.len() as u32, self.name(value, maker));
+        let maker = if let Maker::Node(node) = info.maker { inside(node) } else { None };
+        let index = match maker {
+            Some(node) => self.section.value_of_type(info.of, info.offset, Maker::Node(node)),
+            None => {
+                let name = self.name(value, info.maker);
                 if self.section.inputs.iter().any(|port| port.name == name) {
                     let duplicate = Kind::DuplicatePort { what: "input", name: name.clone() };
-                    self.section.mistake.get_or_insert(duplicate.into());
+                    self.section.mistake(duplicate.into());
                 }
-                self.section.inputs.push(InputPort {
-                    name,
-                    type_id: info.type_id,
-                    type_name: info.type_name,
-                    value: index,
-                    offset: info.offset,
-                    readers: Vec::new(),
-                    transfer: info.transfer,
-                });
-                Maker::Input(input)
+                self.section.input_of_type(name, info.of, info.offset)
             }
         };
-        let taker = info.taker.and_then(inside);
-        self.section.values.push(ValueInfo { maker, taker, is_read: true, last_reader: None, sharer: None, ..*info });
+        let cut = &mut self.section.values[index as usize];
+        (cut.is_read, cut.taker) = (true, info.taker.and_then(inside));
         self.values.insert(value, index);
         index
     }
@@ -203,10 +195,7 @@ impl Cut<'_> {
     /// Returns the name that a value has as an input or an output.
     fn name(&self, value: u32, maker: Maker) -> Name {
         match maker {
-            Maker::Node(node) => match (self.graph.shape.name_of(node), value - self.graph.works[node.index()].value) {
-                (name, 0) => name.clone(),
-                (name, number) => format!("{name} {number}").into(),
-            },
+            Maker::Node(node) => numbered(self.graph.shape.name_of(node), value - self.graph.works[node.index()].value),
             Maker::Input(input) => self.graph.inputs[input as usize].name.clone(),
         }
     }
@@ -269,24 +258,20 @@ impl Cut<'_> {
             let Some(node) = node.and_then(|node| self.new[node.index()]) else { continue };
             let work = self.section.works[node.index()];
             for value in work.value..work.value + work.values {
-                let name = match value - work.value {
-                    0 => name.to_owned().into(),
-                    number => format!("{name} {number}").into(),
-                };
-                self.take_output_of(value, name);
+                self.take_output_of(value, numbered(&name.to_owned().into(), value - work.value));
             }
         }
     }
 
     fn take_output_of(&mut self, value: u32, name: Name) {
-        let is_unit = self.section.values[value as usize].type_id == TypeId::of::<()>();
+        let is_unit = self.section.values[value as usize].of.id == TypeId::of::<()>();
         match self.section.outputs.iter().find(|port| port.name == name) {
             None if is_unit => {}
             None => self.add_output(name, value, true),
             Some(port) if port.value == value => {}
             Some(_) => {
                 let duplicate = Kind::DuplicatePort { what: "output", name };
-                self.section.mistake.get_or_insert(duplicate.into());
+                self.section.mistake(duplicate.into());
             }
         }
     }
@@ -295,7 +280,7 @@ impl Cut<'_> {
         let output = self.section.outputs.len() as u32;
         let info = &mut self.section.values[value as usize];
         info.sharer.get_or_insert(Sharer::Output(output));
-        let (type_name, offset, transfer, maker) = (info.type_name, info.offset, info.transfer, info.maker);
+        let (Type { name: type_name, transfer, .. }, offset, maker) = (info.of, info.offset, info.maker);
         self.section.outputs.push(OutputPort { name, value, type_name, offset, transfer });
         if let (Maker::Node(node), true) = (maker, is_new) {
             let output = value - self.section.works[node.index()].value;

@@ -5,9 +5,8 @@ use super::NodeId;
 use super::builder::Graph;
 use super::control_node::{Origin, State};
 use super::handle::{Take, Value};
-use super::values::{Maker, Transfer, Use};
+use super::values::{Maker, Transfer, Type, Use};
 use crate::name::Name;
-use crate::value::Slot;
 use crate::value::args::{Sealed, tuples};
 
 /// What goes into a loop or a branch: `&value`, [`take`](crate::take)`(&value)`, or a tuple of up to eight of
@@ -21,10 +20,9 @@ pub trait States: Sealed {
     type Values;
     #[doc(hidden)]
     fn enter(self, graph: &mut Graph, node: NodeId) -> Vec<State>;
+    /// Adds them to `graph`: as values of `maker`, or as its inputs if it is an inner graph.
     #[doc(hidden)]
-    fn views(inner: &mut Graph, states: &[State]) -> Self::Values;
-    #[doc(hidden)]
-    fn gives(graph: &mut Graph, node: NodeId, states: &[State]) -> Self::Values;
+    fn values(graph: &mut Graph, maker: Option<NodeId>, states: &[State]) -> Self::Values;
     #[doc(hidden)]
     fn origins(given: Self::Values, inner: &mut Graph) -> Vec<Origin>;
 }
@@ -61,6 +59,17 @@ fn state<T: Send + Sync + 'static>(graph: &mut Graph, first: &Value<T>, node: No
 }
 
 impl Graph {
+    /// Adds a state: as a value of `maker`, or as an input of an inner graph. Returns its number.
+    pub(super) fn state_value(&mut self, maker: Option<NodeId>, of: Type, state: &State) -> u32 {
+        if let Some(node) = maker {
+            return self.value_of_type(of, state.offset, Maker::Node(node));
+        }
+        let value = self.input_of_type(state.name.clone(), of, state.offset);
+        // It may be that only the condition reads it, or only the body.
+        self.values[value as usize].is_read = true;
+        value
+    }
+
     /// Returns the name of a loop's or a branch's state in messages, with its first value, if that is of this
     /// graph. Full names would grow with the depth of nesting.
     pub(super) fn state_name(&self, node: NodeId, number: u32, first: Option<u32>) -> Name {
@@ -73,30 +82,24 @@ impl Graph {
     }
 }
 
-fn view<T: Send + Sync + 'static>(inner: &mut Graph, states: &[State], number: usize) -> Value<T> {
-    let value = inner.add_input(states[number].name.clone(), Slot::at(states[number].offset));
-    // A loop may have states that only its condition reads, or only its body.
-    inner.values[value.index as usize].is_read = true;
-    value
+fn value<T: Send + Sync + 'static>(graph: &mut Graph, maker: Option<NodeId>, state: &State) -> Value<T> {
+    let value = graph.state_value(maker, Type::of::<T>(), state);
+    graph.value_at(value)
 }
 
 impl<S: OneState> States for S {
     type Values = Value<S::Of>;
 
     fn enter(self, graph: &mut Graph, node: NodeId) -> Vec<State> {
-        States::enter((self,), graph, node)
+        vec![OneState::enter(self, graph, node, 0)]
     }
 
-    fn views(inner: &mut Graph, states: &[State]) -> Self::Values {
-        <(S,)>::views(inner, states).0
-    }
-
-    fn gives(graph: &mut Graph, node: NodeId, states: &[State]) -> Self::Values {
-        <(S,)>::gives(graph, node, states).0
+    fn values(graph: &mut Graph, maker: Option<NodeId>, states: &[State]) -> Self::Values {
+        value(graph, maker, &states[0])
     }
 
     fn origins(given: Self::Values, inner: &mut Graph) -> Vec<Origin> {
-        <(S,)>::origins((given,), inner)
+        vec![inner.origin(&given)]
     }
 }
 
@@ -110,12 +113,8 @@ macro_rules! many {
                 vec![$($s.enter(graph, node, $number)),*]
             }
 
-            fn views(inner: &mut Graph, states: &[State]) -> Self::Values {
-                ($(view(inner, states, $number),)*)
-            }
-
-            fn gives(graph: &mut Graph, node: NodeId, states: &[State]) -> Self::Values {
-                ($(graph.value(Slot::at(states[$number].offset), Maker::Node(node)),)*)
+            fn values(graph: &mut Graph, maker: Option<NodeId>, states: &[State]) -> Self::Values {
+                ($(value(graph, maker, &states[$number]),)*)
             }
 
             fn origins(given: Self::Values, inner: &mut Graph) -> Vec<Origin> {

@@ -9,10 +9,8 @@ use crate::value::{Cells, Layout, Slot};
 
 /// A value: its type, its cell, its maker and its readers.
 pub(crate) struct ValueInfo {
-    pub(super) type_id: TypeId,
-    pub(super) type_name: &'static str,
+    pub(super) of: Type,
     pub(super) offset: u32,
-    pub(super) transfer: &'static Transfer,
     pub(crate) maker: Maker,
     pub(crate) is_read: bool,
     pub(super) last_reader: Option<NodeId>,

@@ -31,32 +31,25 @@ pub(super) struct Chains {
 /// O(n + m), with a bounded search each; a search that gives up costs a chain too many, never an order
 /// between nodes that have none. Up to [`super::EXACT_NODES_MAX`] nodes the searches are complete.
 pub(super) fn lay(links: &Links, order: &[NodeId], assignment: &Assignment) -> Chains {
-    let mut chains = Chains { of: vec![NONE; links.nodes()], count: 0 };
+    let chains = Chains { of: vec![NONE; links.nodes()], count: 0 };
     if links.ids().all(|node| assignment.has(node)) {
         return chains;
     }
-    let mut layer = Layer::new(links, order, assignment);
+    let mut layer = Layer::new(links, order, assignment, chains);
     for node in frontier_order(links) {
-        if !layer.is_bare(&chains, node) {
-            continue;
+        if layer.is_bare(node) {
+            let chain = layer.recycled(node).unwrap_or(layer.chains.count);
+            layer.chains.count = layer.chains.count.max(chain + 1);
+            layer.lay(node, chain);
         }
-        let chain = layer.recycled(&chains, node).unwrap_or_else(|| {
-            chains.count += 1;
-            chains.count - 1
-        });
-        layer.lay(&mut chains, node, chain);
     }
-    chains
-}
-
-fn bare_before(links: &Links, assignment: &Assignment) -> Vec<u32> {
-    let is_bare = |source: &&NodeId| !assignment.has(**source);
-    links.ids().map(|node| links.into.of(node).iter().filter(is_bare).count() as u32).collect()
+    layer.chains
 }
 
 struct Layer<'a> {
     links: &'a Links,
     assignment: &'a Assignment,
+    chains: Chains,
     ranks: Vec<u32>,
     /// For each node the number of edges from nodes that are still bare.
     bare_before: Vec<u32>,
@@ -67,31 +60,34 @@ struct Layer<'a> {
 }
 
 impl<'a> Layer<'a> {
-    fn new(links: &'a Links, order: &[NodeId], assignment: &'a Assignment) -> Self {
+    fn new(links: &'a Links, order: &[NodeId], assignment: &'a Assignment, chains: Chains) -> Self {
         let nodes = links.nodes();
+        let is_bare = |source: &&NodeId| !assignment.has(**source);
+        let bare_before = |node| links.into.of(node).iter().filter(is_bare).count() as u32;
         Self {
             links,
             assignment,
+            chains,
             ranks: ranks(links, order),
-            bare_before: bare_before(links, assignment),
+            bare_before: links.ids().map(bare_before).collect(),
             is_tail: vec![false; nodes],
             tails: 0,
             ancestors: Ancestors::new(nodes),
         }
     }
 
-    fn is_bare(&self, chains: &Chains, node: NodeId) -> bool {
-        chains.of[node.index()] == NONE && !self.assignment.has(node)
+    fn is_bare(&self, node: NodeId) -> bool {
+        self.chains.of[node.index()] == NONE && !self.assignment.has(node)
     }
 
     /// Takes the first chain whose tail precedes `node`.
-    fn recycled(&mut self, chains: &Chains, node: NodeId) -> Option<u32> {
+    fn recycled(&mut self, node: NodeId) -> Option<u32> {
         if self.tails == 0 {
             return None;
         }
-        let mut first: Option<NodeId> = None;
+        let (mut first, of): (Option<NodeId>, _) = (None, &self.chains.of);
         self.ancestors.search(self.links, node, |source| {
-            let is_first = first.is_none_or(|first| chains.of[source.index()] < chains.of[first.index()]);
+            let is_first = first.is_none_or(|first| of[source.index()] < of[first.index()]);
             if self.is_tail[source.index()] && is_first {
                 first = Some(source);
             }
@@ -100,16 +96,16 @@ impl<'a> Layer<'a> {
         let tail = first?;
         self.is_tail[tail.index()] = false;
         self.tails -= 1;
-        Some(chains.of[tail.index()])
+        Some(self.chains.of[tail.index()])
     }
 
     /// Lays `chain` from `node` along the highest rank, as far as there are bare nodes.
-    fn lay(&mut self, chains: &mut Chains, node: NodeId, chain: u32) {
+    fn lay(&mut self, node: NodeId, chain: u32) {
         let mut tail = node;
-        self.put(chains, tail, chain);
-        while let Some(next) = self.next_after(chains, tail) {
+        self.put(tail, chain);
+        while let Some(next) = self.next_after(tail) {
             tail = next;
-            self.put(chains, tail, chain);
+            self.put(tail, chain);
         }
         if !self.links.out.of(tail).is_empty() {
             self.is_tail[tail.index()] = true;
@@ -119,16 +115,16 @@ impl<'a> Layer<'a> {
 
     /// Returns the bare out-neighbour of the highest rank, the first among equals, that waits for no other
     /// bare node.
-    fn next_after(&self, chains: &Chains, node: NodeId) -> Option<NodeId> {
+    fn next_after(&self, node: NodeId) -> Option<NodeId> {
         let targets = self.links.out.of(node).iter().copied();
-        let ready = targets.filter(|&target| self.bare_before[target.index()] == 0 && self.is_bare(chains, target));
+        let ready = targets.filter(|&target| self.bare_before[target.index()] == 0 && self.is_bare(target));
         // `max_by_key` would give the last among equals.
         ready.min_by_key(|target| Reverse(self.ranks[target.index()]))
     }
 
     /// Puts `node` on `chain`.
-    fn put(&mut self, chains: &mut Chains, node: NodeId, chain: u32) {
-        chains.of[node.index()] = chain;
+    fn put(&mut self, node: NodeId, chain: u32) {
+        self.chains.of[node.index()] = chain;
         for target in self.links.out.of(node) {
             self.bare_before[target.index()] -= 1;
         }

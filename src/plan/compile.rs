@@ -5,8 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
-use super::fabric::Fabric;
-use super::facts::Facts;
+use super::fabric::{Fabric, Facts};
 use super::nest::within;
 use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::error::{Error, Kind, Result};
@@ -99,17 +98,14 @@ impl Graph {
 
     /// Checks that every value is read, which only the whole graph shows.
     fn check_read(&self) -> Result<()> {
-        for (value, number) in self.values.iter().zip(0..) {
+        for (value, number) in self.values.iter().zip(0..).filter(|(value, _)| !value.is_read) {
             // The error of an inner graph gets its path around it.
-            let name = || match value.maker {
-                Maker::Node(node) => self.shape().name_of(node).clone(),
-                Maker::Input(input) => self.inputs[input as usize].name.clone(),
-            };
-            match (value.is_read, value.maker) {
-                (true, _) => {}
-                (false, Maker::Node(node)) if self.works[node.index()].is_control && !self.is_last_unread(number, node) => {}
-                (false, Maker::Node(_)) => return Err(Kind::UnusedNode { node: name() }.into()),
-                (false, Maker::Input(_)) => return Err(Kind::UnusedInput { name: name() }.into()),
+            match value.maker {
+                Maker::Node(node) if self.works[node.index()].is_control && !self.is_last_unread(number, node) => {}
+                Maker::Node(node) => return Err(Kind::UnusedNode { node: self.shape().name_of(node).clone() }.into()),
+                Maker::Input(input) => {
+                    return Err(Kind::UnusedInput { name: self.inputs[input as usize].name.clone() }.into());
+                }
             }
         }
         Ok(())

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use super::code::{ControlDraft, ControlFlow};
-use super::facts::Facts;
 use super::nest::{Nested, nested};
 use crate::error::Result;
 use crate::graph::{Body, Flow, Graph};
@@ -19,6 +18,22 @@ pub(super) struct Unit {
     pub(super) facts: Vec<Facts>,
     pub(super) bodies: Arena<dyn Body>,
     pub(super) controls: Vec<Arc<ControlDraft>>,
+}
+
+/// Facts of a node and its value.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts {
+    pub(super) is_async: bool,
+    /// The node is a loop or a branch.
+    pub(super) is_control: bool,
+    /// The body enqueues work on a device with queues.
+    pub(super) is_queued: bool,
+    /// The value is stored as an `Arc`.
+    pub(super) is_shared: bool,
+    /// A reader moves the value out.
+    pub(super) is_taken: bool,
+    /// The value, and all that the node reads, is in place.
+    pub(super) is_in_place: bool,
 }
 
 impl Graph {

@@ -2,8 +2,7 @@
 
 use super::causes::Causes;
 use super::code::{Code, Gate, HostStep, Member, NONE, Segment, Target, flag};
-use super::fabric::Unit;
-use super::facts::Facts;
+use super::fabric::{Facts, Unit};
 use super::numbering::Numbering;
 use super::programs::Programs;
 use super::records::Records;

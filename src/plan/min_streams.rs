@@ -45,11 +45,11 @@ impl Policy for MinStreams {
         let mut next = 0;
         for group in placed.chunk_by(|one, other| one.0 == other.0) {
             let nodes: Vec<NodeId> = group.iter().map(|placed| placed.1).collect();
-            let cover = Cover::new(&reach, &nodes);
-            for (&node, chain) in nodes.iter().zip(cover.chains()) {
+            let (chains, count) = Cover::new(&reach, &nodes).chains();
+            for (&node, chain) in nodes.iter().zip(chains) {
                 streams[node.index()].push((group[0].0, next + chain));
             }
-            next += cover.len();
+            next += count;
         }
         let mut assignment = Assignment::none(shape);
         for node in shape.ids() {
@@ -165,31 +165,19 @@ impl<'a> Cover<'a> {
         true
     }
 
-    /// Returns how many chains there are.
-    fn len(&self) -> u32 {
-        self.nodes.iter().filter(|node| self.is_first(**node)).count() as u32
-    }
-
-    fn is_first(&self, node: NodeId) -> bool {
-        self.before[self.reach.bit_of[node.index()] as usize] == NONE
-    }
-
-    /// Returns the chain of each node, in the order of the nodes; chains count in the order of their first
-    /// nodes.
-    fn chains(&self) -> Vec<u32> {
-        let mut chain_of = vec![NONE; self.next.len()];
-        let mut count = 0;
-        for &node in self.nodes {
+    /// Returns the chain of each node, in the order of the nodes, and how many chains there are; they count in
+    /// the order of their first nodes.
+    fn chains(&self) -> (Vec<u32>, u32) {
+        let (mut chain_of, mut count) = (vec![NONE; self.next.len()], 0);
+        let chains = self.nodes.iter().map(|node| {
             let before = self.before[self.reach.bit_of[node.index()] as usize];
-            chain_of[node.index()] = match before {
-                NONE => {
-                    count += 1;
-                    count - 1
-                }
-                before => chain_of[before as usize],
-            };
-        }
-        self.nodes.iter().map(|node| chain_of[node.index()]).collect()
+            let chain = chain_of.get(before as usize).copied().unwrap_or(count);
+            count += u32::from(before == NONE);
+            chain_of[node.index()] = chain;
+            chain
+        });
+        let chains = chains.collect();
+        (chains, count)
     }
 }
 

@@ -24,7 +24,6 @@ mod compile;
 mod critical_path;
 mod dot;
 mod fabric;
-mod facts;
 mod free_ids;
 #[cfg(feature = "json")]
 mod json;

@@ -9,7 +9,7 @@ use super::order::waiting_links;
 use super::parts::{Numbers, Parts};
 use super::policy::ask;
 use super::releases::after_last_readers;
-use super::steps::{Programs, Step};
+use super::steps::{Step, programs};
 use super::streams::Streams;
 use super::waits::fewest;
 use super::{EXACT_NODES_MAX, Policy};
@@ -76,9 +76,8 @@ pub struct Schedule {
     predecessors: Rows<NodeId>,
     streams: Streams,
     releases: Vec<u32>,
-    /// Where each program starts in `steps`, and where the last one ends.
-    starts: Vec<u32>,
-    steps: Vec<Step>,
+    /// The program of each stream.
+    programs: Rows<Step>,
     records: usize,
     waits: usize,
     /// The schedules of all inner graphs.
@@ -115,14 +114,13 @@ impl Schedule {
         let numbers = parts.as_ref().map_or_else(Numbers::default, |parts| parts.numbers().clone());
         let waits = fewest(part_links, stream_of, streams.count, order.len() <= EXACT_NODES_MAX);
         let releases = after_last_readers(&shape, &links, &numbers, stream_of, streams.count);
-        let programs = Programs::new(stream_of, streams.count, &waits, &releases, &numbers);
+        let (programs, records) = programs(stream_of, streams.count, &waits, &releases, &numbers);
         Ok(Self {
             policy,
             remark,
             releases: releases.counts,
-            starts: programs.starts,
-            steps: programs.steps,
-            records: programs.records,
+            programs,
+            records,
             waits: waits.items().len(),
             inner: Vec::new(),
             controls_us: HashMap::new(),
@@ -167,7 +165,7 @@ impl Schedule {
 
     /// Returns the number of streams. Each has one program.
     pub fn streams(&self) -> u32 {
-        self.starts.len() as u32 - 1
+        self.programs.count()
     }
 
     /// Returns what carries out the program of `stream`.
@@ -203,7 +201,7 @@ impl Schedule {
     /// # Panics
     /// If there is no such stream.
     pub fn steps(&self, stream: u32) -> &[Step] {
-        &self.steps[self.starts[stream as usize] as usize..self.starts[stream as usize + 1] as usize]
+        self.programs.row(stream)
     }
 
     /// Returns the stream that runs `node`, the first if there are several.

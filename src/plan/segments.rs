@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::code::NONE;
-use super::facts::Facts;
+use super::fabric::Facts;
 use super::runs::Runs;
 use super::{Schedule, Step, StreamKind};
 use crate::graph::{NodeId, Rows};

@@ -35,54 +35,52 @@ pub enum Step {
     Release(NodeId),
 }
 
-/// All programs, one behind the other.
-pub(super) struct Programs {
-    pub(super) starts: Vec<u32>,
-    pub(super) steps: Vec<Step>,
-    pub(super) records: usize,
-}
-
-impl Programs {
-    /// Writes the steps of each part of a node to its stream's program, in issue order: waits, run, record,
-    /// releases. The record comes before the releases, so that freeing a large value delays no other stream.
-    ///
-    /// A point is recorded right after its node, and a node is issued after everything it waits for. So every
-    /// wait comes after its record.
-    pub(super) fn new(stream_of: &[u32], streams: usize, waits: &Rows<NodeId>, releases: &Releases, numbers: &Numbers) -> Self {
-        let parts = || (0..stream_of.len() as u32).map(NodeId);
-        let mut seqs = vec![0u32; stream_of.len()];
-        waits.items().iter().for_each(|node| seqs[node.index()] = 1);
-        let mut starts = vec![0u32; streams + 2];
-        for node in parts() {
-            let count = waits.of(node).len() as u32 + 1 + seqs[node.index()] + releases.after.of(node).len() as u32;
-            starts[stream_of[node.index()] as usize + 2] += count;
-        }
-        for stream in 2..starts.len() {
-            starts[stream] += starts[stream - 1];
-        }
-        let mut steps = vec![Step::Run(NodeId(0)); starts[streams + 1] as usize];
-        let mut recorded = vec![0u32; streams];
-        for node in parts() {
-            let stream = stream_of[node.index()];
-            // `starts` is shifted by one program: each start moves to the end of its program.
-            let next = &mut starts[stream as usize + 1];
-            let mut write = |step| {
-                steps[*next as usize] = step;
-                *next += 1;
-            };
-            for source in waits.of(node) {
-                write(Step::Wait(Point { stream: stream_of[source.index()], seq: seqs[source.index()] }));
-            }
-            write(Step::Run(numbers.node(node)));
-            if seqs[node.index()] > 0 {
-                recorded[stream as usize] += 1;
-                seqs[node.index()] = recorded[stream as usize];
-                write(Step::Record(Point { stream, seq: seqs[node.index()] }));
-            }
-            releases.after.of(node).iter().for_each(|&value| write(Step::Release(value)));
-        }
-        starts.pop();
-        let records = recorded.iter().map(|&count| count as usize).sum();
-        Self { starts, steps, records }
+/// Returns the program of each stream, and the number of records. The steps of each part of a node go to its
+/// stream's program, in issue order: waits, run, record, releases. The record comes before the releases, so
+/// that freeing a large value delays no other stream.
+///
+/// A point is recorded right after its node, and a node is issued after everything it waits for. So every
+/// wait comes after its record.
+pub(super) fn programs(
+    stream_of: &[u32],
+    streams: usize,
+    waits: &Rows<NodeId>,
+    releases: &Releases,
+    numbers: &Numbers,
+) -> (Rows<Step>, usize) {
+    let parts = || (0..stream_of.len() as u32).map(NodeId);
+    let mut seqs = vec![0u32; stream_of.len()];
+    waits.items().iter().for_each(|node| seqs[node.index()] = 1);
+    let mut starts = vec![0u32; streams + 2];
+    for node in parts() {
+        let count = waits.of(node).len() as u32 + 1 + seqs[node.index()] + releases.after.of(node).len() as u32;
+        starts[stream_of[node.index()] as usize + 2] += count;
     }
+    for stream in 2..starts.len() {
+        starts[stream] += starts[stream - 1];
+    }
+    let mut steps = vec![Step::Run(NodeId(0)); starts[streams + 1] as usize];
+    let mut recorded = vec![0u32; streams];
+    for node in parts() {
+        let stream = stream_of[node.index()];
+        // `starts` is shifted by one program: each start moves to the end of its program.
+        let next = &mut starts[stream as usize + 1];
+        let mut write = |step| {
+            steps[*next as usize] = step;
+            *next += 1;
+        };
+        for source in waits.of(node) {
+            write(Step::Wait(Point { stream: stream_of[source.index()], seq: seqs[source.index()] }));
+        }
+        write(Step::Run(numbers.node(node)));
+        if seqs[node.index()] > 0 {
+            recorded[stream as usize] += 1;
+            seqs[node.index()] = recorded[stream as usize];
+            write(Step::Record(Point { stream, seq: seqs[node.index()] }));
+        }
+        releases.after.of(node).iter().for_each(|&value| write(Step::Release(value)));
+    }
+    starts.pop();
+    let records = recorded.iter().map(|&count| count as usize).sum();
+    (Rows::of_parts(starts, steps), records)
 }

@@ -325,24 +325,17 @@ impl<'a> Panel<'a> {
 /// What the colours mean.
 fn draw_key(right: f64, top: f64, out: &mut String) {
     let key = [("cpu", Backend::Cpu), ("mixed", Backend::Mixed), ("gpu", Backend::Gpu)];
-    for ((name, backend), x) in key.into_iter().zip([-240.0, -192.0, -132.0]) {
+    let key = key.map(|(name, backend)| (name, fill(backend).to_owned()));
+    let critical = ("critical path", format!("none\" stroke=\"{RED}\" stroke-width=\"2"));
+    for ((name, fill), x) in key.into_iter().chain([critical]).zip([-240.0, -192.0, -132.0, -86.0]) {
         let (x, y) = (right + x, top + 15.0);
         let _ = writeln!(
             out,
-            "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{:.0}\">{name}</text>",
-            fill(backend),
+            "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{fill}\"/><text x=\"{:.0}\" y=\"{:.0}\">{name}</text>",
             x + 15.0,
             y + 9.5,
         );
     }
-    let (x, y) = (right - 86.0, top + 15.0);
-    let _ = writeln!(
-        out,
-        "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"none\" stroke=\"#c2351f\" stroke-width=\"2\"/>\
-    <text x=\"{:.0}\" y=\"{:.0}\">critical path</text>",
-        x + 15.0,
-        y + 9.5,
-    );
 }
 
 /// A loop or a branch has a second rim, and a loop a line between two iterations, if there is room.

@@ -1,7 +1,7 @@
 //! Spans as a trace that Perfetto and Chrome show: a thread for each stream, a slice for each node, a flow
 //! for each wait.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
@@ -15,35 +15,20 @@ struct TraceForm<'a> {
     #[serde(rename = "traceEvents")]
     events: Vec<EventForm<'a>>,
     #[serde(rename = "otherData", skip_serializing_if = "Option::is_none")]
-    other: Option<OtherForm>,
-}
-
-#[derive(Serialize)]
-struct OtherForm {
-    spans_left_out: usize,
+    other: Option<BTreeMap<&'static str, usize>>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "ph")]
 enum EventForm<'a> {
     #[serde(rename = "M")]
-    Thread { name: &'static str, pid: u32, tid: u32, args: NameForm },
+    Thread { name: &'static str, pid: u32, tid: u32, args: BTreeMap<&'static str, String> },
     #[serde(rename = "X")]
-    Slice { name: &'a str, cat: &'static str, ts: f64, dur: f64, pid: u32, tid: u32, args: NodeForm<'a> },
+    Slice { name: &'a str, cat: &'static str, ts: f64, dur: f64, pid: u32, tid: u32, args: BTreeMap<&'static str, &'a str> },
     #[serde(rename = "s")]
     FlowStart { name: &'static str, cat: &'static str, id: usize, ts: f64, pid: u32, tid: u32 },
     #[serde(rename = "f")]
     FlowEnd { name: &'static str, cat: &'static str, id: usize, ts: f64, pid: u32, tid: u32, bp: &'static str },
-}
-
-#[derive(Serialize)]
-struct NameForm {
-    name: String,
-}
-
-#[derive(Serialize)]
-struct NodeForm<'a> {
-    command: &'a str,
 }
 
 impl Schedule {
@@ -58,13 +43,17 @@ impl Schedule {
             self.shown(spans).map(|span| (Run { node: span.node, stream: span.stream }, span)).collect();
         let mut events: Vec<EventForm<'_>> = Vec::new();
         for stream in 0..self.streams() {
-            let args = NameForm { name: self.stream_name(stream) };
+            let args = BTreeMap::from([("name", self.stream_name(stream))]);
             events.push(EventForm::Thread { name: "thread_name", pid: 0, tid: self.id(stream), args });
         }
         for span in self.shown(spans) {
             let node = &self.shape().nodes()[span.node.index()];
-            let (ts, dur, tid, args) =
-                (span.start_us, span.end_us - span.start_us, self.id(span.stream), NodeForm { command: node.command() });
+            let (ts, dur, tid, args) = (
+                span.start_us,
+                span.end_us - span.start_us,
+                self.id(span.stream),
+                BTreeMap::from([("command", &**node.command())]),
+            );
             events.push(EventForm::Slice { name: &node.name, cat: "node", ts, dur, pid: 0, tid, args });
         }
         let waits =
@@ -78,7 +67,7 @@ impl Schedule {
             events.push(EventForm::FlowEnd { name: "wait", cat: "wait", id, ts: to.start_us, pid: 0, tid: to_tid, bp: "e" });
         }
         let left_out = spans.len() - self.shown(spans).count();
-        let other = (left_out > 0).then_some(OtherForm { spans_left_out: left_out });
+        let other = (left_out > 0).then(|| BTreeMap::from([("spans_left_out", left_out)]));
         serde_json::to_string(&TraceForm { unit: "ms", events, other }).expect("the form has string keys only")
     }
 }

@@ -6,29 +6,26 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::fault::{fault, quoted};
 use crate::error::Result;
 use crate::graph::shape::Link;
-use crate::graph::{Backend, COST_US_MAX, Control, DEVICE_MAX, Edge, EdgeKind, Memory, NODES_MAX, NodeId, Shape};
-
-/// The most items that a list in the file may have: edges, inputs, outputs.
-const ITEMS_MAX: usize = 1 << 26;
+use crate::graph::{Backend, COST_US_MAX, Control, DEVICE_MAX, Edge, EdgeKind, Memory, NodeId, Shape};
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GraphForm<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
-    #[serde(borrow, deserialize_with = "nodes")]
+    #[serde(borrow, deserialize_with = "items")]
     pub(super) nodes: Vec<NodeForm<'a>>,
-    #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) edges: Vec<(String, String)>,
     /// The place of each edge and each read of a state among all, if they were not made node by node.
-    #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) edge_order: Vec<u32>,
     #[serde(default, deserialize_with = "some_items", skip_serializing_if = "Option::is_none")]
     pub(super) outputs: Option<Vec<OutputForm>>,
@@ -46,7 +43,7 @@ pub(super) struct NodeForm<'a> {
     pub(super) branch: Option<BranchForm<'a>>,
     #[serde(default, deserialize_with = "items", skip_serializing_if = "Vec::is_empty")]
     pub(super) inputs: Vec<InputForm>,
-    #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) after: Vec<String>,
     #[serde(default, deserialize_with = "devices", skip_serializing_if = "Option::is_none")]
     pub(super) devices: Option<Vec<u32>>,
@@ -74,7 +71,7 @@ pub(super) struct RepeatForm<'a> {
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BranchForm<'a> {
-    #[serde(borrow, deserialize_with = "lists")]
+    #[serde(borrow)]
     pub(super) arms: Vec<&'a RawValue>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) taken: Option<u32>,
@@ -105,17 +102,23 @@ pub(super) struct OutputForm {
     pub(super) output: u32,
 }
 
-#[derive(Clone, Copy, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum BackendForm {
+#[derive(Deserialize, Serialize)]
+pub(super) struct BackendForm(#[serde(with = "BackendName")] pub(super) Backend);
+
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "Backend", rename_all = "lowercase")]
+enum BackendName {
     Cpu,
     Mixed,
     Gpu,
 }
 
-#[derive(Clone, Copy, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum MemoryForm {
+#[derive(Deserialize, Serialize)]
+pub(super) struct MemoryForm(#[serde(with = "MemoryName")] pub(super) Memory);
+
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "Memory", rename_all = "lowercase")]
+enum MemoryName {
     Cpu,
     Gpu,
 }
@@ -143,27 +146,19 @@ fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 }
 
 fn devices<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u32>>, D::Error> {
-    let devices: Vec<u32> = bounded(from, DEVICE_MAX as usize + 1)?;
+    let devices: Vec<u32> = Vec::deserialize(from)?;
     match devices.iter().find(|&&device| device > DEVICE_MAX) {
         Some(device) => Err(D::Error::custom(format!("device {device} is out of range: the largest is {DEVICE_MAX}"))),
         None => Ok(Some(devices)),
     }
 }
 
-fn nodes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<NodeForm<'de>>, D::Error> {
-    Ok(bounded::<D, Object<NodeForm<'de>>>(from, NODES_MAX)?.into_iter().map(|Object(form)| form).collect())
-}
-
-pub(super) fn items<'de, D: Deserializer<'de>, T: Deserialize<'de> + Checked>(from: D) -> Result<Vec<T>, D::Error> {
-    Ok(bounded::<D, Object<T>>(from, ITEMS_MAX)?.into_iter().map(|Object(form)| form).collect())
+fn items<'de, D: Deserializer<'de>, T: Deserialize<'de> + Checked>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(Vec::<Object<T>>::deserialize(from)?.into_iter().map(|Object(form)| form).collect())
 }
 
 fn some_items<'de, D: Deserializer<'de>, T: Deserialize<'de> + Checked>(from: D) -> Result<Option<Vec<T>>, D::Error> {
     items(from).map(Some)
-}
-
-fn lists<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-    bounded(from, ITEMS_MAX)
 }
 
 fn object<'de, D: Deserializer<'de>, T: Deserialize<'de> + Checked>(from: D) -> Result<Option<T>, D::Error> {
@@ -182,7 +177,7 @@ impl Checked for OutputForm {}
 
 impl Checked for NodeForm<'_> {
     fn fault(&self) -> Option<String> {
-        match (&self.repeat, &self.branch, self.backend) {
+        match (&self.repeat, &self.branch, &self.backend) {
             (Some(_), Some(_), _) => Some("a node is a `repeat` or a `branch`, not both".into()),
             (None, None, None) => Some("missing field `backend`".into()),
             (None, None, _) if self.inputs.iter().any(|input| input.take) => {
@@ -214,9 +209,26 @@ pub(super) fn iterations_expected(max_iterations: Option<u64>) -> u64 {
     max_iterations.map_or(1, |max| max.min(1))
 }
 
-impl RepeatForm<'_> {
-    pub(super) fn iterations(&self) -> u64 {
-        self.iterations.unwrap_or(iterations_expected(self.max_iterations))
+impl<'a> NodeForm<'a> {
+    /// Returns the graphs in a loop or a branch, each with its place there.
+    pub(super) fn inner(&self) -> Vec<(String, &'a RawValue)> {
+        let repeat = self.repeat.iter().flat_map(|form| {
+            let condition = form.condition.map(|condition| ("repeat.condition".to_owned(), condition));
+            condition.into_iter().chain([("repeat.body".to_owned(), form.body)])
+        });
+        let arms = self.branch.iter().flat_map(|form| form.arms.iter().enumerate());
+        repeat.chain(arms.map(|(number, &arm)| (format!("branch.arms[{number}]"), arm))).collect()
+    }
+
+    /// Returns the loop or the branch that it is, with its graphs in that order.
+    pub(super) fn control(&self, inner: &mut impl FnMut() -> Arc<Shape>) -> Option<Control> {
+        if let Some(RepeatForm { condition, iterations, max_iterations, .. }) = self.repeat {
+            let (condition, body) = (condition.map(|_| inner()), inner());
+            let iterations = iterations.unwrap_or(iterations_expected(max_iterations));
+            return Some(Control::Repeat { condition, body, iterations, max_iterations });
+        }
+        let BranchForm { arms, taken } = self.branch.as_ref()?;
+        Some(Control::Branch { arms: arms.iter().map(|_| inner()).collect(), taken: *taken })
     }
 }
 
@@ -259,47 +271,16 @@ impl<'de, T: Deserialize<'de> + Checked> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a list that ends by `max` items, so that no file can ask for more memory than a graph of the largest
-/// size.
-fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D, max: usize) -> Result<Vec<T>, D::Error> {
-    struct Items<T>(usize, PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {}", self.0)
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-            let mut items = Vec::new();
-            while let Some(item) = list.next_element()? {
-                if items.len() == self.0 {
-                    return Err(A::Error::custom(format!("the list is longer than {}", self.0)));
-                }
-                items.push(item);
-            }
-            Ok(items)
-        }
-    }
-
-    from.deserialize_seq(Items(max, PhantomData))
-}
-
 /// Finds a node by its name; the path is the place of the name in the file.
 type Find<'a> = dyn Fn(&str, &dyn Fn() -> String) -> Result<NodeId> + 'a;
 
-impl<'a> GraphForm<'a> {
-    pub(super) fn nodes(&self) -> &[NodeForm<'a>] {
-        &self.nodes
-    }
-
+impl GraphForm<'_> {
     /// Returns the shape with its loops and branches. `place` is where the graph stands in the file, and
     /// `is_around` knows the nodes of the graphs around it.
     pub(super) fn shape(
         &self,
         place: &str,
-        controls: Vec<(NodeId, Arc<Control>)>,
+        controls: Vec<Option<Arc<Control>>>,
         is_around: impl Fn(&str) -> bool,
     ) -> Result<Shape> {
         let mut shape = Shape::new();
@@ -307,13 +288,12 @@ impl<'a> GraphForm<'a> {
             shape.set_name(name.to_string());
         }
         let mut ids: HashMap<&str, NodeId> = HashMap::with_capacity(self.nodes.len());
-        let mut controls = controls.into_iter().peekable();
-        for (index, node) in self.nodes.iter().enumerate() {
+        for ((index, node), control) in self.nodes.iter().enumerate().zip(controls) {
             if node.name.is_empty() {
                 return Err(fault(&format!("{place}nodes[{index}].name"), "a node needs a name"));
             }
-            let control = controls.next_if(|control| control.0.index() == index).map(|control| control.1);
-            let backend = node.backend.map(Backend::from).or_else(|| control.as_ref().map(|control| control.backend()));
+            let backend =
+                node.backend.as_ref().map(|backend| backend.0).or_else(|| control.as_ref().map(|control| control.backend()));
             let id = shape.node(node.name.to_string(), backend.unwrap_or_default());
             if let Some(first) = ids.insert(&node.name, id) {
                 return Err(fault(
@@ -365,7 +345,7 @@ impl<'a> GraphForm<'a> {
                 links.extend(input.state.map(|state| Link::State { state, target }));
                 let Some(source) = &input.node else { continue };
                 let source = find(source, &|| format!("{place}nodes[{index}].inputs[{at}].node"))?;
-                let memory = input.memory.map_or_else(|| shape.memory_of(source), Memory::from);
+                let memory = input.memory.as_ref().map_or_else(|| shape.memory_of(source), |memory| memory.0);
                 let kind = EdgeKind::Data { output: input.output, memory, metadata: input.metadata };
                 links.push(Link::Edge(Edge { source, target, kind }));
             }
@@ -412,34 +392,5 @@ impl<'a> GraphForm<'a> {
             }
         }
         Ok(ordered.into_iter().flatten().collect())
-    }
-}
-
-impl From<BackendForm> for Backend {
-    fn from(form: BackendForm) -> Self {
-        match form {
-            BackendForm::Cpu => Self::Cpu,
-            BackendForm::Mixed => Self::Mixed,
-            BackendForm::Gpu => Self::Gpu,
-        }
-    }
-}
-
-impl From<Backend> for BackendForm {
-    fn from(backend: Backend) -> Self {
-        match backend {
-            Backend::Cpu => Self::Cpu,
-            Backend::Mixed => Self::Mixed,
-            Backend::Gpu => Self::Gpu,
-        }
-    }
-}
-
-impl From<MemoryForm> for Memory {
-    fn from(form: MemoryForm) -> Self {
-        match form {
-            MemoryForm::Cpu => Self::Cpu,
-            MemoryForm::Gpu => Self::Gpu,
-        }
     }
 }

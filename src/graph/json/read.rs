@@ -4,23 +4,17 @@
 use std::sync::Arc;
 
 use super::fault::{fault, quoted};
-use super::forms::{BranchForm, GraphForm, Object, RepeatForm};
+use super::forms::{GraphForm, Object};
 use crate::error::{Kind, Result};
-use crate::graph::{Backend, Control, NESTING_MAX, NODES_MAX, NodeId, Shape, check};
+use crate::graph::{Backend, Control, NESTING_MAX, NODES_MAX, Shape, check};
 
 /// A graph that was read, without what is inside of its loops and branches.
 struct Known<'a> {
     form: GraphForm<'a>,
     /// Where it stands in the file: empty, or a path that ends with a dot.
     place: String,
-    /// The loops and branches, and which graphs they have.
-    controls: Vec<(NodeId, ControlForm)>,
-}
-
-/// A loop or a branch whose graphs are known by number.
-enum ControlForm {
-    Repeat { condition: Option<usize>, body: usize, iterations: u64, max_iterations: Option<u64> },
-    Branch { arms: Vec<usize>, taken: Option<u32> },
+    /// The number of the first graph in its loops and branches. The others follow, in the order of the file.
+    first: usize,
 }
 
 /// A graph that is yet to be read.
@@ -43,20 +37,23 @@ pub(super) fn shape(text: &str) -> Result<Shape> {
         let Unknown { text: inner, ref place, depth, states } = unknown[known.len()];
         let (place, form) = (place.clone(), form(text, inner, place)?);
         check_states(&form, &place, states)?;
-        nodes += form.nodes().len();
+        nodes += form.nodes.len();
         if nodes > NODES_MAX {
             let what = "the number of nodes in all graphs".into();
             return Err(Kind::Limit { what, got: nodes, limit: NODES_MAX }.into());
         }
-        let controls = controls(&form, &place, depth, &mut unknown)?;
-        known.push(Known { form, place, controls });
+        let first = unknown.len();
+        add_inner(&form, &place, depth, &mut unknown)?;
+        known.push(Known { form, place, first });
     }
     let mut shapes: Vec<Option<Arc<Shape>>> = (0..known.len()).map(|_| None).collect();
-    while let Some(Known { form, place, controls }) = known.pop() {
-        let controls = controls.into_iter().map(|(node, control)| (node, assembled(control, &mut shapes))).collect();
+    while let Some(Known { form, place, first }) = known.pop() {
+        let mut inner = shapes[first..].iter_mut();
+        let mut inner = || inner.next().and_then(Option::take).expect("graphs inside come before those around");
+        let controls = form.nodes.iter().map(|node| Some(Arc::new(node.control(&mut inner)?))).collect();
         // Left are those that come before, and so those around.
         let around = || known.iter().filter(|other| place.starts_with(&other.place));
-        let is_around = |name: &str| around().any(|other| other.form.nodes().iter().any(|node| node.name == name));
+        let is_around = |name: &str| around().any(|other| other.form.nodes.iter().any(|node| node.name == name));
         let shape = form.shape(&place, controls, is_around)?;
         check(&shape)
             .map_err(|error| if place.is_empty() { error } else { fault(place.trim_end_matches('.'), &error.to_string()) })?;
@@ -97,7 +94,7 @@ fn form<'a>(text: &str, inner: &'a str, place: &str) -> Result<GraphForm<'a>> {
 }
 
 fn check_states(form: &GraphForm<'_>, place: &str, states: Option<u32>) -> Result<()> {
-    for (node, index) in form.nodes().iter().zip(0..) {
+    for (node, index) in form.nodes.iter().zip(0..) {
         for (input, at) in node.inputs.iter().zip(0..) {
             let Some(state) = input.state.filter(|&state| states.is_none_or(|states| state >= states)) else { continue };
             let (index, at): (u32, u32) = (index, at);
@@ -122,50 +119,21 @@ fn located(error: &serde_json::Error, text: &str, start: usize) -> String {
     format!("{what} at line {line} column {column}")
 }
 
-/// Returns the loops and branches of a graph, whose graphs are yet to be read.
-fn controls<'a>(
-    form: &GraphForm<'a>,
-    place: &str,
-    depth: usize,
-    unknown: &mut Vec<Unknown<'a>>,
-) -> Result<Vec<(NodeId, ControlForm)>> {
-    let mut controls = Vec::new();
-    for (node, index) in form.nodes().iter().zip(0..) {
-        let mut later = |text: &'a serde_json::value::RawValue, key: &str| -> Result<usize> {
+/// Adds the graphs in the loops and branches of a graph to those that are yet to be read.
+fn add_inner<'a>(form: &GraphForm<'a>, place: &str, depth: usize, unknown: &mut Vec<Unknown<'a>>) -> Result<()> {
+    for (index, node) in form.nodes.iter().enumerate() {
+        // What a branch reads first is its selector.
+        let states = node.inputs.len() - usize::from(node.branch.is_some() && !node.inputs.is_empty());
+        for (key, text) in node.inner() {
             let place = format!("{place}nodes[{index}].{key}");
             if depth == NESTING_MAX {
                 return Err(fault(&place, &format!("graphs are nested more than {NESTING_MAX} deep")));
             }
-            // What a branch reads first is its selector.
-            let states = Some((node.inputs.len() - usize::from(node.branch.is_some() && !node.inputs.is_empty())) as u32);
-            unknown.push(Unknown { text: text.get(), place: place + ".", depth: depth + 1, states });
-            Ok(unknown.len() - 1)
-        };
-        let control = if let Some(form @ RepeatForm { condition, body, max_iterations, .. }) = &node.repeat {
-            let condition = condition.map(|condition| later(condition, "repeat.condition")).transpose()?;
-            let body = later(body, "repeat.body")?;
-            ControlForm::Repeat { condition, body, iterations: form.iterations(), max_iterations: *max_iterations }
-        } else if let Some(BranchForm { arms, taken }) = &node.branch {
-            let arms = arms.iter().zip(0..).map(|(arm, number): (_, u32)| later(arm, &format!("branch.arms[{number}]")));
-            ControlForm::Branch { arms: arms.collect::<Result<_>>()?, taken: *taken }
-        } else {
-            continue;
-        };
-        controls.push((NodeId(index), control));
-    }
-    Ok(controls)
-}
-
-/// Puts a loop or a branch together with its graphs.
-fn assembled(control: ControlForm, shapes: &mut [Option<Arc<Shape>>]) -> Arc<Control> {
-    let mut take = |number: usize| shapes[number].take().expect("graphs inside come before those around");
-    Arc::new(match control {
-        ControlForm::Repeat { condition, body, iterations, max_iterations } => {
-            let (condition, body) = (condition.map(&mut take), take(body));
-            Control::Repeat { condition, body, iterations, max_iterations }
+            let (place, states) = (place + ".", Some(states as u32));
+            unknown.push(Unknown { text: text.get(), place, depth: depth + 1, states });
         }
-        ControlForm::Branch { arms, taken } => Control::Branch { arms: arms.into_iter().map(take).collect(), taken },
-    })
+    }
+    Ok(())
 }
 
 impl Control {

@@ -9,7 +9,7 @@ use super::forms::{
     BackendForm, BranchForm, GraphForm, InputForm, MemoryForm, NodeForm, OutputForm, RepeatForm, iterations_expected,
 };
 use crate::graph::shape::Link;
-use crate::graph::{Control, Edge, EdgeKind, Memory, NESTING_MAX, NodeId, NodeShape, Shape};
+use crate::graph::{Control, Edge, EdgeKind, NESTING_MAX, NodeId, NodeShape, Shape};
 
 /// How far the text of a graph stands to the right of the one around.
 const BODY: &str = "\n        ";
@@ -81,7 +81,7 @@ fn node_form<'a>(node: &NodeShape, inner: &'a [Box<RawValue>]) -> NodeForm<'a> {
     let is_own = node.control.as_ref().is_none_or(|control| control.backend() != node.backend);
     NodeForm {
         name: node.name.to_string(),
-        backend: is_own.then(|| BackendForm::from(node.backend)),
+        backend: is_own.then_some(BackendForm(node.backend)),
         repeat,
         branch,
         inputs: Vec::new(),
@@ -127,8 +127,7 @@ fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
                 places[target][0].push(place);
             }
             Link::Edge(Edge { source, kind: EdgeKind::Data { output, memory, metadata }, .. }) => {
-                let form = if memory == Memory::Gpu { MemoryForm::Gpu } else { MemoryForm::Cpu };
-                let memory = (memory != shape.memory_of(source)).then_some(form);
+                let memory = (memory != shape.memory_of(source)).then_some(MemoryForm(memory));
                 let input = InputForm { node: Some(name(source)), state: None, output, memory, metadata, take };
                 nodes[target].inputs.push(input);
                 places[target][0].push(place);

@@ -11,7 +11,7 @@ use crate::graph::bodies::Loose;
 use crate::graph::builder::Graph;
 use crate::graph::control_node::{Flow, Origin, State};
 use crate::graph::select::Test;
-use crate::graph::values::{Maker, Use};
+use crate::graph::values::Use;
 use crate::graph::{Backend, Control, NodeId, Role, Shape};
 
 /// The iterations that are expected, and the most.
@@ -91,6 +91,12 @@ fn enter(graph: &mut Graph, node: NodeId, first: &[Loose], is_taken: impl Fn(u32
     first.iter().zip(0..).map(state).collect()
 }
 
+/// Adds states to `graph`: as values of `maker`, or as its inputs if it is an inner graph.
+fn loose(graph: &mut Graph, maker: Option<NodeId>, first: &[Loose], states: &[State]) -> Vec<Loose> {
+    let value = |(first, state): (&Loose, &State)| Loose { value: graph.state_value(maker, first.of, state), ..*first };
+    first.iter().zip(states).map(value).collect()
+}
+
 /// The inside of a loop or a branch.
 struct Inside<'a> {
     loader: &'a Loader<'a>,
@@ -111,24 +117,14 @@ impl<'a> Inside<'a> {
     /// `first`, and it reads `before` other inputs before these.
     fn new(loader: &'a Loader<'a>, graph: &mut Graph, node: NodeId, new: NodeId, (first, before): (&'a [Loose], u32)) -> Self {
         let states = enter(graph, new, first, |state| loader.shape.is_taken(node, state + before));
-        let outs = first.iter().zip(&states).map(|(first, state)| {
-            let value = graph.value_of_type(first.of, state.offset, Maker::Node(new));
-            Loose { value, ..*first }
-        });
-        let outs: Vec<Loose> = outs.collect();
+        let outs = loose(graph, Some(new), first, &states);
         let at = graph.add_empty_control(new, outs[0].value, states.clone());
         Self { loader, node, first, states, at, outs, fault: OnceCell::new() }
     }
 
     /// Loads an inner graph. Returns what it gives.
     fn load(&self, inner: &mut Graph, role: Role, shape: &Shape) -> Result<Vec<Loose>> {
-        let views = self.first.iter().zip(&self.states).map(|(first, state)| {
-            let value = inner.input_of_type(state.name.clone(), first.of, state.offset);
-            // It may be that only the condition reads it, or only the body.
-            inner.values[value as usize].is_read = true;
-            Loose { value, ..*first }
-        });
-        let views: Vec<Loose> = views.collect();
+        let views = loose(inner, None, self.first, &self.states);
         let Loader { bodies, depth, .. } = *self.loader;
         let mut loader = Loader::new(bodies, shape, format!("{}/", self.path(role)), depth + 1);
         loader.load(inner, &views)?;

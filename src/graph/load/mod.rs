@@ -12,6 +12,7 @@ use super::bodies::{Bodies, Loose};
 use super::builder::Graph;
 use super::check::check;
 use super::links::{Links, kahn_order};
+use super::ports::numbered;
 use super::shape::Link;
 use super::values::Maker;
 use super::{Control, Edge, EdgeKind, NESTING_MAX, NodeId, Shape};
@@ -64,8 +65,8 @@ impl Graph {
             let name = shape.name_of(node);
             let is_said = !shape.outputs().is_empty();
             if is_said || value.of.id != TypeId::of::<()>() {
-                graph.check_ports("outputs", graph.outputs.len());
-                graph.output_own(if output == 0 { name.clone() } else { format!("{name} {output}").into() }, value.value);
+                graph.has_too_many("output", graph.outputs.len());
+                graph.output_own(numbered(name, output), value.value);
             }
         }
         match graph.fault() {
