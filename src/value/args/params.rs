@@ -10,7 +10,7 @@ pub trait Place: 'static {
     type View<'a>: Copy;
     /// Why an argument cannot be fetched.
     type Fault;
-    /// Records what is read.
+    /// Records the reads.
     type Binder<'b>;
 }
 
