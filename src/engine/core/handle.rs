@@ -154,7 +154,8 @@ impl Drop for Pushed {
 impl Pushed {
     #[inline(never)]
     fn drop_rest(&mut self) {
-        drop(mem::replace(&mut *self.0, State::Spent));
+        // In place: to move it out would wait for the stores of its words.
+        *self.0 = State::Spent;
     }
 }
 

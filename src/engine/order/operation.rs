@@ -19,10 +19,12 @@ use crate::error::{BoxError, Error, Kind};
 use crate::name::Name;
 use crate::sync::{AtomicBool, Ordering};
 
-/// In this order, because the unused end of a body's space is copied together with the fields beside it, by
-/// loads that would wait for these fields' stores. So it is the end of all.
+/// The accesses come first: see `Slot`. The body comes last: the unused end of its space is copied together
+/// with a field behind it, by loads that would wait for the stores of that field.
 #[repr(C)]
 pub(crate) struct Operation {
+    /// Each variable once.
+    pub(super) accesses: Accesses,
     rare: Option<Box<Rare>>,
     pub(crate) priority: i32,
     pub(crate) role: Role,
@@ -33,8 +35,6 @@ pub(crate) struct Operation {
     /// It is a kernel for a stream of a device.
     pub(crate) is_kernel: bool,
     pub(crate) name: Name,
-    /// Each variable once.
-    pub(super) accesses: Accesses,
     /// Used by the thread that runs the operation. Others look at the requests meanwhile.
     body: UnsafeCell<Body>,
 }

@@ -23,8 +23,9 @@ pub(super) const LINKED: u32 = 1 << 31;
 /// In `holds`: the operation leaves its queues, or has left them.
 pub(super) const LEFT: u32 = u32::MAX;
 
-/// The slot of one pending operation: two cache lines.
-#[repr(align(128))]
+/// The slot of one pending operation: two cache lines. In this order, so that the words which threads change
+/// while an operation is pending (the counts, the handle, the requests) are on the first line.
+#[repr(C, align(128))]
 pub(super) struct Slot {
     /// The requests that are not granted yet, and one more while the operation enters its queues. When the
     /// last is released, the operation is ready. Then this links it to the next in the ready list

@@ -41,10 +41,17 @@ pub(crate) struct Runnable(Spot);
 #[derive(Debug)]
 #[must_use = "the operation is to be ended"]
 pub(crate) struct Left {
-    spot: Spot,
-    /// The looks that are released at the end.
+    slot: NonNull<u8>,
+    number: u32,
+    /// The looks that are released at the end. Beside the number, so that a token is two words, which come in
+    /// registers.
     looks: u32,
 }
+
+// SAFETY: it points to a slot, which is Sync.
+unsafe impl Send for Left {}
+// SAFETY: it points to a slot, which is Sync.
+unsafe impl Sync for Left {}
 
 impl Entering {
     pub(super) fn new(spot: Spot) -> Self {
@@ -76,17 +83,18 @@ impl Runnable {
 
     /// The caller has left the queues of the operation, and releases so many looks at its end.
     pub(super) fn into_left(self, looks: u32) -> Left {
-        Left { spot: self.0, looks }
+        let Spot { number, slot } = self.0;
+        Left { slot, number, looks }
     }
 }
 
 impl Left {
     pub(crate) fn number(&self) -> u32 {
-        self.spot.number
+        self.number
     }
 
     pub(super) fn spot(&self) -> Spot {
-        self.spot
+        Spot { number: self.number, slot: self.slot }
     }
 
     pub(super) fn looks(&self) -> u32 {
