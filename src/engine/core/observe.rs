@@ -25,9 +25,9 @@ impl Observed {
         if operation.role != Role::User {
             return Ok(());
         }
-        let name = &operation.name;
-        let span = OpSpan { engine: self.number, operation: name, started, ended: Instant::now(), is_ok, launched };
+        let (engine, operation) = (self.number, operation.name.clone());
+        let span = OpSpan { engine, operation, start: started, end: Instant::now(), is_ok, launched };
         inside(0, || shielded(|| self.observer.operation(&span)))
-            .map_err(|message| Kind::Observer { node: name.clone(), message }.into())
+            .map_err(|message| Kind::Observer { node: span.operation, message }.into())
     }
 }
