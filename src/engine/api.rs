@@ -265,7 +265,7 @@ impl Engine {
     /// Returns a stream of a device, counted from 0.
     ///
     /// # Errors
-    /// If the executor has devices that queue work, but none of this number. On hosts all numbers will do.
+    /// If the executor has devices that queue work, but none of this number. Otherwise any number is valid.
     pub fn stream_of(&self, device: u32) -> Result<OpStream> {
         let turn = self.var("a stream", ());
         let Some(lanes) = &self.core.lanes else { return Ok(OpStream::new(turn, Target { device, lane: None })) };
