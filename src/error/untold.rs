@@ -1,17 +1,18 @@
-//! Whether anybody was told of an error, and who hears of it if nobody ever was.
+//! The record whether an error was reported, and the listener that gets it if it never was.
 
-// This room stands above `sync`, and nothing that a model checks depends on these.
+// This room is above `sync`, and no model depends on these.
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::Error;
 
-/// Hears of errors that nobody was told.
+/// A listener for errors that were not reported.
 pub(crate) trait Untold: Send + Sync {
+    /// Takes an error whose last clone was dropped, and which was not reported.
     fn hear(&self, error: Error);
 }
 
-/// What an error's clones know together.
+/// The record that the clones of an error share.
 #[derive(Default)]
 pub(super) struct Told {
     is_told: AtomicBool,
@@ -19,16 +20,18 @@ pub(super) struct Told {
 }
 
 impl Told {
+    /// Records that the error is reported.
     pub(super) fn note(&self) {
-        // ORDERING: Relaxed: who drops the last clone comes after all that was done with the others.
+        // ORDERING: Relaxed: the count of the clones orders it before the drop of the last one.
         self.is_told.store(true, Ordering::Relaxed);
     }
 
+    /// Sets the listener. Only the first one counts.
     pub(super) fn listen(&self, listener: Weak<dyn Untold>) {
         let _ = self.listener.set(listener);
     }
 
-    /// Returns who is to hear of it, if nobody was told, and is still there.
+    /// Returns the listener, if the error was not reported and the listener still exists.
     pub(super) fn listener_if_untold(&mut self) -> Option<Arc<dyn Untold>> {
         if *self.is_told.get_mut() { None } else { self.listener.take()?.upgrade() }
     }

@@ -12,8 +12,8 @@ use crate::error::{Kind, Result};
 use crate::graph::{Backend, COST_US_MAX, NodeId, NodeShape, Shape, check_ids};
 use crate::plan::{Point, Schedule, Step, StreamKind, check_steps};
 
-/// How many things a simulated machine does at once. Each device has engines of its own; the cores are the
-/// host's.
+/// The work that a simulated machine does at once. Each device has compute and copy engines of its own; the
+/// host has cores.
 ///
 /// `gpu` nodes take a compute slot, `mixed` nodes a slot for copies to the device, `cpu` nodes a core. A node
 /// whose command is `copy-up` or `copy-down` takes that copy engine.
@@ -31,35 +31,36 @@ pub struct Slots {
 }
 
 impl Default for Slots {
-    /// What a large GPU does at once: 128 kernels, a copy in each direction; and a host of 8 cores.
+    /// Returns the slots of a large GPU, with 128 kernels and a copy in each direction, and of a host with 8
+    /// cores.
     fn default() -> Self {
         Self { compute: 128, copy_up: 1, copy_down: 1, cores: 8 }
     }
 }
 
 impl Slots {
-    /// Sets how many kernels run at once on each device.
+    /// Sets the number of kernels that run at once on each device.
     pub fn compute(self, compute: u32) -> Self {
         Self { compute, ..self }
     }
 
-    /// Sets how many copies from the host run at once on each device.
+    /// Sets the number of copies from the host that run at once on each device.
     pub fn copy_up(self, copy_up: u32) -> Self {
         Self { copy_up, ..self }
     }
 
-    /// Sets how many copies to the host run at once on each device.
+    /// Sets the number of copies to the host that run at once on each device.
     pub fn copy_down(self, copy_down: u32) -> Self {
         Self { copy_down, ..self }
     }
 
-    /// Sets how many tasks run at once on the host.
+    /// Sets the number of tasks that run at once on the host.
     pub fn cores(self, cores: u32) -> Self {
         Self { cores, ..self }
     }
 }
 
-/// A schedule to be carried out in virtual time. Each node takes its `cost_us`.
+/// A schedule that runs in virtual time. Each node takes its `cost_us`.
 ///
 /// # Examples
 /// ```
@@ -94,11 +95,12 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Returns the simulation of a schedule: in order, with the default slots, no time for hand-offs, no
-    /// faults.
+    /// Returns the simulation of a schedule: in order, with the default slots, without faults, and with waits
+    /// that take no time.
     ///
-    /// A loop or a branch takes what its inner graphs take one after the other, each alone on such a machine,
-    /// in order and without faults: a loop as often as its shape says, a branch the arm that it says.
+    /// A loop or branch takes the sum of the times of its inner graphs, each alone on such a machine, in
+    /// order and without faults. A loop has the number of iterations that its shape says, and a branch takes
+    /// the arm that its shape says.
     pub fn new(schedule: &Schedule) -> Self {
         Self { inner: Inner::all(schedule), ..Self::of_one(schedule) }
     }
@@ -116,8 +118,8 @@ impl Simulation {
         Self { places, names, ..Self::of_programs(schedule.shape().clone(), programs) }
     }
 
-    /// Returns the simulation of programs that may be no correct plan of `shape`, as
-    /// [`Shape::verify_programs`] takes them.
+    /// Returns the simulation of programs, which need not be a correct plan of `shape`, in the form of
+    /// [`Shape::verify_programs`].
     pub fn of_programs(shape: impl Into<Arc<Shape>>, programs: Vec<(StreamKind, Vec<Step>)>) -> Self {
         let shape = shape.into();
         let places = (0..shape.nodes().len() as u32).collect();
@@ -127,39 +129,41 @@ impl Simulation {
         Self { shape, programs, names, places, slots, hand_off_us: 0.0, order, faults, is_one_at_a_time: false, inner }
     }
 
-    /// Sets how much the machine does at once. An engine without slots counts as having one.
+    /// Sets the work that the machine does at once. An engine with 0 slots counts as one with 1.
     pub fn slots(self, slots: Slots) -> Self {
         Self { slots, ..self }
     }
 
-    /// Sets how long it takes until a stream that waits goes on behind a record, in microseconds.
+    /// Sets the time from a record until a stream that waits for it continues, in microseconds.
     pub fn hand_off_us(self, hand_off_us: f64) -> Self {
         Self { hand_off_us, ..self }
     }
 
-    /// Sets who comes next where several nodes could.
+    /// Sets the order: the choice among the nodes that could run next.
     pub fn order(self, order: Order) -> Self {
         Self { order, ..self }
     }
 
-    /// Sets what goes wrong.
+    /// Sets the faults to inject.
     pub fn faults(self, faults: Faults) -> Self {
         Self { faults, ..self }
     }
 
-    /// Lets one node at a time run, whatever its engine: then any order that the programs allow can come out,
+    /// Runs one node at a time, whatever its engine. Then each order that the programs allow is possible,
     /// whatever the costs.
     pub fn one_at_a_time(self) -> Self {
         Self { is_one_at_a_time: true, ..self }
     }
 
-    /// Carries the programs out.
+    /// Runs the programs.
     ///
     /// # Errors
-    /// If a stream waits for ever: for a point that nobody records, or in a circle. The error names the node
-    /// that it never comes to. Also if the time of a hand-off or a fault is out of range; if the shape or a
-    /// program names a node that the shape does not have; if a stream records a point of another one, or its
-    /// own points out of order; and if choices to [replay](Order::Replay) do not fit.
+    /// - A stream waits for ever: in a circle, or for a point that no stream records. The error names the
+    ///   node that it never reaches.
+    /// - The time of a hand-off or of a fault is out of range.
+    /// - The shape or a program names a node that the shape does not have.
+    /// - A stream records a point of another stream, or its own points out of order.
+    /// - The choices to [replay](Order::Replay) do not fit.
     pub fn run(&self) -> Result<SimLog> {
         if !(0.0..=COST_US_MAX).contains(&self.hand_off_us) {
             let fault = format!("the hand-off takes {:?} us: a time is from 0 to 10^12", self.hand_off_us);

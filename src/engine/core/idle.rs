@@ -9,7 +9,7 @@ use super::pace::poll_share;
 use crate::error::Result;
 use crate::runtime::{Drain, Idle, IdleWait};
 
-/// An engine and the failures that only [`Engine::idle`](crate::Engine::idle) gives.
+/// An engine, and the failures that only [`Engine::idle`](crate::Engine::idle) reports.
 pub(in crate::engine) struct EngineDrain {
     pub(in crate::engine) core: Arc<EngineCore>,
     pub(in crate::engine) failures: Arc<Failures>,

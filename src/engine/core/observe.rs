@@ -1,4 +1,4 @@
-//! What observers hear of an engine's operations.
+//! Reports of an engine's operations to the observer.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ impl Observed {
         Some(Self { observer, number: core.next_number() })
     }
 
-    /// Reports an operation whose body is done. Returns an error if the observer panics.
+    /// Reports an operation whose body has returned. Returns an error if the observer panics.
     pub(super) fn report(&self, operation: &Operation, started: Instant, is_ok: bool, launched: Launched) -> Result<(), Error> {
         if operation.role != Role::User {
             return Ok(());
