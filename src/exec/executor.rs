@@ -72,9 +72,7 @@ impl Executor {
         ExecutorBuilder::new()
     }
 
-    /// Returns a run of `plan`, a lazy future: it begins with its first poll. The run does not keep the
-    /// executor alive. If that is dropped first, the run ends with an error for which [`Error::is_shut_down`]
-    /// is true.
+    /// Returns a run of `plan`, a lazy future: it begins with its first poll.
     ///
     /// The run does not keep the executor alive. If the executor is dropped first, the run ends with an error
     /// for which [`Error::is_shut_down`] is true.
