@@ -148,7 +148,8 @@ impl PendingOp {
 
 /// The queues of variables, as far as the inspection saw operations in them.
 struct Queues<'s> {
-    queues: BTreeMap<usize, Queue<'s>>,
+    /// In the order in which operations name the variables.
+    queues: Vec<Queue<'s>>,
     places: &'s HashMap<u32, usize>,
 }
 
@@ -161,10 +162,14 @@ struct Queue<'s> {
 
 impl<'s> Queues<'s> {
     fn new(seen: &'s [Seen], places: &'s HashMap<u32, usize>) -> Self {
-        let mut queues: BTreeMap<usize, Queue<'s>> = BTreeMap::new();
+        let (mut queues, mut numbers): (Vec<Queue<'s>>, HashMap<usize, usize>) = (Vec::new(), HashMap::new());
         for seen in seen {
             for access in &seen.accesses {
-                let queue = queues.entry(access.address).or_default();
+                let number = *numbers.entry(access.address).or_insert(queues.len());
+                if number == queues.len() {
+                    queues.push(Queue::default());
+                }
+                let queue = &mut queues[number];
                 match access.is_granted_read {
                     true => queue.granted_reads.push(places[&seen.number]),
                     false => _ = queue.others.insert(places[&seen.number], access),
@@ -176,7 +181,7 @@ impl<'s> Queues<'s> {
 
     /// Returns which operation waits for which variable, and the operations directly ahead of it there.
     fn waits(&self) -> impl Iterator<Item = (usize, &'s str, Vec<usize>)> {
-        self.queues.values().flat_map(|queue| {
+        self.queues.iter().flat_map(|queue| {
             let behind: BTreeSet<usize> = queue.others.keys().filter_map(|&place| queue.behind(place, self.places)).collect();
             let heads = queue.others.keys().filter(|place| !behind.contains(place));
             let mut waits = Vec::new();

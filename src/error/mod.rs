@@ -4,7 +4,7 @@
 mod foreign;
 mod kind;
 mod refused;
-mod untold;
+mod reporting;
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -16,8 +16,8 @@ use crate::name::Name;
 pub(crate) use foreign::{Foreign, dispose, drop_each, panic_message, shielded};
 pub(crate) use kind::Kind;
 pub use refused::Refused;
-use untold::Told;
-pub(crate) use untold::Untold;
+pub(crate) use reporting::Listener;
+use reporting::Report;
 
 /// Any error a node body may return.
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
@@ -39,7 +39,7 @@ struct Inner {
     kind: Arc<Kind>,
     source: Option<Source>,
     others: Vec<Error>,
-    told: Told,
+    report: Report,
 }
 
 impl Error {
@@ -52,7 +52,7 @@ impl Error {
     }
 
     fn of(kind: Arc<Kind>, source: Option<Source>, others: Vec<Error>) -> Self {
-        Self(Arc::new(Inner { kind, source, others, told: Told::default() }))
+        Self(Arc::new(Inner { kind, source, others, report: Report::default() }))
     }
 
     /// Returns the error of an inner graph. Its path becomes part of the name of the node.
@@ -75,14 +75,14 @@ impl Error {
     }
 
     /// Records that this error, or its origin, is reported.
-    pub(crate) fn note_told(&self) {
-        self.origin().0.told.note();
+    pub(crate) fn note_reported(&self) {
+        self.origin().0.report.note();
     }
 
     /// Sets the listener that gets the error if the last clone is dropped before it was reported. Only the
     /// first listener counts.
-    pub(crate) fn tell_at_last(&self, listener: Weak<dyn Untold>) {
-        self.0.told.listen(listener);
+    pub(crate) fn report_at_last(&self, listener: Weak<dyn Listener>) {
+        self.0.report.listen(listener);
     }
 
     /// Returns true if the run was cancelled, by [`Run::cancel`](crate::Run::cancel) or by dropping it.
@@ -301,9 +301,9 @@ impl Error {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(listener) = self.told.listener_if_untold() {
+        if let Some(listener) = self.report.listener_if_unreported() {
             let (source, others) = (self.source.take(), mem::take(&mut self.others));
-            listener.hear(Error::of(self.kind.clone(), source, others));
+            listener.take(Error::of(self.kind.clone(), source, others));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::mem;
 
 use crate::error::shielded;
-use crate::error::{Error, Kind, Untold};
+use crate::error::{Error, Kind, Listener};
 use crate::sync::{Mutex, lock};
 
 /// The number of failures that are kept.
@@ -21,7 +21,7 @@ struct Kept {
     /// The number of later failures that there was no room for.
     lost: u64,
     /// The number of failures reported so far.
-    told: u64,
+    reported: u64,
     /// The last failure reported, as long as there are waits that may still return it.
     last: Option<Error>,
     /// The number of waits.
@@ -31,7 +31,7 @@ struct Kept {
 impl Failures {
     pub(in crate::engine) fn keep(&self, error: &Error) {
         // `idle` will report it, so the drop of its last clone must not.
-        error.note_told();
+        error.note_reported();
         let mut kept = lock(&self.0);
         if kept.oldest_first.len() < KEPT_MAX {
             kept.oldest_first.push_back(error.clone());
@@ -44,7 +44,7 @@ impl Failures {
     pub(in crate::engine) fn begin_wait(&self) -> u64 {
         let mut kept = lock(&self.0);
         kept.waiting += 1;
-        kept.told
+        kept.reported
     }
 
     /// Ends a wait.
@@ -58,19 +58,19 @@ impl Failures {
     }
 
     /// Returns the failure that another wait has reported since this one began. If there is none, takes the
-    /// oldest failure. `told` is the number that `begin_wait` returned.
-    pub(in crate::engine) fn tell(&self, told: &mut u64) -> Option<Error> {
+    /// oldest failure. `reported` is the number that `begin_wait` returned.
+    pub(in crate::engine) fn next(&self, reported: &mut u64) -> Option<Error> {
         let (error, forgotten) = {
             let mut kept = lock(&self.0);
-            if mem::replace(told, kept.told) < kept.told {
+            if mem::replace(reported, kept.reported) < kept.reported {
                 return kept.last.clone();
             }
             let mut error = kept.oldest_first.pop_front()?;
             if kept.oldest_first.is_empty() && kept.lost > 0 {
                 error = and_more(error, mem::take(&mut kept.lost));
             }
-            kept.told += 1;
-            *told = kept.told;
+            kept.reported += 1;
+            *reported = kept.reported;
             let forgotten = kept.last.replace(error.clone());
             (error, forgotten)
         };
@@ -83,13 +83,13 @@ impl Drop for Failures {
     fn drop(&mut self) {
         // Foreign, and dropped one by one: two panics in one drop would abort the process.
         let mut kept = lock(&self.0);
-        let untold = kept.last.take().into_iter().chain(mem::take(&mut kept.oldest_first));
-        untold.for_each(|error| _ = shielded(|| drop(error)));
+        let unreported = kept.last.take().into_iter().chain(mem::take(&mut kept.oldest_first));
+        unreported.for_each(|error| _ = shielded(|| drop(error)));
     }
 }
 
-impl Untold for Failures {
-    fn hear(&self, error: Error) {
+impl Listener for Failures {
+    fn take(&self, error: Error) {
         self.keep(&error);
     }
 }

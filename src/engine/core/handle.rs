@@ -180,7 +180,7 @@ impl Future for Pushed {
         }
         share.used();
         match mem::replace(state, State::Spent) {
-            State::Ended(outcome) => Poll::Ready(outcome.inspect_err(Error::note_told)),
+            State::Ended(outcome) => Poll::Ready(outcome.inspect_err(Error::note_reported)),
             _ => Poll::Ready(Err(Kind::Spent.into())),
         }
     }

@@ -32,8 +32,8 @@ impl Handles {
                 true
             }
             Ok(()) => false,
-            unheard => {
-                let _ = shielded(|| drop(unheard));
+            unreported => {
+                let _ = shielded(|| drop(unreported));
                 false
             }
         };
@@ -65,8 +65,8 @@ impl Handles {
     /// Drops the error of an ended operation that has no handle.
     #[inline(never)]
     fn forget_failure(&self, key: Key) {
-        let unheard = self.take_failure(key);
-        let _ = shielded(|| drop(unheard));
+        let unreported = self.take_failure(key);
+        let _ = shielded(|| drop(unreported));
     }
 
     /// Takes the error of an ended operation.

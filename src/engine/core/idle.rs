@@ -36,7 +36,7 @@ impl Drain for EngineDrain {
         }
         core.idle.forget(&mut wait.lane);
         share.used();
-        Poll::Ready(failures.tell(&mut wait.failures).map_or(Ok(()), Err))
+        Poll::Ready(failures.next(&mut wait.failures).map_or(Ok(()), Err))
     }
 
     fn end_wait(&self, wait: &mut IdleWait) {

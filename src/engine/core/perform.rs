@@ -213,7 +213,7 @@ impl EngineCore {
     pub(in crate::engine) fn report_to_flow(&self, scope: &Arc<Scope>, error: &Error) {
         if error.leaves_old_value() && self.failures.strong_count() == 0 {
             let flow: Weak<Scope> = Arc::downgrade(scope);
-            error.tell_at_last(flow);
+            error.report_at_last(flow);
         }
     }
 
@@ -233,7 +233,7 @@ impl EngineCore {
         if operation.frees() || !operation.writes() {
             self.keep_failure(error);
         } else {
-            origin.tell_at_last(self.failures.clone());
+            origin.report_at_last(self.failures.clone());
         }
     }
 }

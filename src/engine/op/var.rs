@@ -178,7 +178,7 @@ impl<T> Future for VarRead<T> {
         ready!(poll_share(cx)).used();
         Poll::Ready(match mem::replace(&mut self.0, Reading::Spent) {
             Reading::There(value) => Ok(value),
-            Reading::Failed(error) => Err(error).inspect_err(Error::note_told),
+            Reading::Failed(error) => Err(error).inspect_err(Error::note_reported),
             Reading::Pushed(_) | Reading::Spent => Err(Kind::Spent.into()),
         })
     }

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use crate::error::{Error, Kind, Result, Untold, shielded};
+use crate::error::{Error, Kind, Listener, Result, shielded};
 use crate::runtime::Lane;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, lock};
 
@@ -175,7 +175,7 @@ impl Scope {
 
     /// Returns the error that ends it. The caller reports it.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.failure.get().inspect(|error| error.note_told()).cloned()
+        self.failure.get().inspect(|error| error.note_reported()).cloned()
     }
 
     /// Ends the flow: its code has returned, and a cancel has no effect from now on.
@@ -234,9 +234,9 @@ impl Scope {
     }
 }
 
-impl Untold for Scope {
+impl Listener for Scope {
     /// Takes the error of an operation that could not begin, if its handle has not reported it.
-    fn hear(&self, error: Error) {
+    fn take(&self, error: Error) {
         self.fail(error);
     }
 }
