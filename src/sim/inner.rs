@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::simulation::{Setup, Simulation};
+use super::machine::Machine;
+use super::simulation::Simulation;
 use crate::error::{Kind, Result};
 use crate::graph::{COST_US_MAX, NodeId, Role};
 use crate::plan::Schedule;
@@ -41,7 +42,7 @@ impl Simulation {
         for (at, inner) in self.inner.iter().enumerate().rev() {
             let simulation = inner.simulation.clone().slots(self.slots).hand_off_us(self.hand_off_us);
             let controls_us = simulation.of_controls(Some(at), &took_us)?;
-            let log = simulation.play(&Setup::new(&simulation), &controls_us)?;
+            let log = Machine::new(&simulation, &controls_us).run()?;
             took_us.entry((inner.around, inner.node)).or_default().push((inner.role, log.makespan_us()));
         }
         self.of_controls(None, &took_us)
