@@ -149,11 +149,9 @@ impl Context {
 }
 
 impl Drop for Context {
+    /// A device ends only after all lent objects are back.
     fn drop(&mut self) {
-        if !self.regain() {
-            // A library still uses the context, so it is leaked.
-            return std::mem::forget(lock(&self.lent).take());
-        }
+        debug_assert!(lock(&self.lent).is_none(), "a library still uses the context");
         self.release();
     }
 }
@@ -218,14 +216,13 @@ impl Stream {
 }
 
 impl Drop for Stream {
+    /// A device ends only after all lent objects are back.
     fn drop(&mut self) {
-        if !self.regain() {
-            // A library still uses the stream, so it and its context are leaked.
-            return std::mem::forget((lock(&self.lent).take(), self.context.clone()));
-        }
+        debug_assert!(lock(&self.lent).is_none(), "a library still uses the stream");
         // Any thread may drop a stream. Only a lost device gives errors, here and below.
         let _ = self.context.set_current();
-        // SAFETY: `regain` returned true, so no library holds the stream, and `self` is its owner.
+        // SAFETY: `self` owns the stream. No library holds it, because `Opened::end` waits for that before it
+        // drops a lane.
         let _ = unsafe { (self.context.driver.stream_destroy)(self.handle) };
     }
 }

@@ -176,6 +176,5 @@ impl QueueDevice for Gpu {
 }
 
 fn recording(stream: &mut DeviceStream) -> &mut Recording {
-    let recording = stream.as_queue_mut().and_then(|queue| queue.as_any_mut().downcast_mut());
-    recording.expect("the stream is from `begin`")
+    stream.queue_mut().as_any_mut().downcast_mut().expect("the stream is from `begin`")
 }
