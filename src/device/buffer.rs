@@ -31,7 +31,7 @@ pub struct Buffer<T> {
     len: usize,
 }
 
-/// Where a buffer's elements are.
+/// The elements of a host, or the memory of a device.
 pub(super) enum Place<H, M> {
     Host(H),
     Device(M),
@@ -123,12 +123,8 @@ impl<T: Element> fmt::Debug for Buffer<T> {
 /// When it is read in the kernel that asked for the copy, or in a later kernel of a device: there the copy is
 /// only queued. Read it in a node of the host.
 pub struct HostBuffer<T> {
-    store: HostStore<T>,
-}
-
-enum HostStore<T> {
-    Copy(Box<[T]>),
-    Written { memory: Box<dyn HostMemory>, len: usize },
+    place: Place<Box<[T]>, Box<dyn HostMemory>>,
+    len: usize,
 }
 
 impl<T: Element> HostBuffer<T> {
@@ -137,11 +133,11 @@ impl<T: Element> HostBuffer<T> {
         let mut copy: Vec<T> = Vec::new();
         copy.try_reserve_exact(elements.len()).ok()?;
         copy.extend_from_slice(elements);
-        Some(Self { store: HostStore::Copy(copy.into_boxed_slice()) })
+        Some(Self { len: copy.len(), place: Place::Host(copy.into_boxed_slice()) })
     }
 
     pub(super) fn of(memory: Box<dyn HostMemory>, len: usize) -> Self {
-        Self { store: HostStore::Written { memory, len } }
+        Self { place: Place::Device(memory), len }
     }
 }
 
@@ -149,16 +145,16 @@ impl<T: Element> Deref for HostBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        match &self.store {
-            HostStore::Copy(elements) => elements,
-            HostStore::Written { memory, len } => {
+        match &self.place {
+            Place::Host(elements) => elements,
+            Place::Device(memory) => {
                 assert!(
                     memory.is_written(),
                     "a HostBuffer is read in a kernel, where its copy is only queued: read it in a node of the host"
                 );
                 // SAFETY: the memory has room for `len` elements, aligned for any of them; the copy that
                 // wrote them is done, and nobody writes there again while `memory` lives.
-                unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), *len) }
+                unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), self.len) }
             }
         }
     }

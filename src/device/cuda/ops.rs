@@ -96,9 +96,6 @@ impl Ops {
     pub(super) fn clear(&mut self) {
         self.list.clear();
         self.words.clear();
-    }
-
-    pub(super) fn shrink(&mut self) {
         self.list.shrink_to(KEPT);
         self.words.shrink_to(KEPT * PARAMS_MAX);
     }

@@ -129,7 +129,6 @@ impl Recording {
         self.landings.clear();
         self.staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, &[])));
         (self.flushed, self.refused, self.is_lent) = (None, None, false);
-        self.ops.shrink();
     }
 
     /// Returns the memory of this device that stands behind some, noting that it is worked on.
