@@ -8,14 +8,15 @@
 //! Real runs can be simulated, too: see [`Executor::sim`](crate::Executor::sim) and
 //! [`explore`](crate::explore).
 //
-// REHEARSAL. Lives here: the simulation and its log, the clocks that find races, injected faults, and the
-// exploration of all orders. Never here: a closure of a graph, a thread, a real clock.
+// REHEARSAL. Lives here: the simulation, its machine and its log, the clocks that find races, injected
+// faults, and the exploration of all orders. Never here: a closure of a graph, a thread, a real clock.
 
 mod clocks;
 mod explore;
 mod faults;
 mod inner;
 mod log;
+mod machine;
 mod simulation;
 
 pub use crate::device::sim::Order;

@@ -125,14 +125,14 @@ impl EngineCore {
         let started = self.started();
         let waits = &mut events.iter().map(|recorded| recorded.event);
         let Submission { outcome, point } = Submission::new(lanes.device(lane), lane.lane, waits, |stream| {
-            stream.begin_part(Part { stream: 0, waits: &[], is_awaited: false });
+            stream.queue_mut().begin_part(Part { stream: 0, waits: &[], is_awaited: false });
             let kernel = kernel.take().expect("it is recorded once");
             let enqueue = AssertUnwindSafe(|| operation.enqueue(kernel, StreamMut::Device(stream)));
             called = inside(self.address(), || catch_unwind(enqueue))
                 .map_err(|panic| operation.panicked(panic_message(panic)))
                 .and_then(|called| called.map_err(|cause| operation.failed_on_device(cause)));
             if called.is_err() {
-                stream.abandon_part();
+                stream.queue_mut().abandon_part();
             }
             // Submitted even if the body failed: memory that it has dropped, and work of a library, need a
             // known end.
