@@ -48,7 +48,7 @@ struct Args {
 struct Nobody;
 
 impl Observer for Nobody {
-    fn node(&self, _: &NodeSpan<'_>) {}
+    fn node(&self, _: &NodeSpan) {}
 }
 
 fn main() {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anabranch::BoxError;
-use anabranch::exec::TimelineSpan;
+use anabranch::exec::NodeSpan;
 use image::RgbImage;
 
 use crate::batch::Done;
@@ -62,7 +62,7 @@ fn colour_table(done: &[Done]) -> String {
 }
 
 /// Adds up the time of each node over all runs.
-pub(crate) fn node_times(spans: &[TimelineSpan]) -> Vec<NodeTime> {
+pub(crate) fn node_times(spans: &[NodeSpan]) -> Vec<NodeTime> {
     let mut times = BTreeMap::new();
     for span in spans {
         let (total_us, count) = times.entry(&span.node).or_insert((0.0, 0));

@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::time::Duration;
+use std::time::Instant;
 
-use anabranch::exec::TimelineSpan;
+use anabranch::exec::NodeSpan;
 use anabranch::plan::Schedule;
 
 /// What there is to draw. Times are in milliseconds since the first node started.
@@ -61,7 +61,7 @@ const RUNS_PER_NODE: f64 = 20.0;
 
 impl Timeline {
     /// Lays out `spans` of runs of one plan, whose nodes named in `awaited` wait rather than compute.
-    pub(crate) fn new(spans: &[TimelineSpan], schedule: &Schedule, awaited: &[&str]) -> Self {
+    pub(crate) fn new(spans: &[NodeSpan], schedule: &Schedule, awaited: &[&str]) -> Self {
         let names = schedule.order().iter().map(|node| schedule.shape().nodes()[node.index()].name.to_string());
         let nodes: Vec<Node> = names.map(|name| Node { is_awaited: awaited.contains(&&*name), name }).collect();
         let mut rows: Vec<Row> =
@@ -106,11 +106,11 @@ impl Timeline {
 }
 
 /// Returns a box for each span, by start and not yet in a lane, and the number of runs.
-fn boxes(spans: &[TimelineSpan], nodes: &[Node]) -> (Vec<NodeBox>, usize) {
-    let mut sorted: Vec<&TimelineSpan> = spans.iter().collect();
+fn boxes(spans: &[NodeSpan], nodes: &[Node]) -> (Vec<NodeBox>, usize) {
+    let mut sorted: Vec<&NodeSpan> = spans.iter().collect();
     sorted.sort_by_key(|span| span.start);
-    let origin = sorted.first().map_or(Duration::ZERO, |span| span.start);
-    let ms = |time: Duration| (time - origin).as_secs_f64() * 1e3;
+    let origin = sorted.first().map_or_else(Instant::now, |span| span.start);
+    let ms = |time: Instant| (time - origin).as_secs_f64() * 1e3;
     let index: HashMap<&str, usize> = nodes.iter().enumerate().map(|(index, node)| (&*node.name, index)).collect();
 
     let mut runs: HashMap<u64, usize> = HashMap::new();
@@ -139,6 +139,8 @@ fn assign_lanes(boxes: &mut [NodeBox], nodes: &[Node]) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use anabranch::graph::NodeId;
     use anabranch::{Graph, HostStream};
 
@@ -177,15 +179,17 @@ mod tests {
         let work = graph.kernel("work", &read, |_: &mut HostStream, read: &u32| *read);
         graph.output("work", &work);
         let plan = graph.compile().expect("two nodes and an edge");
+        let origin = Instant::now();
         let span = |run, id: NodeId, stream, start_ms| {
-            let (start, end) = (Duration::from_millis(start_ms), Duration::from_millis(start_ms + 5));
-            let mut span = TimelineSpan::new(&plan, id, stream, start, end);
+            let at = |ms| origin + Duration::from_millis(ms);
+            let (start, end) = (at(start_ms), at(start_ms + 5));
+            let mut span = NodeSpan::new(&plan, id, stream, start, end);
             span.run = run;
             span
         };
         let ids: Vec<NodeId> = plan.schedule().shape().ids().collect();
         let both = |&(run, start)| [span(run, ids[0], 1, start), span(run, ids[1], 0, start + 5)];
-        let spans: Vec<TimelineSpan> = runs.iter().flat_map(both).collect();
+        let spans: Vec<NodeSpan> = runs.iter().flat_map(both).collect();
         Timeline::new(&spans, plan.schedule(), &["read"])
     }
 }

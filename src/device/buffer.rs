@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use super::queue::{HostMemory, Memory};
+use crate::error::{Kind, Result};
 
 /// A number that buffers can hold.
 ///
@@ -26,19 +27,34 @@ elements!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 /// host node can pass it on but not look inside. When it is dropped, the memory is free once the work that
 /// uses it is done.
 pub struct Buffer<T> {
-    store: Store<T>,
+    place: Place<Box<[T]>, Box<dyn Memory>>,
     len: usize,
 }
 
-enum Store<T> {
-    Host(Box<[T]>),
-    Device(Box<dyn Memory>),
+/// The elements of a host, or the memory of a device.
+pub(super) enum Place<H, M> {
+    Host(H),
+    Device(M),
 }
 
-/// Where a buffer's elements are.
-pub(super) enum Place<'a, H> {
-    Host(H),
-    Device(&'a dyn Memory),
+impl<'a, H> Place<H, &'a dyn Memory> {
+    /// Returns the elements, if a host has them.
+    pub(super) fn on_host(self) -> Result<H> {
+        match self {
+            Place::Host(elements) => Ok(elements),
+            Place::Device(memory) => {
+                Err(Kind::ForeignBuffer { buffer: memory.device_name(), stream: "the host device".into() }.into())
+            }
+        }
+    }
+
+    /// Returns the memory, if it is a device's.
+    pub(super) fn on_device(self) -> Option<&'a dyn Memory> {
+        match self {
+            Place::Host(_) => None,
+            Place::Device(memory) => Some(memory),
+        }
+    }
 }
 
 impl<T: Element> Buffer<T> {
@@ -51,11 +67,11 @@ impl<T: Element> Buffer<T> {
         unsafe { elements.as_mut_ptr().write_bytes(0xCD, len) };
         // SAFETY: all of them were written just now, and any bytes are an element.
         unsafe { elements.set_len(len) };
-        Some(Self { store: Store::Host(elements.into_boxed_slice()), len })
+        Some(Self { place: Place::Host(elements.into_boxed_slice()), len })
     }
 
     pub(super) fn on_device(memory: Box<dyn Memory>, len: usize) -> Self {
-        Self { store: Store::Device(memory), len }
+        Self { place: Place::Device(memory), len }
     }
 
     /// Returns the number of elements.
@@ -73,24 +89,24 @@ impl<T: Element> Buffer<T> {
         self.len * size_of::<T>()
     }
 
-    pub(super) fn place(&self) -> Place<'_, &[T]> {
-        match &self.store {
-            Store::Host(elements) => Place::Host(elements),
-            Store::Device(memory) => Place::Device(&**memory),
+    pub(super) fn place(&self) -> Place<&[T], &dyn Memory> {
+        match &self.place {
+            Place::Host(elements) => Place::Host(elements),
+            Place::Device(memory) => Place::Device(&**memory),
         }
     }
 
-    pub(super) fn place_mut(&mut self) -> Place<'_, &mut [T]> {
-        match &mut self.store {
-            Store::Host(elements) => Place::Host(elements),
-            Store::Device(memory) => Place::Device(&**memory),
+    pub(super) fn place_mut(&mut self) -> Place<&mut [T], &dyn Memory> {
+        match &mut self.place {
+            Place::Host(elements) => Place::Host(elements),
+            Place::Device(memory) => Place::Device(&**memory),
         }
     }
 
     pub(super) fn device_name(&self) -> String {
-        match &self.store {
-            Store::Host(_) => "the host device".into(),
-            Store::Device(memory) => memory.device_name(),
+        match &self.place {
+            Place::Host(_) => "the host device".into(),
+            Place::Device(memory) => memory.device_name(),
         }
     }
 }
@@ -107,12 +123,8 @@ impl<T: Element> fmt::Debug for Buffer<T> {
 /// When it is read in the kernel that asked for the copy, or in a later kernel of a device: there the copy is
 /// only queued. Read it in a node of the host.
 pub struct HostBuffer<T> {
-    store: HostStore<T>,
-}
-
-enum HostStore<T> {
-    Copy(Box<[T]>),
-    Written { memory: Box<dyn HostMemory>, len: usize },
+    place: Place<Box<[T]>, Box<dyn HostMemory>>,
+    len: usize,
 }
 
 impl<T: Element> HostBuffer<T> {
@@ -121,11 +133,11 @@ impl<T: Element> HostBuffer<T> {
         let mut copy: Vec<T> = Vec::new();
         copy.try_reserve_exact(elements.len()).ok()?;
         copy.extend_from_slice(elements);
-        Some(Self { store: HostStore::Copy(copy.into_boxed_slice()) })
+        Some(Self { len: copy.len(), place: Place::Host(copy.into_boxed_slice()) })
     }
 
     pub(super) fn of(memory: Box<dyn HostMemory>, len: usize) -> Self {
-        Self { store: HostStore::Written { memory, len } }
+        Self { place: Place::Device(memory), len }
     }
 }
 
@@ -133,16 +145,16 @@ impl<T: Element> Deref for HostBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        match &self.store {
-            HostStore::Copy(elements) => elements,
-            HostStore::Written { memory, len } => {
+        match &self.place {
+            Place::Host(elements) => elements,
+            Place::Device(memory) => {
                 assert!(
                     memory.is_written(),
                     "a HostBuffer is read in a kernel, where its copy is only queued: read it in a node of the host"
                 );
                 // SAFETY: the memory has room for `len` elements, aligned for any of them; the copy that
                 // wrote them is done, and nobody writes there again while `memory` lives.
-                unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), *len) }
+                unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), self.len) }
             }
         }
     }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::buffer::{Buffer, Element, Place};
+use super::buffer::{Buffer, Element};
 use super::code::{Code, Launch, Text};
-use super::queue::{Arg, Memory, MemoryArg};
-use crate::error::{Error, Kind, Result};
+use super::queue::{Arg, MemoryArg};
+use crate::error::{Kind, Result};
 
 /// A kernel with the parameters `P`, a tuple of up to eight [`In`], [`Out`] and numbers (integers of 8 to 64
 /// bits, `f32`, `f64`): code for a GPU, and a twin that does the same on a host.
@@ -112,14 +112,11 @@ impl<T: Element> KernelParam for In<T> {
     type Host<'a> = &'a [T];
 
     fn host<'a>(arg: Self::Arg<'a>) -> Result<Self::Host<'a>> {
-        match arg.place() {
-            Place::Host(elements) => Ok(elements),
-            Place::Device(memory) => Err(foreign(memory)),
-        }
+        arg.place().on_host()
     }
 
     fn device<'a>(arg: Self::Arg<'a>) -> Arg<'a> {
-        Arg::Memory(MemoryArg(memory_of(arg)))
+        Arg::Memory(MemoryArg(arg.place().on_device()))
     }
 }
 
@@ -128,26 +125,12 @@ impl<T: Element> KernelParam for Out<T> {
     type Host<'a> = &'a mut [T];
 
     fn host<'a>(arg: Self::Arg<'a>) -> Result<Self::Host<'a>> {
-        match arg.place_mut() {
-            Place::Host(elements) => Ok(elements),
-            Place::Device(memory) => Err(foreign(memory)),
-        }
+        arg.place_mut().on_host()
     }
 
     fn device<'a>(arg: Self::Arg<'a>) -> Arg<'a> {
-        Arg::Memory(MemoryArg(memory_of(arg)))
+        Arg::Memory(MemoryArg(arg.place().on_device()))
     }
-}
-
-fn memory_of<T: Element>(buffer: &Buffer<T>) -> Option<&dyn Memory> {
-    match buffer.place() {
-        Place::Host(_) => None,
-        Place::Device(memory) => Some(memory),
-    }
-}
-
-fn foreign(memory: &dyn Memory) -> Error {
-    Kind::ForeignBuffer { buffer: memory.device_name(), stream: "the host device".into() }.into()
 }
 
 macro_rules! numbers {

@@ -3,7 +3,8 @@
 use super::host::HostStream;
 use super::stream::DeviceStream;
 
-/// A stream of one of the two kinds, borrowed for the call of a body.
+/// A stream of one of the two kinds, borrowed for the call of a body. No other crate can name this type, so
+/// none can implement [`KernelStream`].
 #[derive(Debug)]
 pub enum StreamMut<'s> {
     /// A stream of the host device.
@@ -12,19 +13,13 @@ pub enum StreamMut<'s> {
     Device(&'s mut DeviceStream),
 }
 
-/// Only this room has types of streams.
-pub trait Sealed {}
-
-impl Sealed for DeviceStream {}
-impl Sealed for HostStream {}
-
 /// A type of streams that kernels can be written for: [`HostStream`] and [`DeviceStream`]. No other type can
 /// implement it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no stream that kernels can be written for",
     label = "the first argument is `&mut HostStream` for work on the host, or `&mut DeviceStream` for work on any device"
 )]
-pub trait KernelStream: Sealed + 'static {
+pub trait KernelStream: 'static {
     /// Whether the body may only enqueue its work, so that the node's end comes after the body's.
     #[doc(hidden)]
     const IS_QUEUE: bool;

@@ -9,8 +9,8 @@
 // THE MACHINES: what streams run on. Knows no graph, no plan and no run: it is given programs, and resumes
 // them.
 //
-// Lives here: `host`, the device that is always there, `sim`, the one in virtual time, and `cuda`; what
-// kernels see of any device: streams, buffers, kernels. Never here: which node goes where, or what a
+// Lives here: `host`, the device that is always there, and `cuda`; `sim`, the choices of a simulated one;
+// what kernels see of any device: streams, buffers, kernels. Never here: which node goes where, or what a
 // program's steps mean.
 
 mod buffer;

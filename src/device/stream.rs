@@ -6,7 +6,7 @@ use std::fmt;
 use super::buffer::{Buffer, Element, HostBuffer, Place};
 use super::code::Launch;
 use super::kernel::{Kernel, Params};
-use super::queue::{Part, Queue};
+use super::queue::Queue;
 use crate::error::{Error, Kind, Result};
 
 /// A stream of the device that runs the graph, given to a kernel node.
@@ -46,58 +46,28 @@ use crate::error::{Error, Kind, Result};
 /// assert_eq!(*futures::executor::block_on(run)?.take::<f32>("sum")?, 12.0);
 /// # Ok::<(), anabranch::Error>(())
 /// ```
-pub struct DeviceStream(Inner);
-
-#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
-enum Inner {
-    Host,
-    Queue(Box<dyn Queue>),
-}
+pub struct DeviceStream(Option<Box<dyn Queue>>);
 
 impl DeviceStream {
     /// Returns a stream of a host, which does work at once.
     pub(super) fn host() -> Self {
-        Self(Inner::Host)
+        Self(None)
     }
 
     /// Returns a stream of a device that queues work.
     #[cfg(any(feature = "cuda", test))]
     pub(crate) fn queue(queue: Box<dyn Queue>) -> Self {
-        Self(Inner::Queue(queue))
+        Self(Some(queue))
     }
 
-    /// What follows is another node's.
-    pub(crate) fn begin_part(&mut self, part: Part<'_>) {
-        if let Inner::Queue(queue) = &mut self.0 {
-            queue.begin_part(part);
-        }
-    }
-
-    /// Forgets what the last part asked for.
-    pub(crate) fn abandon_part(&mut self) {
-        if let Inner::Queue(queue) = &mut self.0 {
-            queue.abandon_part();
-        }
-    }
-
-    /// Forgets what all parts asked for.
-    pub(crate) fn abandon_all(&mut self) {
-        if let Inner::Queue(queue) = &mut self.0 {
-            queue.abandon_all();
-        }
-    }
-
-    #[cfg(feature = "cuda")]
-    pub(super) fn as_queue_mut(&mut self) -> Option<&mut dyn Queue> {
-        match &mut self.0 {
-            Inner::Host => None,
-            Inner::Queue(queue) => Some(&mut **queue),
-        }
+    /// Returns the recording of a device that queues work; not of a host.
+    pub(crate) fn queue_mut(&mut self) -> &mut (dyn Queue + 'static) {
+        self.0.as_deref_mut().expect("a device that queues work made the stream")
     }
 
     /// Returns whether work is done at once, by the host.
     pub fn is_host(&self) -> bool {
-        matches!(self.0, Inner::Host)
+        self.0.is_none()
     }
 
     /// Allocates a buffer of `len` elements on the device, in the stream's order. Its contents are not
@@ -109,8 +79,8 @@ impl DeviceStream {
         let bytes = size_of::<T>().checked_mul(len).filter(|&bytes| bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or_else(|| Kind::OutOfMemory { bytes: usize::MAX, device: self.device_name() }.into())?;
         match &mut self.0 {
-            Inner::Host => Buffer::on_host(len).ok_or_else(|| Kind::OutOfMemory { bytes, device: self.device_name() }.into()),
-            Inner::Queue(queue) => Ok(Buffer::on_device(queue.alloc(bytes)?, len)),
+            None => Buffer::on_host(len).ok_or_else(|| Kind::OutOfMemory { bytes, device: self.device_name() }.into()),
+            Some(queue) => Ok(Buffer::on_device(queue.alloc(bytes)?, len)),
         }
     }
 
@@ -122,9 +92,9 @@ impl DeviceStream {
     pub fn upload<T: Element>(&mut self, elements: &[T]) -> Result<Buffer<T>> {
         let mut buffer = self.alloc(elements.len())?;
         match (&mut self.0, buffer.place_mut()) {
-            (Inner::Queue(queue), Place::Device(memory)) => queue.upload(bytes_of(elements), memory)?,
+            (Some(queue), Place::Device(memory)) => queue.upload(bytes_of(elements), memory)?,
             (_, Place::Host(to)) => to.copy_from_slice(elements),
-            (Inner::Host, Place::Device(_)) => return Err(self.foreign(&buffer)),
+            (None, Place::Device(_)) => return Err(self.foreign(&buffer)),
         }
         Ok(buffer)
     }
@@ -136,9 +106,9 @@ impl DeviceStream {
     /// another device.
     pub fn download<T: Element>(&mut self, buffer: &Buffer<T>) -> Result<HostBuffer<T>> {
         match (&mut self.0, buffer.place()) {
-            (Inner::Host, Place::Host(elements)) => HostBuffer::copy_of(elements)
+            (None, Place::Host(elements)) => HostBuffer::copy_of(elements)
                 .ok_or_else(|| Kind::OutOfMemory { bytes: buffer.size_bytes(), device: self.device_name() }.into()),
-            (Inner::Queue(queue), Place::Device(memory)) => Ok(HostBuffer::of(queue.download(memory)?, buffer.len())),
+            (Some(queue), Place::Device(memory)) => Ok(HostBuffer::of(queue.download(memory)?, buffer.len())),
             _ => Err(self.foreign(buffer)),
         }
     }
@@ -149,8 +119,8 @@ impl DeviceStream {
     /// As [`DeviceStream::alloc`]; or one of the two is on the host: upload or download it there.
     pub fn fetch<T: Element>(&mut self, buffer: &Buffer<T>) -> Result<Buffer<T>> {
         match (&mut self.0, buffer.place()) {
-            (Inner::Host, Place::Host(elements)) => self.upload(elements),
-            (Inner::Queue(queue), Place::Device(memory)) => Ok(Buffer::on_device(queue.fetch(memory)?, buffer.len())),
+            (None, Place::Host(elements)) => self.upload(elements),
+            (Some(queue), Place::Device(memory)) => Ok(Buffer::on_device(queue.fetch(memory)?, buffer.len())),
             _ => Err(self.foreign(buffer)),
         }
     }
@@ -164,9 +134,9 @@ impl DeviceStream {
             return Err(Kind::BufferLength { what: "the target of a copy", got: to.len(), wanted: from.len() }.into());
         }
         match (&mut self.0, from.place(), to.place_mut()) {
-            (Inner::Host, Place::Host(from), Place::Host(to)) => to.copy_from_slice(from),
-            (Inner::Queue(queue), Place::Device(from), Place::Device(to)) => queue.copy(from, to)?,
-            (Inner::Host, Place::Host(_), _) | (Inner::Queue(_), Place::Device(_), _) => return Err(self.foreign(to)),
+            (None, Place::Host(from), Place::Host(to)) => to.copy_from_slice(from),
+            (Some(queue), Place::Device(from), Place::Device(to)) => queue.copy(from, to)?,
+            (None, Place::Host(_), _) | (Some(_), Place::Device(_), _) => return Err(self.foreign(to)),
             _ => return Err(self.foreign(from)),
         }
         Ok(())
@@ -178,8 +148,8 @@ impl DeviceStream {
     /// If the buffer is of another device.
     pub fn fill<T: Element>(&mut self, buffer: &mut Buffer<T>, value: T) -> Result<()> {
         match (&mut self.0, buffer.place_mut()) {
-            (Inner::Host, Place::Host(elements)) => elements.fill(value),
-            (Inner::Queue(queue), Place::Device(memory)) => queue.fill(bytes_of(&[value]), memory)?,
+            (None, Place::Host(elements)) => elements.fill(value),
+            (Some(queue), Place::Device(memory)) => queue.fill(bytes_of(&[value]), memory)?,
             _ => return Err(self.foreign(buffer)),
         }
         Ok(())
@@ -195,8 +165,8 @@ impl DeviceStream {
             return Err(Kind::NoThreads { kernel: kernel.name().into(), grid: launch.grid, block: launch.block }.into());
         }
         match &mut self.0 {
-            Inner::Host => kernel.run_twin(&launch, args),
-            Inner::Queue(queue) => P::device(args, |args| queue.launch(kernel.code(), &launch, args)),
+            None => kernel.run_twin(&launch, args),
+            Some(queue) => P::device(args, |args| queue.launch(kernel.code(), &launch, args)),
         }
     }
 
@@ -205,10 +175,7 @@ impl DeviceStream {
     }
 
     fn device_name(&self) -> String {
-        match &self.0 {
-            Inner::Host => "the host device".into(),
-            Inner::Queue(queue) => queue.device_name(),
-        }
+        self.0.as_ref().map_or_else(|| "the host device".into(), |queue| queue.device_name())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Engines: where operations are pushed.
+//! Engines: operations are pushed to them.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -16,38 +16,42 @@ use crate::plan::Placement;
 use crate::runtime::{Core, Idle, Keeper};
 use crate::value::args::Data;
 
-/// How many operations may be pending if nobody says.
+/// The default of [`EngineBuilder::max_pending`].
 const PENDING_MAX: usize = 65_536;
-/// How many streams of a device are used at most.
+/// The default of [`EngineBuilder::max_streams`].
 const STREAMS: usize = 8;
 
-/// Runs operations on variables, as parallel as what they read and write allows, with the result of running
-/// them one after the other as they were pushed.
+/// Runs operations on variables, in parallel as far as their reads and writes allow. The result is that of
+/// all operations one after the other, in the order in which they were pushed.
 ///
-/// Each variable has a queue, first come, first served: reads that stand side by side go together, a write
-/// goes alone. An operation stands in the queues of all its variables, and runs when it is its turn in each.
-/// After MXNet's dependency engine. Operations run on the workers of an executor, or, if that has none, in
-/// the thread that pushes.
+/// Each variable has a queue of requests, first come, first served. Neighbouring reads are granted together,
+/// a write is granted alone. An operation runs when all its requests are granted. MXNet's dependency engine
+/// has the same rules.
 ///
-/// On a simulated executor ([`Executor::sim`](crate::Executor::sim)) operations run one at a time, each drawn
-/// among those that are ready, while somebody awaits something of the engine.
+/// A clone is a further handle to the same engine.
 ///
-/// Cheap to clone; clones are one engine, and keep the executor. When engine and variables are dropped, what
-/// is pending runs all the same, as long as somebody else keeps the executor: what is pending when that ends
-/// fails with an error for which [`Error::is_shut_down`] is true.
+/// # Where operations run
+/// On the workers of the executor. Without workers they run in the thread that pushes, and in polls of the
+/// engine's futures. On a simulated executor ([`Executor::sim`](crate::Executor::sim)) they run one at a time
+/// in such polls, and each is drawn from those that are ready.
 ///
-/// Without workers, inline or simulated, only polls of something of the engine run what is pending. So when
-/// engine, variables and their futures are dropped, pending operations are dropped, too, with their futures
-/// and values. An operation whose future itself holds the engine or a variable of it stays until the executor
-/// is shut down.
+/// # Lifetime
+/// Handles to an engine keep its executor alive. When the handles to the engine and to its variables are
+/// dropped, pending operations still run, if something else keeps the executor alive. When the executor shuts
+/// down, they fail with an error for which [`Error::is_shut_down`] is true.
+///
+/// An executor without workers, inline or simulated, runs pending operations only in polls of the engine's
+/// futures. When all handles and futures of the engine are dropped, it drops the pending operations, too,
+/// with their futures and values. An operation whose own future holds the engine, or a variable of it, stays
+/// until the executor shuts down.
 #[derive(Clone)]
 pub struct Engine {
     pub(super) core: Arc<EngineCore>,
-    /// None: a flow's.
+    /// None for an engine of flows.
     own: Option<Own>,
 }
 
-/// What who made an engine has of it, and its flows have not.
+/// The parts of a user's engine that an engine of flows lacks.
 #[derive(Clone)]
 struct Own {
     keeper: Keeper,
@@ -78,35 +82,35 @@ impl EngineBuilder {
         Self { keeper: keeper.clone(), max_pending: PENDING_MAX, placement: Placement::default(), max_streams: STREAMS }
     }
 
-    /// Returns the engine that flows share.
+    /// Builds the engine that flows share.
     pub(crate) fn build_for_flows(self) -> Result<Arc<EngineCore>> {
         self.max_pending(OPERATIONS_MAX).core_of(None)
     }
 
-    /// Sets how many operations may be pending, from 1 to 16,777,214. The default is 65,536.
+    /// Sets the number of operations that may be pending, from 1 to 16,777,214. The default is 65,536.
     pub fn max_pending(mut self, operations: usize) -> Self {
         self.max_pending = operations;
         self
     }
 
-    /// Sets how streams are chosen for kernels, on an executor with devices that queue work. The default is
-    /// [`Placement::Online`].
+    /// Sets the way in which streams are chosen for kernels, on an executor with devices that queue work. The
+    /// default is [`Placement::Online`].
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// Sets on how many streams of a device kernels may be that do not ask for one, from 1. The default, and
-    /// the most that a CUDA device has, is 8.
+    /// Sets the number of streams of a device for kernels that do not name one, at least 1. The default is 8,
+    /// the most that a CUDA device has.
     pub fn max_streams(mut self, streams: usize) -> Self {
         self.max_streams = streams;
         self
     }
 
-    /// Returns the engine.
+    /// Builds the engine.
     ///
     /// # Errors
-    /// If a setting is out of range, or the executor is shut down or has 256 engines already.
+    /// If a setting is out of range, if the executor is shut down, or if it has 256 engines already.
     pub fn build(self) -> Result<Engine> {
         let got = self.max_pending;
         if !(1..=OPERATIONS_MAX).contains(&got) {
@@ -131,34 +135,33 @@ impl EngineBuilder {
 }
 
 impl Engine {
-    /// Returns a new variable. The name is for errors and need not be unique.
+    /// Returns a new variable. The name appears in errors, and need not be unique.
     pub fn var<T: Data>(&self, name: impl Into<Name>, value: T) -> Var<T> {
         let typed = TypedVariable::new(name.into(), self.core.address(), value);
         Var::new(self.core.clone(), typed)
     }
 
-    /// Returns an engine that does not keep its executor.
+    /// Returns a handle that does not keep the executor alive.
     pub(crate) fn of_core(core: Arc<EngineCore>) -> Self {
         Self { core, own: None }
     }
 
-    /// The same engine, for who does not keep the executor.
+    /// Returns a handle to the same engine that does not keep the executor alive.
     pub(crate) fn without_executor(&self) -> Self {
         Self { core: self.core.clone(), own: None }
     }
 
-    /// Returns the core of the executor, if this engine keeps it.
+    /// Returns the core of the executor, if this handle keeps it alive.
     pub(crate) fn executor(&self) -> Option<&Arc<Core>> {
         self.own.as_ref().map(|own| own.keeper.core())
     }
 
-    /// Whether there are devices that queue work.
+    /// Returns true if there are devices that queue work.
     pub(crate) fn has_devices(&self) -> bool {
         self.core.lanes.is_some()
     }
 
-    /// Without workers: ends the operations of a flow that is over, if they were cancelled, and runs pending
-    /// frees.
+    /// Without workers: ends the ready operations of a cancelled flow, and runs ready frees and waits.
     pub(crate) fn sweep(&self, scope: &Scope) {
         self.core.sweep_flow(scope);
     }
@@ -166,15 +169,15 @@ impl Engine {
     /// Pushes an operation of a flow if there is room for it now.
     ///
     /// # Errors
-    /// As [`Engine::try_push`], or that the flow has no room.
+    /// Those of [`Engine::try_push`], and one if the flow has too many pending operations.
     #[inline(always)]
     pub(crate) fn push_of(&self, scope: &Arc<Scope>, stream: Option<&Stream>, op: &mut Op<'_>) -> Result<Pushed> {
         let operation = op.unpushed();
         if let Some(stream) = stream {
             stream.put(operation);
         }
-        // Most operations are run where they lie, and are never moved. For an observer's errors they need
-        // their flow.
+        // Most operations are run in place, and are never moved. With an observer they need their flow, which
+        // gets the observer's errors.
         match if scope.is_cancelled() || self.core.needs_attention() { None } else { self.core.run_now(operation) } {
             Some(Ok(Ok(()))) => Ok(Pushed::ended(Ok(()))),
             Some(outcome) => {
@@ -191,29 +194,33 @@ impl Engine {
         self.core.try_push(operation).map(|accepted| Pushed::new(&self.core, accepted))
     }
 
-    /// Returns a new variable without a value: who reads it before it is written gets an error. For what only
-    /// operations can make, as the memory of a device.
+    /// Returns a new variable without a value. A read before the first write is an error. It is meant for
+    /// values that only operations can make, such as memory of a device.
     pub fn empty_var<T: Data>(&self, name: impl Into<Name>) -> Var<T> {
         let typed = TypedVariable::empty(name.into(), self.core.address());
         Var::new(self.core.clone(), typed)
     }
 
-    /// Pushes an operation: it comes after everything that was pushed before. It acts at once if there is
-    /// room: then the future has the operation's handle. Otherwise the future is lazy: it pushes the
-    /// operation when it is polled and there is room, and what others push meanwhile may come before it. The
-    /// handle may be dropped: the operation runs all the same.
+    /// Pushes an operation. It comes after all operations that were pushed before.
     ///
-    /// If a task awaits push after push and never has to wait, the future is sometimes pending once, so that
-    /// other tasks run. The operation is pushed by then. In tokio's tasks its budget decides when.
+    /// If there is room, this call pushes it, even if the future is never awaited. Otherwise the future waits
+    /// for room and then pushes it. Other operations that are pushed meanwhile may come before it.
+    ///
+    /// In a task that pushes in a loop the future is sometimes pending once, so that other tasks run. The
+    /// operation is pushed by then. In a task of tokio, the task's budget decides when that happens.
     ///
     /// # Errors
-    /// If the operation uses a variable of another engine, takes one that it reads as well, or the executor
-    /// is shut down; and if there is no room, and this is awaited inside of an operation of this engine,
-    /// which may itself be what stands in the way. If this is dropped and never awaited then [`Engine::idle`]
-    /// tells why the operation was refused.
+    /// - The operation uses a variable of another engine, or asks for a device that the executor lacks.
+    /// - It takes the value of a variable that it reads as well.
+    /// - The executor is shut down.
+    /// - There is no room, and this is awaited inside of an operation of this engine. That operation may be
+    ///   the one that has to end first.
+    ///
+    /// If the future is dropped unpolled, [`Engine::idle`] returns the error of a refused operation.
     ///
     /// # Cancellation
-    /// Dropped while it waits for room, the operation was not pushed. What was pushed stays so.
+    /// If the future is dropped while it waits for room, the operation is not pushed. An operation that is
+    /// pushed already stays pushed.
     #[inline(always)]
     pub fn push<'v>(&'v self, op: Op<'v>) -> Push<'v> {
         // It is taken out in any case.
@@ -223,8 +230,8 @@ impl Engine {
     /// Pushes an operation if there is room for it. It acts at once and returns the operation's handle.
     ///
     /// # Errors
-    /// A [`Refused`] has the operation, and an error for which [`Error::is_busy`] is true, or as
-    /// [`Engine::push`].
+    /// Gives the operation back. If there is no room, [`Error::is_busy`] is true for the error. The others
+    /// are those of [`Engine::push`].
     pub fn try_push<'v>(&self, mut op: Op<'v>) -> Result<Pushed, Refused<Op<'v>>> {
         match self.core.try_push(op.unpushed()) {
             Ok(accepted) => Ok(Pushed::new(&self.core, accepted)),
@@ -232,12 +239,13 @@ impl Engine {
         }
     }
 
-    /// Collects small operations, and pushes so many at a time as one.
+    /// Returns a [`Bulk`], which collects small operations and pushes each `operations_max` of them as one.
     pub fn bulk(&self, operations_max: usize) -> Bulk<'_> {
         Bulk::new(self, operations_max)
     }
 
-    /// Returns a stream, of the first device if the executor has several.
+    /// Returns a stream, whose operations run in the order of their pushes. If the executor has several
+    /// devices, it is a stream of the first one.
     ///
     /// # Examples
     /// ```
@@ -260,7 +268,7 @@ impl Engine {
     /// Returns a stream of a device, counted from 0.
     ///
     /// # Errors
-    /// If the executor has devices with queues, and not this one. On hosts all are the same.
+    /// If the executor has devices that queue work, but none of this number. Otherwise any number is valid.
     pub fn stream_of(&self, device: u32) -> Result<Stream> {
         let turn = self.var("a stream", ());
         let Some(lanes) = &self.core.lanes else { return Ok(Stream::new(turn, Target { device, lane: None })) };
@@ -271,24 +279,24 @@ impl Engine {
         Ok(Stream::new(turn, Target { device, lane }))
     }
 
-    /// Waits until nothing is pending.
+    /// Waits until no operation is pending.
     ///
     /// # Errors
-    /// The oldest failure that was not told here yet:
+    /// The oldest failure that was not reported yet. Each wait returns one; await `idle` again for the next.
+    /// Waits that overlap may return the same one. It is a failure of:
     ///
-    /// - of an operation that writes nothing;
-    /// - of the drop of a value that was freed;
-    /// - of an operation that was to write something, if neither its handle nor a read told it, and none can
-    ///   any more: the handle was dropped, and all that it poisoned was overwritten or freed;
-    /// - of an operation that could not begin, because a reader kept the value that it takes, if its handle
-    ///   was dropped without telling it.
+    /// - an operation that writes nothing;
+    /// - the destructor of a value that was freed;
+    /// - an operation that writes, if its handle was dropped without an await, and all variables that it
+    ///   poisoned were overwritten or freed unread;
+    /// - an operation that could not begin, because a reader kept the value that it takes, if its handle was
+    ///   dropped without an await.
     ///
-    /// What is poisoned still is not told here, nor what was cancelled or shut down. Await it again for the
-    /// next. Whoever else waits meanwhile is told it, too. The last one says how many more there were if
-    /// there was no room to keep them; they are kept as long as there is an engine, so one that holds an
-    /// engine keeps it until it is told.
+    /// Failures whose variables are still poisoned are not returned here, nor are cancellations and
+    /// shutdowns. An engine keeps 1,024 failures; the last of them says how many more there were. An error
+    /// that holds a handle to the engine keeps the engine alive until it is returned.
     ///
-    /// Also if it is awaited inside of an operation of this engine.
+    /// Inside of an operation of this engine the wait is an error: that operation is itself pending.
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.
@@ -296,15 +304,15 @@ impl Engine {
         self.own.as_ref().expect("only engines of users are waited for").drain.idle()
     }
 
-    /// Returns the pending operations, and what each waits for: for a person, or a log, where something does
-    /// not end.
+    /// Returns the pending operations, and what each waits for. It helps to find out why operations do not
+    /// end.
     ///
-    /// It takes the lock of pushes, and the time grows with the number of operations that ever were pending
-    /// at once: do not call it in a hot loop.
+    /// Pushes wait meanwhile, and the time grows with the largest number of operations that were ever pending
+    /// at once. So do not call it in a hot loop.
     ///
     /// # Errors
-    /// In a child that was forked from the process of the workers; and if the system forbids `membarrier`
-    /// since the executor was built.
+    /// In a child process that was forked from that of the workers, and if the system has forbidden
+    /// `membarrier` since the executor was built.
     ///
     /// # Examples
     /// ```
@@ -332,7 +340,7 @@ impl Engine {
         Ok(Blocked::new(&seen, &futures))
     }
 
-    /// Returns the number of operations that are pending. [Joined](Op::join) operations are one.
+    /// Returns the number of pending operations. [Joined](Op::join) operations count as one.
     pub fn pending(&self) -> usize {
         self.core.pending()
     }

@@ -10,7 +10,8 @@ use super::order::{Seen, SeenAccess, Stage};
 const SHOWN: usize = 8;
 
 /// The pending operations of an engine, and what each waits for; made by
-/// [`Engine::blocked`](crate::Engine::blocked). `{}` writes a line for each, and one for each circle.
+/// [`Engine::blocked`](crate::Engine::blocked). `{}` writes a line for each operation, and one for each
+/// circle.
 ///
 /// It is a snapshot: operations continue while it is made.
 #[derive(Debug, Clone)]
@@ -22,33 +23,34 @@ pub struct Blocked {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PendingOp {
-    /// Its name; of a read or a wait by its own future, that of the variable in words.
+    /// Its name. A read or a wait by a future of its own is named after its variable.
     pub name: String,
-    /// What it waits for: all of that.
+    /// All that it waits for.
     pub waits: Vec<WaitsFor>,
-    /// Whether something awaits it that is no operation of this engine: a task, a flow, another engine.
+    /// Whether it is awaited by something else than an operation of this engine: a task, a flow, or an
+    /// operation of another engine.
     pub is_awaited_outside: bool,
 }
 
-/// What an operation waits for. Operations are numbered as in [`Blocked::operations`].
+/// What an operation waits for. Numbers of operations are places in [`Blocked::operations`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitsFor {
-    /// For a variable, in whose queue it stands directly behind these operations.
+    /// A variable, in whose queue it is directly behind these operations.
     Variable {
         /// The variable's name.
         variable: String,
         /// The operations.
         behind: Vec<usize>,
     },
-    /// Its future awaits the end of these operations.
+    /// The end of these operations, which its future awaits.
     Operations(Vec<usize>),
-    /// Its future is pending, and awaits no operation of this engine directly: but a socket, a timer, a task
-    /// or another engine.
+    /// Something outside of the engine, such as a socket, a timer or a task: its future is pending, and
+    /// awaits no operation of this engine directly.
     Outside,
-    /// It has all its variables: for a thread to run it, or for its body to return.
+    /// A thread to run it, or the return of its body. It has all its variables.
     Thread,
-    /// It has left its variables: for its device.
+    /// Its device. It has left the queues of its variables.
     Device,
 }
 
@@ -88,10 +90,11 @@ impl Blocked {
         &self.operations
     }
 
-    /// Returns circles of operations that wait for each other, as far as the engine knows: none of them ends
-    /// unless another does. Each operation is in one circle at most. A circle that goes through a task has a
-    /// gap: one operation waits [outside](WaitsFor::Outside), and another [is
-    /// awaited](PendingOp::is_awaited_outside) from there.
+    /// Returns the circles of operations that wait for each other, as far as the engine knows. None of them
+    /// ends before another one does. An operation is in one circle at most.
+    ///
+    /// A circle that leads through a task has a gap. One operation waits for something
+    /// [outside](WaitsFor::Outside), and another [is awaited](PendingOp::is_awaited_outside) from there.
     pub fn circles(&self) -> Vec<Vec<usize>> {
         let mut circles = Vec::new();
         // The place on the path, or MAX once all that an operation waits for was followed.
@@ -115,7 +118,7 @@ impl Blocked {
                         Some(usize::MAX) => {}
                         Some(first) => {
                             circles.push(path[first..].iter().map(|(operation, _)| *operation).collect());
-                            // What is in a circle is in no other one.
+                            // An operation of one circle is in no other.
                             path.drain(..).for_each(|(operation, _)| places[operation] = Some(usize::MAX));
                         }
                     },
@@ -143,25 +146,30 @@ impl PendingOp {
     }
 }
 
-/// The queues of variables, as far as operations in them were seen.
+/// The queues of variables, as far as the inspection saw operations in them.
 struct Queues<'s> {
-    queues: BTreeMap<usize, Queue<'s>>,
+    /// In the order in which operations name the variables.
+    queues: Vec<Queue<'s>>,
     places: &'s HashMap<u32, usize>,
 }
 
 #[derive(Default)]
 struct Queue<'s> {
     granted_reads: Vec<usize>,
-    /// The other requests: all that are linked behind one of these are there.
+    /// The other requests. All requests that are linked behind one of these are here, too.
     others: BTreeMap<usize, &'s SeenAccess>,
 }
 
 impl<'s> Queues<'s> {
     fn new(seen: &'s [Seen], places: &'s HashMap<u32, usize>) -> Self {
-        let mut queues: BTreeMap<usize, Queue<'s>> = BTreeMap::new();
+        let (mut queues, mut numbers): (Vec<Queue<'s>>, HashMap<usize, usize>) = (Vec::new(), HashMap::new());
         for seen in seen {
             for access in &seen.accesses {
-                let queue = queues.entry(access.address).or_default();
+                let number = *numbers.entry(access.address).or_insert(queues.len());
+                if number == queues.len() {
+                    queues.push(Queue::default());
+                }
+                let queue = &mut queues[number];
                 match access.is_granted_read {
                     true => queue.granted_reads.push(places[&seen.number]),
                     false => _ = queue.others.insert(places[&seen.number], access),
@@ -173,7 +181,7 @@ impl<'s> Queues<'s> {
 
     /// Returns which operation waits for which variable, and the operations directly ahead of it there.
     fn waits(&self) -> impl Iterator<Item = (usize, &'s str, Vec<usize>)> {
-        self.queues.values().flat_map(|queue| {
+        self.queues.iter().flat_map(|queue| {
             let behind: BTreeSet<usize> = queue.others.keys().filter_map(|&place| queue.behind(place, self.places)).collect();
             let heads = queue.others.keys().filter(|place| !behind.contains(place));
             let mut waits = Vec::new();
@@ -184,13 +192,13 @@ impl<'s> Queues<'s> {
 }
 
 impl<'s> Queue<'s> {
-    /// Returns the request behind one that is no granted read.
+    /// Returns the request that is linked behind this one, unless this is a granted read.
     fn behind(&self, place: usize, places: &HashMap<u32, usize>) -> Option<usize> {
         let behind = places.get(&self.others.get(&place)?.behind?)?;
         self.others.contains_key(behind).then_some(*behind)
     }
 
-    /// Adds the waits of the requests from `head` on.
+    /// Adds what the requests from `head` on wait for.
     fn waits_from(&self, head: usize, places: &HashMap<u32, usize>, waits: &mut Vec<(usize, &'s str, Vec<usize>)>) {
         let (mut write, mut reads) = (None, self.granted_reads.clone());
         let mut next = Some(head);

@@ -1,18 +1,17 @@
-//! Order from use: an [`Engine`] runs operations ([`Op`]) on variables ([`Var`]), as parallel as what they
-//! read and write allows.
+//! Order from use: an [`Engine`] runs operations ([`Op`]) on variables ([`Var`]), in parallel as far as their
+//! reads and writes allow.
 //!
-//! [`Op`] makes operations; [`Reads`] and [`Writes`] say what they can read and write. A push returns a
+//! [`Op`] makes operations. [`Reads`] and [`Writes`] are the arguments that they can have. A push returns a
 //! handle, [`Pushed`].
 //
-// ORDER FROM USE: variables, and an engine that runs operations in an order which follows from what they
-// read and write.
+// ORDER FROM USE: variables, and an engine. The reads and writes of operations decide their order.
 //
-// Lives here: `Var`, `Op`, `Engine`, and each variable's queue. Never here: threads (`device`), wakes
-// (`runtime`), graphs. See README.md beside this file for the queue, and how an operation gets from `push` to
-// its handle's wake-up.
+// Lives here: `Var`, `Op`, `Engine`, and each variable's queue. Never here: threads (`device`), lanes and
+// wakes (`runtime`), graphs. README.md beside this file describes the queue, and the way of an operation from
+// `push` to its handle's wake-up.
 //
-// Engine ──push(Op)──▶ a request at the end of each variable's queue ──all granted──▶ ready ──worker──▶ run ──▶ leave each queue
-//                      x: r1 r2 │ w3 │ r4                                              first come, first served
+// Engine ──push(Op)──▶ a request at the end of each variable's queue ──all granted──▶ ready ──worker──▶ run, leave
+//                      x: r1 r2 │ w3 │ r4
 
 mod api;
 mod blocked;

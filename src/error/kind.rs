@@ -1,4 +1,4 @@
-//! What can go wrong, and what is said of it.
+//! The kinds of errors, and their messages.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::Error;
 use crate::name::Name;
 
-/// What went wrong. Private, so that kinds can be added; the predicates of [`Error`] are the public view.
+/// The kind of an error. Private, so that kinds can be added; the predicates of [`Error`] are the public
+/// view.
 #[derive(Debug, thiserror::Error)]
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(crate) enum Kind {
@@ -18,7 +19,7 @@ pub(crate) enum Kind {
     #[error("two {what}s are named '{name}': rename one")]
     DuplicatePort { what: &'static str, name: Name },
     #[error(
-        "'{name}' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
+        "'{name}' uses a value of another graph: read a value only in the graph that made it, or in its inner graphs; let the closure of a loop or branch return what is read outside"
     )]
     ForeignValue { name: Name },
     #[error("the nodes {} wait for each other in a circle: remove one of these edges", circle(.path))]
@@ -33,7 +34,7 @@ pub(crate) enum Kind {
     NotANode { name: Name },
     #[error("'{first}' and '{second}' both take {value} by value: only one node can, let the other read it by reference")]
     TakenTwice { value: String, first: Name, second: Name },
-    #[error("'{node}' takes {value} by value and reads it too: read it from what it took")]
+    #[error("'{node}' takes {value} by value and reads it too: read the taken value instead")]
     TakenAndRead { value: String, node: Name },
     #[error(
         "'{taker}' takes {value} by value, so it comes after '{reader}', which reads it too: that closes the circle {}. Let '{taker}' read {value} by reference, or '{reader}' not wait for '{taker}'",
@@ -47,24 +48,24 @@ pub(crate) enum Kind {
     #[error("'{taker}' takes {value} by value, but {sharer} shares it as an Arc: read it by reference instead")]
     TakenShared { value: String, taker: Name, sharer: String },
     #[error(
-        "'{node}' takes {value}, which lies in a graph around it: read it by reference, or make it a state of the loop or branch"
+        "'{node}' takes {value}, which belongs to a graph around it: read it by reference, or make it a state of the loop or branch"
     )]
     TakenFromAround { value: String, node: Name },
     #[error("'{taker}' takes {value} by value, but {why}")]
     TakenState { value: String, taker: Name, why: String },
     #[error(
-        "{what} '{name}' is declared in an inner graph: it reads what is around it by itself, and gives what its closure returns"
+        "{what} '{name}' is declared in an inner graph, which has none: read the values of the graph around it, and return results from the closure"
     )]
     InnerPort { what: &'static str, name: Name },
-    #[error("an inner graph cannot be compiled by itself, or cut: do that to the graph around it")]
+    #[error("an inner graph cannot be compiled or cut by itself: compile or cut the graph around it")]
     IsInner,
-    #[error("the branch '{node}' has no end: call join()")]
+    #[error("branch '{node}' is not joined: call join()")]
     NotJoined { node: Name },
-    #[error("a closure panicked while it built a graph of '{node}': build the whole graph anew")]
+    #[error("a closure panicked while it built a graph of '{node}': build the whole graph again")]
     Torn { node: Name },
     #[error("the closure for {of} replaces the graph that it is given: add to that graph, and do not replace it")]
     Replaced { of: String, node: Option<Name> },
-    #[error("'{name}' is no loop: only one has a number of iterations")]
+    #[error("'{name}' is not a loop: only a loop has a number of iterations")]
     NotALoop { name: Name },
     #[error("node '{node}' {fault}")]
     Body { node: Name, fault: String },
@@ -81,14 +82,14 @@ pub(crate) enum Kind {
     DeviceOrdinal { node: Name, device: u32, limit: u32 },
     #[error("node '{node}' names device {device} twice: name each of its devices once")]
     DeviceTwice { node: Name, device: u32 },
-    #[error("{what} names node number {id}, counted from 0, and the graph has {nodes}: use the ids of this graph")]
+    #[error("{what} names node number {id}, counted from 0, but the graph has {nodes}: use the ids of this graph")]
     UnknownNodeId { what: String, id: u32, nodes: usize },
     #[error("no path leads {}: name nodes of which one comes after the other", between(.from, .to))]
     EmptySection { from: Vec<String>, to: Vec<String> },
     #[error("policy '{policy}' {fault}")]
     Policy { policy: String, node: Option<Name>, fault: String },
 
-    // Programs that are no plan of their graph.
+    // Programs that are not a correct plan of their graph.
     #[error("nothing orders node '{later}' after '{earlier}', which it depends on: its stream needs a wait")]
     NotOrdered { earlier: Name, later: Name },
     #[error("the wait for '{waited}' before node '{node}' can be left out: every edge is ordered without it")]
@@ -99,7 +100,7 @@ pub(crate) enum Kind {
     WaitsForever { node: Name },
     #[error("the program of stream {stream} {fault}")]
     Program { stream: u32, fault: String },
-    #[error("node '{node}' is run {count} times, not once")]
+    #[error("node '{node}' is run {count} times: run it once")]
     RunCount { node: Name, count: u32 },
     #[error("node '{node}' spans {devices} devices and is run by {count} streams: it needs one on each of its devices")]
     DeviceCount { node: Name, count: usize, devices: usize },
@@ -116,7 +117,7 @@ pub(crate) enum Kind {
     UnknownInput { name: String, known: Vec<Name> },
     #[error("input '{name}' was not given: add it to inputs! {{ \"{name}\" => ... }}")]
     MissingInput { name: Name },
-    #[error("input '{name}' was given twice")]
+    #[error("input '{name}' was given twice: give it once")]
     InputTwice { name: String },
     #[error("input '{name}' has the type `{expected}`, but a `{given}` was given")]
     InputType { name: Name, expected: &'static str, given: &'static str },
@@ -133,7 +134,7 @@ pub(crate) enum Kind {
     )]
     Forked,
     #[error(
-        "the pending operations cannot be looked at: the system has refused `membarrier` since the executor was built; allow it, or call `Engine::blocked` before"
+        "the pending operations cannot be inspected: the system has refused `membarrier` since the executor was built; allow it, or call `Engine::blocked` before"
     )]
     NoBarrier,
     #[error("waiting for an executor from inside one of its own nodes would never end: wait outside of the graph")]
@@ -154,19 +155,19 @@ pub(crate) enum Kind {
     Failed { node: Name, stream: String, device: String },
     #[error("node '{node}' panicked on {stream} of {device}: {message}")]
     Panicked { node: Name, stream: String, device: String, message: String },
-    #[error("node '{node}' did not run, because '{because}' before it failed")]
+    #[error("node '{node}' did not run, because '{because}', which comes before it, failed")]
     Skipped { node: Name, because: Name },
     #[error(
-        "node '{node}' did not run, though nothing went wrong before it: {why}; if it need not run, ask `Error::is_not_taken`, or await the loop or branch"
+        "node '{node}' did not run, though nothing failed before it: {why}; if it need not run, check `Error::is_not_taken`, or await the loop or branch"
     )]
     NotTaken { node: Name, why: String },
     #[error(
-        "the condition of loop '{node}' is neither true nor false: what it compares is NaN after {count} iterations; see why, or compare in a task of your own"
+        "the condition of loop '{node}' is neither true nor false after {count} iterations: it compares NaN; find out why, or compare in a task of your own"
     )]
     Undecided { node: Name, count: u64 },
-    #[error("loop '{node}' would go on after {max} iterations: raise its max_iterations, or see why it does not end")]
+    #[error("loop '{node}' would go on after {max} iterations: raise its max_iterations, or find out why it does not end")]
     TooManyIterations { node: Name, max: u64 },
-    #[error("branch '{node}' has {arms} arm{}, counted from 0, and is told to take arm {selector}: -1 or None takes none", if *.arms == 1 { "" } else { "s" })]
+    #[error("branch '{node}' has {arms} arm{}, counted from 0, but its selector is {selector}: select one of them, or none by -1 or None", if *.arms == 1 { "" } else { "s" })]
     NoSuchArm { node: Name, selector: i64, arms: usize },
     #[error("the observer panicked at '{node}': {message}")]
     Observer { node: Name, message: String },
@@ -179,32 +180,34 @@ pub(crate) enum Kind {
     #[error("operation '{operation}' panicked: {message}")]
     OpPanicked { operation: Cow<'static, str>, message: String },
     #[error(
-        "operation '{operation}' did not begin, and its variables are as they were: a reader outside of the engine keeps the value of '{variable}', which it takes; drop that value first, or read the variable by reference"
+        "operation '{operation}' did not begin, and its variables are unchanged: a reader outside of the engine keeps the value of '{variable}', which it takes; drop that value first, or read the variable by reference"
     )]
     OpNotBegun { operation: Cow<'static, str>, variable: Cow<'static, str>, leaves_old: bool },
     #[error("operation '{operation}' did not run, because it reads '{variable}', which '{because}' has failed to write")]
     NotRun { operation: Cow<'static, str>, variable: Cow<'static, str>, because: String },
-    #[error("operation '{operation}' was done in vain on its device, because '{because}', from which it reads, has failed there")]
+    #[error("operation '{operation}' has no valid result, because '{because}', from which it reads, failed on the device")]
     DoneInVain { operation: Cow<'static, str>, because: String },
     #[error("variable '{variable}' has no value: nothing has written it, or an operation took it and wrote none; write it first")]
     VarEmpty { variable: Cow<'static, str> },
     /// Internal: the operation that takes the variable turns it into `OpNotBegun`.
     #[error("variable '{variable}' cannot be taken: a reader outside of the engine keeps its value")]
     VarKept { variable: Cow<'static, str> },
-    #[error("operation '{operation}' takes '{variable}' and reads it too: read it from what it took")]
+    #[error("operation '{operation}' takes '{variable}' and reads it too: read the taken value instead")]
     VarTakenAndRead { operation: Cow<'static, str>, variable: Cow<'static, str> },
     #[error(
         "operation '{operation}' uses '{variable}', a variable of another engine: push on that one (a flow: by `Engine::flow`), or give it the value"
     )]
     ForeignVar { operation: Cow<'static, str>, variable: Cow<'static, str> },
-    #[error("operation '{operation}' is for device {device}, counted from 0, and the executor has {count}")]
+    #[error(
+        "operation '{operation}' is for device {device}, counted from 0, but the executor has {count}: use a stream of another device"
+    )]
     OpDevice { operation: Cow<'static, str>, device: u32, count: usize },
     #[error("dropping the value of '{variable}' panicked: {message}")]
     DropPanicked { variable: Cow<'static, str>, message: String },
-    #[error("{got} values were returned for {wanted} variables")]
+    #[error("{got} values were returned for {wanted} variables: return one for each")]
     ValueCount { got: usize, wanted: usize },
     #[error(
-        "operation '{operation}' failed, and {more} later ones of which nobody was told: {kept} such failures are kept until `idle` tells them"
+        "operation '{operation}' failed, and {more} later failures were lost: an engine keeps {kept} until `idle` reports them, so await it more often"
     )]
     AndMoreFailed { operation: Cow<'static, str>, more: u64, kept: usize },
     #[error("the engine already has {max} operations pending: await some of them, or raise max_pending")]
@@ -213,7 +216,9 @@ pub(crate) enum Kind {
         "operation '{operation}' waits for itself: it awaits '{awaited}', which comes behind its use of '{variable}'; await that outside of the operation"
     )]
     WaitsForItself { operation: Cow<'static, str>, awaited: Cow<'static, str>, variable: Cow<'static, str> },
-    #[error("operation '{operation}' is a future, or a kernel for a device, and cannot be joined with others: push it by itself")]
+    #[error(
+        "operation '{operation}' is asynchronous, or a kernel for a device, and cannot be joined with others: push it by itself"
+    )]
     OpNotJoined { operation: Cow<'static, str> },
     #[error("operation '{operation}' waits for itself: it awaits its own end; await that outside of the operation")]
     WaitsForOwnEnd { operation: Cow<'static, str> },
@@ -224,17 +229,17 @@ pub(crate) enum Kind {
     #[error("the flow panicked: {message}")]
     FlowPanicked { message: String },
     #[error(
-        "an operation that is no future waits for another of its engine, which may never end: make it an `Op::future`, and await there, or wait outside of it"
+        "an operation that is not asynchronous waits for another one of its engine, which may never end: make it an `Op::future` and await in that, or wait outside"
     )]
     WaitsInside,
-    #[error("an operation waits until nothing is pending on its engine, where it is pending itself: wait outside of it")]
+    #[error("an operation waits until its engine is idle, but is itself pending there: wait outside of it")]
     WaitsForAllInside,
     #[error(
         "the engine already has {max} operations pending, and inside of one of them there may never be room for more: use `try_push`, push outside, or raise max_pending"
     )]
     WaitsForRoomInside { max: usize },
 
-    // What a kernel cannot do.
+    // Devices and kernels.
     #[error("{device} has no {bytes} bytes of memory left: use smaller buffers, or fewer runs at once")]
     OutOfMemory { bytes: usize, device: String },
     #[error(
@@ -250,7 +255,7 @@ pub(crate) enum Kind {
     #[error("{what} has {got} elements, not {wanted}")]
     BufferLength { what: &'static str, got: usize, wanted: usize },
     #[error(
-        "a buffer of {buffer} is used on a stream of {stream}: fetch it here (DeviceStream::fetch); from and to a host, download and upload it, in nodes of their own"
+        "a buffer of {buffer} is used on a stream of {stream}: fetch it here (DeviceStream::fetch); between a device and a host, add nodes that download and upload it"
     )]
     ForeignBuffer { buffer: String, stream: String },
     #[error("no CUDA driver: {why}. Install NVIDIA's driver, or use an executor on the host device")]
@@ -262,10 +267,10 @@ pub(crate) enum Kind {
     #[error("CUDA device {ordinal} has no {lacks}, which this library needs")]
     OldDevice { ordinal: u32, lacks: &'static str },
     #[error(
-        "the plan uses device {device}, counted from 0, and the executor has {count}: give it more (Executor::builder().cuda(&[..])), or set the node's devices"
+        "there is no device {device}, counted from 0: the executor has {count}; give it more (Executor::builder().cuda(&[..])), or name another device"
     )]
     NoSuchDevice { device: u32, count: usize },
-    #[error("what comes before it on its device was not submitted")]
+    #[error("it was not submitted, because earlier work on its device was refused")]
     NotBehind,
     #[error("the CUDA driver answered {name} ({code})")]
     Driver { code: u32, name: Arc<str> },
@@ -285,7 +290,7 @@ pub(crate) enum Kind {
     OutputType { name: String, expected: &'static str, asked: &'static str },
     #[error("a future was polled again after it was ready: keep what the first await returned")]
     Spent,
-    #[error("output '{name}' was already taken")]
+    #[error("output '{name}' was already taken: keep the value of the first take")]
     OutputTaken { name: String },
 }
 

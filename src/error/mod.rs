@@ -1,10 +1,10 @@
-//! The error type of the library: opaque and cheap to clone. Its predicates say what went wrong; its message
-//! names the node and says what to do.
+//! The error type of the library: opaque and cheap to clone. Its predicates tell kinds of failures apart. Its
+//! message names the node and says what to do.
 
 mod foreign;
 mod kind;
 mod refused;
-mod untold;
+mod reporting;
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -16,8 +16,8 @@ use crate::name::Name;
 pub(crate) use foreign::{Foreign, dispose, drop_each, panic_message, shielded};
 pub(crate) use kind::Kind;
 pub use refused::Refused;
-use untold::Told;
-pub(crate) use untold::Untold;
+pub(crate) use reporting::Listener;
+use reporting::Report;
 
 /// Any error a node body may return.
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
@@ -25,11 +25,10 @@ pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 /// A result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a graph, a plan or a run did not do what was asked.
+/// The error of a graph, a plan, a run, an operation or a flow.
 ///
-/// An error of a run is the *first cause*; the other nodes that failed by themselves are listed by
-/// [`Error::others`]. `{}` prints the message, `{:#}` what caused it as well, `{:?}` the same on lines of its
-/// own.
+/// An error of a run is its *first cause*. [`Error::others`] lists the other nodes that failed by themselves.
+/// `{}` prints the message, `{:#}` the message and its causes, `{:?}` the same on several lines.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -40,7 +39,7 @@ struct Inner {
     kind: Arc<Kind>,
     source: Option<Source>,
     others: Vec<Error>,
-    told: Told,
+    report: Report,
 }
 
 impl Error {
@@ -53,16 +52,16 @@ impl Error {
     }
 
     fn of(kind: Arc<Kind>, source: Option<Source>, others: Vec<Error>) -> Self {
-        Self(Arc::new(Inner { kind, source, others, told: Told::default() }))
+        Self(Arc::new(Inner { kind, source, others, report: Report::default() }))
     }
 
-    /// The error of an inner graph, whose path is `path`: that is part of the name of the node.
+    /// Returns the error of an inner graph. Its path becomes part of the name of the node.
     pub(crate) fn within(self, path: String) -> Self {
         let node = self.node().map(|node| format!("{path}/{node}").into());
         Kind::Within { path, node, fault: self }.into()
     }
 
-    /// The first of `causes`, listing the rest. None when there is no cause.
+    /// Returns the first of `causes`, which lists the others. Returns None if there is no cause.
     pub(crate) fn first_of(causes: Vec<Error>) -> Option<Self> {
         let mut causes = causes.into_iter();
         let first = causes.next()?;
@@ -70,19 +69,20 @@ impl Error {
         if others.is_empty() {
             return Some(first);
         }
-        // Who awaits the node may hold the first cause too, and there it stands alone.
+        // A future of the node may hold the first cause, too, and there it does not list the others.
         let Inner { kind, source, .. } = &*first.0;
         Some(Self::of(kind.clone(), source.clone(), others))
     }
 
-    /// Says that somebody is told: of this, or of what it comes from.
-    pub(crate) fn note_told(&self) {
-        self.origin().0.told.note();
+    /// Records that this error, or its origin, is reported.
+    pub(crate) fn note_reported(&self) {
+        self.origin().0.report.note();
     }
 
-    /// Has it told there when there are no clones any more and nobody was told. The first to ask counts.
-    pub(crate) fn tell_at_last(&self, listener: Weak<dyn Untold>) {
-        self.0.told.listen(listener);
+    /// Sets the listener that gets the error if the last clone is dropped before it was reported. Only the
+    /// first listener counts.
+    pub(crate) fn report_at_last(&self, listener: Weak<dyn Listener>) {
+        self.0.report.listen(listener);
     }
 
     /// Returns true if the run was cancelled, by [`Run::cancel`](crate::Run::cancel) or by dropping it.
@@ -90,20 +90,20 @@ impl Error {
         matches!(*self.0.kind, Kind::Cancelled)
     }
 
-    /// Returns true if the executor was shut down or dropped before the run ended; also if its threads are in
-    /// the process that this one was forked from.
+    /// Returns true if the executor was shut down or dropped before the run or operation ended. Also true in
+    /// a child process that was forked from that of the executor's threads.
     pub fn is_shut_down(&self) -> bool {
         matches!(*self.0.kind, Kind::ShutDown | Kind::Forked)
     }
 
-    /// Returns true if the executor had no room for another run, or the engine, or flow, none for another
-    /// operation.
+    /// Returns true if the executor had no room for another run, or the engine or the flow had none for
+    /// another operation.
     pub fn is_busy(&self) -> bool {
         matches!(*self.0.kind, Kind::Busy { .. } | Kind::EngineBusy { .. } | Kind::FlowBusy { .. })
     }
 
-    /// Returns true if a device, or the host, had not enough memory. Also true for the error of a run whose
-    /// node failed because of that.
+    /// Returns true if a device, or the host, did not have enough memory. Also true for the error of a run
+    /// whose node failed because of that.
     pub fn is_out_of_memory(&self) -> bool {
         let kind = &*self.0.kind;
         let is_it = matches!(kind, Kind::OutOfMemory { .. } | Kind::NoPinnedMemory { .. } | Kind::NoRunMemory { .. });
@@ -117,17 +117,17 @@ impl Error {
     }
 
     /// Returns the variable whose value could not be taken, because a reader keeps it. An operation fails
-    /// with this before its body is called; no body can return it.
+    /// with this error before its body is called, and no body can return it.
     pub(crate) fn kept_variable(&self) -> Option<Cow<'static, str>> {
         if let Kind::VarKept { variable } = &*self.0.kind { Some(variable.clone()) } else { None }
     }
 
-    /// Returns true if an operation could not begin, and a variable that it was to write has its old value.
+    /// Returns true if an operation could not begin, and a variable that it writes keeps its old value.
     pub(crate) fn leaves_old_value(&self) -> bool {
         matches!(*self.0.kind, Kind::OpNotBegun { leaves_old: true, .. })
     }
 
-    /// What an operation that did not run comes from: the failure of another.
+    /// Returns the failure of another operation that prevented this one, or else this error itself.
     pub(crate) fn origin(&self) -> &Error {
         let mut origin = self;
         while let (Kind::NotRun { .. } | Kind::DoneInVain { .. }, Some(cause)) = (&*origin.0.kind, origin.cause()) {
@@ -136,13 +136,13 @@ impl Error {
         origin
     }
 
-    /// The error of this library that this one comes from.
+    /// Returns the cause of this error, if it is an error of this library.
     fn cause(&self) -> Option<&Error> {
         self.0.source.as_ref()?.downcast_ref()
     }
 
-    /// Returns true if the body of a node, of an operation or of a flow panicked, or if dropping a value that
-    /// it replaced or freed did.
+    /// Returns true if the body of a node, of an operation or of a flow panicked. Also true if the destructor
+    /// of a value panicked that an operation replaced or freed.
     pub fn is_panic(&self) -> bool {
         use Kind::*;
         matches!(*self.0.kind, Panicked { .. } | OpPanicked { .. } | FlowPanicked { .. } | DropPanicked { .. })
@@ -153,19 +153,20 @@ impl Error {
         matches!(*self.0.kind, Kind::DropPanicked { .. })
     }
 
-    /// Returns true if the node, or the operation, did not run because one it depends on failed.
+    /// Returns true if the node or operation did not run, because one that it depends on failed. Also true if
+    /// it ran on a device in vain, because an earlier one failed there.
     pub fn is_skipped(&self) -> bool {
         matches!(*self.0.kind, Kind::Skipped { .. } | Kind::NotRun { .. } | Kind::DoneInVain { .. })
     }
 
-    /// Returns true if the node did not run and no failure caused that: it is in an arm that was not taken,
-    /// or in a loop that ended before its first iteration. The error of [`Run::node`](crate::Run::node); a
-    /// run itself never ends with it.
+    /// Returns true if the node did not run, and no failure caused that. It is in an arm that was not taken,
+    /// or in a loop that ended before its first iteration. [`Run::node`](crate::Run::node) returns this
+    /// error; a run itself never ends with it.
     pub fn is_not_taken(&self) -> bool {
         matches!(*self.0.kind, Kind::NotTaken { .. })
     }
 
-    /// Returns true if the graph or a policy's answer was not valid; such errors come out of `compile`.
+    /// Returns true if the graph, or the answer of a policy, is not valid. `compile` returns such errors.
     pub fn is_invalid_graph(&self) -> bool {
         use Kind::*;
         matches!(
@@ -204,8 +205,8 @@ impl Error {
         ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_graph())
     }
 
-    /// Returns true if programs are no correct plan of their graph; such errors come out of
-    /// [`Shape::verify_programs`](crate::graph::Shape::verify_programs).
+    /// Returns true if programs are not a correct plan of their graph.
+    /// [`Shape::verify_programs`](crate::graph::Shape::verify_programs) returns such errors.
     pub fn is_invalid_plan(&self) -> bool {
         use Kind::*;
         matches!(
@@ -221,15 +222,15 @@ impl Error {
         ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_plan())
     }
 
-    /// The driver's code, if this is its answer.
+    /// Returns the code of a driver's error.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     pub(crate) fn driver_code(&self) -> Option<u32> {
         if let Kind::Driver { code, .. } = &*self.0.kind { Some(*code) } else { None }
     }
 
-    /// Returns the node, or the operation, that the error is about, where it is about one. A node in a loop
-    /// or a branch has its path for a name: `loop/body/node`, `loop/condition/node`, `branch/arm 0/node`. Of
-    /// a circle it is one of the nodes.
+    /// Returns the name of the node or operation that the error is about, if it is about one. The name of a
+    /// node in a loop or branch is its path: `loop/body/node`, `loop/condition/node`, `branch/arm 0/node`.
+    /// For a circle it is one of its nodes.
     pub fn node(&self) -> Option<&str> {
         use Kind::*;
         match &*self.0.kind {
@@ -282,12 +283,12 @@ impl Error {
         }
     }
 
-    /// The nodes of a circle, from one of them to the same one.
+    /// Returns the nodes of a circle, from one of them to the same one.
     pub(crate) fn circle(&self) -> Option<&[Name]> {
         if let Kind::Cycle { path } = &*self.0.kind { Some(path) } else { None }
     }
 
-    /// Returns what caused this, what caused that, and so on.
+    /// Returns the cause of this error, the cause of that cause, and so on.
     fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
         std::iter::successors(self.source(), |&cause| cause.source())
     }
@@ -300,15 +301,15 @@ impl Error {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(listener) = self.told.listener_if_untold() {
+        if let Some(listener) = self.report.listener_if_unreported() {
             let (source, others) = (self.source.take(), mem::take(&mut self.others));
-            listener.hear(Error::of(self.kind.clone(), source, others));
+            listener.take(Error::of(self.kind.clone(), source, others));
         }
     }
 }
 
 impl Kind {
-    /// Instead of a `From`, which rustc would offer to whoever has an error of another kind.
+    /// Makes an error. Not a `From`, because rustc would suggest that for errors of other types.
     pub(crate) fn into(self) -> Error {
         Error::new(self)
     }
@@ -317,7 +318,7 @@ impl Kind {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.kind)?;
-        // `{:#}` prints what caused it on the same line.
+        // `{:#}` prints the causes on the same line.
         if f.alternate() {
             self.causes().try_for_each(|cause| write!(f, ": {cause}"))?;
         }
@@ -329,8 +330,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// For people too, because this is what `main` and `unwrap` print: the message, what caused it, and what else
-/// failed.
+/// Prints the message, its causes, and the other failures, because `main` and `unwrap` print an error by
+/// `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")?;

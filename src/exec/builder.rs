@@ -64,38 +64,41 @@ impl ExecutorBuilder {
         }
     }
 
-    /// Sets the number of worker threads, up to 256. 0 means none: nodes run inside the poll of whoever
-    /// awaits the run; with CUDA devices there must be one.
+    /// Sets the number of worker threads, from 0 to 256. With 0, nodes run in the polls of the run. An
+    /// executor with CUDA devices needs at least one.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
     }
 
-    /// Sets how many runs may be in flight, from 1 to 65,536; further runs wait for their turn. The default
-    /// is 1,024. A run that is awaited inside of a node counts as well: with a bound below the depth of such
-    /// nesting they wait for each other.
+    /// Sets the number of runs that may be in flight, from 1 to 65,536. Further runs wait. The default is
+    /// 1,024.
+    ///
+    /// A run that a node awaits counts, too. If such runs are nested deeper than this bound, they wait for
+    /// each other for ever.
     pub fn max_in_flight(mut self, runs: usize) -> Self {
         self.max_in_flight = runs;
         self
     }
 
-    /// Sets who is told of every node that ran. Costs two clock readings per node.
+    /// Sets an observer, which is called for each node and each operation that ran. It costs two reads of the
+    /// clock for each.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// Makes it an executor on the simulated device, which runs one node at a time in this order, and lets
-    /// nodes fail as the faults say: see [`Executor::sim`]. It has no workers. Stalls and lost devices mean
-    /// nothing here: real nodes take no virtual time.
+    /// Makes it an executor on the simulated device, without workers: see [`Executor::sim`]. It runs one node
+    /// at a time in this order, and nodes fail according to `faults`. Stalls and lost devices have no effect,
+    /// because real nodes take no virtual time.
     pub fn simulated(mut self, order: Order, faults: Faults) -> Self {
         self.simulated = Some((order, faults));
         self
     }
 
-    /// Adds CUDA devices, by ordinal. Nodes on device 0 of a plan go to the first of them, and so on. An
-    /// ordinal that is given twice counts as two devices with streams of their own, so a plan for two GPUs
-    /// runs on one.
+    /// Adds CUDA devices, by ordinal. Nodes on device 0 of a plan go to the first of them, and so on. If an
+    /// ordinal is given twice, it counts as two devices, each with its own streams. So a plan for two GPUs
+    /// can run on one.
     #[cfg(feature = "cuda")]
     pub fn cuda(mut self, ordinals: &[u32]) -> Self {
         self.ordinals.extend(ordinals);
@@ -116,42 +119,45 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Sets how CUDA devices tell the host that work is done. The default is [`Completion::Lane`].
+    /// Sets the way in which CUDA devices signal the end of work to the host. The default is
+    /// [`Completion::Lane`].
     #[cfg(feature = "cuda")]
     pub fn completion(mut self, completion: Completion) -> Self {
         self.completion = Some(completion);
         self
     }
 
-    /// Sets whether work that comes again is launched as a CUDA graph, which costs the host one call for many
-    /// nodes. The default is true.
+    /// Sets whether repeated work is launched as a CUDA graph, which costs the host one call for many nodes.
+    /// The default is true.
     ///
-    /// Nodes of one device that no host node stands between are submitted together. When they do the same
-    /// again in a later run (the same kernels, copies and fills in the same order; grids, addresses, numbers
-    /// and sizes may differ), that is built as a graph, and launched as one from then on: see
-    /// [`Launched`](crate::exec::Launched). Runs that are at work on different streams have graphs of their
-    /// own; 256 are kept, and those go first that were used longest ago. Turned off, every call is made, as
-    /// tools that look at calls may want. Nodes that use [`DeviceStream::raw`](crate::DeviceStream::raw) or
-    /// fetch from another device are enqueued call by call.
+    /// Nodes of one device without a host node between them are submitted together. If a later run makes the
+    /// same calls (kernels, copies and fills in the same order), they are built as a CUDA graph. From then on
+    /// they are launched as one: see [`Launched`](crate::exec::Launched). Grids, addresses, numbers and sizes
+    /// may differ. Runs on different streams at the same time have graphs of their own. At most 256 graphs
+    /// are kept, the last ones used.
+    ///
+    /// With `false` every call is made by itself, which helps tools that trace calls. Nodes that use
+    /// [`DeviceStream::raw`](crate::DeviceStream::raw), or fetch from another device, are always enqueued
+    /// call by call.
     #[cfg(feature = "cuda")]
     pub fn cuda_graphs(mut self, is_on: bool) -> Self {
         self.has_graphs = is_on;
         self
     }
 
-    /// Sets how the executor waits for its CUDA devices: for the shortest latency, or with little of a core.
-    /// The default is between them.
+    /// Sets the way in which the executor waits for its CUDA devices: with the shortest latency, or with
+    /// little use of a core. The default is between the two.
     #[cfg(feature = "cuda")]
     pub fn pace(mut self, pace: Pace) -> Self {
         self.pace = pace;
         self
     }
 
-    /// Returns the executor.
+    /// Builds the executor.
     ///
     /// # Errors
-    /// If a setting is out of range, the operating system refuses to start the threads, or a CUDA device
-    /// cannot be opened: there is no driver, it is too old, or it has no such device.
+    /// If a setting is out of range, if the operating system refuses to start the threads, or if a CUDA
+    /// device cannot be opened: there is no driver, the driver is too old, or there is no such device.
     pub fn build(self) -> Result<Executor> {
         let workers = match self.workers {
             Some(workers @ 1..) if self.simulated.is_some() => {

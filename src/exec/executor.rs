@@ -1,4 +1,4 @@
-//! Executors: what users hold of workers and devices.
+//! Executors: the handles to workers and devices.
 
 use std::fmt;
 use std::future::Future;
@@ -15,15 +15,15 @@ use crate::plan::Plan;
 use crate::run::{Inputs, Run};
 use crate::runtime::{Core, Idle, IdleWait, Keeper, WaiterKey, is_inside};
 
-/// Runs plans on a device. Cheap to clone; all clones are one executor.
+/// Runs plans, engines and flows on workers and devices. A clone is a further handle to the same executor.
 ///
-/// When the last clone is dropped, runs that are still in flight end with an error for which
-/// [`Error::is_shut_down`] is true. Dropping does not wait; [`Executor::shutdown`] does.
+/// When the last handle is dropped, runs that are in flight end with an error for which
+/// [`Error::is_shut_down`] is true. The drop does not wait; [`Executor::shutdown`] does.
 ///
-/// A child that is forked from this process does not have the threads of an executor with workers. There, on
-/// Linux 4.14 or later, a wait for them is an error for which [`Error::is_shut_down`] is true, and a drop of
-/// the executor, or of a run, leaks it. Build executors after the fork. An executor without workers also
-/// works in the child.
+/// # Forked processes
+/// A child that is forked from this process lacks the worker threads. So build executors after the fork. In
+/// the child, on Linux 4.14 or later, a wait for the workers is an error for which [`Error::is_shut_down`] is
+/// true. A drop of the executor, or of a run, leaks it. An executor without workers also works in the child.
 #[derive(Clone)]
 pub struct Executor {
     pub(super) keeper: Keeper,
@@ -50,43 +50,45 @@ impl Executor {
         Self::builder().build()
     }
 
-    /// Returns an executor on the host device without any thread: nodes run inside the poll of whoever awaits
-    /// the run.
+    /// Returns an executor on the host device without threads: nodes run in the polls of their run.
     pub fn inline() -> Self {
         Self::builder().workers(0).build().expect("an inline executor starts no threads")
     }
 
     /// Returns an executor on the CUDA device with this ordinal. Kernels for a
-    /// [`DeviceStream`](crate::DeviceStream) run there, all else on the host, with a worker thread per core.
+    /// [`DeviceStream`](crate::DeviceStream) run there. All other nodes run on the host, with a worker thread
+    /// per core.
     ///
     /// # Errors
-    /// If there is no CUDA driver or it is too old, no such device, or the operating system refuses to start
-    /// the threads.
+    /// If there is no CUDA driver, if it is too old, if there is no such device, or if the operating system
+    /// refuses to start the threads.
     #[cfg(feature = "cuda")]
     pub fn cuda(ordinal: u32) -> Result<Self> {
         Self::builder().cuda(&[ordinal]).build()
     }
 
-    /// Returns the settings of an executor on the host device, to change them.
+    /// Returns a builder with the default settings of an executor on the host device.
     pub fn builder() -> ExecutorBuilder {
         ExecutorBuilder::new()
     }
 
-    /// Makes a run of `plan`. It is lazy: nothing happens until the run is polled. The run does not keep the
-    /// executor: when that is dropped first, the run ends with an error for which [`Error::is_shut_down`] is
-    /// true.
+    /// Returns a run of `plan`, a lazy future: it begins with its first poll.
     ///
-    /// When `max_in_flight` runs are under way, the run waits for its turn from its first poll on; first
-    /// come, first served. A run that is queued and then neither polled nor dropped keeps its turn, and those
-    /// behind it wait, as with any fair semaphore.
+    /// The run does not keep the executor alive. If the executor is dropped first, the run ends with an error
+    /// for which [`Error::is_shut_down`] is true.
+    ///
+    /// If `max_in_flight` runs are in flight, the run waits from its first poll on; first come, first served.
+    /// A waiting run that is neither polled nor dropped keeps its place, and the runs behind it wait, as with
+    /// any fair semaphore.
     pub fn run(&self, plan: &Plan, inputs: Inputs) -> Run {
         Run::new(self.core(), plan, inputs)
     }
 
-    /// Makes a run of `plan` that has its place among the `max_in_flight` already, unless there is none. It
-    /// takes the place at once; the nodes are lazy: none starts until the run is polled. The place is given
-    /// back when the run has ended. A run that is dropped before it was polled ends at once,
-    /// and so does one of an inline executor. With workers, a dropped run ends when its running tasks and its
+    /// Returns a run of `plan` that is in flight already, if fewer than `max_in_flight` runs are. It begins
+    /// with its first poll, and does not wait for others.
+    ///
+    /// The run is in flight until it has ended. A run that is dropped before its first poll ends at once, and
+    /// so does one of an inline executor. With workers, a dropped run ends when its running tasks and its
     /// submitted device work have ended. [`Executor::in_flight`] counts it until then, and [`Executor::idle`]
     /// waits for it.
     ///
@@ -97,7 +99,7 @@ impl Executor {
         Run::reserved(self.core(), plan, inputs)
     }
 
-    /// Waits until no run is in flight. Runs that nobody polls stay in flight.
+    /// Waits until no run is in flight. A run that is never polled or dropped stays in flight.
     ///
     /// # Errors
     /// If it is awaited inside of one of this executor's nodes.
@@ -108,15 +110,16 @@ impl Executor {
         Idle::new(self.core().clone(), IdleWait::default())
     }
 
-    /// Ends the executor: lets no run in any more, cancels those in flight (they end with
-    /// [`Error::is_shut_down`]), and waits until the worker threads have ended. To let runs finish first,
-    /// await [`Executor::idle`].
+    /// Shuts the executor down, and waits until its worker threads have ended.
+    ///
+    /// No further run begins. Runs in flight are cancelled: they end with an error for which
+    /// [`Error::is_shut_down`] is true. To let them finish first, await [`Executor::idle`].
     ///
     /// # Errors
     /// If it is awaited inside of one of this executor's nodes.
     ///
     /// # Cancellation
-    /// The executor is shut down when this is called; dropping the future only stops waiting.
+    /// The call shuts the executor down; dropping the future only ends the wait.
     pub fn shutdown(&self) -> Shutdown {
         let core = self.core();
         if !is_inside(core.address()) && !core.is_forked() {
@@ -125,24 +128,25 @@ impl Executor {
         Shutdown { core: core.clone(), key: WaiterKey::default(), idle: self.idle() }
     }
 
-    /// Returns the number of runs in flight; 0 in a forked child, which has none of the executor's threads.
+    /// Returns the number of runs in flight. It is 0 in a forked child, which lacks the executor's threads.
     pub fn in_flight(&self) -> usize {
         if self.core().is_forked() { 0 } else { self.core().in_flight() }
     }
 
-    /// Returns the number of dropped runs whose memory a worker may still touch; 0 in a forked child.
+    /// Returns the number of dropped runs whose memory a worker may still use. It is 0 in a forked child.
     pub fn in_limbo(&self) -> usize {
         if self.core().is_forked() { 0 } else { self.core().limbo.len() }
     }
 
-    /// Returns how many blocks of memory (not bytes) are kept from use because a lost device may still touch
-    /// them; 0 until a device is lost ([`Error::is_device_lost`](crate::Error::is_device_lost)), and never
-    /// less than before: they come back when the process ends.
+    /// Returns the number of memory blocks (not bytes) that are not used again, because a lost device may
+    /// still use them. It is 0 until a device is lost
+    /// ([`Error::is_device_lost`](crate::Error::is_device_lost)), and never becomes smaller: the blocks are
+    /// freed when the process ends.
     pub fn in_quarantine(&self) -> usize {
         self.core().devices.as_ref().map_or(0, |devices| devices.quarantined())
     }
 
-    /// Returns the number of worker threads; 0 for an inline executor.
+    /// Returns the number of worker threads. It is 0 for an inline or simulated executor.
     pub fn workers(&self) -> usize {
         self.core().workers()
     }
@@ -160,7 +164,7 @@ impl fmt::Debug for Executor {
 /// If it is polled inside of one of the executor's nodes.
 ///
 /// # Cancellation
-/// Dropping it only stops waiting: the executor is shut down already.
+/// Dropping it only ends the wait: the executor is shut down already.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Shutdown {
     core: Arc<Core>,

@@ -1,5 +1,5 @@
-//! Real runs on the simulated device: one node at a time, in an order of your choice, with faults on purpose.
-//! For tests of graphs with their closures; [`Simulation`](crate::sim::Simulation) carries out plans without.
+//! Real runs on the simulated device: one node at a time, in a chosen order, with injected faults. It tests
+//! graphs with their closures; [`Simulation`](crate::sim::Simulation) runs plans without closures.
 
 use super::Executor;
 use crate::device::sim::{Order, next_order};
@@ -7,9 +7,9 @@ use crate::error::{Error, Kind, Result};
 use crate::sim::{Explored, Faults};
 
 impl Executor {
-    /// Returns an executor on the simulated device: no thread, one node at a time, each drawn from `seed`
-    /// among those that could run. The same seed gives the same order on every machine, if async nodes do not
-    /// bring in time or I/O.
+    /// Returns an executor on the simulated device. It has no threads, and runs one node at a time, each
+    /// drawn by `seed` from those that could run. The same seed gives the same order on every machine, if
+    /// async nodes use no time and no I/O.
     ///
     /// # Examples
     /// ```
@@ -30,8 +30,9 @@ impl Executor {
         Self::builder().simulated(Order::Seeded(seed), Faults::default()).build().expect("a simulated executor starts no threads")
     }
 
-    /// Returns the choices that a simulated executor has made, to replay them:
-    /// `Executor::builder().simulated(Order::Replay(choices), Faults::default())`. None for other executors.
+    /// Returns the choices that a simulated executor has made. To replay them:
+    /// `Executor::builder().simulated(Order::Replay(choices), Faults::default())`. For other executors the
+    /// list is empty.
     pub fn choices(&self) -> Vec<u32> {
         self.choices_made().into_iter().map(|choice| choice.0).collect()
     }
@@ -61,16 +62,16 @@ impl Drop for Failing<'_> {
     }
 }
 
-/// Calls `test` with a simulated executor for every order in which its nodes can run, one after the other; at
-/// most `orders_max` times. Whatever threads do to the nodes of a graph is one of these orders.
+/// Calls `test` with a simulated executor once for each order in which its nodes can run, at most
+/// `orders_max` times. On real threads, the nodes of a graph run in one of these orders.
 ///
-/// `test` must do the same every time but for what the executor chooses: runs that are awaited one by one, no
-/// time, no I/O.
+/// `test` must do the same each time, but for the choices of the executor. So it awaits runs one by one, and
+/// uses no time and no I/O.
 ///
 /// # Errors
-/// What `test` returns is the source of an error that says which choices led there; if it panics, they are
-/// printed. To replay them: `Executor::builder().simulated(Order::Replay(vec![1, 0]),
-/// Faults::default()).build()?`.
+/// If `test` returns an error, that is the source of an error that shows the choices. If `test` panics, the
+/// choices are printed. To replay them:
+/// `Executor::builder().simulated(Order::Replay(vec![1, 0]), Faults::default()).build()?`.
 ///
 /// # Examples
 /// ```

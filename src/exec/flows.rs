@@ -1,4 +1,4 @@
-//! What is made from an executor: engines, and flows on the engine that they share.
+//! Engines and flows of an executor. Its flows share an engine.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -22,7 +22,7 @@ impl Engine {
         Self::builder(exec).build()
     }
 
-    /// Returns the settings of an engine, to change them.
+    /// Returns a builder with the default settings of an engine.
     pub fn builder(exec: &Executor) -> EngineBuilder {
         EngineBuilder::new(&exec.keeper)
     }
@@ -68,15 +68,15 @@ impl Executor {
         Call::new(self.core(), function, args)
     }
 
-    /// Makes a flow: runs async code that calls graphs and pushes operations, with branches and loops between
-    /// them. See [`Flow`]. It is lazy: nothing happens until the future is polled.
+    /// Returns a flow, a lazy future: it runs async code, which calls graphs and pushes operations, with
+    /// branches and loops between them. See [`Flow`].
     ///
     /// Write `async |f: &Flow| ..`. A closure that returns an async block (`|f: &Flow| async move ..`) does
     /// not compile: that block borrows `f` for longer than the closure may ("lifetime may not live long
     /// enough").
     ///
     /// Flows of one executor share an engine, so they may share variables. The flow does not keep the
-    /// executor: when that is dropped first, what it pushes ends with an error for which
+    /// executor alive. If the executor is dropped first, the flow's operations end with an error for which
     /// [`Error::is_shut_down`](crate::Error::is_shut_down) is true.
     ///
     /// # Examples

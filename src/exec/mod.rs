@@ -13,7 +13,7 @@ mod executor;
 mod explore;
 mod flows;
 
-pub use crate::runtime::{Idle, Launched, NodeSpan, Observer, OpSpan, Timeline, TimelineOp, TimelineSpan};
+pub use crate::runtime::{Idle, Launched, NodeSpan, Observer, OpSpan, Timeline};
 pub use builder::ExecutorBuilder;
 pub use executor::{Executor, Shutdown};
 pub use explore::explore;

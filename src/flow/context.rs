@@ -95,7 +95,7 @@ impl Flow {
     /// assert_eq!(found.await?, 111);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
-    #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn task<R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         R: Reads<Vars>,
@@ -108,7 +108,7 @@ impl Flow {
     }
 
     /// Pushes a CPU function that can fail: then its variable is poisoned.
-    #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn try_task<R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         R: Reads<Vars>,
@@ -121,7 +121,7 @@ impl Flow {
     }
 
     /// Pushes a closure that returns a future, as [`Op::future`].
-    #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn future<R, V, F, Fut>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         R: Reads<Vars>,
@@ -135,7 +135,7 @@ impl Flow {
     }
 
     /// Pushes a kernel, as [`Op::kernel`]: `work` enqueues onto a stream of the device.
-    #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn kernel<S, R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         S: KernelStream,
@@ -169,7 +169,7 @@ impl Flow {
     /// assert_eq!(mean.await?, 3.0);
     /// # Ok::<(), anabranch::Error>(()) }).unwrap();
     /// ```
-    #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn try_kernel<S, R, V, F>(&self, name: impl Into<Name>, reads: R, work: F) -> Var<V>
     where
         S: KernelStream,
@@ -237,7 +237,7 @@ impl Flow {
     ///
     /// # Errors
     /// If the run fails, all its results are poisoned.
-    #[must_use = "nobody is told how it ends: `get` what is done for its effect only"]
+    #[must_use = "its failure is not reported: `get` it, even if only its effect matters"]
     pub fn call<I: Ports, O: Ports, A: Args<I>>(&self, function: &Function<I, O>, args: A) -> O::Vars {
         let results = O::unwritten(&self.shared.engine, function.name());
         let (plan, name, writes) = (function.plan().clone(), function.name().to_owned(), O::shared(&results));

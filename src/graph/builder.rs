@@ -1,5 +1,5 @@
-//! A graph while it is built. The methods that add to it never fail: the first mistake is kept and comes out
-//! of `compile`.
+//! A graph while it is built. The methods that add to it never fail: the first mistake is kept, and `compile`
+//! returns it.
 
 use std::any::TypeId;
 use std::future::Future;
@@ -19,9 +19,9 @@ use crate::value::{Arena, Layout};
 
 /// A graph of CPU and GPU work: nodes, the values that flow between them, named inputs and outputs.
 ///
-/// Add nodes in any order that has values before their readers; then [`compile`](Graph::compile) it. A
-/// mistake (a name used twice, a value nobody reads, a circle) is reported by `compile`, which names the
-/// nodes.
+/// Add nodes in any order in which values come before their readers. Then [`compile`](Graph::compile) it. If
+/// there is a mistake (a name used twice, an unused value, a circle), `compile` returns an error that names
+/// the nodes.
 ///
 /// ```
 /// use anabranch::Graph;
@@ -34,7 +34,7 @@ use crate::value::{Arena, Layout};
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 pub struct Graph {
-    /// Its address tells this graph's values from another's.
+    /// Its address identifies the values of this graph.
     pub(super) token: Arc<u8>,
     pub(super) shape: Arc<Shape>,
     pub(crate) layout: Layout,
@@ -110,15 +110,15 @@ impl Graph {
         self.value_at(value)
     }
 
-    /// Adds a CPU function: `work` gets what it reads and returns the node's value.
+    /// Adds a CPU function: `work` gets the values of `reads`, and returns the node's value.
     ///
     /// Write the types of the closure's arguments out, as in `|a: &u32, b: String| ...`. Without them rustc
-    /// does not know what an argument is, and says "type annotations needed" (E0282) where the body uses it,
-    /// as in `|a| a.len()`; or it knows the type but not that the reference is good for any lifetime, and
-    /// says "implementation of `FnOnce` is not general enough".
+    /// often does not know the type of an argument, and reports "type annotations needed" (E0282) in the
+    /// body, as for `|a| a.len()`. Or it does not know that a reference may have any lifetime, and reports
+    /// "implementation of `FnOnce` is not general enough".
     ///
-    /// Values of 100 kB and more belong in a `Box` or a `Vec`: a body returns its value over the stack, in a
-    /// debug build with several copies, and threads have 2 MiB of it.
+    /// Put values of 100 kB and more into a `Box` or a `Vec`. A body returns its value over the stack, with
+    /// several copies in a debug build, and threads have a stack of 2 MiB.
     pub fn task<I, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
@@ -128,7 +128,7 @@ impl Graph {
         self.add_task::<I, R, F, Infallible>(name.into(), reads, work)
     }
 
-    /// Adds a CPU function that can fail; `Ok(f(x)?)` turns any error into the boxed one.
+    /// Adds a CPU function that can fail. `Ok(f(x)?)` boxes an error of any type.
     ///
     /// # Errors
     /// An error of `work` becomes the source of the run's error, which names this node. It stops only the
@@ -147,10 +147,10 @@ impl Graph {
     /// Without workers, the task that awaits the run polls it ([where futures run](crate::guide::futures)).
     ///
     /// # Cancellation
-    /// When the run is cancelled or dropped, the future is dropped where it stands.
+    /// When the run is cancelled or dropped, the future is dropped.
     ///
     /// # Examples
-    /// What the body needs besides its arguments it clones into the future, because it may be called again:
+    /// The body may be called again. So it clones captured values into the future:
     /// ```
     /// # use std::sync::Arc;
     /// # let (mut g, client) = (anabranch::Graph::new(), Arc::new(1));
@@ -170,8 +170,8 @@ impl Graph {
         self.add_future(name.into(), reads, work)
     }
 
-    /// Adds a kernel: `work` enqueues onto a stream of the device (`S` is its type, such as
-    /// [`HostStream`](crate::HostStream)), which runs it in the stream's order.
+    /// Adds a kernel: `work` enqueues device work onto a stream, and the device runs that in the stream's
+    /// order. `S` is the type of the stream, such as [`HostStream`](crate::HostStream).
     pub fn kernel<I, S, R, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Value<R>
     where
         I: Reads<Graph>,
@@ -196,7 +196,7 @@ impl Graph {
         self.add_kernel::<I, S, Result<R, BoxError>, F, Fallible>(name.into(), reads, work)
     }
 
-    /// Declares that `value` leaves the graph under `name`; a finished run gives it as an `Arc`.
+    /// Declares `value` as the output `name`. A finished run returns it as an `Arc`.
     pub fn output<T: Data>(&mut self, name: impl Into<Name>, value: &Value<T>) {
         let name = name.into();
         self.check_port("output", &name, self.outputs.len(), |graph| graph.outputs.iter().any(|port| port.name == name));
@@ -206,7 +206,7 @@ impl Graph {
         self.output_own(name, value.index);
     }
 
-    /// Returns the graph's shape: what policies see.
+    /// Returns the graph's shape: the part that policies see.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -219,7 +219,7 @@ impl Graph {
         Arc::make_mut(&mut self.shape)
     }
 
-    /// Returns the address that tells this graph's values from another's.
+    /// Returns the address that identifies the values of this graph.
     pub(super) fn address(&self) -> usize {
         Arc::as_ptr(&self.token).addr()
     }

@@ -28,7 +28,7 @@ pub(crate) mod flag {
     pub(crate) const ARRIVE: u8 = 16;
     /// The next step has a gate.
     pub(crate) const GATE: u8 = 4;
-    /// The node is async: it is polled by who awaits the run.
+    /// The node is async: the thread that comes to it polls it.
     pub(crate) const ASYNC: u8 = 8;
     /// The step is a [`Segment`](super::Segment), whose nodes only enqueue; on devices with queues only.
     pub(crate) const SEGMENT: u8 = 32;

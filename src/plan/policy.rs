@@ -1,5 +1,5 @@
-//! The one question that a policy answers, and the answer. Labels are the policy's own; a schedule numbers
-//! the streams that are really used, and keeps the labels for people.
+//! Policies, and their answers. Labels of streams are the policy's own. A schedule numbers the streams that
+//! are used, and keeps the labels for its text.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,13 +11,12 @@ use crate::name::Name;
 /// The largest label that a policy may give a stream.
 pub(super) const LABEL_MAX: u32 = 1 << 30;
 
-/// Decides which device stream each node goes to. [`Graph::compile_with`](crate::Graph::compile_with) takes
-/// one.
+/// Chooses a device stream for each node. [`Graph::compile_with`](crate::Graph::compile_with) takes a policy.
 ///
-/// The shape that a policy is asked about has passed the graph's checks: it has no cycle, and all ids are its
-/// own. The answer must depend on nothing else than the shape. Every `gpu` and `mixed` node needs a stream; a
-/// `cpu` node may have one, and runs on a host stream of the plan's choosing if it has none. Waits are not
-/// the policy's business: a plan keeps every edge, whatever the assignment.
+/// The shape has passed the checks of its graph: it has no circle, and all ids are valid. The answer must
+/// depend on the shape only. Each `gpu` and `mixed` node needs a stream. A `cpu` node may have one; without
+/// one, the plan chooses a host stream. The policy need not care for waits: a plan keeps every edge, whatever
+/// the assignment.
 ///
 /// # Examples
 /// ```
@@ -53,13 +52,13 @@ pub(super) const LABEL_MAX: u32 = 1 << 30;
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 pub trait Policy {
-    /// Returns the policy's name, as plans and errors print it.
+    /// Returns the policy's name, for plans and errors.
     fn name(&self) -> &str;
 
-    /// Returns a stream for each node that shall have one.
+    /// Assigns streams to nodes.
     ///
     /// # Errors
-    /// What [`Policy::refuse`] makes, if the policy has no answer for this shape.
+    /// If the policy has no answer for this shape. [`Policy::refuse`] makes the error.
     fn assign(&self, shape: &Shape) -> Result<Assignment>;
 
     /// Returns the error of a policy that has no answer; `fault` continues the sentence "policy 'name' ...".
@@ -68,9 +67,9 @@ pub trait Policy {
     }
 }
 
-/// A policy's answer: for each node the labels of its streams, or none.
+/// A policy's answer: the labels of each node's streams. A node may have none.
 ///
-/// A label that is given to nodes of several devices means a stream on each of them.
+/// If nodes of several devices have the same label, that is a stream on each of the devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assignment {
     /// The first stream of each node.
@@ -87,7 +86,8 @@ impl Assignment {
         Self { streams: vec![None; shape.nodes().len()], more: BTreeMap::new(), order: None, remark: None }
     }
 
-    /// Puts `node` on the stream with this label; if it spans several devices, on that of each.
+    /// Puts `node` on the stream with this label. A node that spans several devices is put on the one of each
+    /// device.
     ///
     /// # Panics
     /// If `node` is not a node of the assignment's shape.
@@ -107,13 +107,13 @@ impl Assignment {
         }
     }
 
-    /// Issues the nodes in this order, and not in that of [`Shape::topological_order`]. It
-    /// must hold each node once, after all that it depends on.
+    /// Sets the order in which nodes are issued, instead of [`Shape::topological_order`]. It must have each
+    /// node once, after all nodes that it depends on.
     pub fn set_order(&mut self, order: Vec<NodeId>) {
         self.order = Some(order);
     }
 
-    /// Says something of how the answer was found, which the plan prints behind the policy's name.
+    /// Sets a remark on the answer. The plan prints it after the policy's name.
     pub fn set_remark(&mut self, remark: impl Into<String>) {
         self.remark = Some(remark.into());
     }

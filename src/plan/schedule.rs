@@ -19,7 +19,7 @@ use crate::graph::{Links, NodeId, Role, Rows, Shape, kahn_order};
 /// The most edges one graph may have.
 const EDGES_MAX: usize = 1 << 30;
 
-/// What carries out a stream's program.
+/// The kind of a stream: a device or the host runs its program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StreamKind {
     /// A stream of the device with this ordinal, asked for by the policy.
@@ -28,19 +28,19 @@ pub enum StreamKind {
     Host,
 }
 
-/// A graph's shape compiled by a policy: which stream runs which node, in which order, waiting for what.
+/// A graph's shape compiled by a policy: a program for each stream, with its nodes in order, and its waits.
 ///
-/// Streams are numbered densely: first those that the policy used, by label, then the host's. For every edge
-/// the target comes after the source, on the same stream or through waits, and no wait can be left out (in
-/// graphs of more than 4,096 nodes a few may be redundant, because the search for them is bounded). Compiling
-/// is near-linear and does not recurse.
+/// Streams are numbered without gaps: first those that the policy used, by label, then those of the host. For
+/// each edge the target comes after the source, on the same stream or by waits. No wait is redundant, but in
+/// graphs of more than 4,096 nodes a few may be, because the search for them is bounded. Compiling is
+/// near-linear and does not recurse.
 ///
-/// A node that reads only the shape and type of what a `gpu` or `mixed` node makes does not wait for it: it
-/// stands behind it in the order in which nodes are issued. Metadata-only edges from `cpu` nodes are kept
-/// like all others.
+/// A node that reads only the shape and type of a value that a `gpu` or `mixed` node makes does not wait for
+/// it. It only comes later in the order in which nodes are issued. Metadata-only edges from `cpu` nodes are
+/// kept like all others.
 ///
-/// A node that spans several devices is run by a stream of each: each of them waits for all that the node
-/// needs, and who reads the node on one device waits for that device's stream.
+/// A node that spans several devices is run by a stream of each. Each of these waits for all inputs of the
+/// node. A node that reads it on one device waits for the stream of that device.
 ///
 /// # Examples
 /// ```
@@ -152,13 +152,13 @@ impl Schedule {
         &self.policy
     }
 
-    /// Returns what the policy says of how it came to its answer.
+    /// Returns the policy's remark on its answer.
     pub fn remark(&self) -> Option<&str> {
         self.remark.as_deref()
     }
 
-    /// Returns all nodes in an order in which one thread may issue them: every program keeps it, and the
-    /// point of every wait is recorded before the wait, so issuing in this order never deadlocks.
+    /// Returns all nodes in an order in which one thread may issue them. Each program keeps this order, and
+    /// the point of each wait is recorded before the wait. So issuing in this order never deadlocks.
     pub fn order(&self) -> &[NodeId] {
         &self.order
     }
@@ -168,7 +168,7 @@ impl Schedule {
         self.programs.count()
     }
 
-    /// Returns what carries out the program of `stream`.
+    /// Returns the kind of `stream`.
     pub fn kind(&self, stream: u32) -> StreamKind {
         self.streams.devices.get(stream as usize).map_or(StreamKind::Host, |&device| StreamKind::Device(device))
     }
@@ -179,15 +179,15 @@ impl Schedule {
         self.streams.labels.get(stream as usize).copied().unwrap_or_else(host)
     }
 
-    /// Returns a number that no other stream of the schedule has: the label of a device stream; host streams
-    /// count on behind the last label.
+    /// Returns the id of a stream, which differs from those of all others: the label of a device stream; the
+    /// ids of host streams come after the last label.
     pub fn id(&self, stream: u32) -> u32 {
         let behind = || self.streams.labels.last().map_or(0, |last| last + 1);
         self.label(stream).saturating_add(if self.kind(stream) == StreamKind::Host { behind() } else { 0 })
     }
 
-    /// Returns the name of `stream`, as the plan's table and errors say it: `stream 0` for the policy's,
-    /// with its device if that is not device 0, `host 0` for host chains.
+    /// Returns the name of `stream`, as in the plan's text and in errors. It is `host 0` for a host chain,
+    /// and `stream 0` for a stream of the policy, with its device if that is not device 0.
     pub fn stream_name(&self, stream: u32) -> String {
         match self.kind(stream) {
             StreamKind::Device(0) => format!("stream {}", self.label(stream)),
@@ -207,7 +207,8 @@ impl Schedule {
     /// Returns the stream that runs `node`, the first if there are several.
     ///
     /// # Panics
-    /// If the node is not of this schedule's shape; so do `streams_of`, `predecessors` and `releases_of`.
+    /// If the node is not of this schedule's shape. `streams_of`, `predecessors` and `releases_of` panic,
+    /// too.
     pub fn stream_of(&self, node: NodeId) -> u32 {
         self.streams.of[node.index()]
     }
@@ -217,20 +218,20 @@ impl Schedule {
         self.streams.all_of(node)
     }
 
-    /// Returns the sources of all edges into `node`, in the order of the edges; a node with two edges to it
-    /// comes twice.
+    /// Returns the sources of all edges into `node`, in the order of the edges. The source of two edges is in
+    /// the list twice.
     pub fn predecessors(&self, node: NodeId) -> &[NodeId] {
         self.predecessors.of(node)
     }
 
-    /// Returns how many [`Step::Release`] of `node` there are: one on each stream that reads it. None for a
-    /// node that nobody reads, or that is an output.
+    /// Returns the number of [`Step::Release`] steps of `node`: one on each stream that reads it. It is 0 if
+    /// no node reads it, or if it is an output.
     pub fn releases_of(&self, node: NodeId) -> u32 {
         self.releases[node.index()]
     }
 
-    /// Returns the schedules of all inner graphs, those of inner graphs too: of the conditions and bodies of
-    /// loops, and of the arms of branches. What is around comes before what is inside.
+    /// Returns the schedules of all inner graphs, at any depth: of the conditions and bodies of loops, and of
+    /// the arms of branches. The schedule of a graph comes before those of its inner graphs.
     pub fn inner(&self) -> &[InnerSchedule] {
         &self.inner
     }
@@ -270,13 +271,13 @@ impl InnerSchedule {
         self.0.role
     }
 
-    /// Returns where the schedule of the graph around stands in [`Schedule::inner`]; none if that is the
+    /// Returns the place of the schedule of the graph around in [`Schedule::inner`], or None if that is the
     /// outermost one.
     pub fn around(&self) -> Option<usize> {
         self.0.around.map(|around| around as usize)
     }
 
-    /// Returns the schedule. It has no inner schedules itself: those stand in the outermost one.
+    /// Returns the schedule. Its own list of inner schedules is empty: the outermost schedule has all.
     pub fn schedule(&self) -> &Schedule {
         &self.0.graph
     }

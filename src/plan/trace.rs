@@ -32,11 +32,11 @@ enum EventForm<'a> {
 }
 
 impl Schedule {
-    /// Writes spans of this schedule as JSON in Chrome's trace event format, which Perfetto (ui.perfetto.dev)
-    /// reads too. Times are in microseconds. Needs the feature `json`.
+    /// Returns spans of this schedule as JSON in Chrome's trace event format, which Perfetto
+    /// (ui.perfetto.dev) also reads. Times are in microseconds. Needs the feature `json`.
     ///
-    /// Spans that [`Schedule::to_svg`] leaves out are left out here too; their number is `spans_left_out` in
-    /// the trace's `otherData`.
+    /// Spans that [`Schedule::to_svg`] leaves out are left out here, too. The trace's `otherData` has their
+    /// number as `spans_left_out`.
     pub fn to_perfetto(&self, spans: &[Span]) -> String {
         let runs = Runs::new(self);
         let of: HashMap<Run, &Span> =

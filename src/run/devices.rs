@@ -1,4 +1,5 @@
-//! The end of a segment on its device: counts down the run's gates as workers do, in the reactor's thread.
+//! The end of a segment on its device: counts down the run's gates as workers do, in the reactor's thread, or
+//! in a worker if the device is there already.
 
 use std::sync::Arc;
 
@@ -130,7 +131,7 @@ impl RunInner {
         }
     }
 
-    /// Follows a target in a thread that is no worker.
+    /// Follows a target for which no interpreter runs.
     fn follow(&self, mut target: Target) {
         let live = self.live.get().expect("a step of it was submitted");
         let pool = self.core.pool.as_ref().expect("an executor with devices has workers");

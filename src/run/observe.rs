@@ -25,20 +25,11 @@ impl Ran {
 impl RunInner {
     pub(super) fn observe(&self, node: NodeId, ran: Ran, launched: Launched) {
         let Some(observer) = &self.core.observer else { return };
-        let name = &self.plan().name_of(node);
-        let span = NodeSpan {
-            run: self.number,
-            plan: &self.plan,
-            id: node,
-            node: name,
-            stream: self.code().stream_of(node),
-            started: ran.started,
-            ended: ran.ended,
-            is_ok: ran.is_ok,
-            launched,
-        };
+        let Ran { started, ended, is_ok } = ran;
+        let span = NodeSpan::new(&self.plan, node, self.code().stream_of(node), started, ended);
+        let span = NodeSpan { run: self.number, is_ok, launched, ..span };
         if let Err(message) = inside(0, || shielded(|| observer.node(&span))) {
-            self.add_fault(Some(node), Kind::Observer { node: name.clone(), message }.into());
+            self.add_fault(Some(node), Kind::Observer { node: span.node, message }.into());
         }
     }
 }

@@ -94,7 +94,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         if self.run.state.glance() & state::CANCELLED == 0 {
             return;
         }
-        stream.abandon_all();
+        stream.queue_mut().abandon_all();
         for member in members {
             // Its body was called, but its work is not done.
             if self.run.outcome(member.node) == 0 {
@@ -107,7 +107,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     fn record(&mut self, member: &Member, stream: &mut DeviceStream) -> Option<bool> {
         let (run, code) = (self.run, self.code);
         let waits = slice(&code.member_waits, member.waits);
-        stream.begin_part(Part { stream: member.stream, waits, is_awaited: member.is_awaited });
+        stream.queue_mut().begin_part(Part { stream: member.stream, waits, is_awaited: member.is_awaited });
         let is_off = run.outcome(member.node) != 0 || self.skips(member.node, run.state.glance());
         let has_run = (!is_off).then(|| {
             // SAFETY: this program is at this segment, so this thread alone runs its nodes; what they read
@@ -118,7 +118,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             let called = unsafe { call_body(&member.call, cells, StreamMut::Device(stream)) };
             let is_ok = matches!(called, Ok(Ok(())));
             if !is_ok {
-                stream.abandon_part();
+                stream.queue_mut().abandon_part();
             }
             run.judge_call(member.node, called);
             is_ok

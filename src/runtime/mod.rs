@@ -49,5 +49,5 @@ pub use reactor::Pace;
 pub(crate) use reactor::Reactor;
 pub(crate) use remote::RemoteLane;
 pub(crate) use submission::Submission;
-pub use timeline::{Timeline, TimelineOp, TimelineSpan};
+pub use timeline::Timeline;
 pub(crate) use wake_set::{Resumes, WakeSet};

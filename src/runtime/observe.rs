@@ -15,29 +15,29 @@ use crate::plan::Plan;
 /// error that a task gets, see [`Run`](crate::Run).
 pub trait Observer: Send + Sync + 'static {
     /// Called after a node's body, or an async node's last poll.
-    fn node(&self, span: &NodeSpan<'_>);
+    fn node(&self, span: &NodeSpan);
 
     /// Called after an operation's body, or the last poll of its future. Parts of a [joined](crate::Op::join)
     /// operation are operations. The default does nothing.
-    fn operation(&self, span: &OpSpan<'_>) {
+    fn operation(&self, span: &OpSpan) {
         let _ = span;
     }
 }
 
 /// When and where one operation ran.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct OpSpan<'a> {
+pub struct OpSpan {
     /// The number of the engine: different for all engines and runs of one executor. Flows that are not of an
     /// engine share one.
     pub engine: u64,
     /// The operation's name.
-    pub operation: &'a Name,
+    pub operation: Name,
     /// When its body was called; of an asynchronous one, when its closure was.
-    pub started: Instant,
+    pub start: Instant,
     /// When it was done; of a kernel on a CUDA device, when its body had returned, which only asks for the
     /// work.
-    pub ended: Instant,
+    pub end: Instant,
     /// Whether it succeeded.
     pub is_ok: bool,
     /// How its work went to its device.
@@ -45,29 +45,40 @@ pub struct OpSpan<'a> {
 }
 
 /// When and where one node ran.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct NodeSpan<'a> {
+pub struct NodeSpan {
     /// The number of the run: different for all runs of one executor.
     pub run: u64,
     /// The plan of the run.
-    pub plan: &'a Plan,
+    pub plan: Plan,
     /// The node, in the plan's shape. Nodes of inner graphs count on behind those, graph by graph as in
     /// [`Schedule::inner`](crate::plan::Schedule::inner).
     pub id: NodeId,
     /// The node's name; of a node of an inner graph its path: `loop/body/mul`.
-    pub node: &'a Name,
+    pub node: Name,
     /// The stream of the plan that it ran on; those of inner graphs count on.
     pub stream: u32,
     /// When its body was called, or an async node first polled.
-    pub started: Instant,
+    pub start: Instant,
     /// When it was done; of a kernel on a CUDA device, when its body had returned, which only asks for the
     /// work.
-    pub ended: Instant,
+    pub end: Instant,
     /// Whether it succeeded.
     pub is_ok: bool,
     /// How its work went to its device.
     pub launched: Launched,
+}
+
+impl NodeSpan {
+    /// Returns the span of a node of run 0 that succeeded on a host: for tests of code that shows spans.
+    ///
+    /// # Panics
+    /// If the plan has no such node.
+    pub fn new(plan: &Plan, id: NodeId, stream: u32, start: Instant, end: Instant) -> Self {
+        let (node, launched) = (plan.inner().name_of(id), Launched::Host);
+        Self { run: 0, plan: plan.clone(), id, node, stream, start, end, is_ok: true, launched }
+    }
 }
 
 /// How the work of a node or an operation went to its device: on a CUDA device by calls the first time, and

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Launched, NodeSpan, Observer, OpSpan};
+use super::{NodeSpan, Observer, OpSpan};
 use crate::error::Result;
-use crate::graph::NodeId;
-use crate::name::Name;
 use crate::plan::{CriticalPath, Plan, Span, StreamKind};
 
 /// An observer that keeps the spans of nodes and operations, up to a bound.
@@ -25,76 +23,20 @@ use crate::plan::{CriticalPath, Plan, Span, StreamKind};
 /// ```
 #[derive(Debug)]
 pub struct Timeline {
-    origin: Instant,
     spans_max: usize,
     kept: Mutex<Kept>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    nodes: Vec<TimelineSpan>,
-    operations: Vec<TimelineOp>,
-}
-
-/// One node of a [`Timeline`].
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct TimelineSpan {
-    /// See [`NodeSpan::run`].
-    pub run: u64,
-    /// The plan of the run.
-    pub plan: Plan,
-    /// The node, in the plan's shape.
-    pub id: NodeId,
-    /// The node's name.
-    pub node: Name,
-    /// The stream of the plan that it ran on.
-    pub stream: u32,
-    /// When it started, since the timeline was made.
-    pub start: Duration,
-    /// When it was done, since the timeline was made. For a kernel on a CUDA device: when its body had
-    /// returned, which only enqueues the work.
-    pub end: Duration,
-    /// Whether it succeeded.
-    pub is_ok: bool,
-    /// How its work went to its device.
-    pub launched: Launched,
-}
-
-/// One operation of a [`Timeline`].
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct TimelineOp {
-    /// See [`OpSpan::engine`].
-    pub engine: u64,
-    /// The operation's name.
-    pub operation: Name,
-    /// When it started, since the timeline was made.
-    pub start: Duration,
-    /// When it was done, since the timeline was made; of a kernel on a CUDA device, when its body had
-    /// returned, which only asks for the work.
-    pub end: Duration,
-    /// Whether it succeeded.
-    pub is_ok: bool,
-    /// How its work went to its device.
-    pub launched: Launched,
-}
-
-impl TimelineSpan {
-    /// Returns the span of a node of run 0 that succeeded on a host: for tests of code that shows timelines.
-    ///
-    /// # Panics
-    /// If the plan has no such node.
-    pub fn new(plan: &Plan, id: NodeId, stream: u32, start: Duration, end: Duration) -> Self {
-        let node = plan.inner().name_of(id);
-        Self { run: 0, plan: plan.clone(), id, node, stream, start, end, is_ok: true, launched: Launched::Host }
-    }
+    nodes: Vec<NodeSpan>,
+    operations: Vec<OpSpan>,
 }
 
 impl Timeline {
     /// Returns an empty timeline that keeps the first `spans_max` nodes, and as many operations.
     pub fn new(spans_max: usize) -> Self {
-        Self { origin: Instant::now(), spans_max, kept: Mutex::default() }
+        Self { spans_max, kept: Mutex::default() }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -102,36 +44,38 @@ impl Timeline {
     }
 
     /// Returns the nodes of runs so far, in the order in which they ended.
-    pub fn spans(&self) -> Vec<TimelineSpan> {
+    pub fn spans(&self) -> Vec<NodeSpan> {
         self.kept().nodes.clone()
     }
 
     /// Returns the operations of engines and flows so far, in the order in which they ended.
-    pub fn operations(&self) -> Vec<TimelineOp> {
+    pub fn operations(&self) -> Vec<OpSpan> {
         self.kept().operations.clone()
-    }
-
-    fn since_origin(&self, time: Instant) -> Duration {
-        time.saturating_duration_since(self.origin)
     }
 
     /// Returns the runs of a plan, in the order in which they began: for each the spans of its nodes, from
     /// its beginning on, as [`Schedule::to_svg`](crate::plan::Schedule::to_svg) draws them. A loop or a
     /// branch is one span; the nodes that ran in it are among [`Timeline::spans`].
     pub fn runs(&self, plan: &Plan) -> Vec<Vec<Span>> {
-        let mut runs: BTreeMap<u64, Vec<TimelineSpan>> = BTreeMap::new();
+        let mut runs: BTreeMap<u64, Vec<NodeSpan>> = BTreeMap::new();
         let nodes = plan.schedule().shape().nodes().len();
         let spans = self.spans().into_iter().filter(|span| span.plan.is_same(plan) && span.id.index() < nodes);
         spans.for_each(|span| runs.entry(span.run).or_default().push(span));
-        let mut runs: Vec<(Duration, Vec<TimelineSpan>)> =
-            runs.into_values().map(|spans| (spans.iter().map(|span| span.start).min().unwrap_or_default(), spans)).collect();
-        runs.sort_by_key(|run| run.0);
-        let us = |time: Duration| time.as_secs_f64() * 1e6;
-        let span = |begin: Duration, span: &TimelineSpan| {
-            let (start_us, end_us) = (us(span.start - begin), us(span.end - begin));
-            Span { node: span.id, stream: span.stream, start_us, end_us }
+        let begin = |spans: &[NodeSpan]| spans.iter().map(|span| span.start).min().expect("a run has a span");
+        let mut runs: Vec<Vec<NodeSpan>> = runs.into_values().collect();
+        runs.sort_by_key(|spans| begin(spans));
+        let drawn = |spans: &Vec<NodeSpan>| {
+            let begin = begin(spans);
+            let us = |time: Instant| (time - begin).as_secs_f64() * 1e6;
+            let span = |&NodeSpan { id: node, stream, start, end, .. }: &NodeSpan| Span {
+                node,
+                stream,
+                start_us: us(start),
+                end_us: us(end),
+            };
+            spans.iter().map(span).collect()
         };
-        runs.iter().map(|(begin, spans)| spans.iter().map(|each| span(*begin, each)).collect()).collect()
+        runs.iter().map(drawn).collect()
     }
 
     /// Returns, for each node of a plan, the median of how long it took, in microseconds; none for nodes that
@@ -190,36 +134,17 @@ impl Plan {
 }
 
 impl Observer for Timeline {
-    fn node(&self, span: &NodeSpan<'_>) {
-        let kept = TimelineSpan {
-            run: span.run,
-            plan: span.plan.clone(),
-            id: span.id,
-            node: span.node.clone(),
-            stream: span.stream,
-            start: self.since_origin(span.started),
-            end: self.since_origin(span.ended),
-            is_ok: span.is_ok,
-            launched: span.launched,
-        };
+    fn node(&self, span: &NodeSpan) {
         let mut all = self.kept();
         if all.nodes.len() < self.spans_max {
-            all.nodes.push(kept);
+            all.nodes.push(span.clone());
         }
     }
 
-    fn operation(&self, span: &OpSpan<'_>) {
-        let kept = TimelineOp {
-            engine: span.engine,
-            operation: span.operation.clone(),
-            start: self.since_origin(span.started),
-            end: self.since_origin(span.ended),
-            is_ok: span.is_ok,
-            launched: span.launched,
-        };
+    fn operation(&self, span: &OpSpan) {
         let mut all = self.kept();
         if all.operations.len() < self.spans_max {
-            all.operations.push(kept);
+            all.operations.push(span.clone());
         }
     }
 }

@@ -4,13 +4,15 @@
 
 use std::collections::HashMap;
 
+use crate::plan::Point;
+
 /// The most numbers that the clocks of one simulation may hold.
 const NUMBERS_MAX: usize = 1 << 26;
 
 pub(super) struct Clocks {
     /// For each stream how many works of each stream are known to have ended.
     streams: Vec<Vec<u32>>,
-    points: HashMap<(u32, u32), Vec<u32>>,
+    points: HashMap<Point, Vec<u32>>,
 }
 
 impl Clocks {
@@ -25,11 +27,11 @@ impl Clocks {
         self.streams[stream as usize][stream as usize] += 1;
     }
 
-    pub(super) fn record(&mut self, stream: u32, seq: u32) {
-        self.points.insert((stream, seq), self.streams[stream as usize].clone());
+    pub(super) fn record(&mut self, point: Point) {
+        self.points.insert(point, self.streams[point.stream as usize].clone());
     }
 
-    pub(super) fn pass(&mut self, stream: u32, point: (u32, u32)) {
+    pub(super) fn pass(&mut self, stream: u32, point: Point) {
         let Some(known) = self.points.get(&point) else { return };
         for (mine, &theirs) in self.streams[stream as usize].iter_mut().zip(known) {
             *mine = theirs.max(*mine);

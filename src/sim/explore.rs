@@ -4,25 +4,25 @@ use super::{SimLog, Simulation};
 use crate::device::sim::{Order, next_order};
 use crate::error::Result;
 
-/// What [`Simulation::explore`] has been through.
+/// The result of an exploration; made by [`Simulation::explore`] and [`explore`](crate::explore).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Explored {
-    /// How many orders there were.
+    /// The number of orders that were tried.
     pub orders: u64,
-    /// Whether that is all of them; otherwise the bound was reached.
+    /// Whether these are all orders. Otherwise the bound was reached.
     pub is_complete: bool,
 }
 
 impl Simulation {
-    /// Runs the simulation in every order that the programs allow, one node at a time, and shows each log to
-    /// `check`; at most `orders_max` of them. Whatever a real machine does is one of these orders.
+    /// Runs the simulation in every order that the programs allow, one node at a time, and calls `check` with
+    /// each log. It tries at most `orders_max` orders. A real machine runs the nodes in one of these orders.
     ///
     /// The number of orders grows very fast: a fan of 8 nodes with a join has 40,320.
     ///
     /// # Errors
-    /// As [`Simulation::run`], or what `check` returns; its log's [`choices`](SimLog::choices) replay that
-    /// order.
+    /// Those of [`Simulation::run`], and the first error that `check` returns. The
+    /// [`choices`](SimLog::choices) of its log replay that order.
     pub fn explore(&self, orders_max: u64, mut check: impl FnMut(&SimLog) -> Result<()>) -> Result<Explored> {
         let mut simulation = self.clone().one_at_a_time().hand_off_us(0.0);
         let (mut choices, mut orders) = (Vec::new(), 0);

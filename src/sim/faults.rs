@@ -1,10 +1,10 @@
-//! Faults on purpose: which nodes fail or take long, and when a device is lost. A node's fault follows from
-//! the seed and the node alone, and not from the order in which things happen.
+//! Injected faults: nodes fail or take long, and devices are lost. A node's fault follows from the seed and
+//! the node alone, and not from the order of events.
 
 use crate::device::sim::Draw;
 use crate::graph::{COST_US_MAX, NodeId};
 
-/// What goes wrong in a simulation. Nothing, by default.
+/// The faults to inject into a simulation. There are none by default.
 ///
 /// # Examples
 /// ```
@@ -33,28 +33,28 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Returns no faults, that are drawn from `seed`.
+    /// Returns settings without faults. Those that are added with a probability are drawn by `seed`.
     pub fn new(seed: u64) -> Self {
         Self { seed, ..Self::default() }
     }
 
-    /// Lets each node fail with this probability.
+    /// Makes each node fail with this probability.
     pub fn fail(self, probability: f64) -> Self {
         Self { fail: probability, ..self }
     }
 
-    /// Lets this node fail.
+    /// Makes this node fail.
     pub fn fail_node(mut self, node: NodeId) -> Self {
         self.fail_nodes.push(node);
         self
     }
 
-    /// Lets each node take `factor` times as long with this probability.
+    /// Makes each node take `factor` times as long with this probability.
     pub fn stall(self, probability: f64, factor: f64) -> Self {
         Self { stall: probability, stall_factor: factor, ..self }
     }
 
-    /// Loses a device at a time, in microseconds: what has not ended there by then fails.
+    /// Loses a device at this time, in microseconds. Nodes that have not ended there by then fail.
     pub fn lose_device(self, device: u32, at_us: f64) -> Self {
         Self { lost: Some((device, at_us)), ..self }
     }

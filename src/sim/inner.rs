@@ -3,16 +3,16 @@
 
 use std::collections::HashMap;
 
-use super::simulation::{Setup, Simulation};
+use super::machine::Machine;
+use super::simulation::Simulation;
 use crate::error::{Kind, Result};
 use crate::graph::{COST_US_MAX, NodeId, Role};
-use crate::plan::Schedule;
+use crate::plan::{InnerSchedule, Schedule};
 
 /// An inner graph that is to be simulated.
 #[derive(Clone, Debug)]
 pub(super) struct Inner {
-    around: Option<usize>,
-    node: NodeId,
+    control: Control,
     role: Role,
     simulation: Simulation,
 }
@@ -23,13 +23,11 @@ type Control = (Option<usize>, NodeId);
 impl Inner {
     /// All inner graphs of a schedule.
     pub(super) fn all(schedule: &Schedule) -> Vec<Self> {
-        let inner = schedule.inner().iter();
-        inner
-            .map(|inner| {
-                let simulation = Simulation::of_one(inner.schedule());
-                Self { around: inner.around(), node: inner.node(), role: inner.role(), simulation }
-            })
-            .collect()
+        let of = |inner: &InnerSchedule| {
+            let control = (inner.around(), inner.node());
+            Self { control, role: inner.role(), simulation: Simulation::of_one(inner.schedule()) }
+        };
+        schedule.inner().iter().map(of).collect()
     }
 }
 
@@ -41,8 +39,8 @@ impl Simulation {
         for (at, inner) in self.inner.iter().enumerate().rev() {
             let simulation = inner.simulation.clone().slots(self.slots).hand_off_us(self.hand_off_us);
             let controls_us = simulation.of_controls(Some(at), &took_us)?;
-            let log = simulation.play(&Setup::new(&simulation), &controls_us)?;
-            took_us.entry((inner.around, inner.node)).or_default().push((inner.role, log.makespan_us()));
+            let log = Machine::new(&simulation, &controls_us).run()?;
+            took_us.entry(inner.control).or_default().push((inner.role, log.makespan_us()));
         }
         self.of_controls(None, &took_us)
     }

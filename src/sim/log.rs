@@ -1,5 +1,4 @@
-//! What happened in a simulation: events in the order of virtual time, who touched which value when, and
-//! races.
+//! The log of a simulation: events in the order of virtual time, the uses of values, and races.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use crate::graph::{NodeId, Shape};
 use crate::name::Name;
 use crate::plan::{Span, StreamKind};
 
-/// How a node ended.
+/// The end of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Ending {
@@ -33,7 +32,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// One thing that happened.
+/// An event of a simulation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum SimEvent {
@@ -46,7 +45,7 @@ pub enum SimEvent {
         /// The node.
         node: NodeId,
     },
-    /// A stream was done with a node.
+    /// A stream ended a node.
     End {
         /// When, in microseconds.
         at_us: f64,
@@ -54,7 +53,7 @@ pub enum SimEvent {
         stream: u32,
         /// The node.
         node: NodeId,
-        /// How it ended.
+        /// The node's end.
         ending: Ending,
     },
     /// A stream reached a point.
@@ -63,10 +62,10 @@ pub enum SimEvent {
         at_us: f64,
         /// The stream.
         stream: u32,
-        /// Which of its points.
+        /// The number of the point on this stream.
         seq: u32,
     },
-    /// A stream went on behind a point of another.
+    /// A stream continued after a wait for a point of another stream.
     Pass {
         /// When, in microseconds.
         at_us: f64,
@@ -77,23 +76,23 @@ pub enum SimEvent {
     },
 }
 
-/// A node touched a value.
+/// A use of a value by a node.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Touch {
-    /// The node whose value it is.
+    /// The node that makes the value.
     pub value: NodeId,
-    /// The node that touched it.
+    /// The node that uses it.
     pub by: NodeId,
-    /// How.
+    /// The kind of the use.
     pub kind: TouchKind,
-    /// From when on, in microseconds.
+    /// The begin of the use, in microseconds.
     pub start_us: f64,
-    /// Until when, in microseconds.
+    /// The end of the use, in microseconds.
     pub end_us: f64,
 }
 
-/// How a node touches a value.
+/// The kind of a use of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TouchKind {
     /// It makes the value.
@@ -102,7 +101,7 @@ pub enum TouchKind {
     Read,
 }
 
-/// A node that depends on another, and that nothing keeps from running before it.
+/// Two nodes, one of which depends on the other, although the programs do not order them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Race {
     /// The node that should come first.
@@ -122,7 +121,7 @@ impl fmt::Display for Race {
 
 /// The log of one simulation; made by [`Simulation::run`](crate::sim::Simulation::run).
 ///
-/// Prints itself as text, a line for each event; equal simulations print equal bytes on every machine.
+/// `{}` writes a line for each event. Equal simulations write equal bytes on every machine.
 #[derive(Clone, Debug)]
 pub struct SimLog {
     pub(super) shape: Arc<Shape>,
@@ -135,12 +134,12 @@ pub struct SimLog {
 }
 
 impl SimLog {
-    /// Returns what happened, in the order of time.
+    /// Returns the events, in the order of time.
     pub fn events(&self) -> &[SimEvent] {
         &self.events
     }
 
-    /// Returns when each node ran, in the order in which they ended. Nodes that were skipped are left out.
+    /// Returns the times at which nodes ran, in the order of their ends. Skipped nodes are left out.
     pub fn spans(&self) -> Vec<Span> {
         let mut started = vec![0.0; self.kinds.len()];
         let mut spans = Vec::new();
@@ -156,13 +155,12 @@ impl SimLog {
         spans
     }
 
-    /// Returns when the last node ended, in microseconds.
+    /// Returns the time at which the last node ended, in microseconds.
     pub fn makespan_us(&self) -> f64 {
         Span::makespan_us(&self.spans())
     }
 
-    /// Returns who touched which value, and when: nodes write their own while they run, and read those of
-    /// others.
+    /// Returns all uses of values. A node writes its own value while it runs, and reads those of others.
     pub fn touches(&self) -> Vec<Touch> {
         let mut sources = vec![Vec::new(); self.shape.nodes().len()];
         let reads = self.shape.edges().iter().filter(|edge| edge.is_data());
@@ -176,17 +174,18 @@ impl SimLog {
         self.spans().into_iter().flat_map(touches_of).collect()
     }
 
-    /// Returns the dependences that nothing keeps: an empty list for every schedule of this library.
+    /// Returns the dependences that the programs do not keep. The list is empty for each schedule that this
+    /// library makes.
     ///
-    /// They are found by what streams know of each other, not by what happened to overlap, so one order is as
-    /// good as any other. None at all for a schedule so large (streams times records above 67 million) that
-    /// this was not kept.
+    /// Races follow from the waits of streams, and not from overlaps in time, so any order finds all of them.
+    /// Returns None if the schedule is too large for this check: streams times records above 67 million.
     pub fn races(&self) -> Option<&[Race]> {
         self.races.as_deref()
     }
 
-    /// Returns the choices that were made where several nodes could go on, to
-    /// [replay](crate::sim::Order::Replay) them. None are made in order.
+    /// Returns the choices among nodes that could run next, which
+    /// [`Order::Replay`](crate::sim::Order::Replay) repeats. The list is empty for
+    /// [`Order::InOrder`](crate::sim::Order::InOrder).
     pub fn choices(&self) -> Vec<u32> {
         self.choices.iter().map(|choice| choice.0).collect()
     }

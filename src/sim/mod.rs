@@ -1,21 +1,22 @@
 //! Simulation: schedules on a simulated machine in virtual time. It shows how long they take, in which orders
 //! they can run, and whether a race is possible.
 //!
-//! A [`Simulation`] runs a schedule and returns a [`SimLog`]. [`Slots`] say how much the machine does at
-//! once, [`Order`] which node comes next where several could, [`Faults`] which of them fail.
+//! A [`Simulation`] runs a schedule and returns a [`SimLog`]. [`Slots`] limit the work that the machine does
+//! at once. [`Order`] chooses among the nodes that could run next. [`Faults`] make nodes fail.
 //! [`Simulation::explore`] tries all orders. The log of a seed is the same, byte for byte, on every machine.
 //!
 //! Real runs can be simulated, too: see [`Executor::sim`](crate::Executor::sim) and
 //! [`explore`](crate::explore).
 //
-// REHEARSAL. Lives here: the simulation and its log, the clocks that find races, injected faults, and the
-// exploration of all orders. Never here: a closure of a graph, a thread, a real clock.
+// REHEARSAL. Lives here: the simulation, its machine and its log, the clocks that find races, injected
+// faults, and the exploration of all orders. Never here: a closure of a graph, a thread, a real clock.
 
 mod clocks;
 mod explore;
 mod faults;
 mod inner;
 mod log;
+mod machine;
 mod simulation;
 
 pub use crate::device::sim::Order;

@@ -187,8 +187,8 @@ fn a_skipped_node_says_because_of_whom() {
         let nodes = ["after b", "ordered after a", "two", "finer"].map(|name| run.node(name));
         let (_, nodes) = block_on(join(run, futures::future::join_all(nodes)));
         let texts: Vec<String> = nodes.iter().filter_map(|node| node.as_ref().err()).map(Error::to_string).collect();
-        assert_eq!(texts[0], "node 'after b' did not run, because 'a' before it failed");
-        assert_eq!(texts[1], "node 'ordered after a' did not run, because 'a' before it failed");
+        assert_eq!(texts[0], "node 'after b' did not run, because 'a', which comes before it, failed");
+        assert_eq!(texts[1], "node 'ordered after a' did not run, because 'a', which comes before it, failed");
         assert!(texts[2].starts_with("node 'two' panicked"), "{}", texts[2]);
         assert!(nodes[0].as_ref().is_err_and(Error::is_skipped) && nodes[3].is_ok());
     }
@@ -283,7 +283,7 @@ impl Future for LateGrudge {
 struct Touchy;
 
 impl Observer for Touchy {
-    fn node(&self, span: &NodeSpan<'_>) {
+    fn node(&self, span: &NodeSpan) {
         if span.node.starts_with("touch") {
             panic_quietly("not this one");
         }

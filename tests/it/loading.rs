@@ -464,6 +464,6 @@ fn a_loop_may_have_no_iterations_at_most() {
     let shape = Shape::from_json(json).unwrap();
     assert_eq!(Shape::from_json(&shape.to_json()).unwrap(), shape);
     let error = block_on(Executor::inline().run(&plan(&loaded(json)), Inputs::new())).unwrap_err();
-    let expected = "loop 'loop' would go on after 0 iterations: raise its max_iterations, or see why it does not end";
+    let expected = "loop 'loop' would go on after 0 iterations: raise its max_iterations, or find out why it does not end";
     assert_eq!(error.to_string(), expected);
 }

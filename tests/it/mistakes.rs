@@ -112,7 +112,7 @@ fn what_nobody_reads_is_named() {
 /// What is said of who uses a value of another graph.
 fn foreign(name: &str) -> String {
     format!(
-        "'{name}' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
+        "'{name}' uses a value of another graph: read a value only in the graph that made it, or in its inner graphs; let the closure of a loop or branch return what is read outside"
     )
 }
 
@@ -144,7 +144,7 @@ fn a_value_is_taken_once() {
 
 #[test]
 fn who_takes_a_value_cannot_read_it_too() {
-    let text = "'a' takes 'x' by value and reads it too: read it from what it took";
+    let text = "'a' takes 'x' by value and reads it too: read the taken value instead";
     let taken_first = mistake(|g| {
         let x = one_of_block(g);
         g.task("a", (take(&x), &x), |_: Vec<u64>, _: &Vec<u64>| ());
@@ -228,7 +228,7 @@ fn an_edge_to_nowhere_is_named() {
     let error = shape.schedule_with(&Single).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "an edge from node 'a' names node number 7, counted from 0, and the graph has 1: use the ids of this graph"
+        "an edge from node 'a' names node number 7, counted from 0, but the graph has 1: use the ids of this graph"
     );
 }
 
@@ -269,7 +269,7 @@ fn inputs_must_be_the_plans() {
     let missing = refusal(|| inputs! { "size" => 1u64 });
     assert_eq!(missing, "input 'block' was not given: add it to inputs! { \"block\" => ... }");
     let twice = refusal(|| inputs! { "size" => 1u64, "block" => vec![1u64], "size" => 2u64 });
-    assert_eq!(twice, "input 'size' was given twice");
+    assert_eq!(twice, "input 'size' was given twice: give it once");
     let mistyped = refusal(|| inputs! { "size" => 1u32, "block" => vec![1u64] });
     assert_eq!(mistyped, "input 'size' has the type `u64`, but a `u32` was given");
     let shared = refusal(|| inputs! { "size" => 1u64 }.with_arc("block", Arc::new(vec![1u64])));
@@ -285,7 +285,10 @@ fn outputs_are_asked_for_by_name_and_type_and_once() {
     assert_eq!(outputs.take::<u64>("ou").map_err(text).unwrap_err(), "the plan has no output named 'ou'; it has 'out'");
     assert_eq!(outputs.take::<u32>("out").map_err(text).unwrap_err(), "output 'out' has the type `u64`, not `u32`");
     assert_eq!(*outputs.take::<u64>("out").unwrap(), 2);
-    assert_eq!(outputs.take::<u64>("out").map_err(text).unwrap_err(), "output 'out' was already taken");
+    assert_eq!(
+        outputs.take::<u64>("out").map_err(text).unwrap_err(),
+        "output 'out' was already taken: keep the value of the first take"
+    );
 }
 
 #[test]

@@ -186,7 +186,7 @@ struct Waits {
 }
 
 impl Observer for Waits {
-    fn node(&self, span: &NodeSpan<'_>) {
+    fn node(&self, span: &NodeSpan) {
         let said = told(self.exec.get().unwrap().run(&never(), Inputs::new())).unwrap_err();
         self.said.lock().unwrap().push((span.node.to_string(), said));
     }

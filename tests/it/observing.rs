@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use anabranch::exec::{NodeSpan, Observer, OpSpan, TimelineSpan};
+use anabranch::exec::{NodeSpan, Observer, OpSpan};
 use anabranch::{Engine, Executor, Flow, Function, Graph, HostStream, Inputs, Op, Plan, Timeline, Value};
 use futures::future::join_all;
 
@@ -15,7 +15,7 @@ fn observed(workers: usize, spans_max: usize) -> (Executor, Arc<Timeline>) {
     (Executor::builder().workers(workers).observer(timeline.clone()).build().unwrap(), timeline)
 }
 
-fn names(spans: &[TimelineSpan]) -> Vec<&str> {
+fn names(spans: &[NodeSpan]) -> Vec<&str> {
     spans.iter().map(|span| &*span.node).collect()
 }
 
@@ -227,9 +227,9 @@ fn runs_and_operations_of_a_flow_are_told_apart() {
 struct Touchy;
 
 impl Observer for Touchy {
-    fn node(&self, _: &NodeSpan<'_>) {}
+    fn node(&self, _: &NodeSpan) {}
 
-    fn operation(&self, span: &OpSpan<'_>) {
+    fn operation(&self, span: &OpSpan) {
         assert_eq!(span.operation, "touch");
         panic_quietly("not this one");
     }

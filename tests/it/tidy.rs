@@ -20,7 +20,7 @@ const COMMENT_COLUMNS_MAX: usize = 110;
 const CIRCLE_FILES_MAX: usize = 3;
 const ROOT_NAMES_MAX: usize = 25;
 /// The rooms whose comments are plain.
-const PLAIN: [&str; 4] = ["value", "runtime", "run", "flow"];
+const PLAIN: [&str; 5] = ["value", "runtime", "run", "engine", "flow"];
 
 /// A source file: its path inside the package, and its text.
 struct Source {

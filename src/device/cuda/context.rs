@@ -1,26 +1,33 @@
 //! A GPU's primary context and the streams in it, by calls of our own. cudarc has objects for both, but its
 //! calls cast the driver's codes to an enum. Its objects are made only for a library that asks for a stream,
 //! and release nothing. This file releases the handles, once no library holds them.
+//!
+//! The context turns the driver's codes into errors. A fatal code loses the device, and every later call is
+//! refused.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUcontext, CUstream};
 use cudarc::driver::{CudaContext, CudaStream};
 
-use super::driver::Driver;
-use crate::error::Result;
-use crate::sync::{Mutex, lock};
+use super::driver::{Driver, OUT_OF_MEMORY, SUCCESS};
+use crate::device::queue::Fault;
+use crate::error::{Error, Kind, Result};
+use crate::sync::{Mutex, OnceLock, lock};
 
 /// Does not wait for the default stream.
 const NON_BLOCKING: u32 = 1;
 
 /// The primary context of a GPU, retained.
 pub(super) struct Context {
-    driver: &'static Driver,
+    pub(super) driver: &'static Driver,
     ordinal: u32,
     device: c_int,
     handle: CUcontext,
+    /// The fault that lost the device.
+    lost: OnceLock<Fault>,
     /// cudarc's object for it, once a library has asked for one. It is retained once more.
     lent: Mutex<Option<Arc<CudaContext>>>,
 }
@@ -38,8 +45,8 @@ impl Context {
         driver.check(unsafe { (driver.device_get)(&mut device, ordinal as c_int) })?;
         // SAFETY: it writes one handle.
         driver.check(unsafe { (driver.context_retain)(&mut handle, device) })?;
-        let context = Self { driver, ordinal, device, handle, lent: Mutex::default() };
-        driver.check(context.make_current())?;
+        let context = Self { driver, ordinal, device, handle, lost: OnceLock::new(), lent: Mutex::default() };
+        context.make_current()?;
         Ok(context)
     }
 
@@ -47,10 +54,58 @@ impl Context {
         self.handle
     }
 
-    /// Makes it current on this thread. Returns the driver's code.
-    pub(super) fn make_current(&self) -> u32 {
+    /// Makes it current on this thread, unless the device is lost.
+    pub(super) fn make_current(&self) -> Result<()> {
+        self.alive()?;
+        self.check(self.set_current())
+    }
+
+    /// Makes it current on this thread, for calls that free what a lost device has too. Returns the driver's
+    /// code.
+    pub(super) fn set_current(&self) -> u32 {
         // SAFETY: `self` retains the context.
         unsafe { (self.driver.set_context)(self.handle) }
+    }
+
+    /// Returns the device's name in errors.
+    pub(super) fn device_name(&self) -> String {
+        format!("CUDA device {}", self.ordinal)
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
+    /// Returns an error once the device is lost.
+    pub(super) fn alive(&self) -> Result<()> {
+        self.lost.get().map_or(Ok(()), |fault| Err(self.error(fault)))
+    }
+
+    /// Turns the driver's code into an error; a fatal one loses the device.
+    pub(super) fn check(&self, code: u32) -> Result<()> {
+        if code == SUCCESS { Ok(()) } else { Err(self.error(&self.driver.fault(code))) }
+    }
+
+    /// Returns the error for a fault; a fatal one loses the device.
+    pub(super) fn error(&self, fault: &Fault) -> Error {
+        let Fault { code, name, is_fatal } = fault.clone();
+        if !is_fatal {
+            return Kind::Driver { code, name }.into();
+        }
+        let _ = self.lost.set(fault.clone());
+        Kind::DeviceLost { device: self.device_name(), code, name }.into()
+    }
+
+    /// Allocates `room` bytes of page-locked memory of the host, for a request of `bytes`. The context is
+    /// current on this thread.
+    pub(super) fn host_alloc(&self, bytes: usize, room: usize, flags: u32) -> Result<NonNull<u8>> {
+        let mut start: *mut c_void = std::ptr::null_mut();
+        // SAFETY: it writes one pointer.
+        match unsafe { (self.driver.host_alloc)(&mut start, room, flags) } {
+            OUT_OF_MEMORY => return Err(Kind::NoPinnedMemory { bytes, device: self.device_name() }.into()),
+            code => self.check(code)?,
+        }
+        Ok(NonNull::new(start.cast()).expect("a successful allocation is not null"))
     }
 
     /// Returns cudarc's object for the context.
@@ -94,11 +149,9 @@ impl Context {
 }
 
 impl Drop for Context {
+    /// A device ends only after all lent objects are back.
     fn drop(&mut self) {
-        if !self.regain() {
-            // A library still uses the context, so it is leaked.
-            return std::mem::forget(lock(&self.lent).take());
-        }
+        debug_assert!(lock(&self.lent).is_none(), "a library still uses the context");
         self.release();
     }
 }
@@ -119,9 +172,9 @@ unsafe impl Sync for Stream {}
 impl Stream {
     /// Makes a stream of a context that is current on this thread.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
-        let (driver, mut handle) = (context.driver, std::ptr::null_mut());
+        let mut handle = std::ptr::null_mut();
         // SAFETY: it writes one handle.
-        driver.check(unsafe { (driver.stream_create)(&mut handle, NON_BLOCKING) })?;
+        context.check(unsafe { (context.driver.stream_create)(&mut handle, NON_BLOCKING) })?;
         Ok(Self { context: context.clone(), handle, lent: Mutex::default() })
     }
 
@@ -163,14 +216,13 @@ impl Stream {
 }
 
 impl Drop for Stream {
+    /// A device ends only after all lent objects are back.
     fn drop(&mut self) {
-        if !self.regain() {
-            // A library still uses the stream, so it and its context are leaked.
-            return std::mem::forget((lock(&self.lent).take(), self.context.clone()));
-        }
+        debug_assert!(lock(&self.lent).is_none(), "a library still uses the stream");
         // Any thread may drop a stream. Only a lost device gives errors, here and below.
-        let _ = self.context.make_current();
-        // SAFETY: `regain` returned true, so no library holds the stream, and `self` is its owner.
+        let _ = self.context.set_current();
+        // SAFETY: `self` owns the stream. No library holds it, because `Opened::end` waits for that before it
+        // drops a lane.
         let _ = unsafe { (self.context.driver.stream_destroy)(self.handle) };
     }
 }

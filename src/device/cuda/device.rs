@@ -1,9 +1,12 @@
 //! What a GPU's memory needs to be freed, and keeps alive: its lanes, its pools, its limbo, and the path on
-//! which one thread at a time submits work.
+//! which one thread at a time submits work. When nothing refers to it any more, it is given back to the
+//! driver, by a thread of its own, once its streams have come to their ends.
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cudarc::driver::sys::{CUdevice_attribute, CUevent, CUfunction};
 
@@ -13,11 +16,9 @@ use super::driver::Driver;
 use super::dropped::{Dropped, Memories, Use};
 use super::events::Events;
 use super::graphs::Graphs;
-use super::host_memory::{HostBlock, HostPool, refused};
-use super::lane::{CudaLane, Signal, WORD_BYTES};
+use super::host_memory::{HostBlock, HostPool};
+use super::lane::{CudaLane, Signal};
 use super::modules::Modules;
-use super::remains::Remains;
-use super::status::Status;
 use crate::device::code::Code;
 use crate::device::queue::{Event, Timeline};
 use crate::error::{Kind, Result};
@@ -37,15 +38,16 @@ pub(super) enum Marking {
 /// Streams of a device. More would only be more to watch: the hardware runs kernels of few streams at once.
 const LANES: usize = 8;
 
-/// The state of submission: one thread at a time has it.
-pub(super) struct Path {
-    pub(super) graphs: Graphs,
-}
+/// Pauses between two checks of the streams that libraries still hold. Each is twice the one before, up to
+/// the last.
+const LENT_PAUSE_FIRST: Duration = Duration::from_millis(1);
+const LENT_PAUSE_LAST: Duration = Duration::from_secs(10);
 
-/// A GPU as its memory and the recordings of its work know it.
-pub(super) struct Device {
+/// A GPU as its memory and the recordings of its work know it. Dropping it does not wait for its streams.
+pub(super) struct Device(ManuallyDrop<Opened>);
+
+pub(super) struct Opened {
     pub(super) driver: &'static Driver,
-    pub(super) status: Status,
     /// As the compiler takes it, as in `compute_80`.
     arch: String,
     pub(super) lanes: Box<[Arc<CudaLane>]>,
@@ -57,9 +59,10 @@ pub(super) struct Device {
     limbo: Mutex<Vec<Dropped>>,
     /// The length of `limbo`, so that a look at an empty one takes no lock.
     limbo_len: AtomicU64,
-    pub(super) path: Mutex<Path>,
-    /// Memory that a lost device may still touch.
-    quarantined: AtomicU64,
+    /// Held by the one thread that submits work.
+    pub(super) path: Mutex<Graphs>,
+    /// How many blocks of memory a lost device may still touch.
+    pub(super) quarantined: AtomicU64,
     /// Last, because all others belong to it.
     pub(super) context: Arc<Context>,
 }
@@ -77,7 +80,7 @@ fn signal(completion: Option<Completion>, has_words: bool, has_half_words: bool)
 
 impl Device {
     pub(super) fn open(driver: &'static Driver, ordinal: u32, completion: Option<Completion>, has_graphs: bool) -> Result<Self> {
-        let (context, status) = (Arc::new(Context::retain(driver, ordinal)?), Status::new(driver, ordinal));
+        let context = Arc::new(Context::retain(driver, ordinal)?);
         use CUdevice_attribute::{
             CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS as WORDS,
             CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1 as HALF_WORDS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
@@ -88,12 +91,9 @@ impl Device {
             return Err(Kind::OldDevice { ordinal, lacks: "stream-ordered memory" }.into());
         }
         let signal = signal(completion, of(WORDS)? > 0, of(HALF_WORDS)? > 0);
-        let lane = |_| {
-            let lane = CudaLane::new(driver, Stream::new(&context)?, signal);
-            Ok(Arc::new(lane.map_err(|error| refused(error, WORD_BYTES, || status.name()))?))
-        };
+        let lane = |_| CudaLane::new(Stream::new(&context)?, signal).map(Arc::new);
         let lanes: Result<Vec<Arc<CudaLane>>> = (0..LANES).map(lane).collect();
-        Ok(Self {
+        Ok(Self(ManuallyDrop::new(Opened {
             driver,
             arch: format!("compute_{}{}", of(MAJOR)?, of(MINOR)?),
             lanes: lanes?.into(),
@@ -103,19 +103,36 @@ impl Device {
             host_pool: Mutex::new(HostPool::new()),
             limbo: Mutex::default(),
             limbo_len: AtomicU64::new(0),
-            path: Mutex::new(Path { graphs: Graphs::new(has_graphs) }),
+            path: Mutex::new(Graphs::new(has_graphs)),
             quarantined: AtomicU64::new(0),
-            status,
             context,
-        })
+        })))
     }
 
-    /// Makes the device's context that of this thread, unless the device is lost.
-    pub(super) fn make_current(&self) -> Result<()> {
-        self.status.alive()?;
-        self.status.check(self.context.make_current())
+    /// Returns the function of a kernel.
+    pub(super) fn function(self: &Arc<Self>, code: &Arc<Code>) -> Result<CUfunction> {
+        if let Some((device, function)) = code.first.get()
+            && std::ptr::addr_eq(device.as_ptr(), Arc::as_ptr(self))
+        {
+            return Ok(std::ptr::with_exposed_provenance_mut(*function));
+        }
+        let function = lock(&self.modules).function(&self.context, &self.arch, code)?;
+        let this: Arc<dyn Any + Send + Sync> = self.clone();
+        // Later devices look the function up.
+        let _ = code.first.set((Arc::downgrade(&this), function.expose_provenance()));
+        Ok(function)
     }
+}
 
+impl Deref for Device {
+    type Target = Opened;
+
+    fn deref(&self) -> &Opened {
+        &self.0
+    }
+}
+
+impl Opened {
     /// Returns the last point that was given out on a lane.
     pub(super) fn issued(&self, lane: u32) -> u64 {
         // ORDERING: Relaxed: only the thread that holds `path` stores it. Others read it as a bound on the
@@ -136,10 +153,10 @@ impl Device {
     /// Records an event behind all that is queued.
     pub(super) fn record(&self, lane: u32) -> Result<Event> {
         let mut events = lock(&self.events);
-        let event = self.status.seen(events.take(self.driver))?;
+        let event = events.take(&self.context)?;
         // SAFETY: the event and the stream belong to `context`, which `self` retains.
         let recorded = unsafe { (self.driver.event_record)(event, self.lanes[lane as usize].stream.handle()) };
-        self.status.check(recorded).inspect_err(|_| events.give_back(event))?;
+        self.context.check(recorded).inspect_err(|_| events.give_back(event))?;
         Ok(Event(event.addr()))
     }
 
@@ -150,27 +167,11 @@ impl Device {
 
     /// Marks the last point of a lane for the host. The caller holds `path`.
     pub(super) fn mark(&self, lane: u32) -> Result<()> {
-        let marked = self.lanes[lane as usize].mark(self.issued(lane), &mut lock(&self.events));
-        self.status.seen(marked)
-    }
-
-    /// Returns the function of a kernel.
-    pub(super) fn function(self: &Arc<Self>, code: &Arc<Code>) -> Result<CUfunction> {
-        if let Some((device, function)) = code.first.get()
-            && std::ptr::addr_eq(device.as_ptr(), Arc::as_ptr(self))
-        {
-            return Ok(std::ptr::with_exposed_provenance_mut(*function));
-        }
-        let function = lock(&self.modules).function(&self.status, &self.arch, code)?;
-        let this: Arc<dyn Any + Send + Sync> = self.clone();
-        // Later devices look the function up.
-        let _ = code.first.set((Arc::downgrade(&this), function.expose_provenance()));
-        Ok(function)
+        self.lanes[lane as usize].mark(self.issued(lane), &mut lock(&self.events))
     }
 
     pub(super) fn take_host(&self, bytes: usize) -> Result<HostBlock> {
-        let taken = lock(&self.host_pool).take(self.driver, bytes);
-        self.status.seen(taken.map_err(|error| refused(error, bytes, || self.status.name())))
+        lock(&self.host_pool).take(&self.context, bytes)
     }
 
     /// Keeps dropped memory until no work uses it. Makes no driver call.
@@ -235,7 +236,7 @@ impl Device {
                 // passed, and the use on this stream precedes the call.
                 let code = unsafe { (self.driver.free)(address, stream) };
                 // An error is the device's, not this memory's.
-                let _ = self.status.check(code);
+                let _ = self.context.check(code);
             }
             Memories::Host(block) => {
                 let surplus = lock(&self.host_pool).give_back(block);
@@ -251,28 +252,35 @@ impl Device {
         self.quarantined.fetch_add(dropped.len() as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn quarantined(&self) -> usize {
-        // ORDERING: Relaxed: a count that guards nothing.
-        self.quarantined.load(Ordering::Relaxed) as usize
+    /// Gives all of it back to the driver. Waits for its streams, and until no library holds one.
+    fn end(self) {
+        // Only a lost device gives an error.
+        let _ = self.context.set_current();
+        self.lanes.iter().for_each(|lane| lane.stream.synchronize());
+        std::mem::take(&mut *lock(&self.limbo)).into_iter().for_each(|dropped| self.free(dropped));
+        lock(&self.path).segments.clear();
+        lock(&self.host_pool).drain().for_each(|block| block.free(self.driver));
+        lock(&self.modules).unload(self.driver);
+        lock(&self.events).destroy(self.driver);
+        // There is no notice when a library drops its last clone of a stream.
+        let (mut lent, mut pause) = (self.lanes.into_vec(), LENT_PAUSE_FIRST);
+        loop {
+            lent.retain(|lane| !lane.stream.regain());
+            if lent.is_empty() && self.context.regain() {
+                return;
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LENT_PAUSE_LAST);
+        }
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let take = |lanes: &mut Box<[Arc<CudaLane>]>| std::mem::take(lanes);
-        let remains = Remains {
-            driver: self.driver,
-            lanes: take(&mut self.lanes),
-            limbo: std::mem::take(&mut *lock(&self.limbo)),
-            graphs: std::mem::replace(&mut lock(&self.path).graphs, Graphs::new(false)),
-            host_pool: std::mem::replace(&mut *lock(&self.host_pool), HostPool::new()),
-            modules: std::mem::take(&mut *lock(&self.modules)),
-            events: std::mem::take(&mut *lock(&self.events)),
-            context: self.context.clone(),
-        };
-        // The end of a device waits for its streams, and any thread may drop the device. If no thread can be
-        // spawned, the driver keeps everything.
-        let remains = ManuallyDrop::new(remains);
-        let _ = spawn("anabranch-cuda-end".into(), move || ManuallyDrop::into_inner(remains).end());
+        // SAFETY: `self` is being dropped, so nothing uses the field after this.
+        let opened = ManuallyDrop::new(unsafe { ManuallyDrop::take(&mut self.0) });
+        // The end waits, and any thread may drop the device. If no thread can be spawned, the driver keeps
+        // everything.
+        let _ = spawn("anabranch-cuda-end".into(), move || ManuallyDrop::into_inner(opened).end());
     }
 }

@@ -144,12 +144,11 @@ impl Driver {
 
     /// Turns a code into an error that says which.
     pub(super) fn check(&self, code: Code) -> Result<()> {
-        if code == SUCCESS { Ok(()) } else { Err(self.error(code)) }
-    }
-
-    fn error(&self, code: Code) -> Error {
+        if code == SUCCESS {
+            return Ok(());
+        }
         let Fault { code, name, .. } = self.fault(code);
-        Kind::Driver { code, name }.into()
+        Err(Kind::Driver { code, name }.into())
     }
 
     pub(super) fn fault(&self, code: Code) -> Fault {

@@ -2,6 +2,7 @@
 
 use cudarc::driver::sys::CUevent;
 
+use super::context::Context;
 use super::driver::Driver;
 use crate::error::Result;
 
@@ -18,9 +19,15 @@ pub(super) struct Events {
 unsafe impl Send for Events {}
 
 impl Events {
-    /// Returns an event.
-    pub(super) fn take(&mut self, driver: &Driver) -> Result<CUevent> {
-        self.free.pop().map_or_else(|| create(driver), Ok)
+    /// Returns an event of the context, which is current.
+    pub(super) fn take(&mut self, context: &Context) -> Result<CUevent> {
+        if let Some(event) = self.free.pop() {
+            return Ok(event);
+        }
+        let mut event = std::ptr::null_mut();
+        // SAFETY: it writes one handle.
+        context.check(unsafe { (context.driver.event_create)(&mut event, DISABLE_TIMING) })?;
+        Ok(event)
     }
 
     /// Takes an event back. Waits for it that are queued already keep what they wait for.
@@ -34,11 +41,4 @@ impl Events {
             unsafe { (driver.event_destroy)(event) };
         }
     }
-}
-
-fn create(driver: &Driver) -> Result<CUevent> {
-    let mut event = std::ptr::null_mut();
-    // SAFETY: it writes one handle; the context is current.
-    driver.check(unsafe { (driver.event_create)(&mut event, DISABLE_TIMING) })?;
-    Ok(event)
 }

@@ -3,9 +3,10 @@
 use std::sync::{Arc, TryLockError};
 
 use super::Completion;
-use super::device::{Device, Marking, Path};
+use super::device::{Device, Marking};
 use super::driver::Driver;
 use super::dropped::Use;
+use super::graphs::Graphs;
 use super::issue::{self, Others};
 use super::recording::Recording;
 use crate::device::DeviceStream;
@@ -45,13 +46,13 @@ impl Gpu {
 
     fn submit_all(&self, recording: &mut Recording, job: &mut Job<'_>) -> Result<Submitted> {
         let (device, lane) = (&*self.device, recording.lane);
-        let mut path = lock(&device.path);
+        let mut graphs = lock(&device.path);
         // Bodies have run since the recording began, and may have left another context behind.
-        device.make_current()?;
+        device.context.make_current()?;
         device.collect(Marking::IfMuch);
         let point = device.issue(lane, recording.parts.len() as u64);
         let mut others = Others::default();
-        let launched = self.launch(&mut path, recording, job, &mut others);
+        let launched = self.launch(&mut graphs, recording, job, &mut others);
         if others.used != 0 {
             device.lanes[lane as usize].use_others(point, others.used);
         }
@@ -68,10 +69,10 @@ impl Gpu {
     }
 
     /// Launches a recording as one graph if possible, and issues it call by call otherwise. Returns which.
-    fn launch(&self, path: &mut Path, recording: &mut Recording, job: &mut Job<'_>, others: &mut Others) -> Result<bool> {
+    fn launch(&self, graphs: &mut Graphs, recording: &mut Recording, job: &mut Job<'_>, others: &mut Others) -> Result<bool> {
         issue::wait_first(recording)?;
         if let Some(key) = job.key
-            && path.graphs.launch(recording, key)?
+            && graphs.launch(recording, key)?
         {
             return Ok(true);
         }
@@ -99,7 +100,7 @@ impl Gpu {
             };
             // ORDERING: Relaxed: the path is held, and the collection follows.
             self.is_full.store(false, Ordering::Relaxed);
-            if self.device.make_current().is_err() {
+            if self.device.context.make_current().is_err() {
                 self.device.quarantine();
                 return None;
             }
@@ -110,7 +111,7 @@ impl Gpu {
 
 impl QueueDevice for Gpu {
     fn name(&self) -> String {
-        self.device.status.name()
+        self.device.context.device_name()
     }
 
     fn timelines(&self) -> Vec<Arc<dyn Timeline>> {
@@ -118,7 +119,7 @@ impl QueueDevice for Gpu {
     }
 
     fn begin(&self, lane: u32, waits: &mut dyn Iterator<Item = Event>) -> Result<DeviceStream> {
-        self.device.make_current()?;
+        self.device.context.make_current()?;
         let kept = lock(&self.recordings).pop();
         let mut stream = kept.unwrap_or_else(|| DeviceStream::queue(Box::new(Recording::new(self.device.clone()))));
         recording(&mut stream).begin(lane, waits);
@@ -136,7 +137,7 @@ impl QueueDevice for Gpu {
 
     fn backlog(&self, lane: u32) -> Option<u64> {
         // A lost device makes no progress. The next submission returns the error.
-        if self.device.status.is_lost() {
+        if self.device.context.is_lost() {
             return None;
         }
         let issued = self.device.issued(lane);
@@ -146,7 +147,7 @@ impl QueueDevice for Gpu {
 
     fn mark(&self, lane: u32) -> Result<u64> {
         let _path = lock(&self.device.path);
-        self.device.make_current()?;
+        self.device.context.make_current()?;
         self.device.mark(lane)?;
         Ok(self.device.issued(lane))
     }
@@ -165,15 +166,15 @@ impl QueueDevice for Gpu {
     }
 
     fn quarantined(&self) -> usize {
-        self.device.quarantined()
+        // ORDERING: Relaxed: a count that guards nothing.
+        self.device.quarantined.load(Ordering::Relaxed) as usize
     }
 
     fn judge(&self, fault: &Fault) -> Error {
-        self.device.status.error(fault)
+        self.device.context.error(fault)
     }
 }
 
 fn recording(stream: &mut DeviceStream) -> &mut Recording {
-    let recording = stream.as_queue_mut().and_then(|queue| queue.as_any_mut().downcast_mut());
-    recording.expect("the stream is from `begin`")
+    stream.queue_mut().as_any_mut().downcast_mut().expect("the stream is from `begin`")
 }

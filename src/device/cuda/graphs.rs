@@ -22,7 +22,6 @@ pub(super) struct Graphs {
     pub(super) is_on: bool,
     /// By the address of the segment's key. The key is kept, so the address stays its own.
     pub(super) segments: HashMap<usize, Known>,
-    pub(super) instances: usize,
     /// Counts launches: the time of use.
     pub(super) now: u64,
 }
@@ -45,6 +44,7 @@ pub(super) struct Variant {
 }
 
 pub(super) struct Built {
+    pub(super) driver: &'static Driver,
     pub(super) graph: CUgraph,
     /// The node of each operation.
     pub(super) nodes: Vec<CUgraphNode>,
@@ -64,29 +64,28 @@ unsafe impl Send for Graphs {}
 
 impl Graphs {
     pub(super) fn new(is_on: bool) -> Self {
-        Self { is_on, segments: HashMap::new(), instances: 0, now: 0 }
+        Self { is_on, segments: HashMap::new(), now: 0 }
     }
 
     /// Forgets segments until there are few enough instances.
-    pub(super) fn make_room(&mut self, driver: &Driver) {
-        while self.instances > INSTANCES_MAX && self.segments.len() > 1 {
-            self.forget_oldest(driver, |known| known.variants.iter().any(|variant| variant.instances() > 0));
+    pub(super) fn make_room(&mut self) {
+        while self.segments.len() > 1 && self.segments.values().map(Known::instances).sum::<usize>() > INSTANCES_MAX {
+            self.forget_oldest(|known| known.instances() > 0);
         }
     }
 
     /// Forgets one of the segments that `among` accepts: one whose plan is gone, or else the one that was
     /// used longest ago.
-    pub(super) fn forget_oldest(&mut self, driver: &Driver, among: fn(&Known) -> bool) {
+    pub(super) fn forget_oldest(&mut self, among: fn(&Known) -> bool) {
         let some = self.segments.iter().filter(|(_, known)| among(known));
         let oldest = some.min_by_key(|(_, known)| (known.key.strong_count() > 0, known.used)).map(|(&key, _)| key);
-        let forgotten = oldest.and_then(|key| self.segments.remove(&key)).map_or_else(Vec::new, |known| known.variants);
-        self.instances -= forgotten.into_iter().map(|variant| variant.destroy(driver)).sum::<usize>();
+        oldest.map(|key| self.segments.remove(&key));
     }
+}
 
-    /// Destroys all graphs. The context is current.
-    pub(super) fn destroy(&mut self, driver: &Driver) {
-        let variants = self.segments.drain().flat_map(|(_, known)| known.variants);
-        variants.for_each(|variant| _ = variant.destroy(driver));
+impl Known {
+    fn instances(&self) -> usize {
+        self.variants.iter().map(Variant::instances).sum()
     }
 }
 
@@ -94,24 +93,18 @@ impl Variant {
     pub(super) fn instances(&self) -> usize {
         self.built.as_ref().map_or(0, |built| built.instances.len())
     }
-
-    /// Returns how many instances there were.
-    pub(super) fn destroy(self, driver: &Driver) -> usize {
-        self.built.map_or(0, |built| built.destroy(driver))
-    }
 }
 
-impl Built {
-    /// Returns how many instances there were.
-    pub(super) fn destroy(self, driver: &Driver) -> usize {
+impl Drop for Built {
+    /// The device's context is current.
+    fn drop(&mut self) {
         for instance in &self.instances {
             // SAFETY: `self` owns the instance, so no later launch uses it. The driver keeps an instance that
             // still runs.
-            let code = unsafe { (driver.exec_destroy)(instance.exec) };
-            debug_assert!(code == SUCCESS || !driver.fault(code).name.is_empty());
+            let code = unsafe { (self.driver.exec_destroy)(instance.exec) };
+            debug_assert!(code == SUCCESS || !self.driver.fault(code).name.is_empty());
         }
         // SAFETY: `self` owns the graph, and its instances are independent of it.
-        unsafe { (driver.graph_destroy)(self.graph) };
-        self.instances.len()
+        unsafe { (self.driver.graph_destroy)(self.graph) };
     }
 }

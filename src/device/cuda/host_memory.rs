@@ -1,10 +1,10 @@
 //! Memory of the host that a GPU reaches: page-locked blocks, pooled by size.
 
-use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use super::driver::{Driver, OUT_OF_MEMORY};
-use crate::error::{Error, Kind, Result};
+use super::context::Context;
+use super::driver::Driver;
+use crate::error::Result;
 
 /// Memory of the host that the device copies from and to, of a power of two bytes.
 pub(super) struct HostBlock {
@@ -25,14 +25,6 @@ const KEPT: usize = 16;
 /// Every context may use it.
 const PORTABLE: u32 = 1;
 
-/// Names the size of a refused request for page-locked memory.
-pub(super) fn refused(error: Error, bytes: usize, device: impl FnOnce() -> String) -> Error {
-    match error.driver_code() {
-        Some(OUT_OF_MEMORY) => Kind::NoPinnedMemory { bytes, device: device() }.into(),
-        _ => error,
-    }
-}
-
 /// Free blocks of the host's memory, by the power of two.
 pub(super) struct HostPool {
     free: [Vec<HostBlock>; CLASSES],
@@ -44,16 +36,12 @@ impl HostPool {
     }
 
     /// Returns a block of at least `bytes`.
-    pub(super) fn take(&mut self, driver: &Driver, bytes: usize) -> Result<HostBlock> {
+    pub(super) fn take(&mut self, context: &Context, bytes: usize) -> Result<HostBlock> {
         let class = bytes.next_power_of_two().trailing_zeros().max(CLASS_MIN);
         if let Some(block) = self.free[class as usize].pop() {
             return Ok(block);
         }
-        let mut start: *mut c_void = std::ptr::null_mut();
-        // SAFETY: it writes one pointer. The context is current on this thread.
-        driver.check(unsafe { (driver.host_alloc)(&mut start, 1 << class, PORTABLE) })?;
-        let start = NonNull::new(start.cast()).expect("a successful allocation is not null");
-        Ok(HostBlock { start, class })
+        Ok(HostBlock { start: context.host_alloc(bytes, 1 << class, PORTABLE)?, class })
     }
 
     /// Takes an unused block back. Returns it if enough are free.

@@ -14,8 +14,8 @@ use cudarc::driver::sys::{CUevent, CUstream};
 use smallvec::SmallVec;
 
 use super::device::Device;
-use super::ops::{Op, Ops, Pattern};
-use super::recording::{Flushed, Recording};
+use super::ops::{Op, Ops, Pattern, Way};
+use super::recording::Recording;
 use crate::device::queue::{Event, Judge};
 use crate::error::{Error, Result};
 use crate::sync::lock;
@@ -43,21 +43,17 @@ pub(super) struct Others {
 /// If the device is lost, or refuses a wait or a record; then the end of the recording's own lane does not
 /// cover the strays. Refused operations are told to the judge.
 pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut Others) -> Result<()> {
-    let issued = match &recording.flushed {
-        None => 0,
-        Some(Flushed { ops, refused: None }) => *ops,
+    if let Some((first, error)) = &recording.refused {
         // The library went on behind a gap: nothing from there on is what it would have been.
-        Some(Flushed { refused: Some((first, error)), .. }) => {
-            judge.refused(*first, error.clone());
-            let later = first + 1..recording.parts.len() as u32;
-            later.for_each(|part| {
-                if judge.goes_on(part) {
-                    judge.refused(part, error.clone())
-                }
-            });
-            return Ok(());
+        judge.refused(*first, error.clone());
+        for part in first + 1..recording.parts.len() as u32 {
+            if judge.goes_on(part) {
+                judge.refused(part, error.clone())
+            }
         }
-    };
+        return Ok(());
+    }
+    let issued = recording.flushed.unwrap_or(0);
     let mut has_refused = false;
     let mut lanes = Lanes::new(recording, others)?;
     for part in 0..recording.parts.len() {
@@ -69,7 +65,7 @@ pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut O
         let is_on = !has_refused || judge.goes_on(part as u32);
         let mut ops = (ops.start.max(issued)..ops.end).filter(|_| is_on);
         if let Err(error) = ops.try_for_each(|op| enqueue(&recording.device, stream, &recording.ops, op)) {
-            recording.device.status.alive()?;
+            recording.device.context.alive()?;
             judge.refused(part as u32, error);
             has_refused = true;
         }
@@ -84,17 +80,14 @@ impl Recording {
     pub(super) fn flush(&mut self) {
         let device = self.device.clone();
         let _path = lock(&device.path);
-        let mut outcome = device.make_current().and_then(|()| wait_first(self)).map_err(|error| (0, error));
-        let earlier = self.flushed.take();
-        let first = earlier.as_ref().map_or(0, |flushed| flushed.ops);
-        let refused = earlier.and_then(|flushed| flushed.refused);
-        if outcome.is_ok() && refused.is_none() {
-            let stream = self.stream().handle();
+        let first = self.flushed.replace(self.ops.len()).unwrap_or(0);
+        if self.refused.is_none() {
+            let begun = device.context.make_current().and_then(|()| wait_first(self)).map_err(|error| (0, error));
+            let (stream, mut ops) = (self.stream().handle(), first..self.ops.len());
             let part_of = |op: usize| self.parts.partition_point(|part| part.ops as usize <= op) as u32 - 1;
-            let mut ops = (first..self.ops.len()).map(|op| (op, enqueue(&device, stream, &self.ops, op)));
-            outcome = ops.find_map(|(op, outcome)| outcome.err().map(|error| (part_of(op), error))).map_or(Ok(()), Err);
+            let mut enqueue = |op| enqueue(&device, stream, &self.ops, op).map_err(|error| (part_of(op), error));
+            self.refused = begun.and_then(|()| ops.try_for_each(&mut enqueue)).err();
         }
-        self.flushed = Some(Flushed { ops: self.ops.len(), refused: refused.or(outcome.err()) });
         // The library may change the thread's context. The next driver call restores it.
         self.is_lent = true;
     }
@@ -232,7 +225,7 @@ impl Drop for Lanes<'_> {
 
 fn wait(device: &Device, stream: CUstream, event: CUevent) -> Result<()> {
     // SAFETY: the stream is of this context, and the event was recorded before this could be submitted.
-    device.status.check(unsafe { (device.driver.stream_wait)(stream, event, 0) })
+    device.context.check(unsafe { (device.driver.stream_wait)(stream, event, 0) })
 }
 
 fn enqueue(device: &Device, stream: CUstream, ops: &Ops, at: usize) -> Result<(), Error> {
@@ -240,13 +233,15 @@ fn enqueue(device: &Device, stream: CUstream, ops: &Ops, at: usize) -> Result<()
     let host = std::ptr::with_exposed_provenance_mut::<c_void>;
     // Of all of them: memory that an operation names has the bytes, for the lengths were compared when it was
     // noted down, and is held until the operation is over.
-    device.status.check(match ops.list()[at] {
-        // SAFETY: as above.
-        Op::Up { from, to, bytes } => unsafe { (driver.copy_up)(to, host(from), bytes, stream) },
-        // SAFETY: as above.
-        Op::Down { from, to, bytes } => unsafe { (driver.copy_down)(host(to), from, bytes, stream) },
-        // SAFETY: as above.
-        Op::Copy { from, to, bytes } => unsafe { (driver.copy)(to, from, bytes, stream) },
+    device.context.check(match ops.list()[at] {
+        Op::Copy { way, from, to, bytes } => match way {
+            // SAFETY: the memory is there, as said above.
+            Way::Up => unsafe { (driver.copy_up)(to, host(from as usize), bytes, stream) },
+            // SAFETY: the memory is there, as said above.
+            Way::Down => unsafe { (driver.copy_down)(host(to as usize), from, bytes, stream) },
+            // SAFETY: the memory is there, as said above.
+            Way::Within => unsafe { (driver.copy)(to, from, bytes, stream) },
+        },
         // SAFETY: as above.
         Op::Fill { to, pattern: Pattern::Byte(byte), count } => unsafe { (driver.fill_8)(to, byte, count, stream) },
         // SAFETY: as above.

@@ -16,11 +16,10 @@ use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 /// Memory that the device reaches, and its writes are seen at once.
 const PORTABLE_AND_MAPPED: u32 = 3;
 /// Each word on a line of its own, because the reactor reads one while the device writes another.
-pub(super) const WORD_BYTES: usize = 128;
+const WORD_BYTES: usize = 128;
 
 /// A stream, and what the host can know of it.
 pub(super) struct CudaLane {
-    pub(super) driver: &'static Driver,
     pub(super) stream: Stream,
     signal: Signal,
     word: NonNull<AtomicU64>,
@@ -58,21 +57,22 @@ unsafe impl Sync for CudaLane {}
 
 impl CudaLane {
     /// Makes a lane of a stream whose context is current.
-    pub(super) fn new(driver: &'static Driver, stream: Stream, signal: Signal) -> Result<Self> {
-        let mut memory: *mut c_void = std::ptr::null_mut();
-        // SAFETY: it writes one pointer.
-        driver.check(unsafe { (driver.host_alloc)(&mut memory, WORD_BYTES, PORTABLE_AND_MAPPED) })?;
-        let mut address = 0;
+    pub(super) fn new(stream: Stream, signal: Signal) -> Result<Self> {
+        let (context, mut address) = (stream.context.clone(), 0);
+        let word = context.host_alloc(WORD_BYTES, WORD_BYTES, PORTABLE_AND_MAPPED)?.cast::<AtomicU64>();
         // SAFETY: it writes one address, of the memory allocated just now.
-        let mapped = unsafe { (driver.host_address)(&mut address, memory, 0) };
-        let word = NonNull::new(memory.cast::<AtomicU64>()).expect("a successful allocation is not null");
+        let mapped = unsafe { (context.driver.host_address)(&mut address, word.as_ptr().cast(), 0) };
         // SAFETY: the memory is new, large enough, and aligned to a page.
         unsafe { word.write(AtomicU64::new(0)) };
         let (marked, known, marks) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::default());
         let (others, heard) = (Mutex::default(), AtomicU32::new(SUCCESS));
-        let lane = Self { driver, stream, signal, word, address, marked, known, marks, others, heard };
-        driver.check(mapped)?;
+        let lane = Self { stream, signal, word, address, marked, known, marks, others, heard };
+        context.check(mapped)?;
         Ok(lane)
+    }
+
+    fn driver(&self) -> &'static Driver {
+        self.stream.context.driver
     }
 
     /// Lets the host hear when all that is queued now is done, as point `n`. Points grow. Only who has the
@@ -83,17 +83,17 @@ impl CudaLane {
         if self.marked.load(Ordering::Relaxed) >= n {
             return Ok(());
         }
-        let (driver, stream) = (self.driver, self.stream.handle());
+        let (context, driver, stream) = (&*self.stream.context, self.driver(), self.stream.handle());
         match self.signal {
             // SAFETY: the word lives as long as the stream.
-            Signal::Word64 => driver.check(unsafe { (driver.write_64)(stream, self.address, n, 0) })?,
+            Signal::Word64 => context.check(unsafe { (driver.write_64)(stream, self.address, n, 0) })?,
             // SAFETY: as above.
-            Signal::Word32 => driver.check(unsafe { (driver.write_32)(stream, self.address, n as u32, 0) })?,
+            Signal::Word32 => context.check(unsafe { (driver.write_32)(stream, self.address, n as u32, 0) })?,
             Signal::Event => {
                 self.passed_marks().for_each(|event| events.give_back(event));
-                let event = events.take(driver)?;
+                let event = events.take(context)?;
                 // SAFETY: both are of this context.
-                let recorded = driver.check(unsafe { (driver.event_record)(event, stream) });
+                let recorded = context.check(unsafe { (driver.event_record)(event, stream) });
                 recorded.inspect_err(|_| events.give_back(event))?;
                 lock(&self.marks).push_back((n, event));
             }
@@ -101,7 +101,7 @@ impl CudaLane {
                 lock(&self.marks).push_back((n, std::ptr::null_mut()));
                 let this = std::ptr::from_ref(self).cast_mut().cast();
                 // SAFETY: the lane lives until its stream has come to its end.
-                let asked = driver.check(unsafe { (driver.host_function)(stream, store_next, this) });
+                let asked = context.check(unsafe { (driver.host_function)(stream, store_next, this) });
                 asked.inspect_err(|_| _ = lock(&self.marks).pop_back())?;
             }
         }
@@ -124,7 +124,7 @@ impl CudaLane {
         let known = self.known.load(Ordering::Relaxed);
         for &(n, event) in marks.iter().skip_while(|mark| mark.0 <= known) {
             // SAFETY: a recorded event of this context.
-            match unsafe { (self.driver.event_query)(event) } {
+            match unsafe { (self.driver().event_query)(event) } {
                 SUCCESS => _ = self.known.fetch_max(n, Ordering::Release),
                 NOT_READY => break,
                 // The driver may return the code only once.
@@ -186,7 +186,7 @@ impl Timeline for CudaLane {
         let marked = self.marked.load(Ordering::Acquire);
         let code = match self.heard.swap(SUCCESS, Ordering::Relaxed) {
             // SAFETY: a stream of this context.
-            SUCCESS => unsafe { (self.driver.stream_query)(self.stream.handle()) },
+            SUCCESS => unsafe { (self.driver().stream_query)(self.stream.handle()) },
             heard => heard,
         };
         match code {
@@ -196,7 +196,7 @@ impl Timeline for CudaLane {
                 Ok(())
             }
             NOT_READY => Ok(()),
-            code => Err(self.driver.fault(code)),
+            code => Err(self.driver().fault(code)),
         }
     }
 
@@ -215,14 +215,14 @@ impl Timeline for CudaLane {
 impl Drop for CudaLane {
     fn drop(&mut self) {
         // Memory and events are freed in it, and this may be any thread.
-        let _ = self.stream.context.make_current();
+        let _ = self.stream.context.set_current();
         for (_, event) in lock(&self.marks).drain(..).filter(|mark| !mark.1.is_null()) {
             // SAFETY: nobody else has it. The driver keeps what it still needs.
-            unsafe { (self.driver.event_destroy)(event) };
+            unsafe { (self.driver().event_destroy)(event) };
         }
         // SAFETY: who drops a device's lanes has waited for its streams, unless the device is lost: then
         // nothing is written any more.
-        unsafe { (self.driver.host_free)(self.word.as_ptr().cast()) };
+        unsafe { (self.driver().host_free)(self.word.as_ptr().cast()) };
     }
 }
 

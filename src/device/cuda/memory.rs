@@ -14,10 +14,7 @@ use super::host_memory::HostBlock;
 use crate::device::queue::{HostMemory, Memory};
 use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, lock};
 
-/// A buffer's memory.
-pub(crate) struct Block(pub(super) Arc<Allocation>);
-
-/// Memory of a GPU, shared by a buffer and by the recordings that use it.
+/// Memory of a GPU. A buffer shares it with the recordings that use it.
 pub(super) struct Allocation {
     pub(super) device: Arc<Device>,
     pub(super) address: CUdeviceptr,
@@ -70,9 +67,9 @@ impl Allocation {
     }
 }
 
-impl Memory for Block {
+impl Memory for Arc<Allocation> {
     fn device_name(&self) -> String {
-        self.0.device.status.name()
+        self.device.context.device_name()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -87,10 +84,7 @@ impl Drop for Allocation {
     }
 }
 
-/// Memory of the host that a device copies to.
-pub(super) struct Landing(pub(super) Arc<Landed>);
-
-/// The memory itself, shared by a buffer and by the recorded copy.
+/// Memory of the host that a device copies to. A buffer shares it with the recorded copy.
 pub(super) struct Landed {
     device: Arc<Device>,
     /// None once it is dropped.
@@ -113,13 +107,13 @@ impl Landed {
     }
 }
 
-impl HostMemory for Landing {
+impl HostMemory for Arc<Landed> {
     fn is_written(&self) -> bool {
-        self.0.written.get().is_some_and(|points| points.iter().all(|&point| self.0.device.has_reached(point)))
+        self.written.get().is_some_and(|points| points.iter().all(|&point| self.device.has_reached(point)))
     }
 
     fn as_ptr(&self) -> *const u8 {
-        self.0.start()
+        self.start()
     }
 }
 

@@ -22,9 +22,7 @@ mod node;
 mod ops;
 mod raw;
 mod recording;
-mod remains;
 mod replay;
-mod status;
 
 pub(crate) use gpu::Gpu;
 pub use raw::RawStream;

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUfunction, CUmodule};
 use cudarc::nvrtc;
 
+use super::context::Context;
 use super::driver::Driver;
-use super::status::Status;
 use crate::device::code::{Code, Text};
 use crate::error::{Error, Kind, Result};
 
@@ -17,25 +16,7 @@ use crate::error::{Error, Kind, Result};
 #[derive(Default)]
 pub(super) struct Modules {
     /// By the address of the code, which is kept so that it stays that code's.
-    loaded: HashMap<usize, Loaded, BuildHasherDefault<AddressHasher>>,
-}
-
-/// A hash of an address: those of kernels are few, and far apart.
-#[derive(Default)]
-struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_usize(usize::from(byte)));
-    }
-
-    fn write_usize(&mut self, address: usize) {
-        self.0 = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
-    }
+    loaded: HashMap<usize, Loaded>,
 }
 
 struct Loaded {
@@ -49,12 +30,12 @@ unsafe impl Send for Modules {}
 
 impl Modules {
     /// Returns the function of a kernel.
-    pub(super) fn function(&mut self, status: &Status, arch: &str, code: &Arc<Code>) -> Result<CUfunction> {
+    pub(super) fn function(&mut self, context: &Context, arch: &str, code: &Arc<Code>) -> Result<CUfunction> {
         let key = Arc::as_ptr(code).addr();
         if let Some(loaded) = self.loaded.get(&key) {
             return Ok(loaded.function);
         }
-        let loaded = load(status, arch, code)?;
+        let loaded = load(context, arch, code)?;
         let function = loaded.function;
         self.loaded.insert(key, loaded);
         Ok(function)
@@ -68,8 +49,8 @@ impl Modules {
     }
 }
 
-fn load(status: &Status, arch: &str, code: &Arc<Code>) -> Result<Loaded> {
-    let driver = status.driver;
+fn load(context: &Context, arch: &str, code: &Arc<Code>) -> Result<Loaded> {
+    let driver = context.driver;
     let failed = |cause: Error| match cause.is_device_lost() {
         true => cause,
         false => Error::with_source(Kind::KernelCode { kernel: code.name.clone() }, Box::new(cause)),
@@ -82,9 +63,9 @@ fn load(status: &Status, arch: &str, code: &Arc<Code>) -> Result<Loaded> {
     let (ptx, name) = (CString::new(ptx).map_err(nul)?, CString::new(&*code.name).map_err(nul)?);
     let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: it writes one handle. `ptx` is a C string, so the text ends with a NUL.
-    status.check(unsafe { (driver.module_load)(&mut module, ptx.as_ptr().cast()) }).map_err(failed)?;
+    context.check(unsafe { (driver.module_load)(&mut module, ptx.as_ptr().cast()) }).map_err(failed)?;
     // SAFETY: it writes one handle. `module` was loaded just now, and `name` is a C string.
-    let found = status.check(unsafe { (driver.module_function)(&mut function, module, name.as_ptr()) });
+    let found = context.check(unsafe { (driver.module_function)(&mut function, module, name.as_ptr()) });
     if let Err(cause) = found {
         // SAFETY: `module` was loaded just now and has no other owner.
         unsafe { (driver.module_unload)(module) };

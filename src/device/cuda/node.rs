@@ -1,6 +1,7 @@
 //! One operation as the node of a CUDA graph.
 
 use std::ffi::c_void;
+use std::mem::discriminant;
 
 use cudarc::driver::sys::{
     CUDA_KERNEL_NODE_PARAMS_v2_st as KernelNode, CUDA_MEMCPY3D_st as CopyNode, CUDA_MEMSET_NODE_PARAMS_st as FillNode,
@@ -8,7 +9,7 @@ use cudarc::driver::sys::{
 };
 
 use super::device::Device;
-use super::ops::{Op, Ops, Pattern};
+use super::ops::{Op, Ops, Pattern, Way};
 use crate::device::code::{Launch, PARAMS_MAX};
 use crate::error::Result;
 
@@ -21,10 +22,9 @@ pub(super) fn is_foreign(op: &Op) -> bool {
 pub(super) fn is_like(one: &Op, other: &Op) -> bool {
     match (one, other) {
         (Op::Launch { function: one, .. }, Op::Launch { function: other, .. }) => one == other,
-        (Op::Fill { pattern: one, .. }, Op::Fill { pattern: other, .. }) => {
-            std::mem::discriminant(one) == std::mem::discriminant(other)
-        }
-        _ => std::mem::discriminant(one) == std::mem::discriminant(other),
+        (Op::Copy { way: one, .. }, Op::Copy { way: other, .. }) => one == other,
+        (Op::Fill { pattern: one, .. }, Op::Fill { pattern: other, .. }) => discriminant(one) == discriminant(other),
+        _ => discriminant(one) == discriminant(other),
     }
 }
 
@@ -43,13 +43,13 @@ pub(super) fn add(device: &Device, graph: CUgraph, front: &[CUgraphNode], ops: &
         // SAFETY: it writes one handle.
         Params::Fill(params) => unsafe { (driver.graph_fill_node)(&mut node, graph, first, len, &params, context) },
     };
-    device.status.check(code).map(|()| node)
+    device.context.check(code).map(|()| node)
 }
 
 /// Sets what a node does from the next launch on.
 pub(super) fn set(device: &Device, exec: CUgraphExec, node: CUgraphNode, ops: &Ops, at: usize) -> Result<()> {
     let (driver, context) = (device.driver, device.context.handle());
-    device.status.check(match Params::of(ops, at) {
+    device.context.check(match Params::of(ops, at) {
         Params::Kernel(function, launch, mut words) => {
             let params = kernel(function, &launch, &mut words);
             // SAFETY: the node is of the instance's graph; the driver copies what the parameters point to.
@@ -73,33 +73,19 @@ impl Params {
     fn of(ops: &Ops, at: usize) -> Self {
         match ops.list()[at] {
             Op::Launch { function, launch, .. } => Self::Kernel(function, launch, ops.pointers(at)),
-            Op::Up { from, to, bytes } => Self::Copy(copy(End::Host(from), End::Device(to), bytes)),
-            Op::Down { from, to, bytes } => Self::Copy(copy(End::Device(from), End::Host(to), bytes)),
-            Op::Copy { from, to, bytes } => Self::Copy(copy(End::Device(from), End::Device(to), bytes)),
+            Op::Copy { way, from, to, bytes } => Self::Copy(copy(way, from, to, bytes)),
             Op::Fill { to, pattern, count } => Self::Fill(fill(to, pattern, count)),
             Op::Fetch { .. } => unreachable!("what is of two devices is no node"),
         }
     }
 }
 
-/// Where a copy comes from or goes to.
-enum End {
-    Host(usize),
-    Device(CUdeviceptr),
-}
-
-impl End {
-    /// The kind of memory, its address on the host, and its address on the device.
-    fn place(&self) -> (CUmemorytype, *mut c_void, CUdeviceptr) {
-        match *self {
-            Self::Host(address) => (CUmemorytype::CU_MEMORYTYPE_HOST, std::ptr::with_exposed_provenance_mut(address), 0),
-            Self::Device(address) => (CUmemorytype::CU_MEMORYTYPE_DEVICE, std::ptr::null_mut(), address),
-        }
-    }
-}
-
-fn copy(from: End, to: End, bytes: usize) -> CopyNode {
-    let ((from_type, from_host, from_device), (to_type, to_host, to_device)) = (from.place(), to.place());
+fn copy(way: Way, from: u64, to: u64, bytes: usize) -> CopyNode {
+    // The kind of memory, its address on the host, and its address on the device.
+    let on_host = |address| (CUmemorytype::CU_MEMORYTYPE_HOST, std::ptr::with_exposed_provenance_mut(address as usize), 0);
+    let on_device = |address| (CUmemorytype::CU_MEMORYTYPE_DEVICE, std::ptr::null_mut(), address);
+    let (from_type, from_host, from_device) = if way == Way::Up { on_host(from) } else { on_device(from) };
+    let (to_type, to_host, to_device) = if way == Way::Down { on_host(to) } else { on_device(to) };
     CopyNode {
         srcXInBytes: 0,
         srcY: 0,

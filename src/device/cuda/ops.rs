@@ -28,19 +28,11 @@ pub(super) enum Op {
         first: u32,
         len: u8,
     },
-    Up {
-        from: usize,
-        to: CUdeviceptr,
-        bytes: usize,
-    },
-    Down {
-        from: CUdeviceptr,
-        to: usize,
-        bytes: usize,
-    },
+    /// An address of the host has its provenance exposed.
     Copy {
-        from: CUdeviceptr,
-        to: CUdeviceptr,
+        way: Way,
+        from: u64,
+        to: u64,
         bytes: usize,
     },
     Fill {
@@ -48,11 +40,22 @@ pub(super) enum Op {
         pattern: Pattern,
         count: usize,
     },
+    /// A copy from another device's context.
     Fetch {
         from: (CUdeviceptr, CUcontext),
         to: CUdeviceptr,
         bytes: usize,
     },
+}
+
+/// Between which memories a copy goes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Way {
+    /// From the host to the device.
+    Up,
+    /// From the device to the host.
+    Down,
+    Within,
 }
 
 /// What memory is filled with.
@@ -93,9 +96,6 @@ impl Ops {
     pub(super) fn clear(&mut self) {
         self.list.clear();
         self.words.clear();
-    }
-
-    pub(super) fn shrink(&mut self) {
         self.list.shrink_to(KEPT);
         self.words.shrink_to(KEPT * PARAMS_MAX);
     }

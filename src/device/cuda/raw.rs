@@ -6,9 +6,8 @@ use std::sync::Arc;
 use cudarc::driver::CudaStream;
 
 use super::recording::Recording;
-use crate::device::buffer::Place;
 use crate::device::{Buffer, DeviceStream, Element};
-use crate::error::{Kind, Result};
+use crate::error::Result;
 
 /// The CUDA stream of a kernel node, as libraries take it; made by [`DeviceStream::raw`].
 ///
@@ -41,7 +40,10 @@ impl DeviceStream {
     /// # g.output("y", &y);
     /// ```
     pub fn raw(&mut self) -> Option<RawStream<'_>> {
-        let recording = self.as_queue_mut()?.as_any_mut().downcast_mut()?;
+        if self.is_host() {
+            return None;
+        }
+        let recording = self.queue_mut().as_any_mut().downcast_mut()?;
         Some(RawStream { recording, stream: None })
     }
 }
@@ -63,10 +65,8 @@ impl RawStream<'_> {
     /// # Errors
     /// If the buffer is of another device.
     pub fn read<T: Element>(&mut self, buffer: &Buffer<T>) -> Result<u64> {
-        match buffer.place() {
-            Place::Device(memory) => Ok(self.recording.used(memory)?),
-            Place::Host(_) => Err(Kind::ForeignBuffer { buffer: buffer.device_name(), stream: "a CUDA device".into() }.into()),
-        }
+        let memory = buffer.place().on_device().ok_or_else(|| self.recording.foreign(buffer.device_name()))?;
+        self.recording.used(memory)
     }
 
     /// Notes that the node writes a buffer, and returns its address on the device.

@@ -11,8 +11,8 @@ use super::device::{Device, Marking};
 use super::driver::OUT_OF_MEMORY;
 use super::dropped::{Dropped, Use, Visit};
 use super::host_memory::HostBlock;
-use super::memory::{Allocation, Block, Landed, Landing};
-use super::ops::{Op, Ops, Pattern};
+use super::memory::{Allocation, Landed};
+use super::ops::{Op, Ops, Pattern, Way};
 use crate::device::code::{Code, Launch};
 use crate::device::queue::{Arg, Event, HostMemory, Memory, MemoryArg, Part, Queue};
 use crate::error::{Error, Kind, Result};
@@ -35,8 +35,10 @@ pub(super) struct Recording {
     staged: Vec<HostBlock>,
     /// Each with the place of its copy among the operations.
     landings: Vec<(usize, Arc<Landed>)>,
-    /// How many parts were issued before the rest is known, because a library wanted the stream itself.
-    pub(super) flushed: Option<Flushed>,
+    /// How many operations were issued before the rest is known, because a library wanted the stream itself.
+    pub(super) flushed: Option<usize>,
+    /// The first of these that the driver refused: its part, and why.
+    pub(super) refused: Option<(u32, Error)>,
     /// Whether a library had the stream, and so may have left another context behind.
     pub(super) is_lent: bool,
 }
@@ -49,13 +51,6 @@ pub(super) struct Noted {
     /// Where its operations begin, and where its waits do.
     pub(super) ops: u32,
     pub(super) waits: u32,
-}
-
-/// What is issued already.
-pub(super) struct Flushed {
-    pub(super) ops: usize,
-    /// What the driver refused then.
-    pub(super) refused: Option<(u32, Error)>,
 }
 
 struct Held {
@@ -82,6 +77,7 @@ impl Recording {
             staged: Vec::new(),
             landings: Vec::new(),
             flushed: None,
+            refused: None,
             is_lent: false,
         }
     }
@@ -132,14 +128,13 @@ impl Recording {
         self.visited.clear();
         self.landings.clear();
         self.staged.drain(..).for_each(|block| self.device.keep(Dropped::host(block, &[])));
-        (self.flushed, self.is_lent) = (None, false);
-        self.ops.shrink();
+        (self.flushed, self.refused, self.is_lent) = (None, None, false);
     }
 
     /// Returns the memory of this device that stands behind some, noting that it is worked on.
     pub(super) fn used(&mut self, memory: &dyn Memory) -> Result<CUdeviceptr> {
-        match memory.as_any().downcast_ref::<Block>() {
-            Some(Block(allocation)) if Arc::ptr_eq(&allocation.device, &self.device) => {
+        match allocation_of(memory) {
+            Some(allocation) if Arc::ptr_eq(&allocation.device, &self.device) => {
                 self.hold(allocation, false);
                 Ok(allocation.address)
             }
@@ -174,12 +169,12 @@ impl Recording {
     }
 
     pub(super) fn foreign(&self, buffer: String) -> Error {
-        Kind::ForeignBuffer { buffer, stream: self.device.status.name() }.into()
+        Kind::ForeignBuffer { buffer, stream: self.device.context.device_name() }.into()
     }
 
     /// Makes the device's context this thread's again, after a library has had the stream.
     fn regain(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.is_lent) { self.device.make_current() } else { Ok(()) }
+        if std::mem::take(&mut self.is_lent) { self.device.context.make_current() } else { Ok(()) }
     }
 
     fn note(&mut self, op: Op, bytes: usize) {
@@ -187,11 +182,6 @@ impl Recording {
         if bytes > 0 {
             self.ops.push(op);
         }
-    }
-
-    /// Returns how many operations are issued already.
-    fn issued(&self) -> usize {
-        self.flushed.as_ref().map_or(0, |flushed| flushed.ops)
     }
 
     pub(super) fn stream(&self) -> &Stream {
@@ -213,7 +203,7 @@ impl Queue for Recording {
     }
 
     fn device_name(&self) -> String {
-        self.device.status.name()
+        self.device.context.device_name()
     }
 
     fn begin_part(&mut self, part: Part<'_>) {
@@ -224,18 +214,18 @@ impl Queue for Recording {
 
     fn abandon_part(&mut self) {
         let first = self.parts.last().map_or(0, |part| part.ops as usize);
-        self.truncate(first.max(self.issued()));
+        self.truncate(first.max(self.flushed.unwrap_or(0)));
     }
 
     fn abandon_all(&mut self) {
-        let issued = self.issued();
+        let issued = self.flushed.unwrap_or(0);
         self.truncate(issued);
         self.parts.iter_mut().for_each(|part| part.ops = part.ops.min(issued as u32));
     }
 
     fn alloc(&mut self, bytes: usize) -> Result<Box<dyn Memory>> {
         if let Some(allocation) = self.reuse(bytes) {
-            return Ok(Box::new(Block(allocation)));
+            return Ok(Box::new(allocation));
         }
         self.regain()?;
         let (device, mut address) = (&self.device, 0);
@@ -244,14 +234,14 @@ impl Queue for Recording {
         // SAFETY: it writes one address. An empty buffer has an address too.
         let code = unsafe { (device.driver.alloc)(&mut address, bytes.max(1), self.stream().handle()) };
         if code == OUT_OF_MEMORY {
-            return Err(Kind::OutOfMemory { bytes, device: device.status.name() }.into());
+            return Err(Kind::OutOfMemory { bytes, device: device.context.device_name() }.into());
         }
-        device.status.check(code)?;
+        device.context.check(code)?;
         let made = (self.lane, device.issued(self.lane));
         let allocation = Arc::new(Allocation::new(device.clone(), address, bytes, made));
         drop(path);
         self.hold(&allocation, true);
-        Ok(Box::new(Block(allocation)))
+        Ok(Box::new(allocation))
     }
 
     fn upload(&mut self, from: &[u8], to: &dyn Memory) -> Result<()> {
@@ -263,7 +253,10 @@ impl Queue for Recording {
         let staged = self.device.take_host(from.len())?;
         // SAFETY: the block has at least as many bytes, and nobody else has it.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), staged.start.as_ptr(), from.len()) };
-        self.note(Op::Up { from: staged.start.as_ptr().expose_provenance(), to, bytes: from.len() }, from.len());
+        self.note(
+            Op::Copy { way: Way::Up, from: staged.start.as_ptr().expose_provenance() as u64, to, bytes: from.len() },
+            from.len(),
+        );
         self.staged.push(staged);
         Ok(())
     }
@@ -279,12 +272,12 @@ impl Queue for Recording {
         } else {
             self.landings.push((self.ops.len(), landed.clone()));
         }
-        self.note(Op::Down { from, to: landed.start().expose_provenance(), bytes }, bytes);
-        Ok(Box::new(Landing(landed)))
+        self.note(Op::Copy { way: Way::Down, from, to: landed.start().expose_provenance() as u64, bytes }, bytes);
+        Ok(Box::new(landed))
     }
 
     fn fetch(&mut self, from: &dyn Memory) -> Result<Box<dyn Memory>> {
-        let Some(Block(there)) = from.as_any().downcast_ref::<Block>() else { return Err(self.foreign(from.device_name())) };
+        let Some(there) = allocation_of(from) else { return Err(self.foreign(from.device_name())) };
         let to = self.alloc(there.bytes)?;
         if Arc::ptr_eq(&there.device, &self.device) {
             self.copy(from, &*to)?;
@@ -298,7 +291,7 @@ impl Queue for Recording {
 
     fn copy(&mut self, from: &dyn Memory, to: &dyn Memory) -> Result<()> {
         let bytes = bytes_of(from);
-        let op = Op::Copy { from: self.used(from)?, to: self.used(to)?, bytes };
+        let op = Op::Copy { way: Way::Within, from: self.used(from)?, to: self.used(to)?, bytes };
         self.note(op, bytes);
         Ok(())
     }
@@ -338,7 +331,11 @@ impl Queue for Recording {
     }
 }
 
+fn allocation_of(memory: &dyn Memory) -> Option<&Arc<Allocation>> {
+    memory.as_any().downcast_ref()
+}
+
 /// The size of memory, if it is a GPU's.
 fn bytes_of(memory: &dyn Memory) -> usize {
-    memory.as_any().downcast_ref::<Block>().map_or(0, |block| block.0.bytes)
+    allocation_of(memory).map_or(0, |allocation| allocation.bytes)
 }

@@ -54,13 +54,13 @@ impl Graphs {
         if launched.is_err() {
             // Some nodes may be set and others not, so the next launch builds it again.
             variant.refusals += 1;
-            variant.built.take().into_iter().for_each(|built| _ = built.destroy(device.driver));
+            variant.built = None;
         }
-        let has = variant.instances();
-        self.instances = self.instances + has - had;
-        self.make_room(device.driver);
+        if variant.instances() > had {
+            self.make_room();
+        }
         // After an error that is not fatal, the recording is issued call by call.
-        launched.or_else(|_| device.status.alive().map(|()| false))
+        launched.or_else(|_| device.context.alive().map(|()| false))
     }
 
     /// Returns the variant of this recording. The first time there is none, and it is remembered.
@@ -76,11 +76,9 @@ impl Graphs {
             return self.segments.get_mut(&Arc::as_ptr(key).addr()).map(|known| &mut known.variants[0]);
         }
         known.variants.insert(0, Variant::new(recording));
-        let surplus = known.variants.len() > VARIANTS_MAX;
-        let gone = if surplus { known.variants.pop() } else { None };
-        gone.into_iter().for_each(|variant| self.instances -= variant.destroy(recording.device.driver));
+        known.variants.truncate(VARIANTS_MAX);
         if self.segments.len() > SEGMENTS_MAX {
-            self.forget_oldest(recording.device.driver, |_| true);
+            self.forget_oldest(|_| true);
         }
         None
     }
@@ -110,7 +108,7 @@ impl Variant {
         instance.update(&recording.ops, &built.nodes, device)?;
         // SAFETY: the instance and the stream belong to the context that `device` retains. The recording
         // holds the memory that the operations name.
-        device.status.check(unsafe { (device.driver.exec_launch)(instance.exec, recording.stream().handle()) })?;
+        device.context.check(unsafe { (device.driver.exec_launch)(instance.exec, recording.stream().handle()) })?;
         instance.last = (recording.lane, device.issued(recording.lane));
         Ok(true)
     }
@@ -125,15 +123,11 @@ impl Built {
     fn new(recording: &Recording, device: &Device) -> Result<Self> {
         let mut graph = std::ptr::null_mut();
         // SAFETY: it writes one handle.
-        device.status.check(unsafe { (device.driver.graph_create)(&mut graph, 0) })?;
-        let mut built = Self { graph, nodes: Vec::with_capacity(recording.ops.len()), instances: Vec::new() };
-        match built.add_nodes(recording, device) {
-            Ok(()) => Ok(built),
-            Err(error) => {
-                built.destroy(device.driver);
-                Err(error)
-            }
-        }
+        device.context.check(unsafe { (device.driver.graph_create)(&mut graph, 0) })?;
+        let nodes = Vec::with_capacity(recording.ops.len());
+        let mut built = Self { driver: device.driver, graph, nodes, instances: Vec::new() };
+        built.add_nodes(recording, device)?;
+        Ok(built)
     }
 
     /// Adds a node for each operation, behind the one before it in its part. The first of a part comes behind
@@ -168,7 +162,7 @@ impl Built {
         }
         let mut exec = std::ptr::null_mut();
         // SAFETY: it writes one handle.
-        device.status.check(unsafe { (device.driver.graph_instantiate)(&mut exec, self.graph, 0) })?;
+        device.context.check(unsafe { (device.driver.graph_instantiate)(&mut exec, self.graph, 0) })?;
         // The first instance has the operations that the graph was built from. The launch sets the others.
         let ops = self.instances.first().map_or_else(|| recording.ops.clone(), |_| Ops::default());
         self.instances.push(Instance { exec, ops, last: (recording.lane, 0) });

@@ -1,5 +1,4 @@
-//! Asynchronous operations whose closure has returned a future: what a ready one polls, and what its wakers
-//! do.
+//! Asynchronous operations whose closure has returned a future: the poll of a ready one, and its wakers.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -20,9 +19,9 @@ pub(super) struct AsyncOp {
     /// The flow that it belongs to.
     scope: Option<Arc<Scope>>,
     parking: Parking,
-    /// None while it is polled, and once it is over.
+    /// None during a poll, and once the future is done or dropped.
     future: Mutex<Option<OpFuture>>,
-    /// The operation, while it is parked.
+    /// The operation, while its future is parked.
     parked: Mutex<Option<Runnable>>,
     context: AsyncContext,
     /// When the operation began, for an observer.
@@ -30,7 +29,7 @@ pub(super) struct AsyncOp {
 }
 
 impl AsyncOp {
-    /// It is ready already.
+    /// Returns one whose operation is ready.
     pub(super) fn new(
         core: &Arc<EngineCore>,
         number: u32,
@@ -51,7 +50,7 @@ impl AsyncOp {
         })
     }
 
-    /// Returns the body that the operation has from now on.
+    /// Returns the operation's new body, which polls the future.
     pub(super) fn resume(self: Arc<Self>) -> Resume {
         Resume(Some(self))
     }
@@ -59,11 +58,11 @@ impl AsyncOp {
     fn poll(self: &Arc<Self>, grant: Grant<'_>) -> Poll<Result<(), BoxError>> {
         self.parking.begin();
         if self.engine.with(|core| core.is_closed_relaxed()).unwrap_or(true) {
-            // The operation is to be ended, and `perform` has not seen that the engine is closed.
+            // `perform` has not seen that the engine is closed. The operation is made ready again, and ends.
             self.parking.keep_awake();
         }
         let Some(mut future) = lock(&self.future).take() else {
-            // Its flow was cancelled, and `perform` has not seen that: it is to be ended, too.
+            // `perform` has not seen that the flow is cancelled. The operation is made ready again, and ends.
             self.parking.keep_awake();
             return Poll::Pending;
         };
@@ -94,10 +93,10 @@ impl AsyncOp {
         });
     }
 
-    /// Ends a ready operation whose flow is over: there may be no further poll of the engine.
+    /// Ends a ready operation whose flow is cancelled: there may be no further poll of the engine.
     fn end_if_over(&self, core: &Arc<EngineCore>) {
-        // Of "make it ready, load whether the flow is cancelled" and "cancel the flow, look for what is
-        // ready" one side sees the other, by the lock of the ready lists.
+        // The lock of the ready lists orders this and a cancel: either this thread sees the cancel, or the
+        // cancel finds the operation in the lists.
         if let Some(scope) = self.scope.as_ref().filter(|scope| scope.is_cancelled()) {
             core.sweep(&[scope]);
         }
@@ -108,7 +107,7 @@ impl Park for AsyncOp {
     fn park(self: Arc<Self>, mut operation: Runnable) {
         let is_there = self.engine.with(|core| core.slots.granted(&mut operation).set_body(self.clone().resume()));
         debug_assert!(is_there.is_some(), "the thread that runs the operation keeps the engine");
-        // Must precede `park`: a waker takes it.
+        // Must precede `park`: a waker may take it at once.
         *lock(&self.parked) = Some(operation);
         if self.parking.park() {
             let operation = lock(&self.parked).take();
@@ -131,7 +130,7 @@ impl Abandon for AsyncOp {
 impl Wake for AsyncOp {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
-        // This may be the last that holds the engine: what its drop drops is foreign.
+        // This may hold the last reference to the engine: dropping that drops foreign values.
         let _ = shielded(|| drop(self));
     }
 
@@ -142,14 +141,14 @@ impl Wake for AsyncOp {
     }
 }
 
-/// The body of an operation from its future's first poll on. Dropped, it drops the future, whichever wakers
-/// are left.
+/// The body of an operation from its future's first poll on. Its drop drops the future, even if wakers are
+/// left.
 pub(super) struct Resume(Option<Arc<AsyncOp>>);
 
 impl Work for Resume {
     fn run(mut self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
         let async_op = self.0.take().expect("it is there until it is run");
-        // First, because the poll may panic.
+        // Must precede the poll, which may panic.
         *rest = Rest::Ended(async_op.started);
         match async_op.poll(grant) {
             Poll::Ready(outcome) => outcome,
@@ -164,7 +163,7 @@ impl Work for Resume {
 impl Drop for Resume {
     fn drop(&mut self) {
         let Some(async_op) = self.0.take() else { return };
-        // The flow's list has a share of it, and it has one of the flow: this breaks the cycle.
+        // The flow's list refers to the operation, and the operation to its flow: this breaks the cycle.
         async_op.scope.iter().for_each(|scope| scope.remove_future(async_op.number));
         let future = lock(&async_op.future).take();
         drop(future);
@@ -185,15 +184,14 @@ impl AsyncOps {
         let _ = shielded(|| drop(removed));
     }
 
-    /// Returns those whose futures are pending: the data of the wakers that they are polled with, and their
-    /// numbers.
+    /// Returns the data of the waker and the number of each operation whose future is pending.
     pub(super) fn parked(&self) -> Vec<(*const (), u32)> {
         let all = lock(&self.0);
         let parked = all.values().filter(|async_op| lock(&async_op.parked).is_some());
         parked.map(|async_op| (Arc::as_ptr(async_op).cast(), async_op.number)).collect()
     }
 
-    /// Wakes all, to be polled, or ended if the engine is closed.
+    /// Wakes all operations: they are polled, or end if the engine is closed.
     pub(super) fn wake_all(&self) {
         let all: Vec<Arc<AsyncOp>> = lock(&self.0).values().cloned().collect();
         all.into_iter().for_each(Wake::wake);

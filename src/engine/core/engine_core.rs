@@ -1,5 +1,4 @@
-//! The core of an engine: how operations get into the queues of their variables, how they are run, and how
-//! they end.
+//! The core of an engine: operations enter the queues of their variables, are run, and end.
 
 use std::sync::{Arc, Weak};
 
@@ -27,52 +26,52 @@ pub(crate) struct EngineCore {
     pub(super) handles: Handles,
     /// Rung when there is room for operations.
     pub(in crate::engine) space: Lane,
-    /// Rung when none is pending.
+    /// Rung when no operation is pending.
     pub(super) idle: Lane,
-    /// Rung when an operation is ready for a poll to run: there are no workers.
+    /// Without workers: rung when an operation is ready for a poll to run.
     pub(super) bell: Lane,
     pub(super) async_ops: AsyncOps,
     pub(super) ready: Ready,
     /// Exclusive access to the engine, which threads take in turn if it has no workers.
     pub(super) exclusive: Exclusive,
     pub(in crate::engine) pace: Pace,
-    /// The workers that are here.
+    /// The visits of workers that go on.
     pub(super) visits: Arc<Visits>,
-    /// The workers among them that check for new operations, and need not be called.
+    /// The number of idle workers that check for new operations, and need not be called.
     pub(super) looking: Line<AtomicU64>,
     pub(in crate::engine) workers: u64,
     pub(super) is_simulated: bool,
     /// The lanes of kernels, if the executor has devices that queue work. Then there are workers.
     pub(in crate::engine) lanes: Option<Lanes>,
-    /// Whether a poll runs operations of a simulated executor.
+    /// On a simulated executor: whether a poll runs operations now.
     pub(super) is_simulating: AtomicBool,
-    /// None once the executor is shut down and nothing is pending.
+    /// None once the executor is shut down and nothing is pending (see `leave_if_over`).
     pub(super) registration: Mutex<Option<Registration<Self>>>,
-    /// Bits, so that nearly all operations ask one question: [`CLOSED`] and [`OBSERVED`].
+    /// The bits [`CLOSED`] and [`OBSERVED`], so that one load is enough for nearly all operations.
     attention: AtomicU32,
     pub(super) observed: Option<Observed>,
-    /// Whether pending asynchronous operations keep it alive without a handle: workers, or other flows,
-    /// continue with them.
+    /// Whether pending asynchronous operations keep the engine alive without a handle, because workers or
+    /// other flows continue with them.
     pub(super) is_kept: bool,
-    /// The process that the executor's threads are in.
+    /// The process of the executor's threads.
     pub(super) origin: Origin,
     pub(in crate::engine) max_pending: usize,
     freed_max: usize,
-    /// Gone when no handle is left that could ask for failures.
+    /// Dropped with the last handle that can ask for failures.
     pub(super) failures: Weak<Failures>,
 }
 
-/// An operation that the engine has taken.
+/// An operation that was pushed.
 pub(in crate::engine) enum Accepted {
-    /// It was run where it lay.
+    /// It was run in place.
     Ended(Result<()>),
     Pending(Key),
 }
 
 impl Client for EngineCore {
     fn shut_down(self: Arc<Self>) {
-        // ORDERING: SeqCst: of "close, look for work" and "push, load whether it is closed" one sees the
-        // other.
+        // ORDERING: SeqCst pairs with `is_closed` and with the fence in `leave_if_over`. Either this thread
+        // finds the operation that a push adds, or the push sees that the engine is closed.
         self.attention.fetch_or(CLOSED, Ordering::SeqCst);
         self.space.ring();
         self.async_ops.wake_all();
@@ -90,16 +89,16 @@ impl Frees for EngineCore {
         if let Ok(Accepted::Pending(key)) = self.push_beyond(operation) {
             self.handles.let_go(&self.slots, key, false);
         }
-        // This may be the last count: what its drop drops is foreign.
+        // This may be the last reference: dropping the engine drops foreign values.
         let _ = shielded(|| drop(self));
     }
 }
 
 impl EngineCore {
-    /// Makes an engine. That of a user has an owner; the engine of an executor's flows has none.
+    /// Returns a new engine. An engine of a user has an owner; the one that flows share has none.
     ///
     /// # Errors
-    /// If the executor is shut down, or has as many engines as it may have.
+    /// If the executor is shut down, or has no room for an engine.
     pub(in crate::engine) fn new(
         core: &Arc<Core>,
         max_pending: usize,
@@ -133,12 +132,12 @@ impl EngineCore {
             failures: owner.map_or_else(Weak::new, Arc::downgrade),
         });
         *lock(&engine.registration) = Some(Registration::new(core, &engine, &engine.visits)?);
-        // The executor may have been shut down meanwhile, and have found no registration to give up.
+        // The executor may have been shut down meanwhile, before there was a registration to give up.
         engine.leave_if_over();
         Ok(engine)
     }
 
-    /// Returns the number that stands for this engine where engines are compared.
+    /// Returns the address of this engine, to compare engines.
     pub(in crate::engine) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
@@ -153,7 +152,7 @@ impl EngineCore {
         self.attention.load(Ordering::SeqCst) & CLOSED != 0
     }
 
-    /// The same, where a late answer does no harm.
+    /// As [`EngineCore::is_closed`], where it does no harm to see a shutdown late.
     #[inline]
     pub(super) fn is_closed_relaxed(&self) -> bool {
         // ORDERING: Relaxed: an operation that does not see the shutdown runs.
@@ -172,7 +171,7 @@ impl EngineCore {
         self.slots.in_use()
     }
 
-    /// Pushes an operation, unless there is a mistake in it or no room: then it stays where it is.
+    /// Pushes an operation. On an error the operation stays in its place.
     #[inline(never)]
     pub(in crate::engine) fn try_push(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Result<Accepted> {
         if operation.get().is_none() {
@@ -184,15 +183,16 @@ impl EngineCore {
         self.push_within(self.max_pending, operation).ok_or_else(|| self.is_full())
     }
 
-    /// Pushes an operation for workers, if it has no mistake and there is room.
+    /// Pushes an operation for workers or polls, if it has no mistake and there is room. Otherwise it stays
+    /// in its place.
     #[inline(never)]
     pub(in crate::engine) fn push_plainly(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Option<Key> {
         let is_plain = !self.is_inline() && operation.get().is_some() && self.fault(operation).is_none();
         if is_plain { self.push_behind(self.max_pending, operation) } else { None }
     }
 
-    /// Runs an operation where it lies, if it has no mistake, and nothing is pending on an engine without
-    /// workers. Otherwise returns None, and the operation stays there.
+    /// On an engine without workers: runs an operation in place, if nothing is pending. Otherwise returns
+    /// None. The outer result is an error if the operation has a mistake; then it stays in its place.
     #[inline(never)]
     pub(in crate::engine) fn run_now(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Option<Result<Result<()>>> {
         operation.get().filter(|operation| self.is_inline() && !operation.is_async)?;
@@ -207,10 +207,11 @@ impl EngineCore {
         Kind::EngineBusy { max: self.max_pending }.into()
     }
 
-    /// Pushes an operation that the engine needs itself, whatever the bound.
+    /// Pushes an operation of the engine's own, beyond the bound.
     pub(super) fn push_beyond(self: &Arc<Self>, mut operation: Unpushed<'_>) -> Result<Accepted> {
         let pushed = self.push_within(usize::MAX, &mut operation);
-        // If sixteen million operations are pending, some of them may use what this one was to free.
+        // It is refused if sixteen million operations are pending. Some of these may use the variable that it
+        // frees, so it is leaked.
         std::mem::forget(operation);
         pushed.ok_or_else(|| self.is_full())
     }
@@ -227,7 +228,7 @@ impl EngineCore {
         Some(Accepted::Pending(key?))
     }
 
-    /// Pushes an operation that others run.
+    /// Pushes an operation for workers or polls.
     #[inline(always)]
     fn push_behind(self: &Arc<Self>, max: usize, operation: &mut Unpushed<'_>) -> Option<Key> {
         let mut batch = Batch::new(&self.slots);
@@ -257,7 +258,7 @@ impl EngineCore {
         Some(put)
     }
 
-    /// Returns why an operation must not be pushed.
+    /// Returns the error if an operation must not be pushed.
     #[inline]
     pub(super) fn fault(&self, unpushed: &Unpushed<'_>) -> Option<Error> {
         let operation = unpushed.get()?;
@@ -293,7 +294,7 @@ impl EngineCore {
         foreign
     }
 
-    /// Has the operations run that a batch has made ready.
+    /// Starts the operations that a batch has made ready.
     #[inline(always)]
     pub(super) fn start(self: &Arc<Self>, batch: &mut Batch<'_>) {
         if !batch.ready.is_empty() {
@@ -309,7 +310,8 @@ impl EngineCore {
         if self.workers == 0 {
             return self.call_polls();
         }
-        // Inside of an operation the thread that runs it continues with what is ready.
+        // Inside of an operation there is nothing to do: the thread that runs it takes the ready operations
+        // next.
         if is_inside(self.address()) {
             return;
         }
@@ -321,8 +323,8 @@ impl EngineCore {
         batch.ready.drain(..).for_each(|operation| self.ready.push(&self.slots, operation));
     }
 
-    /// Returns the operation to be run next. First come, first served: an operation that this thread has made
-    /// ready is next only if no other waits.
+    /// Returns the operation to run next. First come, first served: an operation that this thread has made
+    /// ready is next only if the ready list is empty.
     #[inline]
     pub(super) fn next(&self, batch: &mut Batch<'_>) -> Option<Runnable> {
         if !self.ready.is_empty() || batch.ready.len() > 1 {
@@ -331,7 +333,7 @@ impl EngineCore {
         batch.next_own().or_else(|| self.ready.pop(&self.slots))
     }
 
-    /// Runs what is ready in this thread: no other thread will.
+    /// Runs the ready operations in this thread, because no other thread will.
     pub(super) fn run_all(self: &Arc<Self>, batch: &mut Batch<'_>) {
         while let Some(operation) = self.next(batch) {
             self.run(operation, batch);
@@ -339,7 +341,7 @@ impl EngineCore {
         self.give_back(batch);
     }
 
-    /// Makes an operation ready that has waited outside of the queues.
+    /// Makes an operation ready that was granted its variables earlier: it waited for something else.
     pub(super) fn make_ready(self: &Arc<Self>, operation: Runnable) {
         self.ready.push(&self.slots, operation);
         if self.workers > 0 {
@@ -349,26 +351,33 @@ impl EngineCore {
         }
     }
 
-    /// Leaves the executor when that is shut down and nothing is left to do.
+    /// Leaves the executor once that is shut down and nothing is left to do.
+    ///
+    /// ```text
+    ///  executor     operations   visits    registration
+    ///  open         any          any       kept
+    ///  shut down    pending      any       kept
+    ///  shut down    none         some      kept: the last visit comes here at its end
+    ///  shut down    none         none      dropped
+    /// ```
     pub(super) fn leave_if_over(&self) {
-        // ORDERING: pairs with the store in `shut_down`: of "close, look what is left" and "end the last,
-        // load whether it is closed" one sees the other.
+        // ORDERING: SeqCst pairs with the change in `shut_down`. Either this thread sees that the engine is
+        // closed, or the thread that shuts down sees that this operation has ended.
         fence(Ordering::SeqCst);
         if !self.is_closed_relaxed() {
             return;
         }
         let registration = {
             let mut registration = lock(&self.registration);
-            // Behind the lock a push sees that there are no workers and no registration, and runs what it has
-            // pushed itself.
+            // A push that takes the lock later finds no registration, and runs its operation itself.
             let is_over = self.visits.count() == 0 && self.slots.is_unused();
             if is_over { registration.take() } else { None }
         };
         drop(registration);
     }
 
-    /// Returns true if an operation can be pushed, or will be refused for another reason than want of room.
-    /// Otherwise `space` is rung when that changes.
+    /// Returns true if there is room for an operation, or the executor is shut down. Otherwise `space` is
+    /// rung when that changes.
     pub(in crate::engine) fn has_space(&self) -> bool {
         self.is_closed() || self.slots.has_space(self.max_pending)
     }
@@ -379,7 +388,7 @@ impl EngineCore {
         self.exclusive.is_over() && is_empty
     }
 
-    /// Runs a ready operation, and ends it, unless it has to wait for something else.
+    /// Runs a ready operation, and ends it unless it has to wait for something else.
     pub(super) fn run(self: &Arc<Self>, operation: Runnable, batch: &mut Batch<'_>) {
         let mut operation = operation;
         if let Some(lanes) = &self.lanes {
@@ -409,7 +418,7 @@ impl EngineCore {
         self.end(operation, outcome, batch);
     }
 
-    /// Ends an operation that is in its queues.
+    /// Takes an operation out of its queues, and ends it.
     pub(super) fn end(&self, mut operation: Runnable, outcome: Result<()>, batch: &mut Batch<'_>) {
         let frees = self.slots.granted(&mut operation).role == Role::Frees;
         let left = if frees { batch.leave_freed(operation) } else { batch.leave(operation) };
@@ -441,7 +450,7 @@ impl EngineCore {
         }
     }
 
-    /// Gives the freed slots of a batch back, and wakes those who waited for that.
+    /// Gives the freed slots of a batch back, and wakes the futures that wait for room or for the end.
     #[inline]
     pub(super) fn give_back(&self, batch: &mut Batch<'_>) {
         if let Some(wakes) = batch.give_back() {

@@ -1,5 +1,5 @@
-//! A pending operation's reference to its engine. It is counted only if workers, or other flows, continue
-//! with the operation when no handle is left. Otherwise the two would keep each other alive.
+//! A pending operation's reference to its engine. It is counted only if workers or other flows continue with
+//! the operation when no handle is left. Otherwise engine and operation would keep each other alive.
 
 use std::sync::{Arc, Weak};
 
@@ -8,8 +8,8 @@ use crate::error::shielded;
 
 pub(super) enum EngineRef {
     Counted(Arc<EngineCore>),
-    /// The engine goes with its last handle, because nothing can poll it any more. Its pending operations go
-    /// with it.
+    /// The engine and its pending operations are dropped with its last handle, because nothing can poll them
+    /// any more.
     Uncounted(Weak<EngineCore>),
 }
 

@@ -1,14 +1,14 @@
-//! Failures that only `idle` tells: of operations that write nothing, of what frees a variable, and those
-//! that nobody was told, and nobody can be told any more. All who wait when one is told are told it.
+//! Failures that only `idle` reports: of operations that write nothing, of destructors, and those that no
+//! handle and no read can report any more. Waits that overlap report the same failure.
 
 use std::collections::VecDeque;
 use std::mem;
 
 use crate::error::shielded;
-use crate::error::{Error, Kind, Untold};
+use crate::error::{Error, Kind, Listener};
 use crate::sync::{Mutex, lock};
 
-/// How many are kept.
+/// The number of failures that are kept.
 const KEPT_MAX: usize = 1024;
 
 /// The failures of one engine.
@@ -18,18 +18,20 @@ pub(in crate::engine) struct Failures(Mutex<Kept>);
 #[derive(Default)]
 struct Kept {
     oldest_first: VecDeque<Error>,
-    /// How many there was no room for behind those.
+    /// The number of later failures that there was no room for.
     lost: u64,
-    told: u64,
-    /// The last one told, as long as somebody waits who may not have heard of it.
+    /// The number of failures reported so far.
+    reported: u64,
+    /// The last failure reported, as long as there are waits that may still return it.
     last: Option<Error>,
+    /// The number of waits.
     waiting: usize,
 }
 
 impl Failures {
     pub(in crate::engine) fn keep(&self, error: &Error) {
-        // From here on `idle` has it.
-        error.note_told();
+        // `idle` will report it, so the drop of its last clone must not.
+        error.note_reported();
         let mut kept = lock(&self.0);
         if kept.oldest_first.len() < KEPT_MAX {
             kept.oldest_first.push_back(error.clone());
@@ -38,14 +40,14 @@ impl Failures {
         }
     }
 
-    /// Somebody begins to wait. Returns how many were told before that.
+    /// Begins a wait. Returns the number of failures reported before it.
     pub(in crate::engine) fn begin_wait(&self) -> u64 {
         let mut kept = lock(&self.0);
         kept.waiting += 1;
-        kept.told
+        kept.reported
     }
 
-    /// Somebody waits no more.
+    /// Ends a wait.
     pub(in crate::engine) fn end_wait(&self) {
         let forgotten = {
             let mut kept = lock(&self.0);
@@ -55,20 +57,20 @@ impl Failures {
         let _ = shielded(|| drop(forgotten));
     }
 
-    /// Returns one that was told to another meanwhile, or else takes the oldest. `told` is what whoever asks
-    /// has from `begin_wait`.
-    pub(in crate::engine) fn tell(&self, told: &mut u64) -> Option<Error> {
+    /// Returns the failure that another wait has reported since this one began. If there is none, takes the
+    /// oldest failure. `reported` is the number that `begin_wait` returned.
+    pub(in crate::engine) fn next(&self, reported: &mut u64) -> Option<Error> {
         let (error, forgotten) = {
             let mut kept = lock(&self.0);
-            if mem::replace(told, kept.told) < kept.told {
+            if mem::replace(reported, kept.reported) < kept.reported {
                 return kept.last.clone();
             }
             let mut error = kept.oldest_first.pop_front()?;
             if kept.oldest_first.is_empty() && kept.lost > 0 {
                 error = and_more(error, mem::take(&mut kept.lost));
             }
-            kept.told += 1;
-            *told = kept.told;
+            kept.reported += 1;
+            *reported = kept.reported;
             let forgotten = kept.last.replace(error.clone());
             (error, forgotten)
         };
@@ -79,15 +81,15 @@ impl Failures {
 
 impl Drop for Failures {
     fn drop(&mut self) {
-        // Foreign, each for itself: two that panic in one drop would end the process.
+        // Foreign, and dropped one by one: two panics in one drop would abort the process.
         let mut kept = lock(&self.0);
-        let untold = kept.last.take().into_iter().chain(mem::take(&mut kept.oldest_first));
-        untold.for_each(|error| _ = shielded(|| drop(error)));
+        let unreported = kept.last.take().into_iter().chain(mem::take(&mut kept.oldest_first));
+        unreported.for_each(|error| _ = shielded(|| drop(error)));
     }
 }
 
-impl Untold for Failures {
-    fn hear(&self, error: Error) {
+impl Listener for Failures {
+    fn take(&self, error: Error) {
         self.keep(&error);
     }
 }

@@ -1,4 +1,4 @@
-//! The handle to a pushed operation: a future of its end.
+//! The handle to a pushed operation: a future that waits for its end.
 
 use std::fmt;
 use std::future::Future;
@@ -13,13 +13,17 @@ use crate::engine::order::{Key, Unpushed};
 use crate::error::{Error, Kind, Result, shielded};
 use crate::runtime::WaiterKey;
 
-/// An operation that was pushed: a future of its end. It may be dropped.
+/// A handle to a pushed operation: a future that waits for its end.
+///
+/// The operation runs whether or not the handle is awaited. Later operations need no await: the queues of
+/// their variables order them. If the handle is dropped, a read of a variable that the operation writes
+/// reports its failure, or [`Engine::idle`](crate::Engine::idle) does.
 ///
 /// # Errors
-/// Why it failed, or did not run: [`Error::node`] names the operation.
+/// The failure of the operation, or the reason why it did not run. [`Error::node`] names the operation.
 ///
 /// # Cancellation
-/// Dropping it changes nothing: the operation runs all the same.
+/// Dropping the handle changes nothing: the operation still runs.
 pub struct Pushed(ManuallyDrop<State>);
 
 enum State {
@@ -32,12 +36,12 @@ struct Pending {
     core: Arc<EngineCore>,
     key: Key,
     waker: Registered,
-    /// Without workers, a poll runs operations. In a box, because most handles need not wait.
+    /// Used without workers, when a poll runs operations. In a box, because most handles need not wait.
     driver: Option<Box<WaiterKey>>,
 }
 
-/// Whether the waker is registered. A word wide: a handle has no padding, which moves would copy byte by
-/// byte.
+/// Whether the waker is registered. A word wide, so that a handle has no padding, which moves would copy byte
+/// by byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 enum Registered {
@@ -64,12 +68,12 @@ impl Pushed {
         Self::of(State::Pending(Pending { core, key, waker: Registered::No, driver: None }))
     }
 
-    /// Pushes an operation, whatever the bound.
+    /// Pushes an operation, beyond the bound if need be.
     pub(in crate::engine) fn beyond(core: &Arc<EngineCore>, operation: Unpushed<'_>) -> Result<Self> {
         core.push_beyond(operation).map(|accepted| Self::new(core, accepted))
     }
 
-    /// A handle to an operation that has ended already.
+    /// Returns a handle to an operation that has ended already.
     #[inline(always)]
     pub(crate) fn ended(outcome: Result<()>) -> Self {
         Self::of(State::Ended(outcome))
@@ -103,7 +107,7 @@ impl Pending {
     /// Registers a waker, and returns the old one in its place. Returns false if the operation has ended.
     fn wait_with(&mut self, waker: &mut Option<Waker>) -> bool {
         let mut place = self.core.handles.wakers.of(self.key.number());
-        // Under the lock: the thread that ends the operation sees the mark, and takes the waker after this.
+        // Under the lock: a thread that ends the operation and sees the mark takes the waker after this.
         let is_pending = self.core.slots.handle(self.key.number()).set_awaited(self.key);
         if is_pending {
             mem::swap(&mut *place, waker);
@@ -144,7 +148,7 @@ impl Drop for Pending {
 impl Drop for Pushed {
     #[inline(always)]
     fn drop(&mut self) {
-        // An operation that was run where it lay leaves nothing to drop, and the compiler often knows that.
+        // An operation that was run in place leaves nothing to drop, and the compiler often knows that.
         if !matches!(*self.0, State::Ended(Ok(())) | State::Spent) {
             self.drop_rest();
         }
@@ -154,7 +158,8 @@ impl Drop for Pushed {
 impl Pushed {
     #[inline(never)]
     fn drop_rest(&mut self) {
-        drop(mem::replace(&mut *self.0, State::Spent));
+        // In place: to move it out would wait for the stores of its words.
+        *self.0 = State::Spent;
     }
 }
 
@@ -166,7 +171,7 @@ impl Future for Pushed {
         let state = &mut *self.0;
         if let State::Pending(pending) = state {
             if !pending.has_ended() {
-                // An error of the wait leaves the handle as it is: it may be awaited elsewhere.
+                // After an error of the wait the handle can be awaited elsewhere.
                 pending.core.may_wait()?;
                 pending.core.may_wait_for(pending.key)?;
             }
@@ -175,7 +180,7 @@ impl Future for Pushed {
         }
         share.used();
         match mem::replace(state, State::Spent) {
-            State::Ended(outcome) => Poll::Ready(outcome.inspect_err(Error::note_told)),
+            State::Ended(outcome) => Poll::Ready(outcome.inspect_err(Error::note_reported)),
             _ => Poll::Ready(Err(Kind::Spent.into())),
         }
     }

@@ -1,5 +1,5 @@
-//! What the handles of operations wait for: the end, and the error. Only an error of an operation that has a
-//! handle is kept, until the handle is dropped.
+//! The ends of operations, and their errors, for the handles. An error is kept only if the operation has a
+//! handle, and until that is dropped.
 
 use std::collections::HashMap;
 use std::task::Waker;
@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 pub(super) struct Handles {
     pub(super) wakers: Wakers,
     failures: Mutex<HashMap<Key, Error>>,
-    /// The length of `failures`, so that no thread takes the lock where nothing failed.
+    /// The length of `failures`, so that no thread takes the lock if nothing failed.
     failed: AtomicU64,
 }
 
@@ -21,7 +21,7 @@ impl Handles {
         Self { wakers: Wakers::new(), failures: Mutex::default(), failed: AtomicU64::new(0) }
     }
 
-    /// Ends an operation for its handle.
+    /// Ends an operation for its handle, and wakes the future that awaits it.
     #[inline]
     pub(super) fn end(&self, slots: &Slots, operation: &Left, outcome: Result<()>) {
         let (number, handle) = (operation.number(), slots.handle_of(operation));
@@ -32,8 +32,8 @@ impl Handles {
                 true
             }
             Ok(()) => false,
-            unheard => {
-                let _ = shielded(|| drop(unheard));
+            unreported => {
+                let _ = shielded(|| drop(unreported));
                 false
             }
         };
@@ -58,15 +58,15 @@ impl Handles {
     fn keep_failure(&self, key: Key, error: Error) {
         let mut failures = lock(&self.failures);
         failures.insert(key, error);
-        // ORDERING: Relaxed: the end of the operation publishes it.
+        // ORDERING: Relaxed: the swap in `HandleState::end` publishes it.
         self.failed.store(failures.len() as u64, Ordering::Relaxed);
     }
 
     /// Drops the error of an ended operation that has no handle.
     #[inline(never)]
     fn forget_failure(&self, key: Key) {
-        let unheard = self.take_failure(key);
-        let _ = shielded(|| drop(unheard));
+        let unreported = self.take_failure(key);
+        let _ = shielded(|| drop(unreported));
     }
 
     /// Takes the error of an ended operation.

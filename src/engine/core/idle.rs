@@ -9,7 +9,7 @@ use super::pace::poll_share;
 use crate::error::Result;
 use crate::runtime::{Drain, Idle, IdleWait};
 
-/// An engine and the failures that only [`Engine::idle`](crate::Engine::idle) gives.
+/// An engine, and the failures that only [`Engine::idle`](crate::Engine::idle) reports.
 pub(in crate::engine) struct EngineDrain {
     pub(in crate::engine) core: Arc<EngineCore>,
     pub(in crate::engine) failures: Arc<Failures>,
@@ -36,7 +36,7 @@ impl Drain for EngineDrain {
         }
         core.idle.forget(&mut wait.lane);
         share.used();
-        Poll::Ready(failures.tell(&mut wait.failures).map_or(Ok(()), Err))
+        Poll::Ready(failures.next(&mut wait.failures).map_or(Ok(()), Err))
     }
 
     fn end_wait(&self, wait: &mut IdleWait) {

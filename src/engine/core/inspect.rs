@@ -1,4 +1,4 @@
-//! What the futures of operations await: found by the wakers that they have left.
+//! The operations that the futures of operations await, found by the wakers that these have left.
 
 use std::collections::HashMap;
 use std::task::Waker;
@@ -9,11 +9,11 @@ use super::wakers::Wakers;
 use crate::engine::order::Seen;
 use crate::error::{Error, Kind, Result};
 
-/// What is known of the futures of operations.
+/// What an inspection knows of the futures of operations.
 pub(in crate::engine) struct Futures {
     /// The operations whose futures are pending.
     pub(in crate::engine) pending: Vec<u32>,
-    /// An awaited operation, and the one whose future awaits it; None: another waiter.
+    /// The awaited operations, each with the one whose future awaits it, or None for another waiter.
     pub(in crate::engine) awaits: Vec<(u32, Option<u32>)>,
 }
 
@@ -28,7 +28,7 @@ impl Futures {
 }
 
 impl EngineCore {
-    /// Returns the pending operations, and what their futures await.
+    /// Returns the pending operations, and the operations that their futures await.
     ///
     /// # Errors
     /// In a forked child, and if the system refuses the barrier that an inspection needs.

@@ -1,8 +1,8 @@
 //! The lanes of an engine's kernels, on an executor with devices that queue work.
 //!
 //! The queues of variables order submission there. A kernel leaves them when its work is on a stream, and its
-//! variables keep the use. Streams wait for each other; an operation of the
-//! host waits in the list of a use, and no thread waits for it.
+//! variables keep the use. Streams wait for each other. An operation of the host waits in the list of a use,
+//! so no thread waits.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ pub(in crate::engine) struct Lanes {
     placer: Mutex<Placer>,
     /// The placer's streams that are the lanes of each device.
     streams: Box<[Range<u32>]>,
-    /// How many lanes of a device the placer chooses among.
+    /// The number of lanes of a device that the placer chooses from.
     max_streams: u32,
-    /// Whether work of one stream may come to depend on that of another.
+    /// Whether work on one stream may depend on work on another.
     has_waits: AtomicBool,
     /// The number of streams given out by name.
     pinned: AtomicU64,
@@ -52,11 +52,11 @@ impl Lanes {
         self.streams.len()
     }
 
-    /// Returns a lane of a device for a stream: each in turn, the last first, since the placer begins with
-    /// the first.
+    /// Returns a lane of a device for a stream: each in turn, and the last one first, because the placer
+    /// begins with the first.
     pub(in crate::engine) fn pin(&self, device: u32) -> u32 {
-        // ORDERING: Relaxed: work that was submitted before has no event, and kernels that come to need one
-        // wait on the host.
+        // ORDERING: Relaxed: a late load only costs time. Work that was submitted without an event makes a
+        // kernel that needs one wait on the host.
         self.has_waits.store(true, Ordering::Relaxed);
         let lanes = &self.streams[device as usize];
         // ORDERING: Relaxed: it is a count.
@@ -64,7 +64,7 @@ impl Lanes {
         lanes.end - lanes.start - 1 - turn as u32
     }
 
-    /// Returns true if other work may have to wait for what is submitted.
+    /// Returns true if work on other streams may have to wait for work that is submitted now.
     pub(in crate::engine) fn has_waits(&self) -> bool {
         // ORDERING: Relaxed: see `pin`.
         self.has_waits.load(Ordering::Relaxed)
@@ -74,7 +74,7 @@ impl Lanes {
         self.devices.device(lane)
     }
 
-    /// Chooses a lane.
+    /// Chooses a lane for a kernel.
     pub(in crate::engine) fn place(&self, target: Target, predecessors: &Predecessors) -> (LaneId, Placed) {
         let (device, lanes) = (target.device as usize, &self.streams[target.device as usize]);
         let among = match target.lane {
@@ -110,12 +110,12 @@ impl Lanes {
         lock(&self.placer).end(device_use.stamp.stream);
     }
 
-    /// Leaves an operation of the host to a device that still uses its variables: it is ready when that is
-    /// over. Returns the operation if there is none.
+    /// Adds an operation of the host to the list of a device's use that it has to wait for. The end of the
+    /// use makes it ready. Returns the operation if there is no such use.
     pub(in crate::engine) fn defer(&self, slots: &Slots, mut operation: Runnable) -> Option<Runnable> {
         loop {
             let granted = slots.granted(&mut operation);
-            // What frees a variable does not wait: memory of a device knows its last uses.
+            // An operation that frees a variable does not wait: memory of a device knows its last uses.
             if granted.is_kernel || granted.frees() {
                 return Some(operation);
             }

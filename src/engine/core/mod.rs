@@ -1,5 +1,5 @@
-//! The core of an engine: pushes, workers and polls that run operations, handles, asynchronous operations,
-//! kernels on devices, failures.
+//! The core of an engine: pushes, the workers and polls that run operations, handles, asynchronous
+//! operations, kernels on devices, failures.
 
 mod async_op;
 mod engine_core;

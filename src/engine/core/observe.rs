@@ -1,4 +1,4 @@
-//! What observers hear of an engine's operations.
+//! Reports of an engine's operations to the observer.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,14 +20,14 @@ impl Observed {
         Some(Self { observer, number: core.next_number() })
     }
 
-    /// Reports an operation whose body is done. Returns an error if the observer panics.
+    /// Reports an operation whose body has returned. Returns an error if the observer panics.
     pub(super) fn report(&self, operation: &Operation, started: Instant, is_ok: bool, launched: Launched) -> Result<(), Error> {
         if operation.role != Role::User {
             return Ok(());
         }
-        let name = &operation.name;
-        let span = OpSpan { engine: self.number, operation: name, started, ended: Instant::now(), is_ok, launched };
+        let (engine, operation) = (self.number, operation.name.clone());
+        let span = OpSpan { engine, operation, start: started, end: Instant::now(), is_ok, launched };
         inside(0, || shielded(|| self.observer.operation(&span)))
-            .map_err(|message| Kind::Observer { node: name.clone(), message }.into())
+            .map_err(|message| Kind::Observer { node: span.operation, message }.into())
     }
 }

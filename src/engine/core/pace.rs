@@ -1,28 +1,30 @@
-//! The pace at which a task that pushes, and never has to wait, lets others run. As in tokio's own resources,
-//! each wait that is ready at once takes one unit of the task's budget. A unit for each push would add a
-//! tenth to its cost, so one unit stands for many small operations.
+//! The pace of pushes: a task that pushes in a loop, and never has to wait, lets others run now and then. As
+//! in tokio's own resources, a future that is ready at once takes one unit of the task's budget. A unit for
+//! each push would add a tenth to its cost, so one unit stands for many pushes.
 
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicU32, AtomicU64, OnceLock, Ordering};
 
-/// How long a unit may take if pushes run their operations, and the most pushes that it stands for.
+/// The time that a unit may take if pushes run their operations, and the most pushes that it stands for.
 const UNIT: Duration = Duration::from_micros(8);
 const PUSHES_MAX: u32 = 512;
-/// How many pushes a unit stands for if workers run them.
+/// The number of pushes that a unit stands for if workers run the operations.
 pub(in crate::engine) const HANDED_OVER: u64 = 64;
-/// After so many units a push is pending once under any runtime, because others may have no budget.
+/// After this number of units a push is pending once, because a runtime other than tokio may have no budget.
 const UNITS_MAX: u32 = 512;
 
 /// The pace of an engine's pushes.
 pub(in crate::engine) struct Pace {
     /// The first read of the clock.
     origin: OnceLock<Instant>,
+    /// The last read of the clock, in nanoseconds after the first.
     looked_ns: AtomicU64,
-    /// The pushes of the current unit, and how many of them are left.
+    /// The pushes of the current unit, and the number of them that are left.
     pushes: AtomicU32,
     left: AtomicU32,
+    /// The units since a push was pending.
     units: AtomicU32,
 }
 
@@ -37,14 +39,14 @@ impl Pace {
         }
     }
 
-    /// Counts an operation that was run by its push. Returns true if a unit is over.
+    /// Counts an operation that was run by its push. Returns true at the end of a unit.
     #[inline(always)]
     pub(in crate::engine) fn is_due(&self) -> bool {
-        // ORDERING: Relaxed, here and below: a measurement that nothing depends on. Threads that push at the
-        // same time may lose a count.
+        // ORDERING: Relaxed, both: a measurement, which publishes nothing. Threads that push at the same time
+        // may lose a count.
         let left = self.left.load(Ordering::Relaxed);
         if left <= 1 {
-            // It stays due until a push is polled, which takes the unit: a push may be dropped unpolled.
+            // A push may be dropped unpolled. So a unit stays due until a poll of a push takes it.
             // A model takes the same path in each execution.
             return !cfg!(anabranch_loom);
         }
@@ -52,8 +54,7 @@ impl Pace {
         false
     }
 
-    /// Takes a unit, as [`Pace::poll_unit`], and sets the number of pushes of the next one from the time that
-    /// this one took.
+    /// Takes a unit, and sets the number of pushes of the next one from the time that this one took.
     #[inline(never)]
     pub(in crate::engine) fn poll_measured(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.measure();
@@ -62,6 +63,7 @@ impl Pace {
 
     fn measure(&self) {
         let now = self.origin.get_or_init(Instant::now).elapsed().as_nanos() as u64;
+        // ORDERING: Relaxed, all: a measurement, which publishes nothing. Two threads may mix their counts.
         let taken = now.saturating_sub(self.looked_ns.swap(now, Ordering::Relaxed));
         let per_push = (taken / u64::from(self.pushes.load(Ordering::Relaxed))).max(1);
         let pushes = (UNIT.as_nanos() as u64 / per_push).clamp(1, u64::from(PUSHES_MAX)) as u32;
@@ -69,10 +71,11 @@ impl Pace {
         self.left.store(pushes, Ordering::Relaxed);
     }
 
-    /// Takes a unit. Pending if the task has used its share; then its waker has been called already.
+    /// Takes a unit. Returns `Pending` if the task has used up its budget; then its waker has been called.
     #[inline(never)]
     pub(in crate::engine) fn poll_unit(&self, cx: &mut Context<'_>) -> Poll<()> {
         ready!(poll_share(cx)).used();
+        // ORDERING: Relaxed, both: a count, which publishes nothing. Two threads may lose a unit.
         let units = self.units.load(Ordering::Relaxed) + 1;
         self.units.store(units % UNITS_MAX, Ordering::Relaxed);
         if units == UNITS_MAX {
@@ -83,8 +86,8 @@ impl Pace {
     }
 }
 
-/// Waits until the task may go on: one that awaits what is ready, again and again, would otherwise never come
-/// to a pending poll.
+/// Waits until the task has budget left. Otherwise a task whose futures are all ready at once would never let
+/// others run.
 #[inline]
 pub(crate) fn poll_share(cx: &mut Context<'_>) -> Poll<Share> {
     #[cfg(feature = "tokio")]
@@ -96,13 +99,13 @@ pub(crate) fn poll_share(cx: &mut Context<'_>) -> Poll<Share> {
     }
 }
 
-/// A task's right to go on, given back if it is not used.
+/// One unit of a task's budget, given back if it is not used.
 pub(crate) struct Share(#[cfg(feature = "tokio")] tokio::task::coop::RestoreOnPending);
 
 impl Share {
     #[inline]
     pub(crate) fn used(self) {
-        // Its drop would give the share back. To forget it says the same as `made_progress`, for less.
+        // The drop would give the unit back. `forget` has the effect of `made_progress`, and costs less.
         #[cfg(feature = "tokio")]
         std::mem::forget(self.0);
     }

@@ -1,4 +1,4 @@
-//! The outcome of an operation: whether it is run, and what its end does to its variables and its errors.
+//! The run of an operation's body: whether it is run, and its effect on variables and errors.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use crate::runtime::{Launched, inside};
 type Caught = std::thread::Result<Result<(), BoxError>>;
 
 impl EngineCore {
-    /// Runs the body of an operation, and takes effect on its variables. Returns what is left to do.
+    /// Runs the body of an operation, and updates the state of its variables. Returns the work that is left.
     #[inline(always)]
     pub(super) fn perform(&self, mut operation: Granted<'_>, number: u32) -> Result<Rest> {
         if !self.is_smooth(&operation) {
@@ -39,8 +39,7 @@ impl EngineCore {
         }
     }
 
-    /// Returns true for nearly all operations: to run the body and to count the writes is all that is to be
-    /// done.
+    /// Returns true for nearly all operations: they need only a call of the body, and a count of the writes.
     #[inline(always)]
     fn is_smooth(&self, operation: &Granted<'_>) -> bool {
         let mut is_smooth = operation.is_simple() && !self.needs_attention();
@@ -77,8 +76,8 @@ impl EngineCore {
         }
     }
 
-    /// Runs a body: of an asynchronous operation as polled, because its future may wait, but not for itself.
-    /// A kernel is left to be enqueued if there are devices for it, and runs on the host if not.
+    /// Runs a body. The body of an asynchronous operation may wait, but not for itself, so it is run as the
+    /// polled one. A kernel is left to be enqueued if there are devices for it, else it runs on the host.
     fn run_caught(&self, operation: &mut Granted<'_>, number: u32, rest: &mut Rest) -> Caught {
         if operation.is_async {
             return catch_unwind(AssertUnwindSafe(|| operation.run_as_polled(self.address(), number, rest)));
@@ -101,7 +100,7 @@ impl EngineCore {
         self.observed.as_ref().map(|_| Instant::now())
     }
 
-    /// Reports an operation to the observer, unless there is more to do. Then that knows when it began.
+    /// Reports an operation to the observer, unless work is left. A future keeps the time of its beginning.
     fn observe_run(&self, operation: &Operation, rest: &mut Rest, started: Option<Instant>, is_ok: bool) {
         match rest {
             Rest::Nothing => self.observe(operation, started, is_ok, Launched::Host),
@@ -111,8 +110,8 @@ impl EngineCore {
         }
     }
 
-    /// Reports an operation whose body is done to the observer, if there is one. If the observer panics, the
-    /// flow fails, or `idle` reports it: the operation did its part.
+    /// Reports an operation whose body has returned to the observer, if there is one. A panic of the observer
+    /// fails the flow, or `idle` reports it; it is no failure of the operation.
     pub(super) fn observe(&self, operation: &Operation, started: Option<Instant>, is_ok: bool, launched: Launched) {
         let (Some(observed), Some(started)) = (&self.observed, started) else { return };
         if let Err(error) = observed.report(operation, started, is_ok, launched) {
@@ -123,7 +122,7 @@ impl EngineCore {
         }
     }
 
-    /// Handles an error that a body returned, or that kept it from being called.
+    /// Takes the error that a body returned, or that prevented its call.
     #[cold]
     fn has_returned(&self, operation: &Granted<'_>, cause: BoxError) -> Error {
         let kept = cause.downcast_ref::<Error>().and_then(Error::kept_variable);
@@ -145,7 +144,7 @@ impl EngineCore {
         error
     }
 
-    /// Returns why an operation is not run.
+    /// Returns the error if an operation must not run.
     fn obstacle(&self, operation: &Granted<'_>) -> Option<Error> {
         if self.is_closed_relaxed() {
             return Some(Kind::ShutDown.into());
@@ -154,7 +153,7 @@ impl EngineCore {
             return Some(Kind::Cancelled.into());
         }
         if !operation.has_own_effect() {
-            // Each of the joined operations looks for itself.
+            // Each of the joined operations is checked by itself.
             return None;
         }
         operation.variables().filter(|(access, _)| access.is_read()).find_map(|(_, variable)| {
@@ -165,7 +164,7 @@ impl EngineCore {
         })
     }
 
-    /// Marks the variables that an operation has written, or has failed to write.
+    /// Updates the variables that an operation has written, or has failed to write.
     pub(super) fn take_effect(&self, operation: &Granted<'_>, failure: Option<&Error>) {
         if let Some(cancelled) = failure.filter(|error| error.is_cancelled()) {
             return self.leave_unchanged(operation, cancelled, operation.has_begun());
@@ -188,8 +187,8 @@ impl EngineCore {
         }
     }
 
-    /// Leaves variables as they were before an operation that was cancelled or could not begin. Only a
-    /// variable that never had a value gets the error, and one whose value the operation took.
+    /// Leaves variables unchanged after an operation that was cancelled or could not begin. Only a variable
+    /// that never had a value gets the error, and one whose value the operation took.
     fn leave_unchanged(&self, operation: &Granted<'_>, error: &Error, has_begun: bool) {
         let is_lost = |access: &Access, variable: &Variable| variable.is_unwritten() || has_begun && access.is_taken();
         for (access, variable) in operation.variables() {
@@ -199,7 +198,7 @@ impl EngineCore {
         }
     }
 
-    /// Reports an operation that could not begin: no later read would report it.
+    /// Reports an operation that could not begin, because no later read would report it.
     fn report_not_begun(&self, operation: &Operation, error: &Error) {
         if self.failures.strong_count() > 0 {
             self.report(operation, error);
@@ -208,13 +207,13 @@ impl EngineCore {
         }
     }
 
-    /// Ends a flow with an error of an operation that could not begin, unless the handle or `idle` reports
-    /// it. So the flow does not continue with an old value unnoticed.
+    /// Ends a flow with the error of an operation that could not begin, unless the handle or `idle` reports
+    /// it. Otherwise the flow would continue with an old value.
     #[cold]
     pub(in crate::engine) fn report_to_flow(&self, scope: &Arc<Scope>, error: &Error) {
         if error.leaves_old_value() && self.failures.strong_count() == 0 {
             let flow: Weak<Scope> = Arc::downgrade(scope);
-            error.tell_at_last(flow);
+            error.report_at_last(flow);
         }
     }
 
@@ -223,18 +222,18 @@ impl EngineCore {
         self.failures.upgrade().iter().for_each(|failures| failures.keep(error));
     }
 
-    /// Reports a failure to `idle`: at once if the operation has no variable to poison, otherwise when it
-    /// turns out that neither the handle nor a read has reported it.
+    /// Reports a failure to `idle`. If the operation has no variable to poison, it does so at once. Otherwise
+    /// it does so when the last clone of the error is dropped, and no handle and no read has reported it.
     pub(super) fn report(&self, operation: &Operation, error: &Error) {
         let origin = error.origin();
-        // The caller of a cancel or a shutdown knows of it.
+        // A cancellation or a shutdown is no news to its caller.
         if matches!(operation.role, Role::Waits | Role::Joins) || origin.is_shut_down() || origin.is_cancelled() {
             return;
         }
         if operation.frees() || !operation.writes() {
             self.keep_failure(error);
         } else {
-            origin.tell_at_last(self.failures.clone());
+            origin.report_at_last(self.failures.clone());
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Engines without workers: operations are run by the thread that pushes them, or by a poll of a future of
-//! the engine.
+//! Engines without workers: the thread that pushes an operation runs it, or a poll of a future of the engine.
 
 use std::sync::Arc;
 use std::task::Context;
@@ -14,14 +13,14 @@ use crate::sync::{Ordering, lock};
 pub(super) const NO_SLOT: u32 = u32::MAX;
 
 impl EngineCore {
-    /// Pushes an operation that cannot be run where it lies. It has been run when this returns, unless it is
-    /// a future, or another thread, or this one further up the stack, has the engine.
+    /// Pushes an operation that cannot be run in place. It has been run when this returns, with two
+    /// exceptions: it is asynchronous, or a turn goes on, of another thread or of a caller of this function.
     #[inline(never)]
     pub(super) fn push_to_inbox(self: &Arc<Self>, max: usize, operation: &mut Unpushed<'_>) -> Option<Key> {
         let (key, turn) = {
             let mut free = self.slots.free();
             let (entering, key) = self.put(&mut free, max, operation)?;
-            // With the lock, so that operations enter their queues in the order of their slots.
+            // Under the lock, so that operations enter their queues in the order in which they got slots.
             (key, self.exclusive.post(entering))
         };
         if let Some(turn) = turn {
@@ -30,13 +29,13 @@ impl EngineCore {
         Some(key)
     }
 
-    /// Runs an operation where it lies, if none is pending and no thread has the engine.
+    /// Runs an operation in place, if none is pending and no turn goes on.
     #[inline(always)]
     pub(super) fn run_in_place(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Option<Result<()>> {
         let turn = self.begin_alone()?;
         let outcome = {
             let alone = self.slots.alone(&turn);
-            // What is run in place is done: there is nothing to drop.
+            // After a run in place nothing is left to do or to drop.
             match alone.as_ref().and_then(|alone| operation.granted_alone(alone)) {
                 Some(granted) => self.perform(granted, NO_SLOT).map(std::mem::forget),
                 None => Ok(()),
@@ -47,7 +46,7 @@ impl EngineCore {
         Some(outcome)
     }
 
-    /// Enters the posted operations, runs them, and ends the turn.
+    /// Enters the posted operations into their queues, runs them, and ends the turn.
     #[cold]
     pub(super) fn empty(self: &Arc<Self>, mut turn: Turn, mut more: More) {
         let mut batch = Batch::new(&self.slots);
@@ -59,8 +58,8 @@ impl EngineCore {
             if more.is_nudged {
                 self.end_what_is_over(&mut batch);
             }
-            // What was woken meanwhile waits for a poll, so that a future that wakes itself again and again
-            // does not keep the pushing thread.
+            // Operations that were woken meanwhile wait for a poll. Otherwise a future that always wakes
+            // itself would keep the pushing thread. After a shutdown they end here.
             while self.is_closed()
                 && let Some(operation) = self.ready.pop(&self.slots)
             {
@@ -80,7 +79,7 @@ impl EngineCore {
         }
     }
 
-    /// Returns the result of `look` at a variable that no pending operation uses.
+    /// Calls `look` if no pending operation uses the variable, and returns its result.
     pub(in crate::engine) fn glance<R>(self: &Arc<Self>, variable: &Variable, look: impl FnOnce(Grant<'_>) -> R) -> Option<R> {
         if self.is_closed_relaxed() {
             return None;
@@ -93,12 +92,12 @@ impl EngineCore {
         }
         let mut batch = Batch::new(&self.slots);
         let seen = batch.glance(variable, look);
-        // A write that waited for this look.
+        // A write may have waited for `look`.
         self.start(&mut batch);
         seen
     }
 
-    /// Takes out a ready operation, chosen by the simulated executor.
+    /// Takes out the ready operation that the simulated executor chooses.
     fn draw(&self) -> Option<crate::engine::order::Runnable> {
         let choice = match (self.ready.len(), &*lock(&self.registration)) {
             (0, _) | (_, None) => None,
@@ -109,11 +108,11 @@ impl EngineCore {
         self.ready.remove(&self.slots, place)
     }
 
-    /// Ends the ready operations that will not begin any more, and runs the engine's own (frees and reads).
-    /// Without workers only polls would do that, and there may be none. `over` are cancelled flows.
+    /// Ends the ready operations of the cancelled flows `over`, and runs the engine's own (frees and waits).
+    /// Without workers only polls would do that, and there may be none.
     pub(super) fn sweep(self: &Arc<Self>, over: &[&Scope]) {
-        // ORDERING: the lists' lock: a thread that adds a ready operation checks afterwards whether its flow
-        // is cancelled. So either that check or this sweep finds the operation.
+        // The lock of the ready lists orders this: a thread that adds a ready operation checks afterwards
+        // whether its flow is cancelled. So either that check or this sweep finds the operation.
         if self.workers > 0 || self.ready.is_still_empty() {
             return;
         }
@@ -127,9 +126,9 @@ impl EngineCore {
         }
     }
 
-    /// [Sweeps](EngineCore::sweep) what is left of a flow that is over.
+    /// [Sweeps](EngineCore::sweep) the ready operations of a flow that has ended, and of the flows within it.
     pub(in crate::engine) fn sweep_flow(self: &Arc<Self>, scope: &Scope) {
-        // As in `sweep`, before the flows within are collected: each of them may leave as well.
+        // Checked first, because nothing may be ready, and there may be many flows within.
         if self.workers > 0 || self.ready.is_still_empty() {
             return;
         }
@@ -150,14 +149,14 @@ impl EngineCore {
         }
     }
 
-    /// Begins a turn, if no operation is pending: without workers, no queue has a request then.
+    /// Begins a turn, if no operation is pending. Then all queues are empty.
     #[inline(always)]
     fn begin_alone(self: &Arc<Self>) -> Option<Turn> {
         if !self.is_inline() || self.slots.in_use() > 0 {
             return None;
         }
         let turn = self.exclusive.begin()?;
-        // Another thread may have pushed meanwhile; from here on none can run that.
+        // Another thread may have pushed meanwhile. During the turn only this one can run the operation.
         if self.slots.alone(&turn).is_none() {
             self.empty(turn, More::default());
             return None;
@@ -172,10 +171,11 @@ impl EngineCore {
         }
     }
 
-    /// Has a poll of a future of the engine run what is ready; or runs it, if the executor is shut down.
+    /// Wakes the tasks whose polls run ready operations. If the executor is shut down, runs them itself.
     pub(super) fn call_polls(self: &Arc<Self>) {
         self.bell.ring();
-        // Inside of an operation the thread that runs it continues with what is ready.
+        // Inside of an operation there is nothing to do: the thread that runs it takes the ready operations
+        // next.
         if !self.is_closed() || is_inside(self.address()) || is_polling(self.address()) {
             return;
         }
@@ -190,7 +190,7 @@ impl EngineCore {
     /// and there may be none.
     pub(super) fn end_what_is_ready(self: &Arc<Self>) {
         if self.is_inline() {
-            // If another thread has the engine, that thread does it.
+            // If a turn goes on, the thread that has it does the work.
             if let Some(turn) = self.exclusive.nudge() {
                 self.empty(turn, More::default());
             }
@@ -199,14 +199,14 @@ impl EngineCore {
         }
     }
 
-    /// Without workers: runs some of what is ready, for a future that is polled. Its task is woken when more
-    /// is ready.
+    /// Without workers: runs some ready operations, in a poll of a future. The future's task is woken if more
+    /// are ready.
     pub(in crate::engine) fn drive(self: &Arc<Self>, key: &mut WaiterKey, cx: &mut Context<'_>) {
         if self.workers > 0 {
             return;
         }
-        // Point u64::MAX never passes: the lane is only rung. Registered first: what becomes ready behind the
-        // check below rings.
+        // Point u64::MAX never passes: the lane is only rung. Must precede the check: an operation that
+        // becomes ready after the check rings.
         let _ = self.bell.poll(u64::MAX, key, cx);
         if self.go_on() {
             cx.waker().wake_by_ref();
@@ -218,7 +218,7 @@ impl EngineCore {
         self.bell.forget(key);
     }
 
-    /// Runs some of what is ready. Returns true if this thread is to come back.
+    /// Runs some ready operations. Returns true if this thread should come back for more.
     fn go_on(self: &Arc<Self>) -> bool {
         if self.is_simulated {
             return self.run_chosen();
@@ -226,7 +226,7 @@ impl EngineCore {
         if self.ready.is_empty() {
             return false;
         }
-        // A thread that has the engine rings when it gives it back.
+        // If a turn goes on, its end rings `bell`.
         let Some(turn) = self.exclusive.begin() else { return false };
         let mut batch = Batch::new(&self.slots);
         for _ in 0..STEPS_MAX {
@@ -239,12 +239,12 @@ impl EngineCore {
         !self.ready.is_empty()
     }
 
-    /// On a simulated executor: runs operations, each chosen among those that are ready. Returns true if some
+    /// On a simulated executor: runs operations, each chosen from those that are ready. Returns true if some
     /// are left for a later poll.
     fn run_chosen(self: &Arc<Self>) -> bool {
-        // ORDERING: Acquire here and Release below: one poll at a time.
+        // ORDERING: Acquire pairs with the Release below: one poll at a time.
         if self.is_simulating.swap(true, Ordering::Acquire) {
-            // Another thread does, and may be about to stop without what this one has pushed.
+            // Another thread runs operations, and may stop before it finds those of this thread.
             return true;
         }
         let mut batch = Batch::new(&self.slots);
@@ -257,13 +257,13 @@ impl EngineCore {
         if self.is_closed() {
             self.run_all(&mut batch);
         }
-        // ORDERING: Release: see above.
+        // ORDERING: Release pairs with the Acquire above.
         self.is_simulating.store(false, Ordering::Release);
         !self.ready.is_empty()
     }
 
-    /// Performs the parts of a joined operation, which has been granted what they use. Returns the first
-    /// failure.
+    /// Performs the parts of a joined operation, which has been granted all their variables. Returns the
+    /// first failure.
     pub(super) fn perform_parts(&self, joined: &Granted<'_>, parts: Vec<crate::engine::order::Operation>) -> Result<()> {
         let mut outcome = Ok(());
         for mut part in parts {

@@ -1,5 +1,5 @@
-//! The push of an operation: done at once if there is room. The caller has the operation in a place that is
-//! not dropped, and finds it empty afterwards: it was pushed, was dropped because it was refused, or waits in
+//! The push of an operation: done at once if there is room. The caller keeps the operation in a place that is
+//! not dropped. The push empties that place: the operation was pushed, was refused and dropped, or waits in
 //! the push.
 
 use std::fmt;
@@ -16,25 +16,35 @@ use crate::engine::order::{Key, Unpushed};
 use crate::error::{Error, Kind, Result};
 use crate::runtime::WaiterKey;
 
-/// Pushes an operation; made by [`Engine::push`](crate::Engine::push).
-#[must_use = "where there is no room the operation is pushed only if this is awaited"]
+/// A push: a future that returns the [handle](Pushed) of the operation; made by
+/// [`Engine::push`](crate::Engine::push).
+///
+/// If there is room, the operation is pushed before the first poll. Otherwise the future waits for room.
+///
+/// # Errors
+/// Those of [`Engine::push`](crate::Engine::push).
+///
+/// # Cancellation
+/// If it is dropped while it waits for room, the operation is not pushed. An operation that is pushed already
+/// stays pushed.
+#[must_use = "if there is no room, the operation is pushed only if this is awaited"]
 pub struct Push<'v> {
     core: &'v Arc<EngineCore>,
     state: State<'v>,
 }
 
-/// The outcome: words that come in registers, and are looked at where they are. A value that is written to
-/// memory word by word, and then moved by more than a word, waits for the store buffer. That was a fifth of
-/// the time of a push.
+/// The outcome: words that come in registers, and are matched there. A value that is written to memory word
+/// by word, and then moved by more than a word, waits for the store buffer. That was a fifth of the time of a
+/// push.
 enum State<'v> {
-    /// The operation was run where it lay.
+    /// The operation was run in place.
     Rest,
     Pushed(Key),
     Other(Box<Other<'v>>),
     Spent,
 }
 
-/// The outcomes of few pushes.
+/// The rare outcomes.
 enum Other<'v> {
     Tried(Result<Pushed>),
     /// It was pushed; the future takes a unit of the task's budget before it returns the handle.
@@ -62,7 +72,7 @@ impl Future for Push<'_> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Pushed>> {
         let Self { core, state } = &mut *self;
-        // Taken out first: were the old state dropped behind it, the result would have to be in memory.
+        // Taken out first: a drop of the old state after the match would force the result into memory.
         Poll::Ready(match mem::replace(state, State::Spent) {
             State::Rest => Ok(Pushed::ended(Ok(()))),
             State::Pushed(key) => Ok(Pushed::pending(core.clone(), key)),
@@ -79,10 +89,10 @@ impl Future for Push<'_> {
 }
 
 impl<'v> Push<'v> {
-    /// Pushes an operation, unless there is no room. It is taken out in any case.
+    /// Pushes an operation if there is room. Takes it out in any case.
     #[inline(always)]
     pub(in crate::engine) fn new(core: &'v Arc<EngineCore>, operation: &mut Unpushed<'v>) -> Self {
-        // Asked here, too: it saves the call.
+        // `run_now` checks this, too; here it saves the call.
         let ran = if core.is_inline() { core.run_now(operation) } else { None };
         let state = match ran {
             Some(Ok(Ok(()))) if core.pace.is_due() => State::Other(Other::due(Pushed::ended(Ok(())))),
@@ -113,7 +123,7 @@ impl Drop for Push<'_> {
 impl<'v> Other<'v> {
     #[cold]
     fn tried(pushed: Result<Pushed>, operation: &mut Unpushed<'v>) -> Box<Self> {
-        // A refused operation is still there.
+        // A refused operation is still in its place.
         drop(operation.take());
         Box::new(Self::Tried(pushed))
     }
@@ -140,7 +150,7 @@ impl<'v> Other<'v> {
         Box::new(Self::Waits(Waiting { core, operation: operation.take(), key, driver }))
     }
 
-    /// Reports a refusal to `idle`: the push was dropped unpolled.
+    /// Reports a refusal to `idle`, because the push was dropped unpolled.
     #[cold]
     fn report(&self, core: &EngineCore) {
         if let Self::Tried(Err(refused)) = self
@@ -150,7 +160,7 @@ impl<'v> Other<'v> {
         }
     }
 
-    /// Leaves the outcome in its place: a result that a call returns would be in memory, on all paths.
+    /// Leaves the outcome in its place. If it returned the result, that would be in memory on all paths.
     #[inline(never)]
     fn poll(&mut self, core: &EngineCore, cx: &mut Context<'_>) -> Poll<()> {
         match self {

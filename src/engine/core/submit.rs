@@ -1,4 +1,4 @@
-//! The submission of kernels, and what follows when their device has done them.
+//! The submission of kernels, and their ends when a device has done them.
 //!
 //! ```text
 //! all granted ──▶ place ──▶ record · submit ──▶ add the use, leave the queues ──▶ the next operations are granted
@@ -47,7 +47,8 @@ impl EngineCore {
         match (events, backlog) {
             (Some(events), None) => self.submit(operation, kernel, Chosen { lane, placed, predecessors, events }, batch),
             (None, _) => {
-                // A predecessor was refused in part, or is over by now: then this is ready again at once.
+                // A predecessor has no event: none was recorded, or it has ended meanwhile. If it has ended,
+                // this operation is ready again at once.
                 let blind = placed.waits.iter().map(before).find(|before| before.event().is_none()).cloned();
                 lanes.withdraw(placed);
                 granted.set_body(Again(kernel));
@@ -71,10 +72,10 @@ impl EngineCore {
         when_reached(&lanes.devices, lane, point, move |outcome| {
             match outcome {
                 Ok(()) => core.make_ready(operation),
-                // A second try would get the same error, for as long as the lane stands still.
+                // A second try would get the same error, as long as the lane has its fault.
                 Err(error) => core.fail(operation, error),
             }
-            // This may be the last owner: what its drop drops is foreign.
+            // This may be the last reference: dropping the engine drops foreign values.
             let _ = shielded(|| drop(core));
         });
     }
@@ -100,7 +101,7 @@ impl EngineCore {
         self.take_effect(&granted, outcome.as_ref().err());
         let operation = batch.leave(operation);
         let inputs = predecessors.inputs();
-        // Must precede the wait: the operation may end there.
+        // Must precede `when_reached`: the operation may end there.
         predecessors.release();
         let submitted = Submitted { operation, device_use, failure, inputs, faults, error: outcome.err() };
         let core = self.clone();
@@ -110,8 +111,8 @@ impl EngineCore {
         });
     }
 
-    /// Calls a kernel's body, and submits its work. Returns the outcome, and the end of the work, if it has
-    /// one to wait for.
+    /// Calls a kernel's body, and submits its work. Returns the outcome, and the end of the work if the
+    /// device was given any.
     fn submit_to(
         &self,
         lanes: &Lanes,
@@ -124,17 +125,17 @@ impl EngineCore {
         let started = self.started();
         let waits = &mut events.iter().map(|recorded| recorded.event);
         let Submission { outcome, point } = Submission::new(lanes.device(lane), lane.lane, waits, |stream| {
-            stream.begin_part(Part { stream: 0, waits: &[], is_awaited: false });
+            stream.queue_mut().begin_part(Part { stream: 0, waits: &[], is_awaited: false });
             let kernel = kernel.take().expect("it is recorded once");
             let enqueue = AssertUnwindSafe(|| operation.enqueue(kernel, StreamMut::Device(stream)));
             called = inside(self.address(), || catch_unwind(enqueue))
                 .map_err(|panic| operation.panicked(panic_message(panic)))
                 .and_then(|called| called.map_err(|cause| operation.failed_on_device(cause)));
             if called.is_err() {
-                stream.abandon_part();
+                stream.queue_mut().abandon_part();
             }
-            // Submitted even if it failed: memory that it has dropped, and work of a library, need a known
-            // end.
+            // Submitted even if the body failed: memory that it has dropped, and work of a library, need a
+            // known end.
             Ok(queue::Job { key: None, is_recorded: lanes.has_waits(), judge: &mut refusal })
         });
         let _ = shielded(|| drop(kernel));
@@ -161,7 +162,7 @@ impl EngineCore {
         self.start(&mut batch);
     }
 
-    /// A lane has come to the end of an operation: ends it, and those whose completion came before it.
+    /// Ends an operation whose lane has come to its end, and the operations whose completions waited for it.
     fn complete(self: &Arc<Self>, completed: Completed) {
         // A loop, because a chain of completions may be longer than the stack allows.
         let mut all: SmallVec<[Completed; 4]> = SmallVec::new();
@@ -174,7 +175,7 @@ impl EngineCore {
     }
 
     /// Ends an operation that its device has finished, or will never finish. Returns the completions that
-    /// follow it.
+    /// waited for it.
     fn end_on_device(self: &Arc<Self>, Completed { submitted, outcome }: Completed) -> Vec<Completed> {
         let Submitted { operation: left, device_use, failure, inputs, faults, error } = submitted;
         let (operation, lanes) = (self.slots.left(&left), self.lanes.as_ref().expect("it was submitted to one"));
@@ -194,7 +195,7 @@ impl EngineCore {
         }
         let (waiting, followers) = device_use.end(failed.is_none());
         // Must precede all that follows: an error that no handle or read gives is given by `idle` when its
-        // last share is dropped. Each is dropped by itself: what it holds may be foreign.
+        // last clone is dropped. Each is dropped apart, because it may hold foreign values.
         let _ = shielded(|| drop((device_use, failure)));
         inputs.into_iter().for_each(|input| _ = shielded(|| drop(input)));
         waiting.into_iter().for_each(|waiting| self.make_ready(waiting));
@@ -216,7 +217,7 @@ impl Operation {
     }
 }
 
-/// The lane of a kernel, and what it waits for there.
+/// The lane of a kernel, and the events that it waits for there.
 struct Chosen {
     lane: LaneId,
     placed: Placed,

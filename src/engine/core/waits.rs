@@ -1,4 +1,4 @@
-//! Where a future of an engine may wait. A wait that could not end is an error instead.
+//! Checks of the places where futures of an engine wait. A wait that could not end is an error.
 
 use super::engine_core::EngineCore;
 use crate::device::host::is_worker;
@@ -8,19 +8,19 @@ use crate::runtime::{Registration, is_inside};
 use crate::sync::lock;
 
 impl EngineCore {
-    /// Returns true in a child that was forked from the process that has the executor's threads. There a lock
-    /// may be held for ever by a thread that does not exist, so none is taken.
+    /// Returns true in a child that was forked from the process of the executor's threads. There a lock may
+    /// be held for ever by a thread that does not exist, so none is taken.
     pub(in crate::engine) fn is_forked(&self) -> bool {
         // Without workers there are no threads that a child would lack.
         !self.is_inline() && self.origin.is_forked()
     }
 
-    /// Returns an error in such a child.
+    /// Returns an error in a forked child.
     pub(super) fn check_process(&self) -> Result<()> {
         if self.is_forked() { Err(Kind::Forked.into()) } else { Ok(()) }
     }
 
-    /// Returns an error inside of an operation that is no future: the wait would never end.
+    /// Returns an error inside of an operation that is not asynchronous: the wait would never end.
     pub(super) fn may_wait(&self) -> Result<()> {
         self.check_process()?;
         if is_inside(self.address()) {
@@ -29,16 +29,15 @@ impl EngineCore {
         self.may_block()
     }
 
-    /// Returns an error inside of a node's body, or of another engine's operation: a pending wait would keep
-    /// a worker from what it waits for.
+    /// Returns an error inside of a node's body, or of another engine's operation. There a pending wait would
+    /// block a worker that its end may need.
     pub(super) fn may_block(&self) -> Result<()> {
         let is_in_task =
             self.workers > 0 && is_worker() && lock(&self.registration).as_ref().is_some_and(Registration::is_in_task);
         if is_in_task { Err(Kind::WaitsInTask.into()) } else { Ok(()) }
     }
 
-    /// Returns an error if this thread polls an operation that is `awaited`, or that keeps it from a
-    /// variable.
+    /// Returns an error if this thread polls the awaited operation, or one that keeps a variable from it.
     pub(super) fn may_wait_for(&self, awaited: Key) -> Result<()> {
         let exclusive = self.is_inline().then_some(&self.exclusive);
         let Some(wait) = self_wait(self.address(), &self.slots, exclusive, awaited) else { return Ok(()) };
@@ -54,13 +53,13 @@ impl EngineCore {
         is_inside(self.address()) || is_polling(self.address())
     }
 
-    /// Returns an error inside of an operation, which is itself one of those that are waited for.
+    /// Returns an error inside of an operation, because the wait is for that operation, too.
     pub(super) fn may_wait_for_all(&self) -> Result<()> {
         self.check_process()?;
         if self.is_inside_any() { Err(Kind::WaitsForAllInside.into()) } else { Ok(()) }
     }
 
-    /// Returns an error inside of an operation, which is itself one of those that take up room.
+    /// Returns an error inside of an operation, because that operation takes up room itself.
     pub(super) fn may_wait_for_room(&self) -> Result<()> {
         if self.is_inside_any() { Err(Kind::WaitsForRoomInside { max: self.max_pending }.into()) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! The work of an executor's workers for an engine.
+//! The visits of an executor's workers to an engine: they run its operations.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use crate::engine::order::Batch;
 use crate::runtime::Visited;
 use crate::sync::{Ordering, lock, spin_loop};
 
-/// How often an idle worker checks for new operations before it leaves, and the spins between two checks:
-/// some microseconds in all. A push in that time need not call the worker, and gets ahead of it, so that
-/// dependent operations run in a row.
+/// The number of times that an idle worker checks for new operations before it leaves, and the spins between
+/// two checks: some microseconds in all. Pushes in that time need not call a worker. So they get ahead of it,
+/// and it runs dependent operations in a row.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 0 } else { 8 };
 const SPINS: u32 = 32;
 
 impl Visited for EngineCore {
-    /// Runs what is ready until nothing is, or until others wait for the worker.
+    /// Runs ready operations until none is left, or until other work waits for the worker.
     fn visit<'q, Q: Queue<'q>>(self: &Arc<Self>, queue: &mut Q) -> bool {
         let mut batch = Batch::new(&self.slots);
         loop {
             match self.next(&mut batch) {
                 Some(operation) => {
-                    // There is more than this worker takes: another may come.
+                    // There are more operations than this one, so another worker may come.
                     if !self.ready.is_empty() && self.has_worker_to_call() {
                         let _ = self.call_workers();
                     }
@@ -50,10 +50,11 @@ impl Visited for EngineCore {
 }
 
 impl EngineCore {
-    /// Calls a worker for what was made ready, unless enough are there. Returns false if there are none any
-    /// more.
+    /// Calls a worker for ready operations, unless there are enough. Returns false if the engine has left the
+    /// executor, so that no worker comes any more.
     pub(super) fn call_workers(self: &Arc<Self>) -> bool {
-        // ORDERING: Relaxed: see `Ready::is_still_empty`.
+        // ORDERING: Relaxed: a worker that stops looking checks `Ready::is_still_empty` after that. So it
+        // finds the operation that the caller has added.
         if self.looking.0.load(Ordering::Relaxed) > 0 || !self.has_worker_to_call() {
             return true;
         }
@@ -63,7 +64,7 @@ impl EngineCore {
         true
     }
 
-    /// Checks for a while whether more becomes ready.
+    /// Checks for some microseconds whether an operation becomes ready.
     fn look_again(&self) -> bool {
         // ORDERING: Relaxed: a push that does not see it calls a worker in vain.
         self.looking.0.fetch_add(1, Ordering::Relaxed);
@@ -71,7 +72,7 @@ impl EngineCore {
             (0..SPINS).for_each(|_| spin_loop());
             !self.ready.is_empty()
         });
-        // ORDERING: Release: a push that still saw it came before, and the check behind the visit finds the
+        // ORDERING: Release: if a push still saw the old count, `is_still_empty` after the visit finds its
         // operation.
         self.looking.0.fetch_sub(1, Ordering::Release);
         found

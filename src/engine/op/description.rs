@@ -1,4 +1,4 @@
-//! Operations: a name, what is read and written, and a closure.
+//! Operations: a name, variables to read and to write, and a closure.
 
 use std::fmt;
 use std::future::Future;
@@ -11,13 +11,13 @@ use crate::error::BoxError;
 use crate::name::Name;
 use crate::value::args::{Fallible, Finish, Infallible, OpFn, OpFutureFn, Reads};
 
-/// One operation on variables, to be [pushed](crate::Engine::push): what it reads, what it writes, and a
-/// closure that makes the one from the other.
+/// One operation on variables, to be [pushed](crate::Engine::push): the variables that it reads, those that
+/// it writes, and a closure that makes the new values.
 ///
 /// The closure gets `&T` for a variable that is read, `T` for one that is taken ([`take`](crate::take)), and
-/// [`Each<T>`](crate::engine::Each) for a slice of variables. It returns the new values of what is written.
-/// These are stored when it has returned, so an operation may read what it writes and gets the old value. It
-/// borrows its variables until it is pushed.
+/// [`Each<T>`](crate::engine::Each) for a slice of variables. It returns the new values of the variables
+/// that it writes. These are stored when it has returned. So an operation may read a variable that it writes,
+/// and gets the old value. An operation borrows its variables until it is pushed.
 #[must_use = "an operation does nothing until it is pushed"]
 pub struct Op<'v>(Unpushed<'v>);
 

@@ -22,12 +22,12 @@ impl Place for Vars {
 
 /// Collects what an operation asks for.
 pub struct Asking {
-    /// The first two, each by its own name, so that they stay in registers until they are written to where
-    /// they are to be: what is written to memory word by word, and copied from there at once by more than a
-    /// word, is waited for.
+    /// The first two, each by its own name, so that they stay in registers until they are written to their
+    /// place in the operation. A value that is written to memory word by word, and copied from there by a
+    /// wider load, waits for its stores.
     first: Option<Access>,
     second: Option<Access>,
-    /// All, if there are more: in front two to be overwritten with those above.
+    /// All, if there are more than two. The first two entries are overwritten with those above.
     all: Vec<Access>,
     /// Whether one is taken and read as well.
     pub(super) is_aliased: bool,

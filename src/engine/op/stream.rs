@@ -1,7 +1,7 @@
-//! Streams of an engine: what is put on one runs in order, on hosts and devices alike.
+//! Streams of an engine: the operations of a stream run in order, on hosts and on devices.
 //!
-//! Such a stream is a variable that each of its operations has alone, and leaves as it is; and on a device a
-//! lane, so that no kernel of it waits for another.
+//! Such a stream is a variable to which each of its operations has exclusive access, and which none changes.
+//! On a device it is also a lane, so that no kernel of it waits for another.
 
 use std::fmt;
 

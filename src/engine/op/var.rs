@@ -52,12 +52,12 @@ impl<T: Send + Sync + 'static> Var<T> {
         self.variable().version()
     }
 
-    /// Waits for everything that was pushed before and writes the variable, and returns the value as it is
-    /// then.
+    /// Waits for all operations that were pushed before and write the variable, and returns the value as it
+    /// is then.
     ///
-    /// It takes its place among the operations when this is called, not when it is polled. So it cannot wait
-    /// for room, and is not bounded: reads go beyond the engine's `max_pending`, and are to be awaited, or
-    /// dropped, by who asks for many.
+    /// The read takes its place among the operations at once; the future only waits for it. So it cannot wait
+    /// for room: reads are not bounded by the engine's `max_pending`. A program that makes many of them
+    /// awaits or drops them.
     ///
     /// # Errors
     /// Why the operation failed that should have written it; that it has no value; and, if it is not there at
@@ -178,7 +178,7 @@ impl<T> Future for VarRead<T> {
         ready!(poll_share(cx)).used();
         Poll::Ready(match mem::replace(&mut self.0, Reading::Spent) {
             Reading::There(value) => Ok(value),
-            Reading::Failed(error) => Err(error).inspect_err(Error::note_told),
+            Reading::Failed(error) => Err(error).inspect_err(Error::note_reported),
             Reading::Pushed(_) | Reading::Spent => Err(Kind::Spent.into()),
         })
     }

@@ -1,4 +1,4 @@
-//! What an operation asks of one variable.
+//! An operation's access to one variable: a use and a request.
 
 use std::ptr::NonNull;
 
@@ -6,13 +6,14 @@ use super::mode::{EXCLUDES, Mode, READS, TAKES, WRITES};
 use super::queue::Request;
 use super::variable::Variable;
 
-/// Keeps the modes that an address has room for.
+/// The bits of an address that keep the mode.
 const MODE_BITS: usize = Mode::IN_ADDRESS as usize;
 const _: () = assert!(align_of::<Variable>() > MODE_BITS, "a variable's address leaves room for the mode");
 
 /// One operation's access to one variable.
 pub(crate) struct Access {
-    /// The address of a [`Variable`]; its lowest bits are the mode, except for what the request says.
+    /// The address of a [`Variable`]. Its lowest bits are the mode, but for `EXCLUDES`, which the request
+    /// keeps.
     address: NonNull<u8>,
     pub(super) request: Request,
 }
@@ -42,7 +43,7 @@ impl Access {
         is_aliased
     }
 
-    /// Returns a value to fill memory with that nothing reads.
+    /// Returns a value that fills memory, and is never read.
     #[inline(always)]
     pub(crate) fn filler(&self) -> Self {
         Self { address: self.address, request: Request::new(false) }
@@ -95,6 +96,8 @@ impl Access {
         self.address() == std::ptr::from_ref(variable).addr()
     }
 
+    /// Returns the variable.
+    ///
     /// # Safety
     /// The variable is alive: there is a handle to it, or the operation is in its queue.
     #[inline]

@@ -1,5 +1,5 @@
-//! The operations that a thread has made ready, and the slots that it has freed, while it enters and leaves
-//! queues. It passes both on afterwards.
+//! The operations that a thread has made ready, and the slots that it has freed. It collects both while it
+//! enters and leaves queues, and passes them on afterwards.
 
 use smallvec::SmallVec;
 
@@ -13,13 +13,14 @@ use crate::sync::{AtomicU32, Ordering};
 /// The most freed slots that a thread keeps.
 pub(crate) const FREED_MAX: usize = 32;
 
+/// What one thread collects.
 pub(crate) struct Batch<'s> {
     slots: &'s Slots,
     pub(crate) ready: SmallVec<[Runnable; 4]>,
     freed: SmallVec<[u32; FREED_MAX]>,
     /// The operation whose queues this thread enters or leaves, or [`NONE`].
     own: u32,
-    /// How many of its requests were granted or released on the way: to be counted together.
+    /// The number of its requests that were granted or released on the way. They are counted together.
     own_count: u32,
 }
 
@@ -31,21 +32,24 @@ impl<'s> Batch<'s> {
         Self { slots, ready: SmallVec::new(), freed: SmallVec::new(), own: NONE, own_count: 0 }
     }
 
-    /// Has an operation enter the queues of its variables. No other thread has one enter meanwhile.
+    /// Enters an operation into the queues of its variables. No other thread enters one meanwhile.
     #[inline(always)]
     pub(crate) fn enter(&mut self, entering: Entering) {
         let (number, slot) = (entering.number(), self.slots.slot(entering.spot()));
-        // SAFETY: the operation ends only after the last hold is released, below.
+        // SAFETY: the `Entering` is for the operation in the slot, which ends only after the last hold is
+        // released, below.
         let operation = unsafe { slot.operation() };
         let requests = operation.accesses.len() as u32;
         // An operation with one request cannot be half in its queues.
         let own = u32::from(requests != 1);
-        // ORDERING: Relaxed: the queues publish the operation. Release: also to an inspection.
+        // ORDERING: Relaxed: the queues publish it. Release pairs with the Acquire in `Slots::see`: an
+        // inspection sees the operation, too.
         slot.holds.store(requests + own, Ordering::Relaxed);
         slot.looks.store(requests + 1, Ordering::Release);
         self.begin_count(number);
         for (place, access) in operation.accesses.iter().enumerate() {
-            // SAFETY: the pushing thread has handles to the variables, or what frees them stands behind.
+            // SAFETY: the pushing thread has handles to the variables, or the operations that free them are
+            // behind this one.
             let variable = unsafe { access.variable() };
             variable.queue.enter(RequestId::new(number, place), &access.request, self);
         }
@@ -55,15 +59,16 @@ impl<'s> Batch<'s> {
         }
     }
 
-    /// Has an operation leave the queues of its variables. Their memory may be freed then.
+    /// Takes an operation out of the queues of its variables. Their memory may be freed then.
     #[inline(always)]
     pub(crate) fn leave(&mut self, operation: Runnable) -> Left {
         let number = operation.number();
         let slot = self.slots.slot(operation.spot());
-        // SAFETY: the operation stays in its slot until it is ended, by value of the `Left`.
+        // SAFETY: the operation stays in its slot until `end` takes the `Left` that this returns.
         let left = unsafe { slot.operation() };
         // For an inspection: the variables may be freed from here on.
-        // ORDERING: Relaxed: the queues order it before what follows there.
+        // ORDERING: Relaxed: the changes of the queues, below, order it before the grants of the next
+        // requests.
         slot.holds.store(LEFT, Ordering::Relaxed);
         self.begin_count(number);
         for (place, access) in left.accesses.iter().enumerate() {
@@ -75,24 +80,24 @@ impl<'s> Batch<'s> {
         operation.into_left(1 + released)
     }
 
-    /// An operation has freed its only variable, whose queue is gone.
+    /// Marks an operation as left that has freed its only variable, and the queue with it.
     pub(crate) fn leave_freed(&mut self, operation: Runnable) -> Left {
         operation.into_left(2)
     }
 
-    /// Ends an operation: its slot is free when no thread looks at its requests any more.
+    /// Ends an operation. Its slot is free when no thread looks at its requests any more.
     #[inline]
     pub(crate) fn end(&mut self, operation: Left) {
         self.release_looks(operation.number(), self.slots.slot(operation.spot()), operation.looks());
     }
 
-    /// Returns the result of `look` at a variable that no pending operation uses.
+    /// Calls `look` if no pending operation uses the variable, and returns its result.
     pub(crate) fn glance<R>(&mut self, variable: &Variable, look: impl FnOnce(Grant<'_>) -> R) -> Option<R> {
-        // SAFETY: a glance is a reader of the variable, and `look` reads no other.
+        // SAFETY: the queue counts `look` as a granted reader of the variable, and it reads no other.
         variable.queue.glance(self, || look(unsafe { Grant::new() }))
     }
 
-    /// From here on counts the granted and released requests of that operation.
+    /// Begins to count the granted and released requests of an operation.
     #[inline]
     fn begin_count(&mut self, number: u32) {
         (self.own, self.own_count) = (number, 0);
@@ -122,24 +127,25 @@ impl<'s> Batch<'s> {
     fn release_looks(&mut self, number: u32, slot: &Slot, looks: u32) {
         if release(&slot.looks, looks) {
             // For an inspection: the operation is cleared from here on.
-            // ORDERING: Relaxed: the barrier in `pass` orders it before the look at `is_on`.
+            // ORDERING: Relaxed: the barrier in `pass` orders it before the load of `is_on`.
             slot.looks.store(0, Ordering::Relaxed);
             self.slots.inspection.pass();
-            // SAFETY: the last look was released, so no other thread looks at the operation.
+            // SAFETY: `release` took the last look, so no other thread looks at the operation; `pass` has
+            // waited for inspections.
             unsafe { slot.clear() };
             self.freed.push(number);
         }
     }
 
-    /// Returns the operation that this thread continues with: the first of the highest priority that it made
-    /// ready.
+    /// Returns the operation that this thread continues with: of those that it made ready, the first one of
+    /// the highest priority.
     #[inline]
     pub(crate) fn next_own(&mut self) -> Option<Runnable> {
         if self.ready.len() < 2 { self.ready.pop() } else { self.choose() }
     }
 
     fn choose(&mut self) -> Option<Runnable> {
-        // SAFETY: the operations are ready, and stay in their slots until their tokens are used.
+        // SAFETY: the batch has the operations' `Runnable`s, so they stay in their slots.
         let priority = |ready: &Runnable| unsafe { self.slots.slot(ready.spot()).operation() }.priority;
         let highest = self.ready.iter().map(priority).max()?;
         let first = self.ready.iter().position(|ready| priority(ready) == highest)?;
@@ -165,7 +171,7 @@ impl<'s> Batch<'s> {
 
 impl Requests for Batch<'_> {
     fn request(&self, id: RequestId) -> &Request {
-        // SAFETY: the request is in a queue, so its operation is in its slot.
+        // SAFETY: the request is in a queue, so its operation has a look left, and stays in its slot.
         let operation = unsafe { self.slots.get(id.operation()).operation() };
         &operation.accesses[id.number()].request
     }
@@ -183,10 +189,17 @@ impl Requests for Batch<'_> {
     }
 }
 
-/// Releases so many of a count. Returns true if these were the last.
+/// Subtracts from a count. Returns true if nothing is left of it.
+///
+/// ```text
+///  count      count after    then
+///  by         by             true: no other thread has a share, so none changes the count
+///  n > by     n - by         false
+///  by (now)   0              true: others have released theirs since the load
+/// ```
 #[inline]
 fn release(count: &AtomicU32, by: u32) -> bool {
-    // ORDERING: Acquire and AcqRel: the thread that releases the last sees what all others did. If no others
-    // are left, no other thread changes it.
+    // ORDERING: Acquire and AcqRel pair with each other: the thread that releases the last share sees what
+    // all others did before.
     count.load(Ordering::Acquire) == by || count.fetch_sub(by, Ordering::AcqRel) == by
 }

@@ -1,5 +1,5 @@
-//! An operation's closure with its type erased: in place if it is small, so that it needs no allocation, else
-//! in a box.
+//! An operation's closure with its type erased. A small one lies in place, so that it needs no allocation; a
+//! large one lies in a box.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -17,23 +17,23 @@ use crate::runtime::AsyncContext;
 
 /// The body of an operation.
 pub(crate) trait Work: Send + 'static {
-    /// Runs it. If that is not all, `rest` gets what there is left to do. The result is two words, which come
-    /// in registers: a larger one lies in memory, and each of its moves waits for the stores of the last.
+    /// Runs it. If work is left, `rest` gets that. The result is two words, which come in registers. A larger
+    /// one would lie in memory, and each of its moves would wait for the stores of the one before.
     fn run(self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError>;
 }
 
-/// What a body leaves to do.
+/// The work that a body leaves.
 pub(crate) enum Rest {
     Nothing,
-    /// It returned a future, to be polled in this context. The time is when it began, for an observer.
+    /// It returned a future, to be polled in this context. With an observer, the time at which it began.
     Future(OpFuture, AsyncContext, Option<Instant>),
-    /// Its future is done. The operation began at that time, for an observer.
+    /// Its future is done. With an observer, the time at which the operation began.
     Ended(Option<Instant>),
     /// Its future is pending.
     Pending(Arc<dyn Park>),
-    /// It consists of these operations, to be performed one after the other.
+    /// It consists of these operations, to be performed in order.
     Parts(Vec<Operation>),
-    /// It is a kernel, to be given a stream of a device.
+    /// It is a kernel, and needs a stream of a device.
     Kernel(Box<dyn Enqueue>),
 }
 
@@ -45,13 +45,13 @@ pub(crate) trait GrantedFuture: Send {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, grant: Grant<'_>) -> Poll<Result<(), BoxError>>;
 }
 
-/// A pending future, to be left to its wakers.
+/// A pending future, which its wakers make ready again.
 pub(crate) trait Park: Send + Sync {
-    /// Parks it. Its operation may be running elsewhere, or have ended, when this returns.
+    /// Parks it. When this returns, another thread may run its operation, or have ended it.
     fn park(self: Arc<Self>, operation: Runnable);
 }
 
-/// A kernel that is to be given a stream.
+/// A kernel that needs a stream.
 pub(crate) trait Enqueue: Send {
     fn enqueue(self: Box<Self>, grant: Grant<'_>, stream: StreamMut<'_>) -> Result<(), BoxError>;
 }
@@ -77,7 +77,7 @@ pub(crate) struct Body {
     space: Space,
 }
 
-/// What can be done with one type of work.
+/// The functions for one type of work.
 struct Actions {
     run: unsafe fn(*mut Space, Grant<'_>, &mut Rest) -> Result<(), BoxError>,
     /// None if there is nothing to drop.
@@ -103,7 +103,7 @@ impl Body {
         Self { actions: &Of::<W>::ACTIONS, space }
     }
 
-    /// Runs the work in its place, and leaves nothing to do.
+    /// Runs the work in its place, and leaves `Nothing` there.
     #[inline(always)]
     pub(super) fn run(&mut self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
         let actions = std::mem::replace(&mut self.actions, &Of::<Nothing>::ACTIONS);
@@ -115,7 +115,7 @@ impl Body {
         self.actions.drop.is_some()
     }
 
-    /// Drops the work, and leaves nothing to do.
+    /// Drops the work, and leaves `Nothing` in its place.
     pub(super) fn discard(&mut self) {
         let actions = std::mem::replace(&mut self.actions, &Of::<Nothing>::ACTIONS);
         if let Some(drop) = actions.drop {
@@ -131,7 +131,7 @@ impl Drop for Body {
     }
 }
 
-/// What is known of one type of work.
+/// The constants of one type of work.
 struct Of<W>(PhantomData<W>);
 
 impl<W: Work> Of<W> {
@@ -140,6 +140,8 @@ impl<W: Work> Of<W> {
     const HAS_DROP: bool = std::mem::needs_drop::<W>() || !Self::IS_IN_PLACE;
 }
 
+/// Runs the work in the space.
+///
 /// # Safety
 /// A `W`, or a box of one, lies in the space, and is not used again.
 unsafe fn run<W: Work>(space: *mut Space, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
@@ -147,6 +149,8 @@ unsafe fn run<W: Work>(space: *mut Space, grant: Grant<'_>, rest: &mut Rest) -> 
     unsafe { take::<W>(space) }.run(grant, rest)
 }
 
+/// Drops the work in the space.
+///
 /// # Safety
 /// A `W`, or a box of one, lies in the space, and is not used again.
 unsafe fn drop_in_place<W: Work>(space: *mut Space) {
@@ -154,6 +158,8 @@ unsafe fn drop_in_place<W: Work>(space: *mut Space) {
     drop(unsafe { take::<W>(space) });
 }
 
+/// Moves the work out of the space.
+///
 /// # Safety
 /// A `W`, or a box of one, lies in the space, and is not used again.
 unsafe fn take<W: Work>(space: *mut Space) -> W {

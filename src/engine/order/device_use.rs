@@ -1,5 +1,5 @@
-//! A use of variables by a kernel that was submitted: later kernels wait for its event on their streams,
-//! operations of the host for its end.
+//! A use of variables by a submitted kernel. Later kernels wait for its event on their streams, and
+//! operations of the host wait for its end.
 
 use std::sync::Arc;
 
@@ -16,16 +16,15 @@ use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering, lock};
 pub(crate) struct DeviceUse {
     pub(crate) lane: LaneId,
     pub(crate) stamp: Stamp,
-    /// None if none was recorded, and once the device has done the work.
+    /// None if no event was recorded, and once the device has done the work.
     event: Mutex<Option<Arc<Recorded>>>,
     ending: Ending<Runnable>,
-    /// Completions that came before this end, of operations that read what this one writes. They end after
-    /// it.
+    /// Early completions of operations that read from this one. They end after this end.
     followers: Mutex<Vec<Completed>>,
 }
 
-/// Why the device has not done the work, once that is known. Shared by the variables that the operation
-/// writes, and by the operations that read them.
+/// The error of the device, once it is known. Shared by the variables that the operation writes, and by the
+/// operations that read them.
 pub(crate) type Failure = Arc<OnceLock<Error>>;
 
 /// An operation that was submitted.
@@ -33,7 +32,7 @@ pub(crate) struct Submitted {
     pub(crate) operation: Left,
     pub(crate) device_use: Arc<DeviceUse>,
     pub(crate) failure: Failure,
-    /// The uses that it reads from, and that may still fail.
+    /// The uses that it reads from, if they may still fail.
     pub(crate) inputs: SmallVec<[(Arc<DeviceUse>, Failure); 2]>,
     /// The number of lane faults found before it was submitted.
     pub(crate) faults: u64,
@@ -48,8 +47,8 @@ pub(crate) struct Completed {
 }
 
 impl Completed {
-    /// Lets this completion follow the first end that the operation reads from and that is still to come: it
-    /// may fail, though the host hears of this one first. Returns the completion if there is none.
+    /// Keeps this completion until all operations that it reads from have ended, because one may still fail.
+    /// Returns it if all have ended.
     pub(crate) fn after_inputs(self) -> Option<Self> {
         if self.outcome.is_err() {
             return Some(self);
@@ -62,7 +61,15 @@ impl Completed {
     }
 }
 
-/// Whether something is over, and the operations of the host that wait for that.
+/// Whether a use has ended, and the operations of the host that wait for its end.
+///
+/// ```text
+///  event    `is_over`    then
+///  wakes    false        under the lock, adds the operation to the list
+///  wakes    true         returns the operation: it need not wait
+///  end      false        becomes true; then, under the lock, the list is taken
+/// ```
+/// A thread that finds false under the lock adds its operation before the list is taken.
 pub(crate) struct Ending<T> {
     is_over: AtomicBool,
     waiting: Mutex<SmallVec<[T; 2]>>,
@@ -78,7 +85,7 @@ impl<T> Ending<T> {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Keeps an operation until the end, which makes it ready. Returns it if this is over.
+    /// Adds an operation to those that the end makes ready. Returns it if the use has ended.
     pub(crate) fn wakes(&self, operation: T) -> Option<T> {
         let mut waiting = lock(&self.waiting);
         // Read under the lock: `end` stores the flag first, and then takes the list.
@@ -89,15 +96,15 @@ impl<T> Ending<T> {
         None
     }
 
-    /// Ends it. Returns the operations that waited.
+    /// Ends the use. Returns the operations that waited.
     pub(crate) fn end(&self) -> SmallVec<[T; 2]> {
-        // ORDERING: Release: see `is_over`.
+        // ORDERING: Release pairs with the Acquire in `is_over`.
         self.is_over.store(true, Ordering::Release);
         std::mem::take(&mut *lock(&self.waiting))
     }
 }
 
-/// An event, freed when no wait for it is to be submitted any more.
+/// An event. It is freed when no more waits for it will be submitted.
 pub(crate) struct Recorded {
     devices: Arc<Devices>,
     lane: LaneId,
@@ -116,7 +123,7 @@ impl DeviceUse {
         Self { lane, stamp, event: Mutex::new(event), ending: Ending::new(), followers: Mutex::default() }
     }
 
-    /// Keeps a completion until this end. Returns it if this is over.
+    /// Keeps a completion until this end. Returns it if the use has ended.
     fn precede(&self, completed: Completed) -> Option<Completed> {
         let mut followers = lock(&self.followers);
         // Read under the lock: `end` stores the flag first, and then takes the list.
@@ -127,17 +134,18 @@ impl DeviceUse {
         None
     }
 
-    /// Returns true if the host has heard of the end.
+    /// Returns true if the host has seen the end.
     pub(crate) fn is_over(&self) -> bool {
         self.ending.is_over()
     }
 
-    /// Returns true if no stream needs to wait for it. After a fault the device may still be working.
+    /// Returns true if no stream needs to wait for it. After a fault this is false: the device may still be
+    /// working.
     pub(crate) fn is_left(&self) -> bool {
         self.is_over() && lock(&self.event).is_none()
     }
 
-    /// Returns the event to wait for on a device, to be kept until the wait is submitted.
+    /// Returns the event for waits on a device. The caller keeps it until the wait is submitted.
     pub(crate) fn event(&self) -> Option<Arc<Recorded>> {
         lock(&self.event).clone()
     }
@@ -147,8 +155,8 @@ impl DeviceUse {
         self.ending.wakes(operation)
     }
 
-    /// Ends it. `is_done`: the device has done the work. Returns the operations that wait for the end, and
-    /// the completions that follow it.
+    /// Ends it. `is_done`: whether the device has done the work. Returns the operations and the completions
+    /// that waited for this end.
     pub(crate) fn end(&self, is_done: bool) -> (SmallVec<[Runnable; 2]>, Vec<Completed>) {
         let waiting = self.ending.end();
         let event = if is_done { lock(&self.event).take() } else { None };

@@ -14,9 +14,9 @@ pub(crate) struct DeviceUses(OnceLock<Box<Mutex<Uses>>>);
 
 #[derive(Default)]
 struct Uses {
-    /// Kept when it is over, too, until the host writes.
+    /// The last exclusive use. Kept after its end, until the host writes the variable.
     write: Option<Write>,
-    /// The newest on each lane.
+    /// The newest read on each lane.
     reads: SmallVec<[Arc<DeviceUse>; 2]>,
 }
 
@@ -24,7 +24,7 @@ struct Uses {
 #[derive(Clone)]
 struct Write {
     device_use: Arc<DeviceUse>,
-    /// None if it left the variable unchanged.
+    /// None if it leaves the variable unchanged.
     failure: Option<Failure>,
 }
 
@@ -39,19 +39,19 @@ impl DeviceUses {
         self.0.get().is_some()
     }
 
-    /// Returns why the device has not written the variable, if that is known.
+    /// Returns the error of the last write, if it is known to have failed.
     pub(crate) fn failure(&self) -> Option<Error> {
         let uses = lock(self.0.get()?);
         uses.write.as_ref()?.failure.as_ref()?.get().cloned()
     }
 
-    /// Returns true if no device is about to write the variable.
+    /// Returns true if no write of a device is pending.
     #[inline]
     pub(crate) fn is_written(&self) -> bool {
         !self.has_begun() || self.find(Mode::READ, |write, _| (!write.is_over()).then_some(())).is_none()
     }
 
-    /// Calls `each` with the uses that such a use comes after, until it returns something.
+    /// Calls `each` with the uses that a use of this mode comes after, until it returns something.
     pub(super) fn find<R>(&self, mode: Mode, mut each: impl FnMut(&Arc<DeviceUse>, Option<&Failure>) -> Option<R>) -> Option<R> {
         let uses = lock(self.0.get()?);
         let input = |write: &Write| if mode.is_read() { write.failure.clone() } else { None };
@@ -68,7 +68,7 @@ impl DeviceUses {
             let failure = mode.changes().then(|| failure.clone());
             uses.write = Some(Write { device_use: device_use.clone(), failure });
         } else {
-            // Readers that were granted together may be added in another order than submitted.
+            // Reads that were granted together may be added in another order than they were submitted.
             let is_newer = |read: &&Arc<DeviceUse>| read.lane == device_use.lane && read.stamp.point > device_use.stamp.point;
             let newest = old.reads.iter().find(is_newer).unwrap_or(device_use);
             let others = old.reads.iter().filter(|read| read.lane != device_use.lane && !read.is_over());
@@ -76,11 +76,11 @@ impl DeviceUses {
             uses.write = old.write.clone();
         }
         drop(uses);
-        // It may hold the last share of a user's error.
+        // It may hold the last reference to a user's error.
         let _ = shielded(|| drop(old));
     }
 
-    /// Removes all uses: the host has written, after all of them.
+    /// Removes all uses, because the host has written the variable after all of them.
     pub(crate) fn clear(&self) {
         if let Some(uses) = self.0.get() {
             let old = std::mem::take(&mut *lock(uses));

@@ -1,53 +1,58 @@
-//! Exclusive access to an engine that has no workers: one word.
+//! Exclusive access to an engine without workers, in *turns*: one word. A *sweep* ends the ready operations
+//! of cancelled flows, and runs the engine's own.
 //!
 //! ```text
-//!  event        word before            word after           then
-//!  begin        no ALONE               ALONE                has the engine
-//!  post         no ALONE               ALONE | POSTED       has the engine, and enters what is in the inbox
-//!  post         ALONE                  ALONE | POSTED       the thread that has the engine enters it
-//!  nudge        no ALONE               ALONE | NUDGED       has the engine, and ends what is over
-//!  nudge        ALONE                  ALONE | NUDGED       the thread that has the engine does so
-//!  wait         ALONE                  ALONE | AWAITED      the thread that has the engine wakes at its end
-//!  end          ALONE                  0
-//!  end          ALONE | AWAITED        0                    wakes those that wait until nothing is pending
-//!  end          POSTED or NUDGED       without these        does what was asked for, and ends again
+//!  event    word before         word after         then
+//!  begin    no ALONE            ALONE              the thread has a turn
+//!  begin    ALONE               unchanged          another turn goes on
+//!  post     no ALONE            ALONE | POSTED     the thread has a turn, and empties the inbox
+//!  post     ALONE               ALONE | POSTED     the turn that goes on empties the inbox
+//!  nudge    no ALONE            ALONE | NUDGED     the thread has a turn, and sweeps
+//!  nudge    ALONE               ALONE | NUDGED     the turn that goes on sweeps
+//!  wait     ALONE               ALONE | AWAITED    the end of the turn wakes the future
+//!  end      ALONE               0                  the turn is over
+//!  end      ALONE | AWAITED     0                  the turn is over; the thread wakes the futures
+//!  end      POSTED or NUDGED    without these      the thread empties the inbox, sweeps if nudged, ends again
 //! ```
+//!
+//! A bit stays set until an end of the turn takes it; other bits are not changed.
 
 use super::tokens::{Entering, Turn};
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 
-/// A thread has the engine.
+/// A turn goes on.
 const ALONE: u32 = 1;
 /// The inbox is not empty.
 const POSTED: u32 = 2;
 /// A future waits until nothing is pending.
 const AWAITED: u32 = 4;
-/// The thread that has the engine is to end what is over.
+/// The turn has to sweep.
 const NUDGED: u32 = 8;
 
 /// The word, and the inbox.
 pub(crate) struct Exclusive {
     word: AtomicU32,
-    /// Operations that were pushed while a thread had the engine: the same one inside of an operation, or
-    /// another.
+    /// Operations that were pushed during a turn: by its thread inside of an operation, or by another thread.
     inbox: Mutex<Vec<Entering>>,
 }
 
 /// The outcome of an attempt to end a turn.
 pub(crate) enum End {
+    /// The turn is over.
     Over {
+        /// Whether futures wait until nothing is pending.
         is_awaited: bool,
     },
     /// The turn goes on.
     More(Turn, More),
 }
 
-/// What is to be done before a turn ends.
+/// The work to do before a turn ends.
 #[derive(Default)]
 pub(crate) struct More {
     /// Operations that were posted.
     pub(crate) posted: Vec<Entering>,
-    /// Whether to end what is over.
+    /// Whether to sweep.
     pub(crate) is_nudged: bool,
 }
 
@@ -56,36 +61,38 @@ impl Exclusive {
         Self { word: AtomicU32::new(0), inbox: Mutex::default() }
     }
 
-    /// Begins a turn, unless another thread has one.
+    /// Begins a turn, unless one goes on.
     #[inline]
     pub(crate) fn begin(&self) -> Option<Turn> {
-        // ORDERING: Acquire pairs with the Release of the last end.
+        // ORDERING: Acquire pairs with the Release at the end of the last turn.
         (self.word.fetch_or(ALONE, Ordering::Acquire) & ALONE == 0).then(Turn::new)
     }
 
-    /// Puts an operation into the inbox. Returns a turn if no thread has one: then the caller empties it.
+    /// Puts an operation into the inbox. If no turn goes on, begins one: then the caller empties the inbox.
     pub(crate) fn post(&self, operation: Entering) -> Option<Turn> {
         lock(&self.inbox).push(operation);
-        // ORDERING: AcqRel: Acquire as in `begin`; Release so that the thread that takes the mark sees the
-        // inbox.
+        // ORDERING: AcqRel: Acquire pairs with the end of the last turn. Release pairs with the Acquire in
+        // `end`: the thread that takes the mark finds the operation in the inbox.
         (self.word.fetch_or(ALONE | POSTED, Ordering::AcqRel) & ALONE == 0).then(Turn::new)
     }
 
-    /// Returns true if one of the first operations in the inbox is searched for.
+    /// Returns true if `is_it` is for one of the first operations in the inbox.
     pub(super) fn any_posted(&self, first: usize, mut is_it: impl FnMut(u32) -> bool) -> bool {
         lock(&self.inbox).iter().take(first).any(|posted| is_it(posted.number()))
     }
 
-    /// Has the thread that has the engine end what is over. Returns a turn if no thread has one.
+    /// Asks the turn that goes on for a sweep. If there is none, begins one: then the caller sweeps.
     pub(crate) fn nudge(&self) -> Option<Turn> {
-        // ORDERING: AcqRel: as in `post`, for the list of what is ready.
+        // ORDERING: AcqRel: Acquire pairs with the end of the last turn. Release pairs with the Acquire in
+        // `end`: the thread that takes the mark sees the ready lists.
         (self.word.fetch_or(ALONE | NUDGED, Ordering::AcqRel) & ALONE == 0).then(Turn::new)
     }
 
-    /// Ends a turn, if nothing was asked for meanwhile.
+    /// Ends a turn, if the word has no other mark.
     #[inline]
     pub(crate) fn end_at_once(&self, turn: Turn) -> Result<(), Turn> {
-        // ORDERING: Release pairs with `begin`. Relaxed on failure: the caller asks again.
+        // ORDERING: Release pairs with the Acquire in `begin`. Relaxed on failure: the caller ends the turn
+        // by `end`.
         let ended = self.word.compare_exchange(ALONE, 0, Ordering::Release, Ordering::Relaxed);
         ended.map(drop).map_err(|_| turn)
     }
@@ -96,24 +103,24 @@ impl Exclusive {
             Ok(()) => return End::Over { is_awaited: false },
             Err(turn) => turn,
         };
-        // ORDERING: AcqRel: Acquire pairs with `post` and `nudge`.
+        // ORDERING: AcqRel: Acquire pairs with the Release in `post` and `nudge`.
         let before = self.word.fetch_and(!(POSTED | NUDGED), Ordering::AcqRel);
         if before & (POSTED | NUDGED) != 0 {
             let posted = std::mem::take(&mut *lock(&self.inbox));
             return End::More(turn, More { posted, is_nudged: before & NUDGED != 0 });
         }
         // ORDERING: AcqRel: Release pairs with `begin`, Acquire with the wait in `is_over`. Relaxed on
-        // failure: something was asked for just now, and the caller ends again.
+        // failure: a bit was set just now, and the caller ends again.
         match self.word.compare_exchange(ALONE | AWAITED, 0, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => End::Over { is_awaited: true },
             Err(_) => End::More(turn, More::default()),
         }
     }
 
-    /// Returns true if no thread has the engine. Otherwise the end of the turn wakes those that wait.
+    /// Returns true if no turn goes on. Otherwise the end of the turn wakes the futures that wait.
     pub(crate) fn is_over(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release of the end. AcqRel: of "wait" and "end" one sees the
-        // other.
+        // ORDERING: Acquire pairs with the Release of the end. AcqRel: either this sees the end, or the end
+        // takes the mark.
         self.word.load(Ordering::Acquire) & ALONE == 0 || self.word.fetch_or(AWAITED, Ordering::AcqRel) & ALONE == 0
     }
 }

@@ -1,13 +1,15 @@
-//! The state of the handle to an operation: one word in its slot. It says which of the slot's operations it
-//! is about, so a handle to an earlier one knows that it has ended.
+//! The state of the handle to an operation: one word in its slot. It has the key of the slot's operation, so
+//! a handle to an earlier one sees that its operation has ended.
 //!
 //! ```text
-//!  event                       before                 after
-//!  begin (push)                key                    key | HANDLED
-//!  await                       key | HANDLED          key | HANDLED | AWAITED
-//!  let go (drop)               key | HANDLED          key
-//!  end                         key | any              next key
-//!  await, let go, any time     another key            (the operation has ended)
+//!  event             before                       after
+//!  begin (push)      key                          key | HANDLED
+//!  await             key | HANDLED                key | HANDLED | AWAITED
+//!  await again       key | HANDLED | AWAITED      unchanged
+//!  let go (drop)     key | HANDLED                key
+//!  let go            key | HANDLED | AWAITED      key | AWAITED
+//!  end               key | any flags              next key
+//!  await, let go     another key                  unchanged: the operation has ended
 //! ```
 
 use std::num::NonZeroU64;
@@ -18,25 +20,25 @@ use crate::sync::{AtomicU64, Ordering};
 const HANDLED: u64 = 1;
 /// A future waits for its end.
 const AWAITED: u64 = 2;
-/// One operation more.
+/// The difference of the keys of two operations in a row.
 const OPERATION: u64 = 4;
 const FLAGS: u64 = HANDLED | AWAITED;
 
 /// The word.
 pub(crate) struct HandleState(AtomicU64);
 
-/// Tells an operation from all others of its engine.
+/// The key of an operation, which differs from those of all others of its engine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
-    /// The number of its slot, plus one: so that an `Option<Key>` is two words, which come in registers. A
-    /// word, because padding is copied as well, byte by byte.
+    /// The number of its slot, plus one: so that an `Option<Key>` is two words, which come in registers. It
+    /// is a word wide, because padding would be copied byte by byte.
     after: NonZeroU64,
     /// The slot's state, without flags.
     operation: u64,
 }
 
 impl Key {
-    /// The operation of a slot whose state is `state`.
+    /// Returns the key of the operation of a slot whose state is `state`.
     #[inline(always)]
     fn new(number: u32, state: u64) -> Self {
         Self { after: NonZeroU64::MIN.saturating_add(number.into()), operation: state & !FLAGS }
@@ -48,8 +50,8 @@ impl Key {
         (self.after.get() - 1) as u32
     }
 
-    /// Returns true for one operation of `many`, a power of two: slots are used in turn, and each counts its
-    /// operations.
+    /// Returns true for one in `many` operations; `many` is a power of two. Slots are used in turn, and each
+    /// counts its operations.
     #[inline(always)]
     pub(crate) fn is_one_of(self, many: u64) -> bool {
         (self.after.get() + self.operation / OPERATION).is_multiple_of(many)
@@ -61,7 +63,7 @@ impl HandleState {
         Self(AtomicU64::new(0))
     }
 
-    /// Says that there will be a handle to the operation that is about to be pushed.
+    /// Records that there is a handle to the operation that is pushed now.
     #[inline(always)]
     pub(super) fn begin(&self, number: u32) -> Key {
         // ORDERING: Relaxed, both: the slot is free, so no other thread uses the word.
@@ -79,7 +81,7 @@ impl HandleState {
     /// Returns true if there is a handle, which may be dropped at any time.
     #[inline]
     pub(crate) fn is_handled(&self) -> bool {
-        // ORDERING: Relaxed: `end` decides.
+        // ORDERING: Relaxed: a hint; the swap in `end` decides.
         self.0.load(Ordering::Relaxed) & HANDLED != 0
     }
 
@@ -92,7 +94,8 @@ impl HandleState {
             self.0.store(next, Ordering::Relaxed);
             return (false, false);
         }
-        // ORDERING: AcqRel: Release pairs with `has_ended`; Acquire pairs with `mark`, for the waker.
+        // ORDERING: AcqRel: Release pairs with the Acquire in `has_ended`. Acquire pairs with the Release in
+        // `mark`, for the waker.
         let before = self.0.swap(next, Ordering::AcqRel);
         (before & HANDLED != 0, before & AWAITED != 0)
     }
@@ -103,16 +106,16 @@ impl HandleState {
         self.0.load(Ordering::Acquire) & !FLAGS != key.operation
     }
 
-    /// Says that the operation is awaited. Returns false if it has ended.
+    /// Records that the operation is awaited. Returns false if it has ended.
     pub(crate) fn set_awaited(&self, key: Key) -> bool {
         self.mark(key, |state| state | AWAITED)
     }
 
-    /// Says that there is no handle any more. Returns false if the operation has ended.
+    /// Records that there is no handle any more. Returns false if the operation has ended.
     #[inline]
     pub(crate) fn let_go(&self, key: Key, is_awaited: bool) -> bool {
-        // ORDERING: AcqRel: as in `mark`. Relaxed on failure: the caller looks again, or the operation has
-        // ended.
+        // ORDERING: AcqRel pairs with the swap in `end`. Relaxed on failure: `mark` loads the word again, or
+        // the operation has ended.
         let gone = self.0.compare_exchange(key.operation | HANDLED, key.operation, Ordering::AcqRel, Ordering::Relaxed);
         gone.is_ok() || is_awaited && self.mark(key, |state| state & !HANDLED)
     }

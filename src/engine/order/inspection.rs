@@ -1,4 +1,4 @@
-//! Inspections of the pending operations, on demand. No operation is pushed meanwhile; threads that run
+//! Inspections of the pending operations, on demand. No operation is pushed meanwhile. Threads that run
 //! operations continue, but wait before they clear a slot or free a variable.
 //!
 //! ```text
@@ -10,15 +10,16 @@
 //!  clear the slot, or free the variable     end: `is_on` becomes false
 //! ```
 //!
-//! Of the two sides at least one sees the other. A variable is freed by another thread than that which marked
-//! the operation: the queue is between the two.
+//! At least one of the two sides sees the other. The thread that marks an operation and the one that frees
+//! its variable may differ: then the variable's queue orders the mark before the free.
 
 use crate::device::host::Barrier;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 
+/// The state that inspections and threads that run operations share.
 pub(crate) struct Inspection {
     is_on: AtomicBool,
-    /// Taken by the inspection.
+    /// Held during an inspection.
     turn: Mutex<()>,
     barrier: Barrier,
 }
@@ -31,8 +32,8 @@ pub(crate) struct Inspecting<'i> {
 
 impl Drop for Inspecting<'_> {
     fn drop(&mut self) {
-        // ORDERING: Release: the reads of the inspection come before. A thread that still sees true takes the
-        // lock.
+        // ORDERING: Release pairs with the Acquire in `pass`: the inspection has read all by then. A thread
+        // that still sees true waits for the lock.
         self.inspection.is_on.store(false, Ordering::Release);
     }
 }
@@ -42,11 +43,11 @@ impl Inspection {
         Self { is_on: AtomicBool::new(false), turn: Mutex::new(()), barrier }
     }
 
-    /// Returns when no inspection reads what the caller has marked.
+    /// Waits until no inspection reads the operation or variable that the caller has marked.
     #[inline(always)]
     pub(crate) fn pass(&self) {
         self.barrier.light();
-        // ORDERING: Acquire pairs with the Release at the end of an inspection.
+        // ORDERING: Acquire pairs with the Release in the drop of `Inspecting`.
         if self.is_on.load(Ordering::Acquire) {
             self.wait();
         }
@@ -61,7 +62,7 @@ impl Inspection {
     /// Begins an inspection. Returns None if the system refuses the barrier.
     pub(crate) fn begin(&self) -> Option<Inspecting<'_>> {
         let turn = lock(&self.turn);
-        // ORDERING: Relaxed: the barrier orders it before the looks at the marks.
+        // ORDERING: Relaxed: the barrier orders it before the loads of the marks.
         self.is_on.store(true, Ordering::Relaxed);
         let inspecting = Inspecting { inspection: self, _turn: turn };
         self.barrier.heavy().then_some(inspecting)

@@ -1,6 +1,6 @@
 //! The order of operations: queues of variables, slots of pending operations, the list of ready ones, uses by
-//! devices. No threads and no executor. All unsafe code of the engine is here: tokens say what a thread may
-//! do with an operation ([`tokens`]), and a [`Grant`] that its body may use its variables.
+//! devices. No threads and no executor. All unsafe code of the engine is here. [`tokens`] are the right of a
+//! thread to run or end an operation; a [`Grant`] is the right of a body to use the operation's variables.
 
 mod access;
 mod batch;

@@ -1,6 +1,6 @@
-//! How an operation uses a variable.
+//! The mode of an access: how an operation uses a variable.
 
-/// How an operation uses a variable: bits, because several uses add up.
+/// How an operation uses a variable: bits, because it may have several uses of one variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mode(pub(super) u8);
 
@@ -10,14 +10,14 @@ pub(super) const READS: u8 = 1;
 pub(super) const TAKES: u8 = 2;
 /// It has a new value afterwards.
 pub(super) const WRITES: u8 = 4;
-/// No other operation has it meanwhile. Not kept in the address: the request says it.
+/// No other operation uses it meanwhile. The request keeps this bit, not the address.
 pub(super) const EXCLUDES: u8 = 8;
 
 impl Mode {
     pub(crate) const READ: Self = Self(READS);
     pub(crate) const TAKE: Self = Self(READS | TAKES | EXCLUDES);
     pub(crate) const WRITE: Self = Self(WRITES | EXCLUDES);
-    /// Exclusive, and leaves it unchanged.
+    /// Exclusive, and leaves the variable unchanged.
     pub(crate) const EXCLUSIVE: Self = Self(EXCLUDES);
     pub(super) const IN_ADDRESS: u8 = READS | TAKES | WRITES;
 

@@ -1,4 +1,4 @@
-//! An operation as the engine has it: a name, its accesses to variables, and a body.
+//! An operation of the engine: a name, its accesses to variables, and a body.
 
 use std::borrow::Cow;
 use std::cell::UnsafeCell;
@@ -19,10 +19,13 @@ use crate::error::{BoxError, Error, Kind};
 use crate::name::Name;
 use crate::sync::{AtomicBool, Ordering};
 
-/// In this order, because the unused end of a body's space is copied together with the fields beside it, by
-/// loads that would wait for these fields' stores. So it is the end of all.
+/// An operation. The accesses come first: see `Slot`. The body comes last, because the unused end of its
+/// space is copied together with the fields behind it. The loads of that copy would wait for the stores of
+/// these fields.
 #[repr(C)]
 pub(crate) struct Operation {
+    /// Each variable once.
+    pub(super) accesses: Accesses,
     rare: Option<Box<Rare>>,
     pub(crate) priority: i32,
     pub(crate) role: Role,
@@ -33,16 +36,14 @@ pub(crate) struct Operation {
     /// It is a kernel for a stream of a device.
     pub(crate) is_kernel: bool,
     pub(crate) name: Name,
-    /// Each variable once.
-    pub(super) accesses: Accesses,
-    /// Used by the thread that runs the operation. Others look at the requests meanwhile.
+    /// Only the thread that runs the operation uses it. Others may use the requests meanwhile.
     body: UnsafeCell<Body>,
 }
 
-// SAFETY: only the thread that has the operation's `Granted` uses the body; all else is Sync.
+// SAFETY: only the thread that has the operation's `Granted` uses the body; all other fields are Sync.
 unsafe impl Sync for Operation {}
 
-/// What few operations have, so that the others are smaller.
+/// The fields that few operations need. In a box, so that the others are smaller.
 #[derive(Default)]
 struct Rare {
     /// A mistake in it, for the push.
@@ -69,17 +70,20 @@ pub(crate) const PRIORITY_MAX: i32 = FREES - 1;
 pub(crate) type Accesses = SmallVec<[Access; 2]>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
+/// The purpose of an operation.
 pub(crate) enum Role {
+    /// Runs a body of the user.
     User,
     /// Waits for a variable. Its handle gets the outcome.
     Waits,
     /// Frees its only variable.
     Frees,
-    /// Performs others in order, which succeed or fail for themselves.
+    /// Performs other operations in order. Each succeeds or fails by itself.
     Joins,
 }
 
-/// How many variables each further one is compared with. The others are compared once all are there.
+/// The most variables that a further one is compared with. If an operation has more, all are sorted and
+/// compared at the end.
 pub(crate) const SCANNED: usize = 16;
 
 impl Operation {
@@ -98,22 +102,23 @@ impl Operation {
         }
     }
 
-    /// Returns one that frees a variable: as soon as possible, so that memory comes back early.
+    /// Returns an operation that frees a variable. It runs before all others, so that memory comes back
+    /// early.
     pub(super) fn freeing(access: Access, work: impl Work) -> Self {
         let mut operation = Self::new("free".into(), smallvec![access], Body::new(work));
         (operation.priority, operation.role) = (FREES, Role::Frees);
         operation
     }
 
-    /// Returns one that waits for a variable: to read it, or until it could be written.
+    /// Returns an operation that waits for a variable: to read it, or until it could be written.
     pub(crate) fn waiting(access: Access, work: impl Work) -> Self {
         let mut operation = Self::new("wait".into(), smallvec![access], Body::new(work));
         operation.role = Role::Waits;
         operation
     }
 
-    /// Empties a place for operations. After a run, nearly all operations have nothing left to drop, and to
-    /// see that is cheaper than to drop one part by part.
+    /// Empties a place for operations. After a run, nearly all operations have nothing left to drop. One
+    /// check of that is cheaper than a drop of each field.
     #[inline(always)]
     pub(super) fn clear(place: &mut Option<Self>) {
         let is_bare = |operation: &mut Self| {
@@ -126,8 +131,8 @@ impl Operation {
         }
     }
 
-    /// Calls `act` with each access. The first by itself: most operations have one, and loops are compiled
-    /// for many.
+    /// Calls `act` with each access. The first is called apart, because most operations have only one, and
+    /// loops are compiled for many.
     #[inline(always)]
     fn each(&self, mut act: impl FnMut(&Access)) {
         if let Some((first, others)) = self.accesses.split_first() {
@@ -140,13 +145,13 @@ impl Operation {
         &self.accesses
     }
 
-    /// Returns true if there is nothing about it but its accesses and its closure.
+    /// Returns true if it has only accesses and a closure.
     #[inline(always)]
     pub(crate) fn is_simple(&self) -> bool {
         self.rare.is_none() && !self.is_async && !self.is_kernel && self.has_own_effect()
     }
 
-    /// Returns true if it changes its variables itself, rather than frees them or performs others.
+    /// Returns true if it changes its variables itself. One that frees or performs others does not.
     #[inline]
     pub(crate) fn has_own_effect(&self) -> bool {
         !matches!(self.role, Role::Frees | Role::Joins)
@@ -157,7 +162,7 @@ impl Operation {
         self.rare.as_ref()?.fault.as_ref()
     }
 
-    /// Records a mistake in it, for the push.
+    /// Records a mistake in it, which the push returns.
     pub(crate) fn set_fault(&mut self, fault: Error) {
         self.rare.get_or_insert_default().fault = Some(fault);
     }
@@ -188,7 +193,7 @@ impl Operation {
     /// Returns the owner that ends it when there are no polls.
     pub(crate) fn owner(&self) -> Owner<'_> {
         match (self.role, self.scope()) {
-            // The engine ends its own operations, also if no future waits for them any more.
+            // The engine ends its own operations even if no future waits for them any more.
             (Role::Frees | Role::Waits, _) => Owner::Engine,
             (_, Some(scope)) => Owner::Flow(scope),
             _ => Owner::None,
@@ -199,12 +204,12 @@ impl Operation {
         self.role == Role::Frees
     }
 
-    /// Returns the error of its failure. It is no wait, which is named after its variable.
+    /// Returns the error of its failure. It must not be a wait, which is named after its variable.
     pub(crate) fn failed_with(&self, cause: BoxError) -> Error {
         Error::with_source(Kind::OpFailed { operation: self.name.to_cow() }, cause)
     }
 
-    /// Returns true if it has a variable to poison should it fail.
+    /// Returns true if it has a variable to poison if it fails.
     pub(crate) fn writes(&self) -> bool {
         self.accesses.iter().any(Access::changes)
     }
@@ -213,20 +218,20 @@ impl Operation {
 /// An operation that was not pushed yet. The handles of its variables outlive `'v`; or it frees its variable,
 /// and owns it.
 pub(crate) struct Unpushed<'v> {
-    /// None once it was pushed. An option, so that it is moved once: from where it is made to its slot.
+    /// None once it was pushed. As an option it is moved only once, to its slot.
     pub(super) operation: Option<Operation>,
     vars: PhantomData<&'v ()>,
 }
 
 impl<'v> Unpushed<'v> {
-    /// The caller has handles to the variables for `'v`.
+    /// Returns an unpushed operation. The caller has handles to its variables for `'v`.
     #[inline]
     pub(crate) fn new(operation: Operation) -> Self {
         Self { operation: Some(operation), vars: PhantomData }
     }
 
-    /// Returns one for accesses that may be to the same variables. `is_aliased`: a value is taken and read as
-    /// well. The caller has handles to the variables for `'v`.
+    /// Returns one whose accesses may be to the same variables. `is_aliased`: whether a value is both taken
+    /// and read. The caller has handles to the variables for `'v`.
     #[inline(always)]
     pub(crate) fn checked(name: Name, accesses: Accesses, is_aliased: bool, body: Body) -> Self {
         if is_aliased || accesses.len() > SCANNED {
@@ -235,8 +240,8 @@ impl<'v> Unpushed<'v> {
         Self::new(Operation::new(name, accesses, body))
     }
 
-    /// Apart from the others, and by value: an operation that is changed after it was made lies in memory,
-    /// and the loads of its next move wait for the stores.
+    /// A function of its own, which returns by value. An operation that is changed after it was made lies in
+    /// memory, and the loads of its next move wait for the stores.
     #[cold]
     #[inline(never)]
     fn odd(name: Name, accesses: Accesses, is_aliased: bool, body: Body) -> Self {
@@ -255,12 +260,12 @@ impl<'v> Unpushed<'v> {
         self.operation.as_mut()
     }
 
-    /// Takes the operation out, for another place in which its variables are borrowed as long.
+    /// Takes the operation out, for another place that borrows its variables for `'v`.
     pub(crate) fn take(&mut self) -> Self {
         Self { operation: self.operation.take(), vars: PhantomData }
     }
 
-    /// Takes the operation out, for a joined one whose variables are borrowed as long.
+    /// Takes the operation out, for a joined one that borrows its variables for `'v`.
     pub(crate) fn take_operation(&mut self) -> Option<Operation> {
         self.operation.take()
     }
@@ -274,7 +279,7 @@ impl<'v> Unpushed<'v> {
     #[inline(always)]
     pub(crate) fn each_variable(&self, mut act: impl FnMut(&Access, &Variable)) {
         if let Some(operation) = &self.operation {
-            // SAFETY: there are handles to the variables of an operation that was not pushed.
+            // SAFETY: the operation was not pushed, so there are handles to its variables.
             operation.each(|access| act(access, unsafe { access.variable() }));
         }
     }
@@ -288,7 +293,7 @@ impl<'v> Unpushed<'v> {
         }
     }
 
-    /// Reduces the accesses to one for each variable, and records what is wrong with them.
+    /// Reduces the accesses to one for each variable, and records a mistake in them.
     #[cold]
     pub(crate) fn check(&mut self, mut is_aliased: bool) {
         let Some(operation) = &mut self.operation else { return };
@@ -301,7 +306,7 @@ impl<'v> Unpushed<'v> {
         });
         let name = || operation.name.to_cow();
         let fault = if is_aliased {
-            // SAFETY: there are handles to the variables of an operation that was not pushed.
+            // SAFETY: the operation was not pushed, so there are handles to its variables.
             let variable = |access: &Access| unsafe { access.variable() }.name.to_cow();
             let taken = accesses.iter().find(|access| access.is_taken()).map(variable);
             Some(Kind::VarTakenAndRead { operation: name(), variable: taken.unwrap_or_default() })
@@ -315,15 +320,15 @@ impl<'v> Unpushed<'v> {
         }
     }
 
-    /// Returns the operation as granted, to be run where it lies.
+    /// Returns the operation as granted, to be run in place.
     ///
-    /// The caller has the engine for itself, and no operation is pending: so all variables are free.
+    /// The [`Alone`] shows that no operation is pending, and that none is pushed. So all variables are free.
     pub(crate) fn granted_alone(&mut self, _: &Alone<'_>) -> Option<Granted<'_>> {
         self.operation.as_mut().map(|operation| Granted { operation })
     }
 }
 
-/// An operation that has been granted its variables, and that the caller alone runs.
+/// An operation that has been granted its variables. Only the owner of this runs it.
 pub(crate) struct Granted<'o> {
     pub(super) operation: &'o Operation,
 }
@@ -349,29 +354,31 @@ impl<'o> Granted<'o> {
         Granted { operation: part }
     }
 
-    /// Runs its body, which is used up.
+    /// Runs its body, and uses it up.
     #[inline(always)]
     pub(crate) fn run(&mut self, rest: &mut Rest) -> Result<(), BoxError> {
-        // SAFETY: the operation is granted as long as this lives, and only its own body gets the grant.
+        // SAFETY: the operation is granted as long as this `Granted` lives, and only its own body gets the
+        // grant.
         let grant = unsafe { Grant::new() };
         self.body().run(grant, rest)
     }
 
     /// Enqueues its kernel.
     pub(crate) fn enqueue(&mut self, kernel: Box<dyn Enqueue>, stream: StreamMut<'_>) -> Result<(), BoxError> {
-        // SAFETY: the operation is granted as long as this lives, and only its own kernel gets the grant.
+        // SAFETY: the operation is granted as long as this `Granted` lives, and only its own kernel gets the
+        // grant.
         kernel.enqueue(unsafe { Grant::new() }, stream)
     }
 
-    /// Returns true if its body was replaced: then its future was made, and has taken what it takes.
+    /// Returns true if its body was replaced: then its future exists, and has taken the values that it takes.
     pub(crate) fn has_begun(&self) -> bool {
-        // ORDERING: Relaxed: the `Granted` was handed over since.
+        // ORDERING: Relaxed: the `Runnable` comes from the thread that stored it, by a lock or a queue.
         self.operation.has_begun.load(Ordering::Relaxed)
     }
 
     /// Replaces its body.
     pub(crate) fn set_body(&mut self, work: impl Work) {
-        // ORDERING: Relaxed: see `has_begun`.
+        // ORDERING: Relaxed: the `Runnable` takes it to the next thread, by a lock or a queue.
         self.operation.has_begun.store(true, Ordering::Relaxed);
         *self.body() = Body::new(work);
     }
@@ -382,7 +389,7 @@ impl<'o> Granted<'o> {
     }
 
     fn body(&mut self) -> &mut Body {
-        // SAFETY: only the owner of a `Granted` uses the body, and there is one at a time.
+        // SAFETY: only the owner of the `Granted` uses the body, and `&mut self` is the only use of that.
         unsafe { &mut *self.operation.body.get() }
     }
 
@@ -399,7 +406,7 @@ impl<'o> Granted<'o> {
         self.operation.accesses.iter().map(|access| (access, unsafe { access.variable() }))
     }
 
-    /// Returns what errors call it. A wait is named after its variable.
+    /// Returns the name for errors. A wait is named after its variable.
     pub(crate) fn full_name(&self) -> Cow<'static, str> {
         // SAFETY: the operation is in the queues of its variables, so they are alive.
         unsafe { self.operation.full_name() }
@@ -415,7 +422,7 @@ impl<'o> Granted<'o> {
 }
 
 impl Operation {
-    /// Returns what errors call it.
+    /// Returns the name for errors. A wait is named after its variable.
     ///
     /// # Safety
     /// Its variables are alive.

@@ -11,14 +11,15 @@ use crate::error::shielded;
 /// The uses by devices that an operation comes after.
 pub(crate) struct Predecessors(SmallVec<[Predecessor; 4]>);
 
+/// One of these uses.
 pub(crate) struct Predecessor {
     pub(crate) device_use: Arc<DeviceUse>,
-    /// It wrote what the operation reads: if it fails, the operation does.
+    /// Some if the operation reads what this use wrote: if the use fails, the operation fails.
     pub(crate) input: Option<Failure>,
 }
 
 impl Predecessors {
-    /// Returns those of an operation that has been granted its variables.
+    /// Returns the predecessors of an operation that has been granted its variables.
     pub(crate) fn of(operation: &Granted<'_>) -> Self {
         let mut found: SmallVec<[Predecessor; 4]> = SmallVec::new();
         for (access, variable) in operation.variables() {
@@ -33,7 +34,7 @@ impl Predecessors {
         Self(found)
     }
 
-    /// Returns one that is not over.
+    /// Returns a predecessor that has not ended.
     pub(crate) fn pending(operation: &Granted<'_>) -> Option<Arc<DeviceUse>> {
         operation.variables().find_map(|(access, variable)| {
             let pending = |device_use: &Arc<DeviceUse>, _: Option<&Failure>| (!device_use.is_over()).then(|| device_use.clone());
@@ -45,7 +46,7 @@ impl Predecessors {
         &self.0
     }
 
-    /// Returns those that the operation reads from and that may still fail.
+    /// Returns the predecessors that the operation reads from, if they may still fail.
     pub(crate) fn inputs(&self) -> SmallVec<[(Arc<DeviceUse>, Failure); 2]> {
         let may_fail = |known: &Predecessor| {
             let input = known.input.clone().filter(|input| !known.device_use.is_over() || input.get().is_some())?;
@@ -54,7 +55,7 @@ impl Predecessors {
         self.0.iter().filter_map(may_fail).collect()
     }
 
-    /// Drops each by itself: what it holds may be foreign.
+    /// Drops each predecessor apart, because it may hold foreign values.
     pub(crate) fn release(self) {
         self.0.into_iter().for_each(|known| _ = shielded(|| drop(known)));
     }

@@ -1,7 +1,7 @@
 //! A variable's queue: requests to read and to write, granted strictly in the order in which they entered.
 //! Neighbouring reads are granted together.
 //!
-//! A queue is a chain of requests, each of which is linked to the next, as in the fair reader-writer lock of
+//! A queue is a chain of requests, each linked to the next, as in the fair reader-writer lock of
 //! Mellor-Crummey and Scott (PPoPP 1991). No thread spins or locks: a thread that finds a link missing marks
 //! the request, and the thread that sets the link does the rest. See README.md in `engine/`.
 //!
@@ -13,7 +13,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// A request: the slot of its operation, and its number among that operation's; never 0.
+/// The id of a request: the slot of its operation, and its number among the operation's requests. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RequestId(u64);
 
@@ -22,7 +22,7 @@ const ID_BITS: u32 = 40;
 const ID: u64 = (1 << ID_BITS) - 1;
 /// The most requests of an operation.
 pub(crate) const REQUESTS_MAX: usize = 1 << NUMBER_BITS;
-/// The most operations at once: as many readers as a gate can count.
+/// The most operations that may be pending: as many readers as a gate can count.
 pub(crate) const OPERATIONS_MAX: usize = (1 << READER_BITS) - 2;
 
 impl RequestId {
@@ -67,33 +67,34 @@ impl Request {
 
     /// Returns true if it reads, and is granted.
     pub(crate) fn is_granted_read(&self) -> bool {
-        // ORDERING: Relaxed: a snapshot.
+        // ORDERING: Relaxed: a snapshot for an inspection.
         self.link.load(Ordering::Relaxed) & GRANTED != 0
     }
 
     /// Returns the next request, if it is linked.
     pub(crate) fn behind(&self) -> Option<Link> {
-        // ORDERING: Acquire pairs with the AcqRel in `Queue::enter`: the next operation is in its slot.
+        // ORDERING: Acquire pairs with the Release in `Queue::enter`: the next operation is in its slot.
         let link = self.link.load(Ordering::Acquire);
         some(link & ID).map(|id| Link { id, is_write: link & WRITE_BEHIND != 0 })
     }
 }
 
-/// A request that stands behind another.
+/// The link to the request behind another.
 #[derive(Clone, Copy)]
 pub(crate) struct Link {
     pub(crate) id: RequestId,
     pub(crate) is_write: bool,
 }
 
-/// Finds requests, and hears what becomes of them.
+/// The requests of an engine, and the calls when their states change.
 pub(crate) trait Requests {
+    /// Returns a request that is in a queue.
     fn request(&self, id: RequestId) -> &Request;
 
-    /// The request is granted.
+    /// Called once when the request is granted.
     fn granted(&mut self, id: RequestId);
 
-    /// The request has left, and no thread will look at it any more.
+    /// Called once when the request has left, and no other thread will use it any more.
     fn done_with(&mut self, id: RequestId);
 }
 
@@ -106,8 +107,8 @@ pub(crate) struct Queue {
 const READER_BITS: u32 = 64 - ID_BITS;
 const READERS: u64 = (1 << READER_BITS) - 1;
 
-// ORDERING: AcqRel in all read-modify-writes of `tail`, `gate` and `link`: each hands over to the next holder
-// of the word what the last one did. The loads say what they pair with.
+// ORDERING: AcqRel in all read-modify-writes of `tail`, `gate` and `link`: the thread that changes a word
+// sees all that the threads before it did. The loads say what they pair with.
 impl Queue {
     pub(crate) fn new() -> Self {
         Self { tail: AtomicU64::new(0), gate: AtomicU64::new(0) }
@@ -115,34 +116,36 @@ impl Queue {
 
     /// Calls `look` as a reader, if the queue is empty.
     ///
-    /// A request that enters meanwhile finds one more reader at the gate, so a write waits there. One that
-    /// entered before is at the tail, and then `look` is not called.
+    /// A write that enters meanwhile finds one more reader at the gate, and waits there. A request that
+    /// entered before is at the tail; then `look` is not called.
     pub(crate) fn glance<R>(&self, requests: &mut impl Requests, look: impl FnOnce() -> R) -> Option<R> {
-        // ORDERING: AcqRel: of a glance and a write at the gate, the second sees what the first did before:
-        // the write's place at the tail.
+        // ORDERING: AcqRel pairs with `change_gate`: if a write came to the gate before, the load below sees
+        // that write at the tail.
         self.gate.fetch_add(1, Ordering::AcqRel);
-        // ORDERING: Acquire pairs with the exchange in `leave`: an empty queue shows what the last write
-        // wrote.
+        // ORDERING: Acquire pairs with the exchange in `leave`: if the queue is empty, the value of the last
+        // write is visible.
         let seen = (self.tail.load(Ordering::Acquire) == 0).then(look);
         self.go_out(0, requests);
         seen
     }
 
-    /// Adds a request at the end. It is granted here or later, once.
+    /// Adds a request at the end. It is granted once, here or later.
     ///
     /// ```text
-    ///  tail before   link of the one ahead    then
-    ///  0             -                        it comes first
-    ///  ahead         LEFT                     releases the one ahead, comes first
-    ///  ahead         GRANTED, this reads      granted
-    ///  ahead         else                     waits: the one ahead grants it
+    ///  tail before   link of the one ahead    this      then
+    ///  0             -                        any       comes first
+    ///  ahead         LEFT                     any       releases the one ahead, comes first
+    ///  ahead         GRANTED                  reads     is granted
+    ///  ahead         GRANTED                  writes    waits: the readers grant it by the gate
+    ///  ahead         else                     any       waits: the one ahead grants it
     /// ```
     pub(crate) fn enter(&self, id: RequestId, request: &Request, requests: &mut impl Requests) {
         let is_write = request.is_write();
-        // ORDERING: AcqRel: see above.
+        // ORDERING: AcqRel: the swap orders the requests, and the one ahead is in its slot.
         let Some(ahead_id) = some(self.tail.swap(id.0, Ordering::AcqRel)) else { return self.come_first(id, is_write, requests) };
         let behind = if is_write { WRITE_BEHIND } else { 0 };
-        // ORDERING: AcqRel: see above.
+        // ORDERING: AcqRel: Release pairs with the Acquire in `leave` and `let_in`: this request is in its
+        // slot. Acquire pairs with LEFT: what the request ahead did is visible.
         let seen = requests.request(ahead_id).link.fetch_or(id.0 | behind, Ordering::AcqRel);
         if seen & LEFT != 0 {
             requests.done_with(ahead_id);
@@ -157,15 +160,16 @@ impl Queue {
     /// ```text
     ///  link      tail      then
     ///  none      this      tail becomes 0; a read goes out
-    ///  none      another   link gets LEFT; a read goes out; if the link was set meanwhile, as below
+    ///  none      another   link gets LEFT; a read goes out; if the link was set meanwhile: the next row
     ///  behind    -         a write grants the next; a read goes out, with the next write if one is behind
     /// ```
     pub(crate) fn leave(&self, id: RequestId, request: &Request, requests: &mut impl Requests) {
-        // ORDERING: Acquire pairs with the AcqRel in `enter`: the next request is in its slot.
+        // ORDERING: Acquire pairs with the Release in `enter`: the next request is in its slot.
         let mut seen = request.link.load(Ordering::Acquire);
         let is_write = seen & WRITES != 0;
         if seen & ID == 0 {
-            // ORDERING: AcqRel on success: the next request to enter sees what this one did.
+            // ORDERING: AcqRel on success: the next request to enter sees what this one did. Relaxed on
+            // failure: the change of the link decides.
             if self.tail.compare_exchange(id.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 requests.done_with(id);
                 if !is_write {
@@ -173,7 +177,8 @@ impl Queue {
                 }
                 return;
             }
-            // ORDERING: AcqRel: see above.
+            // ORDERING: AcqRel pairs with `enter`: the thread that links the next request sees LEFT and what
+            // this request did; or this thread sees the next request in its slot.
             seen = request.link.fetch_or(LEFT, Ordering::AcqRel);
         }
         match some(seen & ID) {
@@ -190,18 +195,19 @@ impl Queue {
         }
     }
 
-    /// A request has no request ahead, but readers may be inside.
+    /// Grants a request that has no request ahead; a write waits if readers are inside.
     ///
     /// ```text
-    ///  gate before           gate after            then
-    ///  no readers            no readers            the write is granted
-    ///  n readers             n readers │ write     the write waits
+    ///  request    gate before           gate after            then
+    ///  reads      n readers             n + 1 readers         the read is granted (see `let_in`)
+    ///  writes     no readers            no readers            the write is granted
+    ///  writes     n readers             n readers │ write     the write waits
     /// ```
     fn come_first(&self, id: RequestId, is_write: bool, requests: &mut impl Requests) {
         if !is_write {
             return self.let_in(id, requests);
         }
-        // A read-modify-write also where nothing changes: a glance behind it sees this write at the tail.
+        // A read-modify-write even if nothing changes: a later glance sees this write at the tail.
         let waits = |gate: u64| if gate & READERS == 0 { gate } else { gate + (id.0 << READER_BITS) };
         let before = self.change_gate(waits);
         if before & READERS == 0 {
@@ -209,7 +215,7 @@ impl Queue {
         }
     }
 
-    /// A write has left: grants the next request.
+    /// Grants the request behind a write that has left.
     fn pass(&self, id: RequestId, requests: &mut impl Requests) {
         if requests.request(id).is_write() {
             requests.granted(id);
@@ -221,9 +227,10 @@ impl Queue {
     /// Grants a read, and those linked right behind it.
     fn let_in(&self, mut id: RequestId, requests: &mut impl Requests) {
         loop {
-            // ORDERING: AcqRel: see above.
+            // ORDERING: AcqRel pairs with `change_gate`: the last reader that leaves sees all before it.
             self.gate.fetch_add(1, Ordering::AcqRel);
-            // ORDERING: AcqRel: see above. A read that is linked later sees that this one is granted.
+            // ORDERING: AcqRel pairs with `enter`: this sees the read behind in its slot; or a read that is
+            // linked later sees that this one is granted.
             let seen = requests.request(id).link.fetch_or(GRANTED, Ordering::AcqRel);
             requests.granted(id);
             match some(seen & ID) {
@@ -233,13 +240,14 @@ impl Queue {
         }
     }
 
-    /// A read has left. `writer` is the write behind it, or 0. The last read grants the write that waits, and
-    /// touches nothing after that.
+    /// Takes a read that leaves off the gate. `writer` is the write behind it, or 0. The last read grants the
+    /// write that waits, and does not use the queue after that.
     ///
     /// ```text
     ///  gate before               gate after                     then
-    ///  1 reader │ waiting        0                              the waiting write, or `writer`, is granted
-    ///  n readers │ waiting       n - 1 readers │ waiting        (`writer` waits, if there is one)
+    ///  1 reader  │ waiting       0                              the waiting write, or `writer`, is granted
+    ///  n readers │ 0             n - 1 readers │ `writer`       `writer` waits, if there is one
+    ///  n readers │ waiting       n - 1 readers │ waiting        (`writer` is 0: only one write can wait)
     /// ```
     fn go_out(&self, writer: u64, requests: &mut impl Requests) {
         let change = (writer << READER_BITS).wrapping_sub(1);
@@ -252,12 +260,13 @@ impl Queue {
         }
     }
 
-    /// Changes the gate in one step, and returns what it was.
+    /// Changes the gate in one step, and returns its old value.
     fn change_gate(&self, change: impl Fn(u64) -> u64) -> u64 {
-        // ORDERING: Relaxed: the exchange decides.
+        // ORDERING: Relaxed: the exchange below checks the value.
         let mut gate = self.gate.load(Ordering::Relaxed);
         loop {
-            // ORDERING: AcqRel on success: see above.
+            // ORDERING: AcqRel on success: the thread that grants the write at the gate sees what all readers
+            // did. Relaxed on failure: the exchange checks the value again.
             match self.gate.compare_exchange_weak(gate, change(gate), Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(before) => return before,
                 Err(found) => gate = found,

@@ -1,15 +1,23 @@
 //! The ready operations: higher priorities first, equal ones first come, first served.
 //!
-//! Those of priority 0, nearly all, form a chain through their slots, so that to add one takes no lock:
+//! Nearly all have priority 0. These form a chain through their slots, so that a push takes no lock:
 //!
 //! ```text
-//!  push: swap the operation into `last`, then link it behind the one before, or make it `first`
+//!  push:
+//!    `last` before    then
+//!    0                `last` becomes this, then `first`
+//!    another          `last` becomes this, then the other's link
+//!
 //!  pop, under a lock:
-//!    `first`'s link   `last`     then
-//!    next             -          `first` becomes the next
-//!    0                `first`    the chain is empty: `first` becomes 0, then `last`
-//!    0                another    a push has swapped and not linked yet: pop looks again, then leaves it to
-//!                                that push, which calls a worker
+//!    `first`    its link    `last`     then
+//!    0          -           0          the chain is empty
+//!    0          -           another    a push has not set `first` yet: the pop checks for a while, then returns
+//!                                      None; that push calls a worker when it is done
+//!    any        next        -          `first` becomes the next; returns the old first
+//!    any        0           `first`    `first` becomes 0, then `last`; returns the old first
+//!    any        0           another    a push has not set the link yet: `first` becomes 0, and the pop checks
+//!                                      for a while; either the next becomes `first`, and the old first is
+//!                                      returned, or the old first becomes `first` again
 //! ```
 
 use std::cmp::Reverse;
@@ -21,7 +29,7 @@ use super::slots::{LINKED, Slots, runnable as token};
 use super::tokens::Runnable;
 use crate::sync::{AtomicU32, AtomicU64, Line, Mutex, Ordering, lock, spin_loop};
 
-/// How often a pop that finds a missing link looks again.
+/// The number of times that a pop checks for a missing link.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 2 } else { 64 };
 
 /// The ready operations of an engine.
@@ -30,24 +38,24 @@ pub(crate) struct Ready {
     front: Line<Front>,
 }
 
-/// What threads use that make operations ready.
+/// The part for threads that make operations ready.
 struct Tail {
     /// One more than the last of the chain, or 0.
     last: AtomicU32,
     lists: Mutex<Lists>,
-    /// Whether all operations go into the lists: those of an engine without workers are taken out of the
-    /// middle.
+    /// Whether all operations go into the lists. They do in an engine without workers, which takes some out
+    /// of the middle.
     is_listed: bool,
 }
 
-/// What threads use that take them out.
+/// The part for threads that take operations out.
 struct Front {
-    /// One more than the first of the chain, or 0. Changed under the lock, and by a push that finds the chain
-    /// empty.
+    /// One more than the first of the chain, or 0. Changed under the lock `popping`, and by a push to an
+    /// empty chain.
     first: AtomicU32,
     popping: Mutex<()>,
-    /// The number of operations in the lists: here, because each pop asks for it. Changes under the lists'
-    /// lock.
+    /// The number of operations in the lists. It is here because each pop loads it. Changed under the lock of
+    /// the lists.
     listed: AtomicU64,
 }
 
@@ -76,11 +84,11 @@ impl Ready {
         Self { tail: Line(tail), front: Line(front) }
     }
 
-    /// Adds an operation. Its owner is looked up under the lists' lock. So either that sees that the flow is
-    /// cancelled, or the flow finds the operation when it is [given up](Ready::give_up).
+    /// Adds an operation. Its owner is looked up under the lock of the lists. So either this sees that the
+    /// flow is cancelled, or [`Ready::give_up`] finds the operation.
     pub(crate) fn push(&self, slots: &Slots, runnable: Runnable) {
         let (tail, number, slot) = (&self.tail.0, runnable.number(), slots.slot(runnable.spot()));
-        // SAFETY: the operation stays in its slot until its token is used, and the list has it.
+        // SAFETY: the operation stays in its slot until its `Runnable` is used, and this function has that.
         let operation = unsafe { slot.operation() };
         let priority = operation.priority;
         if priority != 0 || tail.is_listed {
@@ -89,11 +97,12 @@ impl Ready {
             lists.push(number, priority, owner);
             return self.count(1);
         }
-        // ORDERING: Relaxed: the swap publishes it.
+        // ORDERING: Relaxed: the swap below publishes it.
         slot.holds.store(0, Ordering::Relaxed);
         // ORDERING: AcqRel pairs with `is_still_empty`, and with the exchange in `pop_chain`.
         let before = tail.last.swap(number + 1, Ordering::AcqRel);
-        // ORDERING: Release, both, pairs with the Acquire in `look_for`: the operation is visible.
+        // ORDERING: Release, both, pairs with the Acquire in `look_for` and `pop_chain`: the operation is
+        // visible.
         match before {
             0 => self.front.0.first.store(number + 1, Ordering::Release),
             _ => slots.get(before - 1).holds.store(LINKED | (number + 1), Ordering::Release),
@@ -103,7 +112,7 @@ impl Ready {
     /// Takes out the first operation.
     pub(crate) fn pop(&self, slots: &Slots) -> Option<Runnable> {
         let mut is_urgent = true;
-        // ORDERING: Relaxed: a worker that leaves asks `is_still_empty`.
+        // ORDERING: Relaxed: a worker that leaves checks `is_still_empty`.
         if self.front.0.listed.load(Ordering::Relaxed) > 0 {
             let mut lists = lock(&self.tail.0.lists);
             let first = lists.first();
@@ -127,47 +136,50 @@ impl Ready {
         // ORDERING: Acquire pairs with the Release in `push`: the next operation is in its slot.
         let mut next = slot.holds.load(Ordering::Acquire) & !LINKED;
         if next == 0 {
-            // It may be the last. Emptied first, because a push that finds no last makes itself the first.
+            // It may be the last one. `first` is cleared before `last`, because a push that finds no last
+            // stores its operation as the first.
             // ORDERING: Relaxed: the exchange below publishes it.
             first.store(0, Ordering::Relaxed);
-            // ORDERING: AcqRel: a push that finds no last stores `first` after the store above.
+            // ORDERING: AcqRel pairs with the swap in `push`: a push that finds no last stores `first` after
+            // the store above. Relaxed on failure: `look_for` acquires the next.
             if self.tail.0.last.compare_exchange(number + 1, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return Some(token(number, slot));
             }
             next = look_for(&slot.holds) & !LINKED;
         }
         if next == 0 {
-            // ORDERING: Relaxed: pops have the lock.
+            // ORDERING: Relaxed: other pops take the lock `popping`, and no push stores `first` now.
             first.store(number + 1, Ordering::Relaxed);
             return None;
         }
-        // ORDERING: Relaxed: pops have the lock.
+        // ORDERING: Relaxed: other pops take the lock `popping`, and no push stores `first` now.
         first.store(next, Ordering::Relaxed);
         Some(token(number, slot))
     }
 
-    /// Takes out an operation that frees a variable: those go before all others.
+    /// Takes out an operation that frees a variable. These come before all others.
     pub(crate) fn pop_free(&self, slots: &Slots) -> Option<Runnable> {
         let mut lists = lock(&self.tail.0.lists);
         let first = lists.first().filter(|(priority, _)| priority.0 == FREES);
         self.take(&mut lists, slots, first)
     }
 
-    /// Passes the operations of a cancelled flow to [`Ready::extract_over`].
+    /// Gives the operations of a cancelled flow to the engine, so that [`Ready::extract_over`] returns them.
     pub(crate) fn give_up(&self, scope: &Scope) {
         lock(&self.tail.0.lists).give_up(scope.address());
     }
 
-    /// Takes out the operations of the engine, and of flows that were given up, if all are in lists. The
-    /// others cost nothing.
+    /// Takes out the operations of the engine, and of flows that were given up, if all operations are in the
+    /// lists. It does not visit the others.
     pub(crate) fn extract_over(&self, slots: &Slots) -> Vec<Runnable> {
         let mut lists = lock(&self.tail.0.lists);
         let places: Vec<Key> = lists.of(ENGINE).collect();
         places.into_iter().filter_map(|place| self.take(&mut lists, slots, Some(place))).collect()
     }
 
-    /// Returns how many there are, where all are in lists.
+    /// Returns the number of operations in the lists.
     pub(crate) fn len(&self) -> usize {
+        // ORDERING: Relaxed: a count; `remove` checks the place under the lock.
         self.front.0.listed.load(Ordering::Relaxed) as usize
     }
 
@@ -178,24 +190,27 @@ impl Ready {
         self.take(&mut lists, slots, key)
     }
 
+    /// Returns true if no operation is known to be ready.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
+        // ORDERING: Relaxed: a worker that leaves checks `is_still_empty`.
         self.is_chain_empty() && self.front.0.listed.load(Ordering::Relaxed) == 0
     }
 
-    /// Looks at the front first: as long as there is a first, pops leave the tail to pushes.
+    /// Loads `first` before `last`, which is on the cache line of pushes. While there is a first, pops do not
+    /// load that line.
     #[inline]
     fn is_chain_empty(&self) -> bool {
-        // ORDERING: Relaxed, both, and of `listed`: a pop has the locks, and a worker that leaves asks
-        // `is_still_empty`.
+        // ORDERING: Relaxed, both: a pop takes the lock, and a worker that leaves checks `is_still_empty`.
         self.front.0.first.load(Ordering::Relaxed) == 0 && self.tail.0.last.load(Ordering::Relaxed) == 0
     }
 
-    /// As [`Ready::is_empty`], for a worker that leaves: of "push, then load the number of workers" and
-    /// "leave, then ask" one sees the other.
+    /// Returns true if no operation is ready, for a worker that leaves. A push adds its operation, and then
+    /// loads the number of workers. So either this finds the operation, or the push sees that no worker is
+    /// left.
     pub(crate) fn is_still_empty(&self) -> bool {
-        // ORDERING: AcqRel: of two read-modify-writes of a word the second sees what the first did before:
-        // this one that there is an operation, or the push that no worker is left.
+        // ORDERING: AcqRel pairs with the swap in `push`: of two read-modify-writes of a word, the second
+        // sees what the first thread did before. Relaxed on failure: there is an operation.
         self.tail.0.last.compare_exchange(0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             && lock(&self.tail.0.lists).ready.is_empty()
     }
@@ -206,18 +221,18 @@ impl Ready {
         Some(token(number, slots.get(number)))
     }
 
-    /// Under the lists' lock.
+    /// Counts an operation that was added to the lists or taken out. The caller has their lock.
     fn count(&self, change: i64) {
         let listed = &self.front.0.listed;
-        // ORDERING: Relaxed: the lock orders it.
+        // ORDERING: Relaxed, both: changed only under the lock of the lists.
         listed.store(listed.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
     }
 }
 
-/// Returns what is stored there, if that is done soon.
+/// Returns the number stored in a place. Returns 0 if none is stored soon.
 fn look_for(place: &AtomicU32) -> u32 {
     for _ in 0..LOOKS {
-        // ORDERING: Acquire: see `push`.
+        // ORDERING: Acquire pairs with the Release in `push`: the operation is visible.
         let found = place.load(Ordering::Acquire);
         if found != 0 {
             return found;

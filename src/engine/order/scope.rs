@@ -1,44 +1,49 @@
-//! Scopes: the operations of one flow, which are cancelled together. Once a scope is cancelled none of them
-//! begins, and their futures are dropped.
+//! Scopes: the operations of one flow, which are cancelled together. Once a scope is cancelled, no operation
+//! of it begins, and their futures are dropped.
 //!
 //! ```text
-//!  state       event     next
-//!  GOING       cancel    CANCELLED
-//!  GOING       end       OVER         its operations go on
-//!  any         cancel of the outer flow    CANCELLED
+//!  event                       before          after        then
+//!  begin in a cancelled flow   GOING           CANCELLED
+//!  cancel                      GOING           CANCELLED    cancels the flows within, drops the futures
+//!  cancel                      else            unchanged
+//!  cancel of an outer flow     GOING or OVER   CANCELLED    cancels the flows within, drops the futures
+//!  cancel of an outer flow     CANCELLED       CANCELLED    nothing: the first cancel does it
+//!  end                         GOING           OVER         the operations continue
+//!  end                         else            unchanged
 //! ```
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use crate::error::{Error, Kind, Result, Untold, shielded};
+use crate::error::{Error, Kind, Listener, Result, shielded};
 use crate::runtime::Lane;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, lock};
 
-/// How many operations of one flow may be pending.
+/// The most operations of one flow that may be pending.
 const PENDING_MAX: u64 = 65_536;
 
-/// What the operations of one flow share.
+/// The state that the operations of one flow share.
 pub(crate) struct Scope {
-    /// The flow that this one was begun in.
+    /// The flow in which this one was begun.
     outer: Option<Arc<Scope>>,
-    /// The flows that were begun in this one. Each takes itself out when it is dropped.
+    /// The flows that were begun in this one. The drop of each removes it.
     inners: Mutex<Inners>,
     /// Its place among those of the outer flow: stored once by `new`, and read by the last drop.
     place: AtomicU32,
     state: AtomicU32,
     /// Its asynchronous operations that have begun, by slot.
     futures: Mutex<BTreeMap<u32, Arc<dyn Abandon>>>,
-    /// How many of its operations are pending.
+    /// The number of its pending operations.
     pending: AtomicU64,
-    /// Why it cannot go on: a push was refused.
+    /// The error that ends it: a push was refused, for example.
     failure: OnceLock<Error>,
     /// Rung when it is cancelled.
     pub(crate) bell: Lane,
 }
 
-/// What ends a ready operation if only polls run those, and there may be none.
+/// The owner of a ready operation ends it if only polls run operations, and there may be none.
 pub(crate) enum Owner<'s> {
+    /// None: it waits for a poll.
     None,
     /// The engine: the next sweep runs it.
     Engine,
@@ -46,7 +51,7 @@ pub(crate) enum Owner<'s> {
     Flow(&'s Scope),
 }
 
-/// The engine's number among the addresses of scopes.
+/// The number of the engine among owners; those of flows are addresses of their scopes.
 pub(super) const ENGINE: usize = 0;
 
 impl Owner<'_> {
@@ -61,7 +66,7 @@ impl Owner<'_> {
 
 /// An asynchronous operation that is cancelled with its scope.
 pub(crate) trait Abandon: Send + Sync {
-    /// Drops its future, unless that is being polled, and has the operation end.
+    /// Drops its future, unless a thread polls that now, and makes the operation ready, so that it ends.
     fn abandon(self: Arc<Self>);
 }
 
@@ -88,10 +93,11 @@ impl Inners {
     }
 }
 
-/// Neither of those below yet.
+/// The flow's code runs.
 const GOING: u32 = 0;
+/// The flow, or one that it was begun in, was cancelled.
 const CANCELLED: u32 = 1;
-/// The flow's code is over, and what it has pushed goes on.
+/// The flow's code has returned, and its operations continue.
 const OVER: u32 = 2;
 
 impl Scope {
@@ -113,40 +119,44 @@ impl Scope {
             // A cancel of the outer flow stores its state before it locks the list. So either the cancel
             // finds this scope there, or this check sees the cancel.
             if outer.is_cancelled() {
+                // ORDERING: SeqCst pairs with `is_cancelled`, as all changes of the state do.
                 scope.state.store(CANCELLED, Ordering::SeqCst);
             }
         }
         scope
     }
 
-    /// Returns the number of the flow among owners. It is unique: a scope lives as long as one of its
-    /// operations.
+    /// Returns the number of the flow among owners. It is unique, because a scope outlives its operations.
     pub(super) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Returns true once it, or one that it was begun in, is cancelled.
+    /// Returns true once it, or a flow that it was begun in, is cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
-        // ORDERING: SeqCst: of "cancel, look for futures" and "add a future, look whether it is cancelled"
-        // one sees the other.
+        // ORDERING: SeqCst pairs with the changes of the state. A cancel changes it, and then takes the
+        // futures. An operation adds its future, and then calls this. So one of the two sees the other.
         self.state.load(Ordering::SeqCst) == CANCELLED
     }
 
     /// Returns an error if too many of its operations are pending.
     pub(crate) fn has_room(&self) -> Result<()> {
-        // ORDERING: Relaxed, here and below: it is a count.
+        // ORDERING: Relaxed: a count, which publishes nothing.
         if self.pending.load(Ordering::Relaxed) < PENDING_MAX { Ok(()) } else { Err(Kind::FlowBusy { max: PENDING_MAX }.into()) }
     }
 
+    /// Counts an operation that was pushed.
     pub(crate) fn begin_one(&self) {
+        // ORDERING: Relaxed: a count, which publishes nothing.
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts an operation that has ended.
     pub(crate) fn end_one(&self) {
+        // ORDERING: Relaxed: a count, which publishes nothing.
         self.pending.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Adds an asynchronous operation, to be dropped when this is cancelled.
+    /// Adds an asynchronous operation, whose future is dropped when this is cancelled.
     pub(crate) fn add_future(&self, number: u32, future: Arc<dyn Abandon>) {
         lock(&self.futures).insert(number, future);
     }
@@ -156,26 +166,29 @@ impl Scope {
         let _ = shielded(|| drop(removed));
     }
 
-    /// Records that one of its operations was refused; only the first counts. Wakes the flow's task, which
-    /// may be waiting for something else.
+    /// Ends the flow with an error: one of its operations was refused, for example. Only the first error
+    /// counts. Wakes the flow's task, which may wait for something else.
     pub(crate) fn fail(&self, error: Error) {
         let _ = self.failure.set(error);
         self.bell.ring();
     }
 
-    /// Returns that, to be told.
+    /// Returns the error that ends it. The caller reports it.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.failure.get().inspect(|error| error.note_told()).cloned()
+        self.failure.get().inspect(|error| error.note_reported()).cloned()
     }
 
-    /// The flow's code has ended well: to cancel it does nothing from now on.
+    /// Ends the flow: its code has returned, and a cancel has no effect from now on.
     pub(crate) fn end(&self) {
+        // ORDERING: SeqCst, as all changes of the state. Relaxed on failure: it was cancelled, and nothing
+        // follows.
         let _ = self.state.compare_exchange(GOING, OVER, Ordering::SeqCst, Ordering::Relaxed);
     }
 
-    /// Cancels it, and all flows within it, also those that other tasks poll. Does nothing if it is
-    /// cancelled, or over.
+    /// Cancels it, and all flows within it, even those that other tasks poll. Does nothing if it has ended or
+    /// is cancelled.
     pub(crate) fn cancel(&self) {
+        // ORDERING: SeqCst pairs with `is_cancelled`. Relaxed on failure: nothing follows.
         if self.state.compare_exchange(GOING, CANCELLED, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
             let inners = self.cancel_inners();
             self.stop();
@@ -188,6 +201,7 @@ impl Scope {
     fn cancel_inners(&self) -> Vec<Arc<Scope>> {
         let (mut cancelled, mut open) = (Vec::new(), self.inners());
         while let Some(scope) = open.pop() {
+            // ORDERING: SeqCst pairs with `is_cancelled`.
             if scope.state.swap(CANCELLED, Ordering::SeqCst) != CANCELLED {
                 open.extend(scope.inners());
                 cancelled.push(scope);
@@ -220,16 +234,17 @@ impl Scope {
     }
 }
 
-impl Untold for Scope {
-    /// One of its operations could not begin, and its handle did not report that.
-    fn hear(&self, error: Error) {
+impl Listener for Scope {
+    /// Takes the error of an operation that could not begin, if its handle has not reported it.
+    fn take(&self, error: Error) {
         self.fail(error);
     }
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        // One by one, however deep they are nested.
+        // A loop, because flows may be nested deeper than the stack allows.
+        // ORDERING: Relaxed, both: `new` stored it, and the count of the `Arc` orders that before this drop.
         let (mut place, mut outer) = (self.place.load(Ordering::Relaxed), self.outer.take());
         while let Some(scope) = outer {
             lock(&scope.inners).remove(place);

@@ -16,10 +16,10 @@ pub(crate) struct Seen {
     pub(crate) accesses: Vec<SeenAccess>,
 }
 
-/// How far an operation has come.
+/// The stage of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Not all of its requests are granted.
+    /// Some of its requests are not granted, or it was granted the last ones just before it runs.
     Waits,
     /// It is ready, runs, or its future is pending.
     Granted,
@@ -29,18 +29,20 @@ pub(crate) enum Stage {
 
 /// A request in the queue of a variable.
 pub(crate) struct SeenAccess {
-    /// Tells variables apart.
+    /// The address of the variable, to compare.
     pub(crate) address: usize,
     pub(crate) variable: String,
     pub(crate) is_write: bool,
     /// It reads, and is granted.
     pub(crate) is_granted_read: bool,
-    /// The number of the operation that is linked behind it. Of a granted read it may be an operation that
-    /// has left.
+    /// The number of the operation that is linked behind it. Behind a granted read that may be an operation
+    /// that has left.
     pub(crate) behind: Option<u32>,
 }
 
 impl SeenAccess {
+    /// Returns an access as it is now.
+    ///
     /// # Safety
     /// The variable is alive.
     unsafe fn of(access: &Access) -> Self {
@@ -54,10 +56,10 @@ impl SeenAccess {
 }
 
 impl Slots {
-    /// Returns the pending operations that users have pushed, and the reads and waits among them. Returns
-    /// None if the system refuses the barrier that this needs.
+    /// Returns the pending operations, but for those that free variables. Returns None if the system refuses
+    /// the barrier that this needs.
     pub(crate) fn inspect(&self) -> Option<Vec<Seen>> {
-        // No push meanwhile: so the queues only become shorter.
+        // The lock keeps pushes out, so the queues only become shorter.
         let free = self.free();
         let inspecting = self.inspection.begin()?;
         let seen = (0..free.made()).filter_map(|number| self.see(number, &inspecting)).collect();
@@ -66,16 +68,18 @@ impl Slots {
 
     fn see(&self, number: u32, _: &Inspecting<'_>) -> Option<Seen> {
         let slot = self.get(number);
-        // ORDERING: Acquire, both, pairs with the Release in `Batch::enter`: the operation is in the slot.
+        // ORDERING: Acquire pairs with the Release in `Batch::enter`: the operation is in the slot.
         if slot.looks.load(Ordering::Acquire) == 0 {
             return None;
         }
-        // SAFETY: the slot has looks after the heavy side of the barrier, so a thread that takes the last of
-        // them waits before it clears the slot.
+        // SAFETY: the slot has looks after the heavy side of the barrier. So the thread that releases the
+        // last of them waits for this inspection before it clears the slot.
         let operation: &Operation = unsafe { slot.operation() };
         if operation.role == Role::Frees {
             return None;
         }
+        // ORDERING: the heavy side of the barrier orders this behind a LEFT whose variables may be freed.
+        // Acquire pairs with the Release in `Ready::push`, though a stage is only shown.
         let stage = match slot.holds.load(Ordering::Acquire) {
             LEFT => Stage::Left,
             holds if holds & LINKED != 0 || holds == 0 => Stage::Granted,
@@ -84,7 +88,7 @@ impl Slots {
         let accesses = match stage {
             Stage::Left => Vec::new(),
             // SAFETY: the operation has not left its queues after the heavy side of the barrier. So the
-            // operation that frees one of its variables is granted later, and waits before it does so.
+            // operation that frees one of its variables is granted later, and waits for this inspection.
             _ => operation.accesses().iter().map(|access| unsafe { SeenAccess::of(access) }).collect(),
         };
         // SAFETY: the name of a wait is read from its variable, which is alive if it has not left its queue.

@@ -1,8 +1,8 @@
-//! The asynchronous operation that this thread polls, so that a wait of it for itself is an error.
+//! The asynchronous operation that this thread polls, and the check that it does not wait for itself.
 //!
-//! An operation waits for itself if it awaits its own end, or an operation that stands behind it in the queue
-//! of a variable. Both are seen without a lock: requests are linked, and those behind a granted write stay
-//! until it leaves. Longer circles are no errors; [`Engine::blocked`](crate::Engine::blocked) shows them.
+//! An operation waits for itself if it awaits its own end, or an operation that is behind it in the queue of
+//! a variable. The check takes no lock: requests are linked, and those behind a granted write stay until it
+//! leaves. Longer circles are no errors; [`Engine::blocked`](crate::Engine::blocked) shows them.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -20,6 +20,7 @@ use crate::sync::thread_local;
 /// The most requests that are compared with the awaited operation: a bound on the work of a poll.
 const COMPARED_MAX: usize = 64;
 
+/// The operation that a thread polls.
 #[derive(Clone, Copy)]
 struct Polled {
     engine: usize,
@@ -31,7 +32,7 @@ thread_local! {
     static POLLED: Cell<Option<Polled>> = const { Cell::new(None) };
 }
 
-/// As long as it lives, this thread polls that operation.
+/// Marks an operation as polled by this thread, as long as it lives.
 struct Polling<'o> {
     outer: Option<Polled>,
     _operation: &'o Operation,
@@ -70,14 +71,14 @@ pub(crate) fn is_polling(engine: usize) -> bool {
 
 /// A wait of an operation for itself.
 pub(crate) enum SelfWait {
-    /// For its own end.
+    /// It awaits its own end.
     OwnEnd { operation: Cow<'static, str> },
-    /// For one that waits for one of its variables.
+    /// It awaits an operation that waits for one of its variables.
     Behind { operation: Cow<'static, str>, awaited: Cow<'static, str>, variable: Cow<'static, str> },
 }
 
-/// Returns how this thread would wait for itself if it waited for `awaited`. `exclusive`: of an engine
-/// without workers.
+/// Returns the wait of the polled operation for itself, if it is one to wait for `awaited`. `exclusive`: of
+/// an engine without workers.
 pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusive>, awaited: Key) -> Option<SelfWait> {
     let polled = polled(engine)?;
     // SAFETY: `Polling` borrows the operation until the poll has returned, and this thread is in the poll.
@@ -90,32 +91,36 @@ pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusi
     let own = operation.accesses.iter().find(|own| keeps(slots, exclusive, own, awaited, &mut left))?;
     // SAFETY: the polled operation is in the queue of the variable until its poll has returned.
     let variable = unsafe { own.variable() }.name.to_cow();
-    // SAFETY: the awaited operation waits for the polled one, so it is in its slot.
+    // SAFETY: the awaited operation waits behind the polled one, whose poll has not returned. So it has not
+    // run, and is in its slot.
     let awaited = unsafe { slots.get(awaited.number()).operation() };
-    // SAFETY: the awaited operation is in its queues, so its variables are alive.
+    // SAFETY: the awaited operation has not run, so it is in its queues, or in the inbox of its push. So its
+    // variables are alive.
     let awaited = unsafe { awaited.full_name() };
     Some(SelfWait::Behind { operation: name(), awaited, variable })
 }
 
-/// Returns true if `awaited` stands behind a request of the polled operation. Looks at no more than `left`
-/// requests.
+/// Returns true if `awaited` is behind a request of the polled operation. Compares at most `left` requests.
 fn keeps(slots: &Slots, exclusive: Option<&Exclusive>, own: &Access, awaited: Key, left: &mut usize) -> bool {
     let mut link = own.request.behind();
-    // Reads behind a read may be granted, and leave at any time; nothing leaves behind a write.
+    // Reads behind a granted read may be granted, too, and leave at any time. No request behind a write
+    // leaves.
     let mut is_blocked = own.request.is_write() || link.is_some_and(|link| link.is_write);
     while let Some(next) = link.take_if(|_| is_blocked && *left > 0) {
         *left -= 1;
         if next.id.operation() == awaited.number() {
             return slots.handle(awaited.number()).key(awaited.number()) == awaited;
         }
-        // SAFETY: its request waits behind the polled operation's, so the operation is in its slot.
+        // SAFETY: the request waits behind that of the polled operation, so its operation has not run, and is
+        // in its slot.
         let operation = unsafe { slots.get(next.id.operation()).operation() };
         link = operation.accesses[next.id.number()].request.behind();
     }
     // Without workers, operations that the poll itself has pushed are not in the queues yet.
     exclusive.is_some_and(|exclusive| {
         exclusive.any_posted(*left, |posted| {
-            // SAFETY: only the thread that has the engine empties the inbox, and that is this one.
+            // SAFETY: only the thread that has the turn empties the inbox, and that is this one: it polls an
+            // operation. So the posted operation is in its slot.
             let operation = unsafe { slots.get(posted).operation() };
             let access = operation.accesses.iter().find(|access| access.address() == own.address());
             is_blocked |= access.is_some_and(|access| access.request.is_write());

@@ -1,6 +1,23 @@
 //! The slots of pending operations: by number, in chunks that never move. Pushing threads take free slots
 //! from the front, and threads that run operations give them back at the back, so that they seldom contend.
 //! The difference of the two counts is the number of pending operations.
+//!
+//! ```text
+//!  event                                     before   `holds` after
+//!  enter                                     any      requests, and 1 more unless there is just one
+//!  another thread grants a request           n        n - 1
+//!  the entering thread is done               n        n - (1 if there was 1 more, and those that it granted)
+//!  a thread releases the last holds          n        0 or n: the thread gets the `Runnable`
+//!  push to the chain of ready operations     any      0
+//!  the next one is linked behind it          0        LINKED │ next
+//!  leave                                     any      LEFT
+//!
+//!  event                                     before   `looks` after
+//!  enter                                     0        requests + 1
+//!  another thread is done with a request     n        n - 1
+//!  end                                       n        n - (1, and those that the thread released)
+//!  a thread releases the last looks          n        0: the thread clears the slot, which is free
+//! ```
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
@@ -20,25 +37,26 @@ pub(crate) const CHUNKS: usize = 19;
 
 /// In `holds`: the operation is ready, and the other bits are its link in the ready list.
 pub(super) const LINKED: u32 = 1 << 31;
-/// In `holds`: the operation leaves its queues, or has left them.
+/// The value of `holds` once the operation leaves its queues.
 pub(super) const LEFT: u32 = u32::MAX;
 
-/// The slot of one pending operation: two cache lines.
-#[repr(align(128))]
+/// The slot of one pending operation: two cache lines. In this order, so that the words which threads change
+/// while an operation is pending (the counts, the handle, the requests) are on the first line.
+#[repr(C, align(128))]
 pub(super) struct Slot {
-    /// The requests that are not granted yet, and one more while the operation enters its queues. When the
-    /// last is released, the operation is ready. Then this links it to the next in the ready list
-    /// (`ready.rs`), and is [`LEFT`] at the end.
+    /// The number of requests that are not granted, and one more while the operation enters its queues. When
+    /// the last is released, the operation is ready. Then this is its link in the ready list (`ready.rs`),
+    /// and at the end [`LEFT`].
     pub(super) holds: AtomicU32,
-    /// The requests that other threads may still look at, and one more until the operation ends. At 0 the
-    /// slot is free.
+    /// The number of requests that other threads may still use, and one more until the operation ends. At 0
+    /// the slot is free.
     pub(super) looks: AtomicU32,
     pub(super) handle: HandleState,
     operation: UnsafeCell<Option<Operation>>,
 }
 
-// SAFETY: the operation is put there before any other thread knows the slot's number, and cleared when none
-// looks at it; an `Operation` is Sync.
+// SAFETY: an `Operation` is Sync. It is put there before any other thread knows the slot's number, and is
+// cleared when `looks` is 0, so no other thread uses it.
 unsafe impl Sync for Slot {}
 
 #[cfg(all(target_pointer_width = "64", not(anabranch_loom)))]
@@ -49,6 +67,8 @@ impl Slot {
         Self { holds: AtomicU32::new(0), looks: AtomicU32::new(0), handle: HandleState::new(), operation: UnsafeCell::new(None) }
     }
 
+    /// Returns the operation in the slot.
+    ///
     /// # Safety
     /// The operation is in the slot, and stays there during `'s`.
     pub(super) unsafe fn operation<'s>(&self) -> &'s Operation {
@@ -57,19 +77,24 @@ impl Slot {
         operation.as_ref().expect("it was pushed")
     }
 
+    /// Moves an operation into the slot.
+    ///
     /// # Safety
     /// The slot is free, and no other thread knows its number.
     unsafe fn put(&self, operation: &mut Option<Operation>) {
-        // SAFETY: the slot is free, so what is overwritten is None; what is copied is forgotten below.
+        // SAFETY: the slot is free, so the old content is None and needs no drop; the copied operation is
+        // forgotten below.
         unsafe { std::ptr::copy_nonoverlapping(operation, self.operation.get(), 1) };
         // SAFETY: the operation was copied, so it is not dropped here.
         unsafe { std::ptr::write(operation, None) };
     }
 
+    /// Drops the operation in the slot.
+    ///
     /// # Safety
-    /// No other thread looks at the operation.
+    /// No other thread uses the operation.
     pub(super) unsafe fn clear(&self) {
-        // SAFETY: the caller promises that no other thread looks at the operation.
+        // SAFETY: the caller promises that no other thread uses the operation.
         Operation::clear(unsafe { &mut *self.operation.get() });
     }
 }
@@ -77,14 +102,14 @@ impl Slot {
 /// The slots of an engine.
 pub(crate) struct Slots {
     chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
-    /// For each chunk, the address that a slot's place is added to (see `place`).
+    /// For each chunk, the address to which a slot's place is added (see `place`).
     bases: [AtomicPtr<Slot>; CHUNKS],
     front: Line<Front>,
     back: Line<Back>,
     pub(super) inspection: Inspection,
 }
 
-/// What pushing threads use.
+/// The part for threads that push.
 struct Front {
     free: Mutex<Free>,
     /// The number of pushes. Changes under the lock.
@@ -96,7 +121,7 @@ pub(crate) struct Free {
     list: Vec<u32>,
     /// The number of slots that were ever made.
     made: u32,
-    /// The number of ended operations when it was last looked up.
+    /// The number of ended operations, as it was last loaded.
     ended: u64,
 }
 
@@ -107,12 +132,12 @@ impl Free {
     }
 }
 
-/// What threads use that run operations.
+/// The part for threads that run operations.
 struct Back {
     freed: Mutex<Freed>,
     /// The number of ended operations. Changes under the lock.
     ended: AtomicU64,
-    /// A future waits until none is pending.
+    /// Whether a future waits until no operation is pending. Changes under the lock.
     is_idle_awaited: AtomicBool,
 }
 
@@ -123,11 +148,13 @@ struct Freed {
     is_space_awaited: bool,
 }
 
-/// Which waiters are to be woken after slots were given back.
+/// The lanes to ring after slots were given back.
 #[derive(Default)]
 #[must_use = "the waiters are to be woken"]
 pub(crate) struct Wakes {
+    /// Pushes wait for room.
     pub(crate) space: bool,
+    /// Futures wait until no operation is pending.
     pub(crate) idle: bool,
 }
 
@@ -158,10 +185,11 @@ impl Slots {
     #[inline]
     pub(super) fn get(&self, number: u32) -> &Slot {
         let (chunk, place) = place(number as usize);
-        // ORDERING: Relaxed: the thread that made the chunk gave the number out after that.
+        // ORDERING: Relaxed: the chunk was made before the number was given out, and the caller got the
+        // number by a lock or a queue.
         let base = self.bases[chunk].load(Ordering::Relaxed);
         debug_assert!(!base.is_null());
-        // SAFETY: numbers are given out when their chunk is made, and chunks stay as long as this.
+        // SAFETY: a number is given out after its chunk is made, and chunks stay as long as `self`.
         unsafe { &*base.wrapping_add(place) }
     }
 
@@ -169,29 +197,32 @@ impl Slots {
     #[inline(always)]
     pub(super) fn slot(&self, spot: Spot) -> &Slot {
         debug_assert!(std::ptr::eq(self.get(spot.number), spot.slot.as_ptr().cast()), "a token is of its own engine");
-        // SAFETY: the spot was made from a slot of this, and slots stay where they are as long as this.
+        // SAFETY: the spot was made from a slot of `self`, and slots stay in their places as long as `self`.
         unsafe { spot.slot.cast::<Slot>().as_ref() }
     }
 
-    /// Returns a proof that no operation is pending, if so. None is pushed during the turn.
+    /// If no operation is pending, returns a proof of that. No other thread pushes one into a queue during
+    /// the turn.
     #[inline(always)]
     pub(crate) fn alone<'t>(&self, turn: &'t Turn) -> Option<Alone<'t>> {
         (self.in_use() == 0).then(|| Alone::new(turn))
     }
 
-    /// Returns an operation, to be run by the caller alone.
+    /// Returns an operation, which only the caller runs.
     #[inline(always)]
     pub(crate) fn granted<'s>(&'s self, runnable: &'s mut Runnable) -> Granted<'s> {
-        // SAFETY: a `Runnable` exists once, so the operation stays in its slot while it is borrowed.
+        // SAFETY: there is one `Runnable` of the operation, which is borrowed here. So the operation stays in
+        // its slot.
         let operation = unsafe { self.slot(runnable.spot()).operation() };
-        // SAFETY: the operation was granted its variables, and leaves their queues by value of the
-        // `Runnable`.
+        // SAFETY: the `Runnable` shows that the operation was granted its variables. To leave their queues
+        // takes it by value, and it is borrowed here.
         unsafe { Granted::new(operation) }
     }
 
     /// Returns an operation that has left its queues.
     pub(crate) fn left<'s>(&'s self, left: &'s Left) -> &'s Operation {
-        // SAFETY: a `Left` exists once, so the operation stays in its slot while it is borrowed.
+        // SAFETY: there is one `Left` of the operation, which is borrowed here. So the operation stays in its
+        // slot.
         unsafe { self.slot(left.spot()).operation() }
     }
 
@@ -207,26 +238,26 @@ impl Slots {
         &self.get(number).handle
     }
 
-    /// Returns the free slots. No other thread pushes while the caller has them.
+    /// Locks the free slots. No other thread pushes meanwhile.
     #[inline]
     pub(crate) fn free(&self) -> MutexGuard<'_, Free> {
         lock(&self.front.0.free)
     }
 
-    /// Puts an operation into a free slot, unless `max` are in use. There will be a handle to it.
+    /// Puts an operation into a free slot, unless `max` slots are in use. The key is for its handle.
     #[inline(always)]
     pub(crate) fn put(&self, free: &mut Free, max: usize, operation: &mut Unpushed<'_>) -> Option<(Entering, Key)> {
         let number = self.take(free, max)?;
         let slot = self.get(number);
-        // SAFETY: the slot was free, and no other thread knows its number.
+        // SAFETY: `take` returned a free slot, and no other thread knows its number.
         unsafe { slot.put(&mut operation.operation) };
         Some((Entering::new(spot(number, slot)), slot.handle.begin(number)))
     }
 
-    /// Returns a free slot, unless `max` are in use.
+    /// Takes a free slot, unless `max` are in use.
     #[inline]
     fn take(&self, free: &mut Free, max: usize) -> Option<u32> {
-        // ORDERING: Relaxed: it changes only under the lock that the caller has.
+        // ORDERING: Relaxed: it changes only under the lock, which the caller has.
         let pushed = self.front.0.pushed.load(Ordering::Relaxed);
         if pushed - free.ended >= max.min(OPERATIONS_MAX) as u64 && !self.has_room_now(free, max) {
             return None;
@@ -239,7 +270,8 @@ impl Slots {
 
     #[inline(never)]
     fn has_room_now(&self, free: &mut Free, max: usize) -> bool {
-        // ORDERING: Relaxed, both: the counts may be old, which leaves less room than there is.
+        // ORDERING: Relaxed, both: an old count of ended operations leaves less room than there is. The other
+        // changes only under the lock, which the caller has.
         free.ended = self.back.0.ended.load(Ordering::Relaxed);
         self.front.0.pushed.load(Ordering::Relaxed) - free.ended < max.min(OPERATIONS_MAX) as u64
     }
@@ -256,13 +288,13 @@ impl Slots {
         let (chunk, _) = place(number as usize);
         let slots = self.chunks.get(chunk)?.get_or_init(|| (0..FIRST << chunk).map(|_| Slot::new()).collect());
         let base = slots.as_ptr().wrapping_sub(FIRST << chunk);
-        // ORDERING: Relaxed: the number is given out after this.
+        // ORDERING: Relaxed: the number is given out after this, by a lock or a queue.
         self.bases[chunk].store(base.cast_mut(), Ordering::Relaxed);
         free.made += 1;
         Some(number)
     }
 
-    /// Returns when no inspection reads a variable whose operations have left.
+    /// Waits until no inspection reads a variable whose operations have left.
     pub(crate) fn before_free(&self) {
         self.inspection.pass();
     }
@@ -273,7 +305,7 @@ impl Slots {
         let mut freed = lock(&back.freed);
         freed.list.extend_from_slice(numbers);
         // ORDERING: Relaxed load: it changes only under this lock. Release pairs with the Acquire in
-        // `in_use`.
+        // `in_use`: the pushes of the ended operations are visible.
         let ended = back.ended.load(Ordering::Relaxed) + numbers.len() as u64;
         back.ended.store(ended, Ordering::Release);
         // ORDERING: Relaxed, both: it changes only under this lock.
@@ -311,8 +343,8 @@ impl Slots {
     /// Returns the number of pending operations. Those that are pushed meanwhile may be among them.
     #[inline]
     pub(crate) fn in_use(&self) -> usize {
-        // ORDERING: Acquire, both, in this order: an operation that has ended was pushed before, so the
-        // difference is never negative.
+        // ORDERING: Acquire, both, pairs with the Release in `give_back` and `take`. The order matters: an
+        // operation that has ended was pushed before, so the difference is never negative.
         let ended = self.back.0.ended.load(Ordering::Acquire);
         (self.front.0.pushed.load(Ordering::Acquire) - ended) as usize
     }
@@ -322,14 +354,15 @@ pub(super) fn spot(number: u32, slot: &Slot) -> Spot {
     Spot { number, slot: NonNull::from(slot).cast() }
 }
 
-/// The right to run an operation. The caller has found that all of its requests are granted, or takes it out
-/// of a list where a `Runnable` was put.
+/// Returns the right to run an operation. The caller has found that all its requests are granted, or takes it
+/// out of a list to which a `Runnable` was added.
 #[inline]
 pub(super) fn runnable(number: u32, slot: &Slot) -> Runnable {
     Runnable::new(spot(number, slot))
 }
 
-/// Returns the chunk of a slot, and its place behind that one's base: `FIRST << chunk` is the chunk's first.
+/// Returns the chunk of a slot, and its place behind the chunk's base. The place of the first slot is
+/// `FIRST << chunk`.
 #[inline]
 fn place(number: usize) -> (usize, usize) {
     let place = number + FIRST;

@@ -1,5 +1,5 @@
-//! Tokens: what a thread may do with a pending operation. For each operation that no queue and no list has,
-//! one token exists.
+//! Tokens: the rights of a thread to run or end a pending operation. For each operation that is in no queue
+//! and no list, exactly one token exists.
 //!
 //! ```text
 //!  push ──▶ Entering ──enter──▶ (in its queues) ──all granted──▶ Runnable ──leave──▶ Left ──end──▶ (slot free)
@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 
 use super::grant::Grant;
 
-/// The slot of an operation, and its number: looked up once.
+/// The slot of an operation, and its number. Kept together, so that the slot is looked up once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
     pub(super) number: u32,
@@ -27,24 +27,31 @@ unsafe impl Send for Spot {}
 // SAFETY: it points to a slot, which is Sync.
 unsafe impl Sync for Spot {}
 
-/// An operation in its slot, which is to enter the queues of its variables.
+/// The right to enter an operation, which is in its slot, into the queues of its variables.
 #[derive(Debug)]
 #[must_use = "the operation is to enter its queues"]
 pub(crate) struct Entering(Spot);
 
-/// An operation that has been granted its variables: the right to run it.
+/// The right to run an operation, which has been granted its variables.
 #[derive(Debug)]
 #[must_use = "the operation is to be run and ended"]
 pub(crate) struct Runnable(Spot);
 
-/// An operation that has left its queues, or has freed its variable: the right to end it.
+/// The right to end an operation, which has left its queues or has freed its variable.
 #[derive(Debug)]
 #[must_use = "the operation is to be ended"]
 pub(crate) struct Left {
-    spot: Spot,
-    /// The looks that are released at the end.
+    slot: NonNull<u8>,
+    number: u32,
+    /// The number of looks to release at the end. Beside the number, so that a token is two words, which come
+    /// in registers.
     looks: u32,
 }
+
+// SAFETY: it points to a slot, which is Sync.
+unsafe impl Send for Left {}
+// SAFETY: it points to a slot, which is Sync.
+unsafe impl Sync for Left {}
 
 impl Entering {
     pub(super) fn new(spot: Spot) -> Self {
@@ -74,19 +81,20 @@ impl Runnable {
         self.0
     }
 
-    /// The caller has left the queues of the operation, and releases so many looks at its end.
+    /// Makes it the right to end the operation. The caller has left its queues; the end releases `looks`.
     pub(super) fn into_left(self, looks: u32) -> Left {
-        Left { spot: self.0, looks }
+        let Spot { number, slot } = self.0;
+        Left { slot, number, looks }
     }
 }
 
 impl Left {
     pub(crate) fn number(&self) -> u32 {
-        self.spot.number
+        self.number
     }
 
     pub(super) fn spot(&self) -> Spot {
-        self.spot
+        Spot { number: self.number, slot: self.slot }
     }
 
     pub(super) fn looks(&self) -> u32 {
@@ -94,8 +102,8 @@ impl Left {
     }
 }
 
-/// The right to run operations of an engine that has no workers. It is to be ended: see
-/// [`Exclusive::end`](super::Exclusive::end).
+/// The right to run operations of an engine that has no workers. [`Exclusive::end`](super::Exclusive::end)
+/// takes it back.
 #[must_use = "the engine is to be given back"]
 pub(crate) struct Turn(());
 
@@ -105,7 +113,7 @@ impl Turn {
     }
 }
 
-/// Shows that no operation is pending, and that none will be during a turn.
+/// Shows that no operation is in a queue, and that none enters one during a turn.
 pub(crate) struct Alone<'t>(PhantomData<&'t Turn>);
 
 impl<'t> Alone<'t> {
@@ -113,9 +121,10 @@ impl<'t> Alone<'t> {
         Self(PhantomData)
     }
 
-    /// Returns a grant for any variable: no operation uses one.
+    /// Returns a grant for any variable of the engine, because no operation uses one.
     pub(crate) fn grant(&self) -> Grant<'_> {
-        // SAFETY: no operation is pending during the turn, so no other thread uses a variable of the engine.
+        // SAFETY: `self` shows that no operation is in a queue during the turn, so no other thread uses a
+        // variable of the engine.
         unsafe { Grant::new() }
     }
 }

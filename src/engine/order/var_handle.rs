@@ -1,5 +1,5 @@
-//! The handles of a variable. They count themselves: the operation that frees a variable may still be behind
-//! others in its queue when the last handle is dropped, and an `Arc` would free it there.
+//! The handles of a variable, with a count of their own: when the last handle is dropped, operations may
+//! still use the variable. So an operation behind them frees it. An `Arc` would free it at once.
 
 use std::mem::{self, ManuallyDrop};
 use std::ptr::{self, NonNull};
@@ -14,26 +14,27 @@ use super::variable::{TypedVariable, VarPtr, drop_panicked};
 use crate::error::{BoxError, shielded};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// An engine, as handles of its variables have it.
+/// The engine of a variable, to its handles.
 pub(crate) trait Frees: Send + Sync + 'static {
-    /// Pushes the operation that frees a variable, which has no handle any more.
+    /// Pushes the operation that frees a variable, after the last handle was dropped.
     fn free(self: Arc<Self>, operation: Unpushed<'static>);
 }
 
 /// A counted pointer to a variable.
 pub(crate) struct VarHandle<T: Send + Sync + 'static, E: Frees>(NonNull<Shared<T, E>>);
 
-/// What the handles of a variable share.
+/// The memory that the handles of a variable share.
 struct Shared<T, E> {
     typed: TypedVariable<T>,
+    /// The number of handles.
     handles: AtomicU64,
     /// Taken out by the last handle.
     engine: ManuallyDrop<Arc<E>>,
 }
 
-// SAFETY: shared references to what is Sync, and a count.
+// SAFETY: a handle gives shared references to a variable and an engine, which are Sync; its count is atomic.
 unsafe impl<T: Send + Sync, E: Frees> Send for VarHandle<T, E> {}
-// SAFETY: shared references to what is Sync, and a count.
+// SAFETY: a handle gives shared references to a variable and an engine, which are Sync; its count is atomic.
 unsafe impl<T: Send + Sync, E: Frees> Sync for VarHandle<T, E> {}
 
 impl<T: Send + Sync + 'static, E: Frees> VarHandle<T, E> {
@@ -44,7 +45,7 @@ impl<T: Send + Sync + 'static, E: Frees> VarHandle<T, E> {
 
     #[inline]
     fn shared(&self) -> &Shared<T, E> {
-        // SAFETY: this is one of the handles, so the shared memory is alive.
+        // SAFETY: `self` is one of the handles, so the count is not 0, and the shared memory is alive.
         unsafe { self.0.as_ref() }
     }
 
@@ -57,7 +58,7 @@ impl<T: Send + Sync + 'static, E: Frees> VarHandle<T, E> {
         &self.shared().engine
     }
 
-    /// Returns an access to the variable, and the pointer to be kept in the body of the same operation.
+    /// Returns an access to the variable, and the pointer for the body of the same operation.
     #[inline(always)]
     pub(crate) fn access(&self, mode: Mode) -> (Access, VarPtr<T>) {
         (Access::new(&self.typed().variable, mode), VarPtr::new(self.typed()))
@@ -66,8 +67,8 @@ impl<T: Send + Sync + 'static, E: Frees> VarHandle<T, E> {
     #[cold]
     #[inline(never)]
     fn free(&self) {
-        // SAFETY: this is the last handle, so no other thread takes the engine out, and the drop of `Shared`
-        // leaves it alone.
+        // SAFETY: the count was 1, so this is the last handle, and no other thread takes the engine out; the
+        // drop of `Shared` does not drop a `ManuallyDrop`.
         let engine = unsafe { ptr::read(&raw const self.shared().engine) };
         let access = Access::new(&self.typed().variable, Mode::EXCLUSIVE);
         ManuallyDrop::into_inner(engine).free(Unpushed::new(Operation::freeing(access, Free(self.0))));
@@ -76,7 +77,7 @@ impl<T: Send + Sync + 'static, E: Frees> VarHandle<T, E> {
 
 impl<T: Send + Sync + 'static, E: Frees> Clone for VarHandle<T, E> {
     fn clone(&self) -> Self {
-        // ORDERING: Relaxed: this handle keeps the memory alive. A u64 does not overflow.
+        // ORDERING: Relaxed: `self` keeps the memory alive. A u64 does not overflow.
         self.shared().handles.fetch_add(1, Ordering::Relaxed);
         Self(self.0)
     }
@@ -85,7 +86,8 @@ impl<T: Send + Sync + 'static, E: Frees> Clone for VarHandle<T, E> {
 impl<T: Send + Sync + 'static, E: Frees> Drop for VarHandle<T, E> {
     #[inline]
     fn drop(&mut self) {
-        // ORDERING: Release, and Acquire for the last: it sees what was done with all other handles.
+        // ORDERING: Release pairs with the Acquire fence of the last handle, which sees the uses of all
+        // others.
         if self.shared().handles.fetch_sub(1, Ordering::Release) == 1 {
             fence(Ordering::Acquire);
             self.free();
@@ -93,31 +95,33 @@ impl<T: Send + Sync + 'static, E: Frees> Drop for VarHandle<T, E> {
     }
 }
 
-/// The work that frees a variable. No box: operations ahead of it look at the variable meanwhile.
+/// The work that frees a variable. It has a pointer and no box, because operations ahead of it use the
+/// variable meanwhile.
 struct Free<T, E>(NonNull<Shared<T, E>>);
 
-// SAFETY: there is no handle any more, and all other operations on the variable are ahead of this one.
+// SAFETY: no handle is left, and all other operations on the variable are ahead of this one, so its thread
+// is the only one that uses the variable; the value and the engine are Send.
 unsafe impl<T: Send + Sync, E: Frees> Send for Free<T, E> {}
 
 impl<T, E> Free<T, E> {
     /// Frees the variable. Returns the message of its value's drop if that panicked.
     fn free(&self) -> Result<(), String> {
-        // SAFETY: `new` leaked a box; no handle is left, and this operation is alone with the variable, or
-        // the engine is gone. Called once: by `run` or by the drop.
+        // SAFETY: `new` leaked a box. No handle is left, and either this operation has been granted the
+        // variable exclusively, or the engine is dropped. `run` or the drop calls this, once.
         shielded(|| drop(unsafe { Box::from_raw(self.0.as_ptr()) }))
     }
 }
 
 impl<T, E> Drop for Free<T, E> {
     fn drop(&mut self) {
-        // There is no one to report a panic to.
+        // The engine is dropped, so a panic is not reported.
         let _ = self.free();
     }
 }
 
 impl<T: Send + Sync + 'static, E: Frees> Work for Free<T, E> {
     fn run(self, _: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
-        // SAFETY: the variable is freed below.
+        // SAFETY: only `free` frees the variable, and that is called below.
         let variable = unsafe { &self.0.as_ref().typed.variable };
         // Only a type with a destructor can panic.
         let name = mem::needs_drop::<T>().then(|| variable.name.clone());

@@ -1,4 +1,4 @@
-//! A variable: its queue, its state, and its value behind that.
+//! A variable: its queue, its state, and its value.
 
 use std::mem;
 use std::ptr::NonNull;
@@ -11,20 +11,20 @@ use crate::name::Name;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::value::{Untakable, VarCell};
 
-/// A variable without its type. Pushing threads use the front, and threads that run operations the end; 64
-/// bytes are between them, so that they do not contend for a cache line.
+/// A variable without the type of its value. Pushing threads use the first fields, and threads that run
+/// operations the last ones. Between them are 64 bytes, so that the two do not contend for a cache line.
 #[repr(C, align(16))]
 pub(crate) struct Variable {
     pub(super) queue: Queue,
     /// The address of its engine, to compare.
     pub(crate) engine: usize,
     pub(crate) name: Name,
-    /// Why it has no value to be read. Changed by a granted write only.
+    /// The failure that a read gets. Only a granted write changes it.
     poison: Mutex<Option<Error>>,
     _apart: [u64; 2],
     version: AtomicU64,
     is_poisoned: AtomicBool,
-    /// Uses by devices that may not be over.
+    /// Uses by devices, which may not have ended.
     pub(crate) device_uses: DeviceUses,
     /// It had no value when it was made.
     begins_empty: bool,
@@ -56,7 +56,8 @@ impl Variable {
     }
 
     pub(crate) fn version(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release in `count_write`: a version shows what was written.
+        // ORDERING: Acquire pairs with the Release in `count_write`: the writes up to this version are
+        // visible.
         self.version.load(Ordering::Acquire)
     }
 
@@ -65,9 +66,9 @@ impl Variable {
         self.begins_empty && self.version() == 0
     }
 
-    /// Counts a write. The caller is granted to write.
+    /// Counts a write. The caller has been granted a write.
     pub(crate) fn count_write(&self) {
-        // ORDERING: Relaxed load: only granted writes store. Release: see `version`.
+        // ORDERING: Relaxed load: only granted writes store. Release pairs with the Acquire in `version`.
         self.version.store(self.version.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
@@ -78,7 +79,7 @@ impl Variable {
         self.is_poisoned.load(Ordering::Relaxed) || self.device_uses.has_begun()
     }
 
-    /// Returns why it cannot be read.
+    /// Returns the failure that a read gets, if there is one.
     #[inline]
     pub(crate) fn poison(&self) -> Option<Error> {
         if self.may_be_poisoned() { self.why_poisoned() } else { None }
@@ -93,7 +94,7 @@ impl Variable {
         lock(&self.poison).clone()
     }
 
-    /// Sets why it cannot be read. The caller is granted to write.
+    /// Sets or clears the failure that a read gets. The caller has been granted a write.
     pub(crate) fn set_poison(&self, poison: Option<Error>) {
         // ORDERING: Relaxed: the caller's grant orders it after the write that stored it.
         if poison.is_none() && !self.is_poisoned.load(Ordering::Relaxed) {
@@ -102,7 +103,7 @@ impl Variable {
         // ORDERING: Relaxed: the caller's request leaves the queue after this.
         self.is_poisoned.store(poison.is_some(), Ordering::Relaxed);
         let old = mem::replace(&mut *lock(&self.poison), poison);
-        // It may be the last owner of a user's error.
+        // It may be the last reference to a user's error.
         let _ = shielded(|| drop(old));
     }
 }
@@ -122,17 +123,17 @@ impl<T> TypedVariable<T> {
         Self { variable: Variable::new(name, engine, true), cell: VarCell::empty() }
     }
 
-    /// Returns the value, to keep, or why there is none. The grant is one to read.
+    /// Returns a shared value, or an error if there is none. The grant is of an operation that reads.
     pub(crate) fn share(&self, _: Grant<'_>) -> Result<std::sync::Arc<T>> {
         // SAFETY: the grant is of an operation that reads the variable, so no other writes it meanwhile.
         unsafe { self.cell.share() }.ok_or_else(|| self.variable.empty())
     }
 }
 
-/// A variable as an operation has it that waits for it or uses it. It keeps no count: the operation that
-/// frees the variable stands behind all others in its queue.
+/// A pointer to a variable, for the body of an operation. It keeps no count: the operation that frees the
+/// variable is behind all others in its queue.
 ///
-/// It lies in the body of the operation that asked for the variable, and in no other, so the grant of that
+/// Only the body of the operation that has an access to the variable has this pointer. So a grant of that
 /// operation is one for the variable.
 #[derive(Debug)]
 pub struct VarPtr<T>(NonNull<TypedVariable<T>>);
@@ -150,11 +151,11 @@ impl<T> VarPtr<T> {
     /// Returns the value of a variable that the operation reads.
     pub(crate) fn get<'g>(&self, grant: Grant<'g>) -> Result<&'g T> {
         let typed = self.typed(grant);
-        // SAFETY: the operation is granted to read, and writes only when no argument is left.
+        // SAFETY: the operation has been granted a read, and writes only when no argument is left.
         unsafe { typed.cell.get() }.ok_or_else(|| typed.variable.empty())
     }
 
-    /// Returns the value of a variable that the operation reads, to keep.
+    /// Returns the value of a variable that the operation reads, shared.
     pub(crate) fn share(&self, grant: Grant<'_>) -> Result<std::sync::Arc<T>> {
         self.typed(grant).share(grant)
     }
@@ -162,30 +163,31 @@ impl<T> VarPtr<T> {
     /// Takes the value of a variable that the operation takes.
     pub(crate) fn take(&self, grant: Grant<'_>) -> Result<T> {
         let typed = self.typed(grant);
-        // SAFETY: the operation is granted exclusively, and nothing else of it refers to a value that it
-        // takes.
+        // SAFETY: the operation has been granted the variable exclusively, and nothing else of it refers to a
+        // value that it takes.
         unsafe { typed.cell.take() }.map_err(|why| match why {
             Untakable::Empty => typed.variable.empty(),
             Untakable::Shared => typed.variable.kept(),
         })
     }
 
-    /// Returns an error if the value cannot be taken. The answer holds as long as the grant.
+    /// Returns an error if the value cannot be taken. The answer stays right as long as the grant lives.
     pub(crate) fn check_take(&self, grant: Grant<'_>) -> Result<()> {
         let typed = self.typed(grant);
-        // SAFETY: the operation is granted exclusively, and nothing else of it refers to a value that it
-        // takes.
+        // SAFETY: the operation has been granted the variable exclusively, and nothing else of it refers to a
+        // value that it takes.
         if unsafe { typed.cell.is_shared() } {
             return Err(typed.variable.kept());
         }
         self.get(grant).map(drop)
     }
 
-    /// Writes a variable that the operation writes, when no argument of it is left.
+    /// Writes a variable that the operation writes. No argument of the operation is left.
     #[inline(always)]
     pub(crate) fn put(&self, value: T, grant: Grant<'_>) -> Result<()> {
         let typed = self.typed(grant);
-        // SAFETY: the operation is granted exclusively, and the caller has no reference to the old value.
+        // SAFETY: the operation has been granted the variable exclusively, and the caller has no reference to
+        // the old value.
         let write = || unsafe { typed.cell.put(value) };
         self.overwrite(typed, write)
     }
@@ -193,7 +195,8 @@ impl<T> VarPtr<T> {
     /// Writes a value that may have other owners.
     pub(crate) fn put_shared(&self, value: std::sync::Arc<T>, grant: Grant<'_>) -> Result<()> {
         let typed = self.typed(grant);
-        // SAFETY: the operation is granted exclusively, and the caller has no reference to the old value.
+        // SAFETY: the operation has been granted the variable exclusively, and the caller has no reference to
+        // the old value.
         let write = || unsafe { typed.cell.put_shared(value) };
         self.overwrite(typed, write)
     }
@@ -202,7 +205,8 @@ impl<T> VarPtr<T> {
     /// to be written, and their drops may panic, too.
     #[inline(always)]
     fn overwrite(&self, typed: &TypedVariable<T>, write: impl FnOnce()) -> Result<()> {
-        // SAFETY: the operation is granted exclusively, and the reference is gone before the write.
+        // SAFETY: the operation has been granted the variable exclusively, and the reference is gone before
+        // the write.
         if mem::needs_drop::<T>() && unsafe { typed.cell.get() }.is_some() {
             return shielded(write).map_err(|message| drop_panicked(&typed.variable.name, message));
         }

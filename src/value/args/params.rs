@@ -10,7 +10,7 @@ pub trait Place: 'static {
     type View<'a>: Copy;
     /// Why an argument cannot be fetched.
     type Fault;
-    /// Where reads are recorded.
+    /// Records the reads.
     type Binder<'b>;
 }
 

@@ -29,7 +29,7 @@ fn forked() -> (Graph, Value<i64>, Value<u64>) {
     (g, selector, x)
 }
 
-const NO_END: &str = "the branch 'fork' has no end: call join()";
+const NO_END: &str = "branch 'fork' is not joined: call join()";
 
 #[test]
 fn a_branch_that_is_forgotten_has_no_end() {
@@ -55,13 +55,13 @@ fn a_branch_that_is_forgotten_in_an_arm_has_no_end() {
     });
     let out = out.join();
     g.output("out", &out);
-    assert_eq!(fault(&g), "the branch 'outer/arm 0/fork' has no end: call join()");
+    assert_eq!(fault(&g), "branch 'outer/arm 0/fork' is not joined: call join()");
 }
 
 #[test]
 fn a_closure_that_panics_leaves_a_graph_that_says_so() {
     // Seen to fail with a graph around that is lost with the inner one: what came next panicked.
-    let torn = |node: &str| format!("a closure panicked while it built a graph of '{node}': build the whole graph anew");
+    let torn = |node: &str| format!("a closure panicked while it built a graph of '{node}': build the whole graph again");
     let fails = |_: &mut Graph, _: Value<u64>| -> Value<u64> { panic_quietly("on purpose") };
     let builds: [fn(&mut Graph, &Value<u64>, &dyn Fn(&mut Graph, Value<u64>) -> Value<u64>); 3] = [
         |g, x, fails| _ = g.repeat("c", x, times(1), fails),
@@ -186,6 +186,6 @@ fn a_graph_that_is_kept_from_a_closure_is_of_no_use_and_does_no_harm() {
     g.output("out", &out);
     let far = kept.task("far", (&out, &selector), |x: &u64, _: &i64| *x);
     let _ = kept.repeat("more", &far, times(1), |b, x| b.task("captured", (&x, &selector), |x: &u64, _: &i64| *x));
-    assert_eq!(fault(&kept), "an inner graph cannot be compiled by itself, or cut: do that to the graph around it");
+    assert_eq!(fault(&kept), "an inner graph cannot be compiled or cut by itself: compile or cut the graph around it");
     assert_eq!(fault(&g), replaced("the body of 'loop'"));
 }

@@ -45,7 +45,7 @@ fn a_node_that_fails_in_a_loop_is_named_by_its_path() {
         let after = after.unwrap_err();
         assert_eq!(
             (after.is_skipped(), after.to_string()),
-            (true, "node 'after' did not run, because 'outer' before it failed".into())
+            (true, "node 'after' did not run, because 'outer', which comes before it, failed".into())
         );
         beside.unwrap();
     }
@@ -100,7 +100,7 @@ fn a_limit_on_iterations_is_kept() {
     for exec in executors() {
         assert_eq!(*value_of::<u64>(block_on(exec.run(&plan, inputs! { "x" => 10u64 })), "y"), 0);
         let error = error_of(&exec, &plan, inputs! { "x" => 11u64 });
-        let text = "loop 'loop' would go on after 10 iterations: raise its max_iterations, or see why it does not end";
+        let text = "loop 'loop' would go on after 10 iterations: raise its max_iterations, or find out why it does not end";
         assert_eq!((error.to_string(), error.node()), (text.to_owned(), Some("loop")));
     }
 }
@@ -117,7 +117,7 @@ fn a_condition_that_is_not_a_number_is_an_error() {
     for exec in executors() {
         assert_eq!(*value_of::<f64>(block_on(exec.run(&plan, inputs! { "x" => 4.5f64 })), "y"), 2.5);
         let error = error_of(&exec, &plan, inputs! { "x" => -1f64 });
-        let text = "the condition of loop 'solve' is neither true nor false: what it compares is NaN after 0 iterations; see why, or compare in a task of your own";
+        let text = "the condition of loop 'solve' is neither true nor false after 0 iterations: it compares NaN; find out why, or compare in a task of your own";
         assert_eq!((error.to_string(), error.node()), (text.to_owned(), Some("solve")));
     }
 }
@@ -132,7 +132,9 @@ fn a_selector_beyond_the_arms_is_an_error() {
     for exec in executors() {
         for which in [2, i64::MAX, -2, i64::MIN] {
             let error = error_of(&exec, &plan, inputs! { "x" => 1u64, "which" => which });
-            let text = format!("branch 'two' has 2 arms, counted from 0, and is told to take arm {which}: -1 or None takes none");
+            let text = format!(
+                "branch 'two' has 2 arms, counted from 0, but its selector is {which}: select one of them, or none by -1 or None"
+            );
             assert_eq!((error.to_string(), error.node()), (text, Some("two")));
         }
     }
@@ -243,7 +245,7 @@ fn mistakes_in_inner_graphs_come_out_of_compile_with_their_path() {
             let z = g.repeat("b", &y, times(1), |b, y| b.task("read", (&y, &leaked.unwrap()), |y: &u64, z: &u64| y + z));
             g.output("z", &z);
         }),
-        "'b/body/read' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
+        "'b/body/read' uses a value of another graph: read a value only in the graph that made it, or in its inner graphs; let the closure of a loop or branch return what is read outside"
     );
     assert_eq!(
         mistake(|g, x| {
@@ -251,26 +253,28 @@ fn mistakes_in_inner_graphs_come_out_of_compile_with_their_path() {
             let _ = g.repeat("first", x, times(1), |_, x| *leaked.insert(x));
             let _ = g.repeat("a", x, times(1), |_, _| leaked.unwrap());
         }),
-        "'a/body' uses a value of another graph: a value can only be read in the graph that made it, or inside of that; out of a loop or branch comes what its closure returns"
+        "'a/body' uses a value of another graph: read a value only in the graph that made it, or in its inner graphs; let the closure of a loop or branch return what is read outside"
     );
     assert_eq!(
         mistake(|g, x| _ = g.repeat("a", x, times(1), |b, _| b.task("far", take(x), |x: u64| x))),
-        "'a/body/far' takes 'x', which lies in a graph around it: read it by reference, or make it a state of the loop or branch"
+        "'a/body/far' takes 'x', which belongs to a graph around it: read it by reference, or make it a state of the loop or branch"
     );
     assert_eq!(
         looping(|b, _| b.input::<u64>("more")),
-        "input 'more' is declared in an inner graph: it reads what is around it by itself, and gives what its closure returns"
+        "input 'more' is declared in an inner graph, which has none: read the values of the graph around it, and return results from the closure"
     );
     assert_eq!(
         mistake(|g, x| {
             let which = g.task("which", x, |x: &u64| *x as usize);
             let _ = g.branch("a", &which, x).arm(|_, x| x);
         }),
-        "the branch 'a' has no end: call join()"
+        "branch 'a' is not joined: call join()"
     );
-    assert_eq!(mistake(|g, x| _ = g.node(x).max_iterations(1)), "'x' is no loop: only one has a number of iterations");
+    assert_eq!(mistake(|g, x| _ = g.node(x).max_iterations(1)), "'x' is not a loop: only a loop has a number of iterations");
     let inner = looping(|b, x| {
-        assert!(b.compile_with(&anabranch::policy::Single).unwrap_err().to_string().contains("cannot be compiled by itself"));
+        assert!(
+            b.compile_with(&anabranch::policy::Single).unwrap_err().to_string().contains("cannot be compiled or cut by itself")
+        );
         unused(b, x)
     });
     assert!(inner.starts_with("in 'a/body'"), "{inner}");

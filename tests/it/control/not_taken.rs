@@ -38,8 +38,8 @@ fn run(exec: &Executor, plan: &Plan, which: Option<usize>) -> Run {
 /// Asserts what is said of a node that was not taken.
 fn assert_not_taken(result: Result<()>, node: &str, why: &str) {
     let error = result.expect_err(node);
-    let hint = "if it need not run, ask `Error::is_not_taken`, or await the loop or branch";
-    assert_eq!(error.to_string(), format!("node '{node}' did not run, though nothing went wrong before it: {why}; {hint}"));
+    let hint = "if it need not run, check `Error::is_not_taken`, or await the loop or branch";
+    assert_eq!(error.to_string(), format!("node '{node}' did not run, though nothing failed before it: {why}; {hint}"));
     assert!(error.is_not_taken() && !error.is_skipped() && error.node() == Some(node));
 }
 

@@ -260,7 +260,7 @@ fn what_has_its_order_from_a_segment_that_was_refused_is_not_submitted() {
     let second = run.node("second 1");
     assert_eq!(block_on(run).unwrap_err().node(), Some("first 1"));
     let error = block_on(second).unwrap_err();
-    assert!(format!("{error:#}").contains("what comes before it on its device was not submitted"), "{error:#}");
+    assert!(format!("{error:#}").contains("it was not submitted, because earlier work on its device was refused"), "{error:#}");
     assert_eq!(gpu.device.calls_of("cuLaunchKernel"), 0);
     drop((exec, error));
     gpu.is_clean();

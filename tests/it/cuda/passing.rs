@@ -185,17 +185,23 @@ fn what_is_found_before_an_operation_is_awaited_is_not_lost() {
     let engine = engine(&exec, Placement::Single);
     let [x, y] = ["x", "y"].map(|name| engine.empty_var(name));
     let (let_go, held) = std::sync::mpsc::channel::<()>();
-    let held = std::sync::Mutex::new(held);
+    let (stands, standing) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new((held, stands));
     let waker = hooked(move |deed| {
         if deed == Deed::Wake {
+            let (held, stands) = &*held.lock().unwrap();
+            stands.send(()).unwrap();
             // Until the other end is dropped.
-            let _ = held.lock().unwrap().recv();
+            let _ = held.recv();
         }
     });
     gpu.device.stall_operation(Which::Copy, 1);
     let mut first = pushed(&engine, upload("x", &x, 1.0));
     assert!(poll_with(&mut first, &waker).is_pending());
     gpu.device.fail_operation(Which::Memset, 1, Code::INVALID_VALUE);
+    // So that the reactor does not see the end of both at once.
+    until(|| gpu.device.counters().stalled == 1);
+    gpu.device.stall_operation(Which::Copy, 1);
     let earlier = pushed(&engine, upload("x", &x, 2.0));
     until(|| gpu.device.calls_of("cuMemcpyHtoDAsync_v2") == 2);
     let (go_on, told) = std::sync::mpsc::channel::<()>();
@@ -210,6 +216,8 @@ fn what_is_found_before_an_operation_is_awaited_is_not_lost() {
     });
     let later = pushed(&engine, later);
     until(|| gpu.device.calls_of("cuMemsetD32Async") == 2);
+    gpu.device.release_first_stall();
+    standing.recv().unwrap();
     gpu.device.release_stall();
     until(|| gpu.device.counters().executed == gpu.device.counters().issued - 1);
     drop(let_go);

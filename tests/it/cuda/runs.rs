@@ -188,7 +188,7 @@ fn a_plan_for_more_devices_than_there_are_says_so() {
     let error = block_on(gpu.executor(1).run(&plan(&g), Inputs::new())).unwrap_err();
     assert_eq!(error.node(), Some("far"));
     assert!(
-        format!("{error:#}").contains("of this executor: the plan uses device 3, counted from 0, and the executor has 1"),
+        format!("{error:#}").contains("of this executor: there is no device 3, counted from 0: the executor has 1"),
         "{error:#}"
     );
     gpu.is_clean();

@@ -289,7 +289,7 @@ fn a_fault_that_is_not_fatal_fails_what_reads_from_there_and_the_device_goes_on(
     gpu.device.clear_faults();
     block_on(fine).unwrap();
     let error = block_on(after).unwrap_err();
-    let said = "operation 'after' was done in vain on its device, because 'bad', from which it reads, has failed there";
+    let said = "operation 'after' has no valid result, because 'bad', from which it reads, failed on the device";
     assert!(error.is_skipped() && error.to_string() == said, "{error:?}");
     assert!(format!("{error:#}").contains("CUDA_ERROR_INVALID_VALUE"), "{error:#}");
     assert!(block_on(late).is_err());

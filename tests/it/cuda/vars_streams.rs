@@ -153,7 +153,10 @@ fn two_gpus_work_on_one_engines_variables() {
     push(&engine, download(&y, &down).on(&stream));
     assert_eq!((block_on(down.read()).unwrap()[0], read(&engine, &x).unwrap()), (2.0, 7.0));
     let (error, _) = engine.try_push(upload("x", &x, 1.0).device(2)).unwrap_err().into_parts();
-    assert_eq!(error.to_string(), "operation 'x' is for device 2, counted from 0, and the executor has 2");
+    assert_eq!(
+        error.to_string(),
+        "operation 'x' is for device 2, counted from 0, but the executor has 2: use a stream of another device"
+    );
     assert!(engine.stream_of(2).is_err());
     let foreign = block_on(pushed(&engine, add("foreign", &x, &y, &z))).unwrap_err();
     assert!(format!("{foreign:#}").contains("fetch it here"), "{foreign:#}");

@@ -113,7 +113,7 @@ fn a_read_of_a_state_by_a_foreign_node_is_an_error() {
     let mut shape = Shape::new();
     shape.node("a", Backend::Cpu);
     shape.read_state(2, many()[9]);
-    let text = "a read of state 2 names node number 9, counted from 0, and the graph has 1: use the ids of this graph";
+    let text = "a read of state 2 names node number 9, counted from 0, but the graph has 1: use the ids of this graph";
     assert_eq!(shape.schedule_with(&Single).unwrap_err().to_string(), text);
     assert_eq!(Graph::from_shape(&shape, &Bodies::new()).map(drop).unwrap_err().to_string(), text);
     assert_eq!(shape, shape.clone());

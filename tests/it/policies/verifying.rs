@@ -98,11 +98,11 @@ fn broken_programs_are_named() {
     let mut programs = whole.clone();
     let step = programs[1].1[run(&programs)];
     programs[1].1.push(step);
-    assert_eq!(fault(&case.shape, &programs), "node 'H' is run 2 times, not once");
+    assert_eq!(fault(&case.shape, &programs), "node 'H' is run 2 times: run it once");
     let mut programs = whole.clone();
     programs[1].1.clear();
     programs[0].1.retain(|step| *step != Step::Wait(Point::new(1, 1)));
-    assert_eq!(fault(&case.shape, &programs), "node 'H' is run 0 times, not once");
+    assert_eq!(fault(&case.shape, &programs), "node 'H' is run 0 times: run it once");
     let mut programs = whole.clone();
     let release = programs[0].1.iter().position(|step| matches!(step, Step::Release(_))).expect("values are released");
     let step = programs[0].1.remove(release);

@@ -122,12 +122,12 @@ fn mistakes_are_told_when_it_is_pushed() {
         "operation 'sum' uses 'theirs', a variable of another engine: push on that one (a flow: by `Engine::flow`), or give it the value"
     );
     let both = block_on(engine.push(Op::task("both", (&x, take(&x)), &x, |a: &i32, b: i32| a + b))).unwrap_err();
-    assert_eq!(both.to_string(), "operation 'both' takes 'x' and reads it too: read it from what it took");
+    assert_eq!(both.to_string(), "operation 'both' takes 'x' and reads it too: read the taken value instead");
     let twice = block_on(engine.push(Op::task("twice", (take(&x), take(&x)), &x, |a: i32, b: i32| a + b))).unwrap_err();
     assert_eq!(twice.node(), Some("twice"));
     let list = [x.clone()];
     let count = block_on(pushed(&engine, Op::task("count", (), &list[..], || vec![1, 2]))).unwrap_err();
-    assert_eq!(format!("{count:#}"), "operation 'count' failed: 2 values were returned for 1 variables");
+    assert_eq!(format!("{count:#}"), "operation 'count' failed: 2 values were returned for 1 variables: return one for each");
 }
 
 #[test]
@@ -140,9 +140,9 @@ fn waiting_inside_of_an_operation_is_an_error() {
             let Poll::Ready(Err(idle)) = poll_once(&mut inner.idle()) else { panic!("it waits") };
             assert_eq!(
                 read.to_string(),
-                "an operation that is no future waits for another of its engine, which may never end: make it an `Op::future`, and await there, or wait outside of it"
+                "an operation that is not asynchronous waits for another one of its engine, which may never end: make it an `Op::future` and await in that, or wait outside"
             );
-            assert!(idle.to_string().starts_with("an operation waits until nothing is pending on its engine"), "{idle}");
+            assert!(idle.to_string().starts_with("an operation waits until its engine is idle"), "{idle}");
             5
         });
         block_on(pushed(&engine, waits)).unwrap();

@@ -42,7 +42,7 @@ fn the_last_failure_that_is_told_says_how_many_were_lost() {
     let errors: Vec<Error> = std::iter::from_fn(|| idle(&engine).err()).collect();
     let last = errors.last().unwrap();
     assert_eq!((errors.len(), last.node()), (1024, Some("fails")));
-    let said = "operation 'fails' failed, and 6 later ones of which nobody was told: 1024 such failures are kept until `idle` tells them";
+    let said = "operation 'fails' failed, and 6 later failures were lost: an engine keeps 1024 until `idle` reports them, so await it more often";
     assert_eq!(last.to_string(), said);
 }
 

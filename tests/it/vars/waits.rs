@@ -166,9 +166,7 @@ fn waiting_inside_of_a_future_until_nothing_is_pending_is_an_error() {
     for (_exec, engine) in engines() {
         let (x, y) = (engine.var("x", 1), engine.var("y", 1));
         let said = waiting_inside(&engine, &x, &y, |there, _, _| async move { there.idle().await });
-        assert!(said.ends_with(
-            "an operation waits until nothing is pending on its engine, where it is pending itself: wait outside of it"
-        ));
+        assert!(said.ends_with("an operation waits until its engine is idle, but is itself pending there: wait outside of it"));
     }
     for workers in [0, 1] {
         let (exec, _) = engine(workers);

@@ -1,4 +1,5 @@
-//! Who comes next, where several could.
+//! The choice of the next node or operation, where several could come: in order, drawn from a seed, or
+//! replayed. The same order gives the same choices on every machine.
 
 /// How the simulated device picks, where several nodes could take a free slot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

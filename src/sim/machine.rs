@@ -1,0 +1,297 @@
+//! The simulated machine: programs as a discrete-event simulation. Streams advance until they wait for a
+//! point or for a slot of an engine; ends of nodes move the clock. Everything that happens goes into the log.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use super::clocks::Clocks;
+use super::log::{Ending, Race, SimEvent, SimLog};
+use super::simulation::{EngineId, Simulation};
+use crate::device::sim::Chooser;
+use crate::error::{Kind, Result};
+use crate::graph::NodeId;
+use crate::plan::{Point, Step, StreamKind};
+
+/// A machine with the programs of one simulation.
+pub(super) struct Machine<'a> {
+    simulation: &'a Simulation,
+    /// How long each loop and branch takes.
+    controls_us: &'a HashMap<NodeId, f64>,
+    /// For each node the nodes that it waits for.
+    waits_for: Vec<Vec<NodeId>>,
+    /// For each node the streams that run it, and which of the stream's runs it is.
+    runs: Vec<Vec<(u32, u32)>>,
+    /// The place of each engine in `engines`.
+    places: HashMap<EngineId, usize>,
+    engines: Vec<Engine>,
+    streams: Vec<Stream>,
+    recorded: HashMap<Point, f64>,
+    /// The streams that wait for each point.
+    waiting: HashMap<Point, Vec<u32>>,
+    /// The streams that go on: when, in the order of insertion, and which. Times are not negative, so their
+    /// bits have the order of the numbers.
+    events: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    events_made: u64,
+    now_us: f64,
+    chooser: Chooser,
+    clocks: Option<Clocks>,
+    races: Vec<Race>,
+    log: Vec<SimEvent>,
+    /// Whether a run of the node has failed or was skipped.
+    is_bad: Vec<bool>,
+}
+
+#[derive(Clone)]
+struct Stream {
+    /// The next step, or the node that runs.
+    next: usize,
+    /// How the node that runs will end.
+    ending: Ending,
+    /// The place of the engine that the node takes.
+    engine: usize,
+}
+
+/// The free slots of an engine, and the streams that want one.
+struct Engine {
+    free: u32,
+    ready: Ready,
+}
+
+/// Streams that have come to a node. In order, the stream of the lowest place is the next; otherwise the
+/// chooser picks by number.
+enum Ready {
+    ByPlace(BinaryHeap<Reverse<(u32, u32)>>),
+    Listed(Vec<u32>),
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(simulation: &'a Simulation, controls_us: &'a HashMap<NodeId, f64>) -> Self {
+        let (shape, chooser) = (&simulation.shape, Chooser::new(simulation.order.clone()));
+        let mut waits_for = vec![Vec::new(); shape.nodes().len()];
+        let waiting = shape.edges().iter().filter(|edge| !shape.is_submission(edge));
+        waiting.for_each(|edge| waits_for[edge.target.index()].push(edge.source));
+        let (mut runs, mut records) = (vec![Vec::new(); shape.nodes().len()], 0);
+        let (mut places, mut engines) = (HashMap::new(), Vec::new());
+        for (stream, (_, steps)) in (0..).zip(&simulation.programs) {
+            let mut index = 0;
+            for &step in steps {
+                records += usize::from(matches!(step, Step::Record(_)));
+                let Step::Run(node) = step else { continue };
+                let id = simulation.engine(stream, node);
+                places.entry(id).or_insert_with(|| {
+                    engines.push(Engine { free: simulation.slots_of(id), ready: Ready::new(&chooser) });
+                    engines.len() - 1
+                });
+                runs[node.index()].push((stream, index));
+                index += 1;
+            }
+        }
+        let streams = simulation.programs.len();
+        Self {
+            simulation,
+            controls_us,
+            waits_for,
+            runs,
+            places,
+            engines,
+            streams: vec![Stream { next: 0, ending: Ending::Done, engine: 0 }; streams],
+            recorded: HashMap::new(),
+            waiting: HashMap::new(),
+            events: BinaryHeap::new(),
+            events_made: 0,
+            now_us: 0.0,
+            chooser,
+            clocks: Clocks::new(streams, records),
+            races: Vec::new(),
+            log: Vec::new(),
+            is_bad: vec![false; shape.nodes().len()],
+        }
+    }
+
+    /// Carries the programs out.
+    pub(super) fn run(mut self) -> Result<SimLog> {
+        (0..self.streams.len() as u32).for_each(|stream| self.advance(stream));
+        loop {
+            self.fill_slots();
+            let Some(&Reverse((at, ..))) = self.events.peek() else { break };
+            self.now_us = f64::from_bits(at);
+            // All that happens at one time happens before slots are given out again, so that each stream has
+            // its chance.
+            while let Some(&Reverse((at, _, stream))) = self.events.peek()
+                && f64::from_bits(at) <= self.now_us
+            {
+                self.events.pop();
+                if let Some(&Step::Run(node)) = self.steps_left(stream).first() {
+                    self.end(stream, node);
+                }
+                self.advance(stream);
+            }
+        }
+        self.check_ends()?;
+        let Self { simulation, clocks, races, log: events, chooser, .. } = self;
+        let kinds = simulation.programs.iter().map(|program| program.0).collect();
+        let (shape, names, races) = (simulation.shape.clone(), simulation.names.clone(), clocks.is_some().then_some(races));
+        Ok(SimLog { shape, names, kinds, events, races, choices: chooser.made })
+    }
+
+    /// Returns an error if a stream has not come to its end, or choices to replay do not fit.
+    fn check_ends(&self) -> Result<()> {
+        if let Some(stream) = (0..self.streams.len() as u32).find(|&stream| !self.steps_left(stream).is_empty()) {
+            let node =
+                self.steps_left(stream).iter().find_map(|step| if let Step::Run(node) = step { Some(*node) } else { None });
+            return Err(match node {
+                Some(node) => Kind::WaitsForever { node: self.simulation.shape.name_of(node).clone() }.into(),
+                None => Kind::Program { stream, fault: "ends with a wait for a point that nothing records".into() }.into(),
+            });
+        }
+        self.chooser.misfit_at_end().map_or(Ok(()), |fault| Err(Kind::Simulation { fault }.into()))
+    }
+
+    fn steps_left(&self, stream: u32) -> &'a [Step] {
+        &self.simulation.programs[stream as usize].1[self.streams[stream as usize].next..]
+    }
+
+    /// Lets a stream go on to its next node, or to a point that no stream has recorded.
+    fn advance(&mut self, stream: u32) {
+        while let Some(&step) = self.steps_left(stream).first() {
+            match step {
+                Step::Run(node) => {
+                    let engine = self.places[&self.simulation.engine(stream, node)];
+                    self.streams[stream as usize].engine = engine;
+                    return self.engines[engine].ready.push(stream, self.simulation.places[node.index()]);
+                }
+                Step::Record(point) => self.record(point),
+                Step::Wait(point) => match self.recorded.get(&point) {
+                    // Point 0 is always reached.
+                    None if point.seq > 0 => return self.waiting.entry(point).or_default().push(stream),
+                    Some(&at_us) if at_us + self.simulation.hand_off_us > self.now_us => {
+                        return self.push(at_us + self.simulation.hand_off_us, stream);
+                    }
+                    _ => self.pass(stream, point),
+                },
+                Step::Release(_) => {}
+            }
+            self.streams[stream as usize].next += 1;
+        }
+    }
+
+    fn record(&mut self, point: Point) {
+        let Point { stream, seq, .. } = point;
+        self.log.push(SimEvent::Record { at_us: self.now_us, stream, seq });
+        if let Some(clocks) = &mut self.clocks {
+            clocks.record(point);
+        }
+        self.recorded.insert(point, self.now_us);
+        for waiter in self.waiting.remove(&point).unwrap_or_default() {
+            self.push(self.now_us + self.simulation.hand_off_us, waiter);
+        }
+    }
+
+    fn pass(&mut self, stream: u32, point: Point) {
+        self.log.push(SimEvent::Pass { at_us: self.now_us, stream, point: (point.stream, point.seq) });
+        if let Some(clocks) = &mut self.clocks {
+            clocks.pass(stream, point);
+        }
+    }
+
+    fn push(&mut self, at_us: f64, stream: u32) {
+        self.events_made += 1;
+        self.events.push(Reverse((at_us.to_bits(), self.events_made, stream)));
+    }
+
+    /// Gives free slots to streams that want one, engine after engine.
+    fn fill_slots(&mut self) {
+        for engine in 0..self.engines.len() {
+            while self.engines[engine].free > 0
+                && let Some(stream) = self.engines[engine].ready.take(&mut self.chooser)
+            {
+                let Some(&Step::Run(node)) = self.steps_left(stream).first() else {
+                    unreachable!("a stream is ready at a node only")
+                };
+                self.engines[engine].free -= 1;
+                self.start(stream, node);
+            }
+        }
+    }
+
+    fn start(&mut self, stream: u32, node: NodeId) {
+        self.check_races(stream, node);
+        let (ending, cost_us) = self.outcome(stream, node);
+        self.streams[stream as usize].ending = ending;
+        if ending != Ending::Skipped {
+            self.log.push(SimEvent::Start { at_us: self.now_us, stream, node });
+        }
+        self.push(self.now_us + cost_us, stream);
+    }
+
+    fn end(&mut self, stream: u32, node: NodeId) {
+        let Stream { next, ending, engine } = &mut self.streams[stream as usize];
+        self.engines[*engine].free += 1;
+        self.is_bad[node.index()] |= *ending != Ending::Done;
+        self.log.push(SimEvent::End { at_us: self.now_us, stream, node, ending: *ending });
+        if let Some(clocks) = &mut self.clocks {
+            clocks.tick(stream);
+        }
+        *next += 1;
+    }
+
+    /// Checks that the stream knows the end of everything that the node waits for.
+    fn check_races(&mut self, stream: u32, node: NodeId) {
+        let Some(clocks) = &self.clocks else { return };
+        for &source in &self.waits_for[node.index()] {
+            let runs = self.runs[source.index()].iter();
+            let kind = |stream: u32| self.simulation.programs[stream as usize].0;
+            let own = runs.clone().any(|run| run.0 == stream);
+            let near = runs.clone().any(|run| kind(run.0) == kind(stream));
+            let is_seen = |run: &&(u32, u32)| if own { run.0 == stream } else { !near || kind(run.0) == kind(stream) };
+            let is_known = runs.filter(is_seen).all(|&(other, index)| clocks.knows(stream, other, index));
+            if !is_known {
+                let name = |node| self.simulation.shape.name_of(node).clone();
+                let race = Race { earlier: source, later: node, names: (name(source), name(node)) };
+                if !self.races.contains(&race) {
+                    self.races.push(race);
+                }
+            }
+        }
+    }
+
+    /// Returns how a node that begins now will end, and how long it takes.
+    fn outcome(&self, stream: u32, node: NodeId) -> (Ending, f64) {
+        if self.waits_for[node.index()].iter().any(|source| self.is_bad[source.index()]) {
+            return (Ending::Skipped, 0.0);
+        }
+        let faults = &self.simulation.faults;
+        let own_us = self.simulation.shape.nodes()[node.index()].cost_us;
+        let cost_us = self.controls_us.get(&node).copied().unwrap_or(own_us) * faults.factor(node);
+        let lost_us = match self.simulation.programs[stream as usize].0 {
+            StreamKind::Device(device) => faults.lost_us(device),
+            StreamKind::Host => None,
+        };
+        match lost_us {
+            Some(lost_us) if lost_us < self.now_us + cost_us => (Ending::Lost, (lost_us - self.now_us).max(0.0)),
+            _ if faults.does_fail(node) => (Ending::Failed, cost_us),
+            _ => (Ending::Done, cost_us),
+        }
+    }
+}
+
+impl Ready {
+    fn new(chooser: &Chooser) -> Self {
+        if chooser.is_in_order() { Self::ByPlace(BinaryHeap::new()) } else { Self::Listed(Vec::new()) }
+    }
+
+    fn push(&mut self, stream: u32, place: u32) {
+        match self {
+            Self::ByPlace(heap) => heap.push(Reverse((place, stream))),
+            Self::Listed(list) => list.push(stream),
+        }
+    }
+
+    fn take(&mut self, chooser: &mut Chooser) -> Option<u32> {
+        match self {
+            Self::ByPlace(heap) => heap.pop().map(|Reverse((_, stream))| stream),
+            Self::Listed(list) if list.is_empty() => None,
+            Self::Listed(list) => Some(list.swap_remove(chooser.choose(list.len()))),
+        }
+    }
+}
