@@ -165,8 +165,8 @@ impl<'a> Cover<'a> {
         true
     }
 
-    /// Returns the chain of each node, in the order of the nodes, and how many chains there are; they count in
-    /// the order of their first nodes.
+    /// Returns the chain of each node, in the order of the nodes, and how many chains there are. Chains are
+    /// numbered in the order of their first nodes.
     fn chains(&self) -> (Vec<u32>, u32) {
         let (mut chain_of, mut count) = (vec![NONE; self.next.len()], 0);
         let chains = self.nodes.iter().map(|node| {

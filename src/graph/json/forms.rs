@@ -6,26 +6,29 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::fault::{fault, quoted};
 use crate::error::Result;
 use crate::graph::shape::Link;
-use crate::graph::{Backend, COST_US_MAX, Control, DEVICE_MAX, Edge, EdgeKind, Memory, NodeId, Shape};
+use crate::graph::{Backend, COST_US_MAX, Control, DEVICE_MAX, Edge, EdgeKind, Memory, NODES_MAX, NodeId, Shape};
+
+/// The most items that a list in the file may have: edges, inputs, outputs.
+const ITEMS_MAX: usize = 1 << 26;
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GraphForm<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
-    #[serde(borrow, deserialize_with = "items")]
+    #[serde(borrow, deserialize_with = "nodes")]
     pub(super) nodes: Vec<NodeForm<'a>>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
     pub(super) edges: Vec<(String, String)>,
     /// The place of each edge and each read of a state among all, if they were not made node by node.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
     pub(super) edge_order: Vec<u32>,
     #[serde(default, deserialize_with = "some_items", skip_serializing_if = "Option::is_none")]
     pub(super) outputs: Option<Vec<OutputForm>>,
@@ -43,7 +46,7 @@ pub(super) struct NodeForm<'a> {
     pub(super) branch: Option<BranchForm<'a>>,
     #[serde(default, deserialize_with = "items", skip_serializing_if = "Vec::is_empty")]
     pub(super) inputs: Vec<InputForm>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "lists", skip_serializing_if = "Vec::is_empty")]
     pub(super) after: Vec<String>,
     #[serde(default, deserialize_with = "devices", skip_serializing_if = "Option::is_none")]
     pub(super) devices: Option<Vec<u32>>,
@@ -71,7 +74,7 @@ pub(super) struct RepeatForm<'a> {
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BranchForm<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "lists")]
     pub(super) arms: Vec<&'a RawValue>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) taken: Option<u32>,
@@ -146,19 +149,27 @@ fn cost<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 }
 
 fn devices<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u32>>, D::Error> {
-    let devices: Vec<u32> = Vec::deserialize(from)?;
+    let devices: Vec<u32> = bounded(from, DEVICE_MAX as usize + 1)?;
     match devices.iter().find(|&&device| device > DEVICE_MAX) {
         Some(device) => Err(D::Error::custom(format!("device {device} is out of range: the largest is {DEVICE_MAX}"))),
         None => Ok(Some(devices)),
     }
 }
 
+fn nodes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<NodeForm<'de>>, D::Error> {
+    Ok(bounded::<D, Object<NodeForm<'de>>>(from, NODES_MAX)?.into_iter().map(|Object(form)| form).collect())
+}
+
 fn items<'de, D: Deserializer<'de>, T: Deserialize<'de> + Checked>(from: D) -> Result<Vec<T>, D::Error> {
-    Ok(Vec::<Object<T>>::deserialize(from)?.into_iter().map(|Object(form)| form).collect())
+    Ok(bounded::<D, Object<T>>(from, ITEMS_MAX)?.into_iter().map(|Object(form)| form).collect())
 }
 
 fn some_items<'de, D: Deserializer<'de>, T: Deserialize<'de> + Checked>(from: D) -> Result<Option<Vec<T>>, D::Error> {
     items(from).map(Some)
+}
+
+fn lists<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    bounded(from, ITEMS_MAX)
 }
 
 fn object<'de, D: Deserializer<'de>, T: Deserialize<'de> + Checked>(from: D) -> Result<Option<T>, D::Error> {
@@ -269,6 +280,33 @@ impl<'de, T: Deserialize<'de> + Checked> Deserialize<'de> for Object<T> {
 
         from.deserialize_map(Fields(PhantomData)).map(Self)
     }
+}
+
+/// Reads a list that ends by `max` items, so that no file can ask for more memory than a graph of the largest
+/// size.
+fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D, max: usize) -> Result<Vec<T>, D::Error> {
+    struct Items<T>(usize, PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {}", self.0)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = list.next_element()? {
+                if items.len() == self.0 {
+                    return Err(A::Error::custom(format!("the list is longer than {}", self.0)));
+                }
+                items.push(item);
+            }
+            Ok(items)
+        }
+    }
+
+    from.deserialize_seq(Items(max, PhantomData))
 }
 
 /// Finds a node by its name; the path is the place of the name in the file.
