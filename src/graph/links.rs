@@ -223,6 +223,16 @@ mod tests {
     }
 
     #[test]
+    fn the_first_ready_node_of_the_input_comes_next() {
+        assert_eq!(order(5, &[(3, 0), (4, 1), (0, 2)]), [3, 0, 2, 4, 1]);
+    }
+
+    #[test]
+    fn an_ordered_input_keeps_its_order() {
+        assert_eq!(order(4, &[(0, 3), (1, 2), (2, 3)]), [0, 1, 2, 3]);
+    }
+
+    #[test]
     fn nodes_on_and_behind_a_cycle_are_left_out() {
         assert_eq!(order(4, &[(1, 2), (2, 1), (2, 3)]), [0]);
     }
