@@ -111,6 +111,10 @@ impl<I, O> fmt::Debug for Function<I, O> {
 }
 
 /// The arguments or the results of a [`Function`]: a [`Value`](crate::Value), or a tuple of up to eight.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a function's arguments nor its results",
+    label = "a function takes and gives a `Value`, or a tuple of up to eight; give an empty result as a `Value<()>`"
+)]
 pub trait Ports: Sealed + 'static {
     /// The variables that have them in a flow: [`Var`]s.
     type Vars;

@@ -42,6 +42,10 @@ pub struct Take<T>(pub(super) Value<T>);
 
 /// What can be taken instead of read: a [`Value`] of a graph, by a node, or a [`Var`](crate::Var) of an
 /// engine, by an operation.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be taken",
+    label = "take a value of a graph or a variable of an engine, one by one: `take(&value)`; slices are read"
+)]
 pub trait Takable {
     /// How it is named among what is read.
     type Take;

@@ -28,6 +28,10 @@ pub trait States: Sealed {
 }
 
 /// One of them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no state of a loop or a branch",
+    label = "give `&value`, `take(&value)`, or a tuple of up to eight of these"
+)]
 pub trait OneState: Sealed {
     /// Its type.
     type Of: Send + Sync + 'static;

@@ -22,6 +22,8 @@ pub trait Place: 'static {
 )]
 pub trait Data: Send + Sync + 'static {}
 
+// Else rustc reports `Send` and `Sync`, one by one, where the value is an argument.
+#[diagnostic::do_not_recommend]
 impl<T: Send + Sync + 'static> Data for T {}
 
 /// A key to one value of a place.
