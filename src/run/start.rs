@@ -34,7 +34,7 @@ impl RunInner {
         let Start::Waiting { inputs, turn, place } = &mut *start else { return Poll::Ready(()) };
         let admitted = match (inputs.check(self.plan()), *place) {
             (Ok(()), Some(place)) => Poll::Ready(Ok(place)),
-            (Ok(()), None) => self.core.admit(self.client(), turn, &self.lane),
+            (Ok(()), None) => self.core.admit(self.client(), turn, Some(&self.lane)),
             (Err(error), _) => Poll::Ready(Err(error)),
         };
         let Poll::Ready(admitted) = admitted else { return Poll::Pending };

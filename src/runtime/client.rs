@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use super::core::Core;
 use crate::device::host::{Alone, Entry, Queue, Shared, Ticket};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sync::{AtomicU64, Line, Ordering};
 
 /// A run or an engine, whose work an executor's workers do.
@@ -34,8 +34,10 @@ pub(crate) struct Visits(Line<AtomicU64>);
 
 /// A visited client's place among the clients, until it is dropped.
 pub(crate) struct Registration<C> {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     place: u32,
+    /// Its slot in the pool. Those of runs come first.
+    slot: u16,
     visits: Arc<Visits>,
     client: PhantomData<fn(C)>,
 }
@@ -82,12 +84,13 @@ impl<C: Visited> Registration<C> {
         core.check_process()?;
         let weak: Weak<C> = Arc::downgrade(client);
         let place = core.add_engine(weak)?;
-        let registration = Self { core: core.clone(), place, visits: visits.clone(), client: PhantomData };
+        let slot = (core.max_in_flight + place as usize) as u16;
+        let registration = Self { core: core.clone(), place, slot, visits: visits.clone(), client: PhantomData };
         if let Some(pool) = &core.pool {
             let entry = Entry { run: Arc::as_ptr(client).cast(), resume: visit_shared::<C>, resume_alone: visit_alone::<C> };
             // SAFETY: `add_engine` gave this place to this client alone, so no other entry is in the slot.
             // Each ticket has a count of the client, and none is left when this is dropped.
-            unsafe { pool.enter(registration.slot(), entry) };
+            unsafe { pool.enter(slot, entry) };
         }
         Ok(registration)
     }
@@ -99,26 +102,8 @@ impl<C: Visited> Registration<C> {
         {
             // The ticket's count.
             std::mem::forget(client.clone());
-            pool.submit(Ticket::new(self.slot(), 0, 1));
+            pool.submit(Ticket::new(self.slot, 0, 1));
         }
-    }
-
-    /// Chooses what a simulated executor does next; None on other executors. See
-    /// [`Choices::choose`](super::Choices::choose).
-    pub(crate) fn choose(&self, among: usize) -> Option<(usize, Option<Error>)> {
-        self.core.choices.as_ref().map(|choices| choices.choose(among))
-    }
-
-    /// Returns true if this thread is a worker and is inside of a body.
-    pub(crate) fn is_in_task(&self) -> bool {
-        self.core.is_in_task()
-    }
-}
-
-impl<C> Registration<C> {
-    /// Returns the client's slot in the pool. Those of runs come first.
-    fn slot(&self) -> u16 {
-        (self.core.max_in_flight() + self.place as usize) as u16
     }
 }
 
@@ -132,7 +117,7 @@ impl<C> Drop for Registration<C> {
         }
         if let Some(pool) = &self.core.pool {
             // SAFETY: `new` entered the slot, and without visits no ticket is left.
-            unsafe { pool.leave(self.slot()) };
+            unsafe { pool.leave(self.slot) };
         }
         self.core.remove_engine(self.place);
     }
