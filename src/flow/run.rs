@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use pin_project::{pin_project, pinned_drop};
@@ -140,10 +140,8 @@ impl<Fut> FlowRun<Fut> {
 
     /// Returns a handle that cancels the flow from elsewhere, as long as it is not over.
     pub fn canceller(&self) -> Canceller {
-        match &self.shared {
-            Ok(shared) => Canceller::of(shared),
-            Err(_) => Canceller::none(),
-        }
+        let shared: Weak<Shared> = self.shared.as_ref().map_or_else(|_| Weak::new(), Arc::downgrade);
+        Canceller::new(shared)
     }
 }
 
