@@ -23,7 +23,7 @@ pub(crate) use origin::Origin;
 pub(crate) use pool::{Around, Entry, Pool, SLOTS_MAX};
 #[cfg(test)]
 pub(crate) use sleep::Sleep;
-pub(crate) use slice::SLICE;
+pub(crate) use slice::Slice;
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket};
 pub(crate) use worker::{Alone, Shared, Tickets, aside, is_worker};
