@@ -40,11 +40,11 @@ pub(super) struct Clients {
     called: u64,
 }
 
-/// Clients by place. Free places are used again.
+/// Clients by place, of which there are at most [`SLOTS_MAX`]. Free places are used again.
 #[derive(Default)]
 struct Places {
     clients: Vec<Option<Weak<dyn Client>>>,
-    free: Vec<u32>,
+    free: Vec<u16>,
 }
 
 impl Core {
@@ -59,7 +59,7 @@ impl Core {
     /// Admits a run and returns its place among those in flight, or an error if the executor is closed. If
     /// there is no room, a run with a lane is queued; the lane is rung when the run is called. `turn` is 0 at
     /// first, and then the run's turn in the queue, until [`Core::leave_queue`].
-    pub(crate) fn admit(&self, run: Weak<dyn Client>, turn: &mut u64, lane: Option<&Arc<Lane>>) -> Poll<Result<u32>> {
+    pub(crate) fn admit(&self, run: Weak<dyn Client>, turn: &mut u64, lane: Option<&Arc<Lane>>) -> Poll<Result<u16>> {
         let mut clients = lock(&self.clients);
         if clients.is_closed {
             return Poll::Ready(Err(Kind::ShutDown.into()));
@@ -90,7 +90,7 @@ impl Core {
     }
 
     /// Ends the flight of a run, and calls the next waiting run.
-    pub(crate) fn end_flight(&self, place: u32) {
+    pub(crate) fn end_flight(&self, place: u16) {
         let (_run, next, is_idle) = {
             let mut clients = lock(&self.clients);
             let run = clients.runs.remove(place);
@@ -104,13 +104,13 @@ impl Core {
     }
 
     /// Gives back the place of an admitted run that never entered the pool.
-    pub(crate) fn withdraw(&self, place: u32) {
+    pub(crate) fn withdraw(&self, place: u16) {
         self.pool.iter().for_each(|pool| pool.forget_run());
         self.end_flight(place);
     }
 
     /// Adds an engine, and returns its place.
-    pub(super) fn add_engine(&self, engine: Weak<dyn Client>) -> Result<u32> {
+    pub(super) fn add_engine(&self, engine: Weak<dyn Client>) -> Result<u16> {
         let mut clients = lock(&self.clients);
         if clients.is_closed {
             return Err(Kind::ShutDown.into());
@@ -124,7 +124,7 @@ impl Core {
         Ok(clients.engines.add(engine))
     }
 
-    pub(super) fn remove_engine(&self, place: u32) {
+    pub(super) fn remove_engine(&self, place: u16) {
         let engine = lock(&self.clients).engines.remove(place);
         drop(engine);
     }
@@ -175,8 +175,8 @@ impl Clients {
 }
 
 impl Places {
-    fn add(&mut self, client: Weak<dyn Client>) -> u32 {
-        let place = self.free.pop().unwrap_or(self.clients.len() as u32);
+    fn add(&mut self, client: Weak<dyn Client>) -> u16 {
+        let place = self.free.pop().unwrap_or(self.clients.len() as u16);
         if place as usize == self.clients.len() {
             self.clients.push(None);
         }
@@ -184,7 +184,7 @@ impl Places {
         place
     }
 
-    fn remove(&mut self, place: u32) -> Option<Weak<dyn Client>> {
+    fn remove(&mut self, place: u16) -> Option<Weak<dyn Client>> {
         self.free.push(place);
         self.clients[place as usize].take()
     }

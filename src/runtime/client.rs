@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 
 use super::core::Core;
-use crate::device::host::{Alone, Entry, Queue, Shared, Ticket};
+use crate::device::host::{Entry, Queue, Resume, Ticket};
 use crate::error::Result;
 use crate::sync::{AtomicU64, Line, Ordering};
 
@@ -35,7 +35,7 @@ pub(crate) struct Visits(Line<AtomicU64>);
 /// A visited client's place among the clients, until it is dropped.
 pub(crate) struct Registration<C> {
     pub(crate) core: Arc<Core>,
-    place: u32,
+    place: u16,
     /// Its slot in the pool. Those of runs come first.
     slot: u16,
     visits: Arc<Visits>,
@@ -84,13 +84,12 @@ impl<C: Visited> Registration<C> {
         core.check_process()?;
         let weak: Weak<C> = Arc::downgrade(client);
         let place = core.add_engine(weak)?;
-        let slot = (core.max_in_flight + place as usize) as u16;
+        let slot = core.max_in_flight as u16 + place;
         let registration = Self { core: core.clone(), place, slot, visits: visits.clone(), client: PhantomData };
         if let Some(pool) = &core.pool {
-            let entry = Entry { run: Arc::as_ptr(client).cast(), resume: visit_shared::<C>, resume_alone: visit_alone::<C> };
             // SAFETY: `add_engine` gave this place to this client alone, so no other entry is in the slot.
             // Each ticket has a count of the client, and none is left when this is dropped.
-            unsafe { pool.enter(slot, entry) };
+            unsafe { pool.enter(slot, Entry::new(Arc::as_ptr(client))) };
         }
         Ok(registration)
     }
@@ -123,30 +122,16 @@ impl<C> Drop for Registration<C> {
     }
 }
 
-/// # Safety
-/// `client` is the pointer of the ticket's entry, which [`Registration::new`] made.
-unsafe fn visit_shared<C: Visited>(client: *const (), ticket: Ticket, queue: &mut Shared<'_>) {
-    // SAFETY: the caller passes the pointer of the ticket's entry.
-    unsafe { visit::<C, _>(client, ticket, queue) }
-}
-
-/// # Safety
-/// `client` is the pointer of the ticket's entry, which [`Registration::new`] made.
-unsafe fn visit_alone<C: Visited>(client: *const (), ticket: Ticket, queue: &mut Alone<'_>) {
-    // SAFETY: the caller passes the pointer of the ticket's entry.
-    unsafe { visit::<C, _>(client, ticket, queue) }
-}
-
-/// # Safety
-/// `client` is the pointer of the ticket's entry, which [`Registration::new`] made.
-unsafe fn visit<'q, C: Visited, Q: Queue<'q>>(client: *const (), ticket: Ticket, queue: &mut Q) {
-    // SAFETY: `call_worker` made a count of the client for the ticket, and this takes it over.
-    let client: Arc<C> = unsafe { Arc::from_raw(client.cast()) };
-    if client.visit(queue) {
-        // The ticket's count.
-        std::mem::forget(client);
-        return queue.defer(ticket);
+impl<C: Visited> Resume for C {
+    unsafe fn resume<'q, Q: Queue<'q>>(client: *const C, ticket: Ticket, queue: &mut Q) {
+        // SAFETY: `call_worker` made a count of the client for the ticket, and this takes it over.
+        let client = unsafe { Arc::from_raw(client) };
+        if client.visit(queue) {
+            // The ticket's count.
+            std::mem::forget(client);
+            return queue.defer(ticket);
+        }
+        // This may be the last count, and the drop of the client runs foreign code.
+        let _ = crate::error::shielded(|| drop(client));
     }
-    // This may be the last count, and the drop of the client runs foreign code.
-    let _ = crate::error::shielded(|| drop(client));
 }

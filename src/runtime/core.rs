@@ -24,7 +24,7 @@ pub(crate) struct Core {
     pub(super) clients: Mutex<Clients>,
     pub(super) max_in_flight: usize,
     /// The process that has the threads.
-    origin: Origin,
+    pub(crate) origin: Origin,
     /// Reaches the number of workers that have ended.
     pub(crate) exits: Arc<Lane>,
     /// Rung when no run is in flight.
@@ -105,11 +105,6 @@ impl Core {
         if self.is_forked() { Err(Kind::Forked.into()) } else { Ok(()) }
     }
 
-    /// Returns the mark of the process that has the executor's threads.
-    pub(crate) fn origin(&self) -> &Origin {
-        &self.origin
-    }
-
     /// Returns the result of a pending poll. Inside of a task of this executor it is an error: a task that
     /// waits blocks a worker that the awaited work may need. Without workers the next poll does the work
     /// itself.
@@ -134,7 +129,7 @@ impl Core {
     }
 
     /// Admits a run at once, or not at all.
-    pub(crate) fn try_admit(&self, run: Weak<dyn Client>) -> Result<u32> {
+    pub(crate) fn try_admit(&self, run: Weak<dyn Client>) -> Result<u16> {
         self.check_process()?;
         match self.admit(run, &mut 0, None) {
             Poll::Ready(admitted) => admitted,
