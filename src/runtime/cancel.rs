@@ -1,13 +1,12 @@
 //! Cancellation from elsewhere.
 
-use std::fmt;
 use std::sync::Weak;
 
 use crate::error::shielded;
 
 /// Cancels a run or a flow from elsewhere; made by [`Run::canceller`](crate::Run::canceller) and
 /// [`FlowRun::canceller`](crate::flow::FlowRun::canceller). Does not keep it alive.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Canceller(Weak<dyn Cancel>);
 
 /// A run or a flow, which can be cancelled from elsewhere.
@@ -27,11 +26,5 @@ impl Canceller {
             // This may be the last owner of the target, whose drop runs foreign code.
             let _ = shielded(|| drop(target));
         }
-    }
-}
-
-impl fmt::Debug for Canceller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Canceller").finish_non_exhaustive()
     }
 }
