@@ -70,9 +70,8 @@ impl<I: Ports, O: Ports> Function<I, O> {
         let mut graph = Graph::new();
         let args = I::declare(&mut graph);
         let name = name.into();
-        let built = graph.lend(|graph| build(graph, args));
-        let replaced = || Kind::Replaced { of: format!("function '{name}'"), node: None };
-        built.ok_or_else(|| replaced().into())?.output(&mut graph);
+        let replaced = || Kind::Replaced { of: format!("function '{name}'"), node: None }.into();
+        graph.lend(|graph| build(graph, args)).ok_or_else(replaced)?.output(&mut graph);
         // Its arguments are inputs whose names are numbers.
         let within = |fault: Error| {
             let node = fault.node().map(|node| node.to_owned().into());

@@ -28,7 +28,6 @@ pub(super) enum Drive {
 }
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
-    /// Polls the async node of this step.
     pub(super) fn poll_node(&mut self, attention: u32) -> Step {
         let (run, live, node) = (self.run, self.live, self.node());
         let index = self.code.async_index(self.step);

@@ -20,8 +20,6 @@ impl RunInner {
         self.core.devices.as_ref().expect("only an executor with devices has segments")
     }
 
-    /// Returns the lane of a program.
-    ///
     /// # Errors
     /// If the executor has no such device.
     pub(super) fn lane_of(&self, live: &Live, program: u32) -> Result<LaneId> {

@@ -60,9 +60,8 @@ impl RunInner {
         if bits & state::CANCELLED != 0 {
             return Err(cancelled(bits));
         }
-        let faults = lock(&self.faults);
-        let causes = faults.iter().map(|(_, error)| error.clone());
-        if faults.is_empty() { Ok(()) } else { Error::first_of(causes.collect()).map_or(Ok(()), Err) }
+        let causes = lock(&self.faults).iter().map(|(_, error)| error.clone()).collect();
+        Error::first_of(causes).map_or(Ok(()), Err)
     }
 
     /// Wakes all waiters: the run is complete.

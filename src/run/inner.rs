@@ -86,7 +86,6 @@ impl Start {
 /// What a run has from its start on.
 pub(super) struct Live {
     pub(super) frame: Frame,
-    /// The countdowns of the plan's gates.
     pub(super) gates: Box<[Countdown]>,
     /// Where each program continues: twice its step, plus one when the step's body is done.
     pub(super) places: Box<[AtomicU32]>,
@@ -97,12 +96,10 @@ pub(super) struct Live {
     pub(super) points: Box<[AtomicU64]>,
     /// The number of lane faults found when the run began.
     pub(super) faults: u64,
-    /// The states of the async nodes.
     pub(super) asyncs: Box<[StepState]>,
     pub(super) wakes: Option<Arc<WakeSet>>,
     /// The runtime of the poll that started the run, for async nodes.
     pub(super) context: AsyncContext,
-    /// The state of each loop and branch.
     pub(super) controls: Box<[StepState]>,
     /// The run's place among those in flight, and in the pool.
     pub(super) slot: u16,

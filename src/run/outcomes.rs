@@ -123,7 +123,6 @@ impl RunInner {
         self.set_outcome(node, outcome::FAILED, Some(error));
     }
 
-    /// Returns a node's name, stream and device.
     pub(super) fn site(&self, node: NodeId) -> Site {
         let (schedule, local) = self.plan().locate(node);
         let device = self.device_of(node).unwrap_or_else(|| "the host device".into());

@@ -76,8 +76,6 @@ impl Visits {
 }
 
 impl<C: Visited> Registration<C> {
-    /// Registers a client.
-    ///
     /// # Errors
     /// If the executor is shut down, or has as many engines as it may have.
     pub(crate) fn new(core: &Arc<Core>, client: &Arc<C>, visits: &Arc<Visits>) -> Result<Self> {

@@ -42,15 +42,12 @@ impl RemoteLane {
         }
         // After the registration: a fault that was set before is seen here, and a later one rings this
         // waiter.
-        let Some(fault) = self.fault.get().cloned().or_else(|| self.upset_at(n)) else { return Poll::Pending };
+        let upset = || lock(&self.upset).as_ref().filter(|(up_to, _)| n <= *up_to).map(|(_, fault)| fault.clone());
+        let Some(fault) = self.fault.get().cloned().or_else(upset) else { return Poll::Pending };
         self.lane.forget(key);
         // Points that were reached before the loss were signalled before the fault was set. So the point is
         // checked after the fault.
         Poll::Ready(if self.lane.has_reached(n) { Ok(()) } else { Err(fault) })
-    }
-
-    fn upset_at(&self, n: u64) -> Option<Fault> {
-        lock(&self.upset).as_ref().filter(|(up_to, _)| n <= *up_to).map(|(_, fault)| fault.clone())
     }
 
     pub(super) fn is_lost(&self) -> bool {
