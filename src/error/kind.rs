@@ -113,8 +113,8 @@ pub(crate) enum Kind {
     Order { order: u64, choices: Vec<u32> },
 
     // A run that cannot start.
-    #[error("the plan has no input named '{name}'; it has {}", list(.known))]
-    UnknownInput { name: String, known: Vec<Name> },
+    #[error("the plan has no {what} named '{name}'; it has {}", list(.known))]
+    UnknownPort { what: &'static str, name: String, known: Vec<Name> },
     #[error("input '{name}' was not given: add it to inputs! {{ \"{name}\" => ... }}")]
     MissingInput { name: Name },
     #[error("input '{name}' was given twice: give it once")]
@@ -284,8 +284,6 @@ pub(crate) enum Kind {
     NoTwin { kernel: Arc<str> },
 
     // Outputs.
-    #[error("the plan has no output named '{name}'; it has {}", list(.known))]
-    UnknownOutput { name: String, known: Vec<Name> },
     #[error("output '{name}' has the type `{expected}`, not `{asked}`")]
     OutputType { name: String, expected: &'static str, asked: &'static str },
     #[error("a future was polled again after it was ready: keep what the first await returned")]

@@ -4,20 +4,19 @@
 mod foreign;
 mod kind;
 mod refused;
-mod reporting;
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::mem;
-use std::sync::{Arc, Weak};
+// This room is above `sync`, and no model depends on these.
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::name::Name;
 pub(crate) use foreign::{Foreign, dispose, drop_each, panic_message, shielded};
 pub(crate) use kind::Kind;
 pub use refused::Refused;
-pub(crate) use reporting::Listener;
-use reporting::Report;
 
 /// Any error a node body may return.
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
@@ -39,20 +38,24 @@ struct Inner {
     kind: Arc<Kind>,
     source: Option<Source>,
     others: Vec<Error>,
-    report: Report,
+    /// Set if one of its clones, which share all this, is reported.
+    is_reported: AtomicBool,
+    listener: OnceLock<Weak<dyn Listener>>,
+}
+
+/// A listener for errors that were not reported.
+pub(crate) trait Listener: Send + Sync {
+    /// Takes an error whose last clone was dropped, and which was not reported.
+    fn take(&self, error: Error);
 }
 
 impl Error {
-    pub(crate) fn new(kind: Kind) -> Self {
-        Self::of(Arc::new(kind), None, Vec::new())
-    }
-
     pub(crate) fn with_source(kind: Kind, source: BoxError) -> Self {
         Self::of(Arc::new(kind), Some(Foreign::new(source.into())), Vec::new())
     }
 
     fn of(kind: Arc<Kind>, source: Option<Source>, others: Vec<Error>) -> Self {
-        Self(Arc::new(Inner { kind, source, others, report: Report::default() }))
+        Self(Arc::new(Inner { kind, source, others, is_reported: AtomicBool::default(), listener: OnceLock::new() }))
     }
 
     /// Returns the error of an inner graph. Its path becomes part of the name of the node.
@@ -76,13 +79,14 @@ impl Error {
 
     /// Records that this error, or its origin, is reported.
     pub(crate) fn note_reported(&self) {
-        self.origin().0.report.note();
+        // ORDERING: Relaxed: the count of the clones orders it before the drop of the last one.
+        self.origin().0.is_reported.store(true, Ordering::Relaxed);
     }
 
     /// Sets the listener that gets the error if the last clone is dropped before it was reported. Only the
     /// first listener counts.
     pub(crate) fn report_at_last(&self, listener: Weak<dyn Listener>) {
-        self.0.report.listen(listener);
+        let _ = self.0.listener.set(listener);
     }
 
     /// Returns true if the run was cancelled, by [`Run::cancel`](crate::Run::cancel) or by dropping it.
@@ -105,9 +109,9 @@ impl Error {
     /// Returns true if a device, or the host, did not have enough memory. Also true for the error of a run
     /// whose node failed because of that.
     pub fn is_out_of_memory(&self) -> bool {
-        let kind = &*self.0.kind;
-        let is_it = matches!(kind, Kind::OutOfMemory { .. } | Kind::NoPinnedMemory { .. } | Kind::NoRunMemory { .. });
-        is_it || self.driver_code() == Some(2) || self.cause().is_some_and(Error::is_out_of_memory)
+        use Kind::*;
+        matches!(*self.0.kind, OutOfMemory { .. } | NoPinnedMemory { .. } | NoRunMemory { .. } | Driver { code: 2, .. })
+            || self.cause().is_some_and(Error::is_out_of_memory)
     }
 
     /// Returns true if a device was lost: a fault of one of its kernels ended all work on it. Also true for
@@ -145,12 +149,10 @@ impl Error {
     /// of a value panicked that an operation replaced or freed.
     pub fn is_panic(&self) -> bool {
         use Kind::*;
-        matches!(*self.0.kind, Panicked { .. } | OpPanicked { .. } | FlowPanicked { .. } | DropPanicked { .. })
-            || matches!(*self.0.kind, OpFailed { .. }) && self.cause().is_some_and(Error::is_drop_panic)
-    }
-
-    fn is_drop_panic(&self) -> bool {
-        matches!(*self.0.kind, Kind::DropPanicked { .. })
+        let is_drop_panic = |error: &Error| matches!(*error.0.kind, DropPanicked { .. });
+        matches!(*self.0.kind, Panicked { .. } | OpPanicked { .. } | FlowPanicked { .. })
+            || is_drop_panic(self)
+            || matches!(*self.0.kind, OpFailed { .. }) && self.cause().is_some_and(is_drop_panic)
     }
 
     /// Returns true if the node or operation did not run, because one that it depends on failed. Also true if
@@ -220,12 +222,6 @@ impl Error {
                 | Program { .. }
                 | ReleasedEarly { .. }
         ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_plan())
-    }
-
-    /// Returns the code of a driver's error.
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
-    pub(crate) fn driver_code(&self) -> Option<u32> {
-        if let Kind::Driver { code, .. } = &*self.0.kind { Some(*code) } else { None }
     }
 
     /// Returns the name of the node or operation that the error is about, if it is about one. The name of a
@@ -301,7 +297,8 @@ impl Error {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(listener) = self.report.listener_if_unreported() {
+        let listener = self.listener.take().filter(|_| !*self.is_reported.get_mut());
+        if let Some(listener) = listener.and_then(|listener| listener.upgrade()) {
             let (source, others) = (self.source.take(), mem::take(&mut self.others));
             listener.take(Error::of(self.kind.clone(), source, others));
         }
@@ -311,7 +308,7 @@ impl Drop for Inner {
 impl Kind {
     /// Makes an error. Not a `From`, because rustc would suggest that for errors of other types.
     pub(crate) fn into(self) -> Error {
-        Error::new(self)
+        Error::of(Arc::new(self), None, Vec::new())
     }
 }
 

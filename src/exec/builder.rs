@@ -20,9 +20,8 @@ pub struct ExecutorBuilder {
     max_in_flight: usize,
     observer: Option<Arc<dyn Observer>>,
     simulated: Option<(Order, Faults)>,
-    #[cfg(feature = "cuda")]
     ordinals: Vec<u32>,
-    #[cfg(test)]
+    /// Devices that models have made.
     devices: Vec<Arc<dyn QueueDevice>>,
     #[cfg(test)]
     barrier: Option<Barrier>,
@@ -50,9 +49,7 @@ impl ExecutorBuilder {
             max_in_flight: 1024,
             observer: None,
             simulated: None,
-            #[cfg(feature = "cuda")]
             ordinals: Vec::new(),
-            #[cfg(test)]
             devices: Vec::new(),
             #[cfg(test)]
             barrier: None,
@@ -105,7 +102,6 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Adds a device that models have made.
     #[cfg(test)]
     pub(crate) fn device(mut self, device: Arc<dyn QueueDevice>) -> Self {
         self.devices.push(device);
@@ -159,38 +155,26 @@ impl ExecutorBuilder {
     /// If a setting is out of range, if the operating system refuses to start the threads, or if a CUDA
     /// device cannot be opened: there is no driver, the driver is too old, or there is no such device.
     pub fn build(self) -> Result<Executor> {
-        let workers = match self.workers {
-            Some(workers @ 1..) if self.simulated.is_some() => {
-                return Err(
-                    Kind::Setting { what: "the number of workers of a simulated executor", must: "0", got: workers }.into()
-                );
-            }
-            _ if self.simulated.is_some() => 0,
-            Some(workers) => workers,
-            None => std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(WORKERS_MAX),
+        let check = |is_ok: bool, what: &'static str, must: &'static str, got: usize| {
+            if is_ok { Ok(()) } else { Err(Kind::Setting { what, must, got }.into()) }
         };
-        if workers > WORKERS_MAX {
-            return Err(Kind::Setting { what: "the number of workers", must: "from 0 to 256", got: workers }.into());
-        }
-        if !(1..=SLOTS_MAX).contains(&self.max_in_flight) {
-            return Err(Kind::Setting { what: "max_in_flight", must: "from 1 to 65536", got: self.max_in_flight }.into());
-        }
+        let (is_simulated, gpus) = (self.simulated.is_some(), self.ordinals.len());
+        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(WORKERS_MAX);
+        let workers = self.workers.unwrap_or_else(|| if is_simulated { 0 } else { cores() });
+        check(!is_simulated || workers == 0, "the number of workers of a simulated executor", "0", workers)?;
+        check(workers <= WORKERS_MAX, "the number of workers", "from 0 to 256", workers)?;
+        check((1..=SLOTS_MAX).contains(&self.max_in_flight), "max_in_flight", "from 1 to 65536", self.max_in_flight)?;
         if let Some(fault) = self.simulated.as_ref().and_then(|(_, faults)| faults.fault()) {
             return Err(Kind::Simulation { fault }.into());
         }
+        check(!is_simulated || gpus == 0, "the number of CUDA devices of a simulated executor", "0", gpus)?;
+        check(workers > 0 || gpus == 0, "the number of workers of an executor with CUDA devices", "1 or more", 0)?;
+        #[cfg_attr(not(feature = "cuda"), allow(unused_mut))]
+        let mut devices = self.devices;
         #[cfg(feature = "cuda")]
-        if self.simulated.is_some() && !self.ordinals.is_empty() {
-            let what = "the number of CUDA devices of a simulated executor";
-            return Err(Kind::Setting { what, must: "0", got: self.ordinals.len() }.into());
+        for &ordinal in &self.ordinals {
+            devices.push(Arc::new(Gpu::open(ordinal, self.completion, self.has_graphs)?));
         }
-        #[cfg(feature = "cuda")]
-        if workers == 0 && !self.ordinals.is_empty() {
-            let what = "the number of workers of an executor with CUDA devices";
-            return Err(Kind::Setting { what, must: "1 or more", got: 0 }.into());
-        }
-        let devices = self.open_devices()?;
-        #[cfg(test)]
-        let devices: Vec<_> = self.devices.into_iter().chain(devices).collect();
         let has_devices = !devices.is_empty();
         // Must precede the workers: if they do not start, dropping `devices` ends the reactor's thread. A
         // drop would not stop workers.
@@ -199,27 +183,11 @@ impl ExecutorBuilder {
         let barrier = Barrier::new();
         #[cfg(test)]
         let barrier = self.barrier.unwrap_or(barrier);
-        let pool = match workers {
-            0 => None,
-            _ => {
-                Some(Pool::start(workers, self.max_in_flight + ENGINES_MAX, barrier, around_workers(exits.clone()), has_devices)?)
-            }
-        };
+        let (slots, around) = (self.max_in_flight + ENGINES_MAX, around_workers(exits.clone()));
+        let start = || Pool::start(workers, slots, barrier, around, has_devices);
+        let pool = (workers > 0).then(start).transpose()?;
         let choices = self.simulated.map(|(order, faults)| Choices::new(order, faults));
         Ok(Executor::new(Core::new(pool, barrier, self.observer, choices, devices, self.max_in_flight, exits)))
-    }
-
-    #[cfg(feature = "cuda")]
-    fn open_devices(&self) -> Result<Vec<Arc<dyn QueueDevice>>> {
-        let open = |&ordinal: &u32| -> Result<Arc<dyn QueueDevice>> {
-            Ok(Arc::new(Gpu::open(ordinal, self.completion, self.has_graphs)?))
-        };
-        self.ordinals.iter().map(open).collect()
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn open_devices(&self) -> Result<Vec<Arc<dyn QueueDevice>>> {
-        Ok(Vec::new())
     }
 }
 

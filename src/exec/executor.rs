@@ -39,9 +39,7 @@ impl Executor {
     pub(super) fn core(&self) -> &Arc<Core> {
         self.keeper.core()
     }
-}
 
-impl Executor {
     /// Returns an executor on the host device, with a worker thread per core.
     ///
     /// # Errors

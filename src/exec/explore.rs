@@ -1,6 +1,8 @@
 //! Real runs on the simulated device: one node at a time, in a chosen order, with injected faults. It tests
 //! graphs with their closures; [`Simulation`](crate::sim::Simulation) runs plans without closures.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use super::Executor;
 use crate::device::sim::{Order, next_order};
 use crate::error::{Error, Kind, Result};
@@ -42,26 +44,6 @@ impl Executor {
     }
 }
 
-/// Says which order it was, should a test panic.
-struct Failing<'a> {
-    exec: &'a Executor,
-    order: u64,
-}
-
-impl Failing<'_> {
-    fn kind(&self) -> Kind {
-        Kind::Order { order: self.order, choices: self.exec.choices() }
-    }
-}
-
-impl Drop for Failing<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.kind().into());
-        }
-    }
-}
-
 /// Calls `test` with a simulated executor once for each order in which its nodes can run, at most
 /// `orders_max` times. On real threads, the nodes of a graph run in one of these orders.
 ///
@@ -97,9 +79,12 @@ pub fn explore(orders_max: u64, mut test: impl FnMut(&Executor) -> Result<()>) -
             return Ok(Explored { orders, is_complete: false });
         }
         let exec = Executor::builder().simulated(order, Faults::default()).build()?;
-        let failing = Failing { exec: &exec, order: orders };
-        test(&exec).map_err(|error| Error::with_source(failing.kind(), Box::new(error)))?;
-        drop(failing);
+        let failing = || Kind::Order { order: orders, choices: exec.choices() };
+        let tested = catch_unwind(AssertUnwindSafe(|| test(&exec))).unwrap_or_else(|panic| {
+            eprintln!("{}", failing().into());
+            resume_unwind(panic)
+        });
+        tested.map_err(|error| Error::with_source(failing(), Box::new(error)))?;
         orders += 1;
         match next_order(&exec.choices_made()) {
             Some(choices) => order = Order::Replay(choices),

@@ -10,8 +10,7 @@ use crate::flow::{Call, Flow, FlowRun, Function, Ports, Values};
 use crate::sync::{Mutex, lock};
 
 /// The engine that an executor's flows share, while there is a flow or a variable of it.
-#[derive(Default)]
-pub(super) struct SharedEngine(Mutex<Weak<EngineCore>>);
+pub(super) type SharedEngine = Mutex<Weak<EngineCore>>;
 
 impl Engine {
     /// Returns an engine on the workers of an executor.
@@ -33,7 +32,7 @@ impl Executor {
     /// so that none keeps another from pushing.
     fn flow_engine(&self) -> Result<Engine> {
         self.core().check_process()?;
-        let mut shared = lock(&self.flows.0);
+        let mut shared = lock(&self.flows);
         if let Some(core) = shared.upgrade() {
             return Ok(Engine::of_core(core));
         }

@@ -41,7 +41,7 @@ impl<T: Send + Sync + 'static> Ports for Value<T> {
 
 impl<T: Send + Sync + 'static, A: Arg<T>> Args<Value<T>> for A {
     fn inputs((param,): &Self::Params, grant: Grant<'_>) -> Result<Inputs> {
-        Ok(A::give(param.own(grant)?, "0", Inputs::new()))
+        Ok(param.own(grant)?.give("0", Inputs::new()))
     }
 }
 
@@ -88,10 +88,7 @@ macro_rules! ports {
         impl<$($T: Send + Sync + 'static, $A: Arg<$T>),*> Args<($(Value<$T>,)*)> for ($($A,)*) {
             fn inputs(($($a,)*): &Self::Params, grant: Grant<'_>) -> Result<Inputs> {
                 // All are fetched before one is moved.
-                let ($($a,)*) = ($($a.own(grant)?,)*);
-                let inputs = Inputs::new();
-                $(let inputs = $A::give($a, stringify!($number), inputs);)*
-                Ok(inputs)
+                Ok(Values::<($(Value<$T>,)*)>::inputs(($($a.own(grant)?,)*)))
             }
         }
 

@@ -9,7 +9,7 @@ use super::get::Get;
 use super::slice::Slice;
 use crate::device::{DeviceStream, KernelStream};
 use crate::engine::{Engine, Op, Pushed, Scope, Stream, Var, Vars};
-use crate::error::{BoxError, Error, Kind, Result};
+use crate::error::{BoxError, Result};
 use crate::name::Name;
 use crate::run::{Run, values};
 use crate::runtime::{Cancel, Core, WaiterKey};
@@ -36,15 +36,15 @@ use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Reads};
 /// a variable that had no value yet gets the cancel as its error.
 #[derive(Clone)]
 pub struct Flow {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// The stream of its operations.
     stream: Option<Stream>,
 }
 
 /// Shared by a flow's context, its future and its cancellers.
 pub(super) struct Shared {
-    engine: Engine,
-    core: Arc<Core>,
+    pub(super) engine: Engine,
+    pub(super) core: Arc<Core>,
     pub(super) scope: Arc<Scope>,
     pub(super) slice: Slice,
 }
@@ -54,15 +54,6 @@ impl Flow {
         let scope = Scope::new(outer.map(|flow| flow.shared.scope.clone()));
         let stream = outer.and_then(|flow| flow.stream.clone());
         Self { shared: Arc::new(Shared { engine, core, scope, slice: Slice::new() }), stream }
-    }
-
-    /// A flow that begins within this one.
-    pub(super) fn inner(&self) -> Self {
-        Self::new(self.shared.engine.clone(), self.shared.core.clone(), Some(self))
-    }
-
-    pub(super) fn shared(&self) -> Arc<Shared> {
-        self.shared.clone()
     }
 
     /// Returns a new variable with a value.
@@ -241,9 +232,10 @@ impl Flow {
     pub fn call<I: Ports, O: Ports, A: Args<I>>(&self, function: &Function<I, O>, args: A) -> O::Vars {
         let results = O::unwritten(&self.shared.engine, function.name());
         let (plan, name, writes) = (function.plan().clone(), function.name().to_owned(), O::shared(&results));
-        let mut op = match function.device() {
+        let may_go_to = |device| self.stream.as_ref().is_none_or(|stream| stream.device() == device);
+        let mut op = match function.device {
             // Later work is submitted behind it, without the host.
-            Some(device) if self.shared.engine.has_devices() && self.is_pinned_to(device) => {
+            Some(device) if self.shared.engine.has_devices() && may_go_to(device) => {
                 let run = move |inputs, stream: &mut DeviceStream| Ok(O::take(&mut values::enqueue(&plan, inputs, stream)?)?);
                 Op::try_kernel(name, args, writes, CallBody { inputs: A::inputs, run }).device(device)
             }
@@ -260,11 +252,6 @@ impl Flow {
             O::fail(&results, &refused);
         }
         results
-    }
-
-    /// Returns true if its kernels may go to that device.
-    fn is_pinned_to(&self, device: u32) -> bool {
-        self.stream.as_ref().is_none_or(|stream| stream.device() == device)
     }
 
     /// Waits for all operations that were pushed before and write the variable, and returns the value as it
@@ -302,7 +289,7 @@ impl Flow {
 
 impl Cancel for Shared {
     fn cancel(&self) {
-        if self.check_process().is_ok() {
+        if !self.core.is_forked() {
             self.scope.cancel();
         }
     }
@@ -311,21 +298,10 @@ impl Cancel for Shared {
 impl Shared {
     /// Leaves the engine: the flow is over, and its code dropped.
     pub(super) fn leave(&self, key: &mut WaiterKey) {
-        if self.check_process().is_err() {
-            return;
+        if !self.core.is_forked() {
+            self.scope.bell.forget(key);
+            self.engine.sweep(&self.scope);
         }
-        self.scope.bell.forget(key);
-        self.engine.sweep(&self.scope);
-    }
-
-    /// Returns an error in a child that was forked from the process that has the executor's threads.
-    pub(super) fn check_process(&self) -> Result<()> {
-        self.core.check_process()
-    }
-
-    /// Returns the error of a flow that is over before its code is.
-    pub(super) fn verdict(&self) -> Option<Error> {
-        self.scope.failure().or_else(|| self.scope.is_cancelled().then(|| Kind::Cancelled.into()))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
+use super::call::OneValue;
 use crate::device::DeviceStream;
 use crate::engine::{Engine, Grant, TakeVar, Var, Vars, Writes};
 use crate::error::{Error, Kind, Result};
@@ -47,7 +47,7 @@ pub struct Function<I, O> {
     name: Name,
     plan: Plan,
     /// The device that all its nodes are kernels for.
-    device: Option<u32>,
+    pub(super) device: Option<u32>,
     kind: PhantomData<fn(I) -> O>,
 }
 
@@ -70,9 +70,8 @@ impl<I: Ports, O: Ports> Function<I, O> {
         let mut graph = Graph::new();
         let args = I::declare(&mut graph);
         let name = name.into();
-        let built = graph.lend(|graph| build(graph, args));
-        let replaced = || Kind::Replaced { of: format!("function '{name}'"), node: None };
-        built.ok_or_else(|| replaced().into())?.output(&mut graph);
+        let replaced = || Kind::Replaced { of: format!("function '{name}'"), node: None }.into();
+        graph.lend(|graph| build(graph, args)).ok_or_else(replaced)?.output(&mut graph);
         // Its arguments are inputs whose names are numbers.
         let within = |fault: Error| {
             let node = fault.node().map(|node| node.to_owned().into());
@@ -80,11 +79,6 @@ impl<I: Ports, O: Ports> Function<I, O> {
         };
         let plan = graph.compile_with(policy).map_err(within)?;
         Ok(Self { name, device: values::device_of_all(&plan), plan, kind: PhantomData })
-    }
-
-    /// Returns the device that all nodes are kernels for, if they are.
-    pub(super) fn device(&self) -> Option<u32> {
-        self.device
     }
 
     /// Returns the function's name.
@@ -139,22 +133,11 @@ pub trait Ports: Sealed + 'static {
     label = "give `&var` or `take(&var)` of a `Var<{T}>`; a plain value becomes one by `f.value(..)`"
 )]
 /// One argument of a call: `&Var<T>`, or [`take`](crate::take)`(&var)` if a node of the graph takes it.
-pub trait Arg<T>: OneRead<Vars> {
-    #[doc(hidden)]
-    fn give(owned: <Self::Param as Param<Vars>>::Owned, name: &'static str, inputs: Inputs) -> Inputs;
-}
+pub trait Arg<T>: OneRead<Vars, Param: Param<Vars, Owned: OneValue<T>>> {}
 
-impl<T: Send + Sync + 'static> Arg<T> for &Var<T> {
-    fn give(owned: Arc<T>, name: &'static str, inputs: Inputs) -> Inputs {
-        inputs.with_arc(name, owned)
-    }
-}
+impl<T: Send + Sync + 'static> Arg<T> for &Var<T> {}
 
-impl<T: Send + Sync + 'static> Arg<T> for TakeVar<'_, T> {
-    fn give(owned: T, name: &'static str, inputs: Inputs) -> Inputs {
-        inputs.with(name, owned)
-    }
-}
+impl<T: Send + Sync + 'static> Arg<T> for TakeVar<'_, T> {}
 
 /// The arguments of a call: one [`Arg`] for each of the function's.
 #[diagnostic::on_unimplemented(

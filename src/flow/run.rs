@@ -4,17 +4,15 @@ use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use pin_project::{pin_project, pinned_drop};
 
 use super::context::{Flow, Shared};
 use crate::engine::{Engine, poll_share};
-use crate::error::shielded;
-use crate::error::{BoxError, Error, Kind, Result, panic_message};
-use crate::runtime::WaiterKey;
-use crate::runtime::{Cancel, Canceller};
+use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
+use crate::runtime::{Cancel, Canceller, WaiterKey};
 
 /// Control flow as async code: a future of what the closure returns. Made by
 /// [`Executor::flow`](crate::Executor::flow).
@@ -102,7 +100,7 @@ impl Flow {
     where
         F: AsyncFnOnce(&Flow) -> Result<T>,
     {
-        FlowRun::new(Ok(self.inner()), work)
+        FlowRun::new(Ok(Self::new(self.shared.engine.clone(), self.shared.core.clone(), Some(self))), work)
     }
 }
 
@@ -140,10 +138,8 @@ impl<Fut> FlowRun<Fut> {
 
     /// Returns a handle that cancels the flow from elsewhere, as long as it is not over.
     pub fn canceller(&self) -> Canceller {
-        match &self.shared {
-            Ok(shared) => Canceller::of(shared),
-            Err(_) => Canceller::none(),
-        }
+        let shared: Weak<Shared> = self.shared.as_ref().map_or_else(|_| Weak::new(), Arc::downgrade);
+        Canceller::new(shared)
     }
 }
 
@@ -152,7 +148,7 @@ impl FlowRun<std::convert::Infallible> {
     where
         F: AsyncFnOnce(&Flow) -> Result<T>,
     {
-        let shared = flow.as_ref().map(Flow::shared).map_err(Clone::clone);
+        let shared = flow.as_ref().map(|flow| flow.shared.clone()).map_err(Clone::clone);
         let code = async move {
             let flow = flow?;
             work(&flow).await
@@ -170,7 +166,7 @@ impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
         let Some(code) = this.code.as_mut().as_pin_mut() else { return Poll::Ready(Err(Kind::Spent.into())) };
         let polled = match this.shared {
             Err(error) => Poll::Ready(Err(error.clone())),
-            Ok(shared) => match shared.check_process() {
+            Ok(shared) => match shared.core.check_process() {
                 Ok(()) => poll_code(shared, code, this.key, cx),
                 Err(forked) => Poll::Ready(Err(forked)),
             },
@@ -194,28 +190,25 @@ fn poll_code<T>(
     // Point u64::MAX never passes: the lane is only rung. Registered first, so that a cancel after the check
     // below rings.
     let _ = shared.scope.bell.poll(u64::MAX, key, cx);
-    if let Some(error) = shared.verdict() {
+    let cancelled = || shared.scope.is_cancelled().then(|| Kind::Cancelled.into());
+    if let Some(error) = shared.scope.failure().or_else(cancelled) {
         shared.scope.cancel();
         return Poll::Ready(Err(error));
     }
     shared.slice.begin();
     let polled = catch_unwind(AssertUnwindSafe(|| code.poll(cx)));
-    match (polled, shared.scope.failure()) {
-        (Err(panic), _) => {
-            shared.scope.cancel();
-            Poll::Ready(Err(Kind::FlowPanicked { message: panic_message(panic) }.into()))
-        }
-        (Ok(_), Some(refused)) => {
-            shared.scope.cancel();
-            Poll::Ready(Err(refused))
-        }
+    let error = match (polled, shared.scope.failure()) {
+        (Err(panic), _) => Kind::FlowPanicked { message: panic_message(panic) }.into(),
+        (Ok(_), Some(refused)) => refused,
         (Ok(polled), None) => {
             if polled.is_ready() {
                 shared.scope.end();
             }
-            polled
+            return polled;
         }
-    }
+    };
+    shared.scope.cancel();
+    Poll::Ready(Err(error))
 }
 
 #[pinned_drop]

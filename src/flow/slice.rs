@@ -2,44 +2,28 @@
 //! pending, only this lets other tasks run.
 
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
-use crate::device::host::SLICE;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::device::host;
+use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 
-/// The time between two readings of the clock, if waits follow each other quickly; and the most waits.
-const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
-const WAITS_MAX: u32 = 256;
-
-/// One poll's share of the thread. Waits of a clone of the flow, in another task or inside of an operation,
-/// count with it: then it is a rough measure.
+/// One poll's share of the thread, measured in batches of waits, as that of a run is in batches of steps.
+/// Waits of a clone of the flow, in another task or inside of an operation, count with it: then it is a rough
+/// measure.
 pub(super) struct Slice {
-    origin: Instant,
-    began_ns: AtomicU64,
-    looked_ns: AtomicU64,
-    /// The waits between two readings of the clock, and how many are left.
-    waits: AtomicU32,
+    batches: Mutex<host::Slice>,
+    /// The waits of this batch that are left.
     left: AtomicU32,
 }
 
 impl Slice {
     pub(super) fn new() -> Self {
-        Self {
-            origin: Instant::now(),
-            began_ns: AtomicU64::new(0),
-            looked_ns: AtomicU64::new(0),
-            waits: AtomicU32::new(1),
-            left: AtomicU32::new(1),
-        }
+        Self { batches: Mutex::new(host::Slice::new()), left: AtomicU32::new(1) }
     }
 
     /// Begins a poll.
     pub(super) fn begin(&self) {
-        let now = self.now();
-        // ORDERING: Relaxed, all: only the length of a slice depends on them.
-        self.began_ns.store(now, Ordering::Relaxed);
-        self.looked_ns.store(now, Ordering::Relaxed);
-        self.waits.store(1, Ordering::Relaxed);
+        *lock(&self.batches) = host::Slice::new();
+        // ORDERING: Relaxed: only the length of a slice depends on it.
         self.left.store(1, Ordering::Relaxed);
     }
 
@@ -58,28 +42,15 @@ impl Slice {
 
     #[cold]
     fn look(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let now = self.now();
-        // ORDERING: Relaxed, all: only the length of a slice depends on them.
-        let (began, looked) = (self.began_ns.load(Ordering::Relaxed), self.looked_ns.load(Ordering::Relaxed));
-        if now.saturating_sub(began) >= SLICE.as_nanos() as u64 {
+        // A model has no clock, and all its executions must take the same path.
+        let batch = if cfg!(anabranch_loom) { 1 } else { lock(&self.batches).next_batch() };
+        if batch == 0 {
             self.begin();
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let waits = u64::from(self.waits.load(Ordering::Relaxed));
-        let per_wait = (now.saturating_sub(looked) / waits).max(1);
-        let waits = (BETWEEN_LOOKS.as_nanos() as u64 / per_wait).clamp(1, u64::from(WAITS_MAX)) as u32;
-        self.looked_ns.store(now, Ordering::Relaxed);
-        self.waits.store(waits, Ordering::Relaxed);
-        self.left.store(waits, Ordering::Relaxed);
+        // ORDERING: Relaxed: only the length of a slice depends on it.
+        self.left.store(batch, Ordering::Relaxed);
         Poll::Ready(())
-    }
-
-    fn now(&self) -> u64 {
-        if cfg!(anabranch_loom) {
-            // All executions of a model must take the same path.
-            return 0;
-        }
-        self.origin.elapsed().as_nanos() as u64
     }
 }

@@ -4,13 +4,13 @@
 use std::sync::TryLockError;
 use std::task::{Context, Poll};
 
-use super::driver::Driver;
 use super::inner::{Live, RunInner};
-use super::interpret::{self, Interpreter, Step};
+use super::interpret::{Interpreter, Step};
 use super::observe::Ran;
 use super::outcomes::outcome;
 use super::state;
-use crate::device::host::{Alone, Queue, Ticket, aside};
+use super::step_state::phase;
+use crate::device::host::{Alone, Queue, Resume, Ticket, Tickets, aside};
 use crate::error::{BoxError, panic_message, shielded};
 use crate::graph::NodeId;
 use crate::runtime::{Choices, Launched, STEPS_MAX, inside_executor};
@@ -28,7 +28,6 @@ pub(super) enum Drive {
 }
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
-    /// Polls the async node of this step.
     pub(super) fn poll_node(&mut self, attention: u32) -> Step {
         let (run, live, node) = (self.run, self.live, self.node());
         let index = self.code.async_index(self.step);
@@ -37,10 +36,16 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         let waker = wakes.waker(index);
         let parking = wakes.parking(index);
         parking.begin();
-        let is_first = live.asyncs[index as usize].begin(attention & state::OBSERVED != 0);
+        let state = &live.asyncs[index as usize];
+        let is_first = state.phase() == phase::IDLE;
         if is_first {
+            state.set_phase(phase::INSIDE);
+            if attention & state::OBSERVED != 0 {
+                state.note_begin();
+            }
             // ORDERING: pairs with the fence in `drive_cancelled`. Of "make the run live, begin, load the
-            // state" and "cancel, load the run" one side sees the other. Later polls see a cancel by `begin`.
+            // state" and "cancel, load the run" one side sees the other. Later polls see a cancel that
+            // came before `Parking::begin`.
             fence(Ordering::SeqCst);
         }
         if run.state.is_cancelled() {
@@ -48,7 +53,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             return Step::Done;
         }
         if is_first && let Some(error) = run.injected(node) {
-            live.asyncs[index as usize].end();
+            state.end();
             self.fail(error);
             return Step::Done;
         }
@@ -73,7 +78,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 Some(run.site(node).panicked(panic_message(panic)))
             }
         };
-        if let (_, Some(since)) = live.asyncs[index as usize].end() {
+        if let Some(since) = state.end() {
             run.observe(node, Ran::since(since, fault.is_none()), Launched::Host);
         }
         if let Some(fault) = fault {
@@ -120,13 +125,13 @@ impl RunInner {
             (0..live.asyncs.len() as u32).for_each(|index| self.abort_node(live, index));
             if !self.is_complete() {
                 // No further poll may come. The rest of the run is skipped.
-                driver.tickets.clear();
+                driver.clear();
                 Self::finish(self.me());
             }
         });
     }
 
-    fn try_driver(&self) -> Option<MutexGuard<'_, Driver>> {
+    fn try_driver(&self) -> Option<MutexGuard<'_, Tickets>> {
         match self.driver.try_lock() {
             Ok(driver) => Some(driver),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -135,8 +140,8 @@ impl RunInner {
     }
 
     /// Runs the programs of an inline run for a time slice. Returns true if some are left.
-    fn run_inline(&self, driver: &mut Driver, live: &Live) -> bool {
-        let mut queue = Alone::for_a_slice(&mut driver.tickets, &self.progress);
+    fn run_inline(&self, tickets: &mut Tickets, live: &Live) -> bool {
+        let mut queue = Alone::for_a_slice(tickets, &self.progress);
         loop {
             take_woken(live, |ticket| queue.tickets.push(ticket));
             if queue.tickets.is_empty() {
@@ -144,7 +149,7 @@ impl RunInner {
             }
             while let Some(ticket) = queue.next_ticket() {
                 // SAFETY: the ticket was made for this run, which the caller keeps alive.
-                unsafe { interpret::resume_alone(std::ptr::from_ref(self).cast(), ticket, &mut queue) };
+                unsafe { Self::resume(self, ticket, &mut queue) };
                 if queue.is_spent() {
                     return !queue.tickets.is_empty();
                 }
@@ -153,23 +158,23 @@ impl RunInner {
     }
 
     /// Runs nodes of a simulated run, each chosen among those that could run. Returns true if some are left.
-    fn run_chosen(&self, choices: &Choices, driver: &mut Driver, live: &Live) -> bool {
+    fn run_chosen(&self, choices: &Choices, tickets: &mut Tickets, live: &Live) -> bool {
         for _ in 0..STEPS_MAX {
-            take_woken(live, |ticket| driver.tickets.push(ticket));
-            if driver.tickets.is_empty() {
+            take_woken(live, |ticket| tickets.push(ticket));
+            if tickets.is_empty() {
                 return false;
             }
             // One ticket for each program, in an order that follows from the run alone.
-            let mut singles: Vec<Ticket> = driver.tickets.drain(..).flat_map(Ticket::singles).collect();
+            let mut singles: Vec<Ticket> = tickets.drain(..).flat_map(Ticket::singles).collect();
             let (choice, misfit) = choices.choose(singles.len());
             misfit.into_iter().for_each(|misfit| self.add_fault(None, misfit));
             let chosen = singles.swap_remove(choice);
-            driver.tickets.extend(singles);
-            let mut queue = Alone::for_a_step(&mut driver.tickets, &self.progress);
+            tickets.extend(singles);
+            let mut queue = Alone::for_a_step(tickets, &self.progress);
             // SAFETY: the ticket was made for this run, which the caller keeps alive.
-            unsafe { interpret::resume_alone(std::ptr::from_ref(self).cast(), chosen, &mut queue) };
+            unsafe { Self::resume(self, chosen, &mut queue) };
         }
-        !driver.tickets.is_empty()
+        !tickets.is_empty()
     }
 
     /// Returns the fault that is to be injected at a node.
@@ -202,10 +207,11 @@ impl RunInner {
     fn abort_node(&self, live: &Live, index: u32) {
         let code = self.code();
         let node = code.nodes[code.asyncs[index as usize] as usize];
-        let (had_begun, _) = live.asyncs[index as usize].end();
-        if !had_begun {
+        let state = &live.asyncs[index as usize];
+        if state.phase() == phase::IDLE {
             return;
         }
+        state.end();
         let body = code.body(node);
         // SAFETY: the caller has the node's program, or the driver of the run, so no other thread polls it.
         let cells = unsafe { self.cells(node) };
@@ -220,6 +226,6 @@ impl RunInner {
 /// Makes tickets of the programs of an inline run that were woken.
 fn take_woken(live: &Live, mut add: impl FnMut(Ticket)) {
     if let Some(wakes) = &live.wakes {
-        wakes.take(|program| add(Ticket::new(0, program, 1)));
+        wakes.take(|program| add(Ticket::new(live.slot, program, 1)));
     }
 }

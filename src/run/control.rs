@@ -8,34 +8,23 @@
 //!                        new states in ◀─ [body runs]
 //! ```
 
-use std::time::Instant;
-
-use super::control_state::{ControlState, phase};
 use super::inner::RunInner;
 use super::interpret::{Interpreter, Step};
 use super::observe::Ran;
 use super::outcomes::outcome;
 use super::state;
+use super::step_state::{StepState, phase};
 use crate::device::host::{Queue, Ticket};
-use crate::error::{Error, Kind};
+use crate::error::{Kind, Result};
 use crate::graph::{NodeId, Test};
 use crate::name::Name;
 use crate::plan::code::{Control, ControlFlow, flag};
 use crate::runtime::Launched;
-use crate::sync::{Ordering, lock};
+use crate::sync::Ordering;
 use crate::value::{Access, Cells};
 
-/// What a control does next.
-enum Turn {
-    /// Runs an inner graph, and is in this phase meanwhile.
-    Enter {
-        scope: u32,
-        phase: u32,
-    },
-    /// Is done.
-    Over,
-    Fail(Error),
-}
+/// What a control does next: it runs an inner graph, in a phase, or is done.
+type Turn = Option<(u32, u32)>;
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// Continues the loop or branch at this step.
@@ -52,7 +41,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 self.queue.expect_long();
             }
             if attention & state::OBSERVED != 0 {
-                *lock(&state.since) = Some(Instant::now());
+                state.note_begin();
                 if let Some(error) = run.injected(control.node) {
                     self.fail(error);
                     return Step::Done;
@@ -70,15 +59,15 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         // has left. Values of graphs around are only read.
         let cells = unsafe { live.frame.cells(Access::Tagged) };
         match self.turn(control, state, cells) {
-            Turn::Enter { scope, phase } => {
+            Ok(Some((scope, phase))) => {
                 state.set_phase(phase);
                 Step::LeadsTo(self.enter(scope))
             }
-            Turn::Over => {
+            Ok(None) => {
                 control.draft.carries.leave.iter().for_each(|carry| carry.act(cells));
                 self.leave(control.node, state, true)
             }
-            Turn::Fail(error) => {
+            Err(error) => {
                 run.set_outcome(control.node, outcome::FAILED, Some(error));
                 self.leave(control.node, state, false)
             }
@@ -86,7 +75,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     /// Moves the results of an inner graph, and decides the next step.
-    fn turn(&self, control: &Control, state: &ControlState, cells: Cells<'_>) -> Turn {
+    fn turn(&self, control: &Control, state: &StepState, cells: Cells<'_>) -> Result<Turn> {
         let carries = &control.draft.carries;
         let give = |giver: usize| carries.give[giver].iter().for_each(|carry| carry.act(cells));
         let begin = || carries.enter.iter().for_each(|carry| carry.act(cells));
@@ -100,7 +89,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                     give(0);
                 }
                 match *condition {
-                    Some(scope) => Turn::Enter { scope, phase: phase::CONDITION },
+                    Some(scope) => Ok(Some((scope, phase::CONDITION))),
                     None => self.decide(control, state, cells),
                 }
             }
@@ -110,21 +99,21 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 match usize::try_from(selector).ok().and_then(|arm| arms.get(arm)) {
                     Some(&scope) => {
                         state.set_count(selector as u64);
-                        Turn::Enter { scope, phase: phase::GIVER }
+                        Ok(Some((scope, phase::INSIDE)))
                     }
-                    None if selector == -1 => Turn::Over,
-                    None => Turn::Fail(Kind::NoSuchArm { node: self.name_of(control), selector, arms: arms.len() }.into()),
+                    None if selector == -1 => Ok(None),
+                    None => Err(Kind::NoSuchArm { node: self.name_of(control), selector, arms: arms.len() }.into()),
                 }
             }
             (ControlFlow::Branch { .. }, _) => {
                 give(state.count() as usize);
-                Turn::Over
+                Ok(None)
             }
         }
     }
 
     /// Asks whether a loop goes on.
-    fn decide(&self, control: &Control, state: &ControlState, cells: Cells<'_>) -> Turn {
+    fn decide(&self, control: &Control, state: &StepState, cells: Cells<'_>) -> Result<Turn> {
         let ControlFlow::Repeat { test, body, max_iterations, .. } = &control.draft.flow else { unreachable!("only loops ask") };
         let count = state.count();
         let holds = match test {
@@ -138,14 +127,14 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             }
         };
         match holds {
-            None => Turn::Fail(Kind::Undecided { node: self.name_of(control), count }.into()),
-            Some(false) => Turn::Over,
+            None => Err(Kind::Undecided { node: self.name_of(control), count }.into()),
+            Some(false) => Ok(None),
             Some(true) if count == *max_iterations => {
-                Turn::Fail(Kind::TooManyIterations { node: self.name_of(control), max: count }.into())
+                Err(Kind::TooManyIterations { node: self.name_of(control), max: count }.into())
             }
             Some(true) => {
                 state.set_count(count + 1);
-                Turn::Enter { scope: *body, phase: phase::GIVER }
+                Ok(Some((*body, phase::INSIDE)))
             }
         }
     }
@@ -166,7 +155,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             // ORDERING: Relaxed: the tickets for these programs come after this.
             live.places[at].store(code.starts[at] << 1, Ordering::Relaxed);
         }
-        run.free_events_of(live, &code.segments[range(scope.segments)]);
+        run.free_events(live, &code.segments[range(scope.segments)]);
         for at in range(scope.segments) {
             // ORDERING: Relaxed: the tickets for these programs come after this.
             live.points[at].store(0, Ordering::Relaxed);
@@ -179,9 +168,8 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     /// Ends a control. An outer loop may come to it again.
-    fn leave(&self, node: NodeId, state: &ControlState, is_ok: bool) -> Step {
-        state.set_phase(phase::IDLE);
-        if let Some(since) = lock(&state.since).take() {
+    fn leave(&self, node: NodeId, state: &StepState, is_ok: bool) -> Step {
+        if let Some(since) = state.end() {
             self.run.observe(node, Ran::since(since, is_ok), Launched::Host);
         }
         Step::Done
@@ -195,11 +183,9 @@ fn range((first, len): (u32, u32)) -> std::ops::Range<usize> {
 impl RunInner {
     /// Stops the loop or branch around a node that has failed.
     pub(super) fn fail_around(&self, node: NodeId) {
-        let (code, live) = (self.code(), self.live.get());
-        if let (Some(scope), Some(live)) = (code.scope_of(node), live) {
-            let control = code.scopes[scope].control;
-            let state = &live.controls[code.control_index(code.step_of[control.index()])];
-            state.fail();
+        let code = self.code();
+        if let (Some((_, control)), Some(live)) = (self.around(node).next(), self.live.get()) {
+            live.controls[code.control_index(code.step_of[control.index()])].fail();
         }
     }
 }

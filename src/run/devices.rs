@@ -20,14 +20,12 @@ impl RunInner {
         self.core.devices.as_ref().expect("only an executor with devices has segments")
     }
 
-    /// Returns the lane of a program.
-    ///
     /// # Errors
     /// If the executor has no such device.
     pub(super) fn lane_of(&self, live: &Live, program: u32) -> Result<LaneId> {
         let Home { device, id, .. } = self.code().homes[program as usize];
         // Runs in flight begin at different lanes, so that they seldom share one.
-        self.devices().lane(device, id.wrapping_add(live.flight))
+        self.devices().lane(device, id.wrapping_add(live.slot.into()))
     }
 
     /// Returns the name of the device that a node is queued on, if it is.
@@ -67,7 +65,10 @@ impl RunInner {
         let run = self.me();
         when_reached(self.devices(), lane, point, move |outcome| {
             if let Err(error) = outcome {
-                run.fail_program(program, &error);
+                let live = run.live.get().expect("a program of it is parked");
+                // ORDERING: Acquire pairs with the Release of the store when the program parked.
+                let place = live.places[program as usize].load(Ordering::Acquire);
+                run.fail_nodes(place >> 1, &error);
             }
             run.follow(Target::Start { first: program, count: 1 });
             let _ = shielded(|| drop(run));
@@ -107,14 +108,6 @@ impl RunInner {
         for &target in code.reached_targets(code.segment(step)) {
             self.follow(target);
         }
-    }
-
-    /// Fails the next step of a parked program.
-    fn fail_program(&self, program: u32, error: &Error) {
-        let live = self.live.get().expect("a program of it is parked");
-        // ORDERING: Acquire pairs with the Release of the store when the program parked.
-        let place = live.places[program as usize].load(Ordering::Acquire);
-        self.fail_nodes(place >> 1, error);
     }
 
     /// Fails the nodes of a step that have no outcome yet. The error names no node, because a driver does not
@@ -161,13 +154,8 @@ impl RunInner {
         }
     }
 
-    /// Frees the events of the run.
-    pub(super) fn free_events(&self, live: &Live) {
-        self.free_events_of(live, &self.code().segments);
-    }
-
     /// Frees the events of segments that are done.
-    pub(super) fn free_events_of(&self, live: &Live, segments: &[Segment]) {
+    pub(super) fn free_events(&self, live: &Live, segments: &[Segment]) {
         let Some(devices) = &self.core.devices else { return };
         for segment in segments {
             let Some(slot) = segment.event else { continue };

@@ -18,56 +18,40 @@ impl RunInner {
     /// it alive.
     pub(super) fn finish(alive: Arc<Self>) {
         if let Some(bits) = alive.state.complete() {
-            alive.end(bits);
+            alive.end(bits, alive.live.get().map(|live| live.slot));
         }
         // The last owner drops values of bodies and errors: foreign code.
         let _ = shielded(|| drop(alive));
     }
 
-    fn end(&self, bits: u32) {
-        let _ = self.verdict.set(self.judge(bits));
-        if let Some(live) = self.live.get() {
-            self.free_events(live);
-            self.leave(live.flight);
-        }
-        self.signal_end();
-    }
-
-    /// Ends a run that never started.
-    pub(super) fn refuse(&self, error: Error) {
-        if self.state.complete().is_some() {
-            let _ = self.verdict.set(Err(error));
-            self.signal_all();
-        }
-    }
-
-    /// Ends an admitted run that has no memory. The caller holds its only ticket, and gives it up.
+    /// Ends a run that never started, or that is in flight and has no memory. Then the caller holds its only
+    /// ticket, and gives it up.
     #[cold]
-    pub(super) fn refuse_in_flight(&self, error: Error, flight: u32) {
+    pub(super) fn refuse(&self, error: Error, slot: Option<u16>) {
         // The task that awaits the run may drop it as soon as it is complete.
         let alive = self.me();
+        self.add_fault(None, error);
         if let Some(bits) = self.state.complete() {
-            let is_cancelled = bits & state::CANCELLED != 0;
-            let _ = self.verdict.set(Err(if is_cancelled { cancelled(bits) } else { error }));
-            self.leave(flight);
-            self.signal_end();
+            self.end(bits, slot);
         }
         let _ = shielded(|| drop(alive));
     }
 
-    /// Gives the run's place back. No ticket for it exists, and none will.
-    fn leave(&self, flight: u32) {
-        if let Some(pool) = &self.core.pool {
-            // SAFETY: `launch` entered the run in this slot; its end gate is full, so no ticket for it
-            // exists, and none will.
-            unsafe { pool.leave(super::start::slot_of(flight)) };
+    /// Decides the verdict, gives the run's place back, and wakes all waiters. No ticket for the run exists,
+    /// and none will.
+    fn end(&self, bits: u32, slot: Option<u16>) {
+        let _ = self.verdict.set(self.judge(bits));
+        if let Some(slot) = slot {
+            self.live.get().into_iter().for_each(|live| self.free_events(live, &self.code().segments));
+            if let Some(pool) = &self.core.pool {
+                // SAFETY: `launch` entered the run in this slot; its end gate is full, or its only ticket is
+                // void, so no ticket for it exists, and none will.
+                unsafe { pool.leave(slot) };
+            }
+            self.core.end_flight(slot);
         }
-        self.core.end_flight(flight);
-    }
-
-    fn signal_end(&self) {
         self.signal_all();
-        if let Some(devices) = &self.core.devices {
+        if let Some(devices) = self.core.devices.as_ref().filter(|_| slot.is_some()) {
             devices.collect();
         }
     }
@@ -76,9 +60,8 @@ impl RunInner {
         if bits & state::CANCELLED != 0 {
             return Err(cancelled(bits));
         }
-        let faults = lock(&self.faults);
-        let causes = faults.iter().map(|(_, error)| error.clone());
-        if faults.is_empty() { Ok(()) } else { Error::first_of(causes.collect()).map_or(Ok(()), Err) }
+        let causes = lock(&self.faults).iter().map(|(_, error)| error.clone()).collect();
+        Error::first_of(causes).map_or(Ok(()), Err)
     }
 
     /// Wakes all waiters: the run is complete.
@@ -116,7 +99,6 @@ impl Drop for RunInner {
         // SAFETY: `&mut self`: no other thread touches the cells of a run that is being dropped.
         let values = unsafe { Values::new(&self.plan, self.code(), &live.frame) };
         values.drop_inputs();
-        values.drop_carried();
         values.drop_outputs();
         // A run without failures has released all others.
         if !matches!(self.verdict.get(), Some(Ok(()))) {

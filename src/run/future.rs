@@ -71,7 +71,7 @@ impl Run {
     /// Returns a handle that cancels the run from elsewhere: while it is awaited, or after [`Run::spawn`]
     /// took it.
     pub fn canceller(&self) -> Canceller {
-        Canceller::of(&self.inner)
+        Canceller::new(self.inner.me.clone())
     }
 
     /// Spawns the run on the tokio runtime that this is called in, so that it makes progress without being

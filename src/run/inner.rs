@@ -5,12 +5,10 @@ use std::sync::{Arc, Weak};
 use smallvec::SmallVec;
 
 use super::Inputs;
-use super::async_state::AsyncNode;
-use super::control_state::ControlState;
 use super::countdown::Countdown;
-use super::driver::Driver;
 use super::state::{self, State};
-use crate::device::host::Progress;
+use super::step_state::StepState;
+use crate::device::host::{Progress, Tickets};
 use crate::error::{Error, Result};
 use crate::graph::NodeId;
 use crate::plan::code::Code;
@@ -24,7 +22,7 @@ pub(super) const COMPLETE: u64 = 1;
 
 pub(super) struct RunInner {
     /// Lets the last step keep the run alive while it completes it.
-    me: Weak<RunInner>,
+    pub(super) me: Weak<RunInner>,
     pub(super) plan: Plan,
     /// The run's number, for observers.
     pub(super) number: u64,
@@ -34,7 +32,8 @@ pub(super) struct RunInner {
     pub(super) lane: Arc<Lane>,
     pub(super) start: Mutex<Start>,
     pub(super) live: OnceLock<Live>,
-    pub(super) driver: Mutex<Driver>,
+    /// The ready programs of an inline run. The lock makes one task at a time the one that polls it.
+    pub(super) driver: Mutex<Tickets>,
     /// The step of an inline run's poll.
     pub(super) progress: Progress,
     /// The failures of the run, each with its node, if it has one.
@@ -52,26 +51,41 @@ pub(super) struct RunInner {
 
 /// What a run holds until it starts.
 pub(super) enum Start {
-    /// `turn` is its place in the queue; `place` its place among those in flight, if it has one already.
-    Waiting {
-        inputs: Inputs,
-        turn: u64,
-        place: Option<u32>,
-    },
+    Waiting(Waiting),
     /// The run is admitted. The thread that gets its first ticket makes its memory: a worker, if there are
     /// any, so that memory is made where it is used and not in a poll.
     Admitted {
         inputs: Inputs,
-        flight: u32,
+        slot: u16,
         context: AsyncContext,
     },
     Started,
 }
 
+pub(super) struct Waiting {
+    pub(super) inputs: Inputs,
+    /// Its place in the queue, or 0.
+    pub(super) turn: u64,
+    /// Its place among those in flight, if it has one already.
+    pub(super) slot: Option<u16>,
+}
+
+impl Start {
+    /// Starts a run that waits.
+    pub(super) fn take_waiting(&mut self) -> Option<Waiting> {
+        match std::mem::replace(self, Self::Started) {
+            Self::Waiting(waiting) => Some(waiting),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
 /// What a run has from its start on.
 pub(super) struct Live {
     pub(super) frame: Frame,
-    /// The countdowns of the plan's gates.
     pub(super) gates: Box<[Countdown]>,
     /// Where each program continues: twice its step, plus one when the step's body is done.
     pub(super) places: Box<[AtomicU32]>,
@@ -82,17 +96,13 @@ pub(super) struct Live {
     pub(super) points: Box<[AtomicU64]>,
     /// The number of lane faults found when the run began.
     pub(super) faults: u64,
-    /// The states of the async nodes.
-    pub(super) asyncs: Box<[AsyncNode]>,
+    pub(super) asyncs: Box<[StepState]>,
     pub(super) wakes: Option<Arc<WakeSet>>,
     /// The runtime of the poll that started the run, for async nodes.
     pub(super) context: AsyncContext,
-    /// The state of each loop and branch.
-    pub(super) controls: Box<[ControlState]>,
-    /// The run's slot in the pool; 0 for inline runs.
+    pub(super) controls: Box<[StepState]>,
+    /// The run's place among those in flight, and in the pool.
     pub(super) slot: u16,
-    /// The run's place among those in flight.
-    pub(super) flight: u32,
 }
 
 impl RunInner {
@@ -106,9 +116,9 @@ impl RunInner {
             core: core.clone(),
             state: State::new(observed),
             lane: Arc::new(Lane::new()),
-            start: Mutex::new(Start::Waiting { inputs, turn: 0, place: None }),
+            start: Mutex::new(Start::Waiting(Waiting { inputs, turn: 0, slot: None })),
             live: OnceLock::new(),
-            driver: Mutex::new(Driver::default()),
+            driver: Mutex::default(),
             progress: Progress::new(),
             faults: Mutex::new(Vec::new()),
             outcomes: OnceLock::new(),
@@ -121,10 +131,6 @@ impl RunInner {
 
     pub(super) fn me(&self) -> Arc<Self> {
         self.me.upgrade().expect("a run that is not complete is kept alive")
-    }
-
-    pub(super) fn weak(&self) -> Weak<Self> {
-        self.me.clone()
     }
 
     pub(super) fn plan(&self) -> &PlanInner {

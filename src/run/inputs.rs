@@ -1,6 +1,6 @@
 //! The inputs of a run: values by name.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,12 +13,13 @@ use crate::value::{Access, Frame};
 /// The values for a plan's inputs, by name. Usually written [`inputs!`](crate::inputs).
 #[derive(Default)]
 pub struct Inputs {
-    given: Vec<(Name, Given)>,
+    /// Each with its name, and the name of its type.
+    given: Vec<(Name, &'static str, Given)>,
 }
 
 enum Given {
-    Owned(Foreign<Box<dyn Any + Send + Sync>>, &'static str),
-    Shared(Foreign<Arc<dyn Any + Send + Sync>>, &'static str),
+    Owned(Foreign<Box<dyn Any + Send + Sync>>),
+    Shared(Foreign<Arc<dyn Any + Send + Sync>>),
 }
 
 impl Inputs {
@@ -29,26 +30,26 @@ impl Inputs {
 
     /// Adds a value.
     pub fn with<T: Data>(mut self, name: impl Into<Name>, value: T) -> Self {
-        self.given.push((name.into(), Given::Owned(Foreign::new(Box::new(value)), std::any::type_name::<T>())));
+        self.given.push((name.into(), type_name::<T>(), Given::Owned(Foreign::new(Box::new(value)))));
         self
     }
 
     /// Adds a value that the caller shares with the run. A node cannot take it by value.
     pub fn with_arc<T: Data>(mut self, name: impl Into<Name>, value: Arc<T>) -> Self {
-        self.given.push((name.into(), Given::Shared(Foreign::new(value), std::any::type_name::<T>())));
+        self.given.push((name.into(), type_name::<T>(), Given::Shared(Foreign::new(value))));
         self
     }
 
     /// Checks names and types: every input of the plan once, and nothing else.
     pub(super) fn check(&self, plan: &PlanInner) -> Result<()> {
-        for (name, given) in &self.given {
+        for (name, type_name, given) in &self.given {
             let Some(input) = plan.inputs.iter().find(|input| *input.port.name == **name) else {
                 let known = plan.inputs.iter().map(|input| input.port.name.clone()).collect();
-                return Err(Kind::UnknownInput { name: name.to_string(), known }.into());
+                return Err(Kind::UnknownPort { what: "input", name: name.to_string(), known }.into());
             };
-            let (type_id, type_name) = match given {
-                Given::Owned(value, type_name) => ((***value).type_id(), type_name),
-                Given::Shared(value, type_name) => ((***value).type_id(), type_name),
+            let type_id = match given {
+                Given::Owned(value) => (***value).type_id(),
+                Given::Shared(value) => (***value).type_id(),
             };
             if type_id != input.port.type_id {
                 let (name, expected) = (input.port.name.clone(), input.port.type_name);
@@ -58,11 +59,11 @@ impl Inputs {
                 let taker = plan.schedule.shape().name_of(taker).clone();
                 return Err(Kind::InputShared { name: input.port.name.clone(), taker }.into());
             }
-            if self.given.iter().filter(|(other, _)| other == name).count() > 1 {
+            if self.given.iter().filter(|(other, ..)| other == name).count() > 1 {
                 return Err(Kind::InputTwice { name: name.to_string() }.into());
             }
         }
-        match plan.inputs.iter().find(|input| !self.given.iter().any(|(name, _)| *name == *input.port.name)) {
+        match plan.inputs.iter().find(|input| !self.given.iter().any(|(name, ..)| *name == *input.port.name)) {
             Some(missing) => Err(Kind::MissingInput { name: missing.port.name.clone() }.into()),
             None => Ok(()),
         }
@@ -70,14 +71,14 @@ impl Inputs {
 
     /// Moves checked inputs into a run's cells.
     pub(super) fn fill(self, plan: &PlanInner, frame: &Frame) {
-        for (name, given) in self.given {
+        for (name, _, given) in self.given {
             let input = plan.inputs.iter().find(|input| *input.port.name == *name).expect("names were checked");
             // SAFETY: the run has not started, so no other thread touches the frame. The offset is that of
             // the input's slot.
             let cells = unsafe { frame.cells(if input.is_shared { Access::Share } else { Access::Tagged }) };
             match given {
-                Given::Owned(value, _) => (input.port.transfer.fill)(cells, input.port.offset, value.into_inner()),
-                Given::Shared(value, _) => (input.port.transfer.fill_shared)(cells, input.port.offset, value.into_inner()),
+                Given::Owned(value) => (input.port.transfer.fill)(cells, input.port.offset, value.into_inner()),
+                Given::Shared(value) => (input.port.transfer.fill_shared)(cells, input.port.offset, value.into_inner()),
             }
         }
     }
@@ -85,10 +86,7 @@ impl Inputs {
 
 impl fmt::Debug for Inputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let types = self.given.iter().map(|(name, given)| match given {
-            Given::Owned(_, type_name) | Given::Shared(_, type_name) => (name, type_name),
-        });
-        f.debug_map().entries(types).finish()
+        f.debug_map().entries(self.given.iter().map(|(name, type_name, _)| (name, type_name))).finish()
     }
 }
 

@@ -14,7 +14,7 @@ use super::observe::Ran;
 use super::outcomes::outcome;
 use super::state;
 use crate::device::StreamMut;
-use crate::device::host::{Alone, Barrier, HostStream, Queue, Shared, Ticket, aside};
+use crate::device::host::{Barrier, HostStream, Queue, Resume, Ticket, aside};
 use crate::error::BoxError;
 use crate::graph::NodeId;
 use crate::plan::code::{Code, HostStep, Target, flag};
@@ -22,54 +22,34 @@ use crate::runtime::{LaneId, Launched};
 use crate::sync::Ordering;
 use crate::value::Outcome;
 
-/// [`resume`] for one of several workers.
-///
-/// # Safety
-/// `run` points to the `RunInner` that the ticket was made for.
-pub(super) unsafe fn resume_shared(run: *const (), ticket: Ticket, queue: &mut Shared<'_>) {
-    // SAFETY: the caller promises that the ticket was made for this run, which its ticket keeps alive.
-    unsafe { resume(run, ticket, queue) }
-}
-
-/// [`resume`] for a thread that is the only one.
-///
-/// # Safety
-/// `run` points to the `RunInner` that the ticket was made for.
-pub(super) unsafe fn resume_alone(run: *const (), ticket: Ticket, queue: &mut Alone<'_>) {
-    // SAFETY: the caller promises that the ticket was made for this run, which its ticket keeps alive.
-    unsafe { resume(run, ticket, queue) }
-}
-
-/// Resumes the programs of a ticket, one after the other as they lead to each other.
-///
-/// # Safety
-/// `run` points to the `RunInner` that the ticket was made for.
-unsafe fn resume<'q, Q: Queue<'q>>(run: *const (), ticket: Ticket, queue: &mut Q) {
-    // SAFETY: the ticket exists, so the run is not complete and is kept alive.
-    let run: &RunInner = unsafe { &*run.cast() };
-    let Some(live) = run.live() else { return };
-    let code = run.code();
-    let program = queue.keep_first(ticket);
-    let (stream, barrier) = (HostStream::new(0), run.core.barrier);
-    let mut interpreter = Interpreter {
-        run,
-        live,
-        code,
-        barrier,
-        slot: live.slot,
-        queue,
-        stream,
-        program,
-        step: 0,
-        is_body_done: false,
-        submitted: None,
-        queues: PhantomData,
-    };
-    interpreter.go_to(program);
-    // A panic comes from a body: all other foreign code is shielded. It is caught outside of the loop, so
-    // that a step does not pay for it.
-    while let Err(panic) = catch_unwind(AssertUnwindSafe(|| interpreter.run())) {
-        interpreter.fail_panicked(panic);
+impl Resume for RunInner {
+    unsafe fn resume<'q, Q: Queue<'q>>(run: *const Self, ticket: Ticket, queue: &mut Q) {
+        // SAFETY: the ticket exists, so the run is not complete and is kept alive.
+        let run = unsafe { &*run };
+        let Some(live) = run.live() else { return };
+        let code = run.code();
+        let program = queue.keep_first(ticket);
+        let (stream, barrier) = (HostStream::new(0), run.core.barrier);
+        let mut interpreter = Interpreter {
+            run,
+            live,
+            code,
+            barrier,
+            slot: live.slot,
+            queue,
+            stream,
+            program,
+            step: 0,
+            is_body_done: false,
+            submitted: None,
+            queues: PhantomData,
+        };
+        interpreter.go_to(program);
+        // A panic comes from a body: all other foreign code is shielded. It is caught outside of the loop, so
+        // that a step does not pay for it.
+        while let Err(panic) = catch_unwind(AssertUnwindSafe(|| interpreter.run())) {
+            interpreter.fail_panicked(panic);
+        }
     }
 }
 
@@ -144,27 +124,24 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             } else if let Err(error) = self.call(step) {
                 self.fail(error);
             }
-            match self.lead_on(step) {
-                Next::Step => self.step += 1,
-                // Many short programs that lead to each other take as long as one long program.
-                Next::Program(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
-                Next::Program(ticket) => {
-                    let program = self.queue.keep_first(ticket);
-                    self.go_to(program);
-                    continue;
-                }
-                Next::Leave => match self.next_program() {
-                    Some(program) => {
-                        self.go_to(program);
+            let program = match self.lead_on(step) {
+                Next::Step => {
+                    self.step += 1;
+                    if self.queue.has_fuel() {
                         continue;
                     }
+                    self.store_place(self.step << 1);
+                    return self.queue.defer(Ticket::new(self.slot, self.program, 1));
+                }
+                // Many short programs that lead to each other take as long as one long program.
+                Next::Program(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
+                Next::Program(ticket) => self.queue.keep_first(ticket),
+                Next::Leave => match self.next_program() {
+                    Some(program) => program,
                     None => return,
                 },
-            }
-            if !self.queue.has_fuel() {
-                self.store_place(self.step << 1);
-                return self.queue.defer(Ticket::new(self.slot, self.program, 1));
-            }
+            };
+            self.go_to(program);
         }
     }
 

@@ -15,12 +15,9 @@
 // limbo                                      workers, or the poll itself
 
 mod async_nodes;
-mod async_state;
 mod control;
-mod control_state;
 pub(crate) mod countdown;
 mod devices;
-mod driver;
 mod end;
 mod future;
 mod inner;
@@ -31,9 +28,9 @@ mod observe;
 mod outcomes;
 mod outputs;
 mod segments;
-mod site;
 mod start;
 pub(crate) mod state;
+mod step_state;
 pub(crate) mod values;
 mod watch;
 

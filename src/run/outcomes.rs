@@ -1,10 +1,10 @@
 //! The outcomes of a run's nodes, and the errors of those that have no value.
 
 use super::inner::{Live, RunInner};
-use super::site::Site;
 use super::state;
-use crate::error::{Error, Kind, Result, panic_message};
+use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::graph::{NodeId, Role};
+use crate::name::Name;
 use crate::sync::{AtomicU32, Ordering, lock};
 use crate::value::Outcome;
 
@@ -58,15 +58,14 @@ impl RunInner {
 
     /// Returns why a complete run never reached a node, from the outcome of the loops and branches around it.
     fn why_not_run(&self, node: NodeId) -> Error {
-        let code = self.code();
-        let mut inner = node;
-        while let Some(scope) = code.scope_of(inner) {
-            inner = code.scopes[scope].control;
-            if let Err(error) = self.ended_badly(inner) {
+        for (scope, control) in self.around(node) {
+            if self.outcome(control) != 0
+                && let Err(error) = self.node_result(control)
+            {
                 return error;
             }
-            if self.has_passed(inner) {
-                let (node, control) = (self.plan().name_of(node), self.plan().name_of(inner));
+            if self.has_passed(control) {
+                let (node, control) = (self.plan().name_of(node), self.plan().name_of(control));
                 let why = match self.plan().schedule.inner()[scope].role() {
                     Role::Arm(arm) => format!("branch '{control}' did not take arm {arm}"),
                     Role::Condition | Role::Body => format!("loop '{control}' ended before its first iteration"),
@@ -76,10 +75,6 @@ impl RunInner {
         }
         let verdict = self.verdict.get().expect("the run is complete").clone();
         verdict.expect_err("a run that succeeds reaches all nodes that are in no loop or branch")
-    }
-
-    fn ended_badly(&self, control: NodeId) -> Result<()> {
-        if self.outcome(control) == 0 { Ok(()) } else { self.node_result(control) }
     }
 
     /// Returns true if the node's program went past it. A cancelled run, or one that never started, may not
@@ -92,24 +87,19 @@ impl RunInner {
         self.live.get().map(place).is_some_and(|place| (place >> 1) + (place & 1) > step)
     }
 
-    /// Whether a node is `control`, or in an inner graph of it.
-    fn is_within(&self, mut node: NodeId, control: NodeId) -> bool {
+    /// Returns the loops and branches around a node, the innermost first, each with the inner graph.
+    pub(super) fn around(&self, node: NodeId) -> impl Iterator<Item = (usize, NodeId)> {
         let code = self.code();
-        while node != control {
-            let Some(scope) = code.scope_of(node) else { return false };
-            node = code.scopes[scope].control;
-        }
-        true
+        let outer = |node| code.scope_of(node).map(|scope| (scope, code.scopes[scope].control));
+        std::iter::successors(outer(node), move |&(_, control)| outer(control))
     }
 
     fn fault_of(&self, node: NodeId) -> Error {
         let faults = lock(&self.faults);
         // A loop or a branch that failed because of a node in it has that node's error.
-        let found = faults
-            .iter()
-            .find(|(failed, _)| failed.is_some_and(|failed| self.is_within(failed, node)))
-            .map(|(_, error)| error.clone());
-        found.expect("a failed node has an error")
+        let is_of = |failed| failed == node || self.around(failed).any(|(_, control)| control == node);
+        let found = faults.iter().find(|(failed, _)| failed.is_some_and(is_of));
+        found.expect("a failed node has an error").1.clone()
     }
 
     fn skipped(&self, node: NodeId) -> Error {
@@ -133,11 +123,33 @@ impl RunInner {
         self.set_outcome(node, outcome::FAILED, Some(error));
     }
 
-    /// Returns a node's name, stream and device.
     pub(super) fn site(&self, node: NodeId) -> Site {
         let (schedule, local) = self.plan().locate(node);
         let device = self.device_of(node).unwrap_or_else(|| "the host device".into());
         Site { node: self.plan().name_of(node), stream: schedule.stream_name(schedule.stream_of(local)), device }
+    }
+}
+
+/// A node, with its stream and its device, for errors.
+pub(super) struct Site {
+    pub(super) node: Name,
+    pub(super) stream: String,
+    pub(super) device: String,
+}
+
+impl Site {
+    pub(super) fn failed(self, cause: BoxError) -> Error {
+        // The next submission gets the error of a lost device, whichever work caused the loss.
+        if let Some(lost) = cause.downcast_ref::<Error>().filter(|cause| cause.is_device_lost()) {
+            return lost.clone();
+        }
+        let Self { node, stream, device } = self;
+        Error::with_source(Kind::Failed { node, stream, device }, cause)
+    }
+
+    pub(super) fn panicked(self, message: String) -> Error {
+        let Self { node, stream, device } = self;
+        Kind::Panicked { node, stream, device, message }.into()
     }
 }
 

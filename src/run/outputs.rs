@@ -32,7 +32,7 @@ impl Outputs {
         let ports = &self.plan.inner().outputs;
         let Some(index) = ports.iter().position(|port| *port.name == *name) else {
             let known = ports.iter().map(|port| port.name.clone()).collect();
-            return Err(Kind::UnknownOutput { name: name.into(), known }.into());
+            return Err(Kind::UnknownPort { what: "output", name: name.into(), known }.into());
         };
         let value = self.values[index].take().ok_or_else(|| Kind::OutputTaken { name: name.into() }.into())?;
         value.into_inner().downcast::<T>().map_err(|value| {

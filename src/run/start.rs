@@ -1,18 +1,16 @@
 //! The start of a run: admission, its memory, its first tickets. And its cancel.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::Poll;
 
 use super::Inputs;
-use super::async_state::AsyncNode;
-use super::control_state::ControlState;
 use super::countdown::Countdown;
-use super::inner::{Live, RunInner, Start};
-use super::interpret;
+use super::inner::{Live, RunInner, Start, Waiting};
 use super::outcomes::cancelled;
 use super::state;
+use super::step_state::StepState;
 use crate::device::host::{Entry, Ticket};
-use crate::error::{Refused, Result, shielded};
+use crate::error::{Error, Refused, Result, shielded};
 use crate::runtime::{AsyncContext, Client, Resumes, WakeSet};
 use crate::sync::{AtomicU32, AtomicU64, lock};
 use crate::value::Frame;
@@ -24,76 +22,73 @@ impl Client for RunInner {
 }
 
 impl RunInner {
-    fn client(&self) -> Weak<dyn Client> {
-        self.weak()
-    }
-
     /// Starts the run if it has not started and there is room; otherwise queues it.
     pub(super) fn start(self: &Arc<Self>) -> Poll<()> {
         let mut start = lock(&self.start);
-        let Start::Waiting { inputs, turn, place } = &mut *start else { return Poll::Ready(()) };
-        let admitted = match (inputs.check(self.plan()), *place) {
-            (Ok(()), Some(place)) => Poll::Ready(Ok(place)),
-            (Ok(()), None) => self.core.admit(self.client(), turn, &self.lane),
+        let Start::Waiting(Waiting { inputs, turn, slot }) = &mut *start else { return Poll::Ready(()) };
+        let admitted = match (inputs.check(self.plan()), *slot) {
+            (Ok(()), Some(slot)) => Poll::Ready(Ok(slot)),
+            (Ok(()), None) => self.core.admit(self.me.clone(), turn, Some(&self.lane)),
             (Err(error), _) => Poll::Ready(Err(error)),
         };
         let Poll::Ready(admitted) = admitted else { return Poll::Pending };
-        let (turn, place) = (*turn, *place);
-        let Start::Waiting { inputs, .. } = std::mem::replace(&mut *start, Start::Started) else { unreachable!() };
+        let waiting = start.take_waiting().expect("it waits, and the lock is held");
         drop(start);
         match admitted {
-            Ok(flight) => self.launch(inputs, flight),
-            Err(error) => {
-                self.core.leave_queue(turn);
-                place.into_iter().for_each(|place| self.core.withdraw(place));
-                self.refuse(error);
-                let _ = shielded(|| drop(inputs));
-            }
+            Ok(slot) => self.launch(waiting.inputs, slot),
+            Err(error) => self.refuse_waiting(waiting, error),
         }
         Poll::Ready(())
     }
 
     /// Takes a place among those in flight before the run starts. Otherwise returns the inputs: the run is
     /// over.
-    pub(super) fn reserve(self: &Arc<Self>) -> Result<(), Refused<Inputs>> {
+    pub(super) fn reserve(&self) -> Result<(), Refused<Inputs>> {
         let mut start = lock(&self.start);
-        let Start::Waiting { place, .. } = &mut *start else { unreachable!("the run is not shared yet") };
-        let error = match self.core.try_admit(self.client()) {
-            Ok(admitted) => {
-                *place = Some(admitted);
-                return Ok(());
+        let Start::Waiting(waiting) = &mut *start else { unreachable!("the run is not shared yet") };
+        match self.core.try_admit(self.me.clone()) {
+            Ok(slot) => {
+                waiting.slot = Some(slot);
+                Ok(())
             }
-            Err(error) => error,
-        };
-        let Start::Waiting { inputs, .. } = std::mem::replace(&mut *start, Start::Started) else { unreachable!() };
-        drop(start);
-        self.refuse(error.clone());
-        Err(Refused::new(error, inputs))
+            Err(error) => {
+                let inputs = std::mem::take(&mut waiting.inputs);
+                *start = Start::Started;
+                drop(start);
+                self.refuse(error.clone(), None);
+                Err(Refused::new(error, inputs))
+            }
+        }
+    }
+
+    /// Ends a run that waited, and so leaves the queue.
+    fn refuse_waiting(&self, waiting: Waiting, error: Error) {
+        self.core.leave_queue(waiting.turn);
+        waiting.slot.into_iter().for_each(|slot| self.core.withdraw(slot));
+        self.refuse(error, None);
+        let _ = shielded(|| drop(waiting.inputs));
     }
 
     /// Enters the run in the pool, and submits its first tickets.
-    fn launch(self: &Arc<Self>, inputs: Inputs, flight: u32) {
+    fn launch(self: &Arc<Self>, inputs: Inputs, slot: u16) {
         let (pool, code) = (self.core.pool.as_ref(), self.code());
-        let slot = pool.map_or(0, |pool| {
-            let entry =
-                Entry { run: Arc::as_ptr(self).cast(), resume: interpret::resume_shared, resume_alone: interpret::resume_alone };
+        if let Some(pool) = pool {
             // SAFETY: admission gave this place to this run alone. `Run` or limbo keeps the run alive until
             // it is complete, and completing it begins with `leave`.
-            unsafe { pool.enter(slot_of(flight), entry) };
-            slot_of(flight)
-        });
+            unsafe { pool.enter(slot, Entry::new(Arc::as_ptr(self))) };
+        }
         let roots = (code.programs() > 0).then(|| Ticket::new(slot, 0, code.roots));
         // Without workers, async nodes are polled by the task that awaits the run, in its runtime.
         let has_context = pool.is_some() && !code.asyncs.is_empty();
         let context = if has_context { AsyncContext::current() } else { AsyncContext::default() };
-        *lock(&self.start) = Start::Admitted { inputs, flight, context };
+        *lock(&self.start) = Start::Admitted { inputs, slot, context };
         match (roots, pool) {
             (Some(roots), Some(pool)) => pool.submit(roots),
             (Some(roots), None) => {
                 // Must precede `live`: another task that polls the run finds its first programs then.
-                lock(&self.driver).tickets.push(roots);
+                lock(&self.driver).push(roots);
                 if self.live().is_none() {
-                    lock(&self.driver).tickets.clear();
+                    lock(&self.driver).clear();
                 }
             }
             (None, _) => {
@@ -112,7 +107,7 @@ impl RunInner {
 
     #[cold]
     fn make_live(&self) -> Option<&Live> {
-        let Start::Admitted { inputs, flight, context } = std::mem::replace(&mut *lock(&self.start), Start::Started) else {
+        let Start::Admitted { inputs, slot, context } = std::mem::replace(&mut *lock(&self.start), Start::Started) else {
             unreachable!("only admitted runs have tickets")
         };
         let (plan, code) = (self.plan(), self.code());
@@ -120,11 +115,18 @@ impl RunInner {
             Ok(frame) => frame,
             Err(error) => {
                 let _ = shielded(|| drop(inputs));
-                self.refuse_in_flight(error, flight);
+                self.refuse(error, Some(slot));
                 return None;
             }
         };
         inputs.fill(plan, &frame);
+        let wakes = || {
+            let resumes = match &self.core.pool {
+                Some(pool) => Resumes::Worker { pool: pool.clone(), slot },
+                None => Resumes::Poll(self.lane.clone()),
+            };
+            WakeSet::new(code.asyncs.iter().map(|&step| code.program_of(step)), resumes)
+        };
         let live = Live {
             frame,
             gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
@@ -132,23 +134,13 @@ impl RunInner {
             events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
             points: code.segments.iter().map(|_| AtomicU64::new(0)).collect(),
             faults: self.core.devices.as_ref().map_or(0, |devices| devices.faults()),
-            asyncs: code.asyncs.iter().map(|_| AsyncNode::new()).collect(),
-            wakes: (!code.asyncs.is_empty()).then(|| self.wake_set(flight)),
+            asyncs: code.asyncs.iter().map(|_| StepState::new()).collect(),
+            wakes: (!code.asyncs.is_empty()).then(wakes),
             context,
-            controls: code.controls.iter().map(|_| ControlState::new()).collect(),
-            slot: if self.core.pool.is_some() { slot_of(flight) } else { 0 },
-            flight,
+            controls: code.controls.iter().map(|_| StepState::new()).collect(),
+            slot,
         };
         Some(self.live.get_or_init(|| live))
-    }
-
-    fn wake_set(&self, flight: u32) -> Arc<WakeSet> {
-        let code = self.code();
-        let resumes = match &self.core.pool {
-            Some(pool) => Resumes::Worker { pool: pool.clone(), slot: slot_of(flight) },
-            None => Resumes::Poll(self.lane.clone()),
-        };
-        WakeSet::new(code.asyncs.iter().map(|&step| code.program_of(step)), resumes)
     }
 
     /// Cancels the run, unless it is complete or cancelled, or its threads are in another process. Never
@@ -157,20 +149,10 @@ impl RunInner {
         if self.core.is_forked() || !self.state.cancel(bits) {
             return;
         }
-        let waiting = {
-            let mut start = lock(&self.start);
-            matches!(*start, Start::Waiting { .. }).then(|| std::mem::replace(&mut *start, Start::Started))
-        };
-        let Some(Start::Waiting { inputs, turn, place }) = waiting else { return self.drive_cancelled() };
-        self.core.leave_queue(turn);
-        place.into_iter().for_each(|place| self.core.withdraw(place));
-        self.refuse(cancelled(bits | state::CANCELLED));
-        let _ = shielded(|| drop(inputs));
+        let waiting = lock(&self.start).take_waiting();
+        match waiting {
+            Some(waiting) => self.refuse_waiting(waiting, cancelled(bits | state::CANCELLED)),
+            None => self.drive_cancelled(),
+        }
     }
-}
-
-/// Returns the slot of a run in the pool. Its place among those in flight is below `max_in_flight`, and so
-/// below the number of slots.
-pub(super) fn slot_of(flight: u32) -> u16 {
-    flight as u16
 }

@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::inputs::Inputs;
+use super::outcomes::Site;
 use super::outputs::Outputs;
-use super::site::Site;
 use crate::device::{DeviceStream, StreamMut};
 use crate::error::{Result, panic_message, shielded};
 use crate::graph::NodeId;
@@ -39,9 +39,11 @@ impl<'r> Values<'r> {
         Outputs::new(self.plan, ports.map(|port| (port.transfer.share)(self.cells(), port.offset)))
     }
 
+    /// Drops the inputs, and what loops and branches carry.
     pub(super) fn drop_inputs(&self) {
-        for input in &self.plan.inner().inputs {
-            let _ = shielded(|| (input.port.transfer.clear)(self.cells(), input.port.offset));
+        let inputs = self.plan.inner().inputs.iter().map(|input| (input.port.offset, input.port.transfer));
+        for (offset, transfer) in inputs.chain(self.code.cells.iter().copied()) {
+            let _ = shielded(|| (transfer.clear)(self.cells(), offset));
         }
     }
 
@@ -60,13 +62,6 @@ impl<'r> Values<'r> {
             let body = self.code.body(node);
             let _ = shielded(|| body.abort(self.cells()));
             let _ = shielded(|| body.release(self.cells()));
-        }
-    }
-
-    /// Drops what loops and branches carry.
-    pub(super) fn drop_carried(&self) {
-        for &(offset, transfer) in &self.code.cells {
-            let _ = shielded(|| (transfer.clear)(self.cells(), offset));
         }
     }
 }

@@ -23,7 +23,7 @@ impl RunInner {
         // ORDERING: the heavy side of "note the step, light, load the state" before each step. A step that is
         // not noted down when `catch_up` looks belongs to a program that sees WATCHED, and signals. If the
         // barrier is refused, the lock orders this before the steps of a run that has not started.
-        let is_ordered = self.core.barrier.heavy() || matches!(*lock(&self.start), Start::Waiting { .. });
+        let is_ordered = self.core.barrier.heavy() || matches!(*lock(&self.start), Start::Waiting(_));
         (lane, u64::from(step - code.starts[program as usize]) + 1, is_ordered)
     }
 
@@ -31,7 +31,11 @@ impl RunInner {
     pub(super) fn catch_up(&self, node: NodeId, lane: &Lane) {
         let Some(live) = self.live.get() else { return };
         let code = self.code();
-        let program = code.program_of(code.step_of[node.index()]);
+        let step = code.step_of[node.index()];
+        if code.steps[step as usize].flags & flag::SEGMENT != 0 {
+            return self.await_segment(live, step);
+        }
+        let program = code.program_of(step);
         let (start, end) = (code.starts[program as usize], code.starts[program as usize + 1]);
         let polled = self.progress.get(live.slot);
         let at_workers = self.core.pool.iter().flat_map(|pool| pool.steps_at(live.slot));
@@ -40,15 +44,9 @@ impl RunInner {
         // ORDERING: Acquire pairs with the Release of the store when the program parked.
         let parked = live.places[program as usize].load(Ordering::Acquire);
         let done = (parked >> 1) + (parked & 1);
-        let done = running.max(done) - start;
-        // Not beyond this node: a device may not have done the later ones.
-        let own = code.step_of[node.index()] - start + 1;
-        let step = start + own - 1;
-        if code.steps[step as usize].flags & flag::SEGMENT != 0 {
-            return self.await_segment(live, step);
-        }
-        if done >= own {
-            lane.signal(u64::from(own));
+        if running.max(done) > step {
+            // Not beyond this node: a device may not have done the later ones.
+            lane.signal(u64::from(step - start) + 1);
         }
     }
 

@@ -15,22 +15,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 
-use super::{Client, Lane};
+use super::{Client, Core, Lane};
 use crate::device::host::SLOTS_MAX;
-use crate::error::{Kind, Result};
-use crate::sync::{Mutex, lock};
+use crate::error::{Kind, Result, shielded};
+use crate::sync::lock;
 
 /// How many engines an executor may have.
 pub(crate) const ENGINES_MAX: usize = 256;
 
 /// The clients of an executor.
-pub(crate) struct Admission {
-    state: Mutex<State>,
-    max_in_flight: usize,
-}
-
-struct State {
+#[derive(Default)]
+pub(super) struct Clients {
     is_closed: bool,
     in_flight: usize,
     runs: Places,
@@ -43,133 +40,121 @@ struct State {
     called: u64,
 }
 
-/// Clients by place. Free places are used again.
+/// Clients by place, of which there are at most [`SLOTS_MAX`]. Free places are used again.
 #[derive(Default)]
 struct Places {
     clients: Vec<Option<Weak<dyn Client>>>,
-    free: Vec<u32>,
+    free: Vec<u16>,
 }
 
-/// The consequences of the end of a run.
-#[must_use = "the next run is to be woken"]
-pub(super) struct Ended {
-    /// The lane of the run that is called next.
-    pub(super) next: Option<Arc<Lane>>,
-    /// No run is in flight any more.
-    pub(super) is_idle: bool,
-}
-
-/// The clients and the waiting runs of an executor that is closed.
-pub(super) struct Closed {
-    pub(super) clients: Vec<Arc<dyn Client>>,
-    pub(super) waiting: BTreeMap<u64, Arc<Lane>>,
-}
-
-impl Admission {
-    pub(super) fn new(max_in_flight: usize) -> Self {
-        let state = State {
-            is_closed: false,
-            in_flight: 0,
-            runs: Places::default(),
-            engines: Places::default(),
-            waiting: BTreeMap::new(),
-            last_turn: 0,
-            called: 0,
-        };
-        Self { state: Mutex::new(state), max_in_flight }
+impl Core {
+    pub(crate) fn is_closed(&self) -> bool {
+        lock(&self.clients).is_closed
     }
 
-    pub(super) fn max_in_flight(&self) -> usize {
-        self.max_in_flight
+    pub(crate) fn in_flight(&self) -> usize {
+        lock(&self.clients).in_flight
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        lock(&self.state).is_closed
-    }
-
-    pub(super) fn in_flight(&self) -> usize {
-        lock(&self.state).in_flight
-    }
-
-    /// Admits a run and returns its place, or an error if the executor is closed. Returns None if there is no
-    /// room; then a run with a lane is queued. `turn` is 0 for a run that is not in the queue. `expect` is
-    /// called under the lock, so that a later shutdown keeps the workers for this run.
-    pub(super) fn admit(
-        &self,
-        run: Weak<dyn Client>,
-        turn: &mut u64,
-        lane: Option<&Arc<Lane>>,
-        expect: impl FnOnce(),
-    ) -> Option<Result<u32>> {
-        let mut state = lock(&self.state);
-        if state.is_closed {
-            return Some(Err(Kind::ShutDown.into()));
+    /// Admits a run and returns its place among those in flight, or an error if the executor is closed. If
+    /// there is no room, a run with a lane is queued; the lane is rung when the run is called. `turn` is 0 at
+    /// first, and then the run's turn in the queue, until [`Core::leave_queue`].
+    pub(crate) fn admit(&self, run: Weak<dyn Client>, turn: &mut u64, lane: Option<&Arc<Lane>>) -> Poll<Result<u16>> {
+        let mut clients = lock(&self.clients);
+        if clients.is_closed {
+            return Poll::Ready(Err(Kind::ShutDown.into()));
         }
-        if state.has_room(self.max_in_flight, *turn) {
-            state.waiting.remove(turn);
-            debug_assert!(state.in_flight < self.max_in_flight, "no more runs are called than there is room for");
-            expect();
-            state.in_flight += 1;
-            return Some(Ok(state.runs.add(run)));
+        if clients.has_room(self.max_in_flight, *turn) {
+            clients.waiting.remove(turn);
+            debug_assert!(clients.in_flight < self.max_in_flight, "no more runs are called than there is room for");
+            self.expect_client();
+            clients.in_flight += 1;
+            return Poll::Ready(Ok(clients.runs.add(run)));
         }
         if let Some(lane) = lane.filter(|_| *turn == 0) {
-            state.last_turn += 1;
-            *turn = state.last_turn;
-            state.waiting.insert(*turn, lane.clone());
+            clients.last_turn += 1;
+            *turn = clients.last_turn;
+            clients.waiting.insert(*turn, lane.clone());
         }
-        None
+        Poll::Pending
     }
 
-    /// Takes a waiting run out of the queue. Returns the lane of the run that gets its room, if it had any.
-    #[must_use = "the next run is to be woken"]
-    pub(super) fn leave(&self, turn: u64) -> Option<Arc<Lane>> {
-        let mut state = lock(&self.state);
-        let had_room = state.waiting.remove(&turn).is_some() && turn <= state.called;
-        if had_room { state.call_next() } else { None }
+    /// Takes a run that will not start out of the queue. The next waiting run gets its room, if it had any.
+    pub(crate) fn leave_queue(&self, turn: u64) {
+        let next = {
+            let mut clients = lock(&self.clients);
+            let had_room = clients.waiting.remove(&turn).is_some() && turn <= clients.called;
+            if had_room { clients.call_next() } else { None }
+        };
+        next.iter().for_each(|lane| lane.ring());
     }
 
     /// Ends the flight of a run, and calls the next waiting run.
-    pub(super) fn end(&self, place: u32) -> Ended {
-        let (ended, run) = {
-            let mut state = lock(&self.state);
-            let run = state.runs.remove(place);
-            state.in_flight -= 1;
-            (Ended { next: state.call_next(), is_idle: state.in_flight == 0 }, run)
+    pub(crate) fn end_flight(&self, place: u16) {
+        let (_run, next, is_idle) = {
+            let mut clients = lock(&self.clients);
+            let run = clients.runs.remove(place);
+            clients.in_flight -= 1;
+            (run, clients.call_next(), clients.in_flight == 0)
         };
-        drop(run);
-        ended
+        next.iter().for_each(|lane| lane.ring());
+        if is_idle {
+            self.idle.ring();
+        }
+    }
+
+    /// Gives back the place of an admitted run that never entered the pool.
+    pub(crate) fn withdraw(&self, place: u16) {
+        self.pool.iter().for_each(|pool| pool.forget_run());
+        self.end_flight(place);
     }
 
     /// Adds an engine, and returns its place.
-    pub(super) fn add_engine(&self, engine: Weak<dyn Client>, expect: impl FnOnce()) -> Result<u32> {
-        let mut state = lock(&self.state);
-        if state.is_closed {
+    pub(super) fn add_engine(&self, engine: Weak<dyn Client>) -> Result<u16> {
+        let mut clients = lock(&self.clients);
+        if clients.is_closed {
             return Err(Kind::ShutDown.into());
         }
         let limit = ENGINES_MAX.min(SLOTS_MAX - self.max_in_flight);
-        if state.engines.len() == limit {
+        if clients.engines.len() == limit {
             let what = "the number of engines of an executor".into();
             return Err(Kind::Limit { what, got: limit + 1, limit }.into());
         }
-        expect();
-        Ok(state.engines.add(engine))
+        self.expect_client();
+        Ok(clients.engines.add(engine))
     }
 
-    pub(super) fn remove_engine(&self, place: u32) {
-        let engine = lock(&self.state).engines.remove(place);
+    pub(super) fn remove_engine(&self, place: u16) {
+        let engine = lock(&self.clients).engines.remove(place);
         drop(engine);
     }
 
-    /// Admits no client from now on.
-    pub(super) fn close(&self) -> Closed {
-        let mut state = lock(&self.state);
-        state.is_closed = true;
-        let clients = state.runs.all().chain(state.engines.all()).collect();
-        Closed { clients, waiting: std::mem::take(&mut state.waiting) }
+    /// Keeps the workers for a client. Called under the lock, so that a shutdown that closes later leaves
+    /// them there.
+    fn expect_client(&self) {
+        self.pool.iter().for_each(|pool| pool.expect_run());
+    }
+
+    /// Admits no further client, and shuts down the present ones.
+    pub(crate) fn close(&self) {
+        let (present, waiting): (Vec<_>, _) = {
+            let mut clients = lock(&self.clients);
+            clients.is_closed = true;
+            (clients.runs.all().chain(clients.engines.all()).collect(), std::mem::take(&mut clients.waiting))
+        };
+        for client in present {
+            client.clone().shut_down();
+            // This may be the last owner of the client, whose drop runs foreign code.
+            let _ = shielded(|| drop(client));
+        }
+        waiting.values().for_each(|lane| lane.ring());
+        if let Some(pool) = &self.pool {
+            pool.stop();
+        }
     }
 }
 
-impl State {
+impl Clients {
     /// Returns true if there is room for every run that came before `turn`, and for this one. A new run comes
     /// after all that wait.
     fn has_room(&self, max: usize, turn: u64) -> bool {
@@ -190,8 +175,8 @@ impl State {
 }
 
 impl Places {
-    fn add(&mut self, client: Weak<dyn Client>) -> u32 {
-        let place = self.free.pop().unwrap_or(self.clients.len() as u32);
+    fn add(&mut self, client: Weak<dyn Client>) -> u16 {
+        let place = self.free.pop().unwrap_or(self.clients.len() as u16);
         if place as usize == self.clients.len() {
             self.clients.push(None);
         }
@@ -199,7 +184,7 @@ impl Places {
         place
     }
 
-    fn remove(&mut self, place: u32) -> Option<Weak<dyn Client>> {
+    fn remove(&mut self, place: u16) -> Option<Weak<dyn Client>> {
         self.free.push(place);
         self.clients[place as usize].take()
     }

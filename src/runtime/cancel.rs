@@ -1,14 +1,13 @@
 //! Cancellation from elsewhere.
 
-use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use crate::error::shielded;
 
 /// Cancels a run or a flow from elsewhere; made by [`Run::canceller`](crate::Run::canceller) and
 /// [`FlowRun::canceller`](crate::flow::FlowRun::canceller). Does not keep it alive.
-#[derive(Clone)]
-pub struct Canceller(Option<Weak<dyn Cancel>>);
+#[derive(Clone, Debug)]
+pub struct Canceller(Weak<dyn Cancel>);
 
 /// A run or a flow, which can be cancelled from elsewhere.
 pub(crate) trait Cancel: Send + Sync + 'static {
@@ -16,28 +15,16 @@ pub(crate) trait Cancel: Send + Sync + 'static {
 }
 
 impl Canceller {
-    pub(crate) fn of<C: Cancel>(target: &Arc<C>) -> Self {
-        let target: Weak<C> = Arc::downgrade(target);
-        Self(Some(target))
-    }
-
-    /// Returns the canceller of something that is complete.
-    pub(crate) fn none() -> Self {
-        Self(None)
+    pub(crate) fn new(target: Weak<dyn Cancel>) -> Self {
+        Self(target)
     }
 
     /// Cancels it, as its own `cancel` does. Does nothing once it is complete or gone.
     pub fn cancel(&self) {
-        if let Some(target) = self.0.as_ref().and_then(Weak::upgrade) {
+        if let Some(target) = self.0.upgrade() {
             target.cancel();
             // This may be the last owner of the target, whose drop runs foreign code.
             let _ = shielded(|| drop(target));
         }
-    }
-}
-
-impl fmt::Debug for Canceller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Canceller").finish_non_exhaustive()
     }
 }

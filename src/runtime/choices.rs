@@ -1,7 +1,5 @@
 //! The choices of a simulated executor: which node or operation runs next, and which nodes fail.
 
-use std::fmt;
-
 use crate::device::sim::{Chooser, Order};
 use crate::error::{BoxError, Error, Kind};
 use crate::graph::NodeId;
@@ -38,18 +36,6 @@ impl Choices {
 
     /// Returns the fault that is to be injected at a node.
     pub(crate) fn injected(&self, node: NodeId) -> Option<BoxError> {
-        self.faults.does_fail(node).then(|| Injected.into())
+        self.faults.does_fail(node).then(|| "a fault was injected".into())
     }
 }
-
-/// An injected fault.
-#[derive(Debug)]
-struct Injected;
-
-impl fmt::Display for Injected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a fault was injected")
-    }
-}
-
-impl std::error::Error for Injected {}

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 
 use super::core::Core;
-use crate::device::host::{Alone, Entry, Queue, Shared, Ticket};
-use crate::error::{Error, Result};
+use crate::device::host::{Entry, Queue, Resume, Ticket};
+use crate::error::Result;
 use crate::sync::{AtomicU64, Line, Ordering};
 
 /// A run or an engine, whose work an executor's workers do.
@@ -34,8 +34,10 @@ pub(crate) struct Visits(Line<AtomicU64>);
 
 /// A visited client's place among the clients, until it is dropped.
 pub(crate) struct Registration<C> {
-    core: Arc<Core>,
-    place: u32,
+    pub(crate) core: Arc<Core>,
+    place: u16,
+    /// Its slot in the pool. Those of runs come first.
+    slot: u16,
     visits: Arc<Visits>,
     client: PhantomData<fn(C)>,
 }
@@ -74,20 +76,18 @@ impl Visits {
 }
 
 impl<C: Visited> Registration<C> {
-    /// Registers a client.
-    ///
     /// # Errors
     /// If the executor is shut down, or has as many engines as it may have.
     pub(crate) fn new(core: &Arc<Core>, client: &Arc<C>, visits: &Arc<Visits>) -> Result<Self> {
         core.check_process()?;
         let weak: Weak<C> = Arc::downgrade(client);
         let place = core.add_engine(weak)?;
-        let registration = Self { core: core.clone(), place, visits: visits.clone(), client: PhantomData };
+        let slot = core.max_in_flight as u16 + place;
+        let registration = Self { core: core.clone(), place, slot, visits: visits.clone(), client: PhantomData };
         if let Some(pool) = &core.pool {
-            let entry = Entry { run: Arc::as_ptr(client).cast(), resume: visit_shared::<C>, resume_alone: visit_alone::<C> };
             // SAFETY: `add_engine` gave this place to this client alone, so no other entry is in the slot.
             // Each ticket has a count of the client, and none is left when this is dropped.
-            unsafe { pool.enter(registration.slot(), entry) };
+            unsafe { pool.enter(slot, Entry::new(Arc::as_ptr(client))) };
         }
         Ok(registration)
     }
@@ -99,26 +99,8 @@ impl<C: Visited> Registration<C> {
         {
             // The ticket's count.
             std::mem::forget(client.clone());
-            pool.submit(Ticket::new(self.slot(), 0, 1));
+            pool.submit(Ticket::new(self.slot, 0, 1));
         }
-    }
-
-    /// Chooses what a simulated executor does next; None on other executors. See
-    /// [`Choices::choose`](super::Choices::choose).
-    pub(crate) fn choose(&self, among: usize) -> Option<(usize, Option<Error>)> {
-        self.core.choices.as_ref().map(|choices| choices.choose(among))
-    }
-
-    /// Returns true if this thread is a worker and is inside of a body.
-    pub(crate) fn is_in_task(&self) -> bool {
-        self.core.is_in_task()
-    }
-}
-
-impl<C> Registration<C> {
-    /// Returns the client's slot in the pool. Those of runs come first.
-    fn slot(&self) -> u16 {
-        (self.core.max_in_flight() + self.place as usize) as u16
     }
 }
 
@@ -132,36 +114,22 @@ impl<C> Drop for Registration<C> {
         }
         if let Some(pool) = &self.core.pool {
             // SAFETY: `new` entered the slot, and without visits no ticket is left.
-            unsafe { pool.leave(self.slot()) };
+            unsafe { pool.leave(self.slot) };
         }
         self.core.remove_engine(self.place);
     }
 }
 
-/// # Safety
-/// `client` is the pointer of the ticket's entry, which [`Registration::new`] made.
-unsafe fn visit_shared<C: Visited>(client: *const (), ticket: Ticket, queue: &mut Shared<'_>) {
-    // SAFETY: the caller passes the pointer of the ticket's entry.
-    unsafe { visit::<C, _>(client, ticket, queue) }
-}
-
-/// # Safety
-/// `client` is the pointer of the ticket's entry, which [`Registration::new`] made.
-unsafe fn visit_alone<C: Visited>(client: *const (), ticket: Ticket, queue: &mut Alone<'_>) {
-    // SAFETY: the caller passes the pointer of the ticket's entry.
-    unsafe { visit::<C, _>(client, ticket, queue) }
-}
-
-/// # Safety
-/// `client` is the pointer of the ticket's entry, which [`Registration::new`] made.
-unsafe fn visit<'q, C: Visited, Q: Queue<'q>>(client: *const (), ticket: Ticket, queue: &mut Q) {
-    // SAFETY: `call_worker` made a count of the client for the ticket, and this takes it over.
-    let client: Arc<C> = unsafe { Arc::from_raw(client.cast()) };
-    if client.visit(queue) {
-        // The ticket's count.
-        std::mem::forget(client);
-        return queue.defer(ticket);
+impl<C: Visited> Resume for C {
+    unsafe fn resume<'q, Q: Queue<'q>>(client: *const C, ticket: Ticket, queue: &mut Q) {
+        // SAFETY: `call_worker` made a count of the client for the ticket, and this takes it over.
+        let client = unsafe { Arc::from_raw(client) };
+        if client.visit(queue) {
+            // The ticket's count.
+            std::mem::forget(client);
+            return queue.defer(ticket);
+        }
+        // This may be the last count, and the drop of the client runs foreign code.
+        let _ = crate::error::shielded(|| drop(client));
     }
-    // This may be the last count, and the drop of the client runs foreign code.
-    let _ = crate::error::shielded(|| drop(client));
 }

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
-use super::admission::{Admission, Closed};
+use super::admission::Clients;
 use super::inside::is_inside_body;
 use super::{Choices, Client, Devices, Lane, Limbo, Observer};
 use crate::device::host::{Barrier, Origin, Pool};
-use crate::error::{Kind, Result, shielded};
-use crate::sync::{AtomicU64, Ordering};
+use crate::error::{Kind, Result};
+use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Shared by the clones of an executor, its runs and its engines.
 pub(crate) struct Core {
@@ -21,9 +21,10 @@ pub(crate) struct Core {
     pub(crate) devices: Option<Arc<Devices>>,
     /// The choices of a simulated executor, which has no workers.
     pub(crate) choices: Option<Choices>,
-    admission: Admission,
+    pub(super) clients: Mutex<Clients>,
+    pub(super) max_in_flight: usize,
     /// The process that has the threads.
-    origin: Origin,
+    pub(crate) origin: Origin,
     /// Reaches the number of workers that have ended.
     pub(crate) exits: Arc<Lane>,
     /// Rung when no run is in flight.
@@ -79,7 +80,8 @@ impl Core {
             observer,
             devices,
             choices,
-            admission: Admission::new(max_in_flight),
+            clients: Mutex::default(),
+            max_in_flight,
             origin,
             exits,
             idle: Lane::new(),
@@ -89,10 +91,6 @@ impl Core {
 
     pub(crate) fn workers(&self) -> usize {
         self.pool.as_ref().map_or(0, |pool| pool.workers())
-    }
-
-    pub(crate) fn max_in_flight(&self) -> usize {
-        self.admission.max_in_flight()
     }
 
     /// Returns true in a child that was forked from the process that has the executor's threads. There a lock
@@ -105,11 +103,6 @@ impl Core {
     /// Returns an error in such a child.
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.is_forked() { Err(Kind::Forked.into()) } else { Ok(()) }
-    }
-
-    /// Returns the mark of the process that has the executor's threads.
-    pub(crate) fn origin(&self) -> &Origin {
-        &self.origin
     }
 
     /// Returns the result of a pending poll. Inside of a task of this executor it is an error: a task that
@@ -135,72 +128,12 @@ impl Core {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.admission.is_closed()
-    }
-
-    pub(crate) fn in_flight(&self) -> usize {
-        self.admission.in_flight()
-    }
-
-    /// Admits a run and returns its place among those in flight, or queues it. `turn` is 0 at first, and then
-    /// the run's turn in the queue, until [`Core::leave_queue`]. The lane is rung when the run is called.
-    pub(crate) fn admit(&self, run: Weak<dyn Client>, turn: &mut u64, lane: &Arc<Lane>) -> Poll<Result<u32>> {
-        self.admission.admit(run, turn, Some(lane), || self.expect_client()).map_or(Poll::Pending, Poll::Ready)
-    }
-
     /// Admits a run at once, or not at all.
-    pub(crate) fn try_admit(&self, run: Weak<dyn Client>) -> Result<u32> {
+    pub(crate) fn try_admit(&self, run: Weak<dyn Client>) -> Result<u16> {
         self.check_process()?;
-        let admitted = self.admission.admit(run, &mut 0, None, || self.expect_client());
-        admitted.unwrap_or_else(|| Err(Kind::Busy { max: self.max_in_flight() }.into()))
-    }
-
-    /// Takes a run that will not start out of the queue.
-    pub(crate) fn leave_queue(&self, turn: u64) {
-        if turn > 0 {
-            self.admission.leave(turn).iter().for_each(|lane| lane.ring());
-        }
-    }
-
-    /// Gives back the place of an admitted run that never entered the pool.
-    pub(crate) fn withdraw(&self, place: u32) {
-        self.pool.iter().for_each(|pool| pool.forget_run());
-        self.end_flight(place);
-    }
-
-    /// Ends the flight of a run, and calls the next waiting run.
-    pub(crate) fn end_flight(&self, place: u32) {
-        let ended = self.admission.end(place);
-        ended.next.iter().for_each(|lane| lane.ring());
-        if ended.is_idle {
-            self.idle.ring();
-        }
-    }
-
-    pub(super) fn add_engine(&self, engine: Weak<dyn Client>) -> Result<u32> {
-        self.admission.add_engine(engine, || self.expect_client())
-    }
-
-    pub(super) fn remove_engine(&self, place: u32) {
-        self.admission.remove_engine(place);
-    }
-
-    fn expect_client(&self) {
-        self.pool.iter().for_each(|pool| pool.expect_run());
-    }
-
-    /// Admits no further client, and shuts down the present ones.
-    pub(crate) fn close(&self) {
-        let Closed { clients, waiting } = self.admission.close();
-        for client in clients {
-            client.clone().shut_down();
-            // This may be the last owner of the client, whose drop runs foreign code.
-            let _ = shielded(|| drop(client));
-        }
-        waiting.values().for_each(|lane| lane.ring());
-        if let Some(pool) = &self.pool {
-            pool.stop();
+        match self.admit(run, &mut 0, None) {
+            Poll::Ready(admitted) => admitted,
+            Poll::Pending => Err(Kind::Busy { max: self.max_in_flight }.into()),
         }
     }
 }

@@ -53,12 +53,10 @@ impl Devices {
         Ok(LaneId { device: device as usize, lane: number % queued.lanes })
     }
 
-    /// Returns the number of lanes of each device.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = u32> {
         self.devices.iter().map(|queued| queued.lanes)
     }
 
-    /// Returns the device of a lane.
     pub(crate) fn device(&self, id: LaneId) -> &dyn QueueDevice {
         &*self.devices[id.device].device
     }

@@ -24,17 +24,12 @@ const BODY: usize = 1;
 /// Runs the body of an operation of that engine; or an observer, with `of` 0.
 #[inline(always)]
 pub(crate) fn inside<R>(of: usize, work: impl FnOnce() -> R) -> R {
-    enter(of | BODY, work)
+    inside_executor(of | BODY, work)
 }
 
 /// Runs a worker's loop, or a poll of a run without workers, as inside of that executor.
 #[inline(always)]
 pub(crate) fn inside_executor<R>(of: usize, work: impl FnOnce() -> R) -> R {
-    enter(of, work)
-}
-
-#[inline(always)]
-fn enter<R>(of: usize, work: impl FnOnce() -> R) -> R {
     // A thread that is being torn down runs no nodes.
     let outer = INNERMOST.try_with(Cell::get).unwrap_or(ptr::null());
     let frame = Frame { of, outer };

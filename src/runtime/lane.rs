@@ -57,23 +57,23 @@ impl Lane {
         // ORDERING: Release publishes the work before the point; a maximum, because two signallers may
         // overtake each other.
         self.reached.fetch_max(n, Ordering::Release);
-        // ORDERING: pairs with the fence in `poll`. Of "store reached, load is_awaited" and "register, load
-        // reached" at least one side sees the other. So a waiter is woken here, or sees the point itself.
-        fence(Ordering::SeqCst);
-        // ORDERING: Relaxed: the fence orders it.
-        if self.is_awaited.load(Ordering::Relaxed) {
-            self.wake(Some(n));
-        }
+        self.wake_if_awaited(Some(n));
     }
 
     /// Wakes all waiters although no point has passed: there is something else to check.
     pub(crate) fn ring(&self) {
-        // ORDERING: pairs with the fence in `poll`. Of "store the reason, load is_awaited" and "register,
-        // check for the reason" at least one side sees the other.
+        self.wake_if_awaited(None);
+    }
+
+    #[inline(always)]
+    fn wake_if_awaited(&self, n: Option<u64>) {
+        // ORDERING: pairs with the fence in `poll`. Of "store `reached` or the reason, load is_awaited" and
+        // "register, check again" at least one side sees the other. So a waiter is woken here, or sees the
+        // point or the reason itself.
         fence(Ordering::SeqCst);
         // ORDERING: Relaxed: the fence orders it.
         if self.is_awaited.load(Ordering::Relaxed) {
-            self.wake(None);
+            self.wake(n);
         }
     }
 
@@ -98,7 +98,7 @@ impl Lane {
             replaced
         };
         drop_waker(replaced);
-        // ORDERING: pairs with the fence in `signal`.
+        // ORDERING: pairs with the fence in `wake_if_awaited`.
         fence(Ordering::SeqCst);
         if self.has_reached(n) {
             self.forget(key);

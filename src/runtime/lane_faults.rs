@@ -24,7 +24,6 @@ impl LaneFaults {
         Self { found: AtomicU64::new(0), kept: Mutex::new(VecDeque::new()) }
     }
 
-    /// Returns the number of faults found so far.
     pub(crate) fn found(&self) -> u64 {
         // ORDERING: Acquire pairs with the Release in `add`: a fault is added before the points behind it are
         // signalled.

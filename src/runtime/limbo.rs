@@ -61,7 +61,6 @@ impl Limbo {
         }
     }
 
-    /// Returns how many runs keep themselves.
     pub(crate) fn len(&self) -> usize {
         // ORDERING: Relaxed: only the number counts.
         self.count.load(Ordering::Relaxed) as usize

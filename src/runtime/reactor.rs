@@ -109,20 +109,19 @@ impl Shared {
         let _ = self.thread.set(current());
         sleep_exactly();
         let mut rest = Rest::new(self.pace);
-        let mut doubts = vec![None; self.lanes.len()];
-        let mut looks = Looks::new(self.lanes.len());
+        let mut looks = vec![Look::default(); self.lanes.len()];
         loop {
-            if self.look(&mut looks, &mut doubts) {
+            if self.look(&mut looks) {
                 rest.reset();
             }
             let mut is_awaited = false;
-            for (number, (lane, doubt)) in self.lanes.iter().zip(&mut doubts).enumerate() {
-                if !lane.is_awaited() {
-                    *doubt = None;
+            for (number, (lane, look)) in self.lanes.iter().zip(&mut looks).enumerate() {
+                if !lane.lane.is_awaited() {
+                    look.doubt = None;
                     continue;
                 }
                 is_awaited = true;
-                if is_overdue(doubt) {
+                if look.is_overdue() {
                     self.ask(number);
                 }
             }
@@ -143,32 +142,32 @@ impl Shared {
     /// points yet. So all lanes are read first. Then each is read again, and queried if it has moved. At last
     /// the points of the first reading are signalled, unless the device is lost. Each mark costs one query at
     /// most.
-    fn look(&self, looks: &mut Looks, doubts: &mut [Option<Instant>]) -> bool {
+    fn look(&self, looks: &mut [Look]) -> bool {
         let mut has_moved = false;
-        for ((lane, look), doubt) in self.lanes.iter().zip(&mut looks.0).zip(doubts) {
-            look.reached = lane.reached();
+        for (lane, look) in self.lanes.iter().zip(&mut *looks) {
+            look.reached = lane.timeline.reached();
             if look.reached > look.signalled {
                 has_moved = true;
-                *doubt = None;
+                look.doubt = None;
             }
         }
         if !has_moved {
             return false;
         }
-        for (number, (lane, look)) in self.lanes.iter().zip(&mut looks.0).enumerate() {
-            let reached = lane.reached();
+        for (number, (lane, look)) in self.lanes.iter().zip(&mut *looks).enumerate() {
+            let reached = lane.timeline.reached();
             if reached > look.asked {
                 look.asked = reached;
                 self.ask(number);
                 self.ask_besides(lane, reached);
             }
         }
-        for (lane, look) in self.lanes.iter().zip(&mut looks.0) {
+        for (lane, look) in self.lanes.iter().zip(looks) {
             if look.reached > look.signalled {
                 look.signalled = look.reached;
                 // A lost lane has signalled its certain points already.
                 if !lane.is_lost() {
-                    lane.signal(look.reached);
+                    lane.lane.signal(look.reached);
                 }
             }
         }
@@ -178,7 +177,7 @@ impl Shared {
     /// Queries the driver about a lane, and ends the waits that a fault affects.
     fn ask(&self, number: usize) {
         let lane = &self.lanes[number];
-        match lane.check() {
+        match lane.timeline.check() {
             Ok(()) => {}
             Err(fault) if fault.is_fatal => self.lose(lane.device, &fault),
             Err(fault) => {
@@ -191,7 +190,7 @@ impl Shared {
 
     /// Queries the other lanes of the device that the work of a lane has used.
     fn ask_besides(&self, lane: &RemoteLane, reached: u64) {
-        let mut others = lane.others(reached);
+        let mut others = lane.timeline.others(reached);
         if others == 0 {
             return;
         }
@@ -214,7 +213,7 @@ impl Shared {
         self.is_parked.swap(true, Ordering::AcqRel);
         // ORDERING: pairs with the fence after a registration (`Lane::poll`), and the one in `drop`.
         fence(Ordering::SeqCst);
-        if self.lanes.iter().any(|lane| lane.is_awaited()) {
+        if self.lanes.iter().any(|lane| lane.lane.is_awaited()) {
             // ORDERING: Relaxed: an unpark that still sees the flag does no harm.
             self.is_parked.store(false, Ordering::Relaxed);
             return true;
@@ -232,9 +231,7 @@ impl Shared {
     }
 }
 
-/// The points of each lane that the reactor has handled.
-struct Looks(Vec<Look>);
-
+/// What the reactor knows of a lane.
 #[derive(Clone, Copy, Default)]
 struct Look {
     /// The point read in this round.
@@ -242,22 +239,20 @@ struct Look {
     /// The point up to which the driver was queried.
     asked: u64,
     signalled: u64,
+    /// Since when it is awaited and has not moved, or when the driver was queried about that.
+    doubt: Option<Instant>,
 }
 
-impl Looks {
-    fn new(lanes: usize) -> Self {
-        Self(vec![Look::default(); lanes])
+impl Look {
+    /// Returns true if an awaited lane has not moved for so long that the driver must be queried.
+    fn is_overdue(&mut self) -> bool {
+        let now = Instant::now();
+        let is_overdue = now - *self.doubt.get_or_insert(now) >= PATIENCE;
+        if is_overdue {
+            self.doubt = Some(now);
+        }
+        is_overdue
     }
-}
-
-/// Returns true if an awaited lane has not moved for so long that the driver must be queried.
-fn is_overdue(doubt: &mut Option<Instant>) -> bool {
-    let now = Instant::now();
-    let is_overdue = now - *doubt.get_or_insert(now) >= PATIENCE;
-    if is_overdue {
-        *doubt = Some(now);
-    }
-    is_overdue
 }
 
 /// How long the reactor has waited in vain, which decides how long it rests before it reads again.

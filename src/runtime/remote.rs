@@ -21,8 +21,8 @@ use crate::sync::{Mutex, OnceLock, lock};
 
 /// A stream's progress as the host knows it.
 pub(crate) struct RemoteLane {
-    lane: Lane,
-    timeline: Arc<dyn Timeline>,
+    pub(super) lane: Lane,
+    pub(super) timeline: Arc<dyn Timeline>,
     /// Streams of one device are lost together.
     pub(super) device: u32,
     fault: OnceLock<Fault>,
@@ -42,43 +42,16 @@ impl RemoteLane {
         }
         // After the registration: a fault that was set before is seen here, and a later one rings this
         // waiter.
-        let Some(fault) = self.fault.get().cloned().or_else(|| self.upset_at(n)) else { return Poll::Pending };
+        let upset = || lock(&self.upset).as_ref().filter(|(up_to, _)| n <= *up_to).map(|(_, fault)| fault.clone());
+        let Some(fault) = self.fault.get().cloned().or_else(upset) else { return Poll::Pending };
         self.lane.forget(key);
         // Points that were reached before the loss were signalled before the fault was set. So the point is
         // checked after the fault.
         Poll::Ready(if self.lane.has_reached(n) { Ok(()) } else { Err(fault) })
     }
 
-    fn upset_at(&self, n: u64) -> Option<Fault> {
-        lock(&self.upset).as_ref().filter(|(up_to, _)| n <= *up_to).map(|(_, fault)| fault.clone())
-    }
-
-    pub(super) fn is_awaited(&self) -> bool {
-        self.lane.is_awaited()
-    }
-
-    /// Returns how far the device is.
-    pub(super) fn reached(&self) -> u64 {
-        self.timeline.reached()
-    }
-
-    /// Signals a point that the device has reached.
-    pub(super) fn signal(&self, reached: u64) {
-        self.lane.signal(reached);
-    }
-
     pub(super) fn is_lost(&self) -> bool {
         self.fault.get().is_some()
-    }
-
-    /// Returns which other lanes of the device, as bits, the work up to a point has used.
-    pub(super) fn others(&self, reached: u64) -> u64 {
-        self.timeline.others(reached)
-    }
-
-    /// Queries the driver for a fault.
-    pub(super) fn check(&self) -> Result<(), Fault> {
-        self.timeline.check()
     }
 
     /// Ends the present waits: those for points that are not signalled yet.
@@ -92,7 +65,7 @@ impl RemoteLane {
     /// Ends every wait, now and later.
     pub(super) fn lose(&self, fault: &Fault) {
         // Points that were certainly reached before the loss count as reached.
-        self.signal(self.timeline.certain());
+        self.lane.signal(self.timeline.certain());
         let _ = self.fault.set(fault.clone());
         self.lane.ring();
     }

@@ -58,7 +58,6 @@ impl WakeSet {
         })
     }
 
-    /// Returns a waker of a future.
     pub(crate) fn waker(self: &Arc<Self>, index: u32) -> Waker {
         std::mem::forget(self.clone());
         let future: *const Future = &self.futures[index as usize];
@@ -67,12 +66,10 @@ impl WakeSet {
         unsafe { Waker::from_raw(RawWaker::new(future.cast(), &VTABLE)) }
     }
 
-    /// Returns the number of futures.
     pub(crate) fn len(&self) -> u32 {
         self.futures.len() as u32
     }
 
-    /// Returns the state of a future.
     pub(crate) fn parking(&self, index: u32) -> &Parking {
         &self.futures[index as usize].parking
     }
@@ -86,12 +83,6 @@ impl WakeSet {
                 self.push(future);
                 lane.ring();
             }
-        }
-    }
-
-    fn wake(&self, index: u32) {
-        if self.parking(index).wake() {
-            self.resume(index);
         }
     }
 
@@ -167,8 +158,10 @@ unsafe fn wake(data: *const ()) {
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: the waker has a count of the set.
     let (future, set) = unsafe { future(data) };
-    // SAFETY: the waker's count keeps the set alive.
-    unsafe { &*set }.wake(future.index);
+    if future.parking.wake() {
+        // SAFETY: the waker's count keeps the set alive.
+        unsafe { &*set }.resume(future.index);
+    }
 }
 
 unsafe fn drop_waker(data: *const ()) {

@@ -20,10 +20,10 @@ mod worker;
 pub(crate) use barrier::Barrier;
 pub(crate) use deque::Deque;
 pub(crate) use origin::Origin;
-pub(crate) use pool::{Around, Entry, Pool, SLOTS_MAX};
+pub(crate) use pool::{Around, Entry, Pool, Resume, SLOTS_MAX};
 #[cfg(test)]
 pub(crate) use sleep::Sleep;
-pub(crate) use slice::SLICE;
+pub(crate) use slice::Slice;
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket};
-pub(crate) use worker::{Alone, Shared, Tickets, aside, is_worker};
+pub(crate) use worker::{Alone, Tickets, aside, is_worker};

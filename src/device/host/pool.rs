@@ -5,6 +5,7 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::ticket::Queue;
 use super::worker::{Alone, Shared, work};
 use super::{Barrier, Deque, Progress, Ticket};
 use crate::device::host::sleep::Sleep;
@@ -19,9 +20,30 @@ pub(crate) const SLOTS_MAX: usize = 1 << 16;
 /// does not read any more.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
-    pub(crate) run: *const (),
-    pub(crate) resume: unsafe fn(*const (), Ticket, &mut Shared<'_>),
-    pub(crate) resume_alone: unsafe fn(*const (), Ticket, &mut Alone<'_>),
+    pub(super) run: *const (),
+    pub(super) resume: unsafe fn(*const (), Ticket, &mut Shared<'_>),
+    pub(super) resume_alone: unsafe fn(*const (), Ticket, &mut Alone<'_>),
+}
+
+/// A run or an engine, whose programs tickets resume.
+pub(crate) trait Resume {
+    /// Resumes the programs of a ticket, one after the other as they lead to each other.
+    ///
+    /// # Safety
+    /// `of` is what the ticket was made for, and the ticket keeps it alive.
+    unsafe fn resume<'q, Q: Queue<'q>>(of: *const Self, ticket: Ticket, queue: &mut Q);
+}
+
+impl Entry {
+    pub(crate) fn new<R: Resume>(of: *const R) -> Self {
+        Self {
+            run: of.cast(),
+            // SAFETY: the worker has a ticket for this entry.
+            resume: |of, ticket, queue| unsafe { R::resume(of.cast(), ticket, queue) },
+            // SAFETY: the worker has a ticket for this entry.
+            resume_alone: |of, ticket, queue| unsafe { R::resume(of.cast(), ticket, queue) },
+        }
+    }
 }
 
 /// The host device's workers.

@@ -1,12 +1,12 @@
-//! The time slice of a poll: how long it may run nodes before it lets other tasks run. Reading the clock
-//! costs as much as many tiny steps. So the clock is read rarely while steps are tiny, and after each step
-//! while they are long.
+//! The time slice of a poll: how long it may run nodes, or the code of a flow, before it lets other tasks
+//! run. Reading the clock costs as much as many tiny steps. So the clock is read rarely while steps are tiny,
+//! and after each step while they are long.
 
 use std::time::{Duration, Instant};
 
 /// How long a poll of a run or a flow goes on at most. A task that is ready again at once is polled by tokio
 /// 61 times before timers and sockets are: these polls must not take 10 ms.
-pub(crate) const SLICE: Duration = Duration::from_micros(100);
+const SLICE: Duration = Duration::from_micros(100);
 
 /// The intended time between two reads of the clock: a read costs a small part of it.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(8);
@@ -40,7 +40,7 @@ impl Slice {
     }
 
     /// Returns the number of steps until the next read of the clock, or 0 when the slice is over.
-    pub(super) fn next_batch(&mut self) -> u32 {
+    pub(crate) fn next_batch(&mut self) -> u32 {
         let now = Instant::now();
         let started = *self.started.get_or_insert(now);
         if let Some(checked) = self.checked.replace(now) {

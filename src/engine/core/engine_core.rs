@@ -126,7 +126,7 @@ impl EngineCore {
             attention: AtomicU32::new(if observed.is_some() { OBSERVED } else { 0 }),
             observed,
             is_kept: workers > 0 || owner.is_none(),
-            origin: core.origin().clone(),
+            origin: core.origin.clone(),
             max_pending,
             freed_max: (max_pending / 64 / workers.max(1)).clamp(1, FREED_MAX),
             failures: owner.map_or_else(Weak::new, Arc::downgrade),

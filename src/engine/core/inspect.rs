@@ -7,7 +7,7 @@ use super::async_op::AsyncOps;
 use super::engine_core::EngineCore;
 use super::wakers::Wakers;
 use crate::engine::order::Seen;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Kind, Result};
 
 /// What an inspection knows of the futures of operations.
 pub(in crate::engine) struct Futures {
@@ -36,7 +36,7 @@ impl EngineCore {
         if self.is_forked() {
             return Err(Kind::Forked.into());
         }
-        let seen = self.slots.inspect().ok_or_else(|| Error::new(Kind::NoBarrier))?;
+        let seen = self.slots.inspect().ok_or_else(|| Kind::NoBarrier.into())?;
         let futures = Futures::new(&seen, &self.async_ops, &self.handles.wakers);
         Ok((seen, futures))
     }

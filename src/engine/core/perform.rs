@@ -128,7 +128,7 @@ impl EngineCore {
         let kept = cause.downcast_ref::<Error>().and_then(Error::kept_variable);
         let Some(variable) = kept else { return self.has_failed(operation, operation.failed(cause)) };
         let leaves_old = operation.variables().any(|(access, variable)| access.is_written() && !variable.is_unwritten());
-        let error = Error::new(Kind::OpNotBegun { operation: operation.full_name(), variable, leaves_old });
+        let error = Kind::OpNotBegun { operation: operation.full_name(), variable, leaves_old }.into();
         self.leave_unchanged(operation, &error, false);
         self.report_not_begun(operation, &error);
         error

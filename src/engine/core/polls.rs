@@ -101,7 +101,7 @@ impl EngineCore {
     fn draw(&self) -> Option<crate::engine::order::Runnable> {
         let choice = match (self.ready.len(), &*lock(&self.registration)) {
             (0, _) | (_, None) => None,
-            (among, Some(registration)) => registration.choose(among),
+            (among, Some(registration)) => registration.core.choices.as_ref().map(|choices| choices.choose(among)),
         };
         let (place, misfit) = choice?;
         misfit.iter().for_each(|misfit| self.keep_failure(misfit));

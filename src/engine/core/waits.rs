@@ -32,8 +32,8 @@ impl EngineCore {
     /// Returns an error inside of a node's body, or of another engine's operation. There a pending wait would
     /// block a worker that its end may need.
     pub(super) fn may_block(&self) -> Result<()> {
-        let is_in_task =
-            self.workers > 0 && is_worker() && lock(&self.registration).as_ref().is_some_and(Registration::is_in_task);
+        let is_in_task = |registration: &Registration<Self>| registration.core.is_in_task();
+        let is_in_task = self.workers > 0 && is_worker() && lock(&self.registration).as_ref().is_some_and(is_in_task);
         if is_in_task { Err(Kind::WaitsInTask.into()) } else { Ok(()) }
     }
 

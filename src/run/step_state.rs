@@ -1,29 +1,29 @@
-//! The state of a loop or a branch in one run.
+//! The state of a loop, a branch or an async node in one run.
 
 use std::time::Instant;
 
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
-/// The progress of a run through a loop or a branch. Only the thread that has the program at this control
-/// uses it; tickets pass it on. `has_failed` is for all threads.
-pub(super) struct ControlState {
+/// The progress of a run through a step that its program comes to more than once. Only the thread that has
+/// the program uses it; tickets pass it on. `has_failed` is for all threads.
+pub(super) struct StepState {
     phase: AtomicU32,
     /// The iterations of a loop that have begun; the taken arm of a branch.
     count: AtomicU64,
     has_failed: AtomicBool,
     /// The time of its begin, in an observed run.
-    pub(super) since: Mutex<Option<Instant>>,
+    since: Mutex<Option<Instant>>,
 }
 
-/// What a control waits for.
+/// What the step waits for.
 pub(super) mod phase {
     pub(in crate::run) const IDLE: u32 = 0;
     pub(in crate::run) const CONDITION: u32 = 1;
-    /// The body, or an arm.
-    pub(in crate::run) const GIVER: u32 = 2;
+    /// The body, an arm, or the future.
+    pub(in crate::run) const INSIDE: u32 = 2;
 }
 
-impl ControlState {
+impl StepState {
     pub(super) fn new() -> Self {
         Self {
             phase: AtomicU32::new(phase::IDLE),
@@ -34,13 +34,24 @@ impl ControlState {
     }
 
     pub(super) fn phase(&self) -> u32 {
-        // ORDERING: Relaxed: the ticket for the control's program orders its holders.
+        // ORDERING: Relaxed: the ticket for the step's program orders its holders.
         self.phase.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_phase(&self, phase: u32) {
         // ORDERING: Relaxed: see `phase`.
         self.phase.store(phase, Ordering::Relaxed);
+    }
+
+    /// Records the time, in an observed run.
+    pub(super) fn note_begin(&self) {
+        *lock(&self.since) = Some(Instant::now());
+    }
+
+    /// Ends the step, which may begin again. Returns when it began, if that was recorded.
+    pub(super) fn end(&self) -> Option<Instant> {
+        self.set_phase(phase::IDLE);
+        lock(&self.since).take()
     }
 
     pub(super) fn count(&self) -> u64 {
