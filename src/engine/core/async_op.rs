@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use super::engine_core::EngineCore;
 use super::engine_ref::EngineRef;
-use crate::engine::order::{Abandon, Grant, OpFuture, Park, Rest, Runnable, Scope, Work};
-use crate::error::{BoxError, shielded};
+use crate::engine::order::{Abandon, Grant, OpFuture, Outcome, Park, Rest, Runnable, Scope, Work};
+use crate::error::shielded;
 use crate::runtime::{AsyncContext, Parking};
 use crate::sync::{Mutex, lock};
 
@@ -51,11 +51,23 @@ impl AsyncOp {
     }
 
     /// Returns the operation's new body, which polls the future.
-    pub(super) fn resume(self: Arc<Self>) -> Resume {
-        Resume(Some(self))
+    pub(super) fn resume(self: Arc<Self>) -> impl Work {
+        let mut resume = Resume(Some(self));
+        move |grant: Grant<'_>, rest: &mut Rest| {
+            let async_op = resume.0.take().expect("it is there until it is run");
+            // Must precede the poll, which may panic.
+            *rest = Rest::Ended(async_op.started);
+            match async_op.poll(grant) {
+                Poll::Ready(outcome) => outcome,
+                Poll::Pending => {
+                    *rest = Rest::Pending(async_op);
+                    Ok(())
+                }
+            }
+        }
     }
 
-    fn poll(self: &Arc<Self>, grant: Grant<'_>) -> Poll<Result<(), BoxError>> {
+    fn poll(self: &Arc<Self>, grant: Grant<'_>) -> Poll<Outcome> {
         self.parking.begin();
         if self.engine.with(|core| core.is_closed_relaxed()).unwrap_or(true) {
             // `perform` has not seen that the engine is closed. The operation is made ready again, and ends.
@@ -143,22 +155,7 @@ impl Wake for AsyncOp {
 
 /// The body of an operation from its future's first poll on. Its drop drops the future, even if wakers are
 /// left.
-pub(super) struct Resume(Option<Arc<AsyncOp>>);
-
-impl Work for Resume {
-    fn run(mut self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
-        let async_op = self.0.take().expect("it is there until it is run");
-        // Must precede the poll, which may panic.
-        *rest = Rest::Ended(async_op.started);
-        match async_op.poll(grant) {
-            Poll::Ready(outcome) => outcome,
-            Poll::Pending => {
-                *rest = Rest::Pending(async_op);
-                Ok(())
-            }
-        }
-    }
-}
+struct Resume(Option<Arc<AsyncOp>>);
 
 impl Drop for Resume {
     fn drop(&mut self) {

@@ -15,27 +15,16 @@ use super::lanes::Lanes;
 use crate::device::StreamMut;
 use crate::device::queue::{self, Event, Judge, Part};
 use crate::engine::order::{
-    Batch, Completed, DeviceUse, Enqueue, Failure, Grant, Granted, Operation, Predecessors, Recorded, Rest, Runnable, Submitted,
-    Work,
+    Batch, Completed, DeviceUse, Enqueue, Failure, Granted, Operation, Predecessors, Recorded, Rest, Runnable, Submitted,
 };
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
 use crate::plan::Placed;
 use crate::runtime::{LaneId, Launched, Submission, inside, when_reached};
 use crate::sync::OnceLock;
 
-/// A kernel that has to wait before it can be submitted.
-struct Again(Box<dyn Enqueue>);
-
-impl Work for Again {
-    fn run(self, _: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
-        *rest = Rest::Kernel(self.0);
-        Ok(())
-    }
-}
-
 impl EngineCore {
     /// Submits a kernel that has been granted its variables, now or when there is room on its lane.
-    pub(super) fn enqueue(self: &Arc<Self>, mut operation: Runnable, kernel: Box<dyn Enqueue>, batch: &mut Batch<'_>) {
+    pub(super) fn enqueue(self: &Arc<Self>, mut operation: Runnable, kernel: Enqueue, batch: &mut Batch<'_>) {
         let mut granted = self.slots.granted(&mut operation);
         let lanes = self.lanes.as_ref().expect("only with devices kernels are left to be enqueued");
         let target = granted.kernel().expect("it is one");
@@ -44,25 +33,21 @@ impl EngineCore {
         let before = |&place: &usize| &predecessors.list()[place].device_use;
         let events: Option<SmallVec<[Arc<Recorded>; 4]>> = placed.waits.iter().map(|place| before(place).event()).collect();
         let backlog = lanes.device(lane).backlog(lane.lane);
-        match (events, backlog) {
-            (Some(events), None) => self.submit(operation, kernel, Chosen { lane, placed, predecessors, events }, batch),
-            (None, _) => {
-                // A predecessor has no event: none was recorded, or it has ended meanwhile. If it has ended,
-                // this operation is ready again at once.
-                let blind = placed.waits.iter().map(before).find(|before| before.event().is_none()).cloned();
-                lanes.withdraw(placed);
-                granted.set_body(Again(kernel));
-                let ready = match blind {
-                    Some(before) => before.wakes(operation),
-                    None => Some(operation),
-                };
-                batch.ready.extend(ready);
-            }
-            (Some(_), Some(point)) => {
-                lanes.withdraw(placed);
-                granted.set_body(Again(kernel));
-                self.retry_after(operation, lane, point);
-            }
+        if let (Some(events), None) = (events, backlog) {
+            return self.submit(operation, kernel, Chosen { lane, placed, predecessors, events }, batch);
+        }
+        // A predecessor without an event: none was recorded, or it has ended meanwhile.
+        let blind = placed.waits.iter().map(before).find(|before| before.event().is_none()).cloned();
+        lanes.withdraw(placed);
+        granted.set_body(|_, rest| {
+            *rest = Rest::Kernel(kernel);
+            Ok(())
+        });
+        match (blind, backlog) {
+            // If it has ended, this operation is ready again at once.
+            (Some(before), _) => batch.ready.extend(before.wakes(operation)),
+            (None, Some(point)) => self.retry_after(operation, lane, point),
+            (None, None) => batch.ready.push(operation),
         }
     }
 
@@ -80,7 +65,7 @@ impl EngineCore {
         });
     }
 
-    fn submit(self: &Arc<Self>, mut operation: Runnable, kernel: Box<dyn Enqueue>, chosen: Chosen, batch: &mut Batch<'_>) {
+    fn submit(self: &Arc<Self>, mut operation: Runnable, kernel: Enqueue, chosen: Chosen, batch: &mut Batch<'_>) {
         let mut granted = self.slots.granted(&mut operation);
         let lanes = self.lanes.as_ref().expect("the lane is of one");
         let Chosen { lane, placed, predecessors, events } = chosen;
@@ -118,7 +103,7 @@ impl EngineCore {
         lanes: &Lanes,
         lane: LaneId,
         operation: &mut Granted<'_>,
-        kernel: Box<dyn Enqueue>,
+        kernel: Enqueue,
         events: &[Arc<Recorded>],
     ) -> (Result<()>, Option<End>) {
         let (mut called, mut refusal, mut kernel) = (Ok(()), Refusal(None), Some(kernel));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 
 use super::reads::{Asking, Vars};
-use super::task::{AsyncTask, Task};
+use super::task;
 use super::writes::Writes;
 use crate::engine::order::{Body, Operation, PRIORITY_MAX, Unpushed};
 use crate::error::BoxError;
@@ -103,9 +103,8 @@ impl<'v> Op<'v> {
         F: OpFutureFn<Vars, R::Params, Fut>,
         Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
     {
-        let mut op = Self::using(name.into(), reads, writes, |params, put| {
-            Body::new(AsyncTask::<_, _, _, Fut, W::Value>::new(params, put, work))
-        });
+        let body = |params, put| Body::new(task::future::<_, _, _, Fut, W::Value>(params, put, work));
+        let mut op = Self::using(name.into(), reads, writes, body);
         op.set(|operation| operation.is_async = true);
         op
     }
@@ -150,7 +149,7 @@ impl<'v> Op<'v> {
         K: Finish<V, Value = W::Value>,
         W::Value: 'static,
     {
-        Self::using(name, reads, writes, |params, put| Body::new(Task::<_, _, _, V, K, W::Value>::new(params, put, work)))
+        Self::using(name, reads, writes, |params, put| Body::new(task::task::<_, _, _, V, K, W::Value>(params, put, work)))
     }
 
     #[inline]

@@ -8,10 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use crate::engine::core::{EngineCore, Pushed, poll_share};
-use crate::engine::order::{
-    Access, Grant, Mode, Nothing, Operation, Rest, TypedVariable, Unpushed, VarHandle, VarPtr, Variable, Work,
-};
-use crate::error::{BoxError, Error, Kind, Result};
+use crate::engine::order::{Access, Grant, Mode, Operation, TypedVariable, Unpushed, VarHandle, VarPtr, Variable};
+use crate::error::{Error, Kind, Result};
 use crate::sync::{Mutex, lock};
 
 /// A value that operations of one engine read and write, in the order in which they were pushed. Made by
@@ -77,8 +75,11 @@ impl<T: Send + Sync + 'static> Var<T> {
     #[inline(never)]
     fn read_later(&self) -> Reading<T> {
         let found = Arc::new(Mutex::new(None));
-        let (access, var) = self.access(Mode::READ);
-        let operation = Operation::waiting(access, Look { var, found: found.clone() });
+        let ((access, var), place) = (self.access(Mode::READ), found.clone());
+        let operation = Operation::waiting(access, move |grant, _| {
+            *lock(&place) = Some(var.share(grant)?);
+            Ok(())
+        });
         match Pushed::beyond(self.core(), Unpushed::new(operation)) {
             Ok(pushed) => Reading::Pushed(Box::new(Looking { pushed, found })),
             Err(refused) => Reading::Failed(refused),
@@ -113,26 +114,13 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// Dropping the future changes nothing.
     pub fn wait_writable(&self) -> VarWait {
         let (access, _) = self.access(Mode::EXCLUSIVE);
-        VarWait { pushed: Pushed::beyond(self.core(), Unpushed::new(Operation::waiting(access, Nothing))) }
+        VarWait { pushed: Pushed::beyond(self.core(), Unpushed::new(Operation::waiting(access, |_, _| Ok(())))) }
     }
 }
 
 impl<T: Send + Sync + 'static> Clone for Var<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
-    }
-}
-
-/// Keeps the value that a variable has.
-struct Look<T> {
-    var: VarPtr<T>,
-    found: Arc<Mutex<Option<Arc<T>>>>,
-}
-
-impl<T: Send + Sync + 'static> Work for Look<T> {
-    fn run(self, grant: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
-        *lock(&self.found) = Some(self.var.share(grant)?);
-        Ok(())
     }
 }
 

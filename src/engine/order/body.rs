@@ -15,12 +15,15 @@ use crate::device::StreamMut;
 use crate::error::BoxError;
 use crate::runtime::AsyncContext;
 
-/// The body of an operation.
-pub(crate) trait Work: Send + 'static {
-    /// Runs it. If work is left, `rest` gets that. The result is two words, which come in registers. A larger
-    /// one would lie in memory, and each of its moves would wait for the stores of the one before.
-    fn run(self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError>;
-}
+/// The body of an operation. If work is left, the [`Rest`] gets that. The result is two words, which come in
+/// registers. A larger one would lie in memory, and each of its moves would wait for the stores of the one
+/// before.
+pub(crate) trait Work: FnOnce(Grant<'_>, &mut Rest) -> Outcome + Send + 'static {}
+
+impl<F: FnOnce(Grant<'_>, &mut Rest) -> Outcome + Send + 'static> Work for F {}
+
+/// Whether a body has failed.
+pub(crate) type Outcome = Result<(), BoxError>;
 
 /// The work that a body leaves.
 pub(crate) enum Rest {
@@ -34,7 +37,7 @@ pub(crate) enum Rest {
     /// It consists of these operations, to be performed in order.
     Parts(Vec<Operation>),
     /// It is a kernel, and needs a stream of a device.
-    Kernel(Box<dyn Enqueue>),
+    Kernel(Enqueue),
 }
 
 /// The future of an asynchronous operation.
@@ -42,7 +45,7 @@ pub(crate) type OpFuture = Pin<Box<dyn GrantedFuture>>;
 
 /// A future that writes variables when it is ready.
 pub(crate) trait GrantedFuture: Send {
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, grant: Grant<'_>) -> Poll<Result<(), BoxError>>;
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, grant: Grant<'_>) -> Poll<Outcome>;
 }
 
 /// A pending future, which its wakers make ready again.
@@ -52,18 +55,7 @@ pub(crate) trait Park: Send + Sync {
 }
 
 /// A kernel that needs a stream.
-pub(crate) trait Enqueue: Send {
-    fn enqueue(self: Box<Self>, grant: Grant<'_>, stream: StreamMut<'_>) -> Result<(), BoxError>;
-}
-
-/// Does nothing.
-pub(crate) struct Nothing;
-
-impl Work for Nothing {
-    fn run(self, _: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
-        Ok(())
-    }
-}
+pub(crate) type Enqueue = Box<dyn FnOnce(Grant<'_>, StreamMut<'_>) -> Outcome + Send>;
 
 /// The size of a body in place.
 const WORDS: usize = 4;
@@ -79,10 +71,13 @@ pub(crate) struct Body {
 
 /// The functions for one type of work.
 struct Actions {
-    run: unsafe fn(*mut Space, Grant<'_>, &mut Rest) -> Result<(), BoxError>,
+    run: unsafe fn(*mut Space, Grant<'_>, &mut Rest) -> Outcome,
     /// None if there is nothing to drop.
     drop: Option<unsafe fn(*mut Space)>,
 }
+
+/// The actions of a space whose work was used up.
+static NOTHING: Actions = Actions { run: |_, _, _| Ok(()), drop: None };
 
 // SAFETY: a work is Send, and lies in the space, or in a box there.
 unsafe impl Send for Body {}
@@ -103,10 +98,10 @@ impl Body {
         Self { actions: &Of::<W>::ACTIONS, space }
     }
 
-    /// Runs the work in its place, and leaves `Nothing` there.
+    /// Runs the work in its place, and leaves nothing there.
     #[inline(always)]
-    pub(super) fn run(&mut self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
-        let actions = std::mem::replace(&mut self.actions, &Of::<Nothing>::ACTIONS);
+    pub(super) fn run(&mut self, grant: Grant<'_>, rest: &mut Rest) -> Outcome {
+        let actions = std::mem::replace(&mut self.actions, &NOTHING);
         // SAFETY: the actions were made for the work in the space, which they use up, and were replaced.
         unsafe { (actions.run)(&raw mut self.space, grant, rest) }
     }
@@ -115,9 +110,9 @@ impl Body {
         self.actions.drop.is_some()
     }
 
-    /// Drops the work, and leaves `Nothing` in its place.
+    /// Drops the work, and leaves nothing in its place.
     pub(super) fn discard(&mut self) {
-        let actions = std::mem::replace(&mut self.actions, &Of::<Nothing>::ACTIONS);
+        let actions = std::mem::replace(&mut self.actions, &NOTHING);
         if let Some(drop) = actions.drop {
             // SAFETY: the actions were made for the work in the space, which they use up, and were replaced.
             unsafe { drop(&raw mut self.space) }
@@ -144,9 +139,10 @@ impl<W: Work> Of<W> {
 ///
 /// # Safety
 /// A `W`, or a box of one, lies in the space, and is not used again.
-unsafe fn run<W: Work>(space: *mut Space, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
+unsafe fn run<W: Work>(space: *mut Space, grant: Grant<'_>, rest: &mut Rest) -> Outcome {
     // SAFETY: the caller promises that a `W` or its box lies there, and is not used again.
-    unsafe { take::<W>(space) }.run(grant, rest)
+    let work = unsafe { take::<W>(space) };
+    work(grant, rest)
 }
 
 /// Drops the work in the space.
@@ -176,13 +172,12 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    struct Add<const N: usize>(Arc<AtomicU64>, [u64; N]);
-
-    impl<const N: usize> Work for Add<N> {
-        fn run(self, _: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
-            self.0.fetch_add(self.1.iter().sum(), Ordering::Relaxed);
+    fn add<const N: usize>(total: &Arc<AtomicU64>, numbers: [u64; N]) -> Body {
+        let total = total.clone();
+        Body::new(move |_, _| {
+            total.fetch_add(numbers.iter().sum(), Ordering::Relaxed);
             Ok(())
-        }
+        })
     }
 
     /// Seen to fail (a leak) with a `run` that copies the work, and with a `discard` that drops nothing.
@@ -190,12 +185,7 @@ mod tests {
     fn small_and_large_ones_are_run_or_dropped_once() {
         let total = Arc::new(AtomicU64::new(0));
         for end in ["run", "discard", "drop"] {
-            let bodies = [
-                Body::new(Add(total.clone(), [1])),
-                Body::new(Add(total.clone(), [2; 3])),
-                Body::new(Add(total.clone(), [3; 4])),
-                Body::new(Add(total.clone(), [4; 100])),
-            ];
+            let bodies = [add(&total, [1]), add(&total, [2; 3]), add(&total, [3; 4]), add(&total, [4; 100])];
             for mut body in bodies {
                 assert!(body.needs_drop());
                 match end {

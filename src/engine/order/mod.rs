@@ -26,7 +26,7 @@ mod variable;
 
 pub(crate) use access::Access;
 pub(crate) use batch::{Batch, FREED_MAX};
-pub(crate) use body::{Body, Enqueue, GrantedFuture, Nothing, OpFuture, Park, Rest, Work};
+pub(crate) use body::{Body, Enqueue, GrantedFuture, OpFuture, Outcome, Park, Rest, Work};
 #[cfg(test)]
 pub(crate) use device_use::Ending;
 pub(crate) use device_use::{Completed, DeviceUse, Failure, Recorded, Submitted};

@@ -364,10 +364,10 @@ impl<'o> Granted<'o> {
     }
 
     /// Enqueues its kernel.
-    pub(crate) fn enqueue(&mut self, kernel: Box<dyn Enqueue>, stream: StreamMut<'_>) -> Result<(), BoxError> {
+    pub(crate) fn enqueue(&mut self, kernel: Enqueue, stream: StreamMut<'_>) -> Result<(), BoxError> {
         // SAFETY: the operation is granted as long as this `Granted` lives, and only its own kernel gets the
         // grant.
-        kernel.enqueue(unsafe { Grant::new() }, stream)
+        kernel(unsafe { Grant::new() }, stream)
     }
 
     /// Returns true if its body was replaced: then its future exists, and has taken the values that it takes.

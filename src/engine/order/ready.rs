@@ -289,14 +289,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::batch::Batch;
-    use super::super::body::{Body, Nothing};
+    use super::super::body::Body;
     use super::super::operation::{Accesses, Operation, Role, Unpushed};
     use super::*;
     use crate::device::host::Barrier;
 
     /// Adds a ready operation.
     fn push(ready: &Ready, slots: &Slots, priority: i32, role: Role, scope: Option<&Arc<Scope>>) {
-        let mut operation = Operation::new("ready".into(), Accesses::new(), Body::new(Nothing));
+        let mut operation = Operation::new("ready".into(), Accesses::new(), Body::new(|_, _| Ok(())));
         (operation.priority, operation.role) = (priority, role);
         scope.iter().for_each(|scope| operation.set_scope(Arc::clone(scope)));
         let (entering, _) = slots.put(&mut slots.free(), 100, &mut Unpushed::new(operation)).expect("there is room");
