@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 use super::engine_core::EngineCore;
-use super::engine_ref::EngineRef;
-use crate::engine::order::{Abandon, Grant, OpFuture, Outcome, Park, Rest, Runnable, Scope, Work};
+use crate::engine::order::{Grant, OpFuture, Outcome, PendingFuture, Rest, Runnable, Scope, Work};
 use crate::error::shielded;
 use crate::runtime::{AsyncContext, Parking};
 use crate::sync::{Mutex, lock};
@@ -115,7 +114,7 @@ impl AsyncOp {
     }
 }
 
-impl Park for AsyncOp {
+impl PendingFuture for AsyncOp {
     fn park(self: Arc<Self>, mut operation: Runnable) {
         let is_there = self.engine.with(|core| core.slots.granted(&mut operation).set_body(self.clone().resume()));
         debug_assert!(is_there.is_some(), "the thread that runs the operation keeps the engine");
@@ -129,9 +128,7 @@ impl Park for AsyncOp {
             });
         }
     }
-}
 
-impl Abandon for AsyncOp {
     fn abandon(self: Arc<Self>) {
         let future = lock(&self.future).take();
         let _ = shielded(|| drop(future));
@@ -164,6 +161,35 @@ impl Drop for Resume {
         async_op.scope.iter().for_each(|scope| scope.remove_future(async_op.number));
         let future = lock(&async_op.future).take();
         drop(future);
+    }
+}
+
+/// A pending operation's reference to its engine. It is counted only if workers or other flows continue with
+/// the operation when no handle is left. Otherwise engine and operation would keep each other alive.
+enum EngineRef {
+    Counted(Arc<EngineCore>),
+    /// The engine and its pending operations are dropped with its last handle, because nothing can poll them
+    /// any more.
+    Uncounted(Weak<EngineCore>),
+}
+
+impl EngineRef {
+    fn new(core: &Arc<EngineCore>) -> Self {
+        if core.is_kept { Self::Counted(core.clone()) } else { Self::Uncounted(Arc::downgrade(core)) }
+    }
+
+    /// Calls `act` with the engine, if it is there.
+    fn with<R>(&self, act: impl FnOnce(&Arc<EngineCore>) -> R) -> Option<R> {
+        match self {
+            Self::Counted(core) => Some(act(core)),
+            Self::Uncounted(core) => {
+                let core = core.upgrade()?;
+                let done = act(&core);
+                // This may be the last reference: dropping the engine drops foreign values.
+                let _ = shielded(|| drop(core));
+                Some(done)
+            }
+        }
     }
 }
 

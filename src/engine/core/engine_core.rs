@@ -6,8 +6,8 @@ use super::async_op::{AsyncOp, AsyncOps};
 use super::failures::Failures;
 use super::handles::Handles;
 use super::lanes::Lanes;
-use super::observe::Observed;
 use super::pace::Pace;
+use super::perform::Observed;
 use crate::device::host::Origin;
 use crate::engine::order::{
     Batch, Entering, Exclusive, FREED_MAX, Free, Frees, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots, Unpushed, Wakes,

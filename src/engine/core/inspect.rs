@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use super::async_op::AsyncOps;
 use super::engine_core::EngineCore;
-use super::wakers::Wakers;
+use super::handles::Wakers;
 use crate::engine::order::Seen;
 use crate::error::{Error, Kind, Result};
 

@@ -1,4 +1,5 @@
-//! The run of an operation's body: whether it is run, and its effect on variables and errors.
+//! The run of an operation's body: whether it is run, its effect on variables and errors, and the report to
+//! an observer.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +11,7 @@ use crate::device::StreamMut;
 use crate::device::host::HostStream;
 use crate::engine::order::{Access, Granted, Operation, Rest, Role, Scope, Variable};
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
-use crate::runtime::{Launched, inside};
+use crate::runtime::{Core, Launched, Observer, OpSpan, inside};
 
 type Caught = std::thread::Result<Result<(), BoxError>>;
 
@@ -235,5 +236,30 @@ impl EngineCore {
         } else {
             origin.report_at_last(self.failures.clone());
         }
+    }
+}
+
+/// The observer of an engine's operations.
+pub(super) struct Observed {
+    observer: Arc<dyn Observer>,
+    /// The engine's number.
+    number: u64,
+}
+
+impl Observed {
+    pub(super) fn new(core: &Core) -> Option<Self> {
+        let observer = core.observer.clone()?;
+        Some(Self { observer, number: core.next_number() })
+    }
+
+    /// Reports an operation whose body has returned. Returns an error if the observer panics.
+    pub(super) fn report(&self, operation: &Operation, started: Instant, is_ok: bool, launched: Launched) -> Result<(), Error> {
+        if operation.role != Role::User {
+            return Ok(());
+        }
+        let (engine, operation) = (self.number, operation.name.clone());
+        let span = OpSpan { engine, operation, start: started, end: Instant::now(), is_ok, launched };
+        inside(0, || shielded(|| self.observer.operation(&span)))
+            .map_err(|message| Kind::Observer { node: span.operation, message }.into())
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::engine_core::EngineCore;
-use crate::engine::order::{Batch, End, Grant, Granted, Key, More, Scope, Turn, Unpushed, Variable, Wakes, is_polling};
+use crate::engine::order::{Batch, End, Grant, Granted, Key, More, Operation, Runnable, Scope, Turn, Unpushed, Variable, Wakes};
 use crate::error::{Result, shielded};
-use crate::runtime::{STEPS_MAX, WaiterKey, is_inside};
+use crate::runtime::{STEPS_MAX, WaiterKey};
 use crate::sync::{Ordering, lock};
 
 /// The number of an operation that is in no slot.
@@ -24,7 +24,7 @@ impl EngineCore {
             (key, self.exclusive.post(entering))
         };
         if let Some(turn) = turn {
-            self.empty(turn, More::default());
+            self.empty(turn);
         }
         Some(key)
     }
@@ -48,8 +48,8 @@ impl EngineCore {
 
     /// Enters the posted operations into their queues, runs them, and ends the turn.
     #[cold]
-    pub(super) fn empty(self: &Arc<Self>, mut turn: Turn, mut more: More) {
-        let mut batch = Batch::new(&self.slots);
+    fn empty(self: &Arc<Self>, mut turn: Turn) {
+        let (mut batch, mut more) = (Batch::new(&self.slots), More::default());
         loop {
             more.posted.into_iter().for_each(|entering| batch.enter(entering));
             while let Some(operation) = batch.next_own() {
@@ -98,7 +98,7 @@ impl EngineCore {
     }
 
     /// Takes out the ready operation that the simulated executor chooses.
-    fn draw(&self) -> Option<crate::engine::order::Runnable> {
+    fn draw(&self) -> Option<Runnable> {
         let choice = match (self.ready.len(), &*lock(&self.registration)) {
             (0, _) | (_, None) => None,
             (among, Some(registration)) => registration.choose(among),
@@ -121,8 +121,8 @@ impl EngineCore {
             let mut batch = Batch::new(&self.slots);
             self.end_what_is_over(&mut batch);
             self.give_back(&mut batch);
-        } else if let Some(turn) = self.exclusive.nudge() {
-            self.empty(turn, More::default());
+        } else {
+            self.nudge();
         }
     }
 
@@ -158,7 +158,7 @@ impl EngineCore {
         let turn = self.exclusive.begin()?;
         // Another thread may have pushed meanwhile. During the turn only this one can run the operation.
         if self.slots.alone(&turn).is_none() {
-            self.empty(turn, More::default());
+            self.empty(turn);
             return None;
         }
         Some(turn)
@@ -167,22 +167,15 @@ impl EngineCore {
     #[inline(always)]
     fn end_alone(self: &Arc<Self>, turn: Turn) {
         if let Err(turn) = self.exclusive.end_at_once(turn) {
-            self.empty(turn, More::default());
+            self.empty(turn);
         }
     }
 
     /// Wakes the tasks whose polls run ready operations. If the executor is shut down, runs them itself.
     pub(super) fn call_polls(self: &Arc<Self>) {
         self.bell.ring();
-        // Inside of an operation there is nothing to do: the thread that runs it takes the ready operations
-        // next.
-        if !self.is_closed() || is_inside(self.address()) || is_polling(self.address()) {
-            return;
-        }
-        if self.is_inline() {
-            while self.go_on() {}
-        } else {
-            self.run_all(&mut Batch::new(&self.slots));
+        if self.is_closed() {
+            self.end_what_is_ready();
         }
     }
 
@@ -190,12 +183,17 @@ impl EngineCore {
     /// and there may be none.
     pub(super) fn end_what_is_ready(self: &Arc<Self>) {
         if self.is_inline() {
-            // If a turn goes on, the thread that has it does the work.
-            if let Some(turn) = self.exclusive.nudge() {
-                self.empty(turn, More::default());
-            }
-        } else if self.is_simulated && !is_inside(self.address()) && !is_polling(self.address()) {
+            self.nudge();
+        } else if self.is_simulated && !self.is_inside_any() {
+            // Not inside of an operation: the thread that runs it takes the ready ones next.
             self.run_all(&mut Batch::new(&self.slots));
+        }
+    }
+
+    /// Without workers: sweeps. If a turn goes on, the thread that has it does so.
+    fn nudge(self: &Arc<Self>) {
+        if let Some(turn) = self.exclusive.nudge() {
+            self.empty(turn);
         }
     }
 
@@ -235,7 +233,7 @@ impl EngineCore {
         }
         self.pass_on(&mut batch);
         self.give_back(&mut batch);
-        self.empty(turn, More::default());
+        self.empty(turn);
         !self.ready.is_empty()
     }
 
@@ -264,7 +262,7 @@ impl EngineCore {
 
     /// Performs the parts of a joined operation, which has been granted all their variables. Returns the
     /// first failure.
-    pub(super) fn perform_parts(&self, joined: &Granted<'_>, parts: Vec<crate::engine::order::Operation>) -> Result<()> {
+    pub(super) fn perform_parts(&self, joined: &Granted<'_>, parts: Vec<Operation>) -> Result<()> {
         let mut outcome = Ok(());
         for mut part in parts {
             let performed = self.perform(joined.part(&mut part), NO_SLOT).map(drop);

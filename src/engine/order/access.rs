@@ -1,10 +1,48 @@
-//! An operation's access to one variable: a use and a request.
+//! An operation's access to one variable: how it uses that, and a request.
 
 use std::ptr::NonNull;
 
-use super::mode::{EXCLUDES, Mode, READS, TAKES, WRITES};
 use super::queue::Request;
 use super::variable::Variable;
+
+/// How an operation uses a variable: bits, because it may have several uses of one variable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mode(u8);
+
+/// It is read.
+const READS: u8 = 1;
+/// Its value is taken out.
+const TAKES: u8 = 2;
+/// It has a new value afterwards.
+const WRITES: u8 = 4;
+/// No other operation uses it meanwhile. The request keeps this bit, not the address.
+const EXCLUDES: u8 = 8;
+
+impl Mode {
+    pub(crate) const READ: Self = Self(READS);
+    pub(crate) const TAKE: Self = Self(READS | TAKES | EXCLUDES);
+    pub(crate) const WRITE: Self = Self(WRITES | EXCLUDES);
+    /// Exclusive, and leaves the variable unchanged.
+    pub(crate) const EXCLUSIVE: Self = Self(EXCLUDES);
+    const IN_ADDRESS: u8 = READS | TAKES | WRITES;
+
+    pub(super) fn has(self, bits: u8) -> bool {
+        self.0 & bits != 0
+    }
+
+    pub(crate) fn is_read(self) -> bool {
+        self.has(READS)
+    }
+
+    pub(crate) fn is_exclusive(self) -> bool {
+        self.has(EXCLUDES)
+    }
+
+    /// Returns true if the variable has another value afterwards, or none.
+    pub(crate) fn changes(self) -> bool {
+        self.has(TAKES | WRITES)
+    }
+}
 
 /// The bits of an address that keep the mode.
 const MODE_BITS: usize = Mode::IN_ADDRESS as usize;

@@ -3,10 +3,9 @@
 
 use smallvec::SmallVec;
 
-use super::grant::Grant;
 use super::queue::{Request, RequestId, Requests};
 use super::slots::{LEFT, Slot, Slots, Wakes, runnable};
-use super::tokens::{Entering, Left, Runnable};
+use super::tokens::{Entering, Grant, Left, Runnable};
 use super::variable::Variable;
 use crate::sync::{AtomicU32, Ordering};
 

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::grant::Grant;
 use super::operation::Operation;
-use super::tokens::Runnable;
+use super::tokens::{Grant, Runnable};
 use crate::device::StreamMut;
 use crate::error::BoxError;
 use crate::runtime::AsyncContext;
@@ -33,7 +32,7 @@ pub(crate) enum Rest {
     /// Its future is done. With an observer, the time at which the operation began.
     Ended(Option<Instant>),
     /// Its future is pending.
-    Pending(Arc<dyn Park>),
+    Pending(Arc<dyn PendingFuture>),
     /// It consists of these operations, to be performed in order.
     Parts(Vec<Operation>),
     /// It is a kernel, and needs a stream of a device.
@@ -49,9 +48,12 @@ pub(crate) trait GrantedFuture: Send {
 }
 
 /// A pending future, which its wakers make ready again.
-pub(crate) trait Park: Send + Sync {
+pub(crate) trait PendingFuture: Send + Sync {
     /// Parks it. When this returns, another thread may run its operation, or have ended it.
     fn park(self: Arc<Self>, operation: Runnable);
+
+    /// Drops it, unless a thread polls it now, and makes its operation ready, so that it ends.
+    fn abandon(self: Arc<Self>);
 }
 
 /// A kernel that needs a stream.

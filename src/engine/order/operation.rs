@@ -9,10 +9,9 @@ use smallvec::{SmallVec, smallvec};
 
 use super::access::Access;
 use super::body::{Body, Enqueue, Rest, Work};
-use super::grant::Grant;
 use super::queue::REQUESTS_MAX;
 use super::scope::{Owner, Scope};
-use super::tokens::Alone;
+use super::tokens::{Alone, Grant};
 use super::variable::Variable;
 use crate::device::StreamMut;
 use crate::error::{BoxError, Error, Kind};

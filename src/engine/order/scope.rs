@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use super::body::PendingFuture;
 use crate::error::{Error, Kind, Listener, Result, shielded};
 use crate::runtime::Lane;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, lock};
@@ -32,7 +33,7 @@ pub(crate) struct Scope {
     place: AtomicU32,
     state: AtomicU32,
     /// Its asynchronous operations that have begun, by slot.
-    futures: Mutex<BTreeMap<u32, Arc<dyn Abandon>>>,
+    futures: Mutex<BTreeMap<u32, Arc<dyn PendingFuture>>>,
     /// The number of its pending operations.
     pending: AtomicU64,
     /// The error that ends it: a push was refused, for example.
@@ -62,12 +63,6 @@ impl Owner<'_> {
             Owner::Flow(scope) => Some(if scope.is_cancelled() { ENGINE } else { scope.address() }),
         }
     }
-}
-
-/// An asynchronous operation that is cancelled with its scope.
-pub(crate) trait Abandon: Send + Sync {
-    /// Drops its future, unless a thread polls that now, and makes the operation ready, so that it ends.
-    fn abandon(self: Arc<Self>);
 }
 
 /// Flows that were begun in another, in reusable places.
@@ -157,7 +152,7 @@ impl Scope {
     }
 
     /// Adds an asynchronous operation, whose future is dropped when this is cancelled.
-    pub(crate) fn add_future(&self, number: u32, future: Arc<dyn Abandon>) {
+    pub(crate) fn add_future(&self, number: u32, future: Arc<dyn PendingFuture>) {
         lock(&self.futures).insert(number, future);
     }
 
@@ -228,8 +223,8 @@ impl Scope {
 
     /// Drops its futures, and wakes the task that awaits the flow.
     fn stop(&self) {
-        let futures: Vec<Arc<dyn Abandon>> = lock(&self.futures).values().cloned().collect();
-        futures.into_iter().for_each(Abandon::abandon);
+        let futures: Vec<Arc<dyn PendingFuture>> = lock(&self.futures).values().cloned().collect();
+        futures.into_iter().for_each(PendingFuture::abandon);
         self.bell.ring();
     }
 }

@@ -4,7 +4,6 @@
 //! a variable. The check takes no lock: requests are linked, and those behind a granted write stay until it
 //! leaves. Longer circles are no errors; [`Engine::blocked`](crate::Engine::blocked) shows them.
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
@@ -14,7 +13,7 @@ use super::exclusive::Exclusive;
 use super::handle_state::Key;
 use super::operation::{Granted, Operation};
 use super::slots::Slots;
-use crate::error::BoxError;
+use crate::error::{BoxError, Error, Kind};
 use crate::sync::thread_local;
 
 /// The most requests that are compared with the awaited operation: a bound on the work of a poll.
@@ -69,23 +68,15 @@ pub(crate) fn is_polling(engine: usize) -> bool {
     polled(engine).is_some()
 }
 
-/// A wait of an operation for itself.
-pub(crate) enum SelfWait {
-    /// It awaits its own end.
-    OwnEnd { operation: Cow<'static, str> },
-    /// It awaits an operation that waits for one of its variables.
-    Behind { operation: Cow<'static, str>, awaited: Cow<'static, str>, variable: Cow<'static, str> },
-}
-
-/// Returns the wait of the polled operation for itself, if it is one to wait for `awaited`. `exclusive`: of
-/// an engine without workers.
-pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusive>, awaited: Key) -> Option<SelfWait> {
+/// Returns the error if a wait for `awaited` is one of the polled operation for itself. `exclusive`: of an
+/// engine without workers.
+pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusive>, awaited: Key) -> Option<Error> {
     let polled = polled(engine)?;
     // SAFETY: `Polling` borrows the operation until the poll has returned, and this thread is in the poll.
     let operation = unsafe { polled.operation.as_ref() };
     let name = || operation.name.to_cow();
     if polled.number == awaited.number() {
-        return Some(SelfWait::OwnEnd { operation: name() });
+        return Some(Kind::WaitsForOwnEnd { operation: name() }.into());
     }
     let mut left = COMPARED_MAX;
     let own = operation.accesses.iter().find(|own| keeps(slots, exclusive, own, awaited, &mut left))?;
@@ -97,7 +88,7 @@ pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusi
     // SAFETY: the awaited operation has not run, so it is in its queues, or in the inbox of its push. So its
     // variables are alive.
     let awaited = unsafe { awaited.full_name() };
-    Some(SelfWait::Behind { operation: name(), awaited, variable })
+    Some(Kind::WaitsForItself { operation: name(), awaited, variable }.into())
 }
 
 /// Returns true if `awaited` is behind a request of the polled operation. Compares at most `left` requests.

@@ -1,5 +1,5 @@
-//! Tokens: the rights of a thread to run or end a pending operation. For each operation that is in no queue
-//! and no list, exactly one token exists.
+//! Tokens: the rights of a thread to run or end a pending operation, and of a body to use its variables. For
+//! each operation that is in no queue and no list, exactly one token exists.
 //!
 //! ```text
 //!  push ──▶ Entering ──enter──▶ (in its queues) ──all granted──▶ Runnable ──leave──▶ Left ──end──▶ (slot free)
@@ -11,8 +11,6 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-
-use super::grant::Grant;
 
 /// The slot of an operation, and its number. Kept together, so that the slot is looked up once.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +97,20 @@ impl Left {
 
     pub(super) fn looks(&self) -> u32 {
         self.looks
+    }
+}
+
+/// Shows that an operation has been granted all its requests, and has not left its queues. Made by
+/// [`Granted`](super::Granted), for the body that it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant<'g>(PhantomData<&'g ()>);
+
+impl Grant<'_> {
+    /// # Safety
+    /// An operation has been granted all its requests, and does not leave its queues as long as the grant
+    /// lives. Only the body of that operation gets the grant.
+    pub(super) unsafe fn new() -> Self {
+        Self(PhantomData)
     }
 }
 

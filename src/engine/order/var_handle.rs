@@ -5,9 +5,8 @@ use std::mem::{self, ManuallyDrop};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::access::Access;
+use super::access::{Access, Mode};
 use super::body::Outcome;
-use super::mode::Mode;
 use super::operation::{Operation, Unpushed};
 use super::variable::{TypedVariable, VarPtr, drop_panicked};
 use crate::error::shielded;

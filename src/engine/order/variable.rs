@@ -4,8 +4,8 @@ use std::mem;
 use std::ptr::NonNull;
 
 use super::device_uses::DeviceUses;
-use super::grant::Grant;
 use super::queue::Queue;
+use super::tokens::Grant;
 use crate::error::{Error, Kind, Result, shielded};
 use crate::name::Name;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
