@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use super::core::Futures;
-use super::order::{Seen, SeenAccess, Stage};
+use super::order::{Seen, SeenAccess};
 
 /// The most operations that a line names.
 const SHOWN: usize = 8;
@@ -76,10 +76,10 @@ impl Blocked {
             operations[waiter].waits.push(waits);
         }
         for (operation, seen) in operations.iter_mut().zip(seen) {
-            match seen.stage {
-                Stage::Left => operation.waits.push(WaitsFor::Device),
-                Stage::Granted | Stage::Waits if operation.waits.is_empty() => operation.waits.push(WaitsFor::Thread),
-                Stage::Granted | Stage::Waits => {}
+            if seen.has_left {
+                operation.waits.push(WaitsFor::Device);
+            } else if operation.waits.is_empty() {
+                operation.waits.push(WaitsFor::Thread);
             }
         }
         Self { operations }

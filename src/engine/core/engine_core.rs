@@ -304,18 +304,17 @@ impl EngineCore {
 
     fn start_all(self: &Arc<Self>, batch: &mut Batch<'_>) {
         self.pass_on(batch);
-        if self.workers > 0 && self.call_workers() {
-            return;
-        }
+        self.call();
+    }
+
+    /// Has the operations of the ready list run.
+    fn call(self: &Arc<Self>) {
         if self.workers == 0 {
-            return self.call_polls();
+            self.call_polls();
+        } else if !self.call_workers() && !is_inside(self.address()) {
+            // Not inside of an operation: the thread that runs it takes the ready ones next.
+            self.run_all(&mut Batch::new(&self.slots));
         }
-        // Inside of an operation there is nothing to do: the thread that runs it takes the ready operations
-        // next.
-        if is_inside(self.address()) {
-            return;
-        }
-        self.run_all(batch);
     }
 
     /// Adds the operations of a batch to the ready list.
@@ -344,11 +343,7 @@ impl EngineCore {
     /// Makes an operation ready that was granted its variables earlier: it waited for something else.
     pub(super) fn make_ready(self: &Arc<Self>, operation: Runnable) {
         self.ready.push(&self.slots, operation);
-        if self.workers > 0 {
-            let _ = self.call_workers();
-        } else {
-            self.call_polls();
-        }
+        self.call();
     }
 
     /// Leaves the executor once that is shut down and nothing is left to do.
@@ -427,26 +422,21 @@ impl EngineCore {
 
     /// Ends an operation that has left its queues.
     pub(super) fn end_left(&self, operation: Left, outcome: Result<()>, batch: &mut Batch<'_>) {
-        self.leave_scope(&operation);
+        let number = operation.number();
+        let ended = self.slots.left(&operation);
+        if ended.is_async {
+            self.async_ops.remove(number);
+        }
+        if let Some(scope) = ended.scope() {
+            if ended.is_async {
+                scope.remove_future(number);
+            }
+            scope.end_one();
+        }
         self.handles.end(&self.slots, &operation, outcome);
         batch.end(operation);
         if batch.freed() >= self.freed_max {
             self.give_back(batch);
-        }
-    }
-
-    /// Removes an operation from the lists of its flow and of asynchronous operations.
-    #[inline]
-    fn leave_scope(&self, left: &Left) {
-        let operation = self.slots.left(left);
-        if operation.is_async {
-            self.async_ops.remove(left.number());
-        }
-        if let Some(scope) = operation.scope() {
-            if operation.is_async {
-                scope.remove_future(left.number());
-            }
-            scope.end_one();
         }
     }
 

@@ -68,9 +68,9 @@ impl Pushed {
         Self::of(State::Pending(Pending { core, key, waker: Registered::No, driver: None }))
     }
 
-    /// Pushes an operation, beyond the bound if need be.
-    pub(in crate::engine) fn beyond(core: &Arc<EngineCore>, operation: Unpushed<'_>) -> Result<Self> {
-        core.push_beyond(operation).map(|accepted| Self::new(core, accepted))
+    /// Pushes an operation, beyond the bound if need be. A refusal is the outcome of the handle.
+    pub(in crate::engine) fn beyond(core: &Arc<EngineCore>, operation: Unpushed<'_>) -> Self {
+        Self::new(core, core.push_beyond(operation).unwrap_or_else(|refused| Accepted::Ended(Err(refused))))
     }
 
     /// Returns a handle to an operation that has ended already.

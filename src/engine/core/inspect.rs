@@ -33,9 +33,7 @@ impl EngineCore {
     /// # Errors
     /// In a forked child, and if the system refuses the barrier that an inspection needs.
     pub(in crate::engine) fn inspect(&self) -> Result<(Vec<Seen>, Futures)> {
-        if self.is_forked() {
-            return Err(Kind::Forked.into());
-        }
+        self.check_process()?;
         let seen = self.slots.inspect().ok_or_else(|| Error::new(Kind::NoBarrier))?;
         let futures = Futures::new(&seen, &self.async_ops, &self.handles.wakers);
         Ok((seen, futures))

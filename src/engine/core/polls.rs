@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::engine_core::EngineCore;
-use crate::engine::order::{Batch, End, Grant, Granted, Key, More, Operation, Runnable, Scope, Turn, Unpushed, Variable, Wakes};
+use crate::engine::order::{Batch, Grant, Granted, Key, More, Operation, Runnable, Scope, Turn, Unpushed, Variable, Wakes};
 use crate::error::{Result, shielded};
 use crate::runtime::{STEPS_MAX, WaiterKey};
 use crate::sync::{Ordering, lock};
@@ -67,11 +67,11 @@ impl EngineCore {
             }
             self.give_back(&mut batch);
             match self.exclusive.end(turn) {
-                End::Over { is_awaited } => {
-                    self.wake(Wakes { space: false, idle: is_awaited });
+                Ok(idle) => {
+                    self.wake(Wakes { space: false, idle });
                     break;
                 }
-                End::More(again, asked) => (turn, more) = (again, asked),
+                Err(asked) => (turn, more) = asked,
             }
         }
         if !self.ready.is_still_empty() {

@@ -45,7 +45,7 @@ impl EngineCore {
         });
         match (blind, backlog) {
             // If it has ended, this operation is ready again at once.
-            (Some(before), _) => batch.ready.extend(before.wakes(operation)),
+            (Some(before), _) => batch.ready.extend(before.ending.wakes(operation)),
             (None, Some(point)) => self.retry_after(operation, lane, point),
             (None, None) => batch.ready.push(operation),
         }

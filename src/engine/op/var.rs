@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use crate::engine::core::{EngineCore, Pushed, poll_share};
-use crate::engine::order::{Access, Grant, Mode, Operation, TypedVariable, Unpushed, VarHandle, VarPtr, Variable};
+use crate::engine::order::{Access, Grant, Mode, Operation, Role, TypedVariable, Unpushed, VarHandle, VarPtr, Variable};
 use crate::error::{Error, Kind, Result};
 use crate::sync::{Mutex, lock};
 
@@ -76,14 +76,12 @@ impl<T: Send + Sync + 'static> Var<T> {
     fn read_later(&self) -> Reading<T> {
         let found = Arc::new(Mutex::new(None));
         let ((access, var), place) = (self.access(Mode::READ), found.clone());
-        let operation = Operation::waiting(access, move |grant, _| {
+        let operation = Operation::own(Role::Waits, access, move |grant, _| {
             *lock(&place) = Some(var.share(grant)?);
             Ok(())
         });
-        match Pushed::beyond(self.core(), Unpushed::new(operation)) {
-            Ok(pushed) => Reading::Pushed(Box::new(Looking { pushed, found })),
-            Err(refused) => Reading::Failed(refused),
-        }
+        let pushed = Pushed::beyond(self.core(), Unpushed::new(operation));
+        Reading::Pushed(Box::new(Looking { pushed, found }))
     }
 
     /// Returns the value, or why there is none, if no pending operation uses the variable. May return None
@@ -114,7 +112,7 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// Dropping the future changes nothing.
     pub fn wait_writable(&self) -> VarWait {
         let (access, _) = self.access(Mode::EXCLUSIVE);
-        VarWait { pushed: Pushed::beyond(self.core(), Unpushed::new(Operation::waiting(access, |_, _| Ok(())))) }
+        VarWait(Pushed::beyond(self.core(), Unpushed::new(Operation::own(Role::Waits, access, |_, _| Ok(())))))
     }
 }
 
@@ -184,17 +182,12 @@ impl<T> Looking<T> {
 /// The turn to write a variable; made by [`Var::wait_writable`].
 #[must_use = "futures do nothing unless awaited"]
 #[derive(Debug)]
-pub struct VarWait {
-    pushed: Result<Pushed>,
-}
+pub struct VarWait(Pushed);
 
 impl Future for VarWait {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        match &mut self.pushed {
-            Ok(pushed) => Pin::new(pushed).poll(cx),
-            Err(error) => Poll::Ready(Err(error.clone())),
-        }
+        Pin::new(&mut self.0).poll(cx)
     }
 }

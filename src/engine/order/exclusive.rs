@@ -36,17 +36,6 @@ pub(crate) struct Exclusive {
     inbox: Mutex<Vec<Entering>>,
 }
 
-/// The outcome of an attempt to end a turn.
-pub(crate) enum End {
-    /// The turn is over.
-    Over {
-        /// Whether futures wait until nothing is pending.
-        is_awaited: bool,
-    },
-    /// The turn goes on.
-    More(Turn, More),
-}
-
 /// The work to do before a turn ends.
 #[derive(Default)]
 pub(crate) struct More {
@@ -97,24 +86,20 @@ impl Exclusive {
         ended.map(drop).map_err(|_| turn)
     }
 
-    /// Ends a turn, if no operation was posted and no thread nudged meanwhile.
-    pub(crate) fn end(&self, turn: Turn) -> End {
-        let turn = match self.end_at_once(turn) {
-            Ok(()) => return End::Over { is_awaited: false },
-            Err(turn) => turn,
-        };
+    /// Ends a turn, if no operation was posted and no thread nudged meanwhile. Returns whether futures wait
+    /// until nothing is pending; or the turn, which goes on, and the work to do.
+    pub(crate) fn end(&self, turn: Turn) -> Result<bool, (Turn, More)> {
+        let Err(turn) = self.end_at_once(turn) else { return Ok(false) };
         // ORDERING: AcqRel: Acquire pairs with the Release in `post` and `nudge`.
         let before = self.word.fetch_and(!(POSTED | NUDGED), Ordering::AcqRel);
         if before & (POSTED | NUDGED) != 0 {
             let posted = std::mem::take(&mut *lock(&self.inbox));
-            return End::More(turn, More { posted, is_nudged: before & NUDGED != 0 });
+            return Err((turn, More { posted, is_nudged: before & NUDGED != 0 }));
         }
         // ORDERING: AcqRel: Release pairs with `begin`, Acquire with the wait in `is_over`. Relaxed on
         // failure: a bit was set just now, and the caller ends again.
-        match self.word.compare_exchange(ALONE | AWAITED, 0, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => End::Over { is_awaited: true },
-            Err(_) => End::More(turn, More::default()),
-        }
+        let ended = self.word.compare_exchange(ALONE | AWAITED, 0, Ordering::AcqRel, Ordering::Relaxed);
+        ended.map(|_| true).map_err(|_| (turn, More::default()))
     }
 
     /// Returns true if no turn goes on. Otherwise the end of the turn wakes the futures that wait.

@@ -29,7 +29,7 @@ pub(crate) use body::{Body, Enqueue, GrantedFuture, OpFuture, Outcome, PendingFu
 pub(crate) use device_use::Ending;
 pub(crate) use device_use::{Completed, DeviceUse, Failure, Recorded, Submitted};
 
-pub(crate) use exclusive::{End, Exclusive, More};
+pub(crate) use exclusive::{Exclusive, More};
 pub(crate) use handle_state::Key;
 #[cfg(test)]
 pub(crate) use inspection::Inspection;
@@ -40,7 +40,7 @@ pub(crate) use queue::OPERATIONS_MAX;
 pub(crate) use queue::{Queue, Request, RequestId, Requests};
 pub(crate) use ready::Ready;
 pub(crate) use scope::Scope;
-pub(crate) use seen::{Seen, SeenAccess, Stage};
+pub(crate) use seen::{Seen, SeenAccess};
 pub(crate) use self_wait::{is_polling, self_wait};
 pub(crate) use slots::{CHUNKS, Free, Slots, Wakes, chunk_and_index};
 pub(crate) use tokens::{Entering, Grant, Left, Runnable, Turn};

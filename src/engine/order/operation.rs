@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 use super::access::Access;
 use super::body::{Body, Enqueue, Rest, Work};
 use super::queue::REQUESTS_MAX;
-use super::scope::{Owner, Scope};
+use super::scope::{ENGINE, Scope};
 use super::tokens::{Alone, Grant};
 use super::variable::Variable;
 use crate::device::StreamMut;
@@ -101,19 +101,11 @@ impl Operation {
         }
     }
 
-    /// Returns an operation that frees a variable. It runs before all others, so that memory comes back
-    /// early.
-    pub(super) fn freeing(access: Access, work: impl Work) -> Self {
-        let mut operation = Self::new("free".into(), smallvec![access], Body::new(work));
-        (operation.priority, operation.role) = (FREES, Role::Frees);
-        operation
-    }
-
-    /// Returns an operation that waits for a variable: to read it, or until it could be written.
-    pub(crate) fn waiting(access: Access, work: impl Work) -> Self {
-        let mut operation = Self::new("wait".into(), smallvec![access], Body::new(work));
-        operation.role = Role::Waits;
-        operation
+    /// Returns an operation of the engine's own: it frees a variable, or waits until it could be read or
+    /// written. One that frees runs before all others, so that memory comes back early.
+    pub(crate) fn own(role: Role, access: Access, work: impl Work) -> Self {
+        let (name, priority) = if role == Role::Frees { ("free", FREES) } else { ("wait", 0) };
+        Self { role, priority, ..Self::new(name.into(), smallvec![access], Body::new(work)) }
     }
 
     /// Empties a place for operations. After a run, nearly all operations have nothing left to drop. One
@@ -189,13 +181,12 @@ impl Operation {
         self.rare.as_ref()?.scope.as_ref()
     }
 
-    /// Returns the owner that ends it when there are no polls.
-    pub(crate) fn owner(&self) -> Owner<'_> {
-        match (self.role, self.scope()) {
+    /// Returns the number of the owner that ends it when there are no polls. Without one it waits for a poll.
+    pub(super) fn owner(&self) -> Option<usize> {
+        match self.role {
             // The engine ends its own operations even if no future waits for them any more.
-            (Role::Frees | Role::Waits, _) => Owner::Engine,
-            (_, Some(scope)) => Owner::Flow(scope),
-            _ => Owner::None,
+            Role::Frees | Role::Waits => Some(ENGINE),
+            _ => self.scope().map(|scope| scope.owner()),
         }
     }
 

@@ -93,7 +93,7 @@ impl Ready {
         let priority = operation.priority;
         if priority != 0 || tail.is_listed {
             let mut lists = lock(&tail.lists);
-            let owner = if tail.is_listed { operation.owner().number() } else { None };
+            let owner = if tail.is_listed { operation.owner() } else { None };
             lists.push(number, priority, owner);
             return self.count(1);
         }

@@ -42,28 +42,9 @@ pub(crate) struct Scope {
     pub(crate) bell: Lane,
 }
 
-/// The owner of a ready operation ends it if only polls run operations, and there may be none.
-pub(crate) enum Owner<'s> {
-    /// None: it waits for a poll.
-    None,
-    /// The engine: the next sweep runs it.
-    Engine,
-    /// A flow: once that is cancelled, the next sweep runs it.
-    Flow(&'s Scope),
-}
-
-/// The number of the engine among owners; those of flows are addresses of their scopes.
+/// The number of the engine among the owners of ready operations: the next sweep runs what it owns. Those of
+/// flows are addresses of their scopes.
 pub(super) const ENGINE: usize = 0;
-
-impl Owner<'_> {
-    pub(super) fn number(self) -> Option<usize> {
-        match self {
-            Owner::None => None,
-            Owner::Engine => Some(ENGINE),
-            Owner::Flow(scope) => Some(if scope.is_cancelled() { ENGINE } else { scope.address() }),
-        }
-    }
-}
 
 /// Flows that were begun in another, in reusable places.
 #[derive(Default)]
@@ -124,6 +105,11 @@ impl Scope {
     /// Returns the number of the flow among owners. It is unique, because a scope outlives its operations.
     pub(super) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
+    }
+
+    /// Returns the number of the owner of its operations: the engine once it is cancelled.
+    pub(super) fn owner(&self) -> usize {
+        if self.is_cancelled() { ENGINE } else { self.address() }
     }
 
     /// Returns true once it, or a flow that it was begun in, is cancelled.

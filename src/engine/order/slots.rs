@@ -120,16 +120,9 @@ struct Front {
 pub(crate) struct Free {
     list: Vec<u32>,
     /// The number of slots that were ever made.
-    made: u32,
+    pub(super) made: u32,
     /// The number of ended operations, as it was last loaded.
     ended: u64,
-}
-
-impl Free {
-    /// Returns the number of slots that were ever made.
-    pub(super) fn made(&self) -> u32 {
-        self.made
-    }
 }
 
 /// The part for threads that run operations.

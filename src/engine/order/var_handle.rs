@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::access::{Access, Mode};
 use super::body::Outcome;
-use super::operation::{Operation, Unpushed};
+use super::operation::{Operation, Role, Unpushed};
 use super::variable::{TypedVariable, VarPtr, drop_panicked};
 use crate::error::shielded;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -70,7 +70,7 @@ impl<T: Send + Sync + 'static, E: Frees> VarHandle<T, E> {
         let engine = unsafe { ptr::read(&raw const self.shared().engine) };
         let access = Access::new(&self.typed().variable, Mode::EXCLUSIVE);
         let free = Free(self.0);
-        ManuallyDrop::into_inner(engine).free(Unpushed::new(Operation::freeing(access, |_, _| free.run())));
+        ManuallyDrop::into_inner(engine).free(Unpushed::new(Operation::own(Role::Frees, access, |_, _| free.run())));
     }
 }
 
