@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::task::Waker;
 
-use super::async_op::AsyncOps;
 use super::engine_core::EngineCore;
-use super::handles::Wakers;
 use crate::engine::order::Seen;
 use crate::error::{Error, Kind, Result};
 
@@ -17,16 +15,6 @@ pub(in crate::engine) struct Futures {
     pub(in crate::engine) awaits: Vec<(u32, Option<u32>)>,
 }
 
-impl Futures {
-    pub(super) fn new(seen: &[Seen], async_ops: &AsyncOps, wakers: &Wakers) -> Self {
-        let parked = async_ops.parked();
-        let owners: HashMap<*const (), u32> = parked.iter().copied().collect();
-        let waker = |number: u32| wakers.of(number).as_ref().map(Waker::data);
-        let awaits = seen.iter().filter_map(|seen| Some((seen.number, owners.get(&waker(seen.number)?).copied()))).collect();
-        Self { pending: parked.into_iter().map(|(_, number)| number).collect(), awaits }
-    }
-}
-
 impl EngineCore {
     /// Returns the pending operations, and the operations that their futures await.
     ///
@@ -35,7 +23,11 @@ impl EngineCore {
     pub(in crate::engine) fn inspect(&self) -> Result<(Vec<Seen>, Futures)> {
         self.check_process()?;
         let seen = self.slots.inspect().ok_or_else(|| Error::new(Kind::NoBarrier))?;
-        let futures = Futures::new(&seen, &self.async_ops, &self.handles.wakers);
-        Ok((seen, futures))
+        let parked = self.async_ops.parked();
+        let owners: HashMap<*const (), u32> = parked.iter().copied().collect();
+        let waker = |number: u32| self.handles.wakers.of(number).as_ref().map(Waker::data);
+        let awaits = seen.iter().filter_map(|seen| Some((seen.number, owners.get(&waker(seen.number)?).copied()))).collect();
+        let pending = parked.into_iter().map(|(_, number)| number).collect();
+        Ok((seen, Futures { pending, awaits }))
     }
 }

@@ -29,7 +29,7 @@ impl EngineCore {
                 // The compiler does not know that, and would call a function to drop it.
                 mem::forget(rest);
                 operation.each_variable(|access, variable| {
-                    if access.changes() {
+                    if access.uses().changes() {
                         variable.count_write();
                     }
                 });
@@ -128,7 +128,7 @@ impl EngineCore {
     fn has_returned(&self, operation: &Granted<'_>, cause: BoxError) -> Error {
         let kept = cause.downcast_ref::<Error>().and_then(Error::kept_variable);
         let Some(variable) = kept else { return self.has_failed(operation, operation.failed(cause)) };
-        let leaves_old = operation.variables().any(|(access, variable)| access.is_written() && !variable.is_unwritten());
+        let leaves_old = operation.variables().any(|(access, variable)| access.uses().is_written() && !variable.is_unwritten());
         let error = Error::new(Kind::OpNotBegun { operation: operation.full_name(), variable, leaves_old });
         self.leave_unchanged(operation, &error, false);
         self.report_not_begun(operation, &error);
@@ -157,7 +157,7 @@ impl EngineCore {
             // Each of the joined operations is checked by itself.
             return None;
         }
-        operation.variables().filter(|(access, _)| access.is_read()).find_map(|(_, variable)| {
+        operation.variables().filter(|(access, _)| access.uses().is_read()).find_map(|(_, variable)| {
             let origin = variable.poison()?;
             let because = origin.node().unwrap_or("an operation").to_owned();
             let (operation, variable) = (operation.full_name(), variable.name.to_cow());
@@ -171,7 +171,7 @@ impl EngineCore {
             return self.leave_unchanged(operation, cancelled, operation.has_begun());
         }
         for (access, variable) in operation.variables() {
-            if access.changes() {
+            if access.uses().changes() {
                 self.change(operation, variable, failure);
             }
         }
@@ -191,9 +191,9 @@ impl EngineCore {
     /// Leaves variables unchanged after an operation that was cancelled or could not begin. Only a variable
     /// that never had a value gets the error, and one whose value the operation took.
     fn leave_unchanged(&self, operation: &Granted<'_>, error: &Error, has_begun: bool) {
-        let is_lost = |access: &Access, variable: &Variable| variable.is_unwritten() || has_begun && access.is_taken();
+        let is_lost = |access: &Access, variable: &Variable| variable.is_unwritten() || has_begun && access.uses().is_taken();
         for (access, variable) in operation.variables() {
-            if access.changes() && is_lost(access, variable) {
+            if access.uses().changes() && is_lost(access, variable) {
                 self.change(operation, variable, Some(error));
             }
         }

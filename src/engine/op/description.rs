@@ -3,10 +3,10 @@
 use std::fmt;
 use std::future::Future;
 
-use super::reads::{Asking, Vars};
+use super::reads::Asking;
 use super::task;
 use super::writes::Writes;
-use crate::engine::order::{Body, Operation, PRIORITY_MAX, Unpushed};
+use crate::engine::order::{Body, Operation, PRIORITY_MAX, Unpushed, Vars};
 use crate::error::BoxError;
 use crate::name::Name;
 use crate::value::args::{Fallible, Finish, Infallible, OpFn, OpFutureFn, Reads};
@@ -40,7 +40,6 @@ impl<'v> Op<'v> {
     where
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
-        W::Value: 'static,
         F: OpFn<Vars, R::Params, W::Value>,
     {
         Self::task_of::<R, W, F, W::Value, Infallible>(name.into(), reads, writes, work)
@@ -54,7 +53,6 @@ impl<'v> Op<'v> {
     where
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
-        W::Value: 'static,
         F: OpFn<Vars, R::Params, Result<W::Value, BoxError>>,
     {
         Self::task_of::<R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
@@ -99,7 +97,6 @@ impl<'v> Op<'v> {
     where
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
-        W::Value: 'static,
         F: OpFutureFn<Vars, R::Params, Fut>,
         Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
     {
@@ -147,7 +144,6 @@ impl<'v> Op<'v> {
         F: OpFn<Vars, R::Params, V>,
         V: 'static,
         K: Finish<V, Value = W::Value>,
-        W::Value: 'static,
     {
         Self::using(name, reads, writes, |params, put| Body::new(task::task::<_, _, _, V, K, W::Value>(params, put, work)))
     }

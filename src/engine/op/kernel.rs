@@ -1,11 +1,10 @@
 //! Operations that are kernels: their bodies get a stream, and ask it for work.
 
 use super::description::Op;
-use super::reads::Vars;
 use super::writes::{Put, Writes};
 use crate::device::host::HostStream;
 use crate::device::{KernelStream, StreamMut};
-use crate::engine::order::{Body, Grant, Rest};
+use crate::engine::order::{Body, Grant, Rest, Vars};
 use crate::error::BoxError;
 use crate::name::Name;
 use crate::value::args::{Fallible, Finish, Infallible, OpKernelFn, Params, Reads};
@@ -45,7 +44,6 @@ impl<'v> Op<'v> {
         S: KernelStream,
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
-        W::Value: 'static,
         F: OpKernelFn<Vars, S, R::Params, W::Value>,
     {
         Self::enqueueing::<S, R, W, F, W::Value, Infallible>(name.into(), reads, writes, work)
@@ -60,7 +58,6 @@ impl<'v> Op<'v> {
         S: KernelStream,
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
-        W::Value: 'static,
         F: OpKernelFn<Vars, S, R::Params, Result<W::Value, BoxError>>,
     {
         Self::enqueueing::<S, R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
@@ -74,7 +71,6 @@ impl<'v> Op<'v> {
         F: OpKernelFn<Vars, S, R::Params, V>,
         V: 'static,
         K: Finish<V, Value = W::Value>,
-        W::Value: 'static,
     {
         let mut op = Self::using(name, reads, writes, |params, put| {
             Body::new(move |grant: Grant<'_>, rest: &mut Rest| {

@@ -11,7 +11,7 @@ mod writes;
 
 pub use bulk::Bulk;
 pub use description::Op;
-pub use reads::{TakeVar, Vars};
+pub use reads::TakeVar;
 pub use stream::Stream;
 pub use var::{Var, VarRead, VarWait};
 pub(crate) use writes::Shared;

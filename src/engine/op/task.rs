@@ -7,9 +7,8 @@ use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
 
-use super::reads::Vars;
 use super::writes::Put;
-use crate::engine::order::{Grant, GrantedFuture, Outcome, Rest, Work};
+use crate::engine::order::{Grant, GrantedFuture, Outcome, Rest, Vars, Work};
 use crate::error::BoxError;
 use crate::runtime::AsyncContext;
 use crate::value::args::{Finish, OpFn, OpFutureFn, Params};

@@ -11,6 +11,7 @@ use crate::engine::core::{EngineCore, Pushed, poll_share};
 use crate::engine::order::{Access, Grant, Mode, Operation, Role, TypedVariable, Unpushed, VarHandle, VarPtr, Variable};
 use crate::error::{Error, Kind, Result};
 use crate::sync::{Mutex, lock};
+use crate::value::args::Key;
 
 /// A value that operations of one engine read and write, in the order in which they were pushed. Made by
 /// [`Engine::var`](crate::Engine::var).

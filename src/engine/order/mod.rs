@@ -47,4 +47,5 @@ pub(crate) use tokens::{Entering, Grant, Left, Runnable, Turn};
 pub(crate) use var_handle::{Frees, VarHandle};
 #[expect(unreachable_pub, reason = "named by hidden items of public traits")]
 pub use variable::VarPtr;
+pub use variable::Vars;
 pub(crate) use variable::{TypedVariable, Variable};

@@ -201,7 +201,7 @@ impl Operation {
 
     /// Returns true if it has a variable to poison if it fails.
     pub(crate) fn writes(&self) -> bool {
-        self.accesses.iter().any(Access::changes)
+        self.accesses.iter().any(|access| access.uses().changes())
     }
 }
 
@@ -298,7 +298,7 @@ impl<'v> Unpushed<'v> {
         let fault = if is_aliased {
             // SAFETY: the operation was not pushed, so there are handles to its variables.
             let variable = |access: &Access| unsafe { access.variable() }.name.to_cow();
-            let taken = accesses.iter().find(|access| access.is_taken()).map(variable);
+            let taken = accesses.iter().find(|access| access.uses().is_taken()).map(variable);
             Some(Kind::VarTakenAndRead { operation: name(), variable: taken.unwrap_or_default() })
         } else {
             let what = || format!("the number of variables of operation '{}'", name());
@@ -419,7 +419,7 @@ impl Operation {
     pub(super) unsafe fn full_name(&self) -> Cow<'static, str> {
         match (self.role, &self.accesses[..]) {
             (Role::Waits, [access]) => {
-                let what = if access.is_read() { "read of" } else { "wait for" };
+                let what = if access.uses().is_read() { "read of" } else { "wait for" };
                 // SAFETY: the caller promises that the variable is alive.
                 format!("{what} {}", &*unsafe { access.variable() }.name).into()
             }

@@ -186,7 +186,7 @@ impl Ready {
     /// Takes an operation out of the middle of the lists.
     pub(crate) fn remove(&self, slots: &Slots, place: usize) -> Option<Runnable> {
         let mut lists = lock(&self.tail.0.lists);
-        let key = lists.nth(place);
+        let key = lists.ready.keys().nth(place).copied();
         self.take(&mut lists, slots, key)
     }
 
@@ -260,13 +260,6 @@ impl Lists {
 
     fn first(&self) -> Option<Key> {
         self.ready.first_key_value().map(|(&key, _)| key)
-    }
-
-    /// Returns the key of the operation at a place, counted from the front.
-    fn nth(&self, place: usize) -> Option<Key> {
-        let from_back = self.ready.len().checked_sub(place + 1)?;
-        let mut keys = self.ready.keys();
-        if place <= from_back { keys.nth(place) } else { keys.nth_back(from_back) }.copied()
     }
 
     fn of(&self, owner: usize) -> impl Iterator<Item = Key> {

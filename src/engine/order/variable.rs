@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::device_uses::DeviceUses;
 use super::queue::Queue;
@@ -9,6 +10,7 @@ use super::tokens::Grant;
 use crate::error::{Error, Kind, Result, shielded};
 use crate::name::Name;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::value::args::{Each, Key};
 use crate::value::{Untakable, VarCell};
 
 /// A variable without the type of its value. Pushing threads use the first fields, and threads that run
@@ -124,7 +126,7 @@ impl<T> TypedVariable<T> {
     }
 
     /// Returns a shared value, or an error if there is none. The grant is of an operation that reads.
-    pub(crate) fn share(&self, _: Grant<'_>) -> Result<std::sync::Arc<T>> {
+    pub(crate) fn share(&self, _: Grant<'_>) -> Result<Arc<T>> {
         // SAFETY: the grant is of an operation that reads the variable, so no other writes it meanwhile.
         unsafe { self.cell.share() }.ok_or_else(|| self.variable.empty())
     }
@@ -148,40 +150,6 @@ impl<T> VarPtr<T> {
         unsafe { self.0.as_ref() }
     }
 
-    /// Returns the value of a variable that the operation reads.
-    pub(crate) fn get<'g>(&self, grant: Grant<'g>) -> Result<&'g T> {
-        let typed = self.typed(grant);
-        // SAFETY: the operation has been granted a read, and writes only when no argument is left.
-        unsafe { typed.cell.get() }.ok_or_else(|| typed.variable.empty())
-    }
-
-    /// Returns the value of a variable that the operation reads, shared.
-    pub(crate) fn share(&self, grant: Grant<'_>) -> Result<std::sync::Arc<T>> {
-        self.typed(grant).share(grant)
-    }
-
-    /// Takes the value of a variable that the operation takes.
-    pub(crate) fn take(&self, grant: Grant<'_>) -> Result<T> {
-        let typed = self.typed(grant);
-        // SAFETY: the operation has been granted the variable exclusively, and nothing else of it refers to a
-        // value that it takes.
-        unsafe { typed.cell.take() }.map_err(|why| match why {
-            Untakable::Empty => typed.variable.empty(),
-            Untakable::Shared => typed.variable.kept(),
-        })
-    }
-
-    /// Returns an error if the value cannot be taken. The answer stays right as long as the grant lives.
-    pub(crate) fn check_take(&self, grant: Grant<'_>) -> Result<()> {
-        let typed = self.typed(grant);
-        // SAFETY: the operation has been granted the variable exclusively, and nothing else of it refers to a
-        // value that it takes.
-        if unsafe { typed.cell.is_shared() } {
-            return Err(typed.variable.kept());
-        }
-        self.get(grant).map(drop)
-    }
-
     /// Writes a variable that the operation writes. No argument of the operation is left.
     #[inline(always)]
     pub(crate) fn put(&self, value: T, grant: Grant<'_>) -> Result<()> {
@@ -193,7 +161,7 @@ impl<T> VarPtr<T> {
     }
 
     /// Writes a value that may have other owners.
-    pub(crate) fn put_shared(&self, value: std::sync::Arc<T>, grant: Grant<'_>) -> Result<()> {
+    pub(crate) fn put_shared(&self, value: Arc<T>, grant: Grant<'_>) -> Result<()> {
         let typed = self.typed(grant);
         // SAFETY: the operation has been granted the variable exclusively, and the caller has no reference to
         // the old value.
@@ -212,6 +180,53 @@ impl<T> VarPtr<T> {
         }
         write();
         Ok(())
+    }
+}
+
+/// The variables of an engine, as what operations [read](crate::engine::Reads).
+#[derive(Debug)]
+pub enum Vars {}
+
+/// The operation has been granted the variable to read, or exclusively if it takes the value.
+impl<T: Send + Sync + 'static> Key for VarPtr<T> {
+    type Place = Vars;
+    type Value = T;
+
+    #[inline]
+    fn get<'a>(&'a self, grant: Grant<'a>) -> Result<&'a T> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation has been granted a read, and writes only when no argument is left.
+        unsafe { typed.cell.get() }.ok_or_else(|| typed.variable.empty())
+    }
+
+    fn each<'a>(vars: &'a [Self], grant: Grant<'a>) -> Result<Each<'a, T>> {
+        vars.iter().map(|var| var.get(grant)).collect::<Result<_>>().map(Each::found)
+    }
+
+    #[inline]
+    fn share(&self, grant: Grant<'_>) -> Result<Arc<T>> {
+        self.typed(grant).share(grant)
+    }
+
+    #[inline]
+    fn take(&self, grant: Grant<'_>) -> Result<T> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation has been granted the variable exclusively, and nothing else of it refers to a
+        // value that it takes.
+        unsafe { typed.cell.take() }.map_err(|why| match why {
+            Untakable::Empty => typed.variable.empty(),
+            Untakable::Shared => typed.variable.kept(),
+        })
+    }
+
+    fn check_take(&self, grant: Grant<'_>) -> Result<()> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation has been granted the variable exclusively, and nothing else of it refers to a
+        // value that it takes.
+        if unsafe { typed.cell.is_shared() } {
+            return Err(typed.variable.kept());
+        }
+        self.get(grant).map(drop)
     }
 }
 
