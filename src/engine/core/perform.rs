@@ -81,7 +81,7 @@ impl EngineCore {
     /// polled one. A kernel is left to be enqueued if there are devices for it, else it runs on the host.
     fn run_caught(&self, operation: &mut Granted<'_>, number: u32, rest: &mut Rest) -> Caught {
         if operation.is_async {
-            return catch_unwind(AssertUnwindSafe(|| operation.run_as_polled(self.address(), number, rest)));
+            return operation.run_as_polled(self.address(), number, rest);
         }
         let run = || {
             operation.run(rest)?;
@@ -114,12 +114,17 @@ impl EngineCore {
     /// Reports an operation whose body has returned to the observer, if there is one. A panic of the observer
     /// fails the flow, or `idle` reports it; it is no failure of the operation.
     pub(super) fn observe(&self, operation: &Operation, started: Option<Instant>, is_ok: bool, launched: Launched) {
-        let (Some(observed), Some(started)) = (&self.observed, started) else { return };
-        if let Err(error) = observed.report(operation, started, is_ok, launched) {
-            match operation.scope() {
-                Some(scope) => scope.fail(error),
-                None => self.keep_failure(&error),
-            }
+        let (Some(Observed { observer, number }), Some(start)) = (&self.observed, started) else { return };
+        if operation.role != Role::User {
+            return;
+        }
+        let (name, end) = (operation.name.clone(), Instant::now());
+        let span = OpSpan { engine: *number, operation: name, start, end, is_ok, launched };
+        let Err(message) = inside(0, || shielded(|| observer.operation(&span))) else { return };
+        let error = Error::new(Kind::Observer { node: span.operation, message });
+        match operation.scope() {
+            Some(scope) => scope.fail(error),
+            None => self.keep_failure(&error),
         }
     }
 
@@ -250,16 +255,5 @@ impl Observed {
     pub(super) fn new(core: &Core) -> Option<Self> {
         let observer = core.observer.clone()?;
         Some(Self { observer, number: core.next_number() })
-    }
-
-    /// Reports an operation whose body has returned. Returns an error if the observer panics.
-    pub(super) fn report(&self, operation: &Operation, started: Instant, is_ok: bool, launched: Launched) -> Result<(), Error> {
-        if operation.role != Role::User {
-            return Ok(());
-        }
-        let (engine, operation) = (self.number, operation.name.clone());
-        let span = OpSpan { engine, operation, start: started, end: Instant::now(), is_ok, launched };
-        inside(0, || shielded(|| self.observer.operation(&span)))
-            .map_err(|message| Kind::Observer { node: span.operation, message }.into())
     }
 }

@@ -108,15 +108,16 @@ impl EngineCore {
         self.ready.remove(&self.slots, place)
     }
 
-    /// Ends the ready operations of the cancelled flows `over`, and runs the engine's own (frees and waits).
-    /// Without workers only polls would do that, and there may be none.
-    pub(super) fn sweep(self: &Arc<Self>, over: &[&Scope]) {
+    /// Ends the ready operations of a flow if it is cancelled, and of the cancelled flows `within` it. Runs
+    /// the engine's own (frees and waits). Without workers only polls would do that, and there may be none.
+    pub(super) fn sweep(self: &Arc<Self>, scope: &Scope, within: &[Arc<Scope>]) {
         // The lock of the ready lists orders this: a thread that adds a ready operation checks afterwards
         // whether its flow is cancelled. So either that check or this sweep finds the operation.
         if self.workers > 0 || self.ready.is_still_empty() {
             return;
         }
-        over.iter().for_each(|scope| self.ready.give_up(scope));
+        let own = scope.is_cancelled().then_some(scope);
+        within.iter().map(|inner| &**inner).chain(own).for_each(|scope| self.ready.give_up(scope));
         if !self.is_inline() {
             let mut batch = Batch::new(&self.slots);
             self.end_what_is_over(&mut batch);
@@ -132,10 +133,8 @@ impl EngineCore {
         if self.workers > 0 || self.ready.is_still_empty() {
             return;
         }
-        let inners = if scope.is_cancelled() { scope.all_within() } else { Vec::new() };
-        let own = scope.is_cancelled().then_some(scope);
-        let over: Vec<&Scope> = inners.iter().map(|inner| &**inner).chain(own).collect();
-        self.sweep(&over);
+        let within = if scope.is_cancelled() { scope.all_within() } else { Vec::new() };
+        self.sweep(scope, &within);
     }
 
     fn end_what_is_over(self: &Arc<Self>, batch: &mut Batch<'_>) {

@@ -32,13 +32,13 @@ impl EngineCore {
         let (lane, placed) = lanes.place(target, &predecessors);
         let before = |&place: &usize| &predecessors.list()[place].device_use;
         let events: Option<SmallVec<[Arc<Recorded>; 4]>> = placed.waits.iter().map(|place| before(place).event()).collect();
-        let backlog = lanes.device(lane).backlog(lane.lane);
+        let backlog = lanes.devices.device(lane).backlog(lane.lane);
         if let (Some(events), None) = (events, backlog) {
             return self.submit(operation, kernel, Chosen { lane, placed, predecessors, events }, batch);
         }
         // A predecessor without an event: none was recorded, or it has ended meanwhile.
         let blind = placed.waits.iter().map(before).find(|before| before.event().is_none()).cloned();
-        lanes.withdraw(placed);
+        lanes.placer().withdraw(placed);
         granted.set_body(|_, rest| {
             *rest = Rest::Kernel(kernel);
             Ok(())
@@ -73,11 +73,11 @@ impl EngineCore {
         let (outcome, end) = self.submit_to(lanes, lane, &mut granted, kernel, &events);
         drop(events);
         let Some(End { point, event, has_waited }) = end else {
-            lanes.withdraw(placed);
+            lanes.placer().withdraw(placed);
             self.take_effect(&granted, outcome.as_ref().err());
             return self.end(operation, outcome, batch);
         };
-        let stamp = lanes.submitted(placed, point, has_waited);
+        let stamp = lanes.placer().submitted(placed, point, has_waited);
         let device_use = Arc::new(DeviceUse::new(&lanes.devices, lane, stamp, event));
         let failure = Failure::new(OnceLock::new());
         for (access, variable) in granted.variables() {
@@ -109,7 +109,7 @@ impl EngineCore {
         let (mut called, mut refusal, mut kernel) = (Ok(()), Refusal(None), Some(kernel));
         let started = self.started();
         let waits = &mut events.iter().map(|recorded| recorded.event);
-        let Submission { outcome, point } = Submission::new(lanes.device(lane), lane.lane, waits, |stream| {
+        let Submission { outcome, point } = Submission::new(lanes.devices.device(lane), lane.lane, waits, |stream| {
             stream.queue_mut().begin_part(Part { stream: 0, waits: &[], is_awaited: false });
             let kernel = kernel.take().expect("it is recorded once");
             let enqueue = AssertUnwindSafe(|| operation.enqueue(kernel, StreamMut::Device(stream)));
@@ -171,7 +171,7 @@ impl EngineCore {
             let because = origin.node().unwrap_or("an operation").to_owned();
             Some(Error::with_source(Kind::DoneInVain { operation: operation.name.to_cow(), because }, Box::new(origin)))
         });
-        lanes.end(&device_use);
+        lanes.placer().end(device_use.stamp.stream);
         if let Some(error) = failed.as_ref().filter(|_| !is_known) {
             self.report(operation, error);
         }

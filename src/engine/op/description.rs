@@ -2,14 +2,19 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use pin_project::pin_project;
 
 use super::reads::Asking;
-use super::task;
-use super::writes::Writes;
-use crate::engine::order::{Body, Operation, PRIORITY_MAX, Unpushed, Vars};
+use super::writes::{Put, Writes};
+use crate::engine::order::{Body, Grant, GrantedFuture, Operation, Outcome, PRIORITY_MAX, Rest, Unpushed, Vars};
 use crate::error::BoxError;
 use crate::name::Name;
-use crate::value::args::{Fallible, Finish, Infallible, OpFn, OpFutureFn, Reads};
+use crate::runtime::AsyncContext;
+use crate::value::args::{Fallible, Finish, Infallible, OpFn, OpFutureFn, Params, Reads};
 
 /// One operation on variables, to be [pushed](crate::Engine::push): the variables that it reads, those that
 /// it writes, and a closure that makes the new values.
@@ -100,8 +105,17 @@ impl<'v> Op<'v> {
         F: OpFutureFn<Vars, R::Params, Fut>,
         Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
     {
-        let body = |params, put| Body::new(task::future::<_, _, _, Fut, W::Value>(params, put, work));
-        let mut op = Self::using(name.into(), reads, writes, body);
+        let context = AsyncContext::current();
+        let mut op = Self::using(name.into(), reads, writes, |params, put| {
+            Body::new(move |grant: Grant<'_>, rest: &mut Rest| {
+                if R::Params::IS_MANY {
+                    params.check(grant)?;
+                }
+                let future = context.enter(|| work.call(&params, grant))?;
+                *rest = Rest::Future(Box::pin(Writing { future, put, value: PhantomData }), context, None);
+                Ok(())
+            })
+        });
         op.set(|operation| operation.is_async = true);
         op
     }
@@ -145,7 +159,19 @@ impl<'v> Op<'v> {
         V: 'static,
         K: Finish<V, Value = W::Value>,
     {
-        Self::using(name, reads, writes, |params, put| Body::new(task::task::<_, _, _, V, K, W::Value>(params, put, work)))
+        Self::using(name, reads, writes, |params, put| {
+            Body::new(
+                #[inline(always)]
+                move |grant: Grant<'_>, _: &mut Rest| {
+                    if R::Params::IS_MANY {
+                        params.check(grant)?;
+                    }
+                    let value = K::finish(work.call(&params, grant)?)?;
+                    put.put(value, grant)?;
+                    Ok(())
+                },
+            )
+        })
     }
 
     #[inline]
@@ -159,6 +185,29 @@ impl<'v> Op<'v> {
         let (params, put) = (reads.bind(&mut asking), writes.ask(&mut asking));
         let (is_aliased, accesses) = (asking.is_aliased, asking.accesses());
         Self(Unpushed::checked(name, accesses, is_aliased, body(params, put)))
+    }
+}
+
+/// A future, and the place of its value. By hand, because an async block whose future panics would drop that
+/// at once, and two panics end the process.
+#[pin_project]
+struct Writing<Fut, O, V> {
+    #[pin]
+    future: Fut,
+    put: O,
+    value: PhantomData<fn() -> V>,
+}
+
+impl<Fut, O, V> GrantedFuture for Writing<Fut, O, V>
+where
+    Fut: Future<Output = Result<V, BoxError>> + Send,
+    O: Put<V>,
+{
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, grant: Grant<'_>) -> Poll<Outcome> {
+        let this = self.project();
+        let value = ready!(this.future.poll(cx))?;
+        this.put.put(value, grant)?;
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -5,7 +5,6 @@ mod description;
 mod kernel;
 mod reads;
 mod stream;
-mod task;
 mod var;
 mod writes;
 

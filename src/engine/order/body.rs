@@ -1,7 +1,6 @@
 //! An operation's closure with its type erased. A small one lies in place, so that it needs no allocation; a
 //! large one lies in a box.
 
-use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -71,7 +70,7 @@ pub(crate) struct Body {
     space: Space,
 }
 
-/// The functions for one type of work.
+/// The functions for one type of work. Each uses up the space, in which such a work or a box of one lies.
 struct Actions {
     run: unsafe fn(*mut Space, Grant<'_>, &mut Rest) -> Outcome,
     /// None if there is nothing to drop.
@@ -90,14 +89,26 @@ impl Body {
     #[inline]
     pub(crate) fn new<W: Work>(work: W) -> Self {
         let mut space = Space::uninit();
-        if Of::<W>::IS_IN_PLACE {
+        if fits::<W>() {
             // SAFETY: the work fits into the space, by size and alignment.
             unsafe { space.as_mut_ptr().cast::<W>().write(work) };
         } else {
             // SAFETY: a box is one word, so it fits into the space.
             unsafe { space.as_mut_ptr().cast::<Box<W>>().write(Box::new(work)) };
         }
-        Self { actions: &Of::<W>::ACTIONS, space }
+        let actions = const {
+            &Actions {
+                // SAFETY: a call of an action shows that a `W` or its box lies there, and uses it up.
+                run: |space, grant, rest| unsafe { take::<W>(space) }(grant, rest),
+                drop: if std::mem::needs_drop::<W>() || !fits::<W>() {
+                    // SAFETY: a call of an action shows that a `W` or its box lies there, and uses it up.
+                    Some(|space| drop(unsafe { take::<W>(space) }))
+                } else {
+                    None
+                },
+            }
+        };
+        Self { actions, space }
     }
 
     /// Runs the work in its place, and leaves nothing there.
@@ -128,32 +139,9 @@ impl Drop for Body {
     }
 }
 
-/// The constants of one type of work.
-struct Of<W>(PhantomData<W>);
-
-impl<W: Work> Of<W> {
-    const IS_IN_PLACE: bool = size_of::<W>() <= size_of::<Space>() && align_of::<W>() <= align_of::<Space>();
-    const ACTIONS: Actions = Actions { run: run::<W>, drop: if Self::HAS_DROP { Some(drop_in_place::<W>) } else { None } };
-    const HAS_DROP: bool = std::mem::needs_drop::<W>() || !Self::IS_IN_PLACE;
-}
-
-/// Runs the work in the space.
-///
-/// # Safety
-/// A `W`, or a box of one, lies in the space, and is not used again.
-unsafe fn run<W: Work>(space: *mut Space, grant: Grant<'_>, rest: &mut Rest) -> Outcome {
-    // SAFETY: the caller promises that a `W` or its box lies there, and is not used again.
-    let work = unsafe { take::<W>(space) };
-    work(grant, rest)
-}
-
-/// Drops the work in the space.
-///
-/// # Safety
-/// A `W`, or a box of one, lies in the space, and is not used again.
-unsafe fn drop_in_place<W: Work>(space: *mut Space) {
-    // SAFETY: the caller promises that a `W` or its box lies there, and is not used again.
-    drop(unsafe { take::<W>(space) });
+/// Returns true if a work lies in place.
+const fn fits<W>() -> bool {
+    size_of::<W>() <= size_of::<Space>() && align_of::<W>() <= align_of::<Space>()
 }
 
 /// Moves the work out of the space.
@@ -161,7 +149,7 @@ unsafe fn drop_in_place<W: Work>(space: *mut Space) {
 /// # Safety
 /// A `W`, or a box of one, lies in the space, and is not used again.
 unsafe fn take<W: Work>(space: *mut Space) -> W {
-    if Of::<W>::IS_IN_PLACE {
+    if fits::<W>() {
         // SAFETY: `Body::new` wrote a `W` there, because it fits; the caller does not use it again.
         return unsafe { space.cast::<W>().read() };
     }

@@ -54,7 +54,7 @@ impl Exclusive {
     #[inline]
     pub(crate) fn begin(&self) -> Option<Turn> {
         // ORDERING: Acquire pairs with the Release at the end of the last turn.
-        (self.word.fetch_or(ALONE, Ordering::Acquire) & ALONE == 0).then(Turn::new)
+        (self.word.fetch_or(ALONE, Ordering::Acquire) & ALONE == 0).then_some(Turn(()))
     }
 
     /// Puts an operation into the inbox. If no turn goes on, begins one: then the caller empties the inbox.
@@ -62,19 +62,19 @@ impl Exclusive {
         lock(&self.inbox).push(operation);
         // ORDERING: AcqRel: Acquire pairs with the end of the last turn. Release pairs with the Acquire in
         // `end`: the thread that takes the mark finds the operation in the inbox.
-        (self.word.fetch_or(ALONE | POSTED, Ordering::AcqRel) & ALONE == 0).then(Turn::new)
+        (self.word.fetch_or(ALONE | POSTED, Ordering::AcqRel) & ALONE == 0).then_some(Turn(()))
     }
 
     /// Returns true if `is_it` is for one of the first operations in the inbox.
     pub(super) fn any_posted(&self, first: usize, mut is_it: impl FnMut(u32) -> bool) -> bool {
-        lock(&self.inbox).iter().take(first).any(|posted| is_it(posted.number()))
+        lock(&self.inbox).iter().take(first).any(|posted| is_it(posted.0.number))
     }
 
     /// Asks the turn that goes on for a sweep. If there is none, begins one: then the caller sweeps.
     pub(crate) fn nudge(&self) -> Option<Turn> {
         // ORDERING: AcqRel: Acquire pairs with the end of the last turn. Release pairs with the Acquire in
         // `end`: the thread that takes the mark sees the ready lists.
-        (self.word.fetch_or(ALONE | NUDGED, Ordering::AcqRel) & ALONE == 0).then(Turn::new)
+        (self.word.fetch_or(ALONE | NUDGED, Ordering::AcqRel) & ALONE == 0).then_some(Turn(()))
     }
 
     /// Ends a turn, if the word has no other mark.

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::operation::FREES;
 use super::scope::{ENGINE, Scope};
-use super::slots::{LINKED, Slots, runnable as token};
+use super::slots::{LINKED, Slots, spot};
 use super::tokens::Runnable;
 use crate::sync::{AtomicU32, AtomicU64, Line, Mutex, Ordering, lock, spin_loop};
 
@@ -87,7 +87,7 @@ impl Ready {
     /// Adds an operation. Its owner is looked up under the lock of the lists. So either this sees that the
     /// flow is cancelled, or [`Ready::give_up`] finds the operation.
     pub(crate) fn push(&self, slots: &Slots, runnable: Runnable) {
-        let (tail, number, slot) = (&self.tail.0, runnable.number(), slots.slot(runnable.spot()));
+        let (tail, number, slot) = (&self.tail.0, runnable.number(), slots.slot(runnable.0));
         // SAFETY: the operation stays in its slot until its `Runnable` is used, and this function has that.
         let operation = unsafe { slot.operation() };
         let priority = operation.priority;
@@ -143,7 +143,7 @@ impl Ready {
             // ORDERING: AcqRel pairs with the swap in `push`: a push that finds no last stores `first` after
             // the store above. Relaxed on failure: `look_for` acquires the next.
             if self.tail.0.last.compare_exchange(number + 1, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return Some(token(number, slot));
+                return Some(Runnable(spot(number, slot)));
             }
             next = look_for(&slot.holds) & !LINKED;
         }
@@ -154,7 +154,7 @@ impl Ready {
         }
         // ORDERING: Relaxed: other pops take the lock `popping`, and no push stores `first` now.
         first.store(next, Ordering::Relaxed);
-        Some(token(number, slot))
+        Some(Runnable(spot(number, slot)))
     }
 
     /// Takes out an operation that frees a variable. These come before all others.
@@ -218,7 +218,7 @@ impl Ready {
     fn take(&self, lists: &mut Lists, slots: &Slots, place: Option<Key>) -> Option<Runnable> {
         let number = lists.remove(place?)?;
         self.count(-1);
-        Some(token(number, slots.get(number)))
+        Some(Runnable(spot(number, slots.get(number))))
     }
 
     /// Counts an operation that was added to the lists or taken out. The caller has their lock.

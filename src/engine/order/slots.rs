@@ -20,6 +20,7 @@
 //! ```
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::handle_state::{HandleState, Key};
@@ -197,8 +198,8 @@ impl Slots {
     /// If no operation is pending, returns a proof of that. No other thread pushes one into a queue during
     /// the turn.
     #[inline(always)]
-    pub(crate) fn alone<'t>(&self, turn: &'t Turn) -> Option<Alone<'t>> {
-        (self.in_use() == 0).then(|| Alone::new(turn))
+    pub(crate) fn alone<'t>(&self, _: &'t Turn) -> Option<Alone<'t>> {
+        (self.in_use() == 0).then_some(Alone(PhantomData))
     }
 
     /// Returns an operation, which only the caller runs.
@@ -206,7 +207,7 @@ impl Slots {
     pub(crate) fn granted<'s>(&'s self, runnable: &'s mut Runnable) -> Granted<'s> {
         // SAFETY: there is one `Runnable` of the operation, which is borrowed here. So the operation stays in
         // its slot.
-        let operation = unsafe { self.slot(runnable.spot()).operation() };
+        let operation = unsafe { self.slot(runnable.0).operation() };
         // SAFETY: the `Runnable` shows that the operation was granted its variables. To leave their queues
         // takes it by value, and it is borrowed here.
         unsafe { Granted::new(operation) }
@@ -244,7 +245,7 @@ impl Slots {
         let slot = self.get(number);
         // SAFETY: `take` returned a free slot, and no other thread knows its number.
         unsafe { slot.put(&mut operation.operation) };
-        Some((Entering::new(spot(number, slot)), slot.handle.begin(number)))
+        Some((Entering(spot(number, slot)), slot.handle.begin(number)))
     }
 
     /// Takes a free slot, unless `max` are in use.
@@ -343,15 +344,11 @@ impl Slots {
     }
 }
 
+/// Returns the spot for a token. A thread makes a `Runnable` if it has found that all requests are granted,
+/// or takes the operation out of a list to which a `Runnable` was added.
+#[inline]
 pub(super) fn spot(number: u32, slot: &Slot) -> Spot {
     Spot { number, slot: NonNull::from(slot).cast() }
-}
-
-/// Returns the right to run an operation. The caller has found that all its requests are granted, or takes it
-/// out of a list to which a `Runnable` was added.
-#[inline]
-pub(super) fn runnable(number: u32, slot: &Slot) -> Runnable {
-    Runnable::new(spot(number, slot))
 }
 
 /// Returns the chunk of a slot, and its place behind the chunk's base. The place of the first slot is
