@@ -95,22 +95,20 @@ impl AsyncOp {
         }
     }
 
-    /// Makes the parked operation ready.
-    fn make_ready(&self) {
+    /// Calls `add` with the parked operation, which adds it to the ready ones. Ends it if its flow is
+    /// cancelled: there may be no further poll of the engine.
+    fn unpark(&self, add: impl FnOnce(&Arc<EngineCore>, Runnable)) {
         let operation = lock(&self.parked).take();
         self.engine.with(|core| {
-            operation.into_iter().for_each(|operation| core.make_ready(operation));
-            self.end_if_over(core);
+            if let Some(operation) = operation {
+                add(core, operation);
+            }
+            // The lock of the ready lists orders this and a cancel: either this thread sees the cancel, or
+            // the cancel finds the operation in the lists.
+            if let Some(scope) = self.scope.as_ref().filter(|scope| scope.is_cancelled()) {
+                core.sweep(scope, &[]);
+            }
         });
-    }
-
-    /// Ends a ready operation whose flow is cancelled: there may be no further poll of the engine.
-    fn end_if_over(&self, core: &Arc<EngineCore>) {
-        // The lock of the ready lists orders this and a cancel: either this thread sees the cancel, or the
-        // cancel finds the operation in the lists.
-        if let Some(scope) = self.scope.as_ref().filter(|scope| scope.is_cancelled()) {
-            core.sweep(scope, &[]);
-        }
     }
 }
 
@@ -121,11 +119,7 @@ impl PendingFuture for AsyncOp {
         // Must precede `park`: a waker may take it at once.
         *lock(&self.parked) = Some(operation);
         if self.parking.park() {
-            let operation = lock(&self.parked).take();
-            self.engine.with(|core| {
-                operation.into_iter().for_each(|operation| core.ready.push(&core.slots, operation));
-                self.end_if_over(core);
-            });
+            self.unpark(|core, operation| core.ready.push(&core.slots, operation));
         }
     }
 
@@ -145,7 +139,7 @@ impl Wake for AsyncOp {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if self.parking.wake() {
-            self.make_ready();
+            self.unpark(EngineCore::make_ready);
         }
     }
 }

@@ -72,8 +72,8 @@ impl Lanes {
             Some(lane) => lanes.start + lane..lanes.start + lane + 1,
             None => lanes.start..lanes.end.min(lanes.start + self.max_streams),
         };
-        let is_mixed = !predecessors.list().iter().any(|known| known.input.is_some());
-        let known = predecessors.list().iter().map(|known| &*known.device_use);
+        let is_mixed = !predecessors.0.iter().any(|known| known.input.is_some());
+        let known = predecessors.0.iter().map(|known| &*known.device_use);
         let needs: Vec<plan::Need<'_>> =
             known.map(|before| plan::Need { stamp: &before.stamp, is_over: before.is_left() }).collect();
         let placed = self.placer().place(among, is_mixed, &needs);

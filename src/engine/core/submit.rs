@@ -30,7 +30,7 @@ impl EngineCore {
         let target = granted.kernel().expect("it is one");
         let predecessors = Predecessors::of(&granted);
         let (lane, placed) = lanes.place(target, &predecessors);
-        let before = |&place: &usize| &predecessors.list()[place].device_use;
+        let before = |&place: &usize| &predecessors.0[place].device_use;
         let events: Option<SmallVec<[Arc<Recorded>; 4]>> = placed.waits.iter().map(|place| before(place).event()).collect();
         let backlog = lanes.devices.device(lane).backlog(lane.lane);
         if let (Some(events), None) = (events, backlog) {
@@ -46,20 +46,21 @@ impl EngineCore {
         match (blind, backlog) {
             // If it has ended, this operation is ready again at once.
             (Some(before), _) => batch.ready.extend(before.ending.wakes(operation)),
-            (None, Some(point)) => self.retry_after(operation, lane, point),
+            // It is ready again when its lane has room.
+            (None, Some(point)) => self.when_reached(lane, point, |core, outcome| match outcome {
+                Ok(()) => core.make_ready(operation),
+                // A second try would get the same error, as long as the lane has its fault.
+                Err(error) => core.fail(operation, error),
+            }),
             (None, None) => batch.ready.push(operation),
         }
     }
 
-    /// Makes an operation ready again when its lane has room.
-    fn retry_after(self: &Arc<Self>, operation: Runnable, lane: LaneId, point: u64) {
+    /// Calls `act` when a lane has reached a point.
+    fn when_reached(self: &Arc<Self>, lane: LaneId, point: u64, act: impl FnOnce(&Arc<Self>, Result<()>) + Send + 'static) {
         let (core, lanes) = (self.clone(), self.lanes.as_ref().expect("the lane is of one"));
         when_reached(&lanes.devices, lane, point, move |outcome| {
-            match outcome {
-                Ok(()) => core.make_ready(operation),
-                // A second try would get the same error, as long as the lane has its fault.
-                Err(error) => core.fail(operation, error),
-            }
+            act(&core, outcome);
             // This may be the last reference: dropping the engine drops foreign values.
             let _ = shielded(|| drop(core));
         });
@@ -89,11 +90,7 @@ impl EngineCore {
         // Must precede `when_reached`: the operation may end there.
         predecessors.release();
         let submitted = Submitted { operation, device_use, failure, inputs, faults, error: outcome.err() };
-        let core = self.clone();
-        when_reached(&lanes.devices, lane, point, move |outcome| {
-            core.complete(Completed { submitted, outcome });
-            let _ = shielded(|| drop(core));
-        });
+        self.when_reached(lane, point, |core, outcome| core.complete(Completed { submitted, outcome }));
     }
 
     /// Calls a kernel's body, and submits its work. Returns the outcome, and the end of the work if the

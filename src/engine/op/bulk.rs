@@ -78,7 +78,7 @@ impl Parts {
         operation.role = Role::Joins;
         let mut unpushed = Unpushed::new(operation);
         unpushed.check(false);
-        let mut op = Op::of(unpushed);
+        let mut op = Op(unpushed);
         fault.into_iter().for_each(|fault| op.set(|operation| operation.set_fault(fault)));
         op
     }

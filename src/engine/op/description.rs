@@ -24,7 +24,7 @@ use crate::value::args::{Fallible, Finish, Infallible, OpFn, OpFutureFn, Params,
 /// that it writes. These are stored when it has returned. So an operation may read a variable that it writes,
 /// and gets the old value. An operation borrows its variables until it is pushed.
 #[must_use = "an operation does nothing until it is pushed"]
-pub struct Op<'v>(Unpushed<'v>);
+pub struct Op<'v>(pub(super) Unpushed<'v>);
 
 impl<'v> Op<'v> {
     /// Returns an operation that cannot fail but by a panic.
@@ -137,11 +137,6 @@ impl<'v> Op<'v> {
         if let Some(operation) = self.0.get_mut() {
             set(operation);
         }
-    }
-
-    #[inline]
-    pub(super) fn of(unpushed: Unpushed<'v>) -> Self {
-        Self(unpushed)
     }
 
     /// Returns the operation, to be pushed.

@@ -88,15 +88,14 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// Returns the value, or why there is none, if no pending operation uses the variable. May return None
     /// though there is none.
     pub(crate) fn read_now(&self) -> Option<Result<Arc<T>>> {
-        let (core, typed) = (self.core(), self.0.typed());
-        let variable = &typed.variable;
+        let (variable, (_, var)) = (self.variable(), self.access(Mode::READ));
         let look = |grant: Grant<'_>| {
             variable.device_uses.is_written().then(|| match variable.poison() {
                 Some(origin) => Err(origin),
-                None => typed.share(grant),
+                None => var.share(grant),
             })
         };
-        core.glance(variable, look).flatten()
+        self.core().glance(variable, look).flatten()
     }
 
     /// Says that it will never have a value, and why. There is no other handle.

@@ -117,26 +117,16 @@ pub(crate) struct TypedVariable<T> {
 }
 
 impl<T> TypedVariable<T> {
-    pub(crate) fn new(name: Name, engine: usize, value: T) -> Self {
-        Self { variable: Variable::new(name, engine, false), cell: VarCell::new(value) }
-    }
-
-    pub(crate) fn empty(name: Name, engine: usize) -> Self {
-        Self { variable: Variable::new(name, engine, true), cell: VarCell::empty() }
-    }
-
-    /// Returns a shared value, or an error if there is none. The grant is of an operation that reads.
-    pub(crate) fn share(&self, _: Grant<'_>) -> Result<Arc<T>> {
-        // SAFETY: the grant is of an operation that reads the variable, so no other writes it meanwhile.
-        unsafe { self.cell.share() }.ok_or_else(|| self.variable.empty())
+    pub(crate) fn new(name: Name, engine: usize, value: Option<T>) -> Self {
+        Self { variable: Variable::new(name, engine, value.is_none()), cell: VarCell::new(value) }
     }
 }
 
 /// A pointer to a variable, for the body of an operation. It keeps no count: the operation that frees the
 /// variable is behind all others in its queue.
 ///
-/// Only the body of the operation that has an access to the variable has this pointer. So a grant of that
-/// operation is one for the variable.
+/// Only the body of the operation that has an access to the variable has this pointer, or a glance at the
+/// variable. So a grant of that operation or glance is one for the variable.
 #[derive(Debug)]
 pub struct VarPtr<T>(NonNull<TypedVariable<T>>);
 
@@ -205,7 +195,9 @@ impl<T: Send + Sync + 'static> Key for VarPtr<T> {
 
     #[inline]
     fn share(&self, grant: Grant<'_>) -> Result<Arc<T>> {
-        self.typed(grant).share(grant)
+        let typed = self.typed(grant);
+        // SAFETY: the operation has been granted a read, so no other writes the variable meanwhile.
+        unsafe { typed.cell.share() }.ok_or_else(|| typed.variable.empty())
     }
 
     #[inline]
