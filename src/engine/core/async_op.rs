@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 use super::engine_core::EngineCore;
-use crate::engine::order::{Grant, OpFuture, Outcome, PendingFuture, Rest, Runnable, Scope, Work};
+use crate::engine::order::{Grant, Granted, OpFuture, Outcome, PendingFuture, Rest, Runnable, Scope, Work};
 use crate::error::shielded;
 use crate::runtime::{AsyncContext, Parking};
 use crate::sync::{Mutex, lock};
@@ -28,29 +28,34 @@ pub(super) struct AsyncOp {
 }
 
 impl AsyncOp {
-    /// Returns one whose operation is ready.
-    pub(super) fn new(
+    /// Gives an operation its future. The caller makes it ready again.
+    pub(super) fn begin(
         core: &Arc<EngineCore>,
         number: u32,
-        scope: Option<Arc<Scope>>,
+        mut operation: Granted<'_>,
         future: OpFuture,
         context: AsyncContext,
         started: Option<Instant>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
+    ) {
+        let async_op = Arc::new(Self {
             engine: EngineRef::new(core),
             number,
-            scope,
+            scope: operation.scope().cloned(),
             parking: Parking::new(),
             future: Mutex::new(Some(future)),
             parked: Mutex::new(None),
             context,
             started,
-        })
+        });
+        lock(&core.async_ops.0).insert(number, async_op.clone());
+        if let Some(scope) = operation.scope() {
+            scope.add_future(number, async_op.clone());
+        }
+        operation.set_body(async_op.resume());
     }
 
     /// Returns the operation's new body, which polls the future.
-    pub(super) fn resume(self: Arc<Self>) -> impl Work {
+    fn resume(self: Arc<Self>) -> impl Work {
         let mut resume = Resume(Some(self));
         move |grant: Grant<'_>, rest: &mut Rest| {
             let async_op = resume.0.take().expect("it is there until it is run");
@@ -192,10 +197,6 @@ impl EngineRef {
 pub(super) struct AsyncOps(Mutex<BTreeMap<u32, Arc<AsyncOp>>>);
 
 impl AsyncOps {
-    pub(super) fn add(&self, async_op: &Arc<AsyncOp>) {
-        lock(&self.0).insert(async_op.number, async_op.clone());
-    }
-
     pub(super) fn remove(&self, number: u32) {
         let removed = lock(&self.0).remove(&number);
         let _ = shielded(|| drop(removed));

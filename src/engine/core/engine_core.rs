@@ -114,7 +114,7 @@ impl EngineCore {
             bell: Lane::new(),
             async_ops: AsyncOps::default(),
             ready: Ready::new(workers == 0),
-            exclusive: Exclusive::new(),
+            exclusive: Exclusive::default(),
             pace: Pace::new(),
             visits: Arc::new(Visits::new()),
             looking: Line(AtomicU64::new(0)),
@@ -400,13 +400,7 @@ impl EngineCore {
             Ok(Rest::Kernel(kernel)) => return self.enqueue(operation, kernel, batch),
             Ok(Rest::Pending(future)) => return future.park(operation),
             Ok(Rest::Future(future, context, started)) => {
-                let mut granted = self.slots.granted(&mut operation);
-                let async_op = AsyncOp::new(self, number, granted.scope().cloned(), future, context, started);
-                self.async_ops.add(&async_op);
-                if let Some(scope) = granted.scope() {
-                    scope.add_future(number, async_op.clone());
-                }
-                granted.set_body(async_op.resume());
+                AsyncOp::begin(self, number, self.slots.granted(&mut operation), future, context, started);
                 return batch.ready.push(operation);
             }
         };

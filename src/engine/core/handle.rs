@@ -78,6 +78,12 @@ impl Pushed {
     pub(crate) fn ended(outcome: Result<()>) -> Self {
         Self::of(State::Ended(outcome))
     }
+
+    #[inline(never)]
+    fn drop_rest(&mut self) {
+        // In place: to move it out would wait for the stores of its words.
+        *self.0 = State::Spent;
+    }
 }
 
 impl Pending {
@@ -152,14 +158,6 @@ impl Drop for Pushed {
         if !matches!(*self.0, State::Ended(Ok(())) | State::Spent) {
             self.drop_rest();
         }
-    }
-}
-
-impl Pushed {
-    #[inline(never)]
-    fn drop_rest(&mut self) {
-        // In place: to move it out would wait for the stores of its words.
-        *self.0 = State::Spent;
     }
 }
 

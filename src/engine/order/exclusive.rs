@@ -30,6 +30,7 @@ const AWAITED: u32 = 4;
 const NUDGED: u32 = 8;
 
 /// The word, and the inbox.
+#[derive(Default)]
 pub(crate) struct Exclusive {
     word: AtomicU32,
     /// Operations that were pushed during a turn: by its thread inside of an operation, or by another thread.
@@ -46,10 +47,6 @@ pub(crate) struct More {
 }
 
 impl Exclusive {
-    pub(crate) fn new() -> Self {
-        Self { word: AtomicU32::new(0), inbox: Mutex::default() }
-    }
-
     /// Begins a turn, unless one goes on.
     #[inline]
     pub(crate) fn begin(&self) -> Option<Turn> {

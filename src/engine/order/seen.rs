@@ -3,7 +3,6 @@
 use super::access::Access;
 use super::inspection::Inspecting;
 use super::operation::{Operation, Role};
-use super::queue::Link;
 use super::slots::{LEFT, Slots};
 use crate::sync::Ordering;
 
@@ -28,21 +27,6 @@ pub(crate) struct SeenAccess {
     /// The number of the operation that is linked behind it. Behind a granted read that may be an operation
     /// that has left.
     pub(crate) behind: Option<u32>,
-}
-
-impl SeenAccess {
-    /// Returns an access as it is now.
-    ///
-    /// # Safety
-    /// The variable is alive.
-    unsafe fn of(access: &Access) -> Self {
-        // SAFETY: the caller promises that the variable is alive.
-        let variable = unsafe { access.variable() }.name.to_string();
-        let request = &access.request;
-        let behind = request.behind().map(|Link { id, .. }| id.operation());
-        let (is_write, is_granted_read) = (request.is_write(), request.is_granted_read());
-        Self { address: access.address(), variable, is_write, is_granted_read, behind }
-    }
 }
 
 impl Slots {
@@ -73,9 +57,16 @@ impl Slots {
         if slot.holds.load(Ordering::Acquire) == LEFT {
             return Some(Seen { number, name: operation.name.to_string(), has_left: true, accesses: Vec::new() });
         }
-        // SAFETY: the operation has not left its queues after the heavy side of the barrier. So the operation
-        // that frees one of its variables is granted later, and waits for this inspection.
-        let accesses = operation.accesses().iter().map(|access| unsafe { SeenAccess::of(access) }).collect();
+        let see = |access: &Access| {
+            // SAFETY: the operation has not left its queues after the heavy side of the barrier. So the
+            // operation that frees one of its variables is granted later, and waits for this inspection.
+            let variable = unsafe { access.variable() }.name.to_string();
+            let (address, request) = (access.address(), &access.request);
+            let (is_write, is_granted_read) = (request.is_write(), request.is_granted_read());
+            let behind = request.behind().map(|link| link.id.operation());
+            SeenAccess { address, variable, is_write, is_granted_read, behind }
+        };
+        let accesses = operation.accesses().iter().map(see).collect();
         // SAFETY: the operation has not left the queue of its variable, so that is alive, too.
         let name = unsafe { operation.full_name() }.into_owned();
         Some(Seen { number, name, has_left: false, accesses })

@@ -44,6 +44,7 @@ pub(super) const LEFT: u32 = u32::MAX;
 /// The slot of one pending operation: two cache lines. In this order, so that the words which threads change
 /// while an operation is pending (the counts, the handle, the requests) are on the first line.
 #[repr(C, align(128))]
+#[derive(Default)]
 pub(super) struct Slot {
     /// The number of requests that are not granted, and one more while the operation enters its queues. When
     /// the last is released, the operation is ready. Then this is its link in the ready list (`ready.rs`),
@@ -64,10 +65,6 @@ unsafe impl Sync for Slot {}
 const _: () = assert!(size_of::<Slot>() == 128, "a pending operation takes two cache lines");
 
 impl Slot {
-    fn new() -> Self {
-        Self { holds: AtomicU32::new(0), looks: AtomicU32::new(0), handle: HandleState::new(), operation: UnsafeCell::new(None) }
-    }
-
     /// Returns the operation in the slot.
     ///
     /// # Safety
@@ -111,6 +108,7 @@ pub(crate) struct Slots {
 }
 
 /// The part for threads that push.
+#[derive(Default)]
 struct Front {
     free: Mutex<Free>,
     /// The number of pushes. Changes under the lock.
@@ -118,6 +116,7 @@ struct Front {
 }
 
 /// Free slots, for pushes. Their lock also makes a push on several variables atomic.
+#[derive(Default)]
 pub(crate) struct Free {
     list: Vec<u32>,
     /// The number of slots that were ever made.
@@ -127,6 +126,7 @@ pub(crate) struct Free {
 }
 
 /// The part for threads that run operations.
+#[derive(Default)]
 struct Back {
     freed: Mutex<Freed>,
     /// The number of ended operations. Changes under the lock.
@@ -165,13 +165,11 @@ impl Drop for Slots {
 
 impl Slots {
     pub(crate) fn new(barrier: Barrier) -> Self {
-        let free = Free { list: Vec::new(), made: 0, ended: 0 };
-        let back = Back { freed: Mutex::default(), ended: AtomicU64::new(0), is_idle_awaited: AtomicBool::new(false) };
         Self {
             chunks: std::array::from_fn(|_| OnceLock::new()),
             bases: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
-            front: Line(Front { free: Mutex::new(free), pushed: AtomicU64::new(0) }),
-            back: Line(back),
+            front: Line(Front::default()),
+            back: Line(Back::default()),
             inspection: Inspection::new(barrier),
         }
     }
@@ -280,7 +278,7 @@ impl Slots {
     fn make(&self, free: &mut Free) -> Option<u32> {
         let number = free.made;
         let (chunk, _) = place(number as usize);
-        let slots = self.chunks.get(chunk)?.get_or_init(|| (0..FIRST << chunk).map(|_| Slot::new()).collect());
+        let slots = self.chunks.get(chunk)?.get_or_init(|| (0..FIRST << chunk).map(|_| Slot::default()).collect());
         let base = slots.as_ptr().wrapping_sub(FIRST << chunk);
         // ORDERING: Relaxed: the number is given out after this, by a lock or a queue.
         self.bases[chunk].store(base.cast_mut(), Ordering::Relaxed);

@@ -35,7 +35,7 @@ pub(crate) struct Variable {
 impl Variable {
     fn new(name: Name, engine: usize, begins_empty: bool) -> Self {
         Self {
-            queue: Queue::new(),
+            queue: Queue::default(),
             name,
             engine,
             version: AtomicU64::new(0),
