@@ -60,7 +60,7 @@ impl Requests for Hand<'_> {
 impl Model {
     /// `operations`: for each its requests, a variable and whether it is written.
     fn new(vars: usize, operations: &[&[(usize, bool)]]) -> Arc<Self> {
-        let var = |_| Var { queue: Queue::new(), words: Plain::new(0), writers: Mutex::new(Vec::new()) };
+        let var = |_| Var { queue: Queue::default(), words: Plain::new(0), writers: Mutex::new(Vec::new()) };
         let operation = |uses: &&[(usize, bool)]| Operation {
             requests: uses.iter().map(|&(var, is_write)| (var, Request::new(is_write))).collect(),
             made: Plain::new(0),

@@ -137,8 +137,11 @@ impl EngineBuilder {
 impl Engine {
     /// Returns a new variable. The name appears in errors, and need not be unique.
     pub fn var<T: Data>(&self, name: impl Into<Name>, value: T) -> Var<T> {
-        let typed = TypedVariable::new(name.into(), self.core.address(), value);
-        Var::new(self.core.clone(), typed)
+        self.var_of(name.into(), Some(value))
+    }
+
+    fn var_of<T: Data>(&self, name: Name, value: Option<T>) -> Var<T> {
+        Var::new(self.core.clone(), TypedVariable::new(name, self.core.address(), value))
     }
 
     /// Returns a handle that does not keep the executor alive.
@@ -197,8 +200,7 @@ impl Engine {
     /// Returns a new variable without a value. A read before the first write is an error. It is meant for
     /// values that only operations can make, such as memory of a device.
     pub fn empty_var<T: Data>(&self, name: impl Into<Name>) -> Var<T> {
-        let typed = TypedVariable::empty(name.into(), self.core.address());
-        Var::new(self.core.clone(), typed)
+        self.var_of(name.into(), None)
     }
 
     /// Pushes an operation. It comes after all operations that were pushed before.

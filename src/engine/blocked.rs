@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::mem;
 
 use super::core::Futures;
-use super::order::{Seen, SeenAccess, Stage};
+use super::order::{Seen, SeenAccess};
 
 /// The most operations that a line names.
 const SHOWN: usize = 8;
@@ -59,7 +60,7 @@ impl Blocked {
         let places: HashMap<u32, usize> = seen.iter().enumerate().map(|(place, seen)| (seen.number, place)).collect();
         let place = |number: &u32| places.get(number).copied();
         let mut operations: Vec<PendingOp> = seen.iter().map(|seen| PendingOp::new(&seen.name)).collect();
-        for (of, variable, behind) in Queues::new(seen, &places).waits() {
+        for (of, variable, behind) in Queue::all(seen, &places).iter().flat_map(Queue::waits) {
             operations[of].waits.push(WaitsFor::Variable { variable: variable.to_owned(), behind });
         }
         let mut awaited: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -76,10 +77,10 @@ impl Blocked {
             operations[waiter].waits.push(waits);
         }
         for (operation, seen) in operations.iter_mut().zip(seen) {
-            match seen.stage {
-                Stage::Left => operation.waits.push(WaitsFor::Device),
-                Stage::Granted | Stage::Waits if operation.waits.is_empty() => operation.waits.push(WaitsFor::Thread),
-                Stage::Granted | Stage::Waits => {}
+            if seen.has_left {
+                operation.waits.push(WaitsFor::Device);
+            } else if operation.waits.is_empty() {
+                operation.waits.push(WaitsFor::Thread);
             }
         }
         Self { operations }
@@ -146,74 +147,58 @@ impl PendingOp {
     }
 }
 
-/// The queues of variables, as far as the inspection saw operations in them.
-struct Queues<'s> {
-    /// In the order in which operations name the variables.
-    queues: Vec<Queue<'s>>,
-    places: &'s HashMap<u32, usize>,
-}
-
+/// The queue of a variable, as far as the inspection saw operations in it.
 #[derive(Default)]
 struct Queue<'s> {
     granted_reads: Vec<usize>,
-    /// The other requests. All requests that are linked behind one of these are here, too.
-    others: BTreeMap<usize, &'s SeenAccess>,
-}
-
-impl<'s> Queues<'s> {
-    fn new(seen: &'s [Seen], places: &'s HashMap<u32, usize>) -> Self {
-        let (mut queues, mut numbers): (Vec<Queue<'s>>, HashMap<usize, usize>) = (Vec::new(), HashMap::new());
-        for seen in seen {
-            for access in &seen.accesses {
-                let number = *numbers.entry(access.address).or_insert(queues.len());
-                if number == queues.len() {
-                    queues.push(Queue::default());
-                }
-                let queue = &mut queues[number];
-                match access.is_granted_read {
-                    true => queue.granted_reads.push(places[&seen.number]),
-                    false => _ = queue.others.insert(places[&seen.number], access),
-                }
-            }
-        }
-        Self { queues, places }
-    }
-
-    /// Returns which operation waits for which variable, and the operations directly ahead of it there.
-    fn waits(&self) -> impl Iterator<Item = (usize, &'s str, Vec<usize>)> {
-        self.queues.iter().flat_map(|queue| {
-            let behind: BTreeSet<usize> = queue.others.keys().filter_map(|&place| queue.behind(place, self.places)).collect();
-            let heads = queue.others.keys().filter(|place| !behind.contains(place));
-            let mut waits = Vec::new();
-            heads.for_each(|&head| queue.waits_from(head, self.places, &mut waits));
-            waits
-        })
-    }
+    /// The other requests, each with the operation that is linked behind it. All requests that are linked
+    /// behind one of these are here, too.
+    others: BTreeMap<usize, (&'s SeenAccess, Option<usize>)>,
 }
 
 impl<'s> Queue<'s> {
-    /// Returns the request that is linked behind this one, unless this is a granted read.
-    fn behind(&self, place: usize, places: &HashMap<u32, usize>) -> Option<usize> {
-        let behind = places.get(&self.others.get(&place)?.behind?)?;
-        self.others.contains_key(behind).then_some(*behind)
+    /// Returns all queues, in the order in which operations name the variables.
+    fn all(seen: &'s [Seen], places: &HashMap<u32, usize>) -> Vec<Self> {
+        let (mut queues, mut numbers): (Vec<Self>, HashMap<usize, usize>) = (Vec::new(), HashMap::new());
+        for (place, seen) in seen.iter().enumerate() {
+            for access in &seen.accesses {
+                let number = *numbers.entry(access.address).or_insert(queues.len());
+                if number == queues.len() {
+                    queues.push(Self::default());
+                }
+                if access.is_granted_read {
+                    queues[number].granted_reads.push(place);
+                } else {
+                    let behind = access.behind.and_then(|behind| places.get(&behind).copied());
+                    queues[number].others.insert(place, (access, behind));
+                }
+            }
+        }
+        queues
     }
 
-    /// Adds what the requests from `head` on wait for.
-    fn waits_from(&self, head: usize, places: &HashMap<u32, usize>, waits: &mut Vec<(usize, &'s str, Vec<usize>)>) {
-        let (mut write, mut reads) = (None, self.granted_reads.clone());
-        let mut next = Some(head);
-        while let Some(place) = next {
-            let access = self.others[&place];
-            let ahead = if access.is_write && !reads.is_empty() { std::mem::take(&mut reads) } else { Vec::from_iter(write) };
-            if !ahead.is_empty() {
-                waits.push((place, &access.variable[..], ahead));
+    /// Returns the operations that wait, the variable, and the operations directly ahead of each.
+    fn waits(&self) -> Vec<(usize, &'s str, Vec<usize>)> {
+        let behind: BTreeSet<usize> = self.others.values().filter_map(|(_, behind)| *behind).collect();
+        let mut waits = Vec::new();
+        for &head in self.others.keys().filter(|place| !behind.contains(place)) {
+            let (mut write, mut reads) = (None, self.granted_reads.clone());
+            let mut next = Some(head);
+            while let Some(place) = next
+                && let Some((access, behind)) = self.others.get(&place)
+            {
+                let ahead = if access.is_write && !reads.is_empty() { mem::take(&mut reads) } else { Vec::from_iter(write) };
+                if !ahead.is_empty() {
+                    waits.push((place, &access.variable[..], ahead));
+                }
+                match access.is_write {
+                    true => write = Some(place),
+                    false => reads.push(place),
+                }
+                next = *behind;
             }
-            match access.is_write {
-                true => write = Some(place),
-                false => reads.push(place),
-            }
-            next = self.behind(place, places);
         }
+        waits
     }
 }
 

@@ -31,7 +31,7 @@ impl Call {
     /// Returns the call of `body`. `is_in_place`: it always gets a view made with
     /// [`Access::InPlace`](super::Access), and so is compiled without a read of any cell's tag.
     pub(crate) fn of<B: TypedBody>(body: &B, is_in_place: bool) -> Self {
-        let entry = if is_in_place { run_in_place::<B> } else { run_tagged::<B> };
+        let entry = if is_in_place { run::<B, true> } else { run::<B, false> };
         Self { entry, body: std::ptr::from_ref(body).cast() }
     }
 
@@ -55,18 +55,11 @@ impl Call {
 }
 
 /// # Safety
-/// `body` is the address of a `B` that is alive.
-unsafe fn run_tagged<B: TypedBody>(body: *const (), cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome {
-    // SAFETY: the caller promises that a `B` is alive at this address.
-    unsafe { &*body.cast::<B>() }.run(cells, stream)
-}
-
-/// # Safety
-/// `body` is the address of a `B` that is alive, and `cells` were made with
+/// `body` is the address of a `B` that is alive. If `IN_PLACE`, `cells` were made with
 /// [`Access::InPlace`](super::Access).
-unsafe fn run_in_place<B: TypedBody>(body: *const (), cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome {
+unsafe fn run<B: TypedBody, const IN_PLACE: bool>(body: *const (), cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome {
     // SAFETY: the caller promises that the cells were made for values in place.
-    let cells = unsafe { cells.in_place() };
+    let cells = if IN_PLACE { unsafe { cells.in_place() } } else { cells };
     // SAFETY: the caller promises that a `B` is alive at this address.
     unsafe { &*body.cast::<B>() }.run(cells, stream)
 }

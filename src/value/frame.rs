@@ -80,10 +80,7 @@ impl Layout {
 /// One run's memory, all cells empty at first.
 ///
 /// Its drop only frees the memory. The run drops the values, because it knows which are still there.
-pub(crate) struct Frame {
-    base: NonNull<u8>,
-    layout: std::alloc::Layout,
-}
+pub(crate) struct Frame(Memory);
 
 // SAFETY: a frame is plain memory. Callers of `cells` promise that threads do not conflict in it, and slots
 // are of values that are Send and Sync.
@@ -98,13 +95,8 @@ impl Frame {
     /// If there is not enough memory.
     pub(crate) fn new(layout: &Layout) -> Result<Self> {
         let layout = std::alloc::Layout::from_size_align(layout.size, layout.align).expect("a graph's values fit in memory");
-        if layout.size() == 0 {
-            return Ok(Self { base: NonNull::dangling(), layout });
-        }
-        // SAFETY: the size is not zero.
-        let base = unsafe { alloc_zeroed(layout) };
-        let base = NonNull::new(base).ok_or_else(|| Kind::NoRunMemory { bytes: layout.size() }.into())?;
-        Ok(Self { base, layout })
+        let memory = Memory::new(layout, alloc_zeroed).ok_or_else(|| Kind::NoRunMemory { bytes: layout.size() }.into());
+        memory.map(Self)
     }
 
     /// Returns the view that a node's body gets.
@@ -115,11 +107,29 @@ impl Frame {
     /// [`Access::InPlace`] every value that is read is there, in place.
     #[inline(always)]
     pub(crate) unsafe fn cells(&self, access: Access) -> Cells<'_> {
-        Cells { base: self.base, access, frame: PhantomData }
+        Cells { base: self.0.base, access, frame: PhantomData }
     }
 }
 
-impl Drop for Frame {
+/// A block of memory.
+pub(super) struct Memory {
+    pub(super) base: NonNull<u8>,
+    pub(super) layout: std::alloc::Layout,
+}
+
+impl Memory {
+    /// Allocates a block with a function of [`std::alloc`]. Returns None if there is not enough memory.
+    pub(super) fn new(layout: std::alloc::Layout, alloc: unsafe fn(std::alloc::Layout) -> *mut u8) -> Option<Self> {
+        if layout.size() == 0 {
+            return Some(Self { base: NonNull::dangling(), layout });
+        }
+        // SAFETY: the size is not zero.
+        let base = unsafe { alloc(layout) };
+        NonNull::new(base).map(|base| Self { base, layout })
+    }
+}
+
+impl Drop for Memory {
     fn drop(&mut self) {
         if self.layout.size() != 0 {
             // SAFETY: allocated in `new` with this layout.
@@ -163,6 +173,18 @@ impl<'f> Cells<'f> {
         unsafe { self.base.as_ptr().add(slot.offset as usize) }.cast()
     }
 
+    /// Returns a cell that the node reads.
+    fn shared<T>(self, slot: Slot<T>) -> &'f Cell<T> {
+        // SAFETY: the caller of `Frame::cells` promised that no other thread writes the cell meanwhile.
+        unsafe { &*self.cell(slot) }
+    }
+
+    /// Returns a cell that the node takes or clears. The node has no other reference to it.
+    fn own<T>(self, slot: Slot<T>) -> &'f mut Cell<T> {
+        // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell.
+        unsafe { &mut *self.cell(slot) }
+    }
+
     /// Returns the value.
     #[inline(always)]
     pub(crate) fn get<T: 'static>(self, slot: Slot<T>) -> &'f T {
@@ -170,12 +192,10 @@ impl<'f> Cells<'f> {
             // SAFETY: `T` is `()`, and any aligned address is a reference to that.
             return unsafe { NonNull::dangling().as_ref() };
         }
-        // SAFETY: the caller of `Frame::cells` promised that no other thread writes the cell meanwhile.
-        let cell: &'f Cell<T> = unsafe { &*self.cell(slot) };
         match self.access {
             // SAFETY: the caller of `Frame::cells` promised with this access that the value is in place.
-            Access::InPlace => unsafe { cell.get_in_place() },
-            _ => cell.get(),
+            Access::InPlace => unsafe { self.shared(slot).get_in_place() },
+            _ => self.shared(slot).get(),
         }
     }
 
@@ -184,9 +204,7 @@ impl<'f> Cells<'f> {
         if is_unit::<T>() {
             return Arc::new(unit());
         }
-        // SAFETY: the caller of `Frame::cells` promised that no other thread writes the cell meanwhile.
-        let cell: &'f Cell<T> = unsafe { &*self.cell(slot) };
-        cell.share()
+        self.shared(slot).share()
     }
 
     /// Moves the value out.
@@ -195,9 +213,7 @@ impl<'f> Cells<'f> {
         if is_unit::<T>() {
             return unit();
         }
-        // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell.
-        let cell = unsafe { &mut *self.cell(slot) };
-        cell.take()
+        self.own(slot).take()
     }
 
     /// Stores the value: in place, or as an `Arc` where the plan says that it is shared.
@@ -236,9 +252,7 @@ impl<'f> Cells<'f> {
         if is_unit::<T>() {
             return;
         }
-        // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell.
-        let source = unsafe { &mut *self.cell(from) };
-        let carried = std::mem::replace(source, Cell::Empty);
+        let carried = std::mem::replace(self.own(from), Cell::Empty);
         // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell. It is empty,
         // so no value is overwritten undropped.
         unsafe { self.cell(to).write(if shared { carried.into_shared() } else { carried }) }
@@ -256,10 +270,8 @@ impl<'f> Cells<'f> {
     /// Drops the value, if it is there.
     pub(crate) fn clear<T: 'static>(self, slot: Slot<T>) {
         if !is_unit::<T>() {
-            // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell.
-            let cell = unsafe { &mut *self.cell(slot) };
             // Dropped where it is, because it may be a future that was polled, and so is pinned.
-            *cell = Cell::Empty;
+            *self.own(slot) = Cell::Empty;
         }
     }
 
@@ -270,8 +282,7 @@ impl<'f> Cells<'f> {
         make: impl FnOnce() -> F,
         cx: &mut Context<'_>,
     ) -> Poll<F::Output> {
-        // SAFETY: the caller of `Frame::cells` promised that no other thread touches the cell.
-        let cell = unsafe { &mut *self.cell(slot) };
+        let cell = self.own(slot);
         if let Cell::Empty = cell {
             *cell = Cell::InPlace(make());
         }

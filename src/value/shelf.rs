@@ -39,16 +39,9 @@ unsafe impl<T: Send + Sync> Send for VarCell<T> {}
 unsafe impl<T: Send + Sync> Sync for VarCell<T> {}
 
 impl<T> VarCell<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self::of(Shelf::Full(Arc::new(value)))
-    }
-
-    /// Returns a cell that was not written yet.
-    pub(crate) fn empty() -> Self {
-        Self::of(Shelf::Empty(None))
-    }
-
-    fn of(shelf: Shelf<T>) -> Self {
+    /// Returns a cell with its first value, if it has one.
+    pub(crate) fn new(value: Option<T>) -> Self {
+        let shelf = value.map_or(Shelf::Empty(None), |value| Shelf::Full(Arc::new(value)));
         Self { shelf: UnsafeCell::new(shelf), is_given: AtomicBool::new(false) }
     }
 
@@ -186,7 +179,7 @@ mod tests {
     /// Seen to fail with a `put` that writes over a shared value.
     #[test]
     fn what_is_given_out_stays_as_it_was() {
-        let cell = VarCell::new(vec![1]);
+        let cell = VarCell::new(Some(vec![1]));
         // SAFETY: one thread, and no reference is kept.
         let kept = unsafe { cell.share() }.expect("there is a value");
         // SAFETY: one thread uses the cell, and keeps no reference.

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 use super::engine_core::EngineCore;
-use super::engine_ref::EngineRef;
-use crate::engine::order::{Abandon, Grant, OpFuture, Park, Rest, Runnable, Scope, Work};
-use crate::error::{BoxError, shielded};
+use crate::engine::order::{Grant, Granted, OpFuture, Outcome, PendingFuture, Rest, Runnable, Scope, Work};
+use crate::error::shielded;
 use crate::runtime::{AsyncContext, Parking};
 use crate::sync::{Mutex, lock};
 
@@ -29,33 +28,50 @@ pub(super) struct AsyncOp {
 }
 
 impl AsyncOp {
-    /// Returns one whose operation is ready.
-    pub(super) fn new(
+    /// Gives an operation its future. The caller makes it ready again.
+    pub(super) fn begin(
         core: &Arc<EngineCore>,
         number: u32,
-        scope: Option<Arc<Scope>>,
+        mut operation: Granted<'_>,
         future: OpFuture,
         context: AsyncContext,
         started: Option<Instant>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
+    ) {
+        let async_op = Arc::new(Self {
             engine: EngineRef::new(core),
             number,
-            scope,
+            scope: operation.scope().cloned(),
             parking: Parking::new(),
             future: Mutex::new(Some(future)),
             parked: Mutex::new(None),
             context,
             started,
-        })
+        });
+        lock(&core.async_ops.0).insert(number, async_op.clone());
+        if let Some(scope) = operation.scope() {
+            scope.add_future(number, async_op.clone());
+        }
+        operation.set_body(async_op.resume());
     }
 
     /// Returns the operation's new body, which polls the future.
-    pub(super) fn resume(self: Arc<Self>) -> Resume {
-        Resume(Some(self))
+    fn resume(self: Arc<Self>) -> impl Work {
+        let mut resume = Resume(Some(self));
+        move |grant: Grant<'_>, rest: &mut Rest| {
+            let async_op = resume.0.take().expect("it is there until it is run");
+            // Must precede the poll, which may panic.
+            *rest = Rest::Ended(async_op.started);
+            match async_op.poll(grant) {
+                Poll::Ready(outcome) => outcome,
+                Poll::Pending => {
+                    *rest = Rest::Pending(async_op);
+                    Ok(())
+                }
+            }
+        }
     }
 
-    fn poll(self: &Arc<Self>, grant: Grant<'_>) -> Poll<Result<(), BoxError>> {
+    fn poll(self: &Arc<Self>, grant: Grant<'_>) -> Poll<Outcome> {
         self.parking.begin();
         if self.engine.with(|core| core.is_closed_relaxed()).unwrap_or(true) {
             // `perform` has not seen that the engine is closed. The operation is made ready again, and ends.
@@ -84,42 +100,34 @@ impl AsyncOp {
         }
     }
 
-    /// Makes the parked operation ready.
-    fn make_ready(&self) {
+    /// Calls `add` with the parked operation, which adds it to the ready ones. Ends it if its flow is
+    /// cancelled: there may be no further poll of the engine.
+    fn unpark(&self, add: impl FnOnce(&Arc<EngineCore>, Runnable)) {
         let operation = lock(&self.parked).take();
         self.engine.with(|core| {
-            operation.into_iter().for_each(|operation| core.make_ready(operation));
-            self.end_if_over(core);
+            if let Some(operation) = operation {
+                add(core, operation);
+            }
+            // The lock of the ready lists orders this and a cancel: either this thread sees the cancel, or
+            // the cancel finds the operation in the lists.
+            if let Some(scope) = self.scope.as_ref().filter(|scope| scope.is_cancelled()) {
+                core.sweep(scope, &[]);
+            }
         });
-    }
-
-    /// Ends a ready operation whose flow is cancelled: there may be no further poll of the engine.
-    fn end_if_over(&self, core: &Arc<EngineCore>) {
-        // The lock of the ready lists orders this and a cancel: either this thread sees the cancel, or the
-        // cancel finds the operation in the lists.
-        if let Some(scope) = self.scope.as_ref().filter(|scope| scope.is_cancelled()) {
-            core.sweep(&[scope]);
-        }
     }
 }
 
-impl Park for AsyncOp {
+impl PendingFuture for AsyncOp {
     fn park(self: Arc<Self>, mut operation: Runnable) {
         let is_there = self.engine.with(|core| core.slots.granted(&mut operation).set_body(self.clone().resume()));
         debug_assert!(is_there.is_some(), "the thread that runs the operation keeps the engine");
         // Must precede `park`: a waker may take it at once.
         *lock(&self.parked) = Some(operation);
         if self.parking.park() {
-            let operation = lock(&self.parked).take();
-            self.engine.with(|core| {
-                operation.into_iter().for_each(|operation| core.ready.push(&core.slots, operation));
-                self.end_if_over(core);
-            });
+            self.unpark(|core, operation| core.ready.push(&core.slots, operation));
         }
     }
-}
 
-impl Abandon for AsyncOp {
     fn abandon(self: Arc<Self>) {
         let future = lock(&self.future).take();
         let _ = shielded(|| drop(future));
@@ -136,29 +144,14 @@ impl Wake for AsyncOp {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if self.parking.wake() {
-            self.make_ready();
+            self.unpark(EngineCore::make_ready);
         }
     }
 }
 
 /// The body of an operation from its future's first poll on. Its drop drops the future, even if wakers are
 /// left.
-pub(super) struct Resume(Option<Arc<AsyncOp>>);
-
-impl Work for Resume {
-    fn run(mut self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
-        let async_op = self.0.take().expect("it is there until it is run");
-        // Must precede the poll, which may panic.
-        *rest = Rest::Ended(async_op.started);
-        match async_op.poll(grant) {
-            Poll::Ready(outcome) => outcome,
-            Poll::Pending => {
-                *rest = Rest::Pending(async_op);
-                Ok(())
-            }
-        }
-    }
-}
+struct Resume(Option<Arc<AsyncOp>>);
 
 impl Drop for Resume {
     fn drop(&mut self) {
@@ -170,15 +163,40 @@ impl Drop for Resume {
     }
 }
 
+/// A pending operation's reference to its engine. It is counted only if workers or other flows continue with
+/// the operation when no handle is left. Otherwise engine and operation would keep each other alive.
+enum EngineRef {
+    Counted(Arc<EngineCore>),
+    /// The engine and its pending operations are dropped with its last handle, because nothing can poll them
+    /// any more.
+    Uncounted(Weak<EngineCore>),
+}
+
+impl EngineRef {
+    fn new(core: &Arc<EngineCore>) -> Self {
+        if core.is_kept { Self::Counted(core.clone()) } else { Self::Uncounted(Arc::downgrade(core)) }
+    }
+
+    /// Calls `act` with the engine, if it is there.
+    fn with<R>(&self, act: impl FnOnce(&Arc<EngineCore>) -> R) -> Option<R> {
+        match self {
+            Self::Counted(core) => Some(act(core)),
+            Self::Uncounted(core) => {
+                let core = core.upgrade()?;
+                let done = act(&core);
+                // This may be the last reference: dropping the engine drops foreign values.
+                let _ = shielded(|| drop(core));
+                Some(done)
+            }
+        }
+    }
+}
+
 /// The asynchronous operations of an engine that have begun.
 #[derive(Default)]
 pub(super) struct AsyncOps(Mutex<BTreeMap<u32, Arc<AsyncOp>>>);
 
 impl AsyncOps {
-    pub(super) fn add(&self, async_op: &Arc<AsyncOp>) {
-        lock(&self.0).insert(async_op.number, async_op.clone());
-    }
-
     pub(super) fn remove(&self, number: u32) {
         let removed = lock(&self.0).remove(&number);
         let _ = shielded(|| drop(removed));

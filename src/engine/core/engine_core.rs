@@ -6,8 +6,8 @@ use super::async_op::{AsyncOp, AsyncOps};
 use super::failures::Failures;
 use super::handles::Handles;
 use super::lanes::Lanes;
-use super::observe::Observed;
 use super::pace::Pace;
+use super::perform::Observed;
 use crate::device::host::Origin;
 use crate::engine::order::{
     Batch, Entering, Exclusive, FREED_MAX, Free, Frees, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots, Unpushed, Wakes,
@@ -114,7 +114,7 @@ impl EngineCore {
             bell: Lane::new(),
             async_ops: AsyncOps::default(),
             ready: Ready::new(workers == 0),
-            exclusive: Exclusive::new(),
+            exclusive: Exclusive::default(),
             pace: Pace::new(),
             visits: Arc::new(Visits::new()),
             looking: Line(AtomicU64::new(0)),
@@ -304,18 +304,17 @@ impl EngineCore {
 
     fn start_all(self: &Arc<Self>, batch: &mut Batch<'_>) {
         self.pass_on(batch);
-        if self.workers > 0 && self.call_workers() {
-            return;
-        }
+        self.call();
+    }
+
+    /// Has the operations of the ready list run.
+    fn call(self: &Arc<Self>) {
         if self.workers == 0 {
-            return self.call_polls();
+            self.call_polls();
+        } else if !self.call_workers() && !is_inside(self.address()) {
+            // Not inside of an operation: the thread that runs it takes the ready ones next.
+            self.run_all(&mut Batch::new(&self.slots));
         }
-        // Inside of an operation there is nothing to do: the thread that runs it takes the ready operations
-        // next.
-        if is_inside(self.address()) {
-            return;
-        }
-        self.run_all(batch);
     }
 
     /// Adds the operations of a batch to the ready list.
@@ -344,11 +343,7 @@ impl EngineCore {
     /// Makes an operation ready that was granted its variables earlier: it waited for something else.
     pub(super) fn make_ready(self: &Arc<Self>, operation: Runnable) {
         self.ready.push(&self.slots, operation);
-        if self.workers > 0 {
-            let _ = self.call_workers();
-        } else {
-            self.call_polls();
-        }
+        self.call();
     }
 
     /// Leaves the executor once that is shut down and nothing is left to do.
@@ -405,13 +400,7 @@ impl EngineCore {
             Ok(Rest::Kernel(kernel)) => return self.enqueue(operation, kernel, batch),
             Ok(Rest::Pending(future)) => return future.park(operation),
             Ok(Rest::Future(future, context, started)) => {
-                let mut granted = self.slots.granted(&mut operation);
-                let async_op = AsyncOp::new(self, number, granted.scope().cloned(), future, context, started);
-                self.async_ops.add(&async_op);
-                if let Some(scope) = granted.scope() {
-                    scope.add_future(number, async_op.clone());
-                }
-                granted.set_body(async_op.resume());
+                AsyncOp::begin(self, number, self.slots.granted(&mut operation), future, context, started);
                 return batch.ready.push(operation);
             }
         };
@@ -427,26 +416,21 @@ impl EngineCore {
 
     /// Ends an operation that has left its queues.
     pub(super) fn end_left(&self, operation: Left, outcome: Result<()>, batch: &mut Batch<'_>) {
-        self.leave_scope(&operation);
+        let number = operation.number();
+        let ended = self.slots.left(&operation);
+        if ended.is_async {
+            self.async_ops.remove(number);
+        }
+        if let Some(scope) = ended.scope() {
+            if ended.is_async {
+                scope.remove_future(number);
+            }
+            scope.end_one();
+        }
         self.handles.end(&self.slots, &operation, outcome);
         batch.end(operation);
         if batch.freed() >= self.freed_max {
             self.give_back(batch);
-        }
-    }
-
-    /// Removes an operation from the lists of its flow and of asynchronous operations.
-    #[inline]
-    fn leave_scope(&self, left: &Left) {
-        let operation = self.slots.left(left);
-        if operation.is_async {
-            self.async_ops.remove(left.number());
-        }
-        if let Some(scope) = operation.scope() {
-            if operation.is_async {
-                scope.remove_future(left.number());
-            }
-            scope.end_one();
         }
     }
 

@@ -68,15 +68,21 @@ impl Pushed {
         Self::of(State::Pending(Pending { core, key, waker: Registered::No, driver: None }))
     }
 
-    /// Pushes an operation, beyond the bound if need be.
-    pub(in crate::engine) fn beyond(core: &Arc<EngineCore>, operation: Unpushed<'_>) -> Result<Self> {
-        core.push_beyond(operation).map(|accepted| Self::new(core, accepted))
+    /// Pushes an operation, beyond the bound if need be. A refusal is the outcome of the handle.
+    pub(in crate::engine) fn beyond(core: &Arc<EngineCore>, operation: Unpushed<'_>) -> Self {
+        Self::new(core, core.push_beyond(operation).unwrap_or_else(|refused| Accepted::Ended(Err(refused))))
     }
 
     /// Returns a handle to an operation that has ended already.
     #[inline(always)]
     pub(crate) fn ended(outcome: Result<()>) -> Self {
         Self::of(State::Ended(outcome))
+    }
+
+    #[inline(never)]
+    fn drop_rest(&mut self) {
+        // In place: to move it out would wait for the stores of its words.
+        *self.0 = State::Spent;
     }
 }
 
@@ -152,14 +158,6 @@ impl Drop for Pushed {
         if !matches!(*self.0, State::Ended(Ok(())) | State::Spent) {
             self.drop_rest();
         }
-    }
-}
-
-impl Pushed {
-    #[inline(never)]
-    fn drop_rest(&mut self) {
-        // In place: to move it out would wait for the stores of its words.
-        *self.0 = State::Spent;
     }
 }
 

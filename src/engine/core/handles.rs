@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 use std::task::Waker;
 
-use super::wakers::Wakers;
-use crate::engine::order::{Key, Left, Slots};
+use crate::engine::order::{CHUNKS, Key, Left, Slots, chunk_and_index};
 use crate::error::{Error, Result, shielded};
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, OnceLock, Ordering, lock};
 
 pub(super) struct Handles {
     pub(super) wakers: Wakers,
@@ -80,5 +79,24 @@ impl Handles {
         // ORDERING: Relaxed: it changes only under the lock.
         self.failed.store(failures.len() as u64, Ordering::Relaxed);
         failure
+    }
+}
+
+/// The wakers of futures that await pending operations: one place for each slot, so that different
+/// operations do not contend. Those of a chunk of slots are made together when an operation of the chunk is
+/// first awaited.
+pub(super) struct Wakers([OnceLock<Box<[Place]>>; CHUNKS]);
+
+type Place = Mutex<Option<Waker>>;
+
+impl Wakers {
+    pub(super) fn new() -> Self {
+        Self(std::array::from_fn(|_| OnceLock::new()))
+    }
+
+    /// Returns a slot's place, locked. Meanwhile no other thread registers or takes the waker.
+    pub(super) fn of(&self, number: u32) -> MutexGuard<'_, Option<Waker>> {
+        let (chunk, index, slots) = chunk_and_index(number);
+        lock(&self.0[chunk].get_or_init(|| (0..slots).map(|_| Mutex::new(None)).collect())[index])
     }
 }

@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::task::Waker;
 
-use super::async_op::AsyncOps;
 use super::engine_core::EngineCore;
-use super::wakers::Wakers;
 use crate::engine::order::Seen;
 use crate::error::{Kind, Result};
 
@@ -17,27 +15,19 @@ pub(in crate::engine) struct Futures {
     pub(in crate::engine) awaits: Vec<(u32, Option<u32>)>,
 }
 
-impl Futures {
-    pub(super) fn new(seen: &[Seen], async_ops: &AsyncOps, wakers: &Wakers) -> Self {
-        let parked = async_ops.parked();
-        let owners: HashMap<*const (), u32> = parked.iter().copied().collect();
-        let waker = |number: u32| wakers.of(number).as_ref().map(Waker::data);
-        let awaits = seen.iter().filter_map(|seen| Some((seen.number, owners.get(&waker(seen.number)?).copied()))).collect();
-        Self { pending: parked.into_iter().map(|(_, number)| number).collect(), awaits }
-    }
-}
-
 impl EngineCore {
     /// Returns the pending operations, and the operations that their futures await.
     ///
     /// # Errors
     /// In a forked child, and if the system refuses the barrier that an inspection needs.
     pub(in crate::engine) fn inspect(&self) -> Result<(Vec<Seen>, Futures)> {
-        if self.is_forked() {
-            return Err(Kind::Forked.into());
-        }
+        self.check_process()?;
         let seen = self.slots.inspect().ok_or_else(|| Kind::NoBarrier.into())?;
-        let futures = Futures::new(&seen, &self.async_ops, &self.handles.wakers);
-        Ok((seen, futures))
+        let parked = self.async_ops.parked();
+        let owners: HashMap<*const (), u32> = parked.iter().copied().collect();
+        let waker = |number: u32| self.handles.wakers.of(number).as_ref().map(Waker::data);
+        let awaits = seen.iter().filter_map(|seen| Some((seen.number, owners.get(&waker(seen.number)?).copied()))).collect();
+        let pending = parked.into_iter().map(|(_, number)| number).collect();
+        Ok((seen, Futures { pending, awaits }))
     }
 }

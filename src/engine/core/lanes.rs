@@ -1,18 +1,13 @@
 //! The lanes of an engine's kernels, on an executor with devices that queue work.
-//!
-//! The queues of variables order submission there. A kernel leaves them when its work is on a stream, and its
-//! variables keep the use. Streams wait for each other. An operation of the host waits in the list of a use,
-//! so no thread waits.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::device::queue::QueueDevice;
-use crate::engine::order::{DeviceUse, Predecessors, Runnable, Slots, Target};
+use crate::engine::order::{Predecessors, Runnable, Slots, Target};
 use crate::error::Result;
-use crate::plan::{self, Placed, Placement, Placer, Stamp};
+use crate::plan::{self, Placed, Placement, Placer};
 use crate::runtime::{Devices, LaneId};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock};
 
 /// The lanes that an engine's kernels go to.
 pub(in crate::engine) struct Lanes {
@@ -70,10 +65,6 @@ impl Lanes {
         self.has_waits.load(Ordering::Relaxed)
     }
 
-    pub(in crate::engine) fn device(&self, lane: LaneId) -> &dyn QueueDevice {
-        self.devices.device(lane)
-    }
-
     /// Chooses a lane for a kernel.
     pub(in crate::engine) fn place(&self, target: Target, predecessors: &Predecessors) -> (LaneId, Placed) {
         let (device, lanes) = (target.device as usize, &self.streams[target.device as usize]);
@@ -81,20 +72,16 @@ impl Lanes {
             Some(lane) => lanes.start + lane..lanes.start + lane + 1,
             None => lanes.start..lanes.end.min(lanes.start + self.max_streams),
         };
-        let is_mixed = !predecessors.list().iter().any(|known| known.input.is_some());
-        let known = predecessors.list().iter().map(|known| &*known.device_use);
+        let is_mixed = !predecessors.0.iter().any(|known| known.input.is_some());
+        let known = predecessors.0.iter().map(|known| &*known.device_use);
         let needs: Vec<plan::Need<'_>> =
             known.map(|before| plan::Need { stamp: &before.stamp, is_over: before.is_left() }).collect();
-        let placed = lock(&self.placer).place(among, is_mixed, &needs);
+        let placed = self.placer().place(among, is_mixed, &needs);
         (LaneId { device, lane: placed.stream - lanes.start }, placed)
     }
 
-    pub(in crate::engine) fn submitted(&self, placed: Placed, point: u64, has_waited: bool) -> Stamp {
-        lock(&self.placer).submitted(placed, point, has_waited)
-    }
-
-    pub(in crate::engine) fn withdraw(&self, placed: Placed) {
-        lock(&self.placer).withdraw(placed);
+    pub(in crate::engine) fn placer(&self) -> MutexGuard<'_, Placer> {
+        lock(&self.placer)
     }
 
     /// Returns an error if a lane had a fault after the first `found` faults: work submitted to it since may
@@ -104,10 +91,6 @@ impl Lanes {
             return Ok(());
         }
         self.devices.fault_since(found, |other| other == lane).map_or(Ok(()), Err)
-    }
-
-    pub(in crate::engine) fn end(&self, device_use: &DeviceUse) {
-        lock(&self.placer).end(device_use.stamp.stream);
     }
 
     /// Adds an operation of the host to the list of a device's use that it has to wait for. The end of the
@@ -120,7 +103,7 @@ impl Lanes {
                 return Some(operation);
             }
             let Some(device_use) = Predecessors::pending(&granted) else { return Some(operation) };
-            operation = device_use.wakes(operation)?;
+            operation = device_use.ending.wakes(operation)?;
         }
     }
 }

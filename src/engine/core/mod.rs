@@ -3,28 +3,24 @@
 
 mod async_op;
 mod engine_core;
-mod engine_ref;
 mod failures;
 mod handle;
 mod handles;
-mod idle;
 mod inspect;
 mod lanes;
-mod observe;
 mod pace;
 mod perform;
 mod polls;
 mod push;
 mod submit;
 mod waits;
-mod wakers;
 mod workers;
 
 pub(crate) use engine_core::EngineCore;
 pub(super) use failures::Failures;
 pub use handle::Pushed;
-pub(super) use idle::EngineDrain;
 pub(super) use inspect::Futures;
 pub(super) use lanes::Lanes;
 pub(crate) use pace::poll_share;
 pub use push::Push;
+pub(super) use waits::EngineDrain;

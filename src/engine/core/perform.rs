@@ -1,4 +1,5 @@
-//! The run of an operation's body: whether it is run, and its effect on variables and errors.
+//! The run of an operation's body: whether it is run, its effect on variables and errors, and the report to
+//! an observer.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +11,7 @@ use crate::device::StreamMut;
 use crate::device::host::HostStream;
 use crate::engine::order::{Access, Granted, Operation, Rest, Role, Scope, Variable};
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
-use crate::runtime::{Launched, inside};
+use crate::runtime::{Core, Launched, Observer, OpSpan, inside};
 
 type Caught = std::thread::Result<Result<(), BoxError>>;
 
@@ -28,7 +29,7 @@ impl EngineCore {
                 // The compiler does not know that, and would call a function to drop it.
                 mem::forget(rest);
                 operation.each_variable(|access, variable| {
-                    if access.changes() {
+                    if access.uses().changes() {
                         variable.count_write();
                     }
                 });
@@ -80,7 +81,7 @@ impl EngineCore {
     /// polled one. A kernel is left to be enqueued if there are devices for it, else it runs on the host.
     fn run_caught(&self, operation: &mut Granted<'_>, number: u32, rest: &mut Rest) -> Caught {
         if operation.is_async {
-            return catch_unwind(AssertUnwindSafe(|| operation.run_as_polled(self.address(), number, rest)));
+            return operation.run_as_polled(self.address(), number, rest);
         }
         let run = || {
             operation.run(rest)?;
@@ -113,12 +114,17 @@ impl EngineCore {
     /// Reports an operation whose body has returned to the observer, if there is one. A panic of the observer
     /// fails the flow, or `idle` reports it; it is no failure of the operation.
     pub(super) fn observe(&self, operation: &Operation, started: Option<Instant>, is_ok: bool, launched: Launched) {
-        let (Some(observed), Some(started)) = (&self.observed, started) else { return };
-        if let Err(error) = observed.report(operation, started, is_ok, launched) {
-            match operation.scope() {
-                Some(scope) => scope.fail(error),
-                None => self.keep_failure(&error),
-            }
+        let (Some(Observed { observer, number }), Some(start)) = (&self.observed, started) else { return };
+        if operation.role != Role::User {
+            return;
+        }
+        let (name, end) = (operation.name.clone(), Instant::now());
+        let span = OpSpan { engine: *number, operation: name, start, end, is_ok, launched };
+        let Err(message) = inside(0, || shielded(|| observer.operation(&span))) else { return };
+        let error = Kind::Observer { node: span.operation, message }.into();
+        match operation.scope() {
+            Some(scope) => scope.fail(error),
+            None => self.keep_failure(&error),
         }
     }
 
@@ -127,7 +133,7 @@ impl EngineCore {
     fn has_returned(&self, operation: &Granted<'_>, cause: BoxError) -> Error {
         let kept = cause.downcast_ref::<Error>().and_then(Error::kept_variable);
         let Some(variable) = kept else { return self.has_failed(operation, operation.failed(cause)) };
-        let leaves_old = operation.variables().any(|(access, variable)| access.is_written() && !variable.is_unwritten());
+        let leaves_old = operation.variables().any(|(access, variable)| access.uses().is_written() && !variable.is_unwritten());
         let error = Kind::OpNotBegun { operation: operation.full_name(), variable, leaves_old }.into();
         self.leave_unchanged(operation, &error, false);
         self.report_not_begun(operation, &error);
@@ -156,7 +162,7 @@ impl EngineCore {
             // Each of the joined operations is checked by itself.
             return None;
         }
-        operation.variables().filter(|(access, _)| access.is_read()).find_map(|(_, variable)| {
+        operation.variables().filter(|(access, _)| access.uses().is_read()).find_map(|(_, variable)| {
             let origin = variable.poison()?;
             let because = origin.node().unwrap_or("an operation").to_owned();
             let (operation, variable) = (operation.full_name(), variable.name.to_cow());
@@ -170,7 +176,7 @@ impl EngineCore {
             return self.leave_unchanged(operation, cancelled, operation.has_begun());
         }
         for (access, variable) in operation.variables() {
-            if access.changes() {
+            if access.uses().changes() {
                 self.change(operation, variable, failure);
             }
         }
@@ -190,9 +196,9 @@ impl EngineCore {
     /// Leaves variables unchanged after an operation that was cancelled or could not begin. Only a variable
     /// that never had a value gets the error, and one whose value the operation took.
     fn leave_unchanged(&self, operation: &Granted<'_>, error: &Error, has_begun: bool) {
-        let is_lost = |access: &Access, variable: &Variable| variable.is_unwritten() || has_begun && access.is_taken();
+        let is_lost = |access: &Access, variable: &Variable| variable.is_unwritten() || has_begun && access.uses().is_taken();
         for (access, variable) in operation.variables() {
-            if access.changes() && is_lost(access, variable) {
+            if access.uses().changes() && is_lost(access, variable) {
                 self.change(operation, variable, Some(error));
             }
         }
@@ -235,5 +241,19 @@ impl EngineCore {
         } else {
             origin.report_at_last(self.failures.clone());
         }
+    }
+}
+
+/// The observer of an engine's operations.
+pub(super) struct Observed {
+    observer: Arc<dyn Observer>,
+    /// The engine's number.
+    number: u64,
+}
+
+impl Observed {
+    pub(super) fn new(core: &Core) -> Option<Self> {
+        let observer = core.observer.clone()?;
+        Some(Self { observer, number: core.next_number() })
     }
 }

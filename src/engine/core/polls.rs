@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::engine_core::EngineCore;
-use crate::engine::order::{Batch, End, Grant, Granted, Key, More, Scope, Turn, Unpushed, Variable, Wakes, is_polling};
+use crate::engine::order::{Batch, Grant, Granted, Key, More, Operation, Runnable, Scope, Turn, Unpushed, Variable, Wakes};
 use crate::error::{Result, shielded};
-use crate::runtime::{STEPS_MAX, WaiterKey, is_inside};
+use crate::runtime::{STEPS_MAX, WaiterKey};
 use crate::sync::{Ordering, lock};
 
 /// The number of an operation that is in no slot.
@@ -24,7 +24,7 @@ impl EngineCore {
             (key, self.exclusive.post(entering))
         };
         if let Some(turn) = turn {
-            self.empty(turn, More::default());
+            self.empty(turn);
         }
         Some(key)
     }
@@ -48,8 +48,8 @@ impl EngineCore {
 
     /// Enters the posted operations into their queues, runs them, and ends the turn.
     #[cold]
-    pub(super) fn empty(self: &Arc<Self>, mut turn: Turn, mut more: More) {
-        let mut batch = Batch::new(&self.slots);
+    fn empty(self: &Arc<Self>, mut turn: Turn) {
+        let (mut batch, mut more) = (Batch::new(&self.slots), More::default());
         loop {
             more.posted.into_iter().for_each(|entering| batch.enter(entering));
             while let Some(operation) = batch.next_own() {
@@ -67,11 +67,11 @@ impl EngineCore {
             }
             self.give_back(&mut batch);
             match self.exclusive.end(turn) {
-                End::Over { is_awaited } => {
-                    self.wake(Wakes { space: false, idle: is_awaited });
+                Ok(idle) => {
+                    self.wake(Wakes { space: false, idle });
                     break;
                 }
-                End::More(again, asked) => (turn, more) = (again, asked),
+                Err(asked) => (turn, more) = asked,
             }
         }
         if !self.ready.is_still_empty() {
@@ -98,7 +98,7 @@ impl EngineCore {
     }
 
     /// Takes out the ready operation that the simulated executor chooses.
-    fn draw(&self) -> Option<crate::engine::order::Runnable> {
+    fn draw(&self) -> Option<Runnable> {
         let choice = match (self.ready.len(), &*lock(&self.registration)) {
             (0, _) | (_, None) => None,
             (among, Some(registration)) => registration.core.choices.as_ref().map(|choices| choices.choose(among)),
@@ -108,21 +108,22 @@ impl EngineCore {
         self.ready.remove(&self.slots, place)
     }
 
-    /// Ends the ready operations of the cancelled flows `over`, and runs the engine's own (frees and waits).
-    /// Without workers only polls would do that, and there may be none.
-    pub(super) fn sweep(self: &Arc<Self>, over: &[&Scope]) {
+    /// Ends the ready operations of a flow if it is cancelled, and of the cancelled flows `within` it. Runs
+    /// the engine's own (frees and waits). Without workers only polls would do that, and there may be none.
+    pub(super) fn sweep(self: &Arc<Self>, scope: &Scope, within: &[Arc<Scope>]) {
         // The lock of the ready lists orders this: a thread that adds a ready operation checks afterwards
         // whether its flow is cancelled. So either that check or this sweep finds the operation.
         if self.workers > 0 || self.ready.is_still_empty() {
             return;
         }
-        over.iter().for_each(|scope| self.ready.give_up(scope));
+        let own = scope.is_cancelled().then_some(scope);
+        within.iter().map(|inner| &**inner).chain(own).for_each(|scope| self.ready.give_up(scope));
         if !self.is_inline() {
             let mut batch = Batch::new(&self.slots);
             self.end_what_is_over(&mut batch);
             self.give_back(&mut batch);
-        } else if let Some(turn) = self.exclusive.nudge() {
-            self.empty(turn, More::default());
+        } else {
+            self.nudge();
         }
     }
 
@@ -132,10 +133,8 @@ impl EngineCore {
         if self.workers > 0 || self.ready.is_still_empty() {
             return;
         }
-        let inners = if scope.is_cancelled() { scope.all_within() } else { Vec::new() };
-        let own = scope.is_cancelled().then_some(scope);
-        let over: Vec<&Scope> = inners.iter().map(|inner| &**inner).chain(own).collect();
-        self.sweep(&over);
+        let within = if scope.is_cancelled() { scope.all_within() } else { Vec::new() };
+        self.sweep(scope, &within);
     }
 
     fn end_what_is_over(self: &Arc<Self>, batch: &mut Batch<'_>) {
@@ -158,7 +157,7 @@ impl EngineCore {
         let turn = self.exclusive.begin()?;
         // Another thread may have pushed meanwhile. During the turn only this one can run the operation.
         if self.slots.alone(&turn).is_none() {
-            self.empty(turn, More::default());
+            self.empty(turn);
             return None;
         }
         Some(turn)
@@ -167,22 +166,15 @@ impl EngineCore {
     #[inline(always)]
     fn end_alone(self: &Arc<Self>, turn: Turn) {
         if let Err(turn) = self.exclusive.end_at_once(turn) {
-            self.empty(turn, More::default());
+            self.empty(turn);
         }
     }
 
     /// Wakes the tasks whose polls run ready operations. If the executor is shut down, runs them itself.
     pub(super) fn call_polls(self: &Arc<Self>) {
         self.bell.ring();
-        // Inside of an operation there is nothing to do: the thread that runs it takes the ready operations
-        // next.
-        if !self.is_closed() || is_inside(self.address()) || is_polling(self.address()) {
-            return;
-        }
-        if self.is_inline() {
-            while self.go_on() {}
-        } else {
-            self.run_all(&mut Batch::new(&self.slots));
+        if self.is_closed() {
+            self.end_what_is_ready();
         }
     }
 
@@ -190,12 +182,17 @@ impl EngineCore {
     /// and there may be none.
     pub(super) fn end_what_is_ready(self: &Arc<Self>) {
         if self.is_inline() {
-            // If a turn goes on, the thread that has it does the work.
-            if let Some(turn) = self.exclusive.nudge() {
-                self.empty(turn, More::default());
-            }
-        } else if self.is_simulated && !is_inside(self.address()) && !is_polling(self.address()) {
+            self.nudge();
+        } else if self.is_simulated && !self.is_inside_any() {
+            // Not inside of an operation: the thread that runs it takes the ready ones next.
             self.run_all(&mut Batch::new(&self.slots));
+        }
+    }
+
+    /// Without workers: sweeps. If a turn goes on, the thread that has it does so.
+    fn nudge(self: &Arc<Self>) {
+        if let Some(turn) = self.exclusive.nudge() {
+            self.empty(turn);
         }
     }
 
@@ -235,7 +232,7 @@ impl EngineCore {
         }
         self.pass_on(&mut batch);
         self.give_back(&mut batch);
-        self.empty(turn, More::default());
+        self.empty(turn);
         !self.ready.is_empty()
     }
 
@@ -264,7 +261,7 @@ impl EngineCore {
 
     /// Performs the parts of a joined operation, which has been granted all their variables. Returns the
     /// first failure.
-    pub(super) fn perform_parts(&self, joined: &Granted<'_>, parts: Vec<crate::engine::order::Operation>) -> Result<()> {
+    pub(super) fn perform_parts(&self, joined: &Granted<'_>, parts: Vec<Operation>) -> Result<()> {
         let mut outcome = Ok(());
         for mut part in parts {
             let performed = self.perform(joined.part(&mut part), NO_SLOT).map(drop);

@@ -15,72 +15,58 @@ use super::lanes::Lanes;
 use crate::device::StreamMut;
 use crate::device::queue::{self, Event, Judge, Part};
 use crate::engine::order::{
-    Batch, Completed, DeviceUse, Enqueue, Failure, Grant, Granted, Operation, Predecessors, Recorded, Rest, Runnable, Submitted,
-    Work,
+    Batch, Completed, DeviceUse, Enqueue, Failure, Granted, Operation, Predecessors, Recorded, Rest, Runnable, Submitted,
 };
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
 use crate::plan::Placed;
 use crate::runtime::{LaneId, Launched, Submission, inside, when_reached};
 use crate::sync::OnceLock;
 
-/// A kernel that has to wait before it can be submitted.
-struct Again(Box<dyn Enqueue>);
-
-impl Work for Again {
-    fn run(self, _: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
-        *rest = Rest::Kernel(self.0);
-        Ok(())
-    }
-}
-
 impl EngineCore {
     /// Submits a kernel that has been granted its variables, now or when there is room on its lane.
-    pub(super) fn enqueue(self: &Arc<Self>, mut operation: Runnable, kernel: Box<dyn Enqueue>, batch: &mut Batch<'_>) {
+    pub(super) fn enqueue(self: &Arc<Self>, mut operation: Runnable, kernel: Enqueue, batch: &mut Batch<'_>) {
         let mut granted = self.slots.granted(&mut operation);
         let lanes = self.lanes.as_ref().expect("only with devices kernels are left to be enqueued");
         let target = granted.kernel().expect("it is one");
         let predecessors = Predecessors::of(&granted);
         let (lane, placed) = lanes.place(target, &predecessors);
-        let before = |&place: &usize| &predecessors.list()[place].device_use;
+        let before = |&place: &usize| &predecessors.0[place].device_use;
         let events: Option<SmallVec<[Arc<Recorded>; 4]>> = placed.waits.iter().map(|place| before(place).event()).collect();
-        let backlog = lanes.device(lane).backlog(lane.lane);
-        match (events, backlog) {
-            (Some(events), None) => self.submit(operation, kernel, Chosen { lane, placed, predecessors, events }, batch),
-            (None, _) => {
-                // A predecessor has no event: none was recorded, or it has ended meanwhile. If it has ended,
-                // this operation is ready again at once.
-                let blind = placed.waits.iter().map(before).find(|before| before.event().is_none()).cloned();
-                lanes.withdraw(placed);
-                granted.set_body(Again(kernel));
-                let ready = match blind {
-                    Some(before) => before.wakes(operation),
-                    None => Some(operation),
-                };
-                batch.ready.extend(ready);
-            }
-            (Some(_), Some(point)) => {
-                lanes.withdraw(placed);
-                granted.set_body(Again(kernel));
-                self.retry_after(operation, lane, point);
-            }
+        let backlog = lanes.devices.device(lane).backlog(lane.lane);
+        if let (Some(events), None) = (events, backlog) {
+            return self.submit(operation, kernel, Chosen { lane, placed, predecessors, events }, batch);
         }
-    }
-
-    /// Makes an operation ready again when its lane has room.
-    fn retry_after(self: &Arc<Self>, operation: Runnable, lane: LaneId, point: u64) {
-        let (core, lanes) = (self.clone(), self.lanes.as_ref().expect("the lane is of one"));
-        when_reached(&lanes.devices, lane, point, move |outcome| {
-            match outcome {
+        // A predecessor without an event: none was recorded, or it has ended meanwhile.
+        let blind = placed.waits.iter().map(before).find(|before| before.event().is_none()).cloned();
+        lanes.placer().withdraw(placed);
+        granted.set_body(|_, rest| {
+            *rest = Rest::Kernel(kernel);
+            Ok(())
+        });
+        match (blind, backlog) {
+            // If it has ended, this operation is ready again at once.
+            (Some(before), _) => batch.ready.extend(before.ending.wakes(operation)),
+            // It is ready again when its lane has room.
+            (None, Some(point)) => self.when_reached(lane, point, |core, outcome| match outcome {
                 Ok(()) => core.make_ready(operation),
                 // A second try would get the same error, as long as the lane has its fault.
                 Err(error) => core.fail(operation, error),
-            }
+            }),
+            (None, None) => batch.ready.push(operation),
+        }
+    }
+
+    /// Calls `act` when a lane has reached a point.
+    fn when_reached(self: &Arc<Self>, lane: LaneId, point: u64, act: impl FnOnce(&Arc<Self>, Result<()>) + Send + 'static) {
+        let (core, lanes) = (self.clone(), self.lanes.as_ref().expect("the lane is of one"));
+        when_reached(&lanes.devices, lane, point, move |outcome| {
+            act(&core, outcome);
             // This may be the last reference: dropping the engine drops foreign values.
             let _ = shielded(|| drop(core));
         });
     }
 
-    fn submit(self: &Arc<Self>, mut operation: Runnable, kernel: Box<dyn Enqueue>, chosen: Chosen, batch: &mut Batch<'_>) {
+    fn submit(self: &Arc<Self>, mut operation: Runnable, kernel: Enqueue, chosen: Chosen, batch: &mut Batch<'_>) {
         let mut granted = self.slots.granted(&mut operation);
         let lanes = self.lanes.as_ref().expect("the lane is of one");
         let Chosen { lane, placed, predecessors, events } = chosen;
@@ -88,11 +74,11 @@ impl EngineCore {
         let (outcome, end) = self.submit_to(lanes, lane, &mut granted, kernel, &events);
         drop(events);
         let Some(End { point, event, has_waited }) = end else {
-            lanes.withdraw(placed);
+            lanes.placer().withdraw(placed);
             self.take_effect(&granted, outcome.as_ref().err());
             return self.end(operation, outcome, batch);
         };
-        let stamp = lanes.submitted(placed, point, has_waited);
+        let stamp = lanes.placer().submitted(placed, point, has_waited);
         let device_use = Arc::new(DeviceUse::new(&lanes.devices, lane, stamp, event));
         let failure = Failure::new(OnceLock::new());
         for (access, variable) in granted.variables() {
@@ -104,11 +90,7 @@ impl EngineCore {
         // Must precede `when_reached`: the operation may end there.
         predecessors.release();
         let submitted = Submitted { operation, device_use, failure, inputs, faults, error: outcome.err() };
-        let core = self.clone();
-        when_reached(&lanes.devices, lane, point, move |outcome| {
-            core.complete(Completed { submitted, outcome });
-            let _ = shielded(|| drop(core));
-        });
+        self.when_reached(lane, point, |core, outcome| core.complete(Completed { submitted, outcome }));
     }
 
     /// Calls a kernel's body, and submits its work. Returns the outcome, and the end of the work if the
@@ -118,13 +100,13 @@ impl EngineCore {
         lanes: &Lanes,
         lane: LaneId,
         operation: &mut Granted<'_>,
-        kernel: Box<dyn Enqueue>,
+        kernel: Enqueue,
         events: &[Arc<Recorded>],
     ) -> (Result<()>, Option<End>) {
         let (mut called, mut refusal, mut kernel) = (Ok(()), Refusal(None), Some(kernel));
         let started = self.started();
         let waits = &mut events.iter().map(|recorded| recorded.event);
-        let Submission { outcome, point } = Submission::new(lanes.device(lane), lane.lane, waits, |stream| {
+        let Submission { outcome, point } = Submission::new(lanes.devices.device(lane), lane.lane, waits, |stream| {
             stream.queue_mut().begin_part(Part { stream: 0, waits: &[], is_awaited: false });
             let kernel = kernel.take().expect("it is recorded once");
             let enqueue = AssertUnwindSafe(|| operation.enqueue(kernel, StreamMut::Device(stream)));
@@ -186,7 +168,7 @@ impl EngineCore {
             let because = origin.node().unwrap_or("an operation").to_owned();
             Some(Error::with_source(Kind::DoneInVain { operation: operation.name.to_cow(), because }, Box::new(origin)))
         });
-        lanes.end(&device_use);
+        lanes.placer().end(device_use.stamp.stream);
         if let Some(error) = failed.as_ref().filter(|_| !is_known) {
             self.report(operation, error);
         }

@@ -1,10 +1,16 @@
-//! Checks of the places where futures of an engine wait. A wait that could not end is an error.
+//! Checks of the places where futures of an engine wait: a wait that could not end is an error. And the wait
+//! until nothing is pending.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use super::engine_core::EngineCore;
+use super::failures::Failures;
+use super::pace::poll_share;
 use crate::device::host::is_worker;
-use crate::engine::order::{Key, SelfWait, is_polling, self_wait};
+use crate::engine::order::{Key, is_polling, self_wait};
 use crate::error::{Kind, Result};
-use crate::runtime::{Registration, is_inside};
+use crate::runtime::{Drain, Idle, IdleWait, Registration, is_inside};
 use crate::sync::lock;
 
 impl EngineCore {
@@ -40,16 +46,11 @@ impl EngineCore {
     /// Returns an error if this thread polls the awaited operation, or one that keeps a variable from it.
     pub(super) fn may_wait_for(&self, awaited: Key) -> Result<()> {
         let exclusive = self.is_inline().then_some(&self.exclusive);
-        let Some(wait) = self_wait(self.address(), &self.slots, exclusive, awaited) else { return Ok(()) };
-        Err(match wait {
-            SelfWait::OwnEnd { operation } => Kind::WaitsForOwnEnd { operation },
-            SelfWait::Behind { operation, awaited, variable } => Kind::WaitsForItself { operation, awaited, variable },
-        }
-        .into())
+        self_wait(self.address(), &self.slots, exclusive, awaited).map_or(Ok(()), Err)
     }
 
     /// Returns true inside of any operation of this engine.
-    fn is_inside_any(&self) -> bool {
+    pub(super) fn is_inside_any(&self) -> bool {
         is_inside(self.address()) || is_polling(self.address())
     }
 
@@ -62,5 +63,45 @@ impl EngineCore {
     /// Returns an error inside of an operation, because that operation takes up room itself.
     pub(super) fn may_wait_for_room(&self) -> Result<()> {
         if self.is_inside_any() { Err(Kind::WaitsForRoomInside { max: self.max_pending }.into()) } else { Ok(()) }
+    }
+}
+
+/// An engine, and the failures that only [`Engine::idle`](crate::Engine::idle) reports.
+pub(in crate::engine) struct EngineDrain {
+    pub(in crate::engine) core: Arc<EngineCore>,
+    pub(in crate::engine) failures: Arc<Failures>,
+}
+
+impl EngineDrain {
+    pub(in crate::engine) fn idle(self: &Arc<Self>) -> Idle {
+        let failures = if self.core.is_forked() { 0 } else { self.failures.begin_wait() };
+        Idle::new(self.clone(), IdleWait { failures, ..IdleWait::default() })
+    }
+}
+
+impl Drain for EngineDrain {
+    fn poll_idle(&self, wait: &mut IdleWait, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let Self { core, failures } = self;
+        core.may_wait_for_all()?;
+        let share = ready!(poll_share(cx));
+        core.drive(&mut wait.driver, cx);
+        // Point u64::MAX never passes: the lane is only rung.
+        let _ = core.idle.poll(u64::MAX, &mut wait.lane, cx);
+        if !core.is_idle() {
+            core.may_block()?;
+            return Poll::Pending;
+        }
+        core.idle.forget(&mut wait.lane);
+        share.used();
+        Poll::Ready(failures.next(&mut wait.failures).map_or(Ok(()), Err))
+    }
+
+    fn end_wait(&self, wait: &mut IdleWait) {
+        if self.core.is_forked() {
+            return;
+        }
+        self.failures.end_wait();
+        self.core.idle.forget(&mut wait.lane);
+        self.core.forget_driver(&mut wait.driver);
     }
 }

@@ -7,8 +7,8 @@ use std::mem;
 use super::description::Op;
 use crate::engine::Engine;
 use crate::engine::core::Pushed;
-use crate::engine::order::{Accesses, Body, Grant, Operation, Rest, Role, SCANNED, Unpushed, Work};
-use crate::error::{BoxError, Error, Kind, Result};
+use crate::engine::order::{Accesses, Body, Operation, Rest, Role, SCANNED, Unpushed};
+use crate::error::{Error, Kind, Result};
 use crate::name::Name;
 
 impl<'v> Op<'v> {
@@ -70,23 +70,17 @@ impl Parts {
 
     fn join<'v>(&mut self, name: Name) -> Op<'v> {
         let Self { operations, accesses, fault } = mem::take(self);
-        let mut operation = Operation::new(name, accesses, Body::new(Joined(operations)));
+        let body = Body::new(|_, rest| {
+            *rest = Rest::Parts(operations);
+            Ok(())
+        });
+        let mut operation = Operation::new(name, accesses, body);
         operation.role = Role::Joins;
         let mut unpushed = Unpushed::new(operation);
         unpushed.check(false);
-        let mut op = Op::of(unpushed);
+        let mut op = Op(unpushed);
         fault.into_iter().for_each(|fault| op.set(|operation| operation.set_fault(fault)));
         op
-    }
-}
-
-/// The body of a joined operation: the operations that it was made of, in order.
-struct Joined(Vec<Operation>);
-
-impl Work for Joined {
-    fn run(self, _: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
-        *rest = Rest::Parts(self.0);
-        Ok(())
     }
 }
 

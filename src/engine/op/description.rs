@@ -2,14 +2,19 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
-use super::reads::{Asking, Vars};
-use super::task::{AsyncTask, Task};
-use super::writes::Writes;
-use crate::engine::order::{Body, Operation, PRIORITY_MAX, Unpushed};
+use pin_project::pin_project;
+
+use super::reads::Asking;
+use super::writes::{Put, Writes};
+use crate::engine::order::{Body, Grant, GrantedFuture, Operation, Outcome, PRIORITY_MAX, Rest, Unpushed, Vars};
 use crate::error::BoxError;
 use crate::name::Name;
-use crate::value::args::{Fallible, Finish, Infallible, OpFn, OpFutureFn, Reads};
+use crate::runtime::AsyncContext;
+use crate::value::args::{Fallible, Finish, Infallible, OpFn, OpFutureFn, Params, Reads};
 
 /// One operation on variables, to be [pushed](crate::Engine::push): the variables that it reads, those that
 /// it writes, and a closure that makes the new values.
@@ -19,7 +24,7 @@ use crate::value::args::{Fallible, Finish, Infallible, OpFn, OpFutureFn, Reads};
 /// that it writes. These are stored when it has returned. So an operation may read a variable that it writes,
 /// and gets the old value. An operation borrows its variables until it is pushed.
 #[must_use = "an operation does nothing until it is pushed"]
-pub struct Op<'v>(Unpushed<'v>);
+pub struct Op<'v>(pub(super) Unpushed<'v>);
 
 impl<'v> Op<'v> {
     /// Returns an operation that cannot fail but by a panic.
@@ -40,7 +45,6 @@ impl<'v> Op<'v> {
     where
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
-        W::Value: 'static,
         F: OpFn<Vars, R::Params, W::Value>,
     {
         Self::task_of::<R, W, F, W::Value, Infallible>(name.into(), reads, writes, work)
@@ -54,7 +58,6 @@ impl<'v> Op<'v> {
     where
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
-        W::Value: 'static,
         F: OpFn<Vars, R::Params, Result<W::Value, BoxError>>,
     {
         Self::task_of::<R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
@@ -99,12 +102,19 @@ impl<'v> Op<'v> {
     where
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
-        W::Value: 'static,
         F: OpFutureFn<Vars, R::Params, Fut>,
         Fut: Future<Output = Result<W::Value, BoxError>> + Send + 'static,
     {
+        let context = AsyncContext::current();
         let mut op = Self::using(name.into(), reads, writes, |params, put| {
-            Body::new(AsyncTask::<_, _, _, Fut, W::Value>::new(params, put, work))
+            Body::new(move |grant: Grant<'_>, rest: &mut Rest| {
+                if R::Params::IS_MANY {
+                    params.check(grant)?;
+                }
+                let future = context.enter(|| work.call(&params, grant))?;
+                *rest = Rest::Future(Box::pin(Writing { future, put, value: PhantomData }), context, None);
+                Ok(())
+            })
         });
         op.set(|operation| operation.is_async = true);
         op
@@ -129,11 +139,6 @@ impl<'v> Op<'v> {
         }
     }
 
-    #[inline]
-    pub(super) fn of(unpushed: Unpushed<'v>) -> Self {
-        Self(unpushed)
-    }
-
     /// Returns the operation, to be pushed.
     #[inline(always)]
     pub(crate) fn unpushed(&mut self) -> &mut Unpushed<'v> {
@@ -148,9 +153,20 @@ impl<'v> Op<'v> {
         F: OpFn<Vars, R::Params, V>,
         V: 'static,
         K: Finish<V, Value = W::Value>,
-        W::Value: 'static,
     {
-        Self::using(name, reads, writes, |params, put| Body::new(Task::<_, _, _, V, K, W::Value>::new(params, put, work)))
+        Self::using(name, reads, writes, |params, put| {
+            Body::new(
+                #[inline(always)]
+                move |grant: Grant<'_>, _: &mut Rest| {
+                    if R::Params::IS_MANY {
+                        params.check(grant)?;
+                    }
+                    let value = K::finish(work.call(&params, grant)?)?;
+                    put.put(value, grant)?;
+                    Ok(())
+                },
+            )
+        })
     }
 
     #[inline]
@@ -164,6 +180,29 @@ impl<'v> Op<'v> {
         let (params, put) = (reads.bind(&mut asking), writes.ask(&mut asking));
         let (is_aliased, accesses) = (asking.is_aliased, asking.accesses());
         Self(Unpushed::checked(name, accesses, is_aliased, body(params, put)))
+    }
+}
+
+/// A future, and the place of its value. By hand, because an async block whose future panics would drop that
+/// at once, and two panics end the process.
+#[pin_project]
+struct Writing<Fut, O, V> {
+    #[pin]
+    future: Fut,
+    put: O,
+    value: PhantomData<fn() -> V>,
+}
+
+impl<Fut, O, V> GrantedFuture for Writing<Fut, O, V>
+where
+    Fut: Future<Output = Result<V, BoxError>> + Send,
+    O: Put<V>,
+{
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, grant: Grant<'_>) -> Poll<Outcome> {
+        let this = self.project();
+        let value = ready!(this.future.poll(cx))?;
+        this.put.put(value, grant)?;
+        Poll::Ready(Ok(()))
     }
 }
 

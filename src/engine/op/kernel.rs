@@ -1,13 +1,10 @@
 //! Operations that are kernels: their bodies get a stream, and ask it for work.
 
-use std::marker::PhantomData;
-
 use super::description::Op;
-use super::reads::Vars;
 use super::writes::{Put, Writes};
 use crate::device::host::HostStream;
 use crate::device::{KernelStream, StreamMut};
-use crate::engine::order::{Body, Enqueue, Grant, Rest, Work};
+use crate::engine::order::{Body, Grant, Rest, Vars};
 use crate::error::BoxError;
 use crate::name::Name;
 use crate::value::args::{Fallible, Finish, Infallible, OpKernelFn, Params, Reads};
@@ -47,7 +44,6 @@ impl<'v> Op<'v> {
         S: KernelStream,
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
-        W::Value: 'static,
         F: OpKernelFn<Vars, S, R::Params, W::Value>,
     {
         Self::enqueueing::<S, R, W, F, W::Value, Infallible>(name.into(), reads, writes, work)
@@ -62,7 +58,6 @@ impl<'v> Op<'v> {
         S: KernelStream,
         R: Reads<Vars> + 'v,
         W: Writes + 'v,
-        W::Value: 'static,
         F: OpKernelFn<Vars, S, R::Params, Result<W::Value, BoxError>>,
     {
         Self::enqueueing::<S, R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
@@ -76,61 +71,26 @@ impl<'v> Op<'v> {
         F: OpKernelFn<Vars, S, R::Params, V>,
         V: 'static,
         K: Finish<V, Value = W::Value>,
-        W::Value: 'static,
     {
         let mut op = Self::using(name, reads, writes, |params, put| {
-            Body::new(Kernel { params, put, work, kind: PhantomData::<fn(S, V, W::Value) -> K> })
+            Body::new(move |grant: Grant<'_>, rest: &mut Rest| {
+                if S::IS_QUEUE || R::Params::IS_MANY {
+                    params.check(grant)?;
+                }
+                let enqueue = move |grant: Grant<'_>, stream: StreamMut<'_>| {
+                    let called = S::with(stream, |stream| work.call(stream, &params, grant));
+                    let value = K::finish(called.expect("every device gives streams that its kernels can use")?)?;
+                    put.put(value, grant)?;
+                    Ok(())
+                };
+                if S::IS_QUEUE {
+                    *rest = Rest::Kernel(Box::new(enqueue));
+                    return Ok(());
+                }
+                enqueue(grant, StreamMut::Host(&mut HostStream::new(0)))
+            })
         });
         op.set(|operation| operation.is_kernel = S::IS_QUEUE);
         op
-    }
-}
-
-struct Kernel<S, P, O, F, R, K, V> {
-    params: P,
-    put: O,
-    work: F,
-    kind: PhantomData<fn(S, R, V) -> K>,
-}
-
-impl<S, P, O, F, R, K, V> Work for Kernel<S, P, O, F, R, K, V>
-where
-    S: KernelStream,
-    P: Params<Vars>,
-    O: Put<V>,
-    F: OpKernelFn<Vars, S, P, R>,
-    R: 'static,
-    K: Finish<R, Value = V>,
-    V: 'static,
-{
-    fn run(self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
-        if S::IS_QUEUE || P::IS_MANY {
-            self.params.check(grant)?;
-        }
-        let kernel = Box::new(self);
-        if S::IS_QUEUE {
-            *rest = Rest::Kernel(kernel);
-            return Ok(());
-        }
-        kernel.enqueue(grant, StreamMut::Host(&mut HostStream::new(0)))
-    }
-}
-
-impl<S, P, O, F, R, K, V> Enqueue for Kernel<S, P, O, F, R, K, V>
-where
-    S: KernelStream,
-    P: Params<Vars>,
-    O: Put<V>,
-    F: OpKernelFn<Vars, S, P, R>,
-    R: 'static,
-    K: Finish<R, Value = V>,
-    V: 'static,
-{
-    fn enqueue(self: Box<Self>, grant: Grant<'_>, stream: StreamMut<'_>) -> Result<(), BoxError> {
-        let Self { params, put, work, .. } = *self;
-        let called = S::with(stream, |stream| work.call(stream, &params, grant));
-        let value = K::finish(called.expect("every device gives streams that its kernels can use")?)?;
-        put.put(value, grant)?;
-        Ok(())
     }
 }

@@ -5,13 +5,12 @@ mod description;
 mod kernel;
 mod reads;
 mod stream;
-mod task;
 mod var;
 mod writes;
 
 pub use bulk::Bulk;
 pub use description::Op;
-pub use reads::{TakeVar, Vars};
+pub use reads::TakeVar;
 pub use stream::Stream;
 pub use var::{Var, VarRead, VarWait};
 pub(crate) use writes::Shared;

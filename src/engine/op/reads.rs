@@ -2,17 +2,12 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::Arc;
 
 use super::var::Var;
-use crate::engine::order::{Access, Accesses, Grant, Mode, SCANNED, VarPtr, Variable};
+use crate::engine::order::{Access, Accesses, Grant, Mode, SCANNED, VarPtr, Variable, Vars};
 use crate::error::Error;
 use crate::graph::Takable;
-use crate::value::args::{ByRef, ByValue, Each, EachOf, Key, OneRead, Place, Single};
-
-/// The variables of an engine, as what operations [read](crate::engine::Reads).
-#[derive(Debug)]
-pub enum Vars {}
+use crate::value::args::{ByRef, ByValue, EachOf, OneRead, Place, Single};
 
 impl Place for Vars {
     type View<'a> = Grant<'a>;
@@ -118,34 +113,6 @@ fn ask_more(all: &mut Vec<Access>, variable: &Variable, mode: Mode) -> bool {
 fn all_of(first: Access, second: Access, mut all: Vec<Access>) -> Accesses {
     (all[0], all[1]) = (first, second);
     Accesses::from_vec(all)
-}
-
-impl<T: Send + Sync + 'static> Key for VarPtr<T> {
-    type Place = Vars;
-    type Value = T;
-
-    #[inline]
-    fn get<'a>(&'a self, grant: Grant<'a>) -> Result<&'a T, Error> {
-        self.get(grant)
-    }
-
-    fn each<'a>(vars: &'a [Self], grant: Grant<'a>) -> Result<Each<'a, T>, Error> {
-        vars.iter().map(|var| var.get(grant)).collect::<Result<_, _>>().map(Each::found)
-    }
-
-    #[inline]
-    fn share(&self, grant: Grant<'_>) -> Result<Arc<T>, Error> {
-        self.share(grant)
-    }
-
-    #[inline]
-    fn take(&self, grant: Grant<'_>) -> Result<T, Error> {
-        self.take(grant)
-    }
-
-    fn check_take(&self, grant: Grant<'_>) -> Result<(), Error> {
-        self.check_take(grant)
-    }
 }
 
 impl<T: Send + Sync + 'static> Single for &Var<T> {}

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use crate::engine::core::{EngineCore, Pushed, poll_share};
-use crate::engine::order::{
-    Access, Grant, Mode, Nothing, Operation, Rest, TypedVariable, Unpushed, VarHandle, VarPtr, Variable, Work,
-};
-use crate::error::{BoxError, Error, Kind, Result};
+use crate::engine::order::{Access, Grant, Mode, Operation, Role, TypedVariable, Unpushed, VarHandle, VarPtr, Variable};
+use crate::error::{Error, Kind, Result};
 use crate::sync::{Mutex, lock};
+use crate::value::args::Key;
 
 /// A value that operations of one engine read and write, in the order in which they were pushed. Made by
 /// [`Engine::var`](crate::Engine::var).
@@ -77,26 +76,26 @@ impl<T: Send + Sync + 'static> Var<T> {
     #[inline(never)]
     fn read_later(&self) -> Reading<T> {
         let found = Arc::new(Mutex::new(None));
-        let (access, var) = self.access(Mode::READ);
-        let operation = Operation::waiting(access, Look { var, found: found.clone() });
-        match Pushed::beyond(self.core(), Unpushed::new(operation)) {
-            Ok(pushed) => Reading::Pushed(Box::new(Looking { pushed, found })),
-            Err(refused) => Reading::Failed(refused),
-        }
+        let ((access, var), place) = (self.access(Mode::READ), found.clone());
+        let operation = Operation::own(Role::Waits, access, move |grant, _| {
+            *lock(&place) = Some(var.share(grant)?);
+            Ok(())
+        });
+        let pushed = Pushed::beyond(self.core(), Unpushed::new(operation));
+        Reading::Pushed(Box::new(Looking { pushed, found }))
     }
 
     /// Returns the value, or why there is none, if no pending operation uses the variable. May return None
     /// though there is none.
     pub(crate) fn read_now(&self) -> Option<Result<Arc<T>>> {
-        let (core, typed) = (self.core(), self.0.typed());
-        let variable = &typed.variable;
+        let (variable, (_, var)) = (self.variable(), self.access(Mode::READ));
         let look = |grant: Grant<'_>| {
             variable.device_uses.is_written().then(|| match variable.poison() {
                 Some(origin) => Err(origin),
-                None => typed.share(grant),
+                None => var.share(grant),
             })
         };
-        core.glance(variable, look).flatten()
+        self.core().glance(variable, look).flatten()
     }
 
     /// Says that it will never have a value, and why. There is no other handle.
@@ -113,26 +112,13 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// Dropping the future changes nothing.
     pub fn wait_writable(&self) -> VarWait {
         let (access, _) = self.access(Mode::EXCLUSIVE);
-        VarWait { pushed: Pushed::beyond(self.core(), Unpushed::new(Operation::waiting(access, Nothing))) }
+        VarWait(Pushed::beyond(self.core(), Unpushed::new(Operation::own(Role::Waits, access, |_, _| Ok(())))))
     }
 }
 
 impl<T: Send + Sync + 'static> Clone for Var<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
-    }
-}
-
-/// Keeps the value that a variable has.
-struct Look<T> {
-    var: VarPtr<T>,
-    found: Arc<Mutex<Option<Arc<T>>>>,
-}
-
-impl<T: Send + Sync + 'static> Work for Look<T> {
-    fn run(self, grant: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
-        *lock(&self.found) = Some(self.var.share(grant)?);
-        Ok(())
     }
 }
 
@@ -196,17 +182,12 @@ impl<T> Looking<T> {
 /// The turn to write a variable; made by [`Var::wait_writable`].
 #[must_use = "futures do nothing unless awaited"]
 #[derive(Debug)]
-pub struct VarWait {
-    pushed: Result<Pushed>,
-}
+pub struct VarWait(Pushed);
 
 impl Future for VarWait {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        match &mut self.pushed {
-            Ok(pushed) => Pin::new(pushed).poll(cx),
-            Err(error) => Poll::Ready(Err(error.clone())),
-        }
+        Pin::new(&mut self.0).poll(cx)
     }
 }

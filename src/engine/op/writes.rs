@@ -17,7 +17,7 @@ use crate::value::args::{Sealed, tuples};
 /// returns the new values: nothing, a `T`, a `Vec<T>` as long as the slice, or a tuple.
 pub trait Writes: Sealed {
     /// What the closure returns.
-    type Value;
+    type Value: 'static;
     /// Where that goes.
     type Put: Put<Self::Value>;
     #[doc(hidden)]
@@ -44,74 +44,63 @@ impl Put<()> for () {
     }
 }
 
-/// Writes a variable.
-#[derive(Debug)]
-pub struct WriteVar<T>(VarPtr<T>);
-
-impl<T: Send + Sync + 'static> Put<T> for WriteVar<T> {
+impl<T: Send + Sync + 'static> Put<T> for VarPtr<T> {
     #[inline(always)]
     fn put(&self, value: T, grant: Grant<'_>) -> Result<(), Error> {
-        self.0.put(value, grant)
+        self.put(value, grant)
     }
 }
 
 impl<T: Send + Sync + 'static> Writes for &Var<T> {
     type Value = T;
-    type Put = WriteVar<T>;
+    type Put = VarPtr<T>;
 
     #[inline(always)]
-    fn ask(self, asking: &mut Asking) -> WriteVar<T> {
-        WriteVar(asking.ask(self, Mode::WRITE))
+    fn ask(self, asking: &mut Asking) -> VarPtr<T> {
+        asking.ask(self, Mode::WRITE)
     }
 }
 
 /// A variable that an operation writes with a value that may have other owners.
 pub(crate) struct Shared<'v, T: Send + Sync + 'static>(pub(crate) &'v Var<T>);
 
-/// Writes a variable with a shared value.
-pub(crate) struct WriteShared<T>(VarPtr<T>);
-
 impl<T: Send + Sync + 'static> Sealed for Shared<'_, T> {}
 
-impl<T: Send + Sync + 'static> Put<Arc<T>> for WriteShared<T> {
+impl<T: Send + Sync + 'static> Put<Arc<T>> for VarPtr<T> {
     fn put(&self, value: Arc<T>, grant: Grant<'_>) -> Result<(), Error> {
-        self.0.put_shared(value, grant)
+        self.put_shared(value, grant)
     }
 }
 
 impl<T: Send + Sync + 'static> Writes for Shared<'_, T> {
     type Value = Arc<T>;
-    type Put = WriteShared<T>;
+    type Put = VarPtr<T>;
 
     #[inline(always)]
-    fn ask(self, asking: &mut Asking) -> WriteShared<T> {
-        WriteShared(asking.ask(self.0, Mode::WRITE))
+    fn ask(self, asking: &mut Asking) -> VarPtr<T> {
+        asking.ask(self.0, Mode::WRITE)
     }
 }
 
-/// Writes variables of one type.
-#[derive(Debug)]
-pub struct WriteVars<T>(Box<[WriteVar<T>]>);
-
-impl<T: Send + Sync + 'static> Put<Vec<T>> for WriteVars<T> {
+impl<T: Send + Sync + 'static> Put<Vec<T>> for Box<[VarPtr<T>]> {
     fn put(&self, values: Vec<T>, grant: Grant<'_>) -> Result<(), Error> {
-        let (got, wanted) = (values.len(), self.0.len());
+        let (got, wanted) = (values.len(), self.len());
         if got != wanted {
             drop_each(values);
             return Err(Kind::ValueCount { got, wanted }.into());
         }
         // All are written, even if an earlier write fails.
-        self.0.iter().zip(values).map(|(var, value)| var.put(value, grant)).fold(Ok(()), Result::and)
+        self.iter().zip(values).map(|(var, value)| var.put(value, grant)).fold(Ok(()), Result::and)
     }
 }
 
 impl<T: Send + Sync + 'static> Writes for &[Var<T>] {
     type Value = Vec<T>;
-    type Put = WriteVars<T>;
+    type Put = Box<[VarPtr<T>]>;
 
     #[inline(always)]
-    fn ask(self, asking: &mut Asking) -> WriteVars<T> {
-        WriteVars(asking.ask_all(self, Mode::WRITE).map(WriteVar).collect())
+    fn ask(self, asking: &mut Asking) -> Box<[VarPtr<T>]> {
+        asking.ask_all(self, Mode::WRITE).collect()
     }
 }
 

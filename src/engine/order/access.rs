@@ -1,10 +1,56 @@
-//! An operation's access to one variable: a use and a request.
+//! An operation's access to one variable: how it uses that, and a request.
 
 use std::ptr::NonNull;
 
-use super::mode::{EXCLUDES, Mode, READS, TAKES, WRITES};
 use super::queue::Request;
 use super::variable::Variable;
+
+/// How an operation uses a variable: bits, because it may have several uses of one variable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mode(u8);
+
+/// It is read.
+const READS: u8 = 1;
+/// Its value is taken out.
+const TAKES: u8 = 2;
+/// It has a new value afterwards.
+const WRITES: u8 = 4;
+/// No other operation uses it meanwhile. The request keeps this bit, not the address.
+const EXCLUDES: u8 = 8;
+
+impl Mode {
+    pub(crate) const READ: Self = Self(READS);
+    pub(crate) const TAKE: Self = Self(READS | TAKES | EXCLUDES);
+    pub(crate) const WRITE: Self = Self(WRITES | EXCLUDES);
+    /// Exclusive, and leaves the variable unchanged.
+    pub(crate) const EXCLUSIVE: Self = Self(EXCLUDES);
+    const IN_ADDRESS: u8 = READS | TAKES | WRITES;
+
+    fn has(self, bits: u8) -> bool {
+        self.0 & bits != 0
+    }
+
+    pub(crate) fn is_read(self) -> bool {
+        self.has(READS)
+    }
+
+    pub(crate) fn is_taken(self) -> bool {
+        self.has(TAKES)
+    }
+
+    pub(crate) fn is_written(self) -> bool {
+        self.has(WRITES)
+    }
+
+    pub(crate) fn is_exclusive(self) -> bool {
+        self.has(EXCLUDES)
+    }
+
+    /// Returns true if the variable has another value afterwards, or none.
+    pub(crate) fn changes(self) -> bool {
+        self.has(TAKES | WRITES)
+    }
+}
 
 /// The bits of an address that keep the mode.
 const MODE_BITS: usize = Mode::IN_ADDRESS as usize;
@@ -35,7 +81,7 @@ impl Access {
     #[inline]
     pub(crate) fn add(&mut self, more: Mode) -> bool {
         let bits = usize::from(more.0) & MODE_BITS;
-        let is_aliased = self.is_taken() && more.is_read() || more.has(TAKES) && self.is_read();
+        let is_aliased = self.uses().is_taken() && more.is_read() || more.is_taken() && self.uses().is_read();
         self.address = self.address.map_addr(|addr| addr | bits);
         if more.is_exclusive() {
             self.request = Request::new(true);
@@ -56,33 +102,13 @@ impl Access {
 
     pub(crate) fn mode(&self) -> Mode {
         let exclusive = if self.request.is_write() { EXCLUDES } else { 0 };
-        Mode(self.bits() | exclusive)
+        Mode(self.uses().0 | exclusive)
     }
 
+    /// Returns the mode without a look at the request: it does not say whether the access is exclusive.
     #[inline]
-    fn bits(&self) -> u8 {
-        (self.address.addr().get() & MODE_BITS) as u8
-    }
-
-    #[inline]
-    pub(crate) fn is_read(&self) -> bool {
-        self.bits() & READS != 0
-    }
-
-    #[inline]
-    pub(crate) fn is_taken(&self) -> bool {
-        self.bits() & TAKES != 0
-    }
-
-    #[inline]
-    pub(crate) fn is_written(&self) -> bool {
-        self.bits() & WRITES != 0
-    }
-
-    /// Returns true if the variable has another value afterwards, or none.
-    #[inline]
-    pub(crate) fn changes(&self) -> bool {
-        self.bits() & (TAKES | WRITES) != 0
+    pub(crate) fn uses(&self) -> Mode {
+        Mode((self.address.addr().get() & MODE_BITS) as u8)
     }
 
     /// Returns the address of the variable, to compare.

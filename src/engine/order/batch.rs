@@ -3,10 +3,9 @@
 
 use smallvec::SmallVec;
 
-use super::grant::Grant;
 use super::queue::{Request, RequestId, Requests};
-use super::slots::{LEFT, Slot, Slots, Wakes, runnable};
-use super::tokens::{Entering, Left, Runnable};
+use super::slots::{LEFT, Slot, Slots, Wakes, spot};
+use super::tokens::{Entering, Grant, Left, Runnable};
 use super::variable::Variable;
 use crate::sync::{AtomicU32, Ordering};
 
@@ -35,7 +34,7 @@ impl<'s> Batch<'s> {
     /// Enters an operation into the queues of its variables. No other thread enters one meanwhile.
     #[inline(always)]
     pub(crate) fn enter(&mut self, entering: Entering) {
-        let (number, slot) = (entering.number(), self.slots.slot(entering.spot()));
+        let (number, slot) = (entering.0.number, self.slots.slot(entering.0));
         // SAFETY: the `Entering` is for the operation in the slot, which ends only after the last hold is
         // released, below.
         let operation = unsafe { slot.operation() };
@@ -63,7 +62,7 @@ impl<'s> Batch<'s> {
     #[inline(always)]
     pub(crate) fn leave(&mut self, operation: Runnable) -> Left {
         let number = operation.number();
-        let slot = self.slots.slot(operation.spot());
+        let slot = self.slots.slot(operation.0);
         // SAFETY: the operation stays in its slot until `end` takes the `Left` that this returns.
         let left = unsafe { slot.operation() };
         // For an inspection: the variables may be freed from here on.
@@ -88,7 +87,7 @@ impl<'s> Batch<'s> {
     /// Ends an operation. Its slot is free when no thread looks at its requests any more.
     #[inline]
     pub(crate) fn end(&mut self, operation: Left) {
-        self.release_looks(operation.number(), self.slots.slot(operation.spot()), operation.looks());
+        self.release_looks(operation.number(), self.slots.slot(operation.spot()), operation.looks);
     }
 
     /// Calls `look` if no pending operation uses the variable, and returns its result.
@@ -119,7 +118,7 @@ impl<'s> Batch<'s> {
     #[inline]
     fn release_holds(&mut self, number: u32, slot: &Slot, holds: u32) {
         if release(&slot.holds, holds) {
-            self.ready.push(runnable(number, slot));
+            self.ready.push(Runnable(spot(number, slot)));
         }
     }
 
@@ -146,7 +145,7 @@ impl<'s> Batch<'s> {
 
     fn choose(&mut self) -> Option<Runnable> {
         // SAFETY: the batch has the operations' `Runnable`s, so they stay in their slots.
-        let priority = |ready: &Runnable| unsafe { self.slots.slot(ready.spot()).operation() }.priority;
+        let priority = |ready: &Runnable| unsafe { self.slots.slot(ready.0).operation() }.priority;
         let highest = self.ready.iter().map(priority).max()?;
         let first = self.ready.iter().position(|ready| priority(ready) == highest)?;
         Some(self.ready.remove(first))

@@ -1,26 +1,27 @@
 //! An operation's closure with its type erased. A small one lies in place, so that it needs no allocation; a
 //! large one lies in a box.
 
-use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::grant::Grant;
 use super::operation::Operation;
-use super::tokens::Runnable;
+use super::tokens::{Grant, Runnable};
 use crate::device::StreamMut;
 use crate::error::BoxError;
 use crate::runtime::AsyncContext;
 
-/// The body of an operation.
-pub(crate) trait Work: Send + 'static {
-    /// Runs it. If work is left, `rest` gets that. The result is two words, which come in registers. A larger
-    /// one would lie in memory, and each of its moves would wait for the stores of the one before.
-    fn run(self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError>;
-}
+/// The body of an operation. If work is left, the [`Rest`] gets that. The result is two words, which come in
+/// registers. A larger one would lie in memory, and each of its moves would wait for the stores of the one
+/// before.
+pub(crate) trait Work: FnOnce(Grant<'_>, &mut Rest) -> Outcome + Send + 'static {}
+
+impl<F: FnOnce(Grant<'_>, &mut Rest) -> Outcome + Send + 'static> Work for F {}
+
+/// Whether a body has failed.
+pub(crate) type Outcome = Result<(), BoxError>;
 
 /// The work that a body leaves.
 pub(crate) enum Rest {
@@ -30,11 +31,11 @@ pub(crate) enum Rest {
     /// Its future is done. With an observer, the time at which the operation began.
     Ended(Option<Instant>),
     /// Its future is pending.
-    Pending(Arc<dyn Park>),
+    Pending(Arc<dyn PendingFuture>),
     /// It consists of these operations, to be performed in order.
     Parts(Vec<Operation>),
     /// It is a kernel, and needs a stream of a device.
-    Kernel(Box<dyn Enqueue>),
+    Kernel(Enqueue),
 }
 
 /// The future of an asynchronous operation.
@@ -42,28 +43,20 @@ pub(crate) type OpFuture = Pin<Box<dyn GrantedFuture>>;
 
 /// A future that writes variables when it is ready.
 pub(crate) trait GrantedFuture: Send {
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, grant: Grant<'_>) -> Poll<Result<(), BoxError>>;
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>, grant: Grant<'_>) -> Poll<Outcome>;
 }
 
 /// A pending future, which its wakers make ready again.
-pub(crate) trait Park: Send + Sync {
+pub(crate) trait PendingFuture: Send + Sync {
     /// Parks it. When this returns, another thread may run its operation, or have ended it.
     fn park(self: Arc<Self>, operation: Runnable);
+
+    /// Drops it, unless a thread polls it now, and makes its operation ready, so that it ends.
+    fn abandon(self: Arc<Self>);
 }
 
 /// A kernel that needs a stream.
-pub(crate) trait Enqueue: Send {
-    fn enqueue(self: Box<Self>, grant: Grant<'_>, stream: StreamMut<'_>) -> Result<(), BoxError>;
-}
-
-/// Does nothing.
-pub(crate) struct Nothing;
-
-impl Work for Nothing {
-    fn run(self, _: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
-        Ok(())
-    }
-}
+pub(crate) type Enqueue = Box<dyn FnOnce(Grant<'_>, StreamMut<'_>) -> Outcome + Send>;
 
 /// The size of a body in place.
 const WORDS: usize = 4;
@@ -77,12 +70,15 @@ pub(crate) struct Body {
     space: Space,
 }
 
-/// The functions for one type of work.
+/// The functions for one type of work. Each uses up the space, in which such a work or a box of one lies.
 struct Actions {
-    run: unsafe fn(*mut Space, Grant<'_>, &mut Rest) -> Result<(), BoxError>,
+    run: unsafe fn(*mut Space, Grant<'_>, &mut Rest) -> Outcome,
     /// None if there is nothing to drop.
     drop: Option<unsafe fn(*mut Space)>,
 }
+
+/// The actions of a space whose work was used up.
+static NOTHING: Actions = Actions { run: |_, _, _| Ok(()), drop: None };
 
 // SAFETY: a work is Send, and lies in the space, or in a box there.
 unsafe impl Send for Body {}
@@ -93,20 +89,32 @@ impl Body {
     #[inline]
     pub(crate) fn new<W: Work>(work: W) -> Self {
         let mut space = Space::uninit();
-        if Of::<W>::IS_IN_PLACE {
+        if fits::<W>() {
             // SAFETY: the work fits into the space, by size and alignment.
             unsafe { space.as_mut_ptr().cast::<W>().write(work) };
         } else {
             // SAFETY: a box is one word, so it fits into the space.
             unsafe { space.as_mut_ptr().cast::<Box<W>>().write(Box::new(work)) };
         }
-        Self { actions: &Of::<W>::ACTIONS, space }
+        let actions = const {
+            &Actions {
+                // SAFETY: a call of an action shows that a `W` or its box lies there, and uses it up.
+                run: |space, grant, rest| unsafe { take::<W>(space) }(grant, rest),
+                drop: if std::mem::needs_drop::<W>() || !fits::<W>() {
+                    // SAFETY: a call of an action shows that a `W` or its box lies there, and uses it up.
+                    Some(|space| drop(unsafe { take::<W>(space) }))
+                } else {
+                    None
+                },
+            }
+        };
+        Self { actions, space }
     }
 
-    /// Runs the work in its place, and leaves `Nothing` there.
+    /// Runs the work in its place, and leaves nothing there.
     #[inline(always)]
-    pub(super) fn run(&mut self, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
-        let actions = std::mem::replace(&mut self.actions, &Of::<Nothing>::ACTIONS);
+    pub(super) fn run(&mut self, grant: Grant<'_>, rest: &mut Rest) -> Outcome {
+        let actions = std::mem::replace(&mut self.actions, &NOTHING);
         // SAFETY: the actions were made for the work in the space, which they use up, and were replaced.
         unsafe { (actions.run)(&raw mut self.space, grant, rest) }
     }
@@ -115,9 +123,9 @@ impl Body {
         self.actions.drop.is_some()
     }
 
-    /// Drops the work, and leaves `Nothing` in its place.
+    /// Drops the work, and leaves nothing in its place.
     pub(super) fn discard(&mut self) {
-        let actions = std::mem::replace(&mut self.actions, &Of::<Nothing>::ACTIONS);
+        let actions = std::mem::replace(&mut self.actions, &NOTHING);
         if let Some(drop) = actions.drop {
             // SAFETY: the actions were made for the work in the space, which they use up, and were replaced.
             unsafe { drop(&raw mut self.space) }
@@ -131,31 +139,9 @@ impl Drop for Body {
     }
 }
 
-/// The constants of one type of work.
-struct Of<W>(PhantomData<W>);
-
-impl<W: Work> Of<W> {
-    const IS_IN_PLACE: bool = size_of::<W>() <= size_of::<Space>() && align_of::<W>() <= align_of::<Space>();
-    const ACTIONS: Actions = Actions { run: run::<W>, drop: if Self::HAS_DROP { Some(drop_in_place::<W>) } else { None } };
-    const HAS_DROP: bool = std::mem::needs_drop::<W>() || !Self::IS_IN_PLACE;
-}
-
-/// Runs the work in the space.
-///
-/// # Safety
-/// A `W`, or a box of one, lies in the space, and is not used again.
-unsafe fn run<W: Work>(space: *mut Space, grant: Grant<'_>, rest: &mut Rest) -> Result<(), BoxError> {
-    // SAFETY: the caller promises that a `W` or its box lies there, and is not used again.
-    unsafe { take::<W>(space) }.run(grant, rest)
-}
-
-/// Drops the work in the space.
-///
-/// # Safety
-/// A `W`, or a box of one, lies in the space, and is not used again.
-unsafe fn drop_in_place<W: Work>(space: *mut Space) {
-    // SAFETY: the caller promises that a `W` or its box lies there, and is not used again.
-    drop(unsafe { take::<W>(space) });
+/// Returns true if a work lies in place.
+const fn fits<W>() -> bool {
+    size_of::<W>() <= size_of::<Space>() && align_of::<W>() <= align_of::<Space>()
 }
 
 /// Moves the work out of the space.
@@ -163,7 +149,7 @@ unsafe fn drop_in_place<W: Work>(space: *mut Space) {
 /// # Safety
 /// A `W`, or a box of one, lies in the space, and is not used again.
 unsafe fn take<W: Work>(space: *mut Space) -> W {
-    if Of::<W>::IS_IN_PLACE {
+    if fits::<W>() {
         // SAFETY: `Body::new` wrote a `W` there, because it fits; the caller does not use it again.
         return unsafe { space.cast::<W>().read() };
     }
@@ -176,13 +162,12 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    struct Add<const N: usize>(Arc<AtomicU64>, [u64; N]);
-
-    impl<const N: usize> Work for Add<N> {
-        fn run(self, _: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
-            self.0.fetch_add(self.1.iter().sum(), Ordering::Relaxed);
+    fn add<const N: usize>(total: &Arc<AtomicU64>, numbers: [u64; N]) -> Body {
+        let total = total.clone();
+        Body::new(move |_, _| {
+            total.fetch_add(numbers.iter().sum(), Ordering::Relaxed);
             Ok(())
-        }
+        })
     }
 
     /// Seen to fail (a leak) with a `run` that copies the work, and with a `discard` that drops nothing.
@@ -190,12 +175,7 @@ mod tests {
     fn small_and_large_ones_are_run_or_dropped_once() {
         let total = Arc::new(AtomicU64::new(0));
         for end in ["run", "discard", "drop"] {
-            let bodies = [
-                Body::new(Add(total.clone(), [1])),
-                Body::new(Add(total.clone(), [2; 3])),
-                Body::new(Add(total.clone(), [3; 4])),
-                Body::new(Add(total.clone(), [4; 100])),
-            ];
+            let bodies = [add(&total, [1]), add(&total, [2; 3]), add(&total, [3; 4]), add(&total, [4; 100])];
             for mut body in bodies {
                 assert!(body.needs_drop());
                 match end {

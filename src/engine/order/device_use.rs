@@ -18,7 +18,7 @@ pub(crate) struct DeviceUse {
     pub(crate) stamp: Stamp,
     /// None if no event was recorded, and once the device has done the work.
     event: Mutex<Option<Arc<Recorded>>>,
-    ending: Ending<Runnable>,
+    pub(crate) ending: Ending<Runnable>,
     /// Early completions of operations that read from this one. They end after this end.
     followers: Mutex<Vec<Completed>>,
 }
@@ -55,7 +55,7 @@ impl Completed {
         }
         let pending = self.submitted.inputs.iter().find(|(input, _)| !input.is_over()).map(|(input, _)| input.clone());
         match pending {
-            Some(input) => input.precede(self)?.after_inputs(),
+            Some(input) => input.ending.add(&input.followers, self)?.after_inputs(),
             None => Some(self),
         }
     }
@@ -87,12 +87,17 @@ impl<T> Ending<T> {
 
     /// Adds an operation to those that the end makes ready. Returns it if the use has ended.
     pub(crate) fn wakes(&self, operation: T) -> Option<T> {
-        let mut waiting = lock(&self.waiting);
-        // Read under the lock: `end` stores the flag first, and then takes the list.
+        self.add(&self.waiting, operation)
+    }
+
+    /// Adds an item to a list that is taken after the end. Returns it if the use has ended.
+    fn add<U>(&self, list: &Mutex<impl Extend<U>>, item: U) -> Option<U> {
+        let mut list = lock(list);
+        // Read under the lock: the flag is stored first, and then the list is taken.
         if self.is_over() {
-            return Some(operation);
+            return Some(item);
         }
-        waiting.push(operation);
+        list.extend([item]);
         None
     }
 
@@ -123,17 +128,6 @@ impl DeviceUse {
         Self { lane, stamp, event: Mutex::new(event), ending: Ending::new(), followers: Mutex::default() }
     }
 
-    /// Keeps a completion until this end. Returns it if the use has ended.
-    fn precede(&self, completed: Completed) -> Option<Completed> {
-        let mut followers = lock(&self.followers);
-        // Read under the lock: `end` stores the flag first, and then takes the list.
-        if self.is_over() {
-            return Some(completed);
-        }
-        followers.push(completed);
-        None
-    }
-
     /// Returns true if the host has seen the end.
     pub(crate) fn is_over(&self) -> bool {
         self.ending.is_over()
@@ -148,11 +142,6 @@ impl DeviceUse {
     /// Returns the event for waits on a device. The caller keeps it until the wait is submitted.
     pub(crate) fn event(&self) -> Option<Arc<Recorded>> {
         lock(&self.event).clone()
-    }
-
-    /// As [`Ending::wakes`].
-    pub(crate) fn wakes(&self, operation: Runnable) -> Option<Runnable> {
-        self.ending.wakes(operation)
     }
 
     /// Ends it. `is_done`: whether the device has done the work. Returns the operations and the completions

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::access::Mode;
 use super::device_use::{DeviceUse, Failure};
-use super::mode::Mode;
 use crate::error::{Error, shielded};
 use crate::sync::{Mutex, OnceLock, lock};
 

@@ -30,21 +30,11 @@ const AWAITED: u32 = 4;
 const NUDGED: u32 = 8;
 
 /// The word, and the inbox.
+#[derive(Default)]
 pub(crate) struct Exclusive {
     word: AtomicU32,
     /// Operations that were pushed during a turn: by its thread inside of an operation, or by another thread.
     inbox: Mutex<Vec<Entering>>,
-}
-
-/// The outcome of an attempt to end a turn.
-pub(crate) enum End {
-    /// The turn is over.
-    Over {
-        /// Whether futures wait until nothing is pending.
-        is_awaited: bool,
-    },
-    /// The turn goes on.
-    More(Turn, More),
 }
 
 /// The work to do before a turn ends.
@@ -57,15 +47,11 @@ pub(crate) struct More {
 }
 
 impl Exclusive {
-    pub(crate) fn new() -> Self {
-        Self { word: AtomicU32::new(0), inbox: Mutex::default() }
-    }
-
     /// Begins a turn, unless one goes on.
     #[inline]
     pub(crate) fn begin(&self) -> Option<Turn> {
         // ORDERING: Acquire pairs with the Release at the end of the last turn.
-        (self.word.fetch_or(ALONE, Ordering::Acquire) & ALONE == 0).then(Turn::new)
+        (self.word.fetch_or(ALONE, Ordering::Acquire) & ALONE == 0).then_some(Turn(()))
     }
 
     /// Puts an operation into the inbox. If no turn goes on, begins one: then the caller empties the inbox.
@@ -73,19 +59,19 @@ impl Exclusive {
         lock(&self.inbox).push(operation);
         // ORDERING: AcqRel: Acquire pairs with the end of the last turn. Release pairs with the Acquire in
         // `end`: the thread that takes the mark finds the operation in the inbox.
-        (self.word.fetch_or(ALONE | POSTED, Ordering::AcqRel) & ALONE == 0).then(Turn::new)
+        (self.word.fetch_or(ALONE | POSTED, Ordering::AcqRel) & ALONE == 0).then_some(Turn(()))
     }
 
     /// Returns true if `is_it` is for one of the first operations in the inbox.
     pub(super) fn any_posted(&self, first: usize, mut is_it: impl FnMut(u32) -> bool) -> bool {
-        lock(&self.inbox).iter().take(first).any(|posted| is_it(posted.number()))
+        lock(&self.inbox).iter().take(first).any(|posted| is_it(posted.0.number))
     }
 
     /// Asks the turn that goes on for a sweep. If there is none, begins one: then the caller sweeps.
     pub(crate) fn nudge(&self) -> Option<Turn> {
         // ORDERING: AcqRel: Acquire pairs with the end of the last turn. Release pairs with the Acquire in
         // `end`: the thread that takes the mark sees the ready lists.
-        (self.word.fetch_or(ALONE | NUDGED, Ordering::AcqRel) & ALONE == 0).then(Turn::new)
+        (self.word.fetch_or(ALONE | NUDGED, Ordering::AcqRel) & ALONE == 0).then_some(Turn(()))
     }
 
     /// Ends a turn, if the word has no other mark.
@@ -97,24 +83,20 @@ impl Exclusive {
         ended.map(drop).map_err(|_| turn)
     }
 
-    /// Ends a turn, if no operation was posted and no thread nudged meanwhile.
-    pub(crate) fn end(&self, turn: Turn) -> End {
-        let turn = match self.end_at_once(turn) {
-            Ok(()) => return End::Over { is_awaited: false },
-            Err(turn) => turn,
-        };
+    /// Ends a turn, if no operation was posted and no thread nudged meanwhile. Returns whether futures wait
+    /// until nothing is pending; or the turn, which goes on, and the work to do.
+    pub(crate) fn end(&self, turn: Turn) -> Result<bool, (Turn, More)> {
+        let Err(turn) = self.end_at_once(turn) else { return Ok(false) };
         // ORDERING: AcqRel: Acquire pairs with the Release in `post` and `nudge`.
         let before = self.word.fetch_and(!(POSTED | NUDGED), Ordering::AcqRel);
         if before & (POSTED | NUDGED) != 0 {
             let posted = std::mem::take(&mut *lock(&self.inbox));
-            return End::More(turn, More { posted, is_nudged: before & NUDGED != 0 });
+            return Err((turn, More { posted, is_nudged: before & NUDGED != 0 }));
         }
         // ORDERING: AcqRel: Release pairs with `begin`, Acquire with the wait in `is_over`. Relaxed on
         // failure: a bit was set just now, and the caller ends again.
-        match self.word.compare_exchange(ALONE | AWAITED, 0, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => End::Over { is_awaited: true },
-            Err(_) => End::More(turn, More::default()),
-        }
+        let ended = self.word.compare_exchange(ALONE | AWAITED, 0, Ordering::AcqRel, Ordering::Relaxed);
+        ended.map(|_| true).map_err(|_| (turn, More::default()))
     }
 
     /// Returns true if no turn goes on. Otherwise the end of the turn wakes the futures that wait.

@@ -25,6 +25,7 @@ const OPERATION: u64 = 4;
 const FLAGS: u64 = HANDLED | AWAITED;
 
 /// The word.
+#[derive(Default)]
 pub(crate) struct HandleState(AtomicU64);
 
 /// The key of an operation, which differs from those of all others of its engine.
@@ -59,10 +60,6 @@ impl Key {
 }
 
 impl HandleState {
-    pub(super) fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
     /// Records that there is a handle to the operation that is pushed now.
     #[inline(always)]
     pub(super) fn begin(&self, number: u32) -> Key {

@@ -8,10 +8,8 @@ mod body;
 mod device_use;
 mod device_uses;
 mod exclusive;
-mod grant;
 mod handle_state;
 mod inspection;
-mod mode;
 mod operation;
 mod predecessors;
 mod queue;
@@ -24,31 +22,30 @@ mod tokens;
 mod var_handle;
 mod variable;
 
-pub(crate) use access::Access;
+pub(crate) use access::{Access, Mode};
 pub(crate) use batch::{Batch, FREED_MAX};
-pub(crate) use body::{Body, Enqueue, GrantedFuture, Nothing, OpFuture, Park, Rest, Work};
+pub(crate) use body::{Body, Enqueue, GrantedFuture, OpFuture, Outcome, PendingFuture, Rest, Work};
 #[cfg(test)]
 pub(crate) use device_use::Ending;
 pub(crate) use device_use::{Completed, DeviceUse, Failure, Recorded, Submitted};
 
-pub(crate) use exclusive::{End, Exclusive, More};
-pub(crate) use grant::Grant;
+pub(crate) use exclusive::{Exclusive, More};
 pub(crate) use handle_state::Key;
 #[cfg(test)]
 pub(crate) use inspection::Inspection;
-pub(crate) use mode::Mode;
 pub(crate) use operation::{Accesses, Granted, Operation, PRIORITY_MAX, Role, SCANNED, Target, Unpushed};
 pub(crate) use predecessors::Predecessors;
 pub(crate) use queue::OPERATIONS_MAX;
 #[cfg(test)]
 pub(crate) use queue::{Queue, Request, RequestId, Requests};
 pub(crate) use ready::Ready;
-pub(crate) use scope::{Abandon, Scope};
-pub(crate) use seen::{Seen, SeenAccess, Stage};
-pub(crate) use self_wait::{SelfWait, is_polling, self_wait};
+pub(crate) use scope::Scope;
+pub(crate) use seen::{Seen, SeenAccess};
+pub(crate) use self_wait::{is_polling, self_wait};
 pub(crate) use slots::{CHUNKS, Free, Slots, Wakes, chunk_and_index};
-pub(crate) use tokens::{Entering, Left, Runnable, Turn};
+pub(crate) use tokens::{Entering, Grant, Left, Runnable, Turn};
 pub(crate) use var_handle::{Frees, VarHandle};
 #[expect(unreachable_pub, reason = "named by hidden items of public traits")]
 pub use variable::VarPtr;
+pub use variable::Vars;
 pub(crate) use variable::{TypedVariable, Variable};

@@ -9,10 +9,9 @@ use smallvec::{SmallVec, smallvec};
 
 use super::access::Access;
 use super::body::{Body, Enqueue, Rest, Work};
-use super::grant::Grant;
 use super::queue::REQUESTS_MAX;
-use super::scope::{Owner, Scope};
-use super::tokens::Alone;
+use super::scope::{ENGINE, Scope};
+use super::tokens::{Alone, Grant};
 use super::variable::Variable;
 use crate::device::StreamMut;
 use crate::error::{BoxError, Error, Kind};
@@ -102,19 +101,11 @@ impl Operation {
         }
     }
 
-    /// Returns an operation that frees a variable. It runs before all others, so that memory comes back
-    /// early.
-    pub(super) fn freeing(access: Access, work: impl Work) -> Self {
-        let mut operation = Self::new("free".into(), smallvec![access], Body::new(work));
-        (operation.priority, operation.role) = (FREES, Role::Frees);
-        operation
-    }
-
-    /// Returns an operation that waits for a variable: to read it, or until it could be written.
-    pub(crate) fn waiting(access: Access, work: impl Work) -> Self {
-        let mut operation = Self::new("wait".into(), smallvec![access], Body::new(work));
-        operation.role = Role::Waits;
-        operation
+    /// Returns an operation of the engine's own: it frees a variable, or waits until it could be read or
+    /// written. One that frees runs before all others, so that memory comes back early.
+    pub(crate) fn own(role: Role, access: Access, work: impl Work) -> Self {
+        let (name, priority) = if role == Role::Frees { ("free", FREES) } else { ("wait", 0) };
+        Self { role, priority, ..Self::new(name.into(), smallvec![access], Body::new(work)) }
     }
 
     /// Empties a place for operations. After a run, nearly all operations have nothing left to drop. One
@@ -190,13 +181,12 @@ impl Operation {
         self.rare.as_ref()?.scope.as_ref()
     }
 
-    /// Returns the owner that ends it when there are no polls.
-    pub(crate) fn owner(&self) -> Owner<'_> {
-        match (self.role, self.scope()) {
+    /// Returns the number of the owner that ends it when there are no polls. Without one it waits for a poll.
+    pub(super) fn owner(&self) -> Option<usize> {
+        match self.role {
             // The engine ends its own operations even if no future waits for them any more.
-            (Role::Frees | Role::Waits, _) => Owner::Engine,
-            (_, Some(scope)) => Owner::Flow(scope),
-            _ => Owner::None,
+            Role::Frees | Role::Waits => Some(ENGINE),
+            _ => self.scope().map(|scope| scope.owner()),
         }
     }
 
@@ -211,7 +201,7 @@ impl Operation {
 
     /// Returns true if it has a variable to poison if it fails.
     pub(crate) fn writes(&self) -> bool {
-        self.accesses.iter().any(Access::changes)
+        self.accesses.iter().any(|access| access.uses().changes())
     }
 }
 
@@ -308,7 +298,7 @@ impl<'v> Unpushed<'v> {
         let fault = if is_aliased {
             // SAFETY: the operation was not pushed, so there are handles to its variables.
             let variable = |access: &Access| unsafe { access.variable() }.name.to_cow();
-            let taken = accesses.iter().find(|access| access.is_taken()).map(variable);
+            let taken = accesses.iter().find(|access| access.uses().is_taken()).map(variable);
             Some(Kind::VarTakenAndRead { operation: name(), variable: taken.unwrap_or_default() })
         } else {
             let what = || format!("the number of variables of operation '{}'", name());
@@ -364,10 +354,10 @@ impl<'o> Granted<'o> {
     }
 
     /// Enqueues its kernel.
-    pub(crate) fn enqueue(&mut self, kernel: Box<dyn Enqueue>, stream: StreamMut<'_>) -> Result<(), BoxError> {
+    pub(crate) fn enqueue(&mut self, kernel: Enqueue, stream: StreamMut<'_>) -> Result<(), BoxError> {
         // SAFETY: the operation is granted as long as this `Granted` lives, and only its own kernel gets the
         // grant.
-        kernel.enqueue(unsafe { Grant::new() }, stream)
+        kernel(unsafe { Grant::new() }, stream)
     }
 
     /// Returns true if its body was replaced: then its future exists, and has taken the values that it takes.
@@ -429,7 +419,7 @@ impl Operation {
     pub(super) unsafe fn full_name(&self) -> Cow<'static, str> {
         match (self.role, &self.accesses[..]) {
             (Role::Waits, [access]) => {
-                let what = if access.is_read() { "read of" } else { "wait for" };
+                let what = if access.uses().is_read() { "read of" } else { "wait for" };
                 // SAFETY: the caller promises that the variable is alive.
                 format!("{what} {}", &*unsafe { access.variable() }.name).into()
             }

@@ -9,7 +9,7 @@ use super::operation::Granted;
 use crate::error::shielded;
 
 /// The uses by devices that an operation comes after.
-pub(crate) struct Predecessors(SmallVec<[Predecessor; 4]>);
+pub(crate) struct Predecessors(pub(crate) SmallVec<[Predecessor; 4]>);
 
 /// One of these uses.
 pub(crate) struct Predecessor {
@@ -40,10 +40,6 @@ impl Predecessors {
             let pending = |device_use: &Arc<DeviceUse>, _: Option<&Failure>| (!device_use.is_over()).then(|| device_use.clone());
             variable.device_uses.find(access.mode(), pending)
         })
-    }
-
-    pub(crate) fn list(&self) -> &[Predecessor] {
-        &self.0
     }
 
     /// Returns the predecessors that the operation reads from, if they may still fail.

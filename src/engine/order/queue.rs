@@ -99,6 +99,7 @@ pub(crate) trait Requests {
 }
 
 /// The queue of one variable.
+#[derive(Default)]
 pub(crate) struct Queue {
     tail: AtomicU64,
     gate: AtomicU64,
@@ -110,10 +111,6 @@ const READERS: u64 = (1 << READER_BITS) - 1;
 // ORDERING: AcqRel in all read-modify-writes of `tail`, `gate` and `link`: the thread that changes a word
 // sees all that the threads before it did. The loads say what they pair with.
 impl Queue {
-    pub(crate) fn new() -> Self {
-        Self { tail: AtomicU64::new(0), gate: AtomicU64::new(0) }
-    }
-
     /// Calls `look` as a reader, if the queue is empty.
     ///
     /// A write that enters meanwhile finds one more reader at the gate, and waits there. A request that
@@ -187,7 +184,8 @@ impl Queue {
             Some(behind) => {
                 requests.done_with(id);
                 match (is_write, seen & WRITE_BEHIND != 0) {
-                    (true, _) => self.pass(behind, requests),
+                    (true, true) => requests.granted(behind),
+                    (true, false) => self.let_in(behind, requests),
                     (false, true) => self.go_out(behind.0, requests),
                     (false, false) => self.go_out(0, requests),
                 }
@@ -212,15 +210,6 @@ impl Queue {
         let before = self.change_gate(waits);
         if before & READERS == 0 {
             requests.granted(id);
-        }
-    }
-
-    /// Grants the request behind a write that has left.
-    fn pass(&self, id: RequestId, requests: &mut impl Requests) {
-        if requests.request(id).is_write() {
-            requests.granted(id);
-        } else {
-            self.let_in(id, requests);
         }
     }
 

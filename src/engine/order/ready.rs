@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::operation::FREES;
 use super::scope::{ENGINE, Scope};
-use super::slots::{LINKED, Slots, runnable as token};
+use super::slots::{LINKED, Slots, spot};
 use super::tokens::Runnable;
 use crate::sync::{AtomicU32, AtomicU64, Line, Mutex, Ordering, lock, spin_loop};
 
@@ -87,13 +87,13 @@ impl Ready {
     /// Adds an operation. Its owner is looked up under the lock of the lists. So either this sees that the
     /// flow is cancelled, or [`Ready::give_up`] finds the operation.
     pub(crate) fn push(&self, slots: &Slots, runnable: Runnable) {
-        let (tail, number, slot) = (&self.tail.0, runnable.number(), slots.slot(runnable.spot()));
+        let (tail, number, slot) = (&self.tail.0, runnable.number(), slots.slot(runnable.0));
         // SAFETY: the operation stays in its slot until its `Runnable` is used, and this function has that.
         let operation = unsafe { slot.operation() };
         let priority = operation.priority;
         if priority != 0 || tail.is_listed {
             let mut lists = lock(&tail.lists);
-            let owner = if tail.is_listed { operation.owner().number() } else { None };
+            let owner = if tail.is_listed { operation.owner() } else { None };
             lists.push(number, priority, owner);
             return self.count(1);
         }
@@ -143,7 +143,7 @@ impl Ready {
             // ORDERING: AcqRel pairs with the swap in `push`: a push that finds no last stores `first` after
             // the store above. Relaxed on failure: `look_for` acquires the next.
             if self.tail.0.last.compare_exchange(number + 1, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return Some(token(number, slot));
+                return Some(Runnable(spot(number, slot)));
             }
             next = look_for(&slot.holds) & !LINKED;
         }
@@ -154,7 +154,7 @@ impl Ready {
         }
         // ORDERING: Relaxed: other pops take the lock `popping`, and no push stores `first` now.
         first.store(next, Ordering::Relaxed);
-        Some(token(number, slot))
+        Some(Runnable(spot(number, slot)))
     }
 
     /// Takes out an operation that frees a variable. These come before all others.
@@ -186,7 +186,7 @@ impl Ready {
     /// Takes an operation out of the middle of the lists.
     pub(crate) fn remove(&self, slots: &Slots, place: usize) -> Option<Runnable> {
         let mut lists = lock(&self.tail.0.lists);
-        let key = lists.nth(place);
+        let key = lists.ready.keys().nth(place).copied();
         self.take(&mut lists, slots, key)
     }
 
@@ -218,7 +218,7 @@ impl Ready {
     fn take(&self, lists: &mut Lists, slots: &Slots, place: Option<Key>) -> Option<Runnable> {
         let number = lists.remove(place?)?;
         self.count(-1);
-        Some(token(number, slots.get(number)))
+        Some(Runnable(spot(number, slots.get(number))))
     }
 
     /// Counts an operation that was added to the lists or taken out. The caller has their lock.
@@ -262,13 +262,6 @@ impl Lists {
         self.ready.first_key_value().map(|(&key, _)| key)
     }
 
-    /// Returns the key of the operation at a place, counted from the front.
-    fn nth(&self, place: usize) -> Option<Key> {
-        let from_back = self.ready.len().checked_sub(place + 1)?;
-        let mut keys = self.ready.keys();
-        if place <= from_back { keys.nth(place) } else { keys.nth_back(from_back) }.copied()
-    }
-
     fn of(&self, owner: usize) -> impl Iterator<Item = Key> {
         let all = (owner, (Reverse(i32::MAX), 0))..=(owner, (Reverse(i32::MIN), u64::MAX));
         self.owned.range(all).map(|(_, key)| *key)
@@ -289,14 +282,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::batch::Batch;
-    use super::super::body::{Body, Nothing};
+    use super::super::body::Body;
     use super::super::operation::{Accesses, Operation, Role, Unpushed};
     use super::*;
     use crate::device::host::Barrier;
 
     /// Adds a ready operation.
     fn push(ready: &Ready, slots: &Slots, priority: i32, role: Role, scope: Option<&Arc<Scope>>) {
-        let mut operation = Operation::new("ready".into(), Accesses::new(), Body::new(Nothing));
+        let mut operation = Operation::new("ready".into(), Accesses::new(), Body::new(|_, _| Ok(())));
         (operation.priority, operation.role) = (priority, role);
         scope.iter().for_each(|scope| operation.set_scope(Arc::clone(scope)));
         let (entering, _) = slots.put(&mut slots.free(), 100, &mut Unpushed::new(operation)).expect("there is room");

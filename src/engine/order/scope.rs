@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use super::body::PendingFuture;
 use crate::error::{Error, Kind, Listener, Result, shielded};
 use crate::runtime::Lane;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, lock};
@@ -32,7 +33,7 @@ pub(crate) struct Scope {
     place: AtomicU32,
     state: AtomicU32,
     /// Its asynchronous operations that have begun, by slot.
-    futures: Mutex<BTreeMap<u32, Arc<dyn Abandon>>>,
+    futures: Mutex<BTreeMap<u32, Arc<dyn PendingFuture>>>,
     /// The number of its pending operations.
     pending: AtomicU64,
     /// The error that ends it: a push was refused, for example.
@@ -41,34 +42,9 @@ pub(crate) struct Scope {
     pub(crate) bell: Lane,
 }
 
-/// The owner of a ready operation ends it if only polls run operations, and there may be none.
-pub(crate) enum Owner<'s> {
-    /// None: it waits for a poll.
-    None,
-    /// The engine: the next sweep runs it.
-    Engine,
-    /// A flow: once that is cancelled, the next sweep runs it.
-    Flow(&'s Scope),
-}
-
-/// The number of the engine among owners; those of flows are addresses of their scopes.
+/// The number of the engine among the owners of ready operations: the next sweep runs what it owns. Those of
+/// flows are addresses of their scopes.
 pub(super) const ENGINE: usize = 0;
-
-impl Owner<'_> {
-    pub(super) fn number(self) -> Option<usize> {
-        match self {
-            Owner::None => None,
-            Owner::Engine => Some(ENGINE),
-            Owner::Flow(scope) => Some(if scope.is_cancelled() { ENGINE } else { scope.address() }),
-        }
-    }
-}
-
-/// An asynchronous operation that is cancelled with its scope.
-pub(crate) trait Abandon: Send + Sync {
-    /// Drops its future, unless a thread polls that now, and makes the operation ready, so that it ends.
-    fn abandon(self: Arc<Self>);
-}
 
 /// Flows that were begun in another, in reusable places.
 #[derive(Default)]
@@ -131,6 +107,11 @@ impl Scope {
         std::ptr::from_ref(self).addr()
     }
 
+    /// Returns the number of the owner of its operations: the engine once it is cancelled.
+    pub(super) fn owner(&self) -> usize {
+        if self.is_cancelled() { ENGINE } else { self.address() }
+    }
+
     /// Returns true once it, or a flow that it was begun in, is cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         // ORDERING: SeqCst pairs with the changes of the state. A cancel changes it, and then takes the
@@ -157,7 +138,7 @@ impl Scope {
     }
 
     /// Adds an asynchronous operation, whose future is dropped when this is cancelled.
-    pub(crate) fn add_future(&self, number: u32, future: Arc<dyn Abandon>) {
+    pub(crate) fn add_future(&self, number: u32, future: Arc<dyn PendingFuture>) {
         lock(&self.futures).insert(number, future);
     }
 
@@ -228,8 +209,8 @@ impl Scope {
 
     /// Drops its futures, and wakes the task that awaits the flow.
     fn stop(&self) {
-        let futures: Vec<Arc<dyn Abandon>> = lock(&self.futures).values().cloned().collect();
-        futures.into_iter().for_each(Abandon::abandon);
+        let futures: Vec<Arc<dyn PendingFuture>> = lock(&self.futures).values().cloned().collect();
+        futures.into_iter().for_each(PendingFuture::abandon);
         self.bell.ring();
     }
 }

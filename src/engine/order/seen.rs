@@ -3,28 +3,17 @@
 use super::access::Access;
 use super::inspection::Inspecting;
 use super::operation::{Operation, Role};
-use super::queue::Link;
-use super::slots::{LEFT, LINKED, Slots};
+use super::slots::{LEFT, Slots};
 use crate::sync::Ordering;
 
 /// A pending operation, as an inspection saw it.
 pub(crate) struct Seen {
     pub(crate) number: u32,
     pub(crate) name: String,
-    pub(crate) stage: Stage,
+    /// It has left its queues: it ends, or a device has its work.
+    pub(crate) has_left: bool,
     /// Empty if it has left its queues.
     pub(crate) accesses: Vec<SeenAccess>,
-}
-
-/// The stage of an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
-    /// Some of its requests are not granted, or it was granted the last ones just before it runs.
-    Waits,
-    /// It is ready, runs, or its future is pending.
-    Granted,
-    /// It has left its queues: it ends, or a device has its work.
-    Left,
 }
 
 /// A request in the queue of a variable.
@@ -40,21 +29,6 @@ pub(crate) struct SeenAccess {
     pub(crate) behind: Option<u32>,
 }
 
-impl SeenAccess {
-    /// Returns an access as it is now.
-    ///
-    /// # Safety
-    /// The variable is alive.
-    unsafe fn of(access: &Access) -> Self {
-        // SAFETY: the caller promises that the variable is alive.
-        let variable = unsafe { access.variable() }.name.to_string();
-        let request = &access.request;
-        let behind = request.behind().map(|Link { id, .. }| id.operation());
-        let (is_write, is_granted_read) = (request.is_write(), request.is_granted_read());
-        Self { address: access.address(), variable, is_write, is_granted_read, behind }
-    }
-}
-
 impl Slots {
     /// Returns the pending operations, but for those that free variables. Returns None if the system refuses
     /// the barrier that this needs.
@@ -62,7 +36,7 @@ impl Slots {
         // The lock keeps pushes out, so the queues only become shorter.
         let free = self.free();
         let inspecting = self.inspection.begin()?;
-        let seen = (0..free.made()).filter_map(|number| self.see(number, &inspecting)).collect();
+        let seen = (0..free.made).filter_map(|number| self.see(number, &inspecting)).collect();
         Some(seen)
     }
 
@@ -79,20 +53,22 @@ impl Slots {
             return None;
         }
         // ORDERING: the heavy side of the barrier orders this behind a LEFT whose variables may be freed.
-        // Acquire pairs with the Release in `Ready::push`, though a stage is only shown.
-        let stage = match slot.holds.load(Ordering::Acquire) {
-            LEFT => Stage::Left,
-            holds if holds & LINKED != 0 || holds == 0 => Stage::Granted,
-            _ => Stage::Waits,
-        };
-        let accesses = match stage {
-            Stage::Left => Vec::new(),
+        // Acquire pairs with the Release in `Ready::push`, though this is only shown.
+        if slot.holds.load(Ordering::Acquire) == LEFT {
+            return Some(Seen { number, name: operation.name.to_string(), has_left: true, accesses: Vec::new() });
+        }
+        let see = |access: &Access| {
             // SAFETY: the operation has not left its queues after the heavy side of the barrier. So the
             // operation that frees one of its variables is granted later, and waits for this inspection.
-            _ => operation.accesses().iter().map(|access| unsafe { SeenAccess::of(access) }).collect(),
+            let variable = unsafe { access.variable() }.name.to_string();
+            let (address, request) = (access.address(), &access.request);
+            let (is_write, is_granted_read) = (request.is_write(), request.is_granted_read());
+            let behind = request.behind().map(|link| link.id.operation());
+            SeenAccess { address, variable, is_write, is_granted_read, behind }
         };
-        // SAFETY: the name of a wait is read from its variable, which is alive if it has not left its queue.
-        let name = if stage == Stage::Left { operation.name.to_cow() } else { unsafe { operation.full_name() } };
-        Some(Seen { number, name: name.into_owned(), stage, accesses })
+        let accesses = operation.accesses().iter().map(see).collect();
+        // SAFETY: the operation has not left the queue of its variable, so that is alive, too.
+        let name = unsafe { operation.full_name() }.into_owned();
+        Some(Seen { number, name, has_left: false, accesses })
     }
 }

@@ -4,17 +4,18 @@
 //! a variable. The check takes no lock: requests are linked, and those behind a granted write stay until it
 //! leaves. Longer circles are no errors; [`Engine::blocked`](crate::Engine::blocked) shows them.
 
-use std::borrow::Cow;
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
+use std::thread;
 
 use super::access::Access;
-use super::body::Rest;
+use super::body::{Outcome, Rest};
 use super::exclusive::Exclusive;
 use super::handle_state::Key;
 use super::operation::{Granted, Operation};
 use super::slots::Slots;
-use crate::error::BoxError;
+use crate::error::{Error, Kind};
 use crate::sync::thread_local;
 
 /// The most requests that are compared with the awaited operation: a bound on the work of a poll.
@@ -32,31 +33,15 @@ thread_local! {
     static POLLED: Cell<Option<Polled>> = const { Cell::new(None) };
 }
 
-/// Marks an operation as polled by this thread, as long as it lives.
-struct Polling<'o> {
-    outer: Option<Polled>,
-    _operation: &'o Operation,
-}
-
-impl<'o> Polling<'o> {
-    fn enter(engine: usize, number: u32, operation: &'o Operation) -> Self {
-        let polled = Polled { engine, number, operation: NonNull::from(operation) };
-        let outer = POLLED.try_with(|now| now.replace(Some(polled))).unwrap_or(None);
-        Self { outer, _operation: operation }
-    }
-}
-
 impl Granted<'_> {
     /// Runs the body as the operation that this thread polls.
-    pub(crate) fn run_as_polled(&mut self, engine: usize, number: u32, rest: &mut Rest) -> Result<(), BoxError> {
-        let _polling = Polling::enter(engine, number, self.operation);
-        self.run(rest)
-    }
-}
-
-impl Drop for Polling<'_> {
-    fn drop(&mut self) {
-        let _ = POLLED.try_with(|now| now.set(self.outer));
+    pub(crate) fn run_as_polled(&mut self, engine: usize, number: u32, rest: &mut Rest) -> thread::Result<Outcome> {
+        let polled = Polled { engine, number, operation: NonNull::from(self.operation) };
+        let replace = |polled| POLLED.try_with(|now| now.replace(polled)).unwrap_or(None);
+        let outer = replace(Some(polled));
+        let ran = catch_unwind(AssertUnwindSafe(|| self.run(rest)));
+        replace(outer);
+        ran
     }
 }
 
@@ -69,23 +54,15 @@ pub(crate) fn is_polling(engine: usize) -> bool {
     polled(engine).is_some()
 }
 
-/// A wait of an operation for itself.
-pub(crate) enum SelfWait {
-    /// It awaits its own end.
-    OwnEnd { operation: Cow<'static, str> },
-    /// It awaits an operation that waits for one of its variables.
-    Behind { operation: Cow<'static, str>, awaited: Cow<'static, str>, variable: Cow<'static, str> },
-}
-
-/// Returns the wait of the polled operation for itself, if it is one to wait for `awaited`. `exclusive`: of
-/// an engine without workers.
-pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusive>, awaited: Key) -> Option<SelfWait> {
+/// Returns the error if a wait for `awaited` is one of the polled operation for itself. `exclusive`: of an
+/// engine without workers.
+pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusive>, awaited: Key) -> Option<Error> {
     let polled = polled(engine)?;
-    // SAFETY: `Polling` borrows the operation until the poll has returned, and this thread is in the poll.
+    // SAFETY: `run_as_polled` borrows the operation until the poll has returned, and this thread is in it.
     let operation = unsafe { polled.operation.as_ref() };
     let name = || operation.name.to_cow();
     if polled.number == awaited.number() {
-        return Some(SelfWait::OwnEnd { operation: name() });
+        return Some(Kind::WaitsForOwnEnd { operation: name() }.into());
     }
     let mut left = COMPARED_MAX;
     let own = operation.accesses.iter().find(|own| keeps(slots, exclusive, own, awaited, &mut left))?;
@@ -97,7 +74,7 @@ pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusi
     // SAFETY: the awaited operation has not run, so it is in its queues, or in the inbox of its push. So its
     // variables are alive.
     let awaited = unsafe { awaited.full_name() };
-    Some(SelfWait::Behind { operation: name(), awaited, variable })
+    Some(Kind::WaitsForItself { operation: name(), awaited, variable }.into())
 }
 
 /// Returns true if `awaited` is behind a request of the polled operation. Compares at most `left` requests.

@@ -20,6 +20,7 @@
 //! ```
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::handle_state::{HandleState, Key};
@@ -43,6 +44,7 @@ pub(super) const LEFT: u32 = u32::MAX;
 /// The slot of one pending operation: two cache lines. In this order, so that the words which threads change
 /// while an operation is pending (the counts, the handle, the requests) are on the first line.
 #[repr(C, align(128))]
+#[derive(Default)]
 pub(super) struct Slot {
     /// The number of requests that are not granted, and one more while the operation enters its queues. When
     /// the last is released, the operation is ready. Then this is its link in the ready list (`ready.rs`),
@@ -63,10 +65,6 @@ unsafe impl Sync for Slot {}
 const _: () = assert!(size_of::<Slot>() == 128, "a pending operation takes two cache lines");
 
 impl Slot {
-    fn new() -> Self {
-        Self { holds: AtomicU32::new(0), looks: AtomicU32::new(0), handle: HandleState::new(), operation: UnsafeCell::new(None) }
-    }
-
     /// Returns the operation in the slot.
     ///
     /// # Safety
@@ -110,6 +108,7 @@ pub(crate) struct Slots {
 }
 
 /// The part for threads that push.
+#[derive(Default)]
 struct Front {
     free: Mutex<Free>,
     /// The number of pushes. Changes under the lock.
@@ -117,22 +116,17 @@ struct Front {
 }
 
 /// Free slots, for pushes. Their lock also makes a push on several variables atomic.
+#[derive(Default)]
 pub(crate) struct Free {
     list: Vec<u32>,
     /// The number of slots that were ever made.
-    made: u32,
+    pub(super) made: u32,
     /// The number of ended operations, as it was last loaded.
     ended: u64,
 }
 
-impl Free {
-    /// Returns the number of slots that were ever made.
-    pub(super) fn made(&self) -> u32 {
-        self.made
-    }
-}
-
 /// The part for threads that run operations.
+#[derive(Default)]
 struct Back {
     freed: Mutex<Freed>,
     /// The number of ended operations. Changes under the lock.
@@ -171,13 +165,11 @@ impl Drop for Slots {
 
 impl Slots {
     pub(crate) fn new(barrier: Barrier) -> Self {
-        let free = Free { list: Vec::new(), made: 0, ended: 0 };
-        let back = Back { freed: Mutex::default(), ended: AtomicU64::new(0), is_idle_awaited: AtomicBool::new(false) };
         Self {
             chunks: std::array::from_fn(|_| OnceLock::new()),
             bases: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
-            front: Line(Front { free: Mutex::new(free), pushed: AtomicU64::new(0) }),
-            back: Line(back),
+            front: Line(Front::default()),
+            back: Line(Back::default()),
             inspection: Inspection::new(barrier),
         }
     }
@@ -204,8 +196,8 @@ impl Slots {
     /// If no operation is pending, returns a proof of that. No other thread pushes one into a queue during
     /// the turn.
     #[inline(always)]
-    pub(crate) fn alone<'t>(&self, turn: &'t Turn) -> Option<Alone<'t>> {
-        (self.in_use() == 0).then(|| Alone::new(turn))
+    pub(crate) fn alone<'t>(&self, _: &'t Turn) -> Option<Alone<'t>> {
+        (self.in_use() == 0).then_some(Alone(PhantomData))
     }
 
     /// Returns an operation, which only the caller runs.
@@ -213,7 +205,7 @@ impl Slots {
     pub(crate) fn granted<'s>(&'s self, runnable: &'s mut Runnable) -> Granted<'s> {
         // SAFETY: there is one `Runnable` of the operation, which is borrowed here. So the operation stays in
         // its slot.
-        let operation = unsafe { self.slot(runnable.spot()).operation() };
+        let operation = unsafe { self.slot(runnable.0).operation() };
         // SAFETY: the `Runnable` shows that the operation was granted its variables. To leave their queues
         // takes it by value, and it is borrowed here.
         unsafe { Granted::new(operation) }
@@ -251,7 +243,7 @@ impl Slots {
         let slot = self.get(number);
         // SAFETY: `take` returned a free slot, and no other thread knows its number.
         unsafe { slot.put(&mut operation.operation) };
-        Some((Entering::new(spot(number, slot)), slot.handle.begin(number)))
+        Some((Entering(spot(number, slot)), slot.handle.begin(number)))
     }
 
     /// Takes a free slot, unless `max` are in use.
@@ -286,7 +278,7 @@ impl Slots {
     fn make(&self, free: &mut Free) -> Option<u32> {
         let number = free.made;
         let (chunk, _) = place(number as usize);
-        let slots = self.chunks.get(chunk)?.get_or_init(|| (0..FIRST << chunk).map(|_| Slot::new()).collect());
+        let slots = self.chunks.get(chunk)?.get_or_init(|| (0..FIRST << chunk).map(|_| Slot::default()).collect());
         let base = slots.as_ptr().wrapping_sub(FIRST << chunk);
         // ORDERING: Relaxed: the number is given out after this, by a lock or a queue.
         self.bases[chunk].store(base.cast_mut(), Ordering::Relaxed);
@@ -350,15 +342,11 @@ impl Slots {
     }
 }
 
+/// Returns the spot for a token. A thread makes a `Runnable` if it has found that all requests are granted,
+/// or takes the operation out of a list to which a `Runnable` was added.
+#[inline]
 pub(super) fn spot(number: u32, slot: &Slot) -> Spot {
     Spot { number, slot: NonNull::from(slot).cast() }
-}
-
-/// Returns the right to run an operation. The caller has found that all its requests are granted, or takes it
-/// out of a list to which a `Runnable` was added.
-#[inline]
-pub(super) fn runnable(number: u32, slot: &Slot) -> Runnable {
-    Runnable::new(spot(number, slot))
 }
 
 /// Returns the chunk of a slot, and its place behind the chunk's base. The place of the first slot is

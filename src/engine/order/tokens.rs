@@ -1,5 +1,5 @@
-//! Tokens: the rights of a thread to run or end a pending operation. For each operation that is in no queue
-//! and no list, exactly one token exists.
+//! Tokens: the rights of a thread to run or end a pending operation, and of a body to use its variables. For
+//! each operation that is in no queue and no list, exactly one token exists.
 //!
 //! ```text
 //!  push ──▶ Entering ──enter──▶ (in its queues) ──all granted──▶ Runnable ──leave──▶ Left ──end──▶ (slot free)
@@ -11,8 +11,6 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-
-use super::grant::Grant;
 
 /// The slot of an operation, and its number. Kept together, so that the slot is looked up once.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +28,12 @@ unsafe impl Sync for Spot {}
 /// The right to enter an operation, which is in its slot, into the queues of its variables.
 #[derive(Debug)]
 #[must_use = "the operation is to enter its queues"]
-pub(crate) struct Entering(Spot);
+pub(crate) struct Entering(pub(super) Spot);
 
 /// The right to run an operation, which has been granted its variables.
 #[derive(Debug)]
 #[must_use = "the operation is to be run and ended"]
-pub(crate) struct Runnable(Spot);
+pub(crate) struct Runnable(pub(super) Spot);
 
 /// The right to end an operation, which has left its queues or has freed its variable.
 #[derive(Debug)]
@@ -45,7 +43,7 @@ pub(crate) struct Left {
     number: u32,
     /// The number of looks to release at the end. Beside the number, so that a token is two words, which come
     /// in registers.
-    looks: u32,
+    pub(super) looks: u32,
 }
 
 // SAFETY: it points to a slot, which is Sync.
@@ -53,32 +51,9 @@ unsafe impl Send for Left {}
 // SAFETY: it points to a slot, which is Sync.
 unsafe impl Sync for Left {}
 
-impl Entering {
-    pub(super) fn new(spot: Spot) -> Self {
-        Self(spot)
-    }
-
-    pub(crate) fn number(&self) -> u32 {
-        self.0.number
-    }
-
-    pub(super) fn spot(&self) -> Spot {
-        self.0
-    }
-}
-
 impl Runnable {
-    #[inline]
-    pub(super) fn new(spot: Spot) -> Self {
-        Self(spot)
-    }
-
     pub(crate) fn number(&self) -> u32 {
         self.0.number
-    }
-
-    pub(super) fn spot(&self) -> Spot {
-        self.0
     }
 
     /// Makes it the right to end the operation. The caller has left its queues; the end releases `looks`.
@@ -96,31 +71,31 @@ impl Left {
     pub(super) fn spot(&self) -> Spot {
         Spot { number: self.number, slot: self.slot }
     }
+}
 
-    pub(super) fn looks(&self) -> u32 {
-        self.looks
+/// Shows that an operation has been granted all its requests, and has not left its queues. Made by
+/// [`Granted`](super::Granted), for the body that it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant<'g>(PhantomData<&'g ()>);
+
+impl Grant<'_> {
+    /// # Safety
+    /// An operation has been granted all its requests, and does not leave its queues as long as the grant
+    /// lives. Only the body of that operation gets the grant.
+    pub(super) unsafe fn new() -> Self {
+        Self(PhantomData)
     }
 }
 
 /// The right to run operations of an engine that has no workers. [`Exclusive::end`](super::Exclusive::end)
 /// takes it back.
 #[must_use = "the engine is to be given back"]
-pub(crate) struct Turn(());
-
-impl Turn {
-    pub(super) fn new() -> Self {
-        Self(())
-    }
-}
+pub(crate) struct Turn(pub(super) ());
 
 /// Shows that no operation is in a queue, and that none enters one during a turn.
-pub(crate) struct Alone<'t>(PhantomData<&'t Turn>);
+pub(crate) struct Alone<'t>(pub(super) PhantomData<&'t Turn>);
 
-impl<'t> Alone<'t> {
-    pub(super) fn new(_: &'t Turn) -> Self {
-        Self(PhantomData)
-    }
-
+impl Alone<'_> {
     /// Returns a grant for any variable of the engine, because no operation uses one.
     pub(crate) fn grant(&self) -> Grant<'_> {
         // SAFETY: `self` shows that no operation is in a queue during the turn, so no other thread uses a

@@ -5,13 +5,11 @@ use std::mem::{self, ManuallyDrop};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::access::Access;
-use super::body::{Rest, Work};
-use super::grant::Grant;
-use super::mode::Mode;
-use super::operation::{Operation, Unpushed};
+use super::access::{Access, Mode};
+use super::body::Outcome;
+use super::operation::{Operation, Role, Unpushed};
 use super::variable::{TypedVariable, VarPtr, drop_panicked};
-use crate::error::{BoxError, shielded};
+use crate::error::shielded;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The engine of a variable, to its handles.
@@ -71,7 +69,8 @@ impl<T: Send + Sync + 'static, E: Frees> VarHandle<T, E> {
         // drop of `Shared` does not drop a `ManuallyDrop`.
         let engine = unsafe { ptr::read(&raw const self.shared().engine) };
         let access = Access::new(&self.typed().variable, Mode::EXCLUSIVE);
-        ManuallyDrop::into_inner(engine).free(Unpushed::new(Operation::freeing(access, Free(self.0))));
+        let free = Free(self.0);
+        ManuallyDrop::into_inner(engine).free(Unpushed::new(Operation::own(Role::Frees, access, |_, _| free.run())));
     }
 }
 
@@ -95,8 +94,7 @@ impl<T: Send + Sync + 'static, E: Frees> Drop for VarHandle<T, E> {
     }
 }
 
-/// The work that frees a variable. It has a pointer and no box, because operations ahead of it use the
-/// variable meanwhile.
+/// Frees a variable. It has a pointer and no box, because operations ahead of it use the variable meanwhile.
 struct Free<T, E>(NonNull<Shared<T, E>>);
 
 // SAFETY: no handle is left, and all other operations on the variable are ahead of this one, so its thread
@@ -104,6 +102,17 @@ struct Free<T, E>(NonNull<Shared<T, E>>);
 unsafe impl<T: Send + Sync, E: Frees> Send for Free<T, E> {}
 
 impl<T, E> Free<T, E> {
+    fn run(self) -> Outcome {
+        // SAFETY: only `free` frees the variable, and that is called below.
+        let variable = unsafe { &self.0.as_ref().typed.variable };
+        // Only a type with a destructor can panic.
+        let name = mem::needs_drop::<T>().then(|| variable.name.clone());
+        match (ManuallyDrop::new(self).free(), name) {
+            (Err(message), Some(name)) => Err(drop_panicked(&name, message).into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Frees the variable. Returns the message of its value's drop if that panicked.
     fn free(&self) -> Result<(), String> {
         // SAFETY: `new` leaked a box. No handle is left, and either this operation has been granted the
@@ -116,18 +125,5 @@ impl<T, E> Drop for Free<T, E> {
     fn drop(&mut self) {
         // The engine is dropped, so a panic is not reported.
         let _ = self.free();
-    }
-}
-
-impl<T: Send + Sync + 'static, E: Frees> Work for Free<T, E> {
-    fn run(self, _: Grant<'_>, _: &mut Rest) -> Result<(), BoxError> {
-        // SAFETY: only `free` frees the variable, and that is called below.
-        let variable = unsafe { &self.0.as_ref().typed.variable };
-        // Only a type with a destructor can panic.
-        let name = mem::needs_drop::<T>().then(|| variable.name.clone());
-        match (ManuallyDrop::new(self).free(), name) {
-            (Err(message), Some(name)) => Err(drop_panicked(&name, message).into()),
-            _ => Ok(()),
-        }
     }
 }

@@ -2,13 +2,15 @@
 
 use std::mem;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::device_uses::DeviceUses;
-use super::grant::Grant;
 use super::queue::Queue;
+use super::tokens::Grant;
 use crate::error::{Error, Kind, Result, shielded};
 use crate::name::Name;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::value::args::{Each, Key};
 use crate::value::{Untakable, VarCell};
 
 /// A variable without the type of its value. Pushing threads use the first fields, and threads that run
@@ -33,7 +35,7 @@ pub(crate) struct Variable {
 impl Variable {
     fn new(name: Name, engine: usize, begins_empty: bool) -> Self {
         Self {
-            queue: Queue::new(),
+            queue: Queue::default(),
             name,
             engine,
             version: AtomicU64::new(0),
@@ -115,26 +117,16 @@ pub(crate) struct TypedVariable<T> {
 }
 
 impl<T> TypedVariable<T> {
-    pub(crate) fn new(name: Name, engine: usize, value: T) -> Self {
-        Self { variable: Variable::new(name, engine, false), cell: VarCell::new(value) }
-    }
-
-    pub(crate) fn empty(name: Name, engine: usize) -> Self {
-        Self { variable: Variable::new(name, engine, true), cell: VarCell::empty() }
-    }
-
-    /// Returns a shared value, or an error if there is none. The grant is of an operation that reads.
-    pub(crate) fn share(&self, _: Grant<'_>) -> Result<std::sync::Arc<T>> {
-        // SAFETY: the grant is of an operation that reads the variable, so no other writes it meanwhile.
-        unsafe { self.cell.share() }.ok_or_else(|| self.variable.empty())
+    pub(crate) fn new(name: Name, engine: usize, value: Option<T>) -> Self {
+        Self { variable: Variable::new(name, engine, value.is_none()), cell: VarCell::new(value) }
     }
 }
 
 /// A pointer to a variable, for the body of an operation. It keeps no count: the operation that frees the
 /// variable is behind all others in its queue.
 ///
-/// Only the body of the operation that has an access to the variable has this pointer. So a grant of that
-/// operation is one for the variable.
+/// Only the body of the operation that has an access to the variable has this pointer, or a glance at the
+/// variable. So a grant of that operation or glance is one for the variable.
 #[derive(Debug)]
 pub struct VarPtr<T>(NonNull<TypedVariable<T>>);
 
@@ -148,40 +140,6 @@ impl<T> VarPtr<T> {
         unsafe { self.0.as_ref() }
     }
 
-    /// Returns the value of a variable that the operation reads.
-    pub(crate) fn get<'g>(&self, grant: Grant<'g>) -> Result<&'g T> {
-        let typed = self.typed(grant);
-        // SAFETY: the operation has been granted a read, and writes only when no argument is left.
-        unsafe { typed.cell.get() }.ok_or_else(|| typed.variable.empty())
-    }
-
-    /// Returns the value of a variable that the operation reads, shared.
-    pub(crate) fn share(&self, grant: Grant<'_>) -> Result<std::sync::Arc<T>> {
-        self.typed(grant).share(grant)
-    }
-
-    /// Takes the value of a variable that the operation takes.
-    pub(crate) fn take(&self, grant: Grant<'_>) -> Result<T> {
-        let typed = self.typed(grant);
-        // SAFETY: the operation has been granted the variable exclusively, and nothing else of it refers to a
-        // value that it takes.
-        unsafe { typed.cell.take() }.map_err(|why| match why {
-            Untakable::Empty => typed.variable.empty(),
-            Untakable::Shared => typed.variable.kept(),
-        })
-    }
-
-    /// Returns an error if the value cannot be taken. The answer stays right as long as the grant lives.
-    pub(crate) fn check_take(&self, grant: Grant<'_>) -> Result<()> {
-        let typed = self.typed(grant);
-        // SAFETY: the operation has been granted the variable exclusively, and nothing else of it refers to a
-        // value that it takes.
-        if unsafe { typed.cell.is_shared() } {
-            return Err(typed.variable.kept());
-        }
-        self.get(grant).map(drop)
-    }
-
     /// Writes a variable that the operation writes. No argument of the operation is left.
     #[inline(always)]
     pub(crate) fn put(&self, value: T, grant: Grant<'_>) -> Result<()> {
@@ -193,7 +151,7 @@ impl<T> VarPtr<T> {
     }
 
     /// Writes a value that may have other owners.
-    pub(crate) fn put_shared(&self, value: std::sync::Arc<T>, grant: Grant<'_>) -> Result<()> {
+    pub(crate) fn put_shared(&self, value: Arc<T>, grant: Grant<'_>) -> Result<()> {
         let typed = self.typed(grant);
         // SAFETY: the operation has been granted the variable exclusively, and the caller has no reference to
         // the old value.
@@ -212,6 +170,55 @@ impl<T> VarPtr<T> {
         }
         write();
         Ok(())
+    }
+}
+
+/// The variables of an engine, as what operations [read](crate::engine::Reads).
+#[derive(Debug)]
+pub enum Vars {}
+
+/// The operation has been granted the variable to read, or exclusively if it takes the value.
+impl<T: Send + Sync + 'static> Key for VarPtr<T> {
+    type Place = Vars;
+    type Value = T;
+
+    #[inline]
+    fn get<'a>(&'a self, grant: Grant<'a>) -> Result<&'a T> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation has been granted a read, and writes only when no argument is left.
+        unsafe { typed.cell.get() }.ok_or_else(|| typed.variable.empty())
+    }
+
+    fn each<'a>(vars: &'a [Self], grant: Grant<'a>) -> Result<Each<'a, T>> {
+        vars.iter().map(|var| var.get(grant)).collect::<Result<_>>().map(Each::found)
+    }
+
+    #[inline]
+    fn share(&self, grant: Grant<'_>) -> Result<Arc<T>> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation has been granted a read, so no other writes the variable meanwhile.
+        unsafe { typed.cell.share() }.ok_or_else(|| typed.variable.empty())
+    }
+
+    #[inline]
+    fn take(&self, grant: Grant<'_>) -> Result<T> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation has been granted the variable exclusively, and nothing else of it refers to a
+        // value that it takes.
+        unsafe { typed.cell.take() }.map_err(|why| match why {
+            Untakable::Empty => typed.variable.empty(),
+            Untakable::Shared => typed.variable.kept(),
+        })
+    }
+
+    fn check_take(&self, grant: Grant<'_>) -> Result<()> {
+        let typed = self.typed(grant);
+        // SAFETY: the operation has been granted the variable exclusively, and nothing else of it refers to a
+        // value that it takes.
+        if unsafe { typed.cell.is_shared() } {
+            return Err(typed.variable.kept());
+        }
+        self.get(grant).map(drop)
     }
 }
 
