@@ -15,7 +15,7 @@ const SHOWN: usize = 8;
 /// circle.
 ///
 /// It is a snapshot: operations continue while it is made.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Blocked {
     operations: Vec<PendingOp>,
 }
@@ -37,7 +37,8 @@ pub struct PendingOp {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitsFor {
-    /// A variable, in whose queue it is directly behind these operations.
+    /// A variable, in whose queue it is directly behind these operations; or which their work on a device
+    /// still uses.
     Variable {
         /// The variable's name.
         variable: String,
@@ -51,7 +52,7 @@ pub enum WaitsFor {
     Outside,
     /// A thread to run it, or the return of its body. It has all its variables.
     Thread,
-    /// Its device. It has left the queues of its variables.
+    /// Its device. It has left the queues of its variables, and may be about to end.
     Device,
 }
 
@@ -76,10 +77,23 @@ impl Blocked {
             let waits = awaited.remove(&waiter).map_or(WaitsFor::Outside, WaitsFor::Operations);
             operations[waiter].waits.push(waits);
         }
-        for (operation, seen) in operations.iter_mut().zip(seen) {
-            if seen.has_left {
-                operation.waits.push(WaitsFor::Device);
-            } else if operation.waits.is_empty() {
+        // The variables that work on a device uses, each with the operation and whether that writes.
+        let mut on_devices: HashMap<usize, Vec<(usize, bool)>> = HashMap::new();
+        for (place, seen) in seen.iter().enumerate().filter(|(_, seen)| seen.has_left && futures.has_devices) {
+            operations[place].waits.push(WaitsFor::Device);
+            for access in &seen.accesses {
+                on_devices.entry(access.address).or_default().push((place, access.is_write));
+            }
+        }
+        for (operation, seen) in operations.iter_mut().zip(seen).filter(|(operation, _)| operation.waits.is_empty()) {
+            for access in seen.accesses.iter().filter(|_| !seen.has_left) {
+                let uses = on_devices.get(&access.address).into_iter().flatten();
+                let behind: Vec<usize> = uses.filter(|(_, writes)| *writes || access.is_write).map(|(place, _)| *place).collect();
+                if !behind.is_empty() {
+                    operation.waits.push(WaitsFor::Variable { variable: access.variable.clone(), behind });
+                }
+            }
+            if operation.waits.is_empty() {
                 operation.waits.push(WaitsFor::Thread);
             }
         }
@@ -93,6 +107,10 @@ impl Blocked {
 
     /// Returns the circles of operations that wait for each other, as far as the engine knows. None of them
     /// ends before another one does. An operation is in one circle at most.
+    ///
+    /// A future that has polled the handle of an operation counts as one that awaits it, until either ends.
+    /// It may have given that up, and kept the handle: in a `select` or a timeout that another branch won.
+    /// Then a circle may be shown that will open by itself.
     ///
     /// A circle that leads through a task has a gap. One operation waits for something
     /// [outside](WaitsFor::Outside), and another [is awaited](PendingOp::is_awaited_outside) from there.
@@ -160,7 +178,7 @@ impl<'s> Queue<'s> {
     /// Returns all queues, in the order in which operations name the variables.
     fn all(seen: &'s [Seen], places: &HashMap<u32, usize>) -> Vec<Self> {
         let (mut queues, mut numbers): (Vec<Self>, HashMap<usize, usize>) = (Vec::new(), HashMap::new());
-        for (place, seen) in seen.iter().enumerate() {
+        for (place, seen) in seen.iter().enumerate().filter(|(_, seen)| !seen.has_left) {
             for access in &seen.accesses {
                 let number = *numbers.entry(access.address).or_insert(queues.len());
                 if number == queues.len() {

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 
 use super::Executor;
-use crate::engine::{Engine, EngineBuilder, EngineCore};
+use crate::engine::{Blocked, Engine, EngineBuilder, EngineCore};
 use crate::error::Result;
 use crate::flow::{Call, Flow, FlowRun, Function, Ports, Values};
 use crate::sync::{Mutex, lock};
@@ -39,6 +39,16 @@ impl Executor {
         let core = EngineBuilder::new(&self.keeper).build_for_flows()?;
         *shared = Arc::downgrade(&core);
         Ok(Engine::of_core(core))
+    }
+
+    /// Returns what is pending in the flows of this executor, and what each operation waits for.
+    ///
+    /// # Errors
+    /// As [`Engine::blocked`].
+    pub fn blocked(&self) -> Result<Blocked> {
+        // The lock is given back first: the last reference to the engine drops foreign values.
+        let shared = lock(&self.flows).upgrade();
+        shared.map_or(Ok(Blocked::default()), |core| Engine::of_core(core).blocked())
     }
 
     /// Calls a function without a flow: makes a run of it that has typed arguments and results. It is lazy:

@@ -13,6 +13,8 @@ pub(in crate::engine) struct Futures {
     pub(in crate::engine) pending: Vec<u32>,
     /// The awaited operations, each with the one whose future awaits it, or None for another waiter.
     pub(in crate::engine) awaits: Vec<(u32, Option<u32>)>,
+    /// Operations that have left their queues may be on a device.
+    pub(in crate::engine) has_devices: bool,
 }
 
 impl EngineCore {
@@ -28,6 +30,6 @@ impl EngineCore {
         let waker = |number: u32| self.handles.wakers.of(number).as_ref().map(Waker::data);
         let awaits = seen.iter().filter_map(|seen| Some((seen.number, owners.get(&waker(seen.number)?).copied()))).collect();
         let pending = parked.into_iter().map(|(_, number)| number).collect();
-        Ok((seen, Futures { pending, awaits }))
+        Ok((seen, Futures { pending, awaits, has_devices: self.lanes.is_some() }))
     }
 }

@@ -62,9 +62,11 @@ impl Exclusive {
         (self.word.fetch_or(ALONE | POSTED, Ordering::AcqRel) & ALONE == 0).then_some(Turn(()))
     }
 
-    /// Returns true if `is_it` is for one of the first operations in the inbox.
-    pub(super) fn any_posted(&self, first: usize, mut is_it: impl FnMut(u32) -> bool) -> bool {
-        lock(&self.inbox).iter().take(first).any(|posted| is_it(posted.0.number))
+    /// Returns true if `is_it` is for an operation in the inbox ahead of `end`, or for any if that is not
+    /// there.
+    pub(super) fn any_posted_before(&self, end: u32, mut is_it: impl FnMut(u32) -> bool) -> bool {
+        let inbox = lock(&self.inbox);
+        inbox.iter().map(|posted| posted.0.number).take_while(|&posted| posted != end).any(|posted| is_it(posted))
     }
 
     /// Asks the turn that goes on for a sweep. If there is none, begins one: then the caller sweeps.

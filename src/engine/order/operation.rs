@@ -136,6 +136,19 @@ impl Operation {
         &self.accesses
     }
 
+    /// Returns its access to the variable with this address.
+    pub(super) fn access_of(&self, address: usize) -> Option<&Access> {
+        let (last, others) = self.accesses.split_last()?;
+        if last.address() == address {
+            return Some(last);
+        }
+        // More than SCANNED are sorted, but for a last one that was added later.
+        match others.len() {
+            0..=SCANNED => others.iter().find(|access| access.address() == address),
+            _ => others.binary_search_by_key(&address, Access::address).ok().map(|place| &others[place]),
+        }
+    }
+
     /// Returns true if it has only accesses and a closure.
     #[inline(always)]
     pub(crate) fn is_simple(&self) -> bool {

@@ -67,8 +67,8 @@ impl Request {
 
     /// Returns true if it reads, and is granted.
     pub(crate) fn is_granted_read(&self) -> bool {
-        // ORDERING: Relaxed: a snapshot for an inspection.
-        self.link.load(Ordering::Relaxed) & GRANTED != 0
+        // ORDERING: Acquire pairs with `let_in`: an inspection sees, too, that the write ahead has left.
+        self.link.load(Ordering::Acquire) & GRANTED != 0
     }
 
     /// Returns the next request, if it is linked.

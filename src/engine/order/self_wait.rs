@@ -1,8 +1,10 @@
 //! The asynchronous operation that this thread polls, and the check that it does not wait for itself.
 //!
 //! An operation waits for itself if it awaits its own end, or an operation that is behind it in the queue of
-//! a variable. The check takes no lock: requests are linked, and those behind a granted write stay until it
-//! leaves. Longer circles are no errors; [`Engine::blocked`](crate::Engine::blocked) shows them.
+//! a variable. The check takes no lock of pushes. It follows the links of requests: those behind a granted
+//! write stay until it leaves. If there are too many, an inspection keeps the awaited operation in its slot,
+//! and the variables of the two are compared. Longer circles are no errors;
+//! [`Engine::blocked`](crate::Engine::blocked) shows them.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +20,7 @@ use super::slots::Slots;
 use crate::error::{Error, Kind};
 use crate::sync::thread_local;
 
-/// The most requests that are compared with the awaited operation: a bound on the work of a poll.
+/// The most requests that are followed before an inspection begins: a bound on the work of a poll.
 const COMPARED_MAX: usize = 64;
 
 /// The operation that a thread polls.
@@ -64,8 +66,14 @@ pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusi
     if polled.number == awaited.number() {
         return Some(Kind::WaitsForOwnEnd { operation: name() }.into());
     }
-    let mut left = COMPARED_MAX;
-    let own = operation.accesses.iter().find(|own| keeps(slots, exclusive, own, awaited, &mut left))?;
+    let own = match exclusive {
+        Some(exclusive) => keeping_inline(slots, exclusive, operation, awaited),
+        None => {
+            let mut left = COMPARED_MAX;
+            let own = operation.accesses.iter().find(|own| precedes(slots, own, awaited, &mut left));
+            own.or_else(|| if left == 0 { slots.keeping(operation, awaited) } else { None })
+        }
+    }?;
     // SAFETY: the polled operation is in the queue of the variable until its poll has returned.
     let variable = unsafe { own.variable() }.name.to_cow();
     // SAFETY: the awaited operation waits behind the polled one, whose poll has not returned. So it has not
@@ -77,12 +85,13 @@ pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusi
     Some(Kind::WaitsForItself { operation: name(), awaited, variable }.into())
 }
 
-/// Returns true if `awaited` is behind a request of the polled operation. Compares at most `left` requests.
-fn keeps(slots: &Slots, exclusive: Option<&Exclusive>, own: &Access, awaited: Key, left: &mut usize) -> bool {
+/// Returns true if `awaited` is linked behind a request of the polled operation. Follows at most `left`
+/// links.
+fn precedes(slots: &Slots, own: &Access, awaited: Key, left: &mut usize) -> bool {
     let mut link = own.request.behind();
     // Reads behind a granted read may be granted, too, and leave at any time. No request behind a write
     // leaves.
-    let mut is_blocked = own.request.is_write() || link.is_some_and(|link| link.is_write);
+    let is_blocked = own.request.is_write() || link.is_some_and(|link| link.is_write);
     while let Some(next) = link.take_if(|_| is_blocked && *left > 0) {
         *left -= 1;
         if next.id.operation() == awaited.number() {
@@ -93,15 +102,35 @@ fn keeps(slots: &Slots, exclusive: Option<&Exclusive>, own: &Access, awaited: Ke
         let operation = unsafe { slots.get(next.id.operation()).operation() };
         link = operation.accesses[next.id.number()].request.behind();
     }
-    // Without workers, operations that the poll itself has pushed are not in the queues yet.
-    exclusive.is_some_and(|exclusive| {
-        exclusive.any_posted(*left, |posted| {
-            // SAFETY: only the thread that has the turn empties the inbox, and that is this one: it polls an
-            // operation. So the posted operation is in its slot.
-            let operation = unsafe { slots.get(posted).operation() };
-            let access = operation.accesses.iter().find(|access| access.address() == own.address());
-            is_blocked |= access.is_some_and(|access| access.request.is_write());
-            is_blocked && access.is_some() && posted == awaited.number()
+    false
+}
+
+/// Returns the access of the polled operation that keeps the awaited one from a variable. The engine has no
+/// workers: this thread has the turn.
+fn keeping_inline<'o>(slots: &Slots, exclusive: &Exclusive, polled: &'o Operation, awaited: Key) -> Option<&'o Access> {
+    if slots.handle(awaited.number()).key(awaited.number()) != awaited {
+        return None;
+    }
+    // SAFETY: only the thread that has the turn ends operations, and that is this one: it polls one. So a
+    // pending operation is in its slot.
+    let pending = |number| unsafe { slots.get(number).operation() };
+    polled.keeping(pending(awaited.number()), |address| {
+        // Operations that the poll itself has pushed are not in the queues yet.
+        exclusive.any_posted_before(awaited.number(), |posted| {
+            pending(posted).access_of(address).is_some_and(|access| access.request.is_write())
         })
     })
+}
+
+impl Operation {
+    /// Returns the access of this operation, which runs, that keeps a pending one from a variable.
+    /// `is_write_posted`: whether a write of the variable will enter its queue before the pending operation.
+    pub(super) fn keeping(&self, pending: &Operation, is_write_posted: impl Fn(usize) -> bool) -> Option<&Access> {
+        self.accesses.iter().find(|own| {
+            let Some(other) = pending.access_of(own.address()) else { return false };
+            // A read behind this read waits only for a write between the two.
+            let is_write_between = || own.request.behind().is_some_and(|link| link.is_write) || is_write_posted(own.address());
+            own.request.is_write() || other.request.is_write() || !other.request.is_granted_read() && is_write_between()
+        })
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anabranch::engine::{Blocked, WaitsFor};
-use anabranch::{Engine, Op, Var, take};
+use anabranch::{Engine, Flow, Op, Var, take};
 use futures::channel::oneshot;
 
 use crate::support::{block_on, executor, until};
@@ -212,4 +212,48 @@ fn inspections_go_on_beside_everything_else() {
     });
     block_on(engine.idle()).unwrap();
     assert_eq!(*block_on(shared.read()).unwrap(), 9_000);
+}
+
+/// Operations that read what the one before writes, in both directions: no order of looking at them makes a
+/// circle. Seen to fail with an inspection that keeps what has left meanwhile.
+#[test]
+fn inspections_beside_running_operations_see_no_circle() {
+    for workers in [1, 2] {
+        let engine = Engine::new(&executor(workers)).unwrap();
+        let (x, y) = (engine.var("x", 0u64), engine.var("y", 0u64));
+        std::thread::scope(|scope| {
+            let pushes = scope.spawn(|| {
+                block_on(async {
+                    for _ in 0..20_000 {
+                        push(&engine, Op::task("there", &x, &y, |x: &u64| *x)).await;
+                        push(&engine, Op::task("back", &y, &x, |y: &u64| *y + 1)).await;
+                    }
+                });
+            });
+            while !pushes.is_finished() {
+                let blocked = engine.blocked().unwrap();
+                assert!(blocked.circles().is_empty(), "{blocked}");
+                let on_devices = blocked.operations().iter().filter(|operation| operation.waits.contains(&WaitsFor::Device));
+                assert_eq!(on_devices.count(), 0, "there is no device: {blocked}");
+            }
+        });
+        block_on(engine.idle()).unwrap();
+    }
+}
+
+/// Flows of an executor share an engine that has no handle.
+#[test]
+fn what_is_pending_in_flows_can_be_read() {
+    let exec = executor(2);
+    assert_eq!(exec.blocked().unwrap().to_string(), "0 pending operations");
+    let (send, receive) = oneshot::channel::<i32>();
+    let flow = exec.flow(async move |f: &Flow| {
+        let x = f.future("late", (), async move || Ok(receive.await?));
+        Ok(*f.get(&x).await?)
+    });
+    let mut flow = Box::pin(flow);
+    assert!(futures::FutureExt::now_or_never(&mut flow).is_none());
+    until(|| exec.blocked().unwrap().to_string().contains("'late' waits for something outside of the engine"));
+    send.send(3).unwrap();
+    assert_eq!(block_on(flow).unwrap(), 3);
 }

@@ -99,6 +99,44 @@ fn waiting_for_what_was_pushed_elsewhere_is_seen_as_well() {
     }
 }
 
+/// Seen to hang with a check that ends after 64 requests.
+#[test]
+fn waiting_for_itself_is_seen_behind_any_number_of_operations() {
+    for (_exec, engine) in engines() {
+        let x = engine.var("x", 1);
+        let (selfish, sender) = awaits_what_it_is_sent(&engine, &x);
+        (0..1_000).for_each(|_| push(&engine, Op::task("reads", &x, (), |_: &i32| ())));
+        sender.send(pushed(&engine, Op::task("last", &x, (), |_: &i32| ()))).unwrap();
+        assert_eq!(format!("{:#}", block_on(selfish).unwrap_err()), itself("last", "x"));
+
+        // Many variables, and as many readers, each of one.
+        for reader in [0, 63, 64, 199] {
+            let all: Vec<Var<i32>> = (0..200).map(|number| engine.var(format!("x{number}"), number)).collect();
+            let (sender, receiver) = oneshot::channel::<Pushed>();
+            let selfish = Op::future("selfish", (), &all[..], async move || {
+                receiver.await?.await?;
+                Ok(vec![0; 200])
+            });
+            let selfish = pushed(&engine, selfish);
+            let readers: Vec<Pushed> = all.iter().map(|x| pushed(&engine, Op::task("reads", x, (), |_: &i32| ()))).collect();
+            let awaited = readers.into_iter().nth(reader).unwrap();
+            sender.send(awaited).unwrap();
+            assert_eq!(format!("{:#}", block_on(selfish).unwrap_err()), itself("reads", &format!("x{reader}")));
+        }
+        // What waits for another operation that is late is no error, however much stands behind.
+        let (opens, gate) = oneshot::channel::<i32>();
+        let (x, y) = (engine.var("x", 1), engine.var("y", 1));
+        push(&engine, Op::future("gate", (), &y, move || async move { Ok(gate.await?) }));
+        let before = pushed(&engine, add("before", &y, &y));
+        let (patient, sender) = awaits_what_it_is_sent(&engine, &x);
+        (0..1_000).for_each(|_| push(&engine, Op::task("reads", &x, (), |_: &i32| ())));
+        sender.send(before).unwrap();
+        opens.send(1).unwrap();
+        block_on(patient).unwrap();
+        let _ = idle(&engine);
+    }
+}
+
 #[test]
 fn an_operation_that_awaits_its_own_handle_waits_for_itself() {
     for (_exec, engine) in engines() {
