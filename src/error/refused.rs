@@ -7,7 +7,8 @@ use super::Error;
 
 /// Why something was refused, with what was refused: the error of
 /// [`Engine::try_push`](crate::Engine::try_push) and [`Executor::try_run`](crate::Executor::try_run). It
-/// becomes an [`Error`] by `?`.
+/// becomes an [`Error`] by `?` in a function that returns that. In one that returns a boxed error write
+/// `.map_err(anabranch::Error::from)?`: a box does not take an operation, which borrows its variables.
 pub struct Refused<T> {
     error: Error,
     refused: T,

@@ -7,8 +7,9 @@ use crate::graph::NodeId;
 use crate::name::Name;
 use crate::plan::Plan;
 
-/// Hears of every node and every operation that ran, from the thread that ran it. What was skipped did not
-/// run.
+/// Hears of every node and every operation that ran to its end, from the thread that ran it. What was skipped
+/// did not run, and a future that was cancelled or shut down has no last poll. An operation whose `take` is
+/// refused is heard of, as one that failed.
 ///
 /// If it panics, the run fails, or the flow; for an operation without a flow,
 /// [`Engine::idle`](crate::Engine::idle) reports the panic. If it waits for its own executor it gets the
@@ -81,8 +82,8 @@ impl NodeSpan {
     }
 }
 
-/// How the work of a node or an operation went to its device: on a CUDA device by calls the first time, and
-/// from the second time on as part of a CUDA graph, if
+/// How the work of a node or an operation went to its device. On a CUDA device that of operations goes by
+/// calls. That of nodes goes by calls the first time, and from the second time on as part of a CUDA graph, if
 /// [`cuda_graphs`](crate::exec::ExecutorBuilder::cuda_graphs) are on and it is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]

@@ -124,13 +124,14 @@ impl<'v> Bulk<'v> {
     }
 
     /// Adds an operation, and pushes those that were collected if there are enough. One that is a future or
-    /// a kernel is pushed behind them by itself.
+    /// a kernel is pushed behind them by itself. It is lazy: nothing is added until it is awaited.
     ///
     /// # Errors
-    /// As [`Engine::push`]. Failures of operations are told by reads and by [`Engine::idle`].
+    /// As [`Engine::push`]. Reads and [`Engine::idle`] report failures of operations.
     ///
     /// # Cancellation
-    /// Dropped while it waits for room, what was collected before is lost.
+    /// If it is dropped while it waits for room, what was collected is lost: neither run nor reported. Do not
+    /// put it into a timeout where that matters.
     pub async fn push(&mut self, op: Op<'v>) -> Result<()> {
         let mut op = op;
         if op.unpushed().get().is_some_and(|operation| why_not_joined(operation).is_some()) {
