@@ -124,24 +124,27 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             } else if let Err(error) = self.call(step) {
                 self.fail(error);
             }
-            let program = match self.lead_on(step) {
-                Next::Step => {
-                    self.step += 1;
-                    if self.queue.has_fuel() {
-                        continue;
-                    }
-                    self.store_place(self.step << 1);
-                    return self.queue.defer(Ticket::new(self.slot, self.program, 1));
-                }
+            match self.lead_on(step) {
+                Next::Step => self.step += 1,
                 // Many short programs that lead to each other take as long as one long program.
                 Next::Program(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
-                Next::Program(ticket) => self.queue.keep_first(ticket),
+                Next::Program(ticket) => {
+                    let program = self.queue.keep_first(ticket);
+                    self.go_to(program);
+                    continue;
+                }
                 Next::Leave => match self.next_program() {
-                    Some(program) => program,
+                    Some(program) => {
+                        self.go_to(program);
+                        continue;
+                    }
                     None => return,
                 },
-            };
-            self.go_to(program);
+            }
+            if !self.queue.has_fuel() {
+                self.store_place(self.step << 1);
+                return self.queue.defer(Ticket::new(self.slot, self.program, 1));
+            }
         }
     }
 

@@ -64,9 +64,9 @@ impl Exclusive {
 
     /// Returns true if `is_it` is for an operation in the inbox ahead of `end`, or for any if that is not
     /// there.
-    pub(super) fn any_posted_before(&self, end: u32, mut is_it: impl FnMut(u32) -> bool) -> bool {
+    pub(super) fn any_posted_before(&self, end: u32, is_it: impl FnMut(u32) -> bool) -> bool {
         let inbox = lock(&self.inbox);
-        inbox.iter().map(|posted| posted.0.number).take_while(|&posted| posted != end).any(|posted| is_it(posted))
+        inbox.iter().map(|posted| posted.0.number).take_while(|&posted| posted != end).any(is_it)
     }
 
     /// Asks the turn that goes on for a sweep. If there is none, begins one: then the caller sweeps.
