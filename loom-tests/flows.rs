@@ -90,15 +90,15 @@ fn a_flow_that_another_task_polls_again_gets_a_value_that_another_thread_makes()
     poll_again_while_it_comes(true);
 }
 
-// Seen to fail with a poll that does not wait for the engine's bell, and with a wake that does not ring it
-// (each: a deadlock).
+// Seen to fail with a poll that does not register with the engine's drivers, and with a wake that does not
+// ring (each: a deadlock).
 #[test]
 fn a_flow_that_another_task_polls_again_is_rung_to_make_a_value_itself() {
     poll_again_while_it_comes(false);
 }
 
-// Seen to fail with a poll that looks whether it is cancelled before it waits for the bell, and with a cancel
-// that does not ring (each: a deadlock).
+// Seen to fail with a poll that looks whether it is cancelled before it registers its waker, and with a
+// cancel that does not ring (each: a deadlock).
 #[test]
 fn a_flow_that_is_cancelled_while_it_is_polled_hears_of_it() {
     check(|| {

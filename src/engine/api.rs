@@ -307,7 +307,7 @@ impl Engine {
     }
 
     /// Returns the pending operations, and what each waits for. It helps to find out why operations do not
-    /// end.
+    /// end. A push that waits for room is no operation yet.
     ///
     /// Pushes wait meanwhile, and the time grows with the largest number of operations that were ever pending
     /// at once. So do not call it in a hot loop.

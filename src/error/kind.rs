@@ -229,7 +229,7 @@ pub(crate) enum Kind {
     #[error("the flow panicked: {message}")]
     FlowPanicked { message: String },
     #[error(
-        "an operation that is not asynchronous waits for another one of its engine, which may never end: make it an `Op::future` and await in that, or wait outside"
+        "an operation that is not asynchronous, or its observer, waits for another one of its engine, which may never end: make it an `Op::future` and await in that, or wait outside"
     )]
     WaitsInside,
     #[error("an operation waits until its engine is idle, but is itself pending there: wait outside of it")]

@@ -299,7 +299,7 @@ impl Shared {
     /// Leaves the engine: the flow is over, and its code dropped.
     pub(super) fn leave(&self, key: &mut WaiterKey) {
         if !self.core.is_forked() {
-            self.scope.bell.forget(key);
+            self.scope.stopped.forget(key);
             self.engine.sweep(&self.scope);
         }
     }

@@ -187,9 +187,8 @@ fn poll_code<T>(
     key: &mut WaiterKey,
     cx: &mut Context<'_>,
 ) -> Poll<Result<T>> {
-    // Point u64::MAX never passes: the lane is only rung. Registered first, so that a cancel after the check
-    // below rings.
-    let _ = shared.scope.bell.poll(u64::MAX, key, cx);
+    // Registered first, so that a cancel after the check below rings.
+    shared.scope.stopped.register(key, cx);
     let cancelled = || shared.scope.is_cancelled().then(|| Kind::Cancelled.into());
     if let Some(error) = shared.scope.failure().or_else(cancelled) {
         shared.scope.cancel();

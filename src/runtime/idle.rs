@@ -74,9 +74,7 @@ impl Drain for Core {
         if is_inside(self.address()) {
             return Poll::Ready(Err(Kind::InsideNode.into()));
         }
-        // Point u64::MAX never passes: the lane is only rung.
-        let polled = self.idle.poll(u64::MAX, &mut wait.lane, cx);
-        debug_assert!(polled.is_pending());
+        self.idle.register(&mut wait.lane, cx);
         if self.in_flight() > 0 {
             return Poll::Pending;
         }

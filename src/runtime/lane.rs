@@ -77,6 +77,13 @@ impl Lane {
         }
     }
 
+    /// Waits for the next ring, on a lane that is only rung.
+    pub(crate) fn register(&self, key: &mut WaiterKey, cx: &mut Context<'_>) {
+        // Point u64::MAX never passes.
+        let polled = self.poll(u64::MAX, key, cx);
+        debug_assert!(polled.is_pending());
+    }
+
     /// Waits for point `n`: load, register the current waker, load again.
     pub(crate) fn poll(&self, n: u64, key: &mut WaiterKey, cx: &mut Context<'_>) -> Poll<()> {
         if self.has_reached(n) {

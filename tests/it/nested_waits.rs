@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
-use anabranch::exec::{NodeSpan, Observer};
+use anabranch::exec::{NodeSpan, Observer, OpSpan};
 use anabranch::graph::times;
 use anabranch::policy::Single;
-use anabranch::{BoxError, DeviceStream, Engine, Executor, Flow, Graph, HostStream, Inputs, Op, Plan, inputs, take};
+use anabranch::{BoxError, DeviceStream, Engine, Executor, Flow, Graph, HostStream, Inputs, Op, Plan, Var, inputs, take};
 
 use crate::support::{block_on, executor, poll_once, poll_with, value_of};
 
@@ -208,6 +208,33 @@ fn an_observer_that_waits_is_told_so() {
     let names: Vec<_> = said.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["task", "kernel", "loop/body/in loop", "loop"]);
     assert!(said.iter().all(|(_, said)| said == SAID), "{said:?}");
+}
+
+/// Waits for a variable that is never written, when it hears of an operation.
+struct Reads(OnceLock<Var<i32>>, Mutex<Vec<String>>);
+
+impl Observer for Reads {
+    fn node(&self, _: &NodeSpan) {}
+
+    fn operation(&self, _: &OpSpan) {
+        self.1.lock().unwrap().extend(told(self.0.get().unwrap().read()).err());
+    }
+}
+
+// Seen to fail (a hang without workers) with an observer that is not called inside of the engine.
+#[test]
+fn an_observer_that_waits_for_an_operation_gets_an_error() {
+    for workers in [0, 1, 2] {
+        let reads = Arc::new(Reads(OnceLock::new(), Mutex::default()));
+        let exec = Executor::builder().workers(workers).observer(reads.clone()).build().unwrap();
+        let engine = Engine::new(&exec).unwrap();
+        let never = engine.empty_var("never");
+        drop(block_on(engine.push(Op::future("never", (), &never, std::future::pending::<Result<i32, BoxError>>))).unwrap());
+        assert!(reads.0.set(never).is_ok());
+        block_on(async { engine.push(Op::task("op", (), (), || ())).await?.await }).unwrap();
+        let said = reads.1.lock().unwrap().join("\n");
+        assert!(said.starts_with("an operation that is not asynchronous, or its observer, waits"), "{workers}: {said}");
+    }
 }
 
 /// Runs a plan when it is dropped, and counts that.

@@ -28,8 +28,8 @@ pub(crate) struct EngineCore {
     pub(in crate::engine) space: Lane,
     /// Rung when no operation is pending.
     pub(super) idle: Lane,
-    /// Without workers: rung when an operation is ready for a poll to run.
-    pub(super) bell: Lane,
+    /// Without workers: the futures whose polls run operations. Rung when an operation is ready.
+    pub(super) drivers: Lane,
     pub(super) async_ops: AsyncOps,
     pub(super) ready: Ready,
     /// Exclusive access to the engine, which threads take in turn if it has no workers.
@@ -75,7 +75,7 @@ impl Client for EngineCore {
         self.attention.fetch_or(CLOSED, Ordering::SeqCst);
         self.space.ring();
         self.async_ops.wake_all();
-        self.bell.ring();
+        self.drivers.ring();
         self.end_what_is_ready();
         self.leave_if_over();
     }
@@ -111,7 +111,7 @@ impl EngineCore {
             handles: Handles::new(),
             space: Lane::new(),
             idle: Lane::new(),
-            bell: Lane::new(),
+            drivers: Lane::new(),
             async_ops: AsyncOps::default(),
             ready: Ready::new(workers == 0),
             exclusive: Exclusive::default(),

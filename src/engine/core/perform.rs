@@ -22,12 +22,8 @@ impl EngineCore {
         if !self.is_smooth(&operation) {
             return self.perform_with_care(operation, number);
         }
-        let mut rest = Rest::Nothing;
-        match inside(self.address(), || catch_unwind(AssertUnwindSafe(|| operation.run(&mut rest)))) {
+        match self.run_simple(&mut operation) {
             Ok(Ok(())) => {
-                debug_assert!(matches!(rest, Rest::Nothing), "a simple operation is its body");
-                // The compiler does not know that, and would call a function to drop it.
-                mem::forget(rest);
                 operation.each_variable(|access, variable| {
                     if access.uses().changes() {
                         variable.count_write();
@@ -40,6 +36,17 @@ impl EngineCore {
         }
     }
 
+    /// Runs the body of an operation that is nothing else.
+    #[inline(always)]
+    fn run_simple(&self, operation: &mut Granted<'_>) -> Caught {
+        let mut rest = Rest::Nothing;
+        let caught = inside(self.address(), || catch_unwind(AssertUnwindSafe(|| operation.run(&mut rest))));
+        debug_assert!(matches!(rest, Rest::Nothing), "such an operation is its body");
+        // The compiler does not know that, and would call a function to drop it.
+        mem::forget(rest);
+        caught
+    }
+
     /// Returns true for nearly all operations: they need only a call of the body, and a count of the writes.
     #[inline(always)]
     fn is_smooth(&self, operation: &Granted<'_>) -> bool {
@@ -50,15 +57,13 @@ impl EngineCore {
 
     #[inline(never)]
     fn perform_with_care(&self, mut operation: Granted<'_>, number: u32) -> Result<Rest> {
-        if !operation.frees()
-            && let Some(error) = self.obstacle(&operation)
-        {
+        if operation.frees() {
+            return self.free_variable(operation);
+        }
+        if let Some(error) = self.obstacle(&operation) {
             let _ = shielded(|| operation.discard_body());
             self.take_effect(&operation, Some(&error));
             return Err(error);
-        }
-        if operation.frees() {
-            self.slots.before_free();
         }
         let (mut rest, started) = (Rest::Nothing, self.started());
         let ran = self.run_caught(&mut operation, number, &mut rest);
@@ -73,6 +78,16 @@ impl EngineCore {
                 rest => Ok(rest),
             },
             Ok(Err(cause)) => Err(self.has_returned(&operation, cause)),
+            Err(panic) => Err(self.has_failed(&operation, operation.panicked(panic_message(panic)))),
+        }
+    }
+
+    /// Frees a variable, also after a shutdown.
+    fn free_variable(&self, mut operation: Granted<'_>) -> Result<Rest> {
+        self.slots.before_free();
+        match self.run_simple(&mut operation) {
+            Ok(Ok(())) => Ok(Rest::Nothing),
+            Ok(Err(cause)) => Err(self.has_failed(&operation, operation.failed(cause))),
             Err(panic) => Err(self.has_failed(&operation, operation.panicked(panic_message(panic)))),
         }
     }
@@ -120,7 +135,7 @@ impl EngineCore {
         }
         let (name, end) = (operation.name.clone(), Instant::now());
         let span = OpSpan { engine: *number, operation: name, start, end, is_ok, launched };
-        let Err(message) = inside(0, || shielded(|| observer.operation(&span))) else { return };
+        let Err(message) = inside(self.address(), || shielded(|| observer.operation(&span))) else { return };
         let error = Kind::Observer { node: span.operation, message }.into();
         match operation.scope() {
             Some(scope) => scope.fail(error),

@@ -172,7 +172,7 @@ impl EngineCore {
 
     /// Wakes the tasks whose polls run ready operations. If the executor is shut down, runs them itself.
     pub(super) fn call_polls(self: &Arc<Self>) {
-        self.bell.ring();
+        self.drivers.ring();
         if self.is_closed() {
             self.end_what_is_ready();
         }
@@ -202,9 +202,8 @@ impl EngineCore {
         if self.workers > 0 {
             return;
         }
-        // Point u64::MAX never passes: the lane is only rung. Must precede the check: an operation that
-        // becomes ready after the check rings.
-        let _ = self.bell.poll(u64::MAX, key, cx);
+        // Must precede the check: an operation that becomes ready after the check rings.
+        self.drivers.register(key, cx);
         if self.go_on() {
             cx.waker().wake_by_ref();
         }
@@ -212,7 +211,7 @@ impl EngineCore {
 
     #[inline(always)]
     pub(in crate::engine) fn forget_driver(&self, key: &mut WaiterKey) {
-        self.bell.forget(key);
+        self.drivers.forget(key);
     }
 
     /// Runs some ready operations. Returns true if this thread should come back for more.
@@ -223,7 +222,7 @@ impl EngineCore {
         if self.ready.is_empty() {
             return false;
         }
-        // If a turn goes on, its end rings `bell`.
+        // If a turn goes on, its end rings `drivers`.
         let Some(turn) = self.exclusive.begin() else { return false };
         let mut batch = Batch::new(&self.slots);
         for _ in 0..STEPS_MAX {

@@ -193,8 +193,7 @@ impl Waiting<'_> {
         self.core.may_wait_for_room()?;
         loop {
             self.core.drive(&mut self.driver, cx);
-            // Point u64::MAX never passes: the lane is only rung.
-            let _ = self.core.space.poll(u64::MAX, &mut self.key, cx);
+            self.core.space.register(&mut self.key, cx);
             if !self.core.has_space() {
                 self.core.may_block()?;
                 return Poll::Pending;

@@ -85,8 +85,7 @@ impl Drain for EngineDrain {
         core.may_wait_for_all()?;
         let share = ready!(poll_share(cx));
         core.drive(&mut wait.driver, cx);
-        // Point u64::MAX never passes: the lane is only rung.
-        let _ = core.idle.poll(u64::MAX, &mut wait.lane, cx);
+        core.idle.register(&mut wait.lane, cx);
         if !core.is_idle() {
             core.may_block()?;
             return Poll::Pending;

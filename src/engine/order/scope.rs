@@ -38,8 +38,8 @@ pub(crate) struct Scope {
     pending: AtomicU64,
     /// The error that ends it: a push was refused, for example.
     failure: OnceLock<Error>,
-    /// Rung when it is cancelled.
-    pub(crate) bell: Lane,
+    /// Rung when it is cancelled, or ends with an error.
+    pub(crate) stopped: Lane,
 }
 
 /// The number of the engine among the owners of ready operations: the next sweep runs what it owns. Those of
@@ -86,7 +86,7 @@ impl Scope {
             futures: Mutex::default(),
             pending: AtomicU64::new(0),
             failure: OnceLock::new(),
-            bell: Lane::new(),
+            stopped: Lane::new(),
         });
         if let Some(outer) = &scope.outer {
             let place = lock(&outer.inners).add(Arc::downgrade(&scope));
@@ -151,7 +151,7 @@ impl Scope {
     /// counts. Wakes the flow's task, which may wait for something else.
     pub(crate) fn fail(&self, error: Error) {
         let _ = self.failure.set(error);
-        self.bell.ring();
+        self.stopped.ring();
     }
 
     /// Returns the error that ends it. The caller reports it.
@@ -211,7 +211,7 @@ impl Scope {
     fn stop(&self) {
         let futures: Vec<Arc<dyn PendingFuture>> = lock(&self.futures).values().cloned().collect();
         futures.into_iter().for_each(PendingFuture::abandon);
-        self.bell.ring();
+        self.stopped.ring();
     }
 }
 

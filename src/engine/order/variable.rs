@@ -33,6 +33,7 @@ pub(crate) struct Variable {
 }
 
 impl Variable {
+    #[inline(always)]
     fn new(name: Name, engine: usize, begins_empty: bool) -> Self {
         Self {
             queue: Queue::default(),
@@ -117,6 +118,8 @@ pub(crate) struct TypedVariable<T> {
 }
 
 impl<T> TypedVariable<T> {
+    /// Inlined, so that it is made in its place and not moved there.
+    #[inline(always)]
     pub(crate) fn new(name: Name, engine: usize, value: Option<T>) -> Self {
         Self { variable: Variable::new(name, engine, value.is_none()), cell: VarCell::new(value) }
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Once};
 use anabranch::device::{In, Out};
 use anabranch::device::{Kernel, Launch};
 use anabranch::engine::Each;
-use anabranch::engine::Pushed;
+use anabranch::engine::{Pushed, WaitsFor};
 use anabranch::policy::Placement;
 use anabranch::{Buffer, DeviceStream, Engine, Executor, HostBuffer, Op, Var, take};
 use anabranch_soft_cuda::{Param, Which};
@@ -221,6 +221,31 @@ fn kernels_that_follow_each_other_never_visit_the_host() {
     assert_eq!(count("cuStreamSynchronize") + count("cuEventSynchronize") + count("cuCtxSynchronize"), 0, "{log:#?}");
     assert_eq!(read(&engine, &z).unwrap(), 2.0 * (1024.0 + 2.0));
     drop((x, y, z, engine, exec));
+    gpu.is_clean();
+}
+
+// Seen to fail with an inspection that takes the wait for a device for one for a thread.
+#[test]
+fn blocked_shows_what_waits_for_a_device() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let engine = engine(&exec, Placement::Online);
+    let [x, y] = ["x", "y"].map(|name| engine.empty_var(name));
+    push(&engine, upload("up", &x, 3.0));
+    block_on(x.wait_writable()).unwrap();
+    gpu.device.stall_operation(Which::Kernel, 1);
+    push(&engine, add("sum", &x, &x, &y));
+    push(&engine, Op::task("len", &y, (), |y: &Buffer<f32>| drop(y.len())));
+    until(|| {
+        let blocked = engine.blocked().unwrap();
+        let place = |name: &str| blocked.operations().iter().position(|operation| operation.name == name);
+        let (sum, len) = (place("sum").unwrap(), place("len").unwrap());
+        let behind = WaitsFor::Variable { variable: "y".into(), behind: vec![sum] };
+        blocked.operations()[sum].waits == [WaitsFor::Device] && blocked.operations()[len].waits == [behind]
+    });
+    gpu.device.release_stall();
+    block_on(engine.idle()).unwrap();
+    drop((x, y, engine, exec));
     gpu.is_clean();
 }
 

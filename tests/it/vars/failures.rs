@@ -140,7 +140,7 @@ fn waiting_inside_of_an_operation_is_an_error() {
             let Poll::Ready(Err(idle)) = poll_once(&mut inner.idle()) else { panic!("it waits") };
             assert_eq!(
                 read.to_string(),
-                "an operation that is not asynchronous waits for another one of its engine, which may never end: make it an `Op::future` and await in that, or wait outside"
+                "an operation that is not asynchronous, or its observer, waits for another one of its engine, which may never end: make it an `Op::future` and await in that, or wait outside"
             );
             assert!(idle.to_string().starts_with("an operation waits until its engine is idle"), "{idle}");
             5
