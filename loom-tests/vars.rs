@@ -43,6 +43,40 @@ fn a_failure_comes_to_who_reads_what_should_have_been_written() {
     });
 }
 
+// Seen to fail (`idle` reports nothing) with a drop of a handle that does not see the failure of an operation
+// that has ended, because its exchange is Relaxed on failure.
+#[test]
+fn a_failure_is_reported_although_its_handle_is_dropped_meanwhile() {
+    check_within(2, || {
+        let (_exec, engine) = engine();
+        let x = engine.var("x", 1);
+        let Ok(fails) = engine.try_push(Op::try_task("fails", (), &x, || Err("no".into()))) else { panic!("there is room") };
+        drop((fails, x));
+        assert!(block_on(engine.idle()).is_err());
+    });
+}
+
+// Seen to fail (an operation ends without a run) where a push checks twice whether operations are pending,
+// and takes the second answer for granted.
+#[test]
+fn two_threads_push_to_an_engine_without_workers_and_both_operations_are_run() {
+    check_within(3, || {
+        let exec = Executor::inline();
+        let engine = Engine::builder(&exec).max_pending(4).build().expect("there is room");
+        let (x, y) = (engine.var("x", 0), engine.var("y", 0));
+        let (there, own) = (engine.clone(), y.clone());
+        let other = spawn(move || {
+            // It is never run in place.
+            let Ok(add) = there.try_push(Op::future("add", (), &own, async || Ok(1))) else { panic!("there is room") };
+            block_on(add).expect("it cannot fail");
+        });
+        let Ok(add) = engine.try_push(Op::task("add", &x, &x, |x: &i32| x + 1)) else { panic!("there is room") };
+        block_on(add).expect("it cannot fail");
+        join(other);
+        assert_eq!((x.version(), y.version()), (1, 1));
+    });
+}
+
 // Seen to fail where the drop of the last handle pushes nothing.
 #[test]
 fn a_variable_is_freed_once_behind_what_another_thread_pushed() {

@@ -137,8 +137,8 @@ impl Blocked {
                         Some(usize::MAX) => {}
                         Some(first) => {
                             circles.push(path[first..].iter().map(|(operation, _)| *operation).collect());
-                            // An operation of one circle is in no other.
-                            path.drain(..).for_each(|(operation, _)| places[operation] = Some(usize::MAX));
+                            // An operation of one circle is in no other. Those before it on the path may be.
+                            path.drain(first..).for_each(|(operation, _)| places[operation] = Some(usize::MAX));
                         }
                     },
                 }

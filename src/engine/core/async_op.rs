@@ -51,6 +51,7 @@ impl AsyncOp {
         if let Some(scope) = operation.scope() {
             scope.add_future(number, async_op.clone());
         }
+        operation.set_begun();
         operation.set_body(async_op.resume());
     }
 

@@ -83,9 +83,6 @@ impl Client for EngineCore {
 
 impl Frees for EngineCore {
     fn free(self: Arc<Self>, operation: Unpushed<'static>) {
-        if self.is_forked() {
-            return std::mem::forget(operation);
-        }
         if let Ok(Accepted::Pending(key)) = self.push_beyond(operation) {
             self.handles.let_go(&self.slots, key, false);
         }
@@ -207,13 +204,13 @@ impl EngineCore {
         Kind::EngineBusy { max: self.max_pending }.into()
     }
 
-    /// Pushes an operation of the engine's own, beyond the bound.
+    /// Pushes an operation without a mistake, beyond the bound.
     pub(super) fn push_beyond(self: &Arc<Self>, mut operation: Unpushed<'_>) -> Result<Accepted> {
-        let pushed = self.push_within(usize::MAX, &mut operation);
-        // It is refused if sixteen million operations are pending. Some of these may use the variable that it
-        // frees, so it is leaked.
+        let pushed = self.check_process().map(|()| self.push_within(usize::MAX, &mut operation));
+        // It is refused in a forked child, and if sixteen million operations are pending. Some of these may
+        // use the variable that it frees, so it is leaked.
         std::mem::forget(operation);
-        pushed.ok_or_else(|| self.is_full())
+        pushed?.ok_or_else(|| self.is_full())
     }
 
     #[inline(always)]
@@ -260,7 +257,7 @@ impl EngineCore {
 
     /// Returns the error if an operation must not be pushed.
     #[inline]
-    pub(super) fn fault(&self, unpushed: &Unpushed<'_>) -> Option<Error> {
+    pub(in crate::engine) fn fault(&self, unpushed: &Unpushed<'_>) -> Option<Error> {
         let operation = unpushed.get()?;
         let mut is_odd = operation.is_kernel || operation.fault().is_some() || self.is_closed() || self.is_forked();
         unpushed.each_variable(|_, variable| is_odd |= variable.engine != self.address());

@@ -70,7 +70,7 @@ impl Lanes {
         let (device, lanes) = (target.device as usize, &self.streams[target.device as usize]);
         let among = match target.lane {
             Some(lane) => lanes.start + lane..lanes.start + lane + 1,
-            None => lanes.start..lanes.end.min(lanes.start + self.max_streams),
+            None => lanes.start..lanes.end.min(lanes.start.saturating_add(self.max_streams)),
         };
         let is_mixed = !predecessors.0.iter().any(|known| known.input.is_some());
         let known = predecessors.0.iter().map(|known| &*known.device_use);

@@ -243,6 +243,13 @@ impl EngineCore {
         self.failures.upgrade().iter().for_each(|failures| failures.keep(error));
     }
 
+    /// Keeps the error of a refused push for `idle`, if nothing else reports it.
+    pub(in crate::engine) fn keep_refusal(&self, refused: &Error) {
+        if !refused.is_shut_down() {
+            self.keep_failure(refused);
+        }
+    }
+
     /// Reports a failure to `idle`. If the operation has no variable to poison, it does so at once. Otherwise
     /// it does so when the last clone of the error is dropped, and no handle and no read has reported it.
     pub(super) fn report(&self, operation: &Operation, error: &Error) {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::engine_core::EngineCore;
-use crate::engine::order::{Batch, Grant, Granted, Key, More, Operation, Runnable, Scope, Turn, Unpushed, Variable, Wakes};
+use crate::engine::order::{
+    Batch, Grant, Granted, Key, More, NothingPending, Operation, Runnable, Scope, Turn, Unpushed, Variable, Wakes,
+};
 use crate::error::{Result, shielded};
 use crate::runtime::{STEPS_MAX, WaiterKey};
 use crate::sync::{Ordering, lock};
@@ -32,18 +34,13 @@ impl EngineCore {
     /// Runs an operation in place, if none is pending and no turn goes on.
     #[inline(always)]
     pub(super) fn run_in_place(self: &Arc<Self>, operation: &mut Unpushed<'_>) -> Option<Result<()>> {
-        let turn = self.begin_alone()?;
-        let outcome = {
-            let alone = self.slots.alone(&turn);
+        self.with_nothing_pending(|nothing_pending| {
             // After a run in place nothing is left to do or to drop.
-            match alone.as_ref().and_then(|alone| operation.granted_alone(alone)) {
-                Some(granted) => self.perform(granted, NO_SLOT).map(std::mem::forget),
-                None => Ok(()),
-            }
-        };
-        operation.clear();
-        self.end_alone(turn);
-        Some(outcome)
+            let run = |granted: Granted<'_>| self.perform(granted, NO_SLOT).map(std::mem::forget);
+            let outcome = operation.granted_at_once(nothing_pending).map_or(Ok(()), run);
+            operation.clear();
+            outcome
+        })
     }
 
     /// Enters the posted operations into their queues, runs them, and ends the turn.
@@ -85,10 +82,7 @@ impl EngineCore {
             return None;
         }
         if self.is_inline() {
-            let turn = self.begin_alone()?;
-            let seen = self.slots.alone(&turn).map(|alone| look(alone.grant()));
-            self.end_alone(turn);
-            return seen;
+            return self.with_nothing_pending(|nothing_pending| look(nothing_pending.grant()));
         }
         let mut batch = Batch::new(&self.slots);
         let seen = batch.glance(variable, look);
@@ -148,26 +142,22 @@ impl EngineCore {
         }
     }
 
-    /// Begins a turn, if no operation is pending. Then all queues are empty.
+    /// Calls `act` in a turn of its own, if no operation is pending. Then all queues are empty, and stay so:
+    /// an operation that is pushed meanwhile enters them after `act`.
     #[inline(always)]
-    fn begin_alone(self: &Arc<Self>) -> Option<Turn> {
+    fn with_nothing_pending<R>(self: &Arc<Self>, act: impl FnOnce(&NothingPending<'_>) -> R) -> Option<R> {
         if !self.is_inline() || self.slots.in_use() > 0 {
             return None;
         }
         let turn = self.exclusive.begin()?;
-        // Another thread may have pushed meanwhile. During the turn only this one can run the operation.
-        if self.slots.alone(&turn).is_none() {
+        // Another thread may have pushed since the first check.
+        let done = self.slots.nothing_pending(&turn).map(|proof| act(&proof));
+        if done.is_none() {
             self.empty(turn);
-            return None;
-        }
-        Some(turn)
-    }
-
-    #[inline(always)]
-    fn end_alone(self: &Arc<Self>, turn: Turn) {
-        if let Err(turn) = self.exclusive.end_at_once(turn) {
+        } else if let Err(turn) = self.exclusive.end_at_once(turn) {
             self.empty(turn);
         }
+        done
     }
 
     /// Wakes the tasks whose polls run ready operations. If the executor is shut down, runs them itself.

@@ -136,27 +136,19 @@ impl<'v> Other<'v> {
     #[inline(never)]
     fn push(core: &'v Arc<EngineCore>, operation: &mut Unpushed<'v>) -> Box<Self> {
         match core.try_push(operation).map(|accepted| Pushed::new(core, accepted)) {
-            Err(refused) => Self::refused(refused, core, operation),
+            Err(full) if full.is_busy() => {
+                let (key, driver) = (WaiterKey::default(), WaiterKey::default());
+                Box::new(Self::Waits(Waiting { core, operation: operation.take(), key, driver }))
+            }
             pushed => Self::tried(pushed, operation),
         }
-    }
-
-    #[cold]
-    fn refused(error: Error, core: &'v Arc<EngineCore>, operation: &mut Unpushed<'v>) -> Box<Self> {
-        if !error.is_busy() {
-            return Self::tried(Err(error), operation);
-        }
-        let (key, driver) = (WaiterKey::default(), WaiterKey::default());
-        Box::new(Self::Waits(Waiting { core, operation: operation.take(), key, driver }))
     }
 
     /// Reports a refusal to `idle`, because the push was dropped unpolled.
     #[cold]
     fn report(&self, core: &EngineCore) {
-        if let Self::Tried(Err(refused)) = self
-            && !refused.is_shut_down()
-        {
-            core.keep_failure(refused);
+        if let Self::Tried(Err(refused)) = self {
+            core.keep_refusal(refused);
         }
     }
 

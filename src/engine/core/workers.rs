@@ -29,12 +29,11 @@ impl Visited for EngineCore {
                 }
                 None => {
                     self.give_back(&mut batch);
-                    if self.look_again() {
-                        continue;
-                    }
-                    self.visits.end();
-                    if self.ready.is_still_empty() || !self.visit_again() {
-                        break;
+                    if !self.look_again() {
+                        self.visits.end();
+                        if self.ready.is_still_empty() || !self.visit_again() {
+                            break;
+                        }
                     }
                 }
             }

@@ -127,13 +127,18 @@ impl<'v> Bulk<'v> {
     /// a kernel is pushed behind them by itself. It is lazy: nothing is added until it is awaited.
     ///
     /// # Errors
-    /// As [`Engine::push`]. Reads and [`Engine::idle`] report failures of operations.
+    /// As [`Engine::push`]. An operation with a mistake is not added; those that were collected are kept.
+    /// Reads and [`Engine::idle`] report failures of operations.
     ///
     /// # Cancellation
     /// If it is dropped while it waits for room, what was collected is lost: neither run nor reported. Do not
     /// put it into a timeout where that matters.
     pub async fn push(&mut self, op: Op<'v>) -> Result<()> {
         let mut op = op;
+        // Here, because the joined operation is refused as a whole.
+        if let Some(fault) = self.engine.core.fault(op.unpushed()) {
+            return Err(fault);
+        }
         if op.unpushed().get().is_some_and(|operation| why_not_joined(operation).is_some()) {
             self.flush().await?;
             return self.engine.push(op).await.map(drop);
@@ -163,12 +168,15 @@ impl<'v> Bulk<'v> {
 
 impl Drop for Bulk<'_> {
     fn drop(&mut self) {
-        if self.parts.operations.is_empty() || self.engine.core.is_forked() {
+        if self.parts.operations.is_empty() {
             return;
         }
-        // However many are pending: a drop cannot wait for room.
-        let mut op = self.parts.join("bulk".into());
-        drop(Pushed::beyond(&self.engine.core, op.unpushed().take()));
+        let (core, mut op) = (&self.engine.core, self.parts.join("bulk".into()));
+        match core.fault(op.unpushed()) {
+            Some(fault) => core.keep_refusal(&fault),
+            // However many are pending: a drop cannot wait for room.
+            None => drop(Pushed::beyond(core, op.unpushed().take())),
+        }
     }
 }
 

@@ -2,17 +2,17 @@
 //! of cancelled flows, and runs the engine's own.
 //!
 //! ```text
-//!  event    word before         word after         then
-//!  begin    no ALONE            ALONE              the thread has a turn
-//!  begin    ALONE               unchanged          another turn goes on
-//!  post     no ALONE            ALONE | POSTED     the thread has a turn, and empties the inbox
-//!  post     ALONE               ALONE | POSTED     the turn that goes on empties the inbox
-//!  nudge    no ALONE            ALONE | NUDGED     the thread has a turn, and sweeps
-//!  nudge    ALONE               ALONE | NUDGED     the turn that goes on sweeps
-//!  wait     ALONE               ALONE | AWAITED    the end of the turn wakes the future
-//!  end      ALONE               0                  the turn is over
-//!  end      ALONE | AWAITED     0                  the turn is over; the thread wakes the futures
-//!  end      POSTED or NUDGED    without these      the thread empties the inbox, sweeps if nudged, ends again
+//!  event    word before        word after         then
+//!  begin    no TURN            TURN               the thread has a turn
+//!  begin    TURN               unchanged          another turn goes on
+//!  post     no TURN            TURN | POSTED      the thread has a turn, and empties the inbox
+//!  post     TURN               TURN | POSTED      the turn that goes on empties the inbox
+//!  nudge    no TURN            TURN | NUDGED      the thread has a turn, and sweeps
+//!  nudge    TURN               TURN | NUDGED      the turn that goes on sweeps
+//!  wait     TURN               TURN | AWAITED     the end of the turn wakes the future
+//!  end      TURN               0                  the turn is over
+//!  end      TURN | AWAITED     0                  the turn is over; the thread wakes the futures
+//!  end      POSTED or NUDGED   without these      the thread empties the inbox, sweeps if nudged, ends again
 //! ```
 //!
 //! A bit stays set until an end of the turn takes it; other bits are not changed.
@@ -21,7 +21,7 @@ use super::tokens::{Entering, Turn};
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 
 /// A turn goes on.
-const ALONE: u32 = 1;
+const TURN: u32 = 1;
 /// The inbox is not empty.
 const POSTED: u32 = 2;
 /// A future waits until nothing is pending.
@@ -51,7 +51,7 @@ impl Exclusive {
     #[inline]
     pub(crate) fn begin(&self) -> Option<Turn> {
         // ORDERING: Acquire pairs with the Release at the end of the last turn.
-        (self.word.fetch_or(ALONE, Ordering::Acquire) & ALONE == 0).then_some(Turn(()))
+        (self.word.fetch_or(TURN, Ordering::Acquire) & TURN == 0).then_some(Turn(()))
     }
 
     /// Puts an operation into the inbox. If no turn goes on, begins one: then the caller empties the inbox.
@@ -59,7 +59,7 @@ impl Exclusive {
         lock(&self.inbox).push(operation);
         // ORDERING: AcqRel: Acquire pairs with the end of the last turn. Release pairs with the Acquire in
         // `end`: the thread that takes the mark finds the operation in the inbox.
-        (self.word.fetch_or(ALONE | POSTED, Ordering::AcqRel) & ALONE == 0).then_some(Turn(()))
+        (self.word.fetch_or(TURN | POSTED, Ordering::AcqRel) & TURN == 0).then_some(Turn(()))
     }
 
     /// Returns true if `is_it` is for an operation in the inbox ahead of `end`, or for any if that is not
@@ -73,7 +73,7 @@ impl Exclusive {
     pub(crate) fn nudge(&self) -> Option<Turn> {
         // ORDERING: AcqRel: Acquire pairs with the end of the last turn. Release pairs with the Acquire in
         // `end`: the thread that takes the mark sees the ready lists.
-        (self.word.fetch_or(ALONE | NUDGED, Ordering::AcqRel) & ALONE == 0).then_some(Turn(()))
+        (self.word.fetch_or(TURN | NUDGED, Ordering::AcqRel) & TURN == 0).then_some(Turn(()))
     }
 
     /// Ends a turn, if the word has no other mark.
@@ -81,7 +81,7 @@ impl Exclusive {
     pub(crate) fn end_at_once(&self, turn: Turn) -> Result<(), Turn> {
         // ORDERING: Release pairs with the Acquire in `begin`. Relaxed on failure: the caller ends the turn
         // by `end`.
-        let ended = self.word.compare_exchange(ALONE, 0, Ordering::Release, Ordering::Relaxed);
+        let ended = self.word.compare_exchange(TURN, 0, Ordering::Release, Ordering::Relaxed);
         ended.map(drop).map_err(|_| turn)
     }
 
@@ -97,7 +97,7 @@ impl Exclusive {
         }
         // ORDERING: AcqRel: Release pairs with `begin`, Acquire with the wait in `is_over`. Relaxed on
         // failure: a bit was set just now, and the caller ends again.
-        let ended = self.word.compare_exchange(ALONE | AWAITED, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let ended = self.word.compare_exchange(TURN | AWAITED, 0, Ordering::AcqRel, Ordering::Relaxed);
         ended.map(|_| true).map_err(|_| (turn, More::default()))
     }
 
@@ -105,6 +105,6 @@ impl Exclusive {
     pub(crate) fn is_over(&self) -> bool {
         // ORDERING: Acquire pairs with the Release of the end. AcqRel: either this sees the end, or the end
         // takes the mark.
-        self.word.load(Ordering::Acquire) & ALONE == 0 || self.word.fetch_or(AWAITED, Ordering::AcqRel) & ALONE == 0
+        self.word.load(Ordering::Acquire) & TURN == 0 || self.word.fetch_or(AWAITED, Ordering::AcqRel) & TURN == 0
     }
 }

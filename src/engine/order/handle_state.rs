@@ -111,9 +111,9 @@ impl HandleState {
     /// Records that there is no handle any more. Returns false if the operation has ended.
     #[inline]
     pub(crate) fn let_go(&self, key: Key, is_awaited: bool) -> bool {
-        // ORDERING: AcqRel pairs with the swap in `end`. Relaxed on failure: `mark` loads the word again, or
-        // the operation has ended.
-        let gone = self.0.compare_exchange(key.operation | HANDLED, key.operation, Ordering::AcqRel, Ordering::Relaxed);
+        // ORDERING: AcqRel, and Acquire on failure, pair with the swap in `end`: if the operation has ended,
+        // its failure is visible.
+        let gone = self.0.compare_exchange(key.operation | HANDLED, key.operation, Ordering::AcqRel, Ordering::Acquire);
         gone.is_ok() || is_awaited && self.mark(key, |state| state & !HANDLED)
     }
 

@@ -28,7 +28,6 @@ pub(crate) use body::{Body, Enqueue, GrantedFuture, OpFuture, Outcome, PendingFu
 #[cfg(test)]
 pub(crate) use device_use::Ending;
 pub(crate) use device_use::{Completed, DeviceUse, Failure, Recorded, Submitted};
-
 pub(crate) use exclusive::{Exclusive, More};
 pub(crate) use handle_state::Key;
 #[cfg(test)]
@@ -43,7 +42,7 @@ pub(crate) use scope::Scope;
 pub(crate) use seen::{Seen, SeenAccess};
 pub(crate) use self_wait::{is_polling, self_wait};
 pub(crate) use slots::{CHUNKS, Free, Slots, Wakes, chunk_and_index};
-pub(crate) use tokens::{Entering, Grant, Left, Runnable, Turn};
+pub(crate) use tokens::{Entering, Grant, Left, NothingPending, Runnable, Turn};
 pub(crate) use var_handle::{Frees, VarHandle};
 #[expect(unreachable_pub, reason = "named by hidden items of public traits")]
 pub use variable::VarPtr;

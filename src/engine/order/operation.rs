@@ -11,7 +11,7 @@ use super::access::Access;
 use super::body::{Body, Enqueue, Rest, Work};
 use super::queue::REQUESTS_MAX;
 use super::scope::{ENGINE, Scope};
-use super::tokens::{Alone, Grant};
+use super::tokens::{Grant, NothingPending};
 use super::variable::Variable;
 use crate::device::StreamMut;
 use crate::error::{BoxError, Error, Kind};
@@ -138,15 +138,7 @@ impl Operation {
 
     /// Returns its access to the variable with this address.
     pub(super) fn access_of(&self, address: usize) -> Option<&Access> {
-        let (last, others) = self.accesses.split_last()?;
-        if last.address() == address {
-            return Some(last);
-        }
-        // More than SCANNED are sorted, but for a last one that was added later.
-        match others.len() {
-            0..=SCANNED => others.iter().find(|access| access.address() == address),
-            _ => others.binary_search_by_key(&address, Access::address).ok().map(|place| &others[place]),
-        }
+        self.accesses.iter().find(|access| access.address() == address)
     }
 
     /// Returns true if it has only accesses and a closure.
@@ -325,8 +317,9 @@ impl<'v> Unpushed<'v> {
 
     /// Returns the operation as granted, to be run in place.
     ///
-    /// The [`Alone`] shows that no operation is pending, and that none is pushed. So all variables are free.
-    pub(crate) fn granted_alone(&mut self, _: &Alone<'_>) -> Option<Granted<'_>> {
+    /// The [`NothingPending`] shows that no operation is pending, and that none is pushed. So all variables
+    /// are free.
+    pub(crate) fn granted_at_once(&mut self, _: &NothingPending<'_>) -> Option<Granted<'_>> {
         self.operation.as_mut().map(|operation| Granted { operation })
     }
 }
@@ -373,16 +366,20 @@ impl<'o> Granted<'o> {
         kernel(unsafe { Grant::new() }, stream)
     }
 
-    /// Returns true if its body was replaced: then its future exists, and has taken the values that it takes.
+    /// Returns true if its future exists, which has taken the values that the operation takes.
     pub(crate) fn has_begun(&self) -> bool {
         // ORDERING: Relaxed: the `Runnable` comes from the thread that stored it, by a lock or a queue.
         self.operation.has_begun.load(Ordering::Relaxed)
     }
 
-    /// Replaces its body.
-    pub(crate) fn set_body(&mut self, work: impl Work) {
+    /// Records that its future exists.
+    pub(crate) fn set_begun(&mut self) {
         // ORDERING: Relaxed: the `Runnable` takes it to the next thread, by a lock or a queue.
         self.operation.has_begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Replaces its body.
+    pub(crate) fn set_body(&mut self, work: impl Work) {
         *self.body() = Body::new(work);
     }
 

@@ -56,6 +56,11 @@ impl Slots {
         if slot.looks.load(Ordering::Acquire) == 0 || slot.handle.key(awaited.number()) != awaited {
             return None;
         }
+        // An operation that was ahead of the polled one has left.
+        // ORDERING: Acquire: the grant of the polled operation orders it after that LEFT.
+        if slot.holds.load(Ordering::Acquire) == LEFT {
+            return None;
+        }
         // SAFETY: the slot has looks after the heavy side of the barrier. So the thread that releases the
         // last of them waits for this inspection before it clears the slot.
         polled.keeping(unsafe { slot.operation() }, |_| false)

@@ -2,8 +2,8 @@
 //!
 //! An operation waits for itself if it awaits its own end, or an operation that is behind it in the queue of
 //! a variable. The check takes no lock of pushes. It follows the links of requests: those behind a granted
-//! write stay until it leaves. If there are too many, an inspection keeps the awaited operation in its slot,
-//! and the variables of the two are compared. Longer circles are no errors;
+//! write stay until it leaves. If there are too many, or a read is behind a read, an inspection keeps the
+//! awaited operation in its slot, and the variables of the two are compared. Longer circles are no errors;
 //! [`Engine::blocked`](crate::Engine::blocked) shows them.
 
 use std::cell::Cell;
@@ -86,13 +86,15 @@ pub(crate) fn self_wait(engine: usize, slots: &Slots, exclusive: Option<&Exclusi
 }
 
 /// Returns true if `awaited` is linked behind a request of the polled operation. Follows at most `left`
-/// links.
+/// links, and sets `left` to 0 if others may be behind these.
 fn precedes(slots: &Slots, own: &Access, awaited: Key, left: &mut usize) -> bool {
     let mut link = own.request.behind();
     // Reads behind a granted read may be granted, too, and leave at any time. No request behind a write
     // leaves.
-    let is_blocked = own.request.is_write() || link.is_some_and(|link| link.is_write);
-    while let Some(next) = link.take_if(|_| is_blocked && *left > 0) {
+    if !own.request.is_write() && link.is_some_and(|link| !link.is_write) {
+        *left = 0;
+    }
+    while let Some(next) = link.take_if(|_| *left > 0) {
         *left -= 1;
         if next.id.operation() == awaited.number() {
             return slots.handle(awaited.number()).key(awaited.number()) == awaited;

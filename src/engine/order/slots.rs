@@ -27,7 +27,7 @@ use super::handle_state::{HandleState, Key};
 use super::inspection::Inspection;
 use super::operation::{Granted, Operation, Unpushed};
 use super::queue::OPERATIONS_MAX;
-use super::tokens::{Alone, Entering, Left, Runnable, Spot, Turn};
+use super::tokens::{Entering, Left, NothingPending, Runnable, Spot, Turn};
 use crate::device::host::Barrier;
 use crate::error::shielded;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Line, Mutex, MutexGuard, OnceLock, Ordering, lock};
@@ -196,8 +196,8 @@ impl Slots {
     /// If no operation is pending, returns a proof of that. No other thread pushes one into a queue during
     /// the turn.
     #[inline(always)]
-    pub(crate) fn alone<'t>(&self, _: &'t Turn) -> Option<Alone<'t>> {
-        (self.in_use() == 0).then_some(Alone(PhantomData))
+    pub(crate) fn nothing_pending<'t>(&self, _: &'t Turn) -> Option<NothingPending<'t>> {
+        (self.in_use() == 0).then_some(NothingPending(PhantomData))
     }
 
     /// Returns an operation, which only the caller runs.

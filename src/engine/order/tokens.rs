@@ -93,9 +93,9 @@ impl Grant<'_> {
 pub(crate) struct Turn(pub(super) ());
 
 /// Shows that no operation is in a queue, and that none enters one during a turn.
-pub(crate) struct Alone<'t>(pub(super) PhantomData<&'t Turn>);
+pub(crate) struct NothingPending<'t>(pub(super) PhantomData<&'t Turn>);
 
-impl Alone<'_> {
+impl NothingPending<'_> {
     /// Returns a grant for any variable of the engine, because no operation uses one.
     pub(crate) fn grant(&self) -> Grant<'_> {
         // SAFETY: `self` shows that no operation is in a queue during the turn, so no other thread uses a

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anabranch::cuda::Completion;
 use anabranch::engine::Pushed;
 use anabranch::policy::Placement;
-use anabranch::{BoxError, Buffer, DeviceStream, Engine, Error, HostBuffer, Op, take};
+use anabranch::{BoxError, Buffer, DeviceStream, Engine, Error, Flow, HostBuffer, Op, take};
 use anabranch_soft_cuda::{Code, HostFunctions, Which};
 
 use super::graphs::adding;
@@ -164,6 +164,35 @@ fn operations_that_wait_for_room_end_when_their_lane_has_a_fault() {
         read(&engine, &x).is_ok_and(|x| x == 3.0)
     });
     drop((x, y, engine, exec, errors, error));
+    gpu.is_clean();
+}
+
+// Seen to fail (the variable is poisoned) where a kernel that waits for room counts as one that has begun.
+#[test]
+fn a_kernel_that_is_cancelled_while_it_waits_for_room_leaves_what_it_takes() {
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let engine = Engine::builder(&exec).max_streams(1).build().unwrap();
+    let [x, y, w] = ["x", "y", "w"].map(|name| engine.empty_var(name));
+    push(&engine, upload("y", &y, 7.0));
+    block_on(y.wait_writable()).unwrap();
+    gpu.device.stall_operation(Which::Copy, 1);
+    push(&engine, upload("x", &x, 1.0));
+    (0..1500).for_each(|_| push(&engine, fill("fill", &x, 2.0)));
+    until(|| gpu.device.counters().issued > 500);
+    (0..100).for_each(|_| wait_for_worker(&exec));
+    let mut flow = Box::pin(engine.flow(async |f: &Flow| {
+        let takes = Op::try_kernel("takes", take(&y), &w, |_: &mut DeviceStream, y: Buffer<f32>| Ok(y));
+        f.node(takes).await
+    }));
+    assert!(poll_once(&mut flow).is_pending());
+    // The only worker has time to find no room.
+    (0..100).for_each(|_| wait_for_worker(&exec));
+    drop(flow);
+    gpu.device.release_stall();
+    assert_eq!(read(&engine, &y).unwrap(), 7.0);
+    block_on(engine.idle()).unwrap();
+    drop((x, y, w, engine, exec));
     gpu.is_clean();
 }
 

@@ -128,6 +128,22 @@ fn streams_are_bounded_and_taken_again_when_they_are_free() {
     gpu.is_clean();
 }
 
+// Seen to fail (a worker panics) with a sum of a device's first lane and the bound that overflows.
+#[test]
+fn any_bound_on_streams_is_one_for_each_device() {
+    let gpus = [Gpu::new(), Gpu::new()];
+    let ordinals = [&gpus[0], &gpus[1]].map(|gpu| gpu.device.ordinal() as u32);
+    let exec = Executor::builder().workers(1).cuda(&ordinals).build().unwrap();
+    let engine = Engine::builder(&exec).max_streams(usize::MAX).build().unwrap();
+    let x = engine.empty_var("x");
+    push(&engine, upload("x", &x, 3.0).device(1));
+    let down = engine.empty_var("down");
+    push(&engine, download(&x, &down).device(1));
+    assert_eq!(block_on(down.read()).unwrap()[0], 3.0);
+    drop((x, down, engine, exec));
+    gpus.iter().for_each(Gpu::is_clean);
+}
+
 #[test]
 fn two_gpus_work_on_one_engines_variables() {
     let gpus = [Gpu::new(), Gpu::new()];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch::engine::{Blocked, WaitsFor};
+use anabranch::engine::{Blocked, Pushed, WaitsFor};
 use anabranch::{Engine, Flow, Op, Var, take};
 use futures::channel::oneshot;
 
@@ -146,6 +146,52 @@ fn a_circle_through_a_third_operation_can_be_read() {
         assert_eq!(blocked.circles(), [[0, 2, 1]]);
         assert_eq!(blocked.operations()[1].waits, [WaitsFor::Operations(vec![0])]);
         drop((x, y, z));
+    }
+}
+
+/// Pushes an operation that has `has`, and reads `reads` once the sender has sent.
+async fn reads_later(engine: &Engine, has: &Var<i32>, reads: &Var<i32>) -> (Pushed, oneshot::Sender<()>) {
+    let (send, receive) = oneshot::channel();
+    let reads = reads.clone();
+    let body = async move || {
+        receive.await?;
+        Ok(*reads.read().await?)
+    };
+    (engine.push(Op::future("reads", (), has, body)).await.unwrap(), send)
+}
+
+/// An operation is in one circle, and waits for another, whichever a search comes to first. Seen to fail with
+/// a search that takes all operations on its path for operations of the circle.
+#[test]
+fn a_circle_behind_another_can_be_read() {
+    for is_own_first in [false, true] {
+        let engine = Engine::new(&executor(0)).unwrap();
+        let [x, y, z, w] = ["x", "y", "z", "w"].map(|name| engine.var(name, 0));
+        let (send_other, other) = oneshot::channel::<Pushed>();
+        let (send_own, own) = oneshot::channel::<Pushed>();
+        let sent = block_on(async {
+            let outer = async move || {
+                futures::future::try_join(other.await?, own.await?).await?;
+                Ok(1)
+            };
+            push(&engine, Op::future("outer", (), &z, outer)).await;
+            let early = if is_own_first { Some(reads_later(&engine, &w, &z).await) } else { None };
+            let (reads_x, first) = reads_later(&engine, &y, &x).await;
+            let awaits = async move || reads_x.await.map(|()| 1).map_err(Into::into);
+            let has_x = engine.push(Op::future("has x", (), &x, awaits)).await.unwrap();
+            let (reads_z, second) = match early {
+                Some(early) => early,
+                None => reads_later(&engine, &w, &z).await,
+            };
+            assert!(send_other.send(has_x).is_ok() && send_own.send(reads_z).is_ok());
+            [first, second]
+        });
+        sent.into_iter().for_each(|send| send.send(()).unwrap());
+        until(|| {
+            let _ = futures::FutureExt::now_or_never(engine.idle());
+            engine.blocked().unwrap().circles().len() == 2
+        });
+        drop((x, y, z, w));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch::{Engine, Executor, HostStream, Op, Var};
+use anabranch::{Engine, Executor, HostStream, Op, Var, take};
 
 use super::{engine, engines, idle, on, push, pushed};
 use crate::support::{block_on, executor, poll_once};
@@ -44,6 +44,30 @@ fn joined_operations_take_their_place_when_they_are_pushed() {
         block_on(pushed(&engine, joined)).unwrap();
         push(&engine, add(&x));
         assert_eq!((*block_on(x.read()).unwrap(), *block_on(y.read()).unwrap()), (5, 4));
+    }
+}
+
+/// Seen to fail (the variable of the other engine is written, and a value is read after its drop) with a drop
+/// that pushes what a push refuses.
+#[test]
+fn a_bulk_refuses_an_operation_with_a_mistake_and_keeps_the_others() {
+    for (_exec, engine) in engines() {
+        let (_other_exec, other) = super::engine(1);
+        let (x, theirs, bytes) = (engine.var("x", 0), other.var("theirs", 0), engine.var("bytes", vec![1_u8]));
+        let mut bulk = engine.bulk(100);
+        block_on(bulk.push(add(&x))).unwrap();
+        let foreign = block_on(bulk.push(add(&theirs))).unwrap_err().to_string();
+        assert!(foreign.contains("'theirs', a variable of another engine"), "{foreign}");
+        let aliased = Op::task("both", (&bytes, take(&bytes)), (), |read: &Vec<u8>, taken: Vec<u8>| {
+            drop(taken);
+            assert_eq!(read[0], 1);
+        });
+        let aliased = block_on(bulk.push(aliased)).unwrap_err().to_string();
+        assert!(aliased.contains("takes 'bytes'"), "{aliased}");
+        drop(bulk);
+        assert_eq!((*block_on(x.read()).unwrap(), *block_on(bytes.read()).unwrap() == [1]), (1, true));
+        assert_eq!(theirs.version(), 0);
+        idle(&engine).unwrap();
     }
 }
 

@@ -3,8 +3,9 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use anabranch::engine::Pushed;
+use anabranch::engine::{Each, Pushed};
 use anabranch::{Engine, Error, Op, Result, Var};
 use futures::channel::oneshot;
 
@@ -185,6 +186,86 @@ fn what_must_not_be_awaited_inside_may_be_outside() {
         assert_eq!(said.node(), Some("polite"));
         block_on(behind).unwrap();
         assert_eq!(*block_on(x.read()).unwrap(), 21);
+    }
+}
+
+/// Seen to hang with a check that follows no link from a read to a read.
+#[test]
+fn waiting_for_a_write_behind_other_reads_is_seen() {
+    for (_exec, engine) in engines() {
+        let (x, y) = (engine.var("x", 1), engine.var("y", 1));
+        let (sender, receiver) = oneshot::channel::<Pushed>();
+        let selfish = Op::future("selfish", &x, &y, move |_: Arc<i32>| async move {
+            receiver.await?.await?;
+            Ok(1)
+        });
+        let selfish = pushed(&engine, selfish);
+        let (open, gate) = oneshot::channel::<()>();
+        push(&engine, Op::future("reads", &x, (), move |_: Arc<i32>| async move { Ok(gate.await?) }));
+        sender.send(pushed(&engine, add("writes", &x, &x))).unwrap();
+        assert_eq!(format!("{:#}", block_on(selfish).unwrap_err()), itself("writes", "x"));
+        open.send(()).unwrap();
+        idle(&engine).unwrap();
+    }
+}
+
+/// Seen to hang with a search for the variable that takes the accesses for sorted.
+#[test]
+fn waiting_for_an_operation_with_many_variables_and_streams_is_seen() {
+    for (_exec, engine) in engines() {
+        let mut all: Vec<Var<i32>> = (0..16).map(|number| engine.var(format!("x{number}"), number)).collect();
+        all.reverse();
+        for own in [0, 7, 15] {
+            let (selfish, sender) = awaits_what_it_is_sent(&engine, &all[own]);
+            (0..100).for_each(|_| push(&engine, Op::task("reads", &all[own], (), |_: &i32| ())));
+            let (one, other) = (engine.stream(), engine.stream());
+            let last = Op::task("last", &all[..], (), |_: Each<i32>| ()).on(&one).on(&other);
+            sender.send(pushed(&engine, last)).unwrap();
+            assert_eq!(format!("{:#}", block_on(selfish).unwrap_err()), itself("last", all[own].name()));
+        }
+        assert!(idle(&engine).is_err(), "the reads were not run");
+    }
+}
+
+/// An operation with many variables ends while one behind it begins and awaits it. Seen to fail (it "waits
+/// for itself") with an inspection that does not ask whether the awaited operation has left.
+#[test]
+fn awaiting_an_operation_ahead_that_is_about_to_end_is_no_wait_for_itself() {
+    let (_exec, engine) = engine(2);
+    let (x, z) = (engine.var("x", 0), engine.var("z", 0));
+    let others: Vec<Var<i32>> = (0..4000).map(|number| engine.var(format!("{number}"), number)).collect();
+    for round in 0..300 {
+        let both = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
+        let meet = |spins: usize| {
+            let both = both.clone();
+            move || {
+                both[0].fetch_add(1, SeqCst);
+                while both[0].load(SeqCst) < 2 {
+                    std::hint::spin_loop();
+                }
+                (0..spins).for_each(|_| std::hint::spin_loop());
+            }
+        };
+        let (first, second) = (meet(0), meet(50 * (round % 100)));
+        let many = pushed(
+            &engine,
+            Op::task("many", &others[..], &x, move |_: Each<i32>| {
+                first();
+                1
+            }),
+        );
+        push(
+            &engine,
+            Op::task("one", (), &z, move || {
+                second();
+                1
+            }),
+        );
+        let awaits = Op::future("awaits", (&x, &z), (), move |_: Arc<i32>, _: Arc<i32>| async move { Ok(many.await?) });
+        let awaits = pushed(&engine, awaits);
+        (0..2).for_each(|_| push(&engine, Op::task("reads too", &x, (), |_: &i32| ())));
+        block_on(awaits).unwrap();
+        idle(&engine).unwrap();
     }
 }
 
