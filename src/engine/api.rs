@@ -164,9 +164,9 @@ impl Engine {
         self.core.lanes.is_some()
     }
 
-    /// Without workers: ends the ready operations of a cancelled flow, and runs ready frees and waits.
+    /// Ends the ready operations of a flow that is over, if it is cancelled. See [`EngineCore::sweep`].
     pub(crate) fn sweep(&self, scope: &Scope) {
-        self.core.sweep_flow(scope);
+        self.core.sweep(scope, true);
     }
 
     /// Pushes an operation of a flow if there is room for it now.
@@ -215,8 +215,9 @@ impl Engine {
     /// - The operation uses a variable of another engine, or asks for a device that the executor lacks.
     /// - It takes the value of a variable that it reads as well.
     /// - The executor is shut down.
-    /// - There is no room, and this is awaited inside of an operation of this engine. That operation may be
-    ///   the one that has to end first.
+    /// - There is no room, and this is awaited inside of an operation of this engine, which may be the one
+    /// that
+    ///   has to end first; or inside of a task of the executor.
     ///
     /// If the future is dropped unpolled, [`Engine::idle`] returns the error of a refused operation.
     ///
@@ -342,7 +343,8 @@ impl Engine {
         Ok(Blocked::new(&seen, &futures))
     }
 
-    /// Returns the number of pending operations. [Joined](Op::join) operations count as one.
+    /// Returns the number of pending operations. [Joined](Op::join) operations count as one. Some that have
+    /// just ended may still count: together at most a 64th of the engine's `max_pending`.
     pub fn pending(&self) -> usize {
         self.core.pending()
     }

@@ -107,7 +107,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         loop {
             let step = &steps[self.step as usize];
             progress.set(self.slot, self.step);
-            // ORDERING: the cheap side of the barrier in `RunInner::watch`.
+            // ORDERING: the light side of the barrier in `RunInner::watch`.
             barrier.light();
             let attention = run.state.glance();
             if attention != 0 || step.flags & ATTENDED != 0 || self.is_body_done {
@@ -341,7 +341,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         // After this another thread may end the run, and another run may use its slot. So this thread must
         // have no note for the slot.
         self.queue.progress().leave();
-        // ORDERING: the cheap side of the barrier in `RunInner::watch`.
+        // ORDERING: the light side of the barrier in `RunInner::watch`.
         self.barrier.light();
         if self.run.state.glance() & state::WATCHED != 0 {
             self.signal_watchers(place >> 1);

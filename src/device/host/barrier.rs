@@ -1,13 +1,13 @@
-//! A fence with a cheap side and a dear side, for protocols in which one side runs a million times more
+//! A fence with a light side and a heavy side, for protocols in which one side runs a million times more
 //! often.
 //!
 //! "Store a, light; load b" against "store b, heavy; load a": at least one side sees the other's store. On
-//! Linux the dear side asks the kernel to run a full fence on every thread of the process (`membarrier`,
-//! under a microsecond here), so the cheap side only has to stop the compiler. Elsewhere, and in loom models,
+//! Linux the heavy side asks the kernel to run a full fence on every thread of the process (`membarrier`,
+//! under a microsecond here), so the light side only has to stop the compiler. Elsewhere, and in loom models,
 //! both sides are full fences.
 //!
 //! The kernel may refuse later what it allowed at first: a program that sandboxes itself forbids `membarrier`
-//! with a seccomp filter. Then the dear side returns false, and its caller must check again: the README says
+//! with a seccomp filter. Then the heavy side returns false, and its caller must check again: the README says
 //! how each caller does that.
 
 use crate::sync::{Ordering, fence};
@@ -22,7 +22,7 @@ pub(crate) struct Barrier {
 }
 
 impl Barrier {
-    /// Registers the process for the dear side, where the system has it.
+    /// Registers the process for the heavy side, where the system has it.
     pub(crate) fn new() -> Self {
         Self {
             has_membarrier: membarrier::register(),
@@ -31,13 +31,13 @@ impl Barrier {
         }
     }
 
-    /// A barrier whose cheap side relies on a `membarrier` that the kernel now refuses.
+    /// A barrier whose light side relies on a `membarrier` that the kernel now refuses.
     #[cfg(test)]
     pub(crate) fn refused() -> Self {
         Self { has_membarrier: true, is_refused: true }
     }
 
-    /// The cheap side.
+    /// The light side.
     #[inline]
     pub(crate) fn light(self) {
         if self.has_membarrier {
@@ -47,8 +47,9 @@ impl Barrier {
         }
     }
 
-    /// The dear side. Returns false if the kernel refuses `membarrier`: then this was a fence for the calling
-    /// thread only, and a store that another thread made before its cheap side may become visible later.
+    /// The heavy side. Returns false if the kernel refuses `membarrier`: then this was a fence for the
+    /// calling thread only, and a store that another thread made before its light side may become visible
+    /// later.
     #[must_use = "after a refusal the caller must look again"]
     pub(crate) fn heavy(self) -> bool {
         fence(Ordering::SeqCst);

@@ -2,8 +2,8 @@
 //! caller's `poll`.
 //!
 //! A program that waits is parked: it is not in any queue, and it costs its few words in the run's memory,
-//! not a thread. Who completes what it waits for puts a [`Ticket`] for it into a queue. So thousands of
-//! streams run on two threads.
+//! not a thread. The thread that completes the awaited work queues a [`Ticket`] for
+//! it. So thousands of streams run on two threads.
 //!
 //! See README.md beside this file for the deque, the sleep and the end of workers.
 

@@ -1,5 +1,5 @@
-//! The workers' common ground: which runs are entered, the queue for tickets from outside, each worker's
-//! deque.
+//! What workers share: the entered clients, the queue for tickets from outside, each worker's deque. A client
+//! is a run or an engine.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use crate::device::host::sleep::Sleep;
 use crate::error::{Error, Kind, Result};
 use crate::sync::{AtomicU64, Line, Mutex, Ordering, lock, spawn};
 
-/// The most runs that can be entered at once: what fits in a ticket.
+/// The most clients that can be entered at once: what fits in a ticket.
 pub(crate) const SLOTS_MAX: usize = 1 << 16;
 
 /// How workers resume the programs of one run. Plain pointers, because the run's last program may end, and
@@ -46,7 +46,6 @@ impl Entry {
     }
 }
 
-/// The host device's workers.
 pub(crate) struct Pool {
     slots: Box<[Slot]>,
     /// [`RUN`] for each run that is expected or entered, and [`STOPPING`] once no more will be. One word, so
@@ -76,7 +75,7 @@ struct Slot(UnsafeCell<Option<Entry>>);
 // SAFETY: a slot is written by `enter` and `leave` only, while no ticket for it exists, and read only by
 // holders of a ticket; tickets travel through queues that publish what came before.
 unsafe impl Sync for Slot {}
-// SAFETY: as above; the run behind the pointer is Sync.
+// SAFETY: the pointer is used only with a ticket, and the run or engine behind it is Sync.
 unsafe impl Send for Slot {}
 
 impl Pool {
@@ -124,6 +123,7 @@ impl Pool {
 
     /// Announces a run: the workers stay until it was entered and has left. Not after [`Pool::stop`].
     pub(crate) fn expect_run(&self) {
+        // ORDERING: Relaxed: a lock of the caller's orders it before a `stop`.
         self.runs.fetch_add(RUN, Ordering::Relaxed);
     }
 
@@ -142,7 +142,7 @@ impl Pool {
     /// # Safety
     /// No ticket for the slot exists.
     pub(crate) unsafe fn leave(&self, slot: u16) {
-        // SAFETY: by the caller's promise nobody reads the slot.
+        // SAFETY: no ticket for the slot exists, so no thread reads it.
         unsafe { *self.slots[slot as usize].0.get() = None };
         self.forget_run();
     }
@@ -158,7 +158,7 @@ impl Pool {
 
     /// Returns the entry that a ticket is for.
     pub(super) fn entry(&self, ticket: Ticket) -> Entry {
-        // SAFETY: a ticket exists, so nobody writes the slot.
+        // SAFETY: a ticket exists, so no thread writes the slot.
         let entry = unsafe { *self.slots[ticket.slot() as usize].0.get() };
         entry.expect("a ticket exists only while its run is entered")
     }
@@ -172,7 +172,7 @@ impl Pool {
     pub(super) fn push_common(&self, tickets: impl IntoIterator<Item = Ticket>) {
         let mut common = lock(&self.common);
         common.extend(tickets);
-        // ORDERING: Release, so that a worker that sees the length from its last look before sleeping sees
+        // ORDERING: Release, so that a worker that sees the length from its last check before sleeping sees
         // the ticket.
         self.common_len.store(common.len() as u64, Ordering::Release);
     }
@@ -183,11 +183,13 @@ impl Pool {
         }
         let mut common = lock(&self.common);
         let ticket = common.pop_front();
+        // ORDERING: Release as for a push. It changes only under the lock.
         self.common_len.store(common.len() as u64, Ordering::Release);
         ticket
     }
 
     pub(super) fn has_common(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `push_common`.
         self.common_len.load(Ordering::Acquire) > 0
     }
 
@@ -204,12 +206,14 @@ impl Pool {
 
     /// Lets the workers end once no run is expected or entered.
     pub(crate) fn stop(&self) {
-        // ORDERING: as in `forget_run`.
+        // ORDERING: AcqRel: a worker on its way to sleep sees the word, or is on the list that `wake_all`
+        // takes.
         self.runs.fetch_or(STOPPING, Ordering::AcqRel);
         self.sleep.wake_all();
     }
 
     pub(super) fn is_over(&self) -> bool {
+        // ORDERING: Acquire pairs with `forget_run`: what the last step of each run did is visible.
         self.runs.load(Ordering::Acquire) == STOPPING
     }
 }

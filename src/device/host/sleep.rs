@@ -1,21 +1,21 @@
-//! Workers with nothing to do. A worker announces itself, looks once more, then parks; who adds work looks
-//! for the announced. So work that was added before the look is found, and work that was added after it finds
-//! the worker.
+//! Workers with nothing to do. A worker announces itself, checks once more for work, then parks. A thread
+//! that adds work checks for announced workers. So work that was added before the worker's check is found,
+//! and later work finds the worker.
 
 use std::time::Duration;
 
 use super::Barrier;
 use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering, Thread, current, fence, lock, park, park_for};
 
-/// A bit of `idle`, set for good once the kernel has refused the barrier's dear side. A thread that adds work
-/// and sees the bit runs a full fence before it looks for sleepers. The bit makes `idle` more than 0, so
+/// A bit of `idle`, set for good once the kernel has refused the barrier's heavy side. A thread that adds
+/// work and sees the bit runs a full fence before it looks for sleepers. The bit makes `idle` more than 0, so
 /// other pushes pay nothing for the check.
 const FENCED: u32 = 1 << 31;
 
 /// The time between two checks for work, by a worker that cannot rely on the barrier yet.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// Who sleeps, or is about to.
+/// The workers that sleep or are about to.
 pub(crate) struct Sleep {
     /// The number of sleepers, and [`FENCED`].
     idle: AtomicU32,
@@ -45,7 +45,7 @@ impl Sleep {
         let _ = self.threads[worker].set(current());
     }
 
-    /// Sleeps until someone wakes this worker, unless `has_work` says that there is something to do already.
+    /// Sleeps until the worker is woken, unless `has_work` says that there is something to do already.
     /// Its argument is true if the barrier is refused. Then it must check the common queue under that queue's
     /// lock.
     pub(crate) fn sleep(&self, worker: usize, has_work: impl Fn(bool) -> bool) {
@@ -53,7 +53,7 @@ impl Sleep {
             sleepers.workers.push(worker);
             sleepers.unaware.retain(|&unaware| unaware != worker);
         });
-        // ORDERING: the dear side of "add work, light, load idle" in `wake_one`. Sleeping is rare and adding
+        // ORDERING: the heavy side of "add work, light, load idle" in `wake_one`. Sleeping is rare and adding
         // work is not.
         let is_refused = !self.barrier.heavy();
         let mut is_ordered = !is_refused || self.fall_back();
@@ -81,6 +81,7 @@ impl Sleep {
     #[inline]
     pub(crate) fn wake_one(&self) {
         self.barrier.light();
+        // ORDERING: Relaxed: the barrier orders the work before the load.
         if self.idle.load(Ordering::Relaxed) > 0 {
             self.wake(1);
         }
@@ -94,6 +95,7 @@ impl Sleep {
 
     #[cold]
     fn wake(&self, most: usize) {
+        // ORDERING: Relaxed: a thread that misses the bit is covered: see the README.
         if self.idle.load(Ordering::Relaxed) & FENCED != 0 {
             // ORDERING: pairs with the fence in `Barrier::heavy`: of "add work, fence, load idle" and "store
             // idle, fence, check" at least one side sees the other.

@@ -17,7 +17,6 @@ const BATCH_MAX: u32 = 1024;
 /// The most steps, from one of unknown length on, before the clock is read.
 const BATCH_WARY: u32 = 8;
 
-/// A time slice, measured in batches of steps.
 pub(crate) struct Slice {
     batch: u32,
     /// The batch to return to if the next read shows that steps of unknown length were tiny too, or 0.

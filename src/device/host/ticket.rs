@@ -59,7 +59,7 @@ impl Ticket {
     }
 }
 
-/// Where programs that became ready go, as the code that runs programs sees it. There are two: one whose
+/// The queue of ready programs, as the code that runs programs sees it. There are two: one whose
 /// programs may be run by several workers at once, and one for a single thread, which needs no
 /// read-modify-write operations at all.
 pub(crate) trait Queue<'q> {
@@ -69,7 +69,7 @@ pub(crate) trait Queue<'q> {
     /// Adds programs to be resumed, by this thread or another.
     fn push(&mut self, ticket: Ticket);
 
-    /// Adds a program that gives way to other runs: it goes on when its own has its turn again.
+    /// Adds a program that gives way to other runs: it continues after them.
     fn defer(&mut self, ticket: Ticket);
 
     /// Takes the newest of this thread's own tickets, if it is for the run in `slot`.
@@ -90,7 +90,8 @@ pub(crate) trait Queue<'q> {
 }
 
 /// Which step of which run a thread is at: everything before it in the same program is done. Each thread has
-/// one on a cache line of its own, so noting it down per step costs a store to a line nobody else writes.
+/// one on a cache line of its own, so noting it down per step costs a store to a line that no other thread
+/// writes.
 pub(crate) struct Progress(AtomicU64);
 
 impl Progress {
@@ -107,7 +108,7 @@ impl Progress {
     }
 
     pub(crate) fn leave(&self) {
-        // ORDERING: Release: who sees that the thread has left sees the place where it left its program.
+        // ORDERING: Release: a thread that sees the store sees the place where the program was left.
         self.0.store(Self::NOWHERE, Ordering::Release);
     }
 

@@ -11,8 +11,8 @@ use super::slice::Slice;
 use super::{Pool, Progress, Queue, Ticket};
 use crate::sync::{spin_loop, thread_local, yield_now};
 
-/// Steps until a worker looks whether other runs wait in the common queue. If so, all that it has of its own
-/// goes behind them.
+/// Steps until a worker looks whether other runs wait in the common queue. If so, its own tickets are queued
+/// behind them.
 const FUEL: u32 = 512;
 /// How often an idle worker looks for work before it sleeps, and the pause between two looks. About 50
 /// microseconds in all: more than it takes to wake a thread, so a worker that is needed at once is still
@@ -27,7 +27,7 @@ thread_local! {
     static ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs foreign code that is no body, on a worker that may be at a step: a waker, the drop of a value. That
+/// Runs foreign code other than a body, on a worker that may be at a step: a waker, the drop of a value. That
 /// code may wait for runs.
 #[inline(always)]
 pub(crate) fn aside<R>(foreign: impl FnOnce() -> R) -> R {
@@ -179,8 +179,8 @@ impl<'p> Shared<'p> {
     fn find_elsewhere(&mut self) -> Option<Ticket> {
         let found = self.pool.pop_common().or_else(|| self.steal());
         if found.is_some() && self.has_work() {
-            // One wake per push would leave the third worker asleep: who finds more than it takes passes the
-            // word on.
+            // One wake per push would leave the third worker asleep. So a worker that finds more than it
+            // takes wakes the next.
             self.pool.sleep.wake_one();
         }
         found
@@ -224,7 +224,7 @@ enum Turn<'a> {
     Pool(&'a Pool),
     /// When the time slice of a poll is over.
     Slice(Slice),
-    /// After every step: who comes next is chosen elsewhere.
+    /// After every step: the caller chooses the next.
     Step,
 }
 
@@ -236,8 +236,8 @@ impl<'a> Queue<'a> for Alone<'a> {
         self.tickets.push(ticket);
     }
 
-    /// Others get their turn, but among this run's programs this one goes on first: what waits for it lies
-    /// close to it.
+    /// Other runs continue first, but among this run's programs this one does: what waits for it lies close
+    /// to it.
     fn defer(&mut self, ticket: Ticket) {
         self.tickets.push(ticket);
     }
@@ -289,7 +289,7 @@ impl<'a> Alone<'a> {
         Self { tickets, progress: &pool.progress[0].0, fuel: FUEL, turn: Turn::Pool(pool), gives_way: false }
     }
 
-    /// Fills up the fuel, if nobody else is to have a turn.
+    /// Fills up the fuel, unless other work waits.
     #[cold]
     fn refuel(&mut self) -> bool {
         let (fuel, is_ours) = match &mut self.turn {
@@ -345,7 +345,7 @@ fn look<T>(pool: &Pool, mut find: impl FnMut() -> Option<T>) -> Option<T> {
             !pool.has_common()
         });
         if is_quiet {
-            // Whoever awaits what was just done may want this core.
+            // A thread that awaits the result may need this core.
             yield_now();
         }
         find()

@@ -112,7 +112,7 @@ impl AsyncOp {
             // The lock of the ready lists orders this and a cancel: either this thread sees the cancel, or
             // the cancel finds the operation in the lists.
             if let Some(scope) = self.scope.as_ref().filter(|scope| scope.is_cancelled()) {
-                core.sweep(scope, &[]);
+                core.sweep(scope, false);
             }
         });
     }

@@ -7,13 +7,12 @@ use super::failures::Failures;
 use super::handles::Handles;
 use super::lanes::Lanes;
 use super::pace::Pace;
-use super::perform::Observed;
 use crate::device::host::Origin;
 use crate::engine::order::{
     Batch, Entering, Exclusive, FREED_MAX, Free, Frees, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots, Unpushed, Wakes,
 };
 use crate::error::{Error, Kind, Result, shielded};
-use crate::runtime::{Client, Core, Lane, Registration, Visits, is_inside};
+use crate::runtime::{Client, Core, Lane, Observer, Registration, Visits, is_inside};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Mutex, MutexGuard, Ordering, fence, lock};
 
 /// The executor is shut down.
@@ -49,7 +48,8 @@ pub(crate) struct EngineCore {
     pub(super) registration: Mutex<Option<Registration<Self>>>,
     /// The bits [`CLOSED`] and [`OBSERVED`], so that one load is enough for nearly all operations.
     attention: AtomicU32,
-    pub(super) observed: Option<Observed>,
+    /// The observer, and the number of this engine to it.
+    pub(super) observed: Option<(Arc<dyn Observer>, u64)>,
     /// Whether pending asynchronous operations keep the engine alive without a handle, because workers or
     /// other flows continue with them.
     pub(super) is_kept: bool,
@@ -61,7 +61,6 @@ pub(crate) struct EngineCore {
     pub(super) failures: Weak<Failures>,
 }
 
-/// An operation that was pushed.
 pub(in crate::engine) enum Accepted {
     /// It was run in place.
     Ended(Result<()>),
@@ -102,7 +101,8 @@ impl EngineCore {
         lanes: Option<Lanes>,
         owner: Option<&Arc<Failures>>,
     ) -> Result<Arc<Self>> {
-        let (workers, observed) = (core.workers(), Observed::new(core));
+        let workers = core.workers();
+        let observed = core.observer.clone().map(|observer| (observer, core.next_number()));
         let engine = Arc::new(Self {
             slots: Slots::new(core.barrier),
             handles: Handles::new(),
@@ -241,7 +241,6 @@ impl EngineCore {
         Some(key)
     }
 
-    /// Puts an operation into a slot.
     #[inline(always)]
     pub(super) fn put(
         &self,
@@ -440,21 +439,17 @@ impl EngineCore {
     }
 
     fn have_given_back(&self, wakes: Wakes) {
-        self.wake(wakes);
-        if let Some(lanes) = &self.lanes
-            && self.slots.in_use() == 0
-        {
-            lanes.devices.collect();
-        }
-        self.leave_if_over();
-    }
-
-    pub(super) fn wake(&self, wakes: Wakes) {
         if wakes.space {
             self.space.ring();
         }
         if wakes.idle {
             self.idle.ring();
         }
+        if let Some(lanes) = &self.lanes
+            && self.slots.in_use() == 0
+        {
+            lanes.devices.collect();
+        }
+        self.leave_if_over();
     }
 }

@@ -11,7 +11,6 @@ use crate::sync::{Mutex, lock};
 /// The number of failures that are kept.
 const KEPT_MAX: usize = 1024;
 
-/// The failures of one engine.
 #[derive(Default)]
 pub(in crate::engine) struct Failures(Mutex<Kept>);
 
@@ -24,7 +23,6 @@ struct Kept {
     reported: u64,
     /// The last failure reported, as long as there are waits that may still return it.
     last: Option<Error>,
-    /// The number of waits.
     waiting: usize,
 }
 
@@ -47,7 +45,6 @@ impl Failures {
         kept.reported
     }
 
-    /// Ends a wait.
     pub(in crate::engine) fn end_wait(&self) {
         let forgotten = {
             let mut kept = lock(&self.0);

@@ -22,6 +22,10 @@ use crate::runtime::WaiterKey;
 /// # Errors
 /// The failure of the operation, or the reason why it did not run. [`Error::node`] names the operation.
 ///
+/// A wait that may never end is an error, too: inside of an operation of the engine that is not a future, or
+/// of its observer; in a future, for its own operation or one that is behind that; inside of a task of the
+/// executor. After such an error the handle can be awaited elsewhere.
+///
 /// # Cancellation
 /// Dropping the handle changes nothing: the operation still runs.
 pub struct Pushed(ManuallyDrop<State>);

@@ -9,7 +9,6 @@ use crate::plan::{self, Placed, Placement, Placer};
 use crate::runtime::{Devices, LaneId};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock};
 
-/// The lanes that an engine's kernels go to.
 pub(in crate::engine) struct Lanes {
     pub(in crate::engine) devices: Arc<Devices>,
     placer: Mutex<Placer>,
@@ -65,7 +64,6 @@ impl Lanes {
         self.has_waits.load(Ordering::Relaxed)
     }
 
-    /// Chooses a lane for a kernel.
     pub(in crate::engine) fn place(&self, target: Target, predecessors: &Predecessors) -> (LaneId, Placed) {
         let (device, lanes) = (target.device as usize, &self.streams[target.device as usize]);
         let among = match target.lane {

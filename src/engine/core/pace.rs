@@ -15,7 +15,6 @@ pub(in crate::engine) const HANDED_OVER: u64 = 64;
 /// After this number of units a push is pending once, because a runtime other than tokio may have no budget.
 const UNITS_MAX: u32 = 512;
 
-/// The pace of an engine's pushes.
 pub(in crate::engine) struct Pace {
     /// The first read of the clock.
     origin: OnceLock<Instant>,

@@ -11,7 +11,7 @@ use crate::device::StreamMut;
 use crate::device::host::HostStream;
 use crate::engine::order::{Access, Granted, Operation, Rest, Role, Scope, Variable};
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
-use crate::runtime::{Core, Launched, Observer, OpSpan, inside};
+use crate::runtime::{Launched, OpSpan, inside};
 
 type Caught = std::thread::Result<Result<(), BoxError>>;
 
@@ -129,7 +129,7 @@ impl EngineCore {
     /// Reports an operation whose body has returned to the observer, if there is one. A panic of the observer
     /// fails the flow, or `idle` reports it; it is no failure of the operation.
     pub(super) fn observe(&self, operation: &Operation, started: Option<Instant>, is_ok: bool, launched: Launched) {
-        let (Some(Observed { observer, number }), Some(start)) = (&self.observed, started) else { return };
+        let (Some((observer, number)), Some(start)) = (&self.observed, started) else { return };
         if operation.role != Role::User {
             return;
         }
@@ -263,19 +263,5 @@ impl EngineCore {
         } else {
             origin.report_at_last(self.failures.clone());
         }
-    }
-}
-
-/// The observer of an engine's operations.
-pub(super) struct Observed {
-    observer: Arc<dyn Observer>,
-    /// The engine's number.
-    number: u64,
-}
-
-impl Observed {
-    pub(super) fn new(core: &Core) -> Option<Self> {
-        let observer = core.observer.clone()?;
-        Some(Self { observer, number: core.next_number() })
     }
 }

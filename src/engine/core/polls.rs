@@ -5,7 +5,7 @@ use std::task::Context;
 
 use super::engine_core::EngineCore;
 use crate::engine::order::{
-    Batch, Grant, Granted, Key, More, NothingPending, Operation, Runnable, Scope, Turn, Unpushed, Variable, Wakes,
+    Batch, Grant, Granted, Key, More, NothingPending, Operation, Runnable, Scope, Turn, Unpushed, Variable,
 };
 use crate::error::{Result, shielded};
 use crate::runtime::{STEPS_MAX, WaiterKey};
@@ -65,7 +65,9 @@ impl EngineCore {
             self.give_back(&mut batch);
             match self.exclusive.end(turn) {
                 Ok(idle) => {
-                    self.wake(Wakes { space: false, idle });
+                    if idle {
+                        self.idle.ring();
+                    }
                     break;
                 }
                 Err(asked) => (turn, more) = asked,
@@ -102,16 +104,18 @@ impl EngineCore {
         self.ready.remove(&self.slots, place)
     }
 
-    /// Ends the ready operations of a flow if it is cancelled, and of the cancelled flows `within` it. Runs
+    /// Ends the ready operations of a flow if it is cancelled, and of the flows within it if `is_over`. Runs
     /// the engine's own (frees and waits). Without workers only polls would do that, and there may be none.
-    pub(super) fn sweep(self: &Arc<Self>, scope: &Scope, within: &[Arc<Scope>]) {
+    pub(in crate::engine) fn sweep(self: &Arc<Self>, scope: &Scope, is_over: bool) {
         // The lock of the ready lists orders this: a thread that adds a ready operation checks afterwards
         // whether its flow is cancelled. So either that check or this sweep finds the operation.
         if self.workers > 0 || self.ready.is_still_empty() {
             return;
         }
-        let own = scope.is_cancelled().then_some(scope);
-        within.iter().map(|inner| &**inner).chain(own).for_each(|scope| self.ready.give_up(scope));
+        if scope.is_cancelled() {
+            let within = if is_over { scope.all_within() } else { Vec::new() };
+            within.iter().map(|inner| &**inner).chain([scope]).for_each(|scope| self.ready.give_up(scope));
+        }
         if !self.is_inline() {
             let mut batch = Batch::new(&self.slots);
             self.end_what_is_over(&mut batch);
@@ -119,16 +123,6 @@ impl EngineCore {
         } else {
             self.nudge();
         }
-    }
-
-    /// [Sweeps](EngineCore::sweep) the ready operations of a flow that has ended, and of the flows within it.
-    pub(in crate::engine) fn sweep_flow(self: &Arc<Self>, scope: &Scope) {
-        // Checked first, because nothing may be ready, and there may be many flows within.
-        if self.workers > 0 || self.ready.is_still_empty() {
-            return;
-        }
-        let within = if scope.is_cancelled() { scope.all_within() } else { Vec::new() };
-        self.sweep(scope, &within);
     }
 
     fn end_what_is_over(self: &Arc<Self>, batch: &mut Batch<'_>) {

@@ -91,9 +91,8 @@ fn why_not_joined(operation: &Operation) -> Option<Error> {
 
 /// Collects operations and [joins](Op::join) so many at a time; made by [`Engine::bulk`].
 ///
-/// What was collected takes its place among the engine's operations when it is pushed: when there are as many
-/// as it was made for, when an operation comes that cannot be joined, and at [`Bulk::end`] or the drop. To
-/// read before that what they write, end it first.
+/// The collected operations are pushed when there are enough of them, when an operation cannot be joined, and
+/// at [`Bulk::end`] or the drop. End the bulk before you read what they write.
 ///
 /// # Examples
 /// ```

@@ -63,8 +63,8 @@ impl<'v> Op<'v> {
         Self::task_of::<R, W, F, Result<W::Value, BoxError>, Fallible>(name.into(), reads, writes, work)
     }
 
-    /// Returns an operation whose closure returns a future. It has its variables until the future is ready;
-    /// it may await others, and push operations.
+    /// Returns an operation whose closure returns a future. The operation holds its variables until the
+    /// future is ready. The future may await other operations, and push some.
     ///
     /// The closure gets an `Arc<T>` for a variable that is read, `T` for one that is taken, and a
     /// `Vec<Arc<T>>` for a slice. The executor's workers poll the future, inside the tokio runtime in which
@@ -72,14 +72,13 @@ impl<'v> Op<'v> {
     /// ([where futures run](crate::guide::futures)).
     ///
     /// # Errors
-    /// As [`Op::try_task`]. Its future must not wait for what waits for it. To await its own handle is an
-    /// error there; so is to await an operation that stands behind it in the queue of a variable, and the
-    /// error names both and the variable. It comes also beside something that may be ready first (a `select`,
-    /// a timeout).
+    /// As [`Op::try_task`]. The future must not wait for an operation that waits for this one. Awaiting its
+    /// own handle is an error. So is awaiting an operation behind it in the queue of a variable; the error
+    /// names both and the variable. It is returned even if another branch of a `select` could be ready first.
     ///
-    /// A longer circle is not seen: by way of a third operation, of a task that is spawned here, of another
-    /// engine. It waits for ever, as any futures do that wait for each other, unless there is a timeout. To
-    /// block inside (`block_on`) takes a worker away; with one, or none, no thread is left.
+    /// Longer circles are not detected: through a third operation, a spawned task or another engine. They
+    /// wait for ever, and [`Engine::blocked`](crate::Engine::blocked) shows them. `block_on` inside blocks a
+    /// worker; with at most one worker, no thread is left.
     ///
     /// # Cancellation
     /// When the executor is shut down, the future is dropped where it stands, and the operation fails.
@@ -121,7 +120,7 @@ impl<'v> Op<'v> {
     }
 
     /// Sets its priority: of operations that are ready, those of a higher one go first, and those of the same
-    /// first come, first served. The default is 0. What frees a variable goes ahead of all.
+    /// first come, first served. The default is 0. Operations that free a variable run first.
     pub fn priority(mut self, priority: i32) -> Self {
         self.set(|operation| operation.priority = priority.min(PRIORITY_MAX));
         self

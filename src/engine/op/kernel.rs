@@ -14,10 +14,10 @@ impl<'v> Op<'v> {
     /// [`DeviceStream`](crate::DeviceStream) or [`HostStream`](crate::HostStream)), in the same form as the
     /// kernel of a graph.
     ///
-    /// On an executor with a device that queues work, a kernel for a `DeviceStream` has done its part for
-    /// other kernels when its work is submitted: they wait for it on their own streams, not on the host.
-    /// Operations of the host that use its variables, and whoever awaits it, wait until the device has done
-    /// it. On all other executors it is done at once, by the host, and so is every kernel for a `HostStream`.
+    /// On an executor with a device that queues work, other kernels go on when the work of a kernel for a
+    /// `DeviceStream` is submitted: they wait for it on their own streams, not on the host. Operations of the
+    /// host that use its variables, and futures that await it, wait until the device has finished. On all
+    /// other executors the host runs it at once, as it runs every kernel for a `HostStream`.
     ///
     /// # Examples
     /// ```

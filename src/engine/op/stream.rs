@@ -35,15 +35,14 @@ impl Stream {
         }
     }
 
-    /// Returns its device.
     pub(crate) fn device(&self) -> u32 {
         self.target.device
     }
 }
 
 impl<'v> Op<'v> {
-    /// Puts it on a stream: it runs when all that was put there before has, whether they have variables in
-    /// common or not. Of several streams the last counts as its device's, and it waits for its turn on each.
+    /// Puts it on a stream: it runs after all operations that were put there before. With several streams it
+    /// waits for each; the last one sets its device.
     pub fn on(mut self, stream: &'v Stream) -> Self {
         stream.put(self.unpushed());
         self

@@ -16,8 +16,8 @@ use crate::value::args::Key;
 /// A value that operations of one engine read and write, in the order in which they were pushed. Made by
 /// [`Engine::var`](crate::Engine::var).
 ///
-/// Cheap to clone; clones are the same variable. When the last is dropped, the value is freed behind
-/// everything that was pushed before.
+/// Cheap to clone; clones are the same variable. When the last is dropped, the value is freed after all
+/// operations that were pushed before.
 pub struct Var<T: Send + Sync + 'static>(VarHandle<T, EngineCore>);
 
 impl<T: Send + Sync + 'static> Var<T> {
@@ -59,8 +59,9 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// awaits or drops them.
     ///
     /// # Errors
-    /// Why the operation failed that should have written it; that it has no value; and, if it is not there at
-    /// once, that this is awaited inside of an operation that is no future.
+    /// - The failure of the operation that should have written it.
+    /// - The variable has no value.
+    /// - The value is not there yet, and the future is awaited where a wait may never end: see [`Pushed`].
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.
@@ -82,7 +83,7 @@ impl<T: Send + Sync + 'static> Var<T> {
             Ok(())
         });
         let pushed = Pushed::beyond(self.core(), Unpushed::new(operation));
-        Reading::Pushed(Box::new(Looking { pushed, found }))
+        Reading::Pushed(Box::new(PendingRead { pushed, found }))
     }
 
     /// Returns the value, or why there is none, if no pending operation uses the variable. May return None
@@ -98,7 +99,7 @@ impl<T: Send + Sync + 'static> Var<T> {
         self.core().glance(variable, look).flatten()
     }
 
-    /// Says that it will never have a value, and why. There is no other handle.
+    /// Poisons a variable that will never have a value. There is no other handle.
     pub(crate) fn fail(&self, error: Error) {
         self.variable().set_poison(Some(error));
     }
@@ -106,7 +107,7 @@ impl<T: Send + Sync + 'static> Var<T> {
     /// Waits for everything that was pushed before and reads or writes the variable.
     ///
     /// # Errors
-    /// If the executor is shut down.
+    /// If the executor is shut down, or the future is awaited where a wait may never end: see [`Pushed`].
     ///
     /// # Cancellation
     /// Dropping the future changes nothing.
@@ -137,12 +138,12 @@ enum Reading<T> {
     /// The value was there when it was asked for.
     There(Arc<T>),
     Failed(Error),
-    Pushed(Box<Looking<T>>),
+    Pushed(Box<PendingRead<T>>),
     Spent,
 }
 
-/// A read that waits for its turn.
-struct Looking<T> {
+/// A read that waits for operations.
+struct PendingRead<T> {
     pushed: Pushed,
     found: Arc<Mutex<Option<Arc<T>>>>,
 }
@@ -158,8 +159,8 @@ impl<T> Future for VarRead<T> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Arc<T>>> {
-        if let Reading::Pushed(looking) = &mut self.0 {
-            return looking.poll(cx);
+        if let Reading::Pushed(pending) = &mut self.0 {
+            return pending.poll(cx);
         }
         ready!(poll_share(cx)).used();
         Poll::Ready(match mem::replace(&mut self.0, Reading::Spent) {
@@ -170,7 +171,7 @@ impl<T> Future for VarRead<T> {
     }
 }
 
-impl<T> Looking<T> {
+impl<T> PendingRead<T> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Arc<T>>> {
         Poll::Ready(match ready!(Pin::new(&mut self.pushed).poll(cx)) {
             Ok(()) => lock(&self.found).take().ok_or_else(|| Kind::Spent.into()),
@@ -179,7 +180,7 @@ impl<T> Looking<T> {
     }
 }
 
-/// The turn to write a variable; made by [`Var::wait_writable`].
+/// The wait until a variable could be written; made by [`Var::wait_writable`].
 #[must_use = "futures do nothing unless awaited"]
 #[derive(Debug)]
 pub struct VarWait(Pushed);

@@ -9,22 +9,22 @@ use crate::engine::order::{Grant, Mode, VarPtr};
 use crate::error::{Error, Kind, drop_each};
 use crate::value::args::{Sealed, tuples};
 
-#[diagnostic::on_unimplemented(
-    message = "this is nothing that an operation writes",
-    label = "give `&var`, `&vars[..]`, a tuple of up to eight of them, or `()`"
-)]
 /// Everything that an operation writes: `()`, `&Var<T>`, `&[Var<T>]`, or a tuple of up to eight. The closure
 /// returns the new values: nothing, a `T`, a `Vec<T>` as long as the slice, or a tuple.
+#[diagnostic::on_unimplemented(
+    message = "an operation cannot write this",
+    label = "give `&var`, `&vars[..]`, a tuple of up to eight of them, or `()`"
+)]
 pub trait Writes: Sealed {
     /// What the closure returns.
     type Value: 'static;
-    /// Where that goes.
+    /// Stores the value.
     type Put: Put<Self::Value>;
     #[doc(hidden)]
     fn ask(self, asking: &mut Asking) -> Self::Put;
 }
 
-/// Where what a closure returns goes.
+/// Stores what a closure returns.
 pub trait Put<V>: Send + 'static {
     #[doc(hidden)]
     fn put(&self, value: V, grant: Grant<'_>) -> Result<(), Error>;

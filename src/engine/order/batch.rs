@@ -12,7 +12,6 @@ use crate::sync::{AtomicU32, Ordering};
 /// The most freed slots that a thread keeps.
 pub(crate) const FREED_MAX: usize = 32;
 
-/// What one thread collects.
 pub(crate) struct Batch<'s> {
     slots: &'s Slots,
     pub(crate) ready: SmallVec<[Runnable; 4]>,

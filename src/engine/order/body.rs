@@ -63,7 +63,6 @@ const WORDS: usize = 4;
 
 type Space = MaybeUninit<[usize; WORDS]>;
 
-/// A [`Work`] of any type.
 #[repr(C)]
 pub(crate) struct Body {
     actions: &'static Actions,

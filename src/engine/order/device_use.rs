@@ -27,7 +27,6 @@ pub(crate) struct DeviceUse {
 /// operations that read them.
 pub(crate) type Failure = Arc<OnceLock<Error>>;
 
-/// An operation that was submitted.
 pub(crate) struct Submitted {
     pub(crate) operation: Left,
     pub(crate) device_use: Arc<DeviceUse>,
@@ -36,7 +35,6 @@ pub(crate) struct Submitted {
     pub(crate) inputs: SmallVec<[(Arc<DeviceUse>, Failure); 2]>,
     /// The number of lane faults found before it was submitted.
     pub(crate) faults: u64,
-    /// The error of its submission.
     pub(crate) error: Option<Error>,
 }
 

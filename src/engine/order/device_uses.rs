@@ -20,7 +20,6 @@ struct Uses {
     reads: SmallVec<[Arc<DeviceUse>; 2]>,
 }
 
-/// The last exclusive use.
 #[derive(Clone)]
 struct Write {
     device_use: Arc<DeviceUse>,

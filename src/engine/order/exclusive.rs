@@ -29,7 +29,6 @@ const AWAITED: u32 = 4;
 /// The turn has to sweep.
 const NUDGED: u32 = 8;
 
-/// The word, and the inbox.
 #[derive(Default)]
 pub(crate) struct Exclusive {
     word: AtomicU32,
@@ -40,9 +39,7 @@ pub(crate) struct Exclusive {
 /// The work to do before a turn ends.
 #[derive(Default)]
 pub(crate) struct More {
-    /// Operations that were posted.
     pub(crate) posted: Vec<Entering>,
-    /// Whether to sweep.
     pub(crate) is_nudged: bool,
 }
 

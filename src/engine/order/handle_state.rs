@@ -24,7 +24,6 @@ const AWAITED: u64 = 2;
 const OPERATION: u64 = 4;
 const FLAGS: u64 = HANDLED | AWAITED;
 
-/// The word.
 #[derive(Default)]
 pub(crate) struct HandleState(AtomicU64);
 

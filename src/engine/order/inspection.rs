@@ -19,12 +19,10 @@ use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 /// The state that inspections and threads that run operations share.
 pub(crate) struct Inspection {
     is_on: AtomicBool,
-    /// Held during an inspection.
     turn: Mutex<()>,
     barrier: Barrier,
 }
 
-/// An inspection that goes on.
 pub(crate) struct Inspecting<'i> {
     inspection: &'i Inspection,
     _turn: MutexGuard<'i, ()>,

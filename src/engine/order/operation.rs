@@ -47,7 +47,6 @@ unsafe impl Sync for Operation {}
 struct Rare {
     /// A mistake in it, for the push.
     fault: Option<Error>,
-    /// The flow that it belongs to.
     scope: Option<Arc<Scope>>,
     target: Target,
 }
@@ -65,11 +64,10 @@ pub(super) const FREES: i32 = i32::MAX;
 /// The highest priority of other operations.
 pub(crate) const PRIORITY_MAX: i32 = FREES - 1;
 
-/// The accesses of an operation.
 pub(crate) type Accesses = SmallVec<[Access; 2]>;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
 /// The purpose of an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Runs a body of the user.
     User,
@@ -180,7 +178,6 @@ impl Operation {
         self.rare.get_or_insert_default().scope = Some(scope);
     }
 
-    /// Returns the flow that it belongs to.
     #[inline]
     pub(crate) fn scope(&self) -> Option<&Arc<Scope>> {
         self.rare.as_ref()?.scope.as_ref()
@@ -359,7 +356,6 @@ impl<'o> Granted<'o> {
         self.body().run(grant, rest)
     }
 
-    /// Enqueues its kernel.
     pub(crate) fn enqueue(&mut self, kernel: Enqueue, stream: StreamMut<'_>) -> Result<(), BoxError> {
         // SAFETY: the operation is granted as long as this `Granted` lives, and only its own kernel gets the
         // grant.
@@ -378,12 +374,10 @@ impl<'o> Granted<'o> {
         self.operation.has_begun.store(true, Ordering::Relaxed);
     }
 
-    /// Replaces its body.
     pub(crate) fn set_body(&mut self, work: impl Work) {
         *self.body() = Body::new(work);
     }
 
-    /// Drops its body.
     pub(crate) fn discard_body(&mut self) {
         self.body().discard();
     }
@@ -400,7 +394,6 @@ impl<'o> Granted<'o> {
         self.operation.each(|access| act(access, unsafe { access.variable() }));
     }
 
-    /// Returns its variables.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&Access, &Variable)> {
         // SAFETY: the operation is in the queues of its variables, so they are alive.
         self.operation.accesses.iter().map(|access| (access, unsafe { access.variable() }))

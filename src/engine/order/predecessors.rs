@@ -8,10 +8,8 @@ use super::device_use::{DeviceUse, Failure};
 use super::operation::Granted;
 use crate::error::shielded;
 
-/// The uses by devices that an operation comes after.
 pub(crate) struct Predecessors(pub(crate) SmallVec<[Predecessor; 4]>);
 
-/// One of these uses.
 pub(crate) struct Predecessor {
     pub(crate) device_use: Arc<DeviceUse>,
     /// Some if the operation reads what this use wrote: if the use fails, the operation fails.

@@ -32,7 +32,6 @@ use crate::sync::{AtomicU32, AtomicU64, Line, Mutex, Ordering, lock, spin_loop};
 /// The number of times that a pop checks for a missing link.
 const LOOKS: u32 = if cfg!(anabranch_loom) { 2 } else { 64 };
 
-/// The ready operations of an engine.
 pub(crate) struct Ready {
     tail: Line<Tail>,
     front: Line<Front>,

@@ -97,7 +97,6 @@ impl Slot {
     }
 }
 
-/// The slots of an engine.
 pub(crate) struct Slots {
     chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
     /// For each chunk, the address to which a slot's place is added (see `place`).
@@ -291,7 +290,6 @@ impl Slots {
         self.inspection.pass();
     }
 
-    /// Gives slots back.
     pub(crate) fn give_back(&self, numbers: &[u32]) -> Wakes {
         let back = &self.back.0;
         let mut freed = lock(&back.freed);

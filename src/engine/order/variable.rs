@@ -146,32 +146,29 @@ impl<T> VarPtr<T> {
     /// Writes a variable that the operation writes. No argument of the operation is left.
     #[inline(always)]
     pub(crate) fn put(&self, value: T, grant: Grant<'_>) -> Result<()> {
-        let typed = self.typed(grant);
         // SAFETY: the operation has been granted the variable exclusively, and the caller has no reference to
         // the old value.
-        let write = || unsafe { typed.cell.put(value) };
-        self.overwrite(typed, write)
+        self.overwrite(grant, |cell| unsafe { cell.put(value) })
     }
 
     /// Writes a value that may have other owners.
     pub(crate) fn put_shared(&self, value: Arc<T>, grant: Grant<'_>) -> Result<()> {
-        let typed = self.typed(grant);
         // SAFETY: the operation has been granted the variable exclusively, and the caller has no reference to
         // the old value.
-        let write = || unsafe { typed.cell.put_shared(value) };
-        self.overwrite(typed, write)
+        self.overwrite(grant, |cell| unsafe { cell.put_shared(value) })
     }
 
     /// Runs a write, which drops the old value. A panic of that drop becomes an error: other values are still
     /// to be written, and their drops may panic, too.
     #[inline(always)]
-    fn overwrite(&self, typed: &TypedVariable<T>, write: impl FnOnce()) -> Result<()> {
+    fn overwrite(&self, grant: Grant<'_>, write: impl FnOnce(&VarCell<T>)) -> Result<()> {
+        let typed = self.typed(grant);
         // SAFETY: the operation has been granted the variable exclusively, and the reference is gone before
         // the write.
         if mem::needs_drop::<T>() && unsafe { typed.cell.get() }.is_some() {
-            return shielded(write).map_err(|message| drop_panicked(&typed.variable.name, message));
+            return shielded(|| write(&typed.cell)).map_err(|message| drop_panicked(&typed.variable.name, message));
         }
-        write();
+        write(&typed.cell);
         Ok(())
     }
 }
