@@ -198,7 +198,7 @@ fn who_comes_to_wait_for_an_end_is_in_its_list_or_finds_it_over() {
             let waiting = there.end();
             counted.fetch_add(waiting.len() as u64, Ordering::Relaxed);
         });
-        if ending.wakes(7).is_some() {
+        if ending.wake_later(7).is_some() {
             turns.fetch_add(1, Ordering::Relaxed);
         }
         join(other);

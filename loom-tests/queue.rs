@@ -15,7 +15,7 @@ struct Operation {
     /// Requests to be granted, and one more while they are made.
     holds: AtomicU32,
     /// Requests that somebody may still look at.
-    looks: AtomicU32,
+    refs: AtomicU32,
 }
 
 /// A variable: what is written and read there, without any order of its own.
@@ -52,7 +52,7 @@ impl Requests for Hand<'_> {
     }
 
     fn done_with(&mut self, id: RequestId) {
-        let before = self.model.operations[id.operation() as usize].looks.fetch_sub(1, Ordering::AcqRel);
+        let before = self.model.operations[id.operation() as usize].refs.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "a request is done with once");
     }
 }
@@ -65,7 +65,7 @@ impl Model {
             requests: uses.iter().map(|&(var, is_write)| (var, Request::new(is_write))).collect(),
             made: Plain::new(0),
             holds: AtomicU32::new(uses.len() as u32 + 1),
-            looks: AtomicU32::new(uses.len() as u32),
+            refs: AtomicU32::new(uses.len() as u32),
         };
         Arc::new(Self {
             operations: operations.iter().map(operation).collect(),
@@ -90,7 +90,7 @@ impl Model {
         others.into_iter().for_each(join);
         assert_eq!(self.runs.load(Ordering::Relaxed) as usize, self.operations.len(), "every operation has run");
         for operation in &self.operations {
-            assert_eq!(operation.looks.load(Ordering::Relaxed), 0, "nobody has a request any more");
+            assert_eq!(operation.refs.load(Ordering::Relaxed), 0, "nobody has a request any more");
         }
     }
 

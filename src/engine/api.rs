@@ -216,8 +216,7 @@ impl Engine {
     /// - It takes the value of a variable that it reads as well.
     /// - The executor is shut down.
     /// - There is no room, and this is awaited inside of an operation of this engine, which may be the one
-    /// that
-    ///   has to end first; or inside of a task of the executor.
+    ///   that has to end first; or inside of a task of the executor.
     ///
     /// If the future is dropped unpolled, [`Engine::idle`] returns the error of a refused operation.
     ///

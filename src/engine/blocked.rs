@@ -61,7 +61,7 @@ impl Blocked {
         let places: HashMap<u32, usize> = seen.iter().enumerate().map(|(place, seen)| (seen.number, place)).collect();
         let place = |number: &u32| places.get(number).copied();
         let mut operations: Vec<PendingOp> = seen.iter().map(|seen| PendingOp::new(&seen.name)).collect();
-        for (of, variable, behind) in Queue::all(seen, &places).iter().flat_map(Queue::waits) {
+        for (of, variable, behind) in Waiters::all(seen, &places).iter().flat_map(Waiters::waits) {
             operations[of].waits.push(WaitsFor::Variable { variable: variable.to_owned(), behind });
         }
         let mut awaited: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -167,14 +167,14 @@ impl PendingOp {
 
 /// The queue of a variable, as far as the inspection saw operations in it.
 #[derive(Default)]
-struct Queue<'s> {
+struct Waiters<'s> {
     granted_reads: Vec<usize>,
     /// The other requests, each with the operation that is linked behind it. All requests that are linked
     /// behind one of these are here, too.
     others: BTreeMap<usize, (&'s SeenAccess, Option<usize>)>,
 }
 
-impl<'s> Queue<'s> {
+impl<'s> Waiters<'s> {
     /// Returns all queues, in the order in which operations name the variables.
     fn all(seen: &'s [Seen], places: &HashMap<u32, usize>) -> Vec<Self> {
         let (mut queues, mut numbers): (Vec<Self>, HashMap<usize, usize>) = (Vec::new(), HashMap::new());

@@ -2,7 +2,7 @@
 
 use super::call::{OneValue, Values};
 use super::function::{Arg, Args, Ports};
-use crate::engine::{Engine, Grant, Shared, Var, Writes};
+use crate::engine::{Engine, Grant, PutShared, Var, Writes};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Value};
 use crate::run::{Inputs, Outputs};
@@ -31,7 +31,7 @@ impl<T: Send + Sync + 'static> Ports for Value<T> {
     }
 
     fn shared(vars: &Var<T>) -> impl Writes<Value = Self::Arcs> {
-        Shared(vars)
+        PutShared(vars)
     }
 
     fn take(outputs: &mut Outputs) -> Result<Self::Arcs> {
@@ -77,7 +77,7 @@ macro_rules! ports {
 
             fn shared(vars: &Self::Vars) -> impl Writes<Value = Self::Arcs> {
                 let ($($a,)*) = vars;
-                ($(Shared($a),)*)
+                ($(PutShared($a),)*)
             }
 
             fn take(outputs: &mut Outputs) -> Result<Self::Arcs> {

@@ -9,7 +9,8 @@ use super::lanes::Lanes;
 use super::pace::Pace;
 use crate::device::host::Origin;
 use crate::engine::order::{
-    Batch, Entering, Exclusive, FREED_MAX, Free, Frees, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots, Unpushed, Wakes,
+    Batch, Entering, Exclusive, FREED_MAX, FreeSlots, Frees, Key, Left, Operation, Ready, Rest, Role, Runnable, Slots, Unpushed,
+    Wakes,
 };
 use crate::error::{Error, Kind, Result, shielded};
 use crate::runtime::{Client, Core, Lane, Observer, Registration, Visits, is_inside};
@@ -177,7 +178,7 @@ impl EngineCore {
         if let Some(fault) = self.fault(operation) {
             return Err(fault);
         }
-        self.push_within(self.max_pending, operation).ok_or_else(|| self.is_full())
+        self.push_within(self.max_pending, operation).ok_or_else(|| self.busy())
     }
 
     /// Pushes an operation for workers or polls, if it has no mistake and there is room. Otherwise it stays
@@ -200,7 +201,7 @@ impl EngineCore {
     }
 
     #[cold]
-    pub(in crate::engine) fn is_full(&self) -> Error {
+    pub(in crate::engine) fn busy(&self) -> Error {
         Kind::EngineBusy { max: self.max_pending }.into()
     }
 
@@ -210,7 +211,7 @@ impl EngineCore {
         // It is refused in a forked child, and if sixteen million operations are pending. Some of these may
         // use the variable that it frees, so it is leaked.
         std::mem::forget(operation);
-        pushed?.ok_or_else(|| self.is_full())
+        pushed?.ok_or_else(|| self.busy())
     }
 
     #[inline(always)]
@@ -244,7 +245,7 @@ impl EngineCore {
     #[inline(always)]
     pub(super) fn put(
         &self,
-        free: &mut MutexGuard<'_, Free>,
+        free: &mut MutexGuard<'_, FreeSlots>,
         max: usize,
         operation: &mut Unpushed<'_>,
     ) -> Option<(Entering, Key)> {

@@ -101,7 +101,7 @@ impl Lanes {
                 return Some(operation);
             }
             let Some(device_use) = Predecessors::pending(&granted) else { return Some(operation) };
-            operation = device_use.ending.wakes(operation)?;
+            operation = device_use.ending.wake_later(operation)?;
         }
     }
 }

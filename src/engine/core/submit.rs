@@ -15,7 +15,7 @@ use super::lanes::Lanes;
 use crate::device::StreamMut;
 use crate::device::queue::{self, Event, Judge, Part};
 use crate::engine::order::{
-    Batch, Completed, DeviceUse, Enqueue, Failure, Granted, Operation, Predecessors, Recorded, Rest, Runnable, Submitted,
+    Batch, Completed, DeviceUse, Enqueue, Failure, Granted, Operation, Predecessors, Recorded, Rest, Runnable, SubmittedOp,
 };
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
 use crate::plan::Placed;
@@ -45,7 +45,7 @@ impl EngineCore {
         });
         match (blind, backlog) {
             // If it has ended, this operation is ready again at once.
-            (Some(before), _) => batch.ready.extend(before.ending.wakes(operation)),
+            (Some(before), _) => batch.ready.extend(before.ending.wake_later(operation)),
             // It is ready again when its lane has room.
             (None, Some(point)) => self.when_reached(lane, point, |core, outcome| match outcome {
                 Ok(()) => core.make_ready(operation),
@@ -89,7 +89,7 @@ impl EngineCore {
         let inputs = predecessors.inputs();
         // Must precede `when_reached`: the operation may end there.
         predecessors.release();
-        let submitted = Submitted { operation, device_use, failure, inputs, faults, error: outcome.err() };
+        let submitted = SubmittedOp { operation, device_use, failure, inputs, faults, error: outcome.err() };
         self.when_reached(lane, point, |core, outcome| core.complete(Completed { submitted, outcome }));
     }
 
@@ -159,7 +159,7 @@ impl EngineCore {
     /// Ends an operation that its device has finished, or will never finish. Returns the completions that
     /// waited for it.
     fn end_on_device(self: &Arc<Self>, Completed { submitted, outcome }: Completed) -> Vec<Completed> {
-        let Submitted { operation: left, device_use, failure, inputs, faults, error } = submitted;
+        let SubmittedOp { operation: left, device_use, failure, inputs, faults, error } = submitted;
         let (operation, lanes) = (self.slots.left(&left), self.lanes.as_ref().expect("it was submitted to one"));
         let is_known = error.is_some();
         let outcome = outcome.and_then(|()| lanes.check_faults(device_use.lane, faults));

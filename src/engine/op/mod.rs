@@ -13,5 +13,5 @@ pub use description::Op;
 pub use reads::TakeVar;
 pub use stream::Stream;
 pub use var::{Var, VarRead, VarWait};
-pub(crate) use writes::Shared;
+pub(crate) use writes::PutShared;
 pub use writes::{Put, Writes};

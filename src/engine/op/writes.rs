@@ -62,9 +62,9 @@ impl<T: Send + Sync + 'static> Writes for &Var<T> {
 }
 
 /// A variable that an operation writes with a value that may have other owners.
-pub(crate) struct Shared<'v, T: Send + Sync + 'static>(pub(crate) &'v Var<T>);
+pub(crate) struct PutShared<'v, T: Send + Sync + 'static>(pub(crate) &'v Var<T>);
 
-impl<T: Send + Sync + 'static> Sealed for Shared<'_, T> {}
+impl<T: Send + Sync + 'static> Sealed for PutShared<'_, T> {}
 
 impl<T: Send + Sync + 'static> Put<Arc<T>> for VarPtr<T> {
     fn put(&self, value: Arc<T>, grant: Grant<'_>) -> Result<(), Error> {
@@ -72,7 +72,7 @@ impl<T: Send + Sync + 'static> Put<Arc<T>> for VarPtr<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Writes for Shared<'_, T> {
+impl<T: Send + Sync + 'static> Writes for PutShared<'_, T> {
     type Value = Arc<T>;
     type Put = VarPtr<T>;
 

@@ -43,7 +43,7 @@ impl<'s> Batch<'s> {
         // ORDERING: Relaxed: the queues publish it. Release pairs with the Acquire in `Slots::see`: an
         // inspection sees the operation, too.
         slot.holds.store(requests + own, Ordering::Relaxed);
-        slot.looks.store(requests + 1, Ordering::Release);
+        slot.refs.store(requests + 1, Ordering::Release);
         self.begin_count(number);
         for (place, access) in operation.accesses.iter().enumerate() {
             // SAFETY: the pushing thread has handles to the variables, or the operations that free them are
@@ -86,7 +86,7 @@ impl<'s> Batch<'s> {
     /// Ends an operation. Its slot is free when no thread looks at its requests any more.
     #[inline]
     pub(crate) fn end(&mut self, operation: Left) {
-        self.release_looks(operation.number(), self.slots.slot(operation.spot()), operation.looks);
+        self.release_refs(operation.number(), self.slots.slot(operation.spot()), operation.refs);
     }
 
     /// Calls `look` if no pending operation uses the variable, and returns its result.
@@ -108,7 +108,7 @@ impl<'s> Batch<'s> {
     }
 
     #[inline]
-    fn is_counted(&mut self, number: u32) -> bool {
+    fn count_if_own(&mut self, number: u32) -> bool {
         let is_own = self.own == number;
         self.own_count += u32::from(is_own);
         is_own
@@ -122,13 +122,13 @@ impl<'s> Batch<'s> {
     }
 
     #[inline]
-    fn release_looks(&mut self, number: u32, slot: &Slot, looks: u32) {
-        if release(&slot.looks, looks) {
+    fn release_refs(&mut self, number: u32, slot: &Slot, refs: u32) {
+        if release(&slot.refs, refs) {
             // For an inspection: the operation is cleared from here on.
             // ORDERING: Relaxed: the barrier in `pass` orders it before the load of `is_on`.
-            slot.looks.store(0, Ordering::Relaxed);
+            slot.refs.store(0, Ordering::Relaxed);
             self.slots.inspection.pass();
-            // SAFETY: `release` took the last look, so no other thread looks at the operation; `pass` has
+            // SAFETY: `release` took the last ref, so no other thread looks at the operation; `pass` has
             // waited for inspections.
             unsafe { slot.clear() };
             self.freed.push(number);
@@ -169,20 +169,20 @@ impl<'s> Batch<'s> {
 
 impl Requests for Batch<'_> {
     fn request(&self, id: RequestId) -> &Request {
-        // SAFETY: the request is in a queue, so its operation has a look left, and stays in its slot.
+        // SAFETY: the request is in a queue, so its operation has a ref left, and stays in its slot.
         let operation = unsafe { self.slots.get(id.operation()).operation() };
         &operation.accesses[id.number()].request
     }
 
     fn granted(&mut self, id: RequestId) {
-        if !self.is_counted(id.operation()) {
+        if !self.count_if_own(id.operation()) {
             self.release_holds(id.operation(), self.slots.get(id.operation()), 1);
         }
     }
 
     fn done_with(&mut self, id: RequestId) {
-        if !self.is_counted(id.operation()) {
-            self.release_looks(id.operation(), self.slots.get(id.operation()), 1);
+        if !self.count_if_own(id.operation()) {
+            self.release_refs(id.operation(), self.slots.get(id.operation()), 1);
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct DeviceUse {
 /// operations that read them.
 pub(crate) type Failure = Arc<OnceLock<Error>>;
 
-pub(crate) struct Submitted {
+pub(crate) struct SubmittedOp {
     pub(crate) operation: Left,
     pub(crate) device_use: Arc<DeviceUse>,
     pub(crate) failure: Failure,
@@ -40,7 +40,7 @@ pub(crate) struct Submitted {
 
 /// A submitted operation whose lane has come to its end.
 pub(crate) struct Completed {
-    pub(crate) submitted: Submitted,
+    pub(crate) submitted: SubmittedOp,
     pub(crate) outcome: Result<(), Error>,
 }
 
@@ -84,7 +84,7 @@ impl<T> Ending<T> {
     }
 
     /// Adds an operation to those that the end makes ready. Returns it if the use has ended.
-    pub(crate) fn wakes(&self, operation: T) -> Option<T> {
+    pub(crate) fn wake_later(&self, operation: T) -> Option<T> {
         self.add(&self.waiting, operation)
     }
 

@@ -4,9 +4,9 @@
 //! ```text
 //!  a thread that ends an operation          an inspection
 //!  mark the slot: LEFT in `holds`, or       begin: `is_on` becomes true
-//!  no `looks`                               heavy side of the barrier
+//!  no `refs`                                heavy side of the barrier
 //!  light side of the barrier                look at the mark of a slot: read no operation of a slot
-//!  wait if `is_on`                          without looks, and no variable of an operation that has left
+//!  wait if `is_on`                          without refs, and no variable of an operation that has left
 //!  clear the slot, or free the variable     end: `is_on` becomes false
 //! ```
 //!

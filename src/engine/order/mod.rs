@@ -27,7 +27,7 @@ pub(crate) use batch::{Batch, FREED_MAX};
 pub(crate) use body::{Body, Enqueue, GrantedFuture, OpFuture, Outcome, PendingFuture, Rest, Work};
 #[cfg(test)]
 pub(crate) use device_use::Ending;
-pub(crate) use device_use::{Completed, DeviceUse, Failure, Recorded, Submitted};
+pub(crate) use device_use::{Completed, DeviceUse, Failure, Recorded, SubmittedOp};
 pub(crate) use exclusive::{Exclusive, More};
 pub(crate) use handle_state::Key;
 #[cfg(test)]
@@ -41,7 +41,7 @@ pub(crate) use ready::Ready;
 pub(crate) use scope::Scope;
 pub(crate) use seen::{Seen, SeenAccess};
 pub(crate) use self_wait::{is_polling, self_wait};
-pub(crate) use slots::{CHUNKS, Free, Slots, Wakes, chunk_and_index};
+pub(crate) use slots::{CHUNKS, FreeSlots, Slots, Wakes, chunk_and_index};
 pub(crate) use tokens::{Entering, Grant, Left, NothingPending, Runnable, Turn};
 pub(crate) use var_handle::{Frees, VarHandle};
 #[expect(unreachable_pub, reason = "named by hidden items of public traits")]

@@ -8,7 +8,7 @@
 //! ```text
 //!  tail   the last request, or 0
 //!  gate   the number of granted reads │ the write that waits for them, or 0
-//!  link   of each request: the next one, whether that writes, and GRANTED, LEFT, WRITES of its own
+//!  link   of each request: the next one, whether that writes, and GRANTED, HAS_LEFT, WRITES of its own
 //! ```
 
 use crate::sync::{AtomicU64, Ordering};
@@ -50,7 +50,7 @@ const WRITE_BEHIND: u64 = 1 << ID_BITS;
 /// The request reads, and is granted. Not set for writes.
 const GRANTED: u64 = 1 << (ID_BITS + 1);
 /// The request has left before the next one was linked. The thread that links it releases both.
-const LEFT: u64 = 1 << (ID_BITS + 2);
+const HAS_LEFT: u64 = 1 << (ID_BITS + 2);
 /// The request writes. Never changes.
 const WRITES: u64 = 1 << (ID_BITS + 3);
 
@@ -131,7 +131,7 @@ impl Queue {
     /// ```text
     ///  tail before   link of the one ahead    this      then
     ///  0             -                        any       comes first
-    ///  ahead         LEFT                     any       releases the one ahead, comes first
+    ///  ahead         HAS_LEFT                 any       releases the one ahead, comes first
     ///  ahead         GRANTED                  reads     is granted
     ///  ahead         GRANTED                  writes    waits: the readers grant it by the gate
     ///  ahead         else                     any       waits: the one ahead grants it
@@ -142,9 +142,9 @@ impl Queue {
         let Some(ahead_id) = some(self.tail.swap(id.0, Ordering::AcqRel)) else { return self.come_first(id, is_write, requests) };
         let behind = if is_write { WRITE_BEHIND } else { 0 };
         // ORDERING: AcqRel: Release pairs with the Acquire in `leave` and `let_in`: this request is in its
-        // slot. Acquire pairs with LEFT: what the request ahead did is visible.
+        // slot. Acquire pairs with HAS_LEFT: what the request ahead did is visible.
         let seen = requests.request(ahead_id).link.fetch_or(id.0 | behind, Ordering::AcqRel);
-        if seen & LEFT != 0 {
+        if seen & HAS_LEFT != 0 {
             requests.done_with(ahead_id);
             self.come_first(id, is_write, requests);
         } else if seen & (GRANTED | WRITES) == GRANTED && !is_write {
@@ -157,7 +157,7 @@ impl Queue {
     /// ```text
     ///  link      tail      then
     ///  none      this      tail becomes 0; a read goes out
-    ///  none      another   link gets LEFT; a read goes out; if the link was set meanwhile: the next row
+    ///  none      another   link gets HAS_LEFT; a read goes out; if the link was set meanwhile: the next row
     ///  behind    -         a write grants the next; a read goes out, with the next write if one is behind
     /// ```
     pub(crate) fn leave(&self, id: RequestId, request: &Request, requests: &mut impl Requests) {
@@ -174,9 +174,9 @@ impl Queue {
                 }
                 return;
             }
-            // ORDERING: AcqRel pairs with `enter`: the thread that links the next request sees LEFT and what
-            // this request did; or this thread sees the next request in its slot.
-            seen = request.link.fetch_or(LEFT, Ordering::AcqRel);
+            // ORDERING: AcqRel pairs with `enter`: the thread that links the next request sees HAS_LEFT and
+            // what this request did; or this thread sees the next request in its slot.
+            seen = request.link.fetch_or(HAS_LEFT, Ordering::AcqRel);
         }
         match some(seen & ID) {
             None if is_write => {}

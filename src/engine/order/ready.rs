@@ -60,18 +60,18 @@ struct Front {
 
 /// The place of an operation in the lists: higher priorities first, equal ones in the order in which they
 /// became ready.
-type Key = (Reverse<i32>, u64);
+type Rank = (Reverse<i32>, u64);
 
 #[derive(Default)]
 struct Lists {
-    ready: BTreeMap<Key, Entry>,
+    ready: BTreeMap<Rank, Listed>,
     /// The places of operations with an owner, by the owner.
-    owned: BTreeSet<(usize, Key)>,
+    owned: BTreeSet<(usize, Rank)>,
     /// The number of operations ever added.
     pushed: u64,
 }
 
-struct Entry {
+struct Listed {
     operation: u32,
     owner: Option<usize>,
 }
@@ -172,7 +172,7 @@ impl Ready {
     /// lists. It does not visit the others.
     pub(crate) fn extract_over(&self, slots: &Slots) -> Vec<Runnable> {
         let mut lists = lock(&self.tail.0.lists);
-        let places: Vec<Key> = lists.of(ENGINE).collect();
+        let places: Vec<Rank> = lists.of(ENGINE).collect();
         places.into_iter().filter_map(|place| self.take(&mut lists, slots, Some(place))).collect()
     }
 
@@ -185,8 +185,8 @@ impl Ready {
     /// Takes an operation out of the middle of the lists.
     pub(crate) fn remove(&self, slots: &Slots, place: usize) -> Option<Runnable> {
         let mut lists = lock(&self.tail.0.lists);
-        let key = lists.ready.keys().nth(place).copied();
-        self.take(&mut lists, slots, key)
+        let rank = lists.ready.keys().nth(place).copied();
+        self.take(&mut lists, slots, rank)
     }
 
     /// Returns true if no operation is known to be ready.
@@ -214,7 +214,7 @@ impl Ready {
             && lock(&self.tail.0.lists).ready.is_empty()
     }
 
-    fn take(&self, lists: &mut Lists, slots: &Slots, place: Option<Key>) -> Option<Runnable> {
+    fn take(&self, lists: &mut Lists, slots: &Slots, place: Option<Rank>) -> Option<Runnable> {
         let number = lists.remove(place?)?;
         self.count(-1);
         Some(Runnable(spot(number, slots.get(number))))
@@ -243,35 +243,35 @@ fn look_for(place: &AtomicU32) -> u32 {
 
 impl Lists {
     fn push(&mut self, operation: u32, priority: i32, owner: Option<usize>) {
-        let key = (Reverse(priority), self.pushed);
+        let rank = (Reverse(priority), self.pushed);
         self.pushed += 1;
-        self.ready.insert(key, Entry { operation, owner });
-        self.owned.extend(owner.map(|owner| (owner, key)));
+        self.ready.insert(rank, Listed { operation, owner });
+        self.owned.extend(owner.map(|owner| (owner, rank)));
     }
 
-    fn remove(&mut self, key: Key) -> Option<u32> {
-        let Entry { operation, owner } = self.ready.remove(&key)?;
+    fn remove(&mut self, rank: Rank) -> Option<u32> {
+        let Listed { operation, owner } = self.ready.remove(&rank)?;
         if let Some(owner) = owner {
-            self.owned.remove(&(owner, key));
+            self.owned.remove(&(owner, rank));
         }
         Some(operation)
     }
 
-    fn first(&self) -> Option<Key> {
-        self.ready.first_key_value().map(|(&key, _)| key)
+    fn first(&self) -> Option<Rank> {
+        self.ready.first_key_value().map(|(&rank, _)| rank)
     }
 
-    fn of(&self, owner: usize) -> impl Iterator<Item = Key> {
+    fn of(&self, owner: usize) -> impl Iterator<Item = Rank> {
         let all = (owner, (Reverse(i32::MAX), 0))..=(owner, (Reverse(i32::MIN), u64::MAX));
-        self.owned.range(all).map(|(_, key)| *key)
+        self.owned.range(all).map(|(_, rank)| *rank)
     }
 
     fn give_up(&mut self, owner: usize) {
-        let places: Vec<Key> = self.of(owner).collect();
-        for key in places {
-            self.owned.remove(&(owner, key));
-            self.owned.insert((ENGINE, key));
-            self.ready.entry(key).and_modify(|entry| entry.owner = Some(ENGINE));
+        let places: Vec<Rank> = self.of(owner).collect();
+        for rank in places {
+            self.owned.remove(&(owner, rank));
+            self.owned.insert((ENGINE, rank));
+            self.ready.entry(rank).and_modify(|entry| entry.owner = Some(ENGINE));
         }
     }
 }

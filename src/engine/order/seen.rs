@@ -53,7 +53,7 @@ impl Slots {
         let _inspecting = self.inspection.begin()?;
         let slot = self.get(awaited.number());
         // ORDERING: Acquire pairs with the Release in `Batch::enter`: the operation is in the slot.
-        if slot.looks.load(Ordering::Acquire) == 0 || slot.handle.key(awaited.number()) != awaited {
+        if slot.refs.load(Ordering::Acquire) == 0 || slot.handle.key(awaited.number()) != awaited {
             return None;
         }
         // An operation that was ahead of the polled one has left.
@@ -61,7 +61,7 @@ impl Slots {
         if slot.holds.load(Ordering::Acquire) == LEFT {
             return None;
         }
-        // SAFETY: the slot has looks after the heavy side of the barrier. So the thread that releases the
+        // SAFETY: the slot has refs after the heavy side of the barrier. So the thread that releases the
         // last of them waits for this inspection before it clears the slot.
         polled.keeping(unsafe { slot.operation() }, |_| false)
     }
@@ -69,10 +69,10 @@ impl Slots {
     fn see(&self, number: u32, _: &Inspecting<'_>) -> Option<Seen> {
         let slot = self.get(number);
         // ORDERING: Acquire pairs with the Release in `Batch::enter`: the operation is in the slot.
-        if slot.looks.load(Ordering::Acquire) == 0 {
+        if slot.refs.load(Ordering::Acquire) == 0 {
             return None;
         }
-        // SAFETY: the slot has looks after the heavy side of the barrier. So the thread that releases the
+        // SAFETY: the slot has refs after the heavy side of the barrier. So the thread that releases the
         // last of them waits for this inspection before it clears the slot.
         let operation: &Operation = unsafe { slot.operation() };
         if operation.role == Role::Frees {

@@ -12,11 +12,11 @@
 //!  the next one is linked behind it          0        LINKED │ next
 //!  leave                                     any      LEFT
 //!
-//!  event                                     before   `looks` after
+//!  event                                     before   `refs` after
 //!  enter                                     0        requests + 1
 //!  another thread is done with a request     n        n - 1
 //!  end                                       n        n - (1, and those that the thread released)
-//!  a thread releases the last looks          n        0: the thread clears the slot, which is free
+//!  a thread releases the last refs           n        0: the thread clears the slot, which is free
 //! ```
 
 use std::cell::UnsafeCell;
@@ -52,13 +52,13 @@ pub(super) struct Slot {
     pub(super) holds: AtomicU32,
     /// The number of requests that other threads may still use, and one more until the operation ends. At 0
     /// the slot is free.
-    pub(super) looks: AtomicU32,
+    pub(super) refs: AtomicU32,
     pub(super) handle: HandleState,
     operation: UnsafeCell<Option<Operation>>,
 }
 
 // SAFETY: an `Operation` is Sync. It is put there before any other thread knows the slot's number, and is
-// cleared when `looks` is 0, so no other thread uses it.
+// cleared when `refs` is 0, so no other thread uses it.
 unsafe impl Sync for Slot {}
 
 #[cfg(all(target_pointer_width = "64", not(anabranch_loom)))]
@@ -109,14 +109,14 @@ pub(crate) struct Slots {
 /// The part for threads that push.
 #[derive(Default)]
 struct Front {
-    free: Mutex<Free>,
+    free: Mutex<FreeSlots>,
     /// The number of pushes. Changes under the lock.
     pushed: AtomicU64,
 }
 
 /// Free slots, for pushes. Their lock also makes a push on several variables atomic.
 #[derive(Default)]
-pub(crate) struct Free {
+pub(crate) struct FreeSlots {
     list: Vec<u32>,
     /// The number of slots that were ever made.
     pub(super) made: u32,
@@ -231,13 +231,13 @@ impl Slots {
 
     /// Locks the free slots. No other thread pushes meanwhile.
     #[inline]
-    pub(crate) fn free(&self) -> MutexGuard<'_, Free> {
+    pub(crate) fn free(&self) -> MutexGuard<'_, FreeSlots> {
         lock(&self.front.0.free)
     }
 
     /// Puts an operation into a free slot, unless `max` slots are in use. The key is for its handle.
     #[inline(always)]
-    pub(crate) fn put(&self, free: &mut Free, max: usize, operation: &mut Unpushed<'_>) -> Option<(Entering, Key)> {
+    pub(crate) fn put(&self, free: &mut FreeSlots, max: usize, operation: &mut Unpushed<'_>) -> Option<(Entering, Key)> {
         let number = self.take(free, max)?;
         let slot = self.get(number);
         // SAFETY: `take` returned a free slot, and no other thread knows its number.
@@ -247,7 +247,7 @@ impl Slots {
 
     /// Takes a free slot, unless `max` are in use.
     #[inline]
-    fn take(&self, free: &mut Free, max: usize) -> Option<u32> {
+    fn take(&self, free: &mut FreeSlots, max: usize) -> Option<u32> {
         // ORDERING: Relaxed: it changes only under the lock, which the caller has.
         let pushed = self.front.0.pushed.load(Ordering::Relaxed);
         if pushed - free.ended >= max.min(OPERATIONS_MAX) as u64 && !self.has_room_now(free, max) {
@@ -260,7 +260,7 @@ impl Slots {
     }
 
     #[inline(never)]
-    fn has_room_now(&self, free: &mut Free, max: usize) -> bool {
+    fn has_room_now(&self, free: &mut FreeSlots, max: usize) -> bool {
         // ORDERING: Relaxed, both: an old count of ended operations leaves less room than there is. The other
         // changes only under the lock, which the caller has.
         free.ended = self.back.0.ended.load(Ordering::Relaxed);
@@ -269,12 +269,12 @@ impl Slots {
 
     /// Takes over the slots that were given back meanwhile, or makes one.
     #[inline(never)]
-    fn fetch(&self, free: &mut Free) -> Option<u32> {
+    fn fetch(&self, free: &mut FreeSlots) -> Option<u32> {
         std::mem::swap(&mut free.list, &mut lock(&self.back.0.freed).list);
         free.list.pop().or_else(|| self.make(free))
     }
 
-    fn make(&self, free: &mut Free) -> Option<u32> {
+    fn make(&self, free: &mut FreeSlots) -> Option<u32> {
         let number = free.made;
         let (chunk, _) = place(number as usize);
         let slots = self.chunks.get(chunk)?.get_or_init(|| (0..FIRST << chunk).map(|_| Slot::default()).collect());

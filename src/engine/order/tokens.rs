@@ -41,9 +41,9 @@ pub(crate) struct Runnable(pub(super) Spot);
 pub(crate) struct Left {
     slot: NonNull<u8>,
     number: u32,
-    /// The number of looks to release at the end. Beside the number, so that a token is two words, which come
+    /// The number of refs to release at the end. Beside the number, so that a token is two words, which come
     /// in registers.
-    pub(super) looks: u32,
+    pub(super) refs: u32,
 }
 
 // SAFETY: it points to a slot, which is Sync.
@@ -56,10 +56,10 @@ impl Runnable {
         self.0.number
     }
 
-    /// Makes it the right to end the operation. The caller has left its queues; the end releases `looks`.
-    pub(super) fn into_left(self, looks: u32) -> Left {
+    /// Makes it the right to end the operation. The caller has left its queues; the end releases `refs`.
+    pub(super) fn into_left(self, refs: u32) -> Left {
         let Spot { number, slot } = self.0;
-        Left { slot, number, looks }
+        Left { slot, number, refs }
     }
 }
 

@@ -19,10 +19,10 @@ pub(crate) trait Frees: Send + Sync + 'static {
 }
 
 /// A counted pointer to a variable.
-pub(crate) struct VarHandle<T: Send + Sync + 'static, E: Frees>(NonNull<Shared<T, E>>);
+pub(crate) struct VarHandle<T: Send + Sync + 'static, E: Frees>(NonNull<VarMemory<T, E>>);
 
 /// The memory that the handles of a variable share.
-struct Shared<T, E> {
+struct VarMemory<T, E> {
     typed: TypedVariable<T>,
     /// The number of handles.
     handles: AtomicU64,
@@ -37,12 +37,12 @@ unsafe impl<T: Send + Sync, E: Frees> Sync for VarHandle<T, E> {}
 
 impl<T: Send + Sync + 'static, E: Frees> VarHandle<T, E> {
     pub(crate) fn new(engine: Arc<E>, typed: TypedVariable<T>) -> Self {
-        let shared = Box::new(Shared { typed, handles: AtomicU64::new(1), engine: ManuallyDrop::new(engine) });
+        let shared = Box::new(VarMemory { typed, handles: AtomicU64::new(1), engine: ManuallyDrop::new(engine) });
         Self(NonNull::from(Box::leak(shared)))
     }
 
     #[inline]
-    fn shared(&self) -> &Shared<T, E> {
+    fn shared(&self) -> &VarMemory<T, E> {
         // SAFETY: `self` is one of the handles, so the count is not 0, and the shared memory is alive.
         unsafe { self.0.as_ref() }
     }
@@ -66,10 +66,10 @@ impl<T: Send + Sync + 'static, E: Frees> VarHandle<T, E> {
     #[inline(never)]
     fn free(&self) {
         // SAFETY: the count was 1, so this is the last handle, and no other thread takes the engine out; the
-        // drop of `Shared` does not drop a `ManuallyDrop`.
+        // drop of `VarMemory` does not drop a `ManuallyDrop`.
         let engine = unsafe { ptr::read(&raw const self.shared().engine) };
         let access = Access::new(&self.typed().variable, Mode::EXCLUSIVE);
-        let free = Free(self.0);
+        let free = FreeBody(self.0);
         ManuallyDrop::into_inner(engine).free(Unpushed::new(Operation::own(Role::Frees, access, |_, _| free.run())));
     }
 }
@@ -95,13 +95,13 @@ impl<T: Send + Sync + 'static, E: Frees> Drop for VarHandle<T, E> {
 }
 
 /// Frees a variable. It has a pointer and no box, because operations ahead of it use the variable meanwhile.
-struct Free<T, E>(NonNull<Shared<T, E>>);
+struct FreeBody<T, E>(NonNull<VarMemory<T, E>>);
 
 // SAFETY: no handle is left, and all other operations on the variable are ahead of this one, so its thread
 // is the only one that uses the variable; the value and the engine are Send.
-unsafe impl<T: Send + Sync, E: Frees> Send for Free<T, E> {}
+unsafe impl<T: Send + Sync, E: Frees> Send for FreeBody<T, E> {}
 
-impl<T, E> Free<T, E> {
+impl<T, E> FreeBody<T, E> {
     fn run(self) -> Outcome {
         // SAFETY: only `free` frees the variable, and that is called below.
         let variable = unsafe { &self.0.as_ref().typed.variable };
@@ -121,7 +121,7 @@ impl<T, E> Free<T, E> {
     }
 }
 
-impl<T, E> Drop for Free<T, E> {
+impl<T, E> Drop for FreeBody<T, E> {
     fn drop(&mut self) {
         // The engine is dropped, so a panic is not reported.
         let _ = self.free();
