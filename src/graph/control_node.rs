@@ -54,7 +54,7 @@ pub(crate) struct Inner {
 }
 
 /// Where a new state comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Origin {
     /// It is an old one.
     State(u32),

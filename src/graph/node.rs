@@ -75,7 +75,10 @@ impl NodeMut<'_> {
     /// names the loop.
     pub fn max_iterations(self, max: u64) -> Self {
         let Some(node) = self.node else { return self };
-        match self.graph.controls.iter_mut().find(|control| control.node == node).map(|control| &mut control.flow) {
+        let controls = &mut self.graph.controls;
+        // Controls stand in the order of their nodes.
+        let found = controls.binary_search_by_key(&node, |control| control.node);
+        match found.ok().map(|at| &mut controls[at].flow) {
             Some(Flow::Repeat { max_iterations, .. }) => *max_iterations = max,
             _ => {
                 let name = self.graph.full_name(node);

@@ -140,14 +140,13 @@ impl Graph {
         value + 1 == work.value + work.values && values.iter().all(|value| !value.is_read)
     }
 
-    /// The shape with what only the whole graph tells: where values are read, and that takers come last.
+    /// Returns the shape with the orders that let takers come last.
     fn compiled_shape(&self) -> Arc<Shape> {
         let orders = self.take_orders();
-        if orders.is_empty() && self.shape().is_memory_settled() {
+        if orders.is_empty() {
             return self.shared_shape().clone();
         }
         let mut shape = self.shape().clone();
-        shape.settle_memory();
         orders.into_iter().for_each(|(reader, taker, _)| shape.order(reader, taker));
         Arc::new(shape)
     }

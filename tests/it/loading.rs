@@ -467,3 +467,17 @@ fn a_loop_may_have_no_iterations_at_most() {
     let expected = "loop 'loop' would go on after 0 iterations: raise its max_iterations, or find out why it does not end";
     assert_eq!(error.to_string(), expected);
 }
+
+#[test]
+fn two_outputs_of_one_name_are_a_mistake() {
+    // Seen to make a graph with both.
+    for outputs in [r#"{"node": "two"}, {"node": "two"}"#, r#"{"node": "two 1"}, {"node": "two", "output": 1}"#] {
+        let json = format!(
+            r#"{{"nodes": [{{"name": "x", "backend": "cpu", "command": "two"}}, {{"name": "two 1", "backend": "cpu", "command": "two"}},
+            {{"name": "two", "inputs": [{{"node": "x"}}, {{"node": "two 1"}}], "repeat": {{"iterations": 1, "body": {{"nodes": [
+                {{"name": "double", "command": "less", "backend": "cpu", "inputs": [{{"state": 0}}]}}]}}}}}}], "outputs": [{outputs}]}}"#
+        );
+        let error = Graph::from_shape(&Shape::from_json(&json).unwrap(), &bodies()).unwrap_err();
+        assert!(error.is_invalid_graph() && error.to_string().contains("output"), "{error}");
+    }
+}

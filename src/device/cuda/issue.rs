@@ -79,7 +79,7 @@ impl Recording {
     /// is reported at the submission.
     pub(super) fn flush(&mut self) {
         let device = self.device.clone();
-        let _path = lock(&device.path);
+        let path = lock(&device.path);
         let first = self.flushed.replace(self.ops.len()).unwrap_or(0);
         if self.refused.is_none() {
             let begun = device.context.make_current().and_then(|()| wait_first(self)).map_err(|error| (0, error));
@@ -88,6 +88,8 @@ impl Recording {
             let mut enqueue = |op| enqueue(&device, stream, &self.ops, op).map_err(|error| (part_of(op), error));
             self.refused = begun.and_then(|()| ops.try_for_each(&mut enqueue)).err();
         }
+        drop(path);
+        device.collect_if_asked();
         // The library may change the thread's context. The next driver call restores it.
         self.is_lent = true;
     }

@@ -168,6 +168,20 @@ impl Recording {
         self.held.iter().find(is_free).map(|held| held.allocation.clone())
     }
 
+    fn alloc_on_path(&self, bytes: usize) -> Result<Arc<Allocation>> {
+        let (device, mut address) = (&self.device, 0);
+        let _path = lock(&device.path);
+        device.collect(Marking::IfMuch);
+        // SAFETY: it writes one address. An empty buffer has an address too.
+        let code = unsafe { (device.driver.alloc)(&mut address, bytes.max(1), self.stream().handle()) };
+        if code == OUT_OF_MEMORY {
+            return Err(Kind::OutOfMemory { bytes, device: device.context.device_name() }.into());
+        }
+        device.context.check(code)?;
+        let made = (self.lane, device.issued(self.lane));
+        Ok(Arc::new(Allocation::new(device.clone(), address, bytes, made)))
+    }
+
     pub(super) fn foreign(&self, buffer: String) -> Error {
         Kind::ForeignBuffer { buffer, stream: self.device.context.device_name() }.into()
     }
@@ -228,18 +242,9 @@ impl Queue for Recording {
             return Ok(Box::new(allocation));
         }
         self.regain()?;
-        let (device, mut address) = (&self.device, 0);
-        let path = lock(&device.path);
-        device.collect(Marking::IfMuch);
-        // SAFETY: it writes one address. An empty buffer has an address too.
-        let code = unsafe { (device.driver.alloc)(&mut address, bytes.max(1), self.stream().handle()) };
-        if code == OUT_OF_MEMORY {
-            return Err(Kind::OutOfMemory { bytes, device: device.context.device_name() }.into());
-        }
-        device.context.check(code)?;
-        let made = (self.lane, device.issued(self.lane));
-        let allocation = Arc::new(Allocation::new(device.clone(), address, bytes, made));
-        drop(path);
+        let allocated = self.alloc_on_path(bytes);
+        self.device.collect_if_asked();
+        let allocation = allocated?;
         self.hold(&allocation, true);
         Ok(Box::new(allocation))
     }

@@ -383,7 +383,7 @@ impl GraphForm<'_> {
                 links.extend(input.state.map(|state| Link::State { state, target }));
                 let Some(source) = &input.node else { continue };
                 let source = find(source, &|| format!("{place}nodes[{index}].inputs[{at}].node"))?;
-                let memory = input.memory.as_ref().map_or_else(|| shape.memory_of(source), |memory| memory.0);
+                let memory = input.memory.as_ref().map(|memory| memory.0);
                 let kind = EdgeKind::Data { output: input.output, memory, metadata: input.metadata };
                 links.push(Link::Edge(Edge { source, target, kind }));
             }

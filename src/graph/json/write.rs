@@ -127,7 +127,7 @@ fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
                 places[target][0].push(place);
             }
             Link::Edge(Edge { source, kind: EdgeKind::Data { output, memory, metadata }, .. }) => {
-                let memory = (memory != shape.memory_of(source)).then_some(MemoryForm(memory));
+                let memory = memory.map(MemoryForm);
                 let input = InputForm { node: Some(name(source)), state: None, output, memory, metadata, take };
                 nodes[target].inputs.push(input);
                 places[target][0].push(place);

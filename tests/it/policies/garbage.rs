@@ -37,7 +37,7 @@ fn shape(dice: &mut Dice) -> Shape {
     }
     for _ in 0..dice.below(8) {
         let (source, target) = (node(dice, nodes), node(dice, nodes));
-        let kind = EdgeKind::Data { output: number(dice), memory: Memory::Cpu, metadata: dice.below(2) == 0 };
+        let kind = EdgeKind::Data { output: number(dice), memory: Some(Memory::Cpu), metadata: dice.below(2) == 0 };
         match dice.below(4) {
             0 => shape.order(source, target),
             1 => shape.output(source, number(dice)),
