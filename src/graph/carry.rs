@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use super::NodeId;
 use super::builder::Graph;
-use super::control_node::{ControlNode, Flow, Inner, Origin, State};
+use super::control_node::{ControlKind, ControlNode, Inner, Origin, State};
 use super::nested::Role;
 use super::values::{Maker, ValueInfo};
 use crate::error::{Error, Kind, Result};
@@ -47,7 +47,7 @@ pub(crate) struct Carries {
     pub(crate) leave: Box<[Carry]>,
 }
 
-impl Flow {
+impl ControlKind {
     /// Returns the inner graphs that give states.
     pub(crate) fn givers(&self) -> &[Inner] {
         match self {
@@ -149,7 +149,7 @@ impl<'g> Settling<'g> {
         graphs.map(move |graph| (graph, &graph.values[graph.inputs[state].value as usize]))
     }
 
-    /// Whether something in an inner graph holds a state beside it.
+    /// Returns whether something in an inner graph shares a state.
     fn is_shared(&self, state: usize) -> bool {
         self.views(state).any(|(_, view)| view.sharer.is_some())
     }
@@ -177,7 +177,7 @@ impl<'g> Settling<'g> {
             let mut givers = 0..self.uses.len();
             if lost[state].is_some() { None } else { givers.find(|&giver| !gives(lost, giver, state)).map(Lost::Given) }
         };
-        let Flow::Repeat { body, .. } = &self.control.flow else {
+        let ControlKind::Repeat { body, .. } = &self.control.flow else {
             return (0..lost.len()).map(|state| [lost[state], lost[state].or_else(|| newly(&lost, state))]).collect();
         };
         // The next iteration begins with the values that this one shares. A state that is lost by now loses
@@ -198,7 +198,7 @@ impl<'g> Settling<'g> {
         lost.into_iter().map(|why| [why, why]).collect()
     }
 
-    /// Nobody takes what an inner graph gives, or what a condition is asked for.
+    /// Checks that no node takes a value that an inner graph gives, or that is read after a condition.
     fn check_given(&self) -> Result<()> {
         for (number, giver) in self.control.flow.givers().iter().enumerate() {
             let graph = self.graph.inner.get(giver.id);
@@ -216,7 +216,7 @@ impl<'g> Settling<'g> {
                 }
             }
         }
-        let Flow::Repeat { condition: Some(condition), .. } = self.control.flow else { return Ok(()) };
+        let ControlKind::Repeat { condition: Some(condition), .. } = self.control.flow else { return Ok(()) };
         let graph = self.graph.inner.get(condition);
         let outputs = graph.shape().outputs();
         for value in &graph.values {
@@ -230,7 +230,7 @@ impl<'g> Settling<'g> {
         Ok(())
     }
 
-    /// Who takes a state finds it in place.
+    /// Checks that no node takes a state that something else may hold.
     fn check_takers(&self, lost: &[[Option<Lost>; 2]]) -> Result<()> {
         let first = self.graph.works[self.control.node.index()].value as usize;
         let reasons = |at: usize| lost.iter().map(move |lost| lost[at]).collect::<Vec<_>>();
@@ -308,8 +308,8 @@ impl<'g> Settling<'g> {
     /// Returns the path of an inner graph that gives states.
     fn path(&self, giver: usize) -> String {
         match self.control.flow {
-            Flow::Repeat { .. } => format!("{}/{}", self.name(), Role::Body),
-            Flow::Branch { .. } => format!("{}/{}", self.name(), Role::Arm(giver as u32)),
+            ControlKind::Repeat { .. } => format!("{}/{}", self.name(), Role::Body),
+            ControlKind::Branch { .. } => format!("{}/{}", self.name(), Role::Arm(giver as u32)),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::check::check_ids;
 use super::control_node::ControlNode;
 use super::ports::numbered;
 use super::shape::Link;
-use super::values::{Maker, OutputPort, Sharer, Type};
+use super::values::{Maker, OutputPort, Sharer, ValueInfo};
 use super::{Edge, NodeId, Shape, unknown_node};
 use crate::error::{Kind, Result};
 use crate::name::Name;
@@ -286,8 +286,8 @@ impl Cut<'_> {
         let output = self.section.outputs.len() as u32;
         let info = &mut self.section.values[value as usize];
         info.sharer.get_or_insert(Sharer::Output(output));
-        let (Type { name: type_name, transfer, .. }, offset, maker) = (info.of, info.offset, info.maker);
-        self.section.outputs.push(OutputPort { name, value, type_name, offset, transfer });
+        let ValueInfo { offset, maker, of, .. } = *info;
+        self.section.outputs.push(OutputPort { name, value, of, offset });
         if let (Maker::Node(node), true) = (maker, is_new) {
             let output = value - self.section.works[node.index()].value;
             Arc::make_mut(&mut self.section.shape).output(node, output);

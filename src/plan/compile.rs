@@ -132,8 +132,8 @@ impl Graph {
         explain_circle(error, self.shape(), takes)
     }
 
-    /// Who uses one value of a loop or a branch may leave the others. Returns whether this is the last, and
-    /// nobody uses any.
+    /// Returns whether a value is the last of its loop or branch, and none of these is read. A reader of one
+    /// may leave the others.
     fn is_last_unread(&self, value: u32, node: NodeId) -> bool {
         let work = self.works[node.index()];
         let values = &self.values[work.value as usize..(work.value + work.values) as usize];
@@ -178,7 +178,7 @@ impl Graph {
     pub(super) fn facts(&self) -> Vec<Facts> {
         let facts_of = |(work, body): (&NodeWork, &dyn Body)| {
             let values = &self.values[work.value as usize..(work.value + work.values) as usize];
-            // A loop or a branch sees to it by itself.
+            // A loop or a branch shares its values itself.
             let is_shared = !work.is_control && values.iter().any(|value| value.sharer.is_some());
             Facts {
                 is_async: work.is_async,

@@ -156,16 +156,7 @@ pub(super) fn fill(backend: Backend) -> &'static str {
     }
 }
 
-/// A name between quotes, with what would end them escaped; control characters become spaces.
+/// Returns a name between quotes, with what would end them escaped. Control characters become spaces.
 fn quoted(name: &str) -> String {
-    let mut out = String::from("\"");
-    for char in name.chars() {
-        match char {
-            '"' | '\\' => out.extend(['\\', char]),
-            char if char.is_control() => out.push(' '),
-            char => out.push(char),
-        }
-    }
-    out.push('"');
-    out
+    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"").replace(char::is_control, " "))
 }

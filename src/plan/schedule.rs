@@ -111,7 +111,7 @@ impl Schedule {
         let waiting = waiting.as_ref().unwrap_or(&links);
         let parts = Parts::new(waiting, &order, &streams)?;
         let (part_links, stream_of) = parts.as_ref().map_or((waiting, &streams.of), |parts| (&parts.links, &parts.stream_of));
-        let numbers = parts.as_ref().map_or_else(Numbers::default, |parts| parts.numbers().clone());
+        let numbers = parts.as_ref().map_or_else(Numbers::default, |parts| parts.numbers.clone());
         let waits = fewest(part_links, stream_of, streams.count, order.len() <= EXACT_NODES_MAX);
         let releases = after_last_readers(&shape, &links, &numbers, stream_of, streams.count);
         let (programs, records) = programs(stream_of, streams.count, &waits, &releases, &numbers);

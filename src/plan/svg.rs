@@ -389,19 +389,9 @@ fn time(us: f64) -> String {
     }
 }
 
-/// Text with what XML would read as its own escaped; control characters, which XML has no form for, become
-/// spaces.
+/// Returns text with what XML would read as its own escaped. Control characters become spaces: XML has no
+/// form for them.
 fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            char if char.is_control() || char == '\u{fffe}' || char == '\u{ffff}' => out.push(' '),
-            char => out.push(char),
-        }
-    }
-    out
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+    text.replace(|char: char| char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}'), " ")
 }

@@ -109,7 +109,6 @@ impl Device {
         })))
     }
 
-    /// Returns the function of a kernel.
     pub(super) fn function(self: &Arc<Self>, code: &Arc<Code>) -> Result<CUfunction> {
         if let Some((device, function)) = code.first.get()
             && std::ptr::addr_eq(device.as_ptr(), Arc::as_ptr(self))
@@ -303,8 +302,7 @@ impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY: `self` is being dropped, so nothing uses the field after this.
         let opened = ManuallyDrop::new(unsafe { ManuallyDrop::take(&mut self.0) });
-        // The end waits, and any thread may drop the device. If no thread can be spawned, the driver keeps
-        // everything.
+        // The end waits, so it gets a thread. If none can be spawned, the driver keeps everything.
         let _ = spawn("anabranch-cuda-end".into(), move || ManuallyDrop::into_inner(opened).end());
     }
 }

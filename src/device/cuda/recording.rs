@@ -55,8 +55,8 @@ pub(super) struct Noted {
 
 struct Held {
     allocation: Arc<Allocation>,
-    /// The plan's stream of all parts that work on it, if it was made here and that is one stream: then who
-    /// comes later there may have the memory, once nobody has it any more.
+    /// The plan's stream of all parts that work on it, if it was made here and that is one stream. A later
+    /// part of that stream may reuse the memory once no buffer refers to it.
     stream: Option<u32>,
 }
 
@@ -99,7 +99,7 @@ impl Recording {
         &self.part_waits[self.parts[part].waits as usize..end]
     }
 
-    /// Says that all of this is over once these points have passed, the lane's own first.
+    /// Notes that all of this has ended once these points have passed, the lane's own first.
     pub(super) fn settle(&mut self, points: &[Use]) {
         for held in self.held.drain(..) {
             points.iter().for_each(|&point| held.allocation.touch(point));
@@ -112,13 +112,13 @@ impl Recording {
         self.landings.drain(..).for_each(|(_, landed)| landed.settle(points));
     }
 
-    /// Forgets the operations from there on. Nobody is to take for written what they would have copied to.
+    /// Discards the operations from there on, and the memory that they would have copied to.
     fn truncate(&mut self, ops: usize) {
         self.ops.truncate(ops);
         self.landings.retain(|&(place, _)| place < ops);
     }
 
-    /// Makes it as good as new.
+    /// Empties it, so that it can be used again.
     pub(super) fn clear(&mut self) {
         self.waits.clear();
         self.parts.clear();
@@ -155,8 +155,8 @@ impl Recording {
         }
     }
 
-    /// Returns memory that was made here and that nobody has any more. Whatever works on it comes before, on
-    /// the same stream.
+    /// Returns memory that was made here and that no buffer refers to. All work on it comes before, on the
+    /// same stream.
     fn reuse(&mut self, bytes: usize) -> Option<Arc<Allocation>> {
         let stream = self.parts.last()?.stream;
         let is_free = |held: &&Held| {
@@ -256,7 +256,7 @@ impl Queue for Recording {
         }
         self.regain()?;
         let staged = self.device.take_host(from.len())?;
-        // SAFETY: the block has at least as many bytes, and nobody else has it.
+        // SAFETY: the block has at least as many bytes, and was taken from the pool just now.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), staged.start.as_ptr(), from.len()) };
         self.note(
             Op::Copy { way: Way::Up, from: staged.start.as_ptr().expose_provenance() as u64, to, bytes: from.len() },

@@ -30,7 +30,7 @@ pub(super) fn json(shape: &Shape) -> String {
         graphs.extend(inner.map(|(_, shape)| (Some(shape.clone()), 0, depth + 1)));
         next += 1;
     }
-    // What nobody can read again need not be pretty: its margins alone would grow beyond all bounds.
+    // A text nested too deep to be read again is not pretty: its margins would grow without bound.
     let is_pretty = graphs.last().is_none_or(|deepest| deepest.2 <= NESTING_MAX);
     let mut texts: Vec<Option<Box<RawValue>>> = (0..graphs.len()).map(|_| None).collect();
     while let Some((graph, first, _)) = graphs.pop() {

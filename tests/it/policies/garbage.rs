@@ -82,7 +82,7 @@ fn foreign_ids_are_errors_that_name_them() {
         let foreign = is_foreign(&shape, &programs);
         let checks: [Result<()>; 4] = [
             shape.verify_programs(&programs),
-            Simulation::of_programs(shape.clone(), programs.clone()).run().map(|log| _ = (log.to_string(), log.touches())),
+            Simulation::of_programs(shape.clone(), programs.clone()).run().map(|log| _ = (log.to_string(), log.spans())),
             Simulation::of_programs(shape.clone(), programs.clone()).explore(3, |_| Ok(())).map(drop),
             shape.section(&["n0"], &[]).map(drop),
         ];
