@@ -20,6 +20,7 @@ impl NodeId {
 
 /// Where a node wants to run. DALI's words.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "json", derive(serde::Deserialize, serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Backend {
     /// On the host.
     #[default]
@@ -32,6 +33,7 @@ pub enum Backend {
 
 /// The memory in which a consumer reads a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "json", derive(serde::Deserialize, serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Memory {
     /// Host memory.
     Cpu,

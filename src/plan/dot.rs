@@ -46,7 +46,7 @@ enum Part {
 
 struct Writer<'a> {
     /// The outermost graph, and behind it the inner ones.
-    graphs: Vec<(&'a Schedule, Runs)>,
+    graphs: Vec<(&'a Schedule, Runs<'a>)>,
     /// What each graph is to what is around it.
     roles: Vec<String>,
     /// The inner graphs of each loop and branch.
@@ -135,7 +135,7 @@ impl<'a> Writer<'a> {
             if let Some(before) = runs.before[run] {
                 let _ = writeln!(out, "  {prefix}r{before} -> {prefix}r{run} [color=\"#9aa4b2\"];");
             }
-            for wait in &runs.waits[run] {
+            for wait in runs.waits(run) {
                 let _ = writeln!(out, "  {prefix}r{wait} -> {prefix}r{run} [color=\"#c2452d\", penwidth=1.5];");
             }
         }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::fabric::Facts;
 use super::runs::Runs;
-use super::{NONE, Schedule, Step, StreamKind};
+use super::{NONE, Schedule, StreamKind};
 use crate::graph::{NodeId, Rows};
 
 /// The most nodes of a segment: its values live until it is submitted.
@@ -80,17 +80,8 @@ fn around(schedule: &Schedule) -> (Rows<NodeId>, Rows<NodeId>) {
     let node = |run: usize| runs.all[run].node;
     let before = (0..runs.all.len()).flat_map(|run| runs.before(run).map(move |before| (node(run).0, node(before))));
     let before: Vec<(u32, NodeId)> = before.collect();
-    let mut releases = Vec::new();
-    for stream in 0..schedule.streams() {
-        let mut last = NodeId(0);
-        for step in schedule.steps(stream) {
-            match *step {
-                Step::Run(node) => last = node,
-                Step::Release(value) => releases.push((last.0, value)),
-                Step::Wait(_) | Step::Record(_) => {}
-            }
-        }
-    }
+    let releases = |run: usize| schedule.releases.after.row(run as u32).iter().map(move |&value| (node(run).0, value));
+    let releases: Vec<(u32, NodeId)> = (0..runs.all.len()).flat_map(releases).collect();
     let nodes = schedule.order().len();
     (Rows::sorted(nodes, before.iter().copied()), Rows::sorted(nodes, releases.iter().copied()))
 }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::forms::{
-    BackendForm, BranchForm, GraphForm, InputForm, MemoryForm, NodeForm, OutputForm, RepeatForm, iterations_expected,
-};
+use super::forms::{BranchForm, GraphForm, InputForm, NodeForm, OutputForm, RepeatForm, iterations_expected};
 use crate::graph::shape::Link;
 use crate::graph::{Control, Edge, EdgeKind, NESTING_MAX, NodeId, NodeShape, Shape};
 
@@ -81,7 +79,7 @@ fn node_form<'a>(node: &NodeShape, inner: &'a [Box<RawValue>]) -> NodeForm<'a> {
     let is_own = node.control.as_ref().is_none_or(|control| control.backend() != node.backend);
     NodeForm {
         name: node.name.to_string(),
-        backend: is_own.then_some(BackendForm(node.backend)),
+        backend: is_own.then_some(node.backend),
         repeat,
         branch,
         inputs: Vec::new(),
@@ -127,7 +125,6 @@ fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
                 places[target][0].push(place);
             }
             Link::Edge(Edge { source, kind: EdgeKind::Data { output, memory, metadata }, .. }) => {
-                let memory = memory.map(MemoryForm);
                 let input = InputForm { node: Some(name(source)), state: None, output, memory, metadata, take };
                 nodes[target].inputs.push(input);
                 places[target][0].push(place);
