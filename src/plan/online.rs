@@ -234,8 +234,8 @@ mod tests {
         assert_eq!(bench.put(&[0, 1, 4]), (0, vec![]));
     }
 
-    /// Seen to fail with waits for each of several points of one stream, and with one for what another wait
-    /// tells of.
+    /// Seen to fail with waits for each of several points of one stream, and with one that another wait
+    /// implies.
     #[test]
     fn of_each_other_stream_only_the_newest_is_waited_for_and_nothing_twice() {
         let mut bench = Bench::new(Placement::Online, 4);
