@@ -72,7 +72,7 @@ fn shape(bytes: &[u8]) -> Shape {
             let kind = match look % 4 {
                 0 => EdgeKind::Order,
                 memory => {
-                    let memory = if memory == 1 { Memory::Cpu } else { shape.memory_of(source) };
+                    let memory = (memory == 1).then_some(Memory::Cpu);
                     EdgeKind::Data { output: (look / 4 % 3) as u32, memory, metadata: look >= 224 }
                 }
             };

@@ -38,7 +38,8 @@ impl Launch {
         Self { shared_bytes, ..self }
     }
 
-    /// Returns a launch of one thread or more for each of `len` elements, in blocks of 256.
+    /// Returns a launch of one thread or more for each of `len` elements, in blocks of 256. A grid has at
+    /// most 2³¹ - 1 blocks: beyond 5·10¹¹ elements, each thread must do several.
     pub fn for_len(len: usize) -> Self {
         let blocks = len.div_ceil(BLOCK as usize).clamp(1, i32::MAX as usize);
         Self::new([blocks as u32, 1, 1], [BLOCK, 1, 1])

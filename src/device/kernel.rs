@@ -34,8 +34,8 @@ impl<P: Params> Kernel<P> {
     ///   `u32`.
     /// - It reads and writes elements of its buffers and what it declares itself, and nothing else, no shared
     ///   memory beyond what the launch gives either; those of an [`In`] it only reads. It is not told where a
-    ///   buffer ends: if it takes a length, then the promise is about the lengths, and the grids, that it is
-    ///   launched with, and who makes the kernel keeps it from those who might pass others.
+    ///   buffer ends. If it takes a length, the promise covers the lengths and grids of all its launches: keep
+    ///   the kernel from code that may pass others.
     /// - It touches no buffer once the launch is over.
     /// - Its threads do not race. Launches are ordered by the graph and by their stream, the threads of one
     ///   launch by the code alone.

@@ -3,10 +3,12 @@
 
 use std::any::TypeId;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::around::{Around, Unfinished};
 use super::body::Body;
+use super::closures::{Async, Kernel, Task};
 use super::control_node::{ControlNode, InnerId};
 use super::handle::Value;
 use super::shape::{NodeId, Shape};
@@ -125,7 +127,7 @@ impl Graph {
         R: Data,
         F: TaskFn<Graph, I::Params, R>,
     {
-        self.add_task::<I, R, F, Infallible>(name.into(), reads, work)
+        self.add(name.into(), reads, |_, params| Task::<_, _, R, Infallible> { params, work, kind: PhantomData })
     }
 
     /// Adds a CPU function that can fail. `Ok(f(x)?)` boxes an error of any type.
@@ -139,7 +141,7 @@ impl Graph {
         R: Data,
         F: TaskFn<Graph, I::Params, Result<R, BoxError>>,
     {
-        self.add_task::<I, Result<R, BoxError>, F, Fallible>(name.into(), reads, work)
+        self.add(name.into(), reads, |_, params| Task::<_, _, _, Fallible> { params, work, kind: PhantomData })
     }
 
     /// Adds an async node. Its future is made when its inputs are there. The executor's workers poll it,
@@ -167,7 +169,7 @@ impl Graph {
         F: FutureFn<Graph, I::Params, Fut>,
         Fut: Future<Output = Result<R, BoxError>> + Send + 'static,
     {
-        self.add_future(name.into(), reads, work)
+        self.add(name.into(), reads, |graph, params| Async { params, work, future: graph.layout.slot::<Fut>() })
     }
 
     /// Adds a kernel: `work` enqueues device work onto a stream, and the device runs that in the stream's
@@ -179,7 +181,7 @@ impl Graph {
         R: Data,
         F: KernelFn<Graph, S, I::Params, R>,
     {
-        self.add_kernel::<I, S, R, F, Infallible>(name.into(), reads, work)
+        self.add(name.into(), reads, |_, params| Kernel::<S, _, _, R, Infallible> { params, work, kind: PhantomData })
     }
 
     /// Adds a kernel whose submission can fail.
@@ -193,7 +195,7 @@ impl Graph {
         R: Data,
         F: KernelFn<Graph, S, I::Params, Result<R, BoxError>>,
     {
-        self.add_kernel::<I, S, Result<R, BoxError>, F, Fallible>(name.into(), reads, work)
+        self.add(name.into(), reads, |_, params| Kernel::<S, _, _, _, Fallible> { params, work, kind: PhantomData })
     }
 
     /// Declares `value` as the output `name`. A finished run returns it as an `Arc`.

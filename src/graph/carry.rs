@@ -4,19 +4,23 @@
 //! ```text
 //! (x0, x1) ← (x1, next)      wait: x1 ▶ spare 0     drop x0     spare 0 ▶ x0     drop x1 (gone already)     next ▶ x1
 //! ```
-//! A value that is given once moves, whatever it is. One that is given twice, or that lies in a graph around,
-//! or that an async node reads, is an `Arc`: then nobody can take it by value, which is checked here.
+//! A value that is given once moves, whatever it is. A value that is given twice, lies in a graph around or
+//! is read by an async node is an `Arc`. No node can take such a value, which is checked here.
+
+use std::collections::HashMap;
 
 use super::NodeId;
 use super::builder::Graph;
-use super::control_node::{ControlNode, Flow, Inner, Origin, State};
+use super::control_node::{ControlKind, ControlNode, Inner, Origin, State};
 use super::nested::Role;
 use super::values::{Maker, ValueInfo};
 use crate::error::{Error, Kind, Result};
 use crate::name::Name;
 use crate::value::Cells;
 
-/// One move.
+/// How many states of a chain a message names, each given for the one before it.
+const CHAIN_MAX: usize = 4;
+
 #[derive(Clone, Copy)]
 pub(crate) enum Carry {
     Clear { at: u32, act: fn(Cells<'_>, u32) },
@@ -43,7 +47,7 @@ pub(crate) struct Carries {
     pub(crate) leave: Box<[Carry]>,
 }
 
-impl Flow {
+impl ControlKind {
     /// Returns the inner graphs that give states.
     pub(crate) fn givers(&self) -> &[Inner] {
         match self {
@@ -59,7 +63,8 @@ impl Graph {
     /// # Errors
     /// If a state is taken that may be shared, or that its control needs itself.
     pub(crate) fn carries(&self, control: &ControlNode) -> Result<Carries> {
-        let settling = Settling { graph: self, control };
+        let uses = control.flow.givers().iter().map(uses).collect();
+        let settling = Settling { graph: self, control, uses };
         let shared: Vec<bool> = (0..control.states.len()).map(|state| settling.is_shared(state)).collect();
         settling.check_given()?;
         settling.check_takers(&settling.lost(&shared))?;
@@ -80,14 +85,21 @@ impl Graph {
             let act = state.transfer.carry_shared;
             Carry::Move { from: state.offset, to: state.offset, act }
         });
-        let give = control.flow.givers().iter().map(|giver| given(&control.states, &shared, giver).into());
+        let givers = control.flow.givers().iter().zip(&settling.uses);
+        let give = givers.map(|(giver, uses)| given(&control.states, &shared, giver, uses).into());
         Ok(Carries { enter: enter.collect(), give: give.collect(), leave: leave.collect() })
     }
 }
 
+/// Returns how often an inner graph gives each value.
+fn uses(giver: &Inner) -> HashMap<Origin, u32> {
+    let mut uses = HashMap::with_capacity(giver.results.len());
+    giver.results.iter().for_each(|origin| *uses.entry(*origin).or_default() += 1);
+    uses
+}
+
 /// Returns the moves behind an inner graph.
-fn given(states: &[State], shared: &[bool], giver: &Inner) -> Vec<Carry> {
-    let uses = |origin: &Origin| giver.results.iter().filter(|other| *other == origin).count();
+fn given(states: &[State], shared: &[bool], giver: &Inner, uses: &HashMap<Origin, u32>) -> Vec<Carry> {
     let mut moves = Vec::new();
     // All that changes places waits in between, so that no state is gone before it was read.
     for (at, origin) in giver.results.iter().enumerate() {
@@ -95,7 +107,7 @@ fn given(states: &[State], shared: &[bool], giver: &Inner) -> Vec<Carry> {
             && from as usize != at
         {
             let (transfer, from) = (states[at].transfer, states[from as usize].offset);
-            let act = if uses(origin) == 1 { transfer.carry } else { transfer.split };
+            let act = if uses[origin] == 1 { transfer.carry } else { transfer.split };
             moves.push(Carry::Move { from, to: states[at].spare, act });
         }
     }
@@ -105,7 +117,7 @@ fn given(states: &[State], shared: &[bool], giver: &Inner) -> Vec<Carry> {
         let (from, act) = match *origin {
             Origin::State(from) if from as usize == at => continue,
             Origin::State(_) => (spare, carry),
-            Origin::Node { offset, .. } if uses(origin) == 1 => (offset, carry),
+            Origin::Node { offset, .. } if uses[origin] == 1 => (offset, carry),
             Origin::Node { offset, .. } => (offset, transfer.split),
             Origin::Around(offset) => (offset, transfer.copy),
             Origin::Nowhere => continue,
@@ -114,7 +126,7 @@ fn given(states: &[State], shared: &[bool], giver: &Inner) -> Vec<Carry> {
     }
     for (at, origin) in giver.results.iter().enumerate() {
         if let Origin::Node { offset, .. } = *origin
-            && uses(origin) > 1
+            && uses[origin] > 1
         {
             moves.push(Carry::Clear { at: offset, act: states[at].transfer.clear });
         }
@@ -122,10 +134,12 @@ fn given(states: &[State], shared: &[bool], giver: &Inner) -> Vec<Carry> {
     moves
 }
 
-/// A control while it is found out what of its states is whose.
+/// A control while the check finds which states it owns alone.
 struct Settling<'g> {
     graph: &'g Graph,
     control: &'g ControlNode,
+    /// How often each value is given, by giver.
+    uses: Vec<HashMap<Origin, u32>>,
 }
 
 impl<'g> Settling<'g> {
@@ -135,7 +149,7 @@ impl<'g> Settling<'g> {
         graphs.map(move |graph| (graph, &graph.values[graph.inputs[state].value as usize]))
     }
 
-    /// Whether something in an inner graph holds a state beside it.
+    /// Returns whether something in an inner graph shares a state.
     fn is_shared(&self, state: usize) -> bool {
         self.views(state).any(|(_, view)| view.sharer.is_some())
     }
@@ -149,10 +163,10 @@ impl<'g> Settling<'g> {
             (true, false) => None,
         };
         let mut lost: Vec<Option<Lost>> = self.control.states.iter().zip(shared).map(is_lost).collect();
-        let gives = |lost: &[Option<Lost>], giver: &Inner, state: usize| {
+        let gives = |lost: &[Option<Lost>], number: usize, state: usize| {
+            let giver = &self.control.flow.givers()[number];
             let origin = giver.results[state];
-            let is_once = giver.results.iter().filter(|other| **other == origin).count() == 1;
-            is_once
+            self.uses[number][&origin] == 1
                 && match origin {
                     Origin::State(from) => lost[from as usize].is_none(),
                     Origin::Node { value, .. } => self.graph.inner.get(giver.id).values[value as usize].sharer.is_none(),
@@ -160,20 +174,31 @@ impl<'g> Settling<'g> {
                 }
         };
         let newly = |lost: &[Option<Lost>], state: usize| {
-            let mut givers = self.control.flow.givers().iter();
-            if lost[state].is_some() { None } else { givers.position(|giver| !gives(lost, giver, state)).map(Lost::Given) }
+            let mut givers = 0..self.uses.len();
+            if lost[state].is_some() { None } else { givers.find(|&giver| !gives(lost, giver, state)).map(Lost::Given) }
         };
-        if let Flow::Branch { .. } = self.control.flow {
+        let ControlKind::Repeat { body, .. } = &self.control.flow else {
             return (0..lost.len()).map(|state| [lost[state], lost[state].or_else(|| newly(&lost, state))]).collect();
+        };
+        // The next iteration begins with the values that this one shares. A state that is lost by now loses
+        // at most one more: the state that it alone is given for.
+        let mut given_for = vec![None; lost.len()];
+        for (state, origin) in body.results.iter().enumerate() {
+            if let Origin::State(from) = *origin {
+                given_for[from as usize] = Some(state);
+            }
         }
-        // What one iteration shares the next one begins with. Each round but the last finds one more.
-        while let Some((state, why)) = (0..lost.len()).find_map(|state| Some((state, newly(&lost, state)?))) {
-            lost[state] = Some(why);
+        for first in 0..lost.len() {
+            let mut next = Some(first);
+            while let Some((state, why)) = next.and_then(|state| Some((state, newly(&lost, state)?))) {
+                lost[state] = Some(why);
+                next = given_for[state];
+            }
         }
         lost.into_iter().map(|why| [why, why]).collect()
     }
 
-    /// Nobody takes what an inner graph gives, or what a condition is asked for.
+    /// Checks that no node takes a value that an inner graph gives, or that is read after a condition.
     fn check_given(&self) -> Result<()> {
         for (number, giver) in self.control.flow.givers().iter().enumerate() {
             let graph = self.graph.inner.get(giver.id);
@@ -191,7 +216,7 @@ impl<'g> Settling<'g> {
                 }
             }
         }
-        let Flow::Repeat { condition: Some(condition), .. } = self.control.flow else { return Ok(()) };
+        let ControlKind::Repeat { condition: Some(condition), .. } = self.control.flow else { return Ok(()) };
         let graph = self.graph.inner.get(condition);
         let outputs = graph.shape().outputs();
         for value in &graph.values {
@@ -205,7 +230,7 @@ impl<'g> Settling<'g> {
         Ok(())
     }
 
-    /// Who takes a state finds it in place.
+    /// Checks that no node takes a state that something else may hold.
     fn check_takers(&self, lost: &[[Option<Lost>; 2]]) -> Result<()> {
         let first = self.graph.works[self.control.node.index()].value as usize;
         let reasons = |at: usize| lost.iter().map(move |lost| lost[at]).collect::<Vec<_>>();
@@ -224,7 +249,25 @@ impl<'g> Settling<'g> {
     }
 
     /// Returns why something else may hold a state, and what to change.
-    fn why(&self, lost: &[Option<Lost>], state: usize) -> String {
+    fn why(&self, lost: &[Option<Lost>], mut state: usize) -> String {
+        let (mut chain, mut links) = (String::new(), 0);
+        while let Some(Lost::Given(number)) = lost[state]
+            && let origin @ Origin::State(from) = self.control.flow.givers()[number].results[state]
+            && self.uses[number][&origin] == 1
+        {
+            (state, links) = (from as usize, links + 1);
+            if links <= CHAIN_MAX {
+                chain += &format!("'{}' gives state {from} for it, and ", self.path(number));
+            }
+        }
+        if links > CHAIN_MAX {
+            chain += &format!("so on as far as state {state}, and ");
+        }
+        chain + &self.why_at_first(lost, state)
+    }
+
+    /// Returns why something else may hold a state that is not given another one alone.
+    fn why_at_first(&self, lost: &[Option<Lost>], state: usize) -> String {
         let (name, of) = (self.name(), &self.control.states[state].name);
         let number = match lost[state] {
             None | Some(Lost::Read) => {
@@ -246,17 +289,13 @@ impl<'g> Settling<'g> {
             (_, Some(other)) => {
                 format!("'{path}' gives one value as states {state} and {other}: give each a value of its own")
             }
-            (Origin::State(from), None) => {
-                let why = self.why(lost, from as usize);
-                format!("'{path}' gives state {from} for it, and {why}")
-            }
             (Origin::Node { value, .. }, None) => {
                 let value = &graph.values[value as usize];
                 let (value, sharer) = (graph.maker_name(value.maker), value.sharer.map(|sharer| graph.sharer_name(sharer)));
                 let sharer = sharer.unwrap_or_default();
                 format!("'{path}' gives {value} for it, which {sharer} shares as an Arc: give one that nothing else holds")
             }
-            (Origin::Around(_) | Origin::Nowhere, None) => {
+            (Origin::State(_) | Origin::Around(_) | Origin::Nowhere, None) => {
                 format!("'{path}' gives {of} a value of the graph around: give one that '{path}' makes")
             }
         }
@@ -269,8 +308,8 @@ impl<'g> Settling<'g> {
     /// Returns the path of an inner graph that gives states.
     fn path(&self, giver: usize) -> String {
         match self.control.flow {
-            Flow::Repeat { .. } => format!("{}/{}", self.name(), Role::Body),
-            Flow::Branch { .. } => format!("{}/{}", self.name(), Role::Arm(giver as u32)),
+            ControlKind::Repeat { .. } => format!("{}/{}", self.name(), Role::Body),
+            ControlKind::Branch { .. } => format!("{}/{}", self.name(), Role::Arm(giver as u32)),
         }
     }
 }

@@ -99,13 +99,10 @@ fn check_edges(shape: &Shape) -> Result<()> {
 /// Checks that only loops and branches take inputs, and only inputs that they read as states.
 fn check_takes(shape: &Shape) -> Result<()> {
     let takes = shape.taken_inputs();
-    let mut counts = vec![0; if takes.is_empty() { 0 } else { shape.nodes().len() }];
-    if !takes.is_empty() {
-        shape.reads().iter().zip(&mut counts).for_each(|(reads, count)| *count = reads.len() as u32);
-    }
+    let reads = if takes.is_empty() { Vec::new() } else { shape.reads() };
     for &(node, input) in takes {
         let taker = &shape.nodes()[node.index()];
-        let fault = match (taker.control.as_deref(), counts[node.index()]) {
+        let fault = match (taker.control.as_deref(), reads[node.index()].len() as u32) {
             (None, _) => "takes an input, but is no loop or branch: the body of any other node says what it takes".into(),
             (_, count) if input >= count => {
                 format!("takes its input {input}, counted from 0, but has {count}: take one of these")

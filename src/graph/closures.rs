@@ -4,6 +4,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::task::{Context, Poll};
 
+use super::Backend;
 use super::body::Body;
 use super::builder::Graph;
 use crate::device::{KernelStream, StreamMut};
@@ -20,6 +21,8 @@ pub(super) struct Closure<W: Work> {
 /// What a closure does with its arguments.
 pub(super) trait Work: Send + Sync {
     type Value: 'static;
+    const BACKEND: Backend = Backend::Cpu;
+    const IS_ASYNC: bool = false;
     const IS_QUEUED: bool = false;
 
     /// Calls a task or a kernel.
@@ -94,6 +97,7 @@ pub(super) struct Kernel<S, P, F, R, K> {
 
 impl<S: KernelStream, P: Send + Sync, F: KernelFn<Graph, S, P, R>, R, K: Finish<R>> Work for Kernel<S, P, F, R, K> {
     type Value = K::Value;
+    const BACKEND: Backend = Backend::Gpu;
     const IS_QUEUED: bool = S::IS_QUEUE;
 
     #[inline(always)]
@@ -119,6 +123,7 @@ where
     R: Send + Sync + 'static,
 {
     type Value = R;
+    const IS_ASYNC: bool = true;
 
     fn poll(&self, cells: Cells<'_>, cx: &mut Context<'_>) -> Poll<Result<R, BoxError>> {
         let make = || {

@@ -12,7 +12,7 @@ use super::around::Unfinished;
 use super::body::Body;
 use super::builder::{Graph, NodeWork};
 use super::condition::Condition;
-use super::control_node::{ControlNode, Flow, Inner, Origin, State};
+use super::control_node::{ControlKind, ControlNode, Inner, Origin, State};
 use super::handle::Value;
 use super::nested::{Control, Role};
 use super::select::{Select, Test};
@@ -101,7 +101,7 @@ impl Graph {
         let condition = Some(asked).filter(|&id| !shape(id).nodes().is_empty());
         let iterations = if let Test::Times(times) = test { times } else { 1 };
         let control = Control::Repeat { condition: condition.map(shape), body: shape(id), iterations, max_iterations: None };
-        self.controls[at].flow = Flow::Repeat { condition, test, body: Inner { id, results }, max_iterations: u64::MAX };
+        self.controls[at].flow = ControlKind::Repeat { condition, test, body: Inner { id, results } };
         self.shape_mut().nodes_mut()[node.index()].control = Some(Arc::new(control));
     }
 
@@ -139,7 +139,7 @@ impl Graph {
         let offset = self.read_value(selector, node, Use::Read).offset();
         let states = states.enter(self, node);
         let (at, values) = self.add_control::<S>(node, states);
-        self.controls[at].flow = Flow::Branch { selector: offset, select: T::select_at, arms: Vec::new() };
+        self.controls[at].flow = ControlKind::Branch { selector: offset, select: T::select_at, arms: Vec::new() };
         self.unfinished = Some(Unfinished::Branch(node));
         Branch { graph: self, at, values }
     }
@@ -159,7 +159,7 @@ impl Graph {
         self.works.push(NodeWork { value: first, values: states.len() as u32, is_async: false, is_control: true });
         let control = Control::Branch { arms: Vec::new(), taken: None };
         self.shape_mut().nodes_mut()[node.index()].control = Some(Arc::new(control));
-        let flow = Flow::Branch { selector: u32::MAX, select: |_, _| -1, arms: Vec::new() };
+        let flow = ControlKind::Branch { selector: u32::MAX, select: |_, _| -1, arms: Vec::new() };
         self.controls.push(ControlNode { node, states, flow });
         self.controls.len() - 1
     }
@@ -171,7 +171,7 @@ impl Graph {
         let Some((id, results)) = self.within(node, Role::Arm(number), build) else { return };
         self.settle_spares(at, &results);
         let shape = self.inner.get(id).shared_shape().clone();
-        if let Flow::Branch { arms, .. } = &mut self.controls[at].flow {
+        if let ControlKind::Branch { arms, .. } = &mut self.controls[at].flow {
             arms.push(Inner { id, results });
         }
         if let Some(Control::Branch { arms, .. }) = self.control_mut(node) {

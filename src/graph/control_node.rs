@@ -11,7 +11,7 @@ use crate::value::Cells;
 pub(crate) struct ControlNode {
     pub(crate) node: NodeId,
     pub(crate) states: Vec<State>,
-    pub(crate) flow: Flow,
+    pub(crate) flow: ControlKind,
 }
 
 /// One value that goes in and comes out.
@@ -31,13 +31,12 @@ pub struct State {
 
 /// What a control does with its inner graphs.
 #[derive(Clone)]
-pub(crate) enum Flow {
+pub(crate) enum ControlKind {
     Repeat {
         /// None if the condition has no nodes.
         condition: Option<InnerId>,
         test: Test,
         body: Inner,
-        max_iterations: u64,
     },
     Branch {
         selector: u32,
@@ -54,7 +53,7 @@ pub(crate) struct Inner {
 }
 
 /// Where a new state comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Origin {
     /// It is an old one.
     State(u32),
@@ -70,7 +69,7 @@ pub enum Origin {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct InnerId(pub(super) u32);
 
-impl Flow {
+impl ControlKind {
     /// Returns the inner graphs, with their roles.
     pub(crate) fn inner(&self) -> impl Iterator<Item = (InnerId, Role)> + '_ {
         let (condition, body, arms) = match self {

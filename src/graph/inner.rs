@@ -105,9 +105,8 @@ impl Graph {
         let Around { place, reads } = self.around.as_mut()?;
         let Value { graph, index: value, offset, .. } = *value;
         reads.push(OuterRead { graph, value, offset, type_id: TypeId::of::<T>(), how, place: place.clone(), reader });
-        // The offset is that of the value's cell in the outermost graph, which all graphs around it share. A
-        // read of a value that no graph around has, or of another type, is a fault, and a graph with a fault
-        // is never run.
+        // All graphs around share one memory, so the offset is valid. A wrong value is a fault, and a graph
+        // with a fault never runs.
         Some(Slot::at(offset))
     }
 }

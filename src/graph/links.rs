@@ -51,13 +51,11 @@ impl<T> Rows<T> {
         Self { starts, items }
     }
 
-    /// Appends a row.
     pub(crate) fn push(&mut self, items: impl IntoIterator<Item = T>) {
         self.items.extend(items);
         self.starts.push(self.items.len() as u32);
     }
 
-    /// Returns the number of rows.
     pub(crate) fn count(&self) -> u32 {
         self.starts.len() as u32 - 1
     }
@@ -77,7 +75,6 @@ impl<T> Rows<T> {
         self.starts[row as usize] as usize..self.starts[row as usize + 1] as usize
     }
 
-    /// Returns the items of all rows.
     pub(crate) fn items(&self) -> &[T] {
         &self.items
     }
@@ -139,8 +136,7 @@ impl Links {
         ends_of_rows(&mut out.starts);
         ends_of_rows(&mut into.starts);
         let mut is_data = vec![false; edges.len()];
-        // Both at once, which reads the edges half as often. Backwards, so that each row is filled from its
-        // end and `starts` ends up at the starts: no second set of cursors.
+        // Backwards, so that each row fills from its end and no second set of cursors is needed.
         for (source, target, carries_data) in edges.rev() {
             let place = &mut out.starts[source.index()];
             *place -= 1;
@@ -153,12 +149,10 @@ impl Links {
         Self { out, into, is_data }
     }
 
-    /// Returns the number of nodes.
     pub(crate) fn nodes(&self) -> usize {
         self.out.starts.len() - 1
     }
 
-    /// Returns the number of edges.
     pub(crate) fn edges(&self) -> usize {
         self.is_data.len()
     }

@@ -45,7 +45,7 @@ pub(crate) use carry::Carries;
 pub(crate) use check::{check, check_ids, explain_circle, take_last, unknown_node};
 pub use condition::{Condition, Times, times};
 pub use control::Branch;
-pub(crate) use control_node::Flow;
+pub(crate) use control_node::ControlKind;
 pub use handle::{Takable, Take, Value, take};
 pub(crate) use links::{Links, Rows, kahn_order};
 pub use nested::{Control, Role};

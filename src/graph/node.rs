@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::builder::Graph;
-use super::control_node::Flow;
 use super::handle::Value;
 use super::values::Maker;
 use super::{Backend, Control, NodeId, NodeShape};
@@ -75,15 +74,11 @@ impl NodeMut<'_> {
     /// names the loop.
     pub fn max_iterations(self, max: u64) -> Self {
         let Some(node) = self.node else { return self };
-        match self.graph.controls.iter_mut().find(|control| control.node == node).map(|control| &mut control.flow) {
-            Some(Flow::Repeat { max_iterations, .. }) => *max_iterations = max,
-            _ => {
-                let name = self.graph.full_name(node);
-                self.graph.mistake(Kind::NotALoop { name }.into());
-            }
-        }
         if let Some(Control::Repeat { max_iterations, .. }) = self.graph.control_mut(node) {
             *max_iterations = Some(max);
+        } else {
+            let name = self.graph.full_name(node);
+            self.graph.mistake(Kind::NotALoop { name }.into());
         }
         self
     }

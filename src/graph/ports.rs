@@ -11,8 +11,7 @@ impl Graph {
     /// Adds an input, under a name that is not checked. Returns its value.
     pub(super) fn input_of_type(&mut self, name: Name, of: Type, offset: u32) -> u32 {
         let value = self.value_of_type(of, offset, Maker::Input(self.inputs.len() as u32));
-        let Type { id: type_id, name: type_name, transfer } = of;
-        self.inputs.push(InputPort { name, type_id, type_name, value, offset, readers: Vec::new(), transfer });
+        self.inputs.push(InputPort { name, of, value, offset, readers: Vec::new() });
         value
     }
 
@@ -21,12 +20,12 @@ impl Graph {
         let info = &mut self.values[value as usize];
         info.sharer.get_or_insert(Sharer::Output(self.outputs.len() as u32));
         info.is_read = true;
-        let ValueInfo { offset, maker, of: Type { name: type_name, transfer, .. }, .. } = *info;
+        let ValueInfo { offset, maker, of, .. } = *info;
         if let Maker::Node(node) = maker {
             let output = value - self.works[node.index()].value;
             self.shape_mut().output(node, output);
         }
-        self.outputs.push(OutputPort { name, value, type_name, offset, transfer });
+        self.outputs.push(OutputPort { name, value, of, offset });
     }
 
     /// Reports a port that cannot be added to `count` others. An inner graph has none: it reads the graphs

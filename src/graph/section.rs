@@ -10,7 +10,7 @@ use super::check::check_ids;
 use super::control_node::ControlNode;
 use super::ports::numbered;
 use super::shape::Link;
-use super::values::{Maker, OutputPort, Sharer, Type};
+use super::values::{Maker, OutputPort, Sharer, ValueInfo};
 use super::{Edge, NodeId, Shape, unknown_node};
 use crate::error::{Kind, Result};
 use crate::name::Name;
@@ -30,7 +30,7 @@ impl Shape {
 
     /// Returns, for each node, whether it is on a path from one of `from` to one of `to`.
     fn between(&self, from: &[&str], to: &[&str]) -> Result<Vec<bool>> {
-        let ids: HashMap<&str, NodeId> = self.ids().map(|node| (&**self.name_of(node), node)).collect();
+        let ids = self.ids_by_name();
         let find = |name: &&str| ids.get(name).copied().ok_or_else(|| unknown_node(self, name));
         let ends = |names: &[&str]| names.iter().map(find).collect::<Result<Vec<NodeId>>>();
         let after = reached(self, &ends(from)?, |edge| (edge.source, edge.target));
@@ -41,6 +41,10 @@ impl Shape {
         }
         let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         Err(Kind::EmptySection { from: owned(from), to: owned(to) }.into())
+    }
+
+    fn ids_by_name(&self) -> HashMap<&str, NodeId> {
+        self.ids().map(|node| (&**self.name_of(node), node)).collect()
     }
 
     /// Returns the shape of the nodes that are in, and for each node its id there.
@@ -142,8 +146,7 @@ impl Graph {
             return Err(Kind::IsInner.into());
         }
         let is_in = self.shape.between(from, to)?;
-        let (mut shape, new) = self.shape.cut(&is_in);
-        shape.settle_memory();
+        let (shape, new) = self.shape.cut(&is_in);
         let old: Vec<NodeId> = self.shape.ids().filter(|node| is_in[node.index()]).collect();
         let inner = self.inner.clone();
         let mut section = Graph { layout: self.layout, shape: Arc::new(shape), inner, ..Graph::new() };
@@ -178,11 +181,8 @@ impl Cut<'_> {
         let index = match maker {
             Some(node) => self.section.value_of_type(info.of, info.offset, Maker::Node(node)),
             None => {
-                let name = self.name(value, info.maker);
-                if self.section.inputs.iter().any(|port| port.name == name) {
-                    let duplicate = Kind::DuplicatePort { what: "input", name: name.clone() };
-                    self.section.mistake(duplicate.into());
-                }
+                let (name, count) = (self.name(value, info.maker), self.section.inputs.len());
+                self.section.check_port("input", &name, count, |graph| graph.inputs.iter().any(|port| port.name == name));
                 self.section.input_of_type(name, info.of, info.offset)
             }
         };
@@ -253,22 +253,28 @@ impl Cut<'_> {
                 self.add_output(port.name.clone(), value, false);
             }
         }
+        let mut names: HashMap<Name, u32> = self.section.outputs.iter().map(|port| (port.name.clone(), port.value)).collect();
+        let ids = graph.shape.ids_by_name();
         for &name in to {
-            let node = graph.shape.ids().find(|&node| &**graph.shape.name_of(node) == name);
-            let Some(node) = node.and_then(|node| self.new[node.index()]) else { continue };
+            let Some(node) = ids.get(name).and_then(|node| self.new[node.index()]) else { continue };
             let work = self.section.works[node.index()];
             for value in work.value..work.value + work.values {
-                self.take_output_of(value, numbered(&name.to_owned().into(), value - work.value));
+                self.take_output_of(value, numbered(&name.to_owned().into(), value - work.value), &mut names);
             }
         }
     }
 
-    fn take_output_of(&mut self, value: u32, name: Name) {
+    /// Adds an output, unless `names` has it. Values of type `()` are outputs only where the graph says so.
+    fn take_output_of(&mut self, value: u32, name: Name, names: &mut HashMap<Name, u32>) {
         let is_unit = self.section.values[value as usize].of.id == TypeId::of::<()>();
-        match self.section.outputs.iter().find(|port| port.name == name) {
+        match names.get(&name) {
             None if is_unit => {}
-            None => self.add_output(name, value, true),
-            Some(port) if port.value == value => {}
+            None if self.section.has_too_many("output", names.len()) => {}
+            None => {
+                names.insert(name.clone(), value);
+                self.add_output(name, value, true);
+            }
+            Some(&known) if known == value => {}
             Some(_) => {
                 let duplicate = Kind::DuplicatePort { what: "output", name };
                 self.section.mistake(duplicate.into());
@@ -280,8 +286,8 @@ impl Cut<'_> {
         let output = self.section.outputs.len() as u32;
         let info = &mut self.section.values[value as usize];
         info.sharer.get_or_insert(Sharer::Output(output));
-        let (Type { name: type_name, transfer, .. }, offset, maker) = (info.of, info.offset, info.maker);
-        self.section.outputs.push(OutputPort { name, value, type_name, offset, transfer });
+        let ValueInfo { offset, maker, of, .. } = *info;
+        self.section.outputs.push(OutputPort { name, value, of, offset });
         if let (Maker::Node(node), true) = (maker, is_new) {
             let output = value - self.section.works[node.index()].value;
             Arc::make_mut(&mut self.section.shape).output(node, output);

@@ -20,6 +20,7 @@ impl NodeId {
 
 /// Where a node wants to run. DALI's words.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "json", derive(serde::Deserialize, serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Backend {
     /// On the host.
     #[default]
@@ -32,6 +33,7 @@ pub enum Backend {
 
 /// The memory in which a consumer reads a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "json", derive(serde::Deserialize, serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Memory {
     /// Host memory.
     Cpu,
@@ -47,8 +49,8 @@ pub enum EdgeKind {
     Data {
         /// Which output of the source.
         output: u32,
-        /// Where the target reads it.
-        memory: Memory,
+        /// Where the target reads it. None means where the source's backend leaves it.
+        memory: Option<Memory>,
         /// The target reads only its shape and type, so it needs no device wait.
         metadata: bool,
     },
@@ -178,8 +180,7 @@ impl Shape {
 
     /// Adds an edge on which `target` reads an output of `source`, where the source's backend leaves it.
     pub fn read(&mut self, source: NodeId, output: u32, target: NodeId) {
-        let memory = self.memory_of(source);
-        self.edge(Edge::new(source, target, EdgeKind::Data { output, memory, metadata: false }));
+        self.edge(Edge::new(source, target, EdgeKind::Data { output, memory: None, metadata: false }));
     }
 
     /// Adds an order-only edge.
@@ -233,6 +234,14 @@ impl Shape {
         match self.nodes.get(node.index()).map(|node| node.backend) {
             Some(Backend::Mixed | Backend::Gpu) => Memory::Gpu,
             _ => Memory::Cpu,
+        }
+    }
+
+    /// Returns the memory in which the target of an edge reads a value; none if it reads none.
+    pub fn read_memory(&self, edge: &Edge) -> Option<Memory> {
+        match edge.kind {
+            EdgeKind::Data { memory, .. } => Some(memory.unwrap_or_else(|| self.memory_of(edge.source))),
+            EdgeKind::Order => None,
         }
     }
 
@@ -333,23 +342,5 @@ impl Shape {
     /// type of device work.
     pub(crate) fn is_submission(&self, edge: &Edge) -> bool {
         matches!(edge.kind, EdgeKind::Data { metadata: true, .. }) && self.memory_of(edge.source) == Memory::Gpu
-    }
-
-    /// Whether every edge is read where its source leaves it.
-    pub(crate) fn is_memory_settled(&self) -> bool {
-        self.edges.iter().all(|edge| match edge.kind {
-            EdgeKind::Data { memory, .. } => memory == self.memory_of(edge.source),
-            EdgeKind::Order => true,
-        })
-    }
-
-    /// Settles in which memory each edge is read, once every backend is known.
-    pub(crate) fn settle_memory(&mut self) {
-        for index in 0..self.edges.len() {
-            let found = self.memory_of(self.edges[index].source);
-            if let EdgeKind::Data { memory, .. } = &mut self.edges[index].kind {
-                *memory = found;
-            }
-        }
     }
 }

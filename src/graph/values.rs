@@ -7,7 +7,6 @@ use super::shape::NodeId;
 use crate::name::Name;
 use crate::value::{Cells, Layout, Slot};
 
-/// A value: its type, its cell, its maker and its readers.
 pub(crate) struct ValueInfo {
     pub(super) of: Type,
     pub(super) offset: u32,
@@ -37,12 +36,10 @@ pub(crate) enum Sharer {
 #[derive(Clone)]
 pub(crate) struct InputPort {
     pub(crate) name: Name,
-    pub(crate) type_id: TypeId,
-    pub(crate) type_name: &'static str,
+    pub(crate) of: Type,
     pub(crate) value: u32,
     pub(crate) offset: u32,
     pub(crate) readers: Vec<NodeId>,
-    pub(crate) transfer: &'static Transfer,
 }
 
 /// A named output: how the value of a finished run gets out of its cell.
@@ -50,17 +47,16 @@ pub(crate) struct InputPort {
 pub(crate) struct OutputPort {
     pub(crate) name: Name,
     pub(super) value: u32,
-    pub(crate) type_name: &'static str,
+    pub(crate) of: Type,
     pub(crate) offset: u32,
-    pub(crate) transfer: &'static Transfer,
 }
 
 /// The type of a value, at run time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Type {
-    pub(super) id: TypeId,
-    pub(super) name: &'static str,
-    pub(super) transfer: &'static Transfer,
+pub(crate) struct Type {
+    pub(crate) id: TypeId,
+    pub(crate) name: &'static str,
+    pub(crate) transfer: &'static Transfer,
 }
 
 impl Type {

@@ -6,7 +6,7 @@
 //! submitted:  segment queued, consumer queued        reached:  segment queued, consumer on the host
 //! ```
 
-use super::code::NONE;
+use super::NONE;
 use super::records::Records;
 use super::segments::Segments;
 use crate::graph::NodeId;
@@ -41,18 +41,17 @@ impl<'a> Causes<'a> {
         self.records.count() * self.per_record() as usize
     }
 
-    /// The cause for those whom the record tells that its segment is submitted; of a host node, that it is
-    /// done.
+    /// Returns the cause of a record for targets that need its segment submitted, or its host node done.
     pub(super) fn submitted(&self, record: u32) -> u32 {
         if record == NONE { NONE } else { record * self.per_record() }
     }
 
-    /// The cause for those whom the record of a segment tells that it is reached.
+    /// Returns the cause of a segment's record for targets that need the segment reached.
     pub(super) fn reached(&self, record: u32) -> u32 {
         if record == NONE { NONE } else { record * self.per_record() + 1 }
     }
 
-    /// The cause that lets `consumer` go on after a record.
+    /// Returns the cause by which a record lets `consumer` go on.
     pub(super) fn of(&self, record: u32, consumer: NodeId) -> u32 {
         let is_reached = self.segment(self.records.node(record)).is_some() && self.segment(consumer).is_none();
         if is_reached { self.reached(record) } else { self.submitted(record) }

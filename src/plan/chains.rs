@@ -4,13 +4,10 @@
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
-use super::Assignment;
 use super::ancestors::Ancestors;
 use super::order::{frontier_order, ranks};
+use super::{Assignment, NONE};
 use crate::graph::{Links, NodeId};
-
-/// No chain.
-pub(super) const NONE: u32 = u32::MAX;
 
 /// The chain of each node that has no stream, [`NONE`] for the others.
 pub(super) struct Chains {

@@ -15,9 +15,6 @@ use std::sync::Arc;
 use crate::graph::{Body, Carries, NodeId, Test, Transfer};
 use crate::value::{Access, Arena, Call, Cells};
 
-/// Instead of an index: there is none.
-pub(super) const NONE: u32 = u32::MAX;
-
 /// Step flags. A step without any is one call.
 pub(crate) mod flag {
     /// The step is its program's last.
@@ -63,8 +60,7 @@ pub(crate) enum Target {
     End,
 }
 
-/// A step that is several nodes, submitted to a device as one. Its targets are what can go on once it is
-/// submitted.
+/// A step of several nodes, submitted to a device as one. Its targets can go on once it is submitted.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) step: u32,
@@ -74,9 +70,9 @@ pub(crate) struct Segment {
     pub(crate) waits: (u32, u32),
     /// The event to record after it, if another segment waits for one.
     pub(crate) event: Option<u32>,
-    /// Where what can go on once it is done begins in `targets`, and how much that is.
+    /// Where the targets that can go on once it is reached begin in `targets`, and how many there are.
     pub(crate) reached: (u32, u32),
-    /// What a device knows it by: the segments of all plans are different.
+    /// The device's key for it. The segments of all plans are different.
     pub(crate) key: Arc<()>,
 }
 
@@ -85,7 +81,7 @@ pub(crate) struct Member {
     pub(crate) node: NodeId,
     pub(crate) call: Call,
     pub(crate) access: Access,
-    /// Who has the same number is in order.
+    /// Members of one stream are in order.
     pub(crate) stream: u32,
     /// Where the numbers, in the segment, of the nodes that it waits for begin in `member_waits`, and how
     /// many there are.
@@ -107,13 +103,12 @@ pub(crate) struct Gate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home {
     pub(crate) device: u32,
-    /// Who has the same is on the same stream.
+    /// Programs with the same id are on the same stream.
     pub(crate) id: u32,
     pub(crate) is_host: bool,
 }
 
-/// An inner graph: some of the programs, which start when their control says so, and whose end goes on with
-/// that.
+/// An inner graph: programs that its control starts, and whose end continues the control.
 #[derive(Debug)]
 pub(crate) struct Scope {
     /// Where its programs begin, and how many there are; and so for what these count and submit.
@@ -188,7 +183,7 @@ pub(crate) struct Code {
     pub(crate) segment_waits: Vec<u32>,
     /// How many events a run has.
     pub(crate) events: u32,
-    /// The nodes whose value must be dropped by someone.
+    /// The nodes whose values need a drop.
     pub(crate) drops: Vec<NodeId>,
 }
 

@@ -132,22 +132,21 @@ impl Graph {
         explain_circle(error, self.shape(), takes)
     }
 
-    /// Who uses one value of a loop or a branch may leave the others. Returns whether this is the last, and
-    /// nobody uses any.
+    /// Returns whether a value is the last of its loop or branch, and none of these is read. A reader of one
+    /// may leave the others.
     fn is_last_unread(&self, value: u32, node: NodeId) -> bool {
         let work = self.works[node.index()];
         let values = &self.values[work.value as usize..(work.value + work.values) as usize];
         value + 1 == work.value + work.values && values.iter().all(|value| !value.is_read)
     }
 
-    /// The shape with what only the whole graph tells: where values are read, and that takers come last.
+    /// Returns the shape with the orders that let takers come last.
     fn compiled_shape(&self) -> Arc<Shape> {
         let orders = self.take_orders();
-        if orders.is_empty() && self.shape().is_memory_settled() {
+        if orders.is_empty() {
             return self.shared_shape().clone();
         }
         let mut shape = self.shape().clone();
-        shape.settle_memory();
         orders.into_iter().for_each(|(reader, taker, _)| shape.order(reader, taker));
         Arc::new(shape)
     }
@@ -179,7 +178,7 @@ impl Graph {
     pub(super) fn facts(&self) -> Vec<Facts> {
         let facts_of = |(work, body): (&NodeWork, &dyn Body)| {
             let values = &self.values[work.value as usize..(work.value + work.values) as usize];
-            // A loop or a branch sees to it by itself.
+            // A loop or a branch shares its values itself.
             let is_shared = !work.is_control && values.iter().any(|value| value.sharer.is_some());
             Facts {
                 is_async: work.is_async,

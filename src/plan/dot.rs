@@ -34,6 +34,7 @@ enum Part {
     Stream {
         graph: usize,
         stream: u32,
+        runs: Vec<usize>,
     },
     Run {
         graph: usize,
@@ -45,7 +46,7 @@ enum Part {
 
 struct Writer<'a> {
     /// The outermost graph, and behind it the inner ones.
-    graphs: Vec<(&'a Schedule, Runs)>,
+    graphs: Vec<(&'a Schedule, Runs<'a>)>,
     /// What each graph is to what is around it.
     roles: Vec<String>,
     /// The inner graphs of each loop and branch.
@@ -72,15 +73,18 @@ impl<'a> Writer<'a> {
         while let Some(part) = self.open.pop() {
             match part {
                 Part::Graph(graph) => {
-                    let streams = 0..self.graphs[graph].0.streams();
+                    let (schedule, all) = &self.graphs[graph];
+                    let mut runs = vec![Vec::new(); schedule.streams() as usize];
+                    all.all.iter().enumerate().for_each(|(run, at)| runs[at.stream as usize].push(run));
                     self.open.push(Part::Edges(graph));
-                    self.open.extend(streams.rev().map(|stream| Part::Stream { graph, stream }));
+                    let streams = (0..).zip(runs).map(|(stream, runs)| Part::Stream { graph, stream, runs });
+                    self.open.extend(streams.collect::<Vec<_>>().into_iter().rev());
                 }
                 Part::Open(graph) => {
                     let _ = writeln!(out, "  subgraph cluster_{} {{", prefix(graph));
                     let _ = writeln!(out, "    label=\"{}\"; style=dashed; color=\"#607d8b\";", self.roles[graph]);
                 }
-                Part::Stream { graph, stream } => self.open_stream(graph, stream, out),
+                Part::Stream { graph, stream, runs } => self.open_stream(graph, stream, runs, out),
                 Part::Run { graph, run } => self.write_run(graph, run, out),
                 Part::Edges(graph) => self.write_edges(graph, out),
                 Part::Close => out.push_str("  }\n"),
@@ -88,14 +92,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn open_stream(&mut self, graph: usize, stream: u32, out: &mut String) {
-        let (schedule, runs) = &self.graphs[graph];
+    fn open_stream(&mut self, graph: usize, stream: u32, runs: Vec<usize>, out: &mut String) {
+        let schedule = self.graphs[graph].0;
         let color = if schedule.kind(stream) == StreamKind::Host { "#f6f6f6" } else { "#eef2f8" };
         let _ = writeln!(out, "  subgraph cluster_{}{stream} {{", prefix(graph));
         let _ = writeln!(out, "    label={}; style=filled; color=\"{color}\";", quoted(&schedule.stream_name(stream)));
-        let on_stream = runs.all.iter().enumerate().rev().filter(|(_, run)| run.stream == stream);
         self.open.push(Part::Close);
-        self.open.extend(on_stream.map(|(run, _)| Part::Run { graph, run }));
+        self.open.extend(runs.into_iter().rev().map(|run| Part::Run { graph, run }));
     }
 
     fn write_run(&mut self, graph: usize, run: usize, out: &mut String) {
@@ -132,7 +135,7 @@ impl<'a> Writer<'a> {
             if let Some(before) = runs.before[run] {
                 let _ = writeln!(out, "  {prefix}r{before} -> {prefix}r{run} [color=\"#9aa4b2\"];");
             }
-            for wait in &runs.waits[run] {
+            for wait in runs.waits(run) {
                 let _ = writeln!(out, "  {prefix}r{wait} -> {prefix}r{run} [color=\"#c2452d\", penwidth=1.5];");
             }
         }
@@ -153,16 +156,7 @@ pub(super) fn fill(backend: Backend) -> &'static str {
     }
 }
 
-/// A name between quotes, with what would end them escaped; control characters become spaces.
+/// Returns a name between quotes, with what would end them escaped. Control characters become spaces.
 fn quoted(name: &str) -> String {
-    let mut out = String::from("\"");
-    for char in name.chars() {
-        match char {
-            '"' | '\\' => out.extend(['\\', char]),
-            char if char.is_control() => out.push(' '),
-            char => out.push(char),
-        }
-    }
-    out.push('"');
-    out
+    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"").replace(char::is_control, " "))
 }

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use super::code::{ControlDraft, ControlFlow};
 use super::nest::{Nested, nested};
 use crate::error::Result;
-use crate::graph::{Body, Flow, Graph};
+use crate::graph::{Body, Control, ControlKind, Graph, NodeId};
 use crate::value::Arena;
 
 /// The outermost graph, and behind it the inner ones in the order of
 /// [`Schedule::inner`](super::Schedule::inner).
 pub(super) struct Fabric(Vec<Unit>);
 
-/// One graph.
 pub(super) struct Unit {
     pub(super) facts: Vec<Facts>,
     pub(super) bodies: Arena<dyn Body>,
@@ -47,6 +46,14 @@ impl Graph {
     }
 }
 
+/// Returns the most iterations of a loop.
+fn max_iterations(graph: &Graph, node: NodeId) -> u64 {
+    match graph.shape().nodes()[node.index()].control.as_deref() {
+        Some(Control::Repeat { max_iterations: Some(max), .. }) => *max,
+        _ => u64::MAX,
+    }
+}
+
 impl Fabric {
     pub(super) fn new(graph: &Graph, nested: &[Nested<&Graph>]) -> Result<Self> {
         let graphs = std::iter::once(graph).chain(nested.iter().map(|nested| nested.graph));
@@ -62,13 +69,13 @@ impl Fabric {
                     next_scope - 1
                 };
                 let flow = match &control.flow {
-                    Flow::Repeat { condition, test, max_iterations, .. } => ControlFlow::Repeat {
+                    ControlKind::Repeat { condition, test, .. } => ControlFlow::Repeat {
                         condition: condition.map(|_| scope()),
                         test: *test,
                         body: scope(),
-                        max_iterations: *max_iterations,
+                        max_iterations: max_iterations(unit, control.node),
                     },
-                    Flow::Branch { selector, select, arms } => {
+                    ControlKind::Branch { selector, select, arms } => {
                         let arms = arms.iter().map(|_| scope()).collect();
                         ControlFlow::Branch { selector: *selector, select: *select, arms }
                     }

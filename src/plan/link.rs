@@ -18,7 +18,7 @@ impl Fabric {
     /// Turns a schedule into code. With `has_queues` it is for devices with queues, where each segment is one
     /// step. A host runs a node on one stream, whatever devices it spans.
     pub(super) fn lower(&self, schedule: &Schedule, has_queues: bool) -> Result<Code> {
-        let mut link = Link { fabric: self, has_queues, next_stream: 0, first_nodes: Vec::new(), code: Code::default() };
+        let mut link = Link { fabric: self, has_queues, next_stream: 0, code: Code::default() };
         link.append_outermost(schedule)?;
         for number in 0..schedule.inner().len() {
             link.append_inner(schedule, number)?;
@@ -32,8 +32,6 @@ struct Link<'a> {
     fabric: &'a Fabric,
     has_queues: bool,
     code: Code,
-    /// The number of the first node of each graph among all nodes: of the outermost, then of the inner ones.
-    first_nodes: Vec<u32>,
     /// How many streams there are.
     next_stream: u32,
 }
@@ -52,7 +50,6 @@ impl Link<'_> {
 
     /// Adds the code of a graph: of an inner one, by its number.
     fn append(&mut self, schedule: &Schedule, inner: Option<usize>, end: Target) -> Result<(u32, Vec<u32>)> {
-        self.first_nodes.push(self.code.step_of.len() as u32);
         let on_host = schedule.on_first_streams()?;
         let schedule = on_host.as_ref().unwrap_or(schedule);
         Ok(lower(&mut self.code, schedule, self.fabric.unit(inner), self.has_queues, end))
@@ -60,11 +57,11 @@ impl Link<'_> {
 
     fn append_inner(&mut self, outermost: &Schedule, number: usize) -> Result<()> {
         let inner = &outermost.inner()[number];
-        let (schedule, around) = (inner.schedule(), inner.around().map_or(0, |around| around + 1));
-        let control = NodeId(self.first_nodes[around] + inner.node().0);
-        let code = &self.code;
+        let (code, schedule) = (&self.code, inner.schedule());
+        let control = NodeId(inner.around().map_or(0, |around| code.scopes[around].first_node) + inner.node().0);
         let at = code.program_of(code.step_of[control.index()]);
         let (first_program, gates, segments) = (code.programs(), code.gates.len(), code.segments.len());
+        let first_node = code.step_of.len() as u32;
         // Whatever ends the graph goes on with the control.
         let (roots, streams) = self.append(schedule, Some(number), Target::Start { first: at, count: 1 })?;
         let code = &mut self.code;
@@ -74,7 +71,7 @@ impl Link<'_> {
             roots,
             gates: added(gates, code.gates.len()),
             segments: added(segments, code.segments.len()),
-            first_node: self.first_nodes[number + 1],
+            first_node,
             control,
         });
         for stream in streams {
@@ -92,7 +89,8 @@ impl Link<'_> {
 
     /// Adds what the controls of all graphs do, by step.
     fn add_controls(&mut self) {
-        for (unit, &first) in self.fabric.units().zip(&self.first_nodes) {
+        let first_nodes = std::iter::once(0).chain(self.code.scopes.iter().map(|scope| scope.first_node));
+        for (unit, first) in self.fabric.units().zip(first_nodes) {
             for draft in &unit.controls {
                 let node = NodeId(first + draft.node.0);
                 let step = self.code.step_of[node.index()];

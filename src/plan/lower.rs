@@ -1,13 +1,13 @@
 //! From a schedule to the code that hosts run. Linear in steps.
 
 use super::causes::Causes;
-use super::code::{Code, Gate, HostStep, Member, NONE, Segment, Target, flag};
+use super::code::{Code, Gate, HostStep, Member, Segment, Target, flag};
 use super::fabric::{Facts, Unit};
 use super::numbering::Numbering;
 use super::programs::Programs;
 use super::records::Records;
 use super::segments::Segments;
-use super::{Schedule, Step};
+use super::{NONE, Schedule, Step};
 use crate::graph::{NodeId, Rows};
 use crate::value::Access;
 
@@ -83,8 +83,8 @@ impl<'a> Lowering<'a> {
         self.code.nodes.reserve(nodes);
         self.code.step_of.resize(self.code.step_of.len() + nodes, NONE);
         self.code.bodies.append(&self.unit.bodies);
-        // What each record leads to: gates are known only once all waits were seen, so this comes in two
-        // passes.
+        // What each record leads to. Two passes, because a gate's number is known only when all waits were
+        // seen.
         let mut led_to = Vec::with_capacity(self.causes.count());
         for program in 0..self.numbering.order.len() as u32 {
             self.add_gates(program, &mut led_to);

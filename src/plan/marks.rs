@@ -13,7 +13,6 @@ impl Marks {
         Self { stamps: vec![0; nodes], current: 0 }
     }
 
-    /// Empties the set.
     pub(super) fn clear(&mut self) {
         self.current = self.current.wrapping_add(1);
         if self.current == 0 {
@@ -27,7 +26,6 @@ impl Marks {
         std::mem::replace(&mut self.stamps[node.index()], self.current) != self.current
     }
 
-    /// Returns whether the node is in the set.
     pub(super) fn contains(&self, node: NodeId) -> bool {
         self.stamps[node.index()] == self.current
     }

@@ -2,12 +2,9 @@
 
 use super::order::ranks;
 use super::streams::Devices;
-use super::{Assignment, EXACT_NODES_MAX, Policy, Ranked, needs};
+use super::{Assignment, EXACT_NODES_MAX, NONE, Policy, Ranked, needs};
 use crate::error::Result;
 use crate::graph::{Links, NodeId, Shape, kahn_order};
-
-/// No node.
-const NONE: u32 = u32::MAX;
 
 /// Covers the nodes that need a stream with as few chains as there are: as many as the most nodes of which
 /// none depends on another (Dilworth, "A decomposition theorem for partially ordered sets", 1950). On each
@@ -122,7 +119,7 @@ impl<'a> Cover<'a> {
             if cover.next[node.index()] == NONE && cover.augment(node) {
                 cover.unseen = cover.bits();
             }
-            // What a search in vain has been at leads nowhere until a match changes, so it stays out.
+            // The bits that a failed search has seen stay out: they lead nowhere until a match changes.
         }
         cover
     }

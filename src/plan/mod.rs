@@ -24,7 +24,6 @@ mod compile;
 mod critical_path;
 mod dot;
 mod fabric;
-mod free_ids;
 #[cfg(feature = "json")]
 mod json;
 mod link;
@@ -71,6 +70,9 @@ pub use schedule::{InnerSchedule, Schedule, StreamKind};
 pub use spans::Span;
 pub use steps::{Point, Step};
 pub(crate) use verify::check_steps;
+
+/// Instead of the number of a stream, a chain, a gate or the like: there is none.
+const NONE: u32 = u32::MAX;
 
 /// Up to this many nodes every search of this room is exhaustive: host chains recycle exactly and no wait is
 /// redundant. Above it each search visits a bounded number of nodes, so that compiling stays near-linear.

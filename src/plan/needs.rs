@@ -1,4 +1,4 @@
-//! Who needs a device stream: the rule of DALI's released Executor 2.0.
+//! Which nodes need a device stream: the rule of DALI's released Executor 2.0.
 
 use crate::graph::{Backend, EdgeKind, Links, Memory, NodeId, Shape};
 
@@ -8,7 +8,8 @@ use crate::graph::{Backend, EdgeKind, Links, Memory, NodeId, Shape};
 pub(super) fn stream_needs(shape: &Shape) -> Vec<bool> {
     let mut needs: Vec<bool> = shape.nodes().iter().map(|node| node.backend != Backend::Cpu).collect();
     for edge in shape.edges() {
-        if matches!(edge.kind, EdgeKind::Data { memory: Memory::Gpu, metadata: false, .. }) {
+        let is_full = matches!(edge.kind, EdgeKind::Data { metadata: false, .. });
+        if is_full && shape.read_memory(edge) == Some(Memory::Gpu) {
             needs[edge.target.index()] = true;
         }
     }

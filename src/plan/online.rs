@@ -2,8 +2,8 @@
 //! it depends on.
 //!
 //! A stream does its work in the order of submission, so its tail is ordered after all that it ever waited
-//! for. What something is ordered after is kept as a *clock*: for each stream the last point. Clocks only
-//! ever say less than is true: work that is placed and not submitted yet is in nobody's.
+//! for. What something is ordered after is kept as a *clock*: for each stream the last point. A clock may say
+//! less than is true: it has no work that is placed and not submitted yet.
 
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ pub(crate) struct Stamp {
 /// What new work depends on.
 pub(crate) struct Need<'a> {
     pub(crate) stamp: &'a Stamp,
-    /// Nobody need wait for it any more.
+    /// Whether it has ended, so that no stream waits for it.
     pub(crate) is_over: bool,
 }
 
@@ -145,17 +145,17 @@ impl Placer {
 }
 
 /// Returns which needs are to be waited for on a stream that is ordered after those points: of each other
-/// stream the newest, unless the wait for another tells of it.
+/// stream the newest, unless the wait for another implies it.
 fn waits(stream: u32, after: &Clock, needs: &[Need<'_>]) -> SmallVec<[usize; 4]> {
-    let is_told = |(place, need): (usize, &Need<'_>)| {
+    let is_implied = |(place, need): (usize, &Need<'_>)| {
         let (of, point) = (need.stamp.stream as usize, need.stamp.point);
-        let tells = |(other_place, other): (usize, &Need<'_>)| {
+        let implies = |(other_place, other): (usize, &Need<'_>)| {
             let is_same = other.stamp.stream == need.stamp.stream && other.stamp.point == point;
             if is_same { other_place < place } else { other.stamp.after[of] >= point }
         };
-        need.is_over || need.stamp.stream == stream || after[of] >= point || needs.iter().enumerate().any(tells)
+        need.is_over || need.stamp.stream == stream || after[of] >= point || needs.iter().enumerate().any(implies)
     };
-    needs.iter().enumerate().filter(|&need| !is_told(need)).map(|(place, _)| place).collect()
+    needs.iter().enumerate().filter(|&need| !is_implied(need)).map(|(place, _)| place).collect()
 }
 
 fn join(clock: &mut Clock, other: &Clock) {
@@ -234,8 +234,8 @@ mod tests {
         assert_eq!(bench.put(&[0, 1, 4]), (0, vec![]));
     }
 
-    /// Seen to fail with waits for each of several points of one stream, and with one for what another wait
-    /// tells of.
+    /// Seen to fail with waits for each of several points of one stream, and with one that another wait
+    /// implies.
     #[test]
     fn of_each_other_stream_only_the_newest_is_waited_for_and_nothing_twice() {
         let mut bench = Bench::new(Placement::Online, 4);

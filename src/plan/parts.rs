@@ -1,8 +1,9 @@
 //! Nodes on several streams, taken apart: one part for each stream. What is found of parts (waits, points,
 //! releases) needs no case for such nodes.
 //!
-//! Each part waits for all that the node needs. A reader sees the part on its own stream; else the parts on
-//! its stream's device; else all of them: no order is left to what the node itself may do across its devices.
+//! Each part waits for all that the node needs. A reader waits for the part on its own stream; else for the
+//! parts on its stream's device; else for all of them, because a node need not order its own work across its
+//! devices.
 
 use super::streams::Streams;
 use crate::error::{Kind, Result};
@@ -11,16 +12,15 @@ use crate::graph::{Links, NodeId};
 /// The most edges between parts, in a graph that has fewer between its nodes.
 const PART_EDGES_MAX: usize = 1 << 24;
 
-/// The parts of all nodes, numbered in issue order, those of one node together: so that whoever walks them
-/// walks through memory.
+/// The parts of all nodes, numbered in issue order, those of one node together: a walk reads memory in order.
 pub(super) struct Parts {
     pub(super) links: Links,
     /// The stream of each part.
     pub(super) stream_of: Vec<u32>,
-    numbers: Numbers,
+    pub(super) numbers: Numbers,
 }
 
-/// Which parts are whose.
+/// The parts of each node, and the node of each part.
 #[derive(Clone, Default)]
 pub(super) struct Numbers {
     /// The node of each part; empty if nodes are their own parts.
@@ -65,13 +65,9 @@ impl Parts {
         let links = Links::of(count, edges.iter().map(|&(source, target)| (source, target, true)));
         Ok(Some(Self { links, stream_of, numbers }))
     }
-
-    pub(super) fn numbers(&self) -> &Numbers {
-        &self.numbers
-    }
 }
 
-/// Returns who must come after whom, by targets in order.
+/// Returns the edges between parts, ordered by target.
 fn edges(links: &Links, streams: &Streams, numbers: &Numbers, stream_of: &[u32]) -> Result<Vec<(NodeId, NodeId)>> {
     let device = |part: NodeId| streams.devices.get(stream_of[part.index()] as usize);
     // Without nodes on several devices there are as many as before.

@@ -1,8 +1,10 @@
 //! `PerOperator`: a stream for each run of dependent device work.
 
-use super::free_ids::FreeIds;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use super::needs::{contributes, output_needs, outputs_of};
-use super::{Assignment, Policy};
+use super::{Assignment, NONE, Policy};
 use crate::error::Result;
 use crate::graph::{Backend, EdgeKind, Links, NodeId, Rows, Shape, kahn_order};
 
@@ -22,7 +24,7 @@ use crate::graph::{Backend, EdgeKind, Links, NodeId, Rows, Shape, kahn_order};
 ///
 /// Published with a heap of (node, stream) entries. A consumer always comes after its producers, so all
 /// entries of a node are known when it is visited and the heap can be replaced by a slot for each in-edge:
-/// O(n + m), after O((n + m) log n) for the order of a shape that is not ordered.
+/// O((n + m) log n).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PerOperator;
 
@@ -37,9 +39,6 @@ impl Policy for PerOperator {
         Ok(Queue::new(shape, &links, &order).run(shape, &order))
     }
 }
-
-/// No stream; sorts after every id.
-const NONE: u32 = u32::MAX;
 
 /// The entries of the algorithm's queue, and what is needed to push and pop them.
 struct Queue<'a> {
@@ -88,7 +87,7 @@ impl<'a> Queue<'a> {
             self.visit(node, held);
             // The node's other entries are popped next, and only give their ids back.
             for &id in self.entries[entries].iter().filter(|&&id| id != lowest && id != NONE) {
-                self.free.give_back(id);
+                self.free.given_back.push(Reverse(id));
             }
             if let Some(id) = held.filter(|_| self.needs[node.index()]) {
                 assignment.set(node, id);
@@ -103,17 +102,35 @@ impl<'a> Queue<'a> {
         let takers = if held.is_some() { &self.contributes } else { &self.needs };
         let pushes = self.pushes.of(node);
         if let Some(id) = held.filter(|_| pushes.iter().any(|push| takers[push.target.index()])) {
-            self.free.give_back(id);
+            self.free.given_back.push(Reverse(id));
         }
         for push in pushes {
             let id = if takers[push.target.index()] { self.free.take() } else { NONE };
-            // The graph's output is visited last, when its entries can no longer matter: they only keep their
-            // ids from others.
+            // The graph's output is visited last: its entries only keep their ids from others.
             if let Some(pushed) = self.pushed.get_mut(push.target.index()) {
                 self.entries[self.links.into.range(push.target.0).start + *pushed as usize] = id;
                 *pushed += 1;
             }
         }
+    }
+}
+
+/// All ids from 0, less those that were taken and not given back.
+#[derive(Default)]
+struct FreeIds {
+    given_back: BinaryHeap<Reverse<u32>>,
+    /// The lowest id that was never taken.
+    next: u32,
+}
+
+impl FreeIds {
+    /// Takes the lowest free id.
+    fn take(&mut self) -> u32 {
+        if let Some(Reverse(id)) = self.given_back.pop() {
+            return id;
+        }
+        self.next += 1;
+        self.next - 1
     }
 }
 

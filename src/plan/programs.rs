@@ -1,15 +1,13 @@
 //! The programs that become code: those of a schedule, or for devices with queues the same with each segment
 //! drawn together into one node, alone in a program of its own.
 
-use super::code::NONE;
 use super::segments::Segments;
-use super::{Point, Schedule, Step};
+use super::{NONE, Point, Schedule, Step};
 use crate::graph::{NodeId, Rows};
 
-/// Programs, by number.
 pub(super) struct Programs<'a> {
     schedule: &'a Schedule,
-    /// Programs other than the schedule's own, and the stream of the schedule that each is part of.
+    /// The programs after the segments were drawn together, each with its stream of the schedule.
     drawn: Option<(Rows<Step>, Vec<u32>)>,
 }
 
@@ -132,7 +130,7 @@ impl Drawing<'_> {
     }
 
     fn place(&self, node: NodeId) -> (u32, u32) {
-        self.place_of[node.index()].expect("who stands for others has a place")
+        self.place_of[node.index()].expect("the first node of a segment has a place")
     }
 
     fn point(&self, node: NodeId) -> Point {

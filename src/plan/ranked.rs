@@ -8,25 +8,21 @@ use super::ancestors::Ancestors;
 use super::marks::Marks;
 use super::order::{frontier_order, ranks};
 use super::streams::Devices;
-use super::{Assignment, EXACT_NODES_MAX, Policy, needs};
+use super::{Assignment, EXACT_NODES_MAX, NONE, Policy, needs};
 use crate::error::Result;
 use crate::graph::{Links, NodeId, NodeShape, Shape};
 
 /// How many nodes are tried to continue a chain in a graph of more than [`EXACT_NODES_MAX`].
 const TRIES_MAX: usize = 16;
 
-/// No stream.
-const NONE: u32 = u32::MAX;
-
 /// Lays a stream along the longest way to the end of the graph, and the next from the first node that is
 /// left. A stream is taken up again by nodes that come after its last one, first by those whose command it
 /// has run: a stream owns its execution context and workspace. From NNC's static schedule.
 ///
-/// Two nodes share a stream only if one depends on the other, unless there is a limit: with
+/// Two nodes share a stream only if one depends on the other, unless there is a limit. With
 /// [`Ranked::max_streams`] a node that finds no stream joins the one that is free first, by `cost_us` (NNC's
-/// rule would be the least loaded), and chains go on only to nodes whose inputs have their place, so that no
-/// stream is kept waiting for what others will do later. A graph that needs no more streams than the limit is
-/// not changed by it.
+/// rule would be the least loaded). Then chains go on only to nodes whose inputs are placed, so no stream
+/// waits for later work of others. The limit does not change a graph that needs no more streams.
 ///
 /// This is the default policy: [`Graph::compile`](crate::graph::Graph::compile) uses it without a limit.
 ///
@@ -101,13 +97,9 @@ impl<'a> Ground<'a> {
         Self { shape, links, order, needs, ranks: ranks(links, order), commands, devices: Devices::new(shape, links) }
     }
 
-    fn devices_of(&self, node: NodeId) -> &[u32] {
-        self.devices.of(node)
-    }
-
     fn device_count(&self) -> usize {
         let nodes = self.shape.ids().filter(|node| self.needs[node.index()]);
-        nodes.flat_map(|node| self.devices_of(node)).collect::<HashSet<_>>().len()
+        nodes.flat_map(|node| self.devices.of(node)).collect::<HashSet<_>>().len()
     }
 }
 
@@ -162,7 +154,7 @@ impl<'a> Layer<'a> {
     fn new(ground: &'a Ground<'a>, max_streams: u32) -> Self {
         let nodes = ground.links.nodes();
         let is_limited = max_streams != u32::MAX;
-        let devices = ground.shape.ids().filter(|node| ground.needs[node.index()]).flat_map(|node| ground.devices_of(node));
+        let devices = ground.shape.ids().filter(|node| ground.needs[node.index()]).flat_map(|node| ground.devices.of(node));
         Self {
             ground,
             max_streams,
@@ -185,7 +177,7 @@ impl<'a> Layer<'a> {
 
     fn lay_all(&mut self) {
         for &node in self.ground.order {
-            for &device in self.ground.devices_of(node) {
+            for &device in self.ground.devices.of(node) {
                 if self.ground.needs[node.index()] && self.stream_on(node, device).is_none() {
                     let stream = self.find_stream(node, device);
                     self.lay(node, device, stream);
@@ -199,7 +191,7 @@ impl<'a> Layer<'a> {
 
     /// Returns the stream of `node` on `device`, if it is laid there.
     fn stream_on(&self, node: NodeId, device: u32) -> Option<u32> {
-        let stream = match self.ground.devices_of(node) {
+        let stream = match self.ground.devices.of(node) {
             [first, ..] if *first == device => self.first[node.index()],
             _ => self.further.get(&(node, device)).copied().unwrap_or(NONE),
         };
@@ -251,7 +243,7 @@ impl<'a> Layer<'a> {
     fn lay(&mut self, node: NodeId, device: u32, stream: u32) {
         let before = self.streams[stream as usize].tail;
         // One that spans several devices may still be the last of another stream.
-        self.is_tail[before.index()] &= self.ground.devices_of(before).len() > 1;
+        self.is_tail[before.index()] &= self.ground.devices.of(before).len() > 1;
         let mut tail = node;
         self.put(tail, device, stream);
         while let Some(next) = self.next_after(tail, device, stream) {
@@ -263,7 +255,7 @@ impl<'a> Layer<'a> {
     }
 
     fn put(&mut self, node: NodeId, device: u32, stream: u32) {
-        match self.ground.devices_of(node) {
+        match self.ground.devices.of(node) {
             [first, ..] if *first == device => self.first[node.index()] = stream,
             _ => _ = self.further.insert((node, device), stream),
         }
@@ -277,7 +269,7 @@ impl<'a> Layer<'a> {
             stream.free_us = stream.free_us.max(ready_us) + cost_us;
             stream.load_us += cost_us;
             let free_us = stream.free_us;
-            let is_whole = self.ground.devices_of(node).iter().all(|&device| self.stream_on(node, device).is_some());
+            let is_whole = self.ground.devices.of(node).iter().all(|&device| self.stream_on(node, device).is_some());
             match is_whole {
                 true => self.settle(node, free_us),
                 false => self.ends_us[node.index()] = self.ends_us[node.index()].max(free_us),
@@ -321,7 +313,7 @@ impl<'a> Layer<'a> {
         let targets = self.ground.links.out.of(node).iter().copied();
         targets.filter(move |&target| {
             self.ground.needs[target.index()]
-                && self.ground.devices_of(target).contains(&device)
+                && self.ground.devices.of(target).contains(&device)
                 && self.stream_on(target, device).is_none()
                 && self.missing.get(target.index()).is_none_or(|&missing| missing == 0)
         })
@@ -345,7 +337,7 @@ impl<'a> Layer<'a> {
     fn into_assignment(self) -> Assignment {
         let mut assignment = Assignment::none(self.ground.shape);
         for node in self.ground.shape.ids().filter(|node| self.ground.needs[node.index()]) {
-            let devices = self.ground.devices_of(node).iter();
+            let devices = self.ground.devices.of(node).iter();
             let streams: Vec<u32> = devices.filter_map(|&device| self.stream_on(node, device)).collect();
             assignment.set_all(node, &streams);
         }

@@ -20,7 +20,6 @@ impl Records {
         Self(records)
     }
 
-    /// Returns the node of a record.
     pub(super) fn node(&self, record: u32) -> NodeId {
         self.0.items()[record as usize]
     }
@@ -29,7 +28,6 @@ impl Records {
         self.0.items().len()
     }
 
-    /// Returns the number of a record.
     pub(super) fn of(&self, point: Point) -> u32 {
         self.0.range(point.stream).start as u32 + point.seq - 1
     }

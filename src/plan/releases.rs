@@ -3,9 +3,9 @@
 use super::parts::Numbers;
 use crate::graph::{Links, NodeId, Rows, Shape};
 
-/// The values that can go once a node has run, and how many streams must let go of each.
+/// The values that a node is the last to read, and how many streams must release each.
 pub(super) struct Releases {
-    /// For each node, the number of streams that read it; 0 for outputs, which nobody releases.
+    /// For each node, the number of streams that read it; 0 for outputs, which are not released.
     pub(super) counts: Vec<u32>,
     /// For each part of a reader, the nodes whose values its stream no longer needs after it.
     pub(super) after: Rows<NodeId>,

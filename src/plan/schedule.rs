@@ -8,7 +8,7 @@ use super::nest::Nested;
 use super::order::waiting_links;
 use super::parts::{Numbers, Parts};
 use super::policy::ask;
-use super::releases::after_last_readers;
+use super::releases::{Releases, after_last_readers};
 use super::steps::{Step, programs};
 use super::streams::Streams;
 use super::waits::fewest;
@@ -75,11 +75,12 @@ pub struct Schedule {
     order: Vec<NodeId>,
     predecessors: Rows<NodeId>,
     streams: Streams,
-    releases: Vec<u32>,
+    /// By part of a node, what it waits for: parts.
+    pub(super) waits: Rows<NodeId>,
+    pub(super) releases: Releases,
     /// The program of each stream.
     programs: Rows<Step>,
     records: usize,
-    waits: usize,
     /// The schedules of all inner graphs.
     pub(super) inner: Vec<InnerSchedule>,
     /// How long loops and branches take.
@@ -111,17 +112,17 @@ impl Schedule {
         let waiting = waiting.as_ref().unwrap_or(&links);
         let parts = Parts::new(waiting, &order, &streams)?;
         let (part_links, stream_of) = parts.as_ref().map_or((waiting, &streams.of), |parts| (&parts.links, &parts.stream_of));
-        let numbers = parts.as_ref().map_or_else(Numbers::default, |parts| parts.numbers().clone());
+        let numbers = parts.as_ref().map_or_else(Numbers::default, |parts| parts.numbers.clone());
         let waits = fewest(part_links, stream_of, streams.count, order.len() <= EXACT_NODES_MAX);
         let releases = after_last_readers(&shape, &links, &numbers, stream_of, streams.count);
         let (programs, records) = programs(stream_of, streams.count, &waits, &releases, &numbers);
         Ok(Self {
             policy,
             remark,
-            releases: releases.counts,
+            waits,
+            releases,
             programs,
             records,
-            waits: waits.items().len(),
             inner: Vec::new(),
             controls_us: HashMap::new(),
             predecessors: links.into,
@@ -227,7 +228,7 @@ impl Schedule {
     /// Returns the number of [`Step::Release`] steps of `node`: one on each stream that reads it. It is 0 if
     /// no node reads it, or if it is an output.
     pub fn releases_of(&self, node: NodeId) -> u32 {
-        self.releases[node.index()]
+        self.releases.counts[node.index()]
     }
 
     /// Returns the schedules of all inner graphs, at any depth: of the conditions and bodies of loops, and of
@@ -243,7 +244,7 @@ impl Schedule {
 
     /// Returns the number of [`Step::Wait`].
     pub fn waits(&self) -> usize {
-        self.waits
+        self.waits.items().len()
     }
 }
 
@@ -290,7 +291,7 @@ impl fmt::Debug for Schedule {
             .field("nodes", &self.order.len())
             .field("streams", &self.streams())
             .field("records", &self.records)
-            .field("waits", &self.waits)
+            .field("waits", &self.waits())
             .finish_non_exhaustive()
     }
 }

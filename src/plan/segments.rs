@@ -1,7 +1,7 @@
 //! Segments: the nodes of one device that are submitted as one, because no host stands between them.
 //!
 //! ```text
-//! a (gpu) ─▶ b (gpu) ─▶ h (host) ─▶ d (gpu)        segments {a, b, c} and {d}: nobody waits for the host who need not,
+//! a (gpu) ─▶ b (gpu) ─▶ h (host) ─▶ d (gpu)        segments {a, b, c} and {d}: no node waits for the host without need,
 //!     └────▶ c (gpu) ─────────────────▲            and no way leaves a segment and comes back
 //! ```
 //! Two nodes may share a segment if the same nodes of the host, and of other devices, come before both: then
@@ -11,14 +11,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::code::NONE;
 use super::fabric::Facts;
 use super::runs::Runs;
-use super::{Schedule, Step, StreamKind};
+use super::{NONE, Schedule, StreamKind};
 use crate::graph::{NodeId, Rows};
 
-/// The most nodes of a segment: its values live until it is submitted, and a device is to begin while the
-/// host goes on.
+/// The most nodes of a segment: its values live until it is submitted.
 const MEMBERS_MAX: usize = 256;
 
 /// Which nodes are submitted together.
@@ -48,21 +46,20 @@ impl Segments {
             schedule,
             facts,
             before: &before,
-            is_heard: vec![false; facts.len()],
+            is_awaited_elsewhere: vec![false; facts.len()],
             set_of: vec![NONE; facts.len()],
             sets: HashMap::new(),
             open: BTreeMap::new(),
             of: vec![NONE; facts.len()],
             members: Rows::with_capacity(0),
         };
-        search.hear();
+        search.find_awaited();
         schedule.order().iter().for_each(|&node| search.visit(node));
         std::mem::take(&mut search.open).into_values().for_each(|open| search.close(open));
         let Search { of, members, .. } = search;
         Self { of, members, before, releases }
     }
 
-    /// Returns the nodes of a segment, in issue order.
     pub(super) fn members(&self, segment: u32) -> &[NodeId] {
         self.members.row(segment)
     }
@@ -83,17 +80,8 @@ fn around(schedule: &Schedule) -> (Rows<NodeId>, Rows<NodeId>) {
     let node = |run: usize| runs.all[run].node;
     let before = (0..runs.all.len()).flat_map(|run| runs.before(run).map(move |before| (node(run).0, node(before))));
     let before: Vec<(u32, NodeId)> = before.collect();
-    let mut releases = Vec::new();
-    for stream in 0..schedule.streams() {
-        let mut last = NodeId(0);
-        for step in schedule.steps(stream) {
-            match *step {
-                Step::Run(node) => last = node,
-                Step::Release(value) => releases.push((last.0, value)),
-                Step::Wait(_) | Step::Record(_) => {}
-            }
-        }
-    }
+    let releases = |run: usize| schedule.releases.after.row(run as u32).iter().map(move |&value| (node(run).0, value));
+    let releases: Vec<(u32, NodeId)> = (0..runs.all.len()).flat_map(releases).collect();
     let nodes = schedule.order().len();
     (Rows::sorted(nodes, before.iter().copied()), Rows::sorted(nodes, releases.iter().copied()))
 }
@@ -102,8 +90,8 @@ struct Search<'a> {
     schedule: &'a Schedule,
     facts: &'a [Facts],
     before: &'a Rows<NodeId>,
-    /// Whether someone waits for the node's end who is not of its device.
-    is_heard: Vec<bool>,
+    /// Whether a node of the host, or of another device, waits for the end of this one.
+    is_awaited_elsewhere: Vec<bool>,
     /// What must be done elsewhere before each node.
     set_of: Vec<u32>,
     sets: HashMap<Vec<Cause>, u32>,
@@ -123,10 +111,10 @@ impl Search<'_> {
         self.facts[node.index()].is_queued.then(kind)
     }
 
-    fn hear(&mut self) {
+    fn find_awaited(&mut self) {
         for &node in self.schedule.order() {
             for &source in self.before.of(node) {
-                self.is_heard[source.index()] |= self.device(source) != self.device(node);
+                self.is_awaited_elsewhere[source.index()] |= self.device(source) != self.device(node);
             }
         }
     }
@@ -137,7 +125,7 @@ impl Search<'_> {
         self.set_of[node.index()] = set;
         let open = self.open.entry(set).or_default();
         open.push(node);
-        if self.is_heard[node.index()] {
+        if self.is_awaited_elsewhere[node.index()] {
             self.close_up_to(node);
         } else if open.len() == MEMBERS_MAX {
             let all = std::mem::take(open);
@@ -237,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_less_is_submitted_earlier() {
+    fn a_node_with_fewer_waits_is_submitted_earlier() {
         // Seen to fail with one set for all.
         let two_inputs = [("h1", "a"), ("h2", "b"), ("a", "c"), ("b", "c"), ("h1", "a2"), ("a2", "c")];
         assert_eq!(segments(&two_inputs, &PerOperator), sets(&[&["a", "a2"], &["b"], &["c"]]));
@@ -309,8 +297,8 @@ mod tests {
 
     #[test]
     fn segments_of_random_graphs_wait_for_the_same_and_never_in_a_circle() {
-        // Seen to fail (as a circle) with all open nodes in one segment whenever one is heard, and with sets
-        // that leave out nodes elsewhere.
+        // Seen to fail (as a circle) with all open nodes in one segment whenever one is awaited elsewhere,
+        // and with sets that leave out nodes elsewhere.
         for seed in 1..=200_u64 {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mut dice = move |sides: u64| {

@@ -142,7 +142,7 @@ impl Schedule {
 ///
 /// From the run that ended last it goes back to the one that ended last of those directly before it, and so
 /// on.
-pub(super) fn on_critical_path(runs: &Runs, spans: &[Option<Span>]) -> Vec<bool> {
+pub(super) fn on_critical_path(runs: &Runs<'_>, spans: &[Option<Span>]) -> Vec<bool> {
     let mut is_on = vec![false; runs.all.len()];
     let end_us = |run: usize| spans[run].map_or(f64::NEG_INFINITY, |span| span.end_us);
     let last = |runs: &mut dyn Iterator<Item = usize>| {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::needs::stream_needs;
 use super::order::frontier_order;
-use super::{Assignment, chains};
+use super::{Assignment, NONE, chains};
 use crate::graph::{Links, NodeId, Shape};
 
 /// The streams of a schedule: those of the policy by label, then the host's.
@@ -33,7 +33,7 @@ impl Streams {
         };
         let devices = streams.labels.len() as u32;
         for (stream, chain) in streams.of.iter_mut().zip(chains.of) {
-            if chain != chains::NONE {
+            if chain != NONE {
                 *stream = devices + chain;
             }
         }
@@ -54,7 +54,7 @@ impl Streams {
         labels.dedup();
         let is_dense = labels.last().is_none_or(|&last| last as usize + 1 == labels.len());
         let number = |label: u32| if is_dense { label } else { number_of(&labels, label) };
-        let of = of.iter().map(|label| label.map_or(chains::NONE, number)).collect();
+        let of = of.iter().map(|label| label.map_or(NONE, number)).collect();
         Self { of, more: Vec::new(), devices: vec![0; labels.len()], labels, count: 0 }
     }
 
@@ -77,11 +77,11 @@ impl Streams {
         streams.sort_unstable();
         let number: HashMap<(u32, u32), u32> =
             streams.iter().zip(0..).map(|(&(_, label, device), number)| ((label, device), number)).collect();
-        let (mut of, mut more) = (vec![chains::NONE; shape.nodes().len()], Vec::new());
+        let (mut of, mut more) = (vec![NONE; shape.nodes().len()], Vec::new());
         for (node, label, device) in placed {
             let number = number[&(label, device)];
             match of[node.index()] {
-                chains::NONE => of[node.index()] = number,
+                NONE => of[node.index()] = number,
                 _ => more.push((node, number)),
             }
         }

@@ -111,7 +111,7 @@ struct Panel<'a> {
     schedule: &'a Schedule,
     title: String,
     is_inner: bool,
-    runs: Runs,
+    runs: Runs<'a>,
     /// By run.
     spans: Vec<Option<Span>>,
     is_critical: Vec<bool>,
@@ -253,16 +253,16 @@ impl<'a> Panel<'a> {
     }
 
     fn draw_waits(&self, scale: &Scale, top: f64, out: &mut String) {
-        for (target, waits) in self.runs.waits.iter().enumerate() {
-            for &source in waits {
-                let (Some(from), Some(to)) = (self.spans[source as usize], self.spans[target]) else { continue };
+        for target in 0..self.runs.all.len() {
+            for source in self.runs.waits(target) {
+                let (Some(from), Some(to)) = (self.spans[source], self.spans[target]) else { continue };
                 // From the edge of one box to that of the other, so that both ends are seen wherever other
                 // boxes lie between.
                 let down = if to.stream > from.stream { 1.0 } else { -1.0 };
                 let edge = down * (self.lane / 2.0 - self.pad());
                 let [y1, y2] = [from.stream, to.stream].map(|stream| top + (f64::from(stream) + 0.5) * self.lane);
                 let (x1, y1, x2, y2) = (scale.x(from.end_us) - 5.0, y1 + edge, scale.x(to.start_us) + 4.0, y2 - edge);
-                let is_critical = self.is_critical[source as usize] && self.is_critical[target];
+                let is_critical = self.is_critical[source] && self.is_critical[target];
                 let (color, width, tip) = if is_critical { (RED, 1.6, "hot") } else { (GREY, 0.9, "tip") };
                 let bend = down * ((y2 - y1).abs() / 2.0).clamp(self.lane * 0.4, 60.0);
                 let _ = writeln!(
@@ -389,19 +389,9 @@ fn time(us: f64) -> String {
     }
 }
 
-/// Text with what XML would read as its own escaped; control characters, which XML has no form for, become
-/// spaces.
+/// Returns text with what XML would read as its own escaped. Control characters become spaces: XML has no
+/// form for them.
 fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            char if char.is_control() || char == '\u{fffe}' || char == '\u{ffff}' => out.push(' '),
-            char => out.push(char),
-        }
-    }
-    out
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+    text.replace(|char: char| char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}'), " ")
 }

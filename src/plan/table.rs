@@ -1,7 +1,6 @@
 //! A schedule as text: one row for each stream, wrapped at a fixed width. Releases are left out, they follow
 //! from the rest.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use super::{Point, Schedule, Step, StreamKind};
@@ -45,7 +44,6 @@ fn table(schedule: &Schedule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     (0..schedule.streams()).try_for_each(|stream| row(schedule, stream, label_width, f))
 }
 
-/// A number of things.
 pub(super) fn count(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
@@ -86,10 +84,7 @@ fn point_text(schedule: &Schedule, point: Point) -> String {
     }
 }
 
-/// A name on one line: control characters become spaces.
-fn printable(name: &str) -> Cow<'_, str> {
-    match name.chars().any(char::is_control) {
-        true => name.chars().map(|char| if char.is_control() { ' ' } else { char }).collect::<String>().into(),
-        false => name.into(),
-    }
+/// Returns a name on one line: control characters become spaces.
+fn printable(name: &str) -> String {
+    name.replace(char::is_control, " ")
 }

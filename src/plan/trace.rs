@@ -56,8 +56,7 @@ impl Schedule {
             );
             events.push(EventForm::Slice { name: &node.name, cat: "node", ts, dur, pid: 0, tid, args });
         }
-        let waits =
-            runs.waits.iter().enumerate().flat_map(|(target, waits)| waits.iter().map(move |&source| (source as usize, target)));
+        let waits = (0..runs.all.len()).flat_map(|target| runs.waits(target).map(move |source| (source, target)));
         for (id, (source, target)) in waits.enumerate() {
             let (Some(from), Some(to)) = (of.get(&runs.all[source]), of.get(&runs.all[target])) else { continue };
             let (from_tid, to_tid) = (self.id(from.stream), self.id(to.stream));

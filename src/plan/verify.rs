@@ -4,13 +4,10 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use super::{EXACT_NODES_MAX, Point, Schedule, Step, StreamKind};
+use super::{EXACT_NODES_MAX, NONE, Point, Schedule, Step, StreamKind};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{NodeId, Shape, check_ids};
 use crate::name::Name;
-
-/// No node.
-const NONE: u32 = u32::MAX;
 
 impl Shape {
     /// Checks that programs are a correct plan of this shape: each node is run once (on device streams once
@@ -167,8 +164,8 @@ impl<'a> Past<'a> {
         Ok(past)
     }
 
-    /// Reads the spots of one program. The points that it waits for come into `points` with who waits, those
-    /// that it records into `recorders`.
+    /// Reads the spots of one program. Adds the points that it waits for to `points`, each with the waiting
+    /// node, and the points that it records to `recorders`.
     fn read_program(
         &mut self,
         stream: u32,

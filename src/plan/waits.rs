@@ -1,14 +1,12 @@
 //! The fewest waits that keep every edge: the cross-stream edges of the transitive reduction of the edges
 //! together with the order that streams give for free.
 
+use super::NONE;
 use super::marks::Marks;
 use crate::graph::{Links, NodeId, Rows};
 
 /// How many nodes the search for one target visits if it need not be exact.
 const EFFORT_MAX: usize = 32;
-
-/// No node.
-const NONE: u32 = u32::MAX;
 
 /// Finds the waits of a schedule that issues nodes by number over streams, `stream_of` naming each node's.
 /// Here and below a node may be a part of one, see [`super::parts`].

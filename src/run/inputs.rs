@@ -51,8 +51,8 @@ impl Inputs {
                 Given::Owned(value) => (***value).type_id(),
                 Given::Shared(value) => (***value).type_id(),
             };
-            if type_id != input.port.type_id {
-                let (name, expected) = (input.port.name.clone(), input.port.type_name);
+            if type_id != input.port.of.id {
+                let (name, expected) = (input.port.name.clone(), input.port.of.name);
                 return Err(Kind::InputType { name, expected, given: type_name }.into());
             }
             if let (Given::Shared(..), Some(taker)) = (given, input.taker) {
@@ -77,8 +77,8 @@ impl Inputs {
             // the input's slot.
             let cells = unsafe { frame.cells(if input.is_shared { Access::Share } else { Access::Tagged }) };
             match given {
-                Given::Owned(value) => (input.port.transfer.fill)(cells, input.port.offset, value.into_inner()),
-                Given::Shared(value) => (input.port.transfer.fill_shared)(cells, input.port.offset, value.into_inner()),
+                Given::Owned(value) => (input.port.of.transfer.fill)(cells, input.port.offset, value.into_inner()),
+                Given::Shared(value) => (input.port.of.transfer.fill_shared)(cells, input.port.offset, value.into_inner()),
             }
         }
     }

@@ -37,7 +37,7 @@ impl Outputs {
         let value = self.values[index].take().ok_or_else(|| Kind::OutputTaken { name: name.into() }.into())?;
         value.into_inner().downcast::<T>().map_err(|value| {
             self.values[index] = Some(Foreign::new(value));
-            let (expected, asked) = (self.plan.inner().outputs[index].type_name, std::any::type_name::<T>());
+            let (expected, asked) = (self.plan.inner().outputs[index].of.name, std::any::type_name::<T>());
             Kind::OutputType { name: name.into(), expected, asked }.into()
         })
     }

@@ -36,12 +36,12 @@ impl<'r> Values<'r> {
     /// Returns shares of the outputs.
     pub(super) fn outputs(&self) -> Outputs {
         let ports = self.plan.inner().outputs.iter();
-        Outputs::new(self.plan, ports.map(|port| (port.transfer.share)(self.cells(), port.offset)))
+        Outputs::new(self.plan, ports.map(|port| (port.of.transfer.share)(self.cells(), port.offset)))
     }
 
     /// Drops the inputs, and what loops and branches carry.
     pub(super) fn drop_inputs(&self) {
-        let inputs = self.plan.inner().inputs.iter().map(|input| (input.port.offset, input.port.transfer));
+        let inputs = self.plan.inner().inputs.iter().map(|input| (input.port.offset, input.port.of.transfer));
         for (offset, transfer) in inputs.chain(self.code.cells.iter().copied()) {
             let _ = shielded(|| (transfer.clear)(self.cells(), offset));
         }

@@ -1,6 +1,6 @@
-//! Who knows of whose work: a vector clock for each stream, as points are recorded and waited for (Mattern,
-//! "Virtual time and global states of distributed systems", 1989). That two works happened one after the
-//! other is not enough: something must have made them.
+//! What each stream is ordered after: a vector clock, advanced as points are recorded and waited for
+//! (Mattern, "Virtual time and global states of distributed systems", 1989). Order in time is not enough: a
+//! wait must have caused it.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The log of a simulation: events in the order of virtual time, the uses of values, and races.
+//! The log of a simulation: events in the order of virtual time, and races.
 
 use std::fmt;
 use std::sync::Arc;
@@ -76,31 +76,6 @@ pub enum SimEvent {
     },
 }
 
-/// A use of a value by a node.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[non_exhaustive]
-pub struct Touch {
-    /// The node that makes the value.
-    pub value: NodeId,
-    /// The node that uses it.
-    pub by: NodeId,
-    /// The kind of the use.
-    pub kind: TouchKind,
-    /// The begin of the use, in microseconds.
-    pub start_us: f64,
-    /// The end of the use, in microseconds.
-    pub end_us: f64,
-}
-
-/// The kind of a use of a value.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum TouchKind {
-    /// It makes the value.
-    Write,
-    /// It reads the value.
-    Read,
-}
-
 /// Two nodes, one of which depends on the other, although the programs do not order them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Race {
@@ -158,20 +133,6 @@ impl SimLog {
     /// Returns the time at which the last node ended, in microseconds.
     pub fn makespan_us(&self) -> f64 {
         Span::makespan_us(&self.spans())
-    }
-
-    /// Returns all uses of values. A node writes its own value while it runs, and reads those of others.
-    pub fn touches(&self) -> Vec<Touch> {
-        let mut sources = vec![Vec::new(); self.shape.nodes().len()];
-        let reads = self.shape.edges().iter().filter(|edge| edge.is_data());
-        reads.for_each(|edge| sources[edge.target.index()].push(edge.source));
-        let touches_of = |span: Span| {
-            let Span { node: by, start_us, end_us, .. } = span;
-            let reads = sources[by.index()].iter().map(|&value| (value, TouchKind::Read)).collect::<Vec<_>>();
-            let touches = reads.into_iter().chain([(by, TouchKind::Write)]);
-            touches.map(move |(value, kind)| Touch { value, by, kind, start_us, end_us })
-        };
-        self.spans().into_iter().flat_map(touches_of).collect()
     }
 
     /// Returns the dependences that the programs do not keep. The list is empty for each schedule that this

@@ -108,15 +108,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Carries the programs out.
     pub(super) fn run(mut self) -> Result<SimLog> {
         (0..self.streams.len() as u32).for_each(|stream| self.advance(stream));
         loop {
             self.fill_slots();
             let Some(&Reverse((at, ..))) = self.events.peek() else { break };
             self.now_us = f64::from_bits(at);
-            // All that happens at one time happens before slots are given out again, so that each stream has
-            // its chance.
+            // All events of one time come before slots are given out, so that each stream has its chance.
             while let Some(&Reverse((at, _, stream))) = self.events.peek()
                 && f64::from_bits(at) <= self.now_us
             {

@@ -22,5 +22,5 @@ mod simulation;
 pub use crate::device::sim::Order;
 pub use explore::Explored;
 pub use faults::Faults;
-pub use log::{Ending, Race, SimEvent, SimLog, Touch, TouchKind};
+pub use log::{Ending, Race, SimEvent, SimLog};
 pub use simulation::{Simulation, Slots};

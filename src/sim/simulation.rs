@@ -82,7 +82,7 @@ pub struct Simulation {
     pub(super) programs: Vec<(StreamKind, Vec<Step>)>,
     /// What the log calls the streams, and what it calls their points.
     pub(super) names: Vec<(String, String)>,
-    /// The place of each node if nobody chooses.
+    /// The place of each node in issue order.
     pub(super) places: Vec<u32>,
     pub(super) slots: Slots,
     pub(super) hand_off_us: f64,

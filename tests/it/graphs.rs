@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use anabranch::graph::Each;
+use anabranch::graph::{Backend, Each, Memory};
 use anabranch::policy::{PerBackend, PerOperator, Single};
 use anabranch::{Executor, Graph, HostStream, Inputs, Value, inputs, take};
 use futures::future::join_all;
@@ -274,4 +274,18 @@ fn runs_of_one_plan_do_not_share_values() {
         let values: Vec<u64> = block_on(join_all(runs)).into_iter().map(|run| *value_of::<u64>(run, "out")).collect();
         assert_eq!(values, (40..140).collect::<Vec<u64>>());
     }
+}
+
+#[test]
+fn a_backend_that_is_set_late_counts_for_edges_that_are_there() {
+    // Seen to fail when each edge kept the memory that its source had when the edge was made.
+    let mut g = Graph::new();
+    let a = g.task("a", (), || 1_u64);
+    let b = g.task("b", &a, |a: &u64| a + 1);
+    g.output("b", &b);
+    g.node(&a).backend(Backend::Gpu);
+    let shape = g.shape();
+    assert_eq!(shape.read_memory(&shape.edges()[0]), Some(Memory::Gpu));
+    let (schedule, plan) = (shape.schedule_with(&Single).unwrap(), g.compile_with(&Single).unwrap());
+    assert_eq!(schedule.to_string(), plan.schedule().to_string());
 }

@@ -144,7 +144,7 @@ fn shape(dice: &mut Dice, states: Option<u32>, depth: usize) -> Shape {
         let mut ends = [dice.below(ids.len()), dice.below(ids.len())];
         ends.sort_unstable();
         let [source, target] = ends.map(|end| ids[end]);
-        let memory = if dice.below(2) == 0 { Memory::Cpu } else { Memory::Gpu };
+        let memory = [None, Some(Memory::Cpu), Some(Memory::Gpu)][dice.below(3)];
         let kind = EdgeKind::Data { output: dice.below(2) as u32, memory, metadata: dice.below(3) == 0 };
         match (states, dice.below(4)) {
             (Some(states), 0) if states > 0 => shape.read_state(dice.below(states as usize) as u32, target),

@@ -467,3 +467,27 @@ fn a_loop_may_have_no_iterations_at_most() {
     let expected = "loop 'loop' would go on after 0 iterations: raise its max_iterations, or find out why it does not end";
     assert_eq!(error.to_string(), expected);
 }
+
+fn with_outputs(outputs: &str) -> anabranch::Result<Graph> {
+    let json = format!(
+        r#"{{"nodes": [{{"name": "x", "backend": "cpu", "command": "two"}}, {{"name": "two 1", "backend": "cpu", "command": "two"}},
+        {{"name": "two", "inputs": [{{"node": "x"}}, {{"node": "two 1"}}], "repeat": {{"iterations": 1, "body": {{"nodes": [
+            {{"name": "double", "command": "less", "backend": "cpu", "inputs": [{{"state": 0}}]}}]}}}}}}], "outputs": [{outputs}]}}"#
+    );
+    Graph::from_shape(&Shape::from_json(&json)?, &bodies())
+}
+
+#[test]
+fn two_outputs_of_one_name_are_a_mistake() {
+    // Seen to make a graph with both.
+    let error = with_outputs(r#"{"node": "two 1"}, {"node": "two", "output": 1}"#).unwrap_err();
+    assert_eq!(error.to_string(), "two outputs are named 'two 1': rename one");
+}
+
+#[test]
+fn a_value_that_is_listed_twice_is_one_output() {
+    // Seen to be a mistake, of two outputs of one name.
+    let graph = with_outputs(r#"{"node": "two"}, {"node": "two"}"#).unwrap();
+    let outputs = block_on(Executor::inline().run(&plan(&graph), Inputs::new())).unwrap();
+    assert_eq!(outputs.names().collect::<Vec<_>>(), ["two"]);
+}

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use anabranch::graph::{Backend, NodeId, Shape, times};
+use anabranch::graph::{Backend, Each, NodeId, Shape, times};
 use anabranch::policy::{PerOperator, Single};
 use anabranch::{Executor, Graph, Inputs, inputs, take};
 
@@ -193,4 +193,19 @@ fn a_loop_is_cut_out_with_its_graphs() {
     let mut outputs = run(&graph.section(&["start", "step"], &[]).unwrap(), inputs! { "x" => 5u64, "by" => 1u64 }).unwrap();
     assert_eq!(*outputs.take::<u64>("sum").unwrap(), 2008);
     assert!(graph.section(&[], &["start"]).unwrap().compile_with(&Single).unwrap().schedule().inner().is_empty());
+}
+
+#[test]
+fn a_section_has_no_more_ports_than_a_graph() {
+    // Seen to compile, after a search of all names for each.
+    let mut g = Graph::new();
+    let parts: Vec<_> = (0..5000).map(|part| g.task(format!("part {part}"), (), move || part)).collect();
+    let sum = g.task("sum", &parts[..], |parts: Each<u32>| parts.iter().sum::<u32>());
+    g.output("sum", &sum);
+    let names: Vec<String> = (0..5000).map(|part| format!("part {part}")).collect();
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    for (section, what) in [(g.section(&["sum"], &[]), "inputs"), (g.section(&[], &names), "outputs")] {
+        let error = section.unwrap().compile_with(&Single).unwrap_err();
+        assert!(error.is_invalid_graph() && error.to_string().contains(&format!("the number of {what} is 4097")), "{error}");
+    }
 }

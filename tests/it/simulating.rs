@@ -4,7 +4,7 @@ use anabranch::Ranked;
 use anabranch::graph::{Backend, Edge, EdgeKind, NodeId, Shape};
 use anabranch::plan::{Point, Schedule, Span, Step, StreamKind};
 use anabranch::policy::{PerOperator, Policy, Single};
-use anabranch::sim::{Ending, Faults, Order, SimEvent, Simulation, Slots, TouchKind};
+use anabranch::sim::{Ending, Faults, Order, SimEvent, Simulation, Slots};
 
 use crate::policies::policies;
 use crate::policies::shapes::{fan, random_shape};
@@ -199,17 +199,6 @@ fn seeds_give_different_orders() {
     let logs: std::collections::BTreeSet<String> =
         (0..20).map(|seed| simulation.clone().order(Order::Seeded(seed)).run().expect("a log").to_string()).collect();
     assert!(logs.len() > 15, "{} orders", logs.len());
-}
-
-#[test]
-fn who_touched_which_value_is_known() {
-    let mut shape = Shape::new();
-    let [a, b] = ["a", "b"].map(|name| shape.node(name, Backend::Gpu));
-    shape.read(a, 0, b);
-    let touches = Simulation::new(&schedule(&shape, &Single)).run().expect("a log").touches();
-    let found: Vec<_> = touches.iter().map(|touch| (touch.value, touch.by, touch.kind, touch.start_us, touch.end_us)).collect();
-    let expected = [(a, a, TouchKind::Write, 0.0, 1.0), (a, b, TouchKind::Read, 1.0, 2.0), (b, b, TouchKind::Write, 1.0, 2.0)];
-    assert_eq!(found, expected);
 }
 
 #[test]

@@ -75,14 +75,15 @@ fn a_control_runs_where_its_nodes_do_unless_it_is_said() {
     let backends: Vec<Backend> = shape.nodes().iter().map(|node| node.backend).collect();
     assert_eq!(backends, [Backend::Mixed, Backend::Gpu, Backend::Gpu, Backend::Cpu, Backend::Cpu]);
     // What reads it reads where it is.
-    let last = Edge::new(shape.ids().nth(2).unwrap(), shape.ids().nth(4).unwrap(), read(Memory::Gpu));
+    let last = Edge::new(shape.ids().nth(2).unwrap(), shape.ids().nth(4).unwrap(), read(None));
     assert!(shape.edges().contains(&last), "{:?}", shape.edges());
+    assert_eq!(shape.read_memory(&last), Some(Memory::Gpu));
     let said = r#"{"nodes": [{"name": "a", "backend": "gpu", "branch": {"arms": []}}]}"#;
     assert_eq!(Shape::from_json(said).unwrap().nodes()[0].backend, Backend::Gpu);
     assert!(Shape::from_json(said).unwrap().to_json().contains("\"backend\": \"gpu\""));
 }
 
-fn read(memory: Memory) -> EdgeKind {
+fn read(memory: Option<Memory>) -> EdgeKind {
     EdgeKind::Data { output: 0, memory, metadata: false }
 }
 

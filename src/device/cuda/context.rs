@@ -156,7 +156,6 @@ impl Drop for Context {
     }
 }
 
-/// A stream of a context.
 pub(super) struct Stream {
     pub(super) context: Arc<Context>,
     handle: CUstream,

@@ -5,7 +5,7 @@
 use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, TryLockError};
 use std::time::Duration;
 
 use cudarc::driver::sys::{CUdevice_attribute, CUevent, CUfunction};
@@ -22,7 +22,7 @@ use super::modules::Modules;
 use crate::device::code::Code;
 use crate::device::queue::{Event, Timeline};
 use crate::error::{Kind, Result};
-use crate::sync::{AtomicU64, Mutex, Ordering, lock, spawn};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock, spawn};
 
 /// How many dropped blocks may wait without a mark for the host, while work is submitted.
 const LIMBO_QUIET_MAX: usize = 64;
@@ -57,10 +57,10 @@ pub(super) struct Opened {
     modules: Mutex<Modules>,
     host_pool: Mutex<HostPool>,
     limbo: Mutex<Vec<Dropped>>,
-    /// The length of `limbo`, so that a look at an empty one takes no lock.
-    limbo_len: AtomicU64,
-    /// Held by the one thread that submits work.
+    /// Held by the one thread that submits work. A thread that releases it calls `collect_if_asked`.
     pub(super) path: Mutex<Graphs>,
+    /// Whether a collection was requested by a thread that must not wait for the path.
+    is_full: AtomicBool,
     /// How many blocks of memory a lost device may still touch.
     pub(super) quarantined: AtomicU64,
     /// Last, because all others belong to it.
@@ -102,14 +102,13 @@ impl Device {
             modules: Mutex::default(),
             host_pool: Mutex::new(HostPool::new()),
             limbo: Mutex::default(),
-            limbo_len: AtomicU64::new(0),
             path: Mutex::new(Graphs::new(has_graphs)),
+            is_full: AtomicBool::new(false),
             quarantined: AtomicU64::new(0),
             context,
         })))
     }
 
-    /// Returns the function of a kernel.
     pub(super) fn function(self: &Arc<Self>, code: &Arc<Code>) -> Result<CUfunction> {
         if let Some((device, function)) = code.first.get()
             && std::ptr::addr_eq(device.as_ptr(), Arc::as_ptr(self))
@@ -176,29 +175,51 @@ impl Opened {
 
     /// Keeps dropped memory until no work uses it. Makes no driver call.
     pub(super) fn keep(&self, dropped: Dropped) {
-        let mut limbo = lock(&self.limbo);
-        limbo.push(dropped);
-        // ORDERING: Relaxed: a thread that reads an older length collects at the next occasion.
-        self.limbo_len.store(limbo.len() as u64, Ordering::Relaxed);
+        lock(&self.limbo).push(dropped);
     }
 
-    pub(super) fn has_dropped(&self) -> bool {
-        !lock(&self.limbo).is_empty()
+    /// Requests a collection, and collects if the path is free. Never waits for the path.
+    pub(super) fn request_collection(&self) -> Option<Use> {
+        if lock(&self.limbo).is_empty() {
+            return None;
+        }
+        // ORDERING: Relaxed: the fence in `collect_if_asked` orders it.
+        self.is_full.store(true, Ordering::Relaxed);
+        self.collect_if_asked()
+    }
+
+    /// Collects if that was requested and the path is free. If the path is held, its holder calls this after
+    /// it released the path. Never waits.
+    pub(super) fn collect_if_asked(&self) -> Option<Use> {
+        let mut awaited = None;
+        loop {
+            // ORDERING: SeqCst pairs with the same fence of another thread. One thread stores the request
+            // and tries the path; the other releases the path and loads the request. One of them sees the
+            // other's write.
+            fence(Ordering::SeqCst);
+            // ORDERING: Relaxed: the fence orders it.
+            if !self.is_full.load(Ordering::Relaxed) {
+                return awaited;
+            }
+            let _path = match self.path.try_lock() {
+                Ok(path) => path,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return awaited,
+            };
+            // ORDERING: Relaxed: the path is held, and the collection follows.
+            self.is_full.store(false, Ordering::Relaxed);
+            if self.context.make_current().is_err() {
+                self.quarantine();
+                return None;
+            }
+            awaited = self.collect(Marking::All);
+        }
     }
 
     /// Frees the dropped memory that no work uses. Returns a point to wait for, if some is left and the point
     /// is marked for the host. The caller holds `path`.
     pub(super) fn collect(&self, marking: Marking) -> Option<Use> {
-        // ORDERING: Relaxed: a hint. The lock of `limbo` orders its contents.
-        if self.limbo_len.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let limbo = {
-            let mut limbo = lock(&self.limbo);
-            // ORDERING: Relaxed: the lock of `limbo` orders all stores.
-            self.limbo_len.store(0, Ordering::Relaxed);
-            std::mem::take(&mut *limbo)
-        };
+        let limbo = std::mem::take(&mut *lock(&self.limbo));
         let is_marked = marking == Marking::All || limbo.len() > LIMBO_QUIET_MAX;
         let (mut left, mut awaited) = (Vec::new(), None);
         for dropped in limbo {
@@ -217,7 +238,9 @@ impl Opened {
                 None => self.free(dropped),
             }
         }
-        left.into_iter().for_each(|dropped| self.keep(dropped));
+        if !left.is_empty() {
+            lock(&self.limbo).append(&mut left);
+        }
         awaited
     }
 
@@ -279,8 +302,7 @@ impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY: `self` is being dropped, so nothing uses the field after this.
         let opened = ManuallyDrop::new(unsafe { ManuallyDrop::take(&mut self.0) });
-        // The end waits, and any thread may drop the device. If no thread can be spawned, the driver keeps
-        // everything.
+        // The end waits, so it gets a thread. If none can be spawned, the driver keeps everything.
         let _ = spawn("anabranch-cuda-end".into(), move || ManuallyDrop::into_inner(opened).end());
     }
 }

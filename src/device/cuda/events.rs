@@ -37,7 +37,7 @@ impl Events {
 
     pub(super) fn destroy(&mut self, driver: &Driver) {
         for event in self.free.drain(..) {
-            // SAFETY: nobody has it. The driver keeps what it still needs.
+            // SAFETY: the event is free, so no caller has it. The driver keeps what it still needs.
             unsafe { (driver.event_destroy)(event) };
         }
     }

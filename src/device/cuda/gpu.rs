@@ -1,6 +1,6 @@
 //! One GPU as an executor submits to it: one segment at a time, on the device's path.
 
-use std::sync::{Arc, TryLockError};
+use std::sync::Arc;
 
 use super::Completion;
 use super::device::{Device, Marking};
@@ -12,7 +12,7 @@ use super::recording::Recording;
 use crate::device::DeviceStream;
 use crate::device::queue::{Event, Fault, Job, QueueDevice, Submitted, Timeline};
 use crate::error::{Error, Kind, Result};
-use crate::sync::{AtomicBool, Mutex, Ordering, fence, lock};
+use crate::sync::{Mutex, Ordering, lock};
 
 /// How many nodes may be on a lane that are not known to be done: a driver blocks the thread that enqueues
 /// more than it has room for.
@@ -25,8 +25,6 @@ pub(crate) struct Gpu {
     device: Arc<Device>,
     /// Streams that are free to be used again.
     recordings: Mutex<Vec<DeviceStream>>,
-    /// Whether a collection was requested by a thread that must not wait for the path.
-    is_full: AtomicBool,
 }
 
 impl Gpu {
@@ -41,7 +39,7 @@ impl Gpu {
             return Err(Kind::NoDevice { ordinal, count }.into());
         }
         let device = Arc::new(Device::open(driver, ordinal, completion, has_graphs)?);
-        Ok(Self { device, recordings: Mutex::default(), is_full: AtomicBool::new(false) })
+        Ok(Self { device, recordings: Mutex::default() })
     }
 
     fn submit_all(&self, recording: &mut Recording, job: &mut Job<'_>) -> Result<Submitted> {
@@ -79,34 +77,6 @@ impl Gpu {
         issue::issue(recording, job.judge, others)?;
         Ok(false)
     }
-
-    /// Collects if that was requested and the path is free. If the path is held, its holder collects when it
-    /// lets go. Never waits.
-    fn collect_if_asked(&self) -> Option<Use> {
-        let mut awaited = None;
-        loop {
-            // ORDERING: SeqCst pairs with the same fence of another thread. One thread stores the request
-            // and tries the path; the other releases the path and loads the request. One of them sees the
-            // other's write.
-            fence(Ordering::SeqCst);
-            // ORDERING: Relaxed: the fence orders it.
-            if !self.is_full.load(Ordering::Relaxed) {
-                return awaited;
-            }
-            let _path = match self.device.path.try_lock() {
-                Ok(path) => path,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return awaited,
-            };
-            // ORDERING: Relaxed: the path is held, and the collection follows.
-            self.is_full.store(false, Ordering::Relaxed);
-            if self.device.context.make_current().is_err() {
-                self.device.quarantine();
-                return None;
-            }
-            awaited = self.device.collect(Marking::All);
-        }
-    }
 }
 
 impl QueueDevice for Gpu {
@@ -131,7 +101,7 @@ impl QueueDevice for Gpu {
         let submitted = self.submit_all(recording, job);
         recording.clear();
         lock(&self.recordings).push(stream);
-        self.collect_if_asked();
+        self.device.collect_if_asked();
         submitted
     }
 
@@ -146,10 +116,15 @@ impl QueueDevice for Gpu {
     }
 
     fn mark(&self, lane: u32) -> Result<u64> {
-        let _path = lock(&self.device.path);
-        self.device.context.make_current()?;
-        self.device.mark(lane)?;
-        Ok(self.device.issued(lane))
+        let mark = || {
+            let _path = lock(&self.device.path);
+            self.device.context.make_current()?;
+            self.device.mark(lane)?;
+            Ok(self.device.issued(lane))
+        };
+        let marked = mark();
+        self.device.collect_if_asked();
+        marked
     }
 
     fn free_events(&self, events: &mut dyn Iterator<Item = Event>) {
@@ -157,12 +132,7 @@ impl QueueDevice for Gpu {
     }
 
     fn collect(&self) -> Option<Use> {
-        if !self.device.has_dropped() {
-            return None;
-        }
-        // ORDERING: Relaxed: the fence in `collect_if_asked` orders it.
-        self.is_full.store(true, Ordering::Relaxed);
-        self.collect_if_asked()
+        self.device.request_collection()
     }
 
     fn quarantined(&self) -> usize {

@@ -17,7 +17,6 @@ pub(super) const VARIANTS_MAX: usize = 4;
 /// How many segments are remembered.
 pub(super) const SEGMENTS_MAX: usize = 1024;
 
-/// A device's graphs.
 pub(super) struct Graphs {
     pub(super) is_on: bool,
     /// By the address of the segment's key. The key is kept, so the address stays its own.

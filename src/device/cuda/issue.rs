@@ -37,7 +37,7 @@ pub(super) struct Others {
     pub(super) strays: Vec<u32>,
 }
 
-/// Issues what is not issued yet. Who has the device's path calls this.
+/// Issues what is not issued yet. The caller holds the device's path.
 ///
 /// # Errors
 /// If the device is lost, or refuses a wait or a record; then the end of the recording's own lane does not
@@ -79,7 +79,7 @@ impl Recording {
     /// is reported at the submission.
     pub(super) fn flush(&mut self) {
         let device = self.device.clone();
-        let _path = lock(&device.path);
+        let path = lock(&device.path);
         let first = self.flushed.replace(self.ops.len()).unwrap_or(0);
         if self.refused.is_none() {
             let begun = device.context.make_current().and_then(|()| wait_first(self)).map_err(|error| (0, error));
@@ -88,6 +88,8 @@ impl Recording {
             let mut enqueue = |op| enqueue(&device, stream, &self.ops, op).map_err(|error| (part_of(op), error));
             self.refused = begun.and_then(|()| ops.try_for_each(&mut enqueue)).err();
         }
+        drop(path);
+        device.collect_if_asked();
         // The library may change the thread's context. The next driver call restores it.
         self.is_lent = true;
     }
@@ -231,25 +233,23 @@ fn wait(device: &Device, stream: CUstream, event: CUevent) -> Result<()> {
 fn enqueue(device: &Device, stream: CUstream, ops: &Ops, at: usize) -> Result<(), Error> {
     let driver = device.driver;
     let host = std::ptr::with_exposed_provenance_mut::<c_void>;
-    // Of all of them: memory that an operation names has the bytes, for the lengths were compared when it was
-    // noted down, and is held until the operation is over.
     device.context.check(match ops.list()[at] {
         Op::Copy { way, from, to, bytes } => match way {
-            // SAFETY: the memory is there, as said above.
+            // SAFETY: both ends have `bytes` bytes, as checked when it was noted, and are held until the end.
             Way::Up => unsafe { (driver.copy_up)(to, host(from as usize), bytes, stream) },
-            // SAFETY: the memory is there, as said above.
+            // SAFETY: both ends have `bytes` bytes, as checked when it was noted, and are held until the end.
             Way::Down => unsafe { (driver.copy_down)(host(to as usize), from, bytes, stream) },
-            // SAFETY: the memory is there, as said above.
+            // SAFETY: both ends have `bytes` bytes, as checked when it was noted, and are held until the end.
             Way::Within => unsafe { (driver.copy)(to, from, bytes, stream) },
         },
-        // SAFETY: as above.
+        // SAFETY: the memory has `count` elements, and is held until the fill has ended.
         Op::Fill { to, pattern: Pattern::Byte(byte), count } => unsafe { (driver.fill_8)(to, byte, count, stream) },
-        // SAFETY: as above.
+        // SAFETY: the memory has `count` elements, and is held until the fill has ended.
         Op::Fill { to, pattern: Pattern::Word(word), count } => unsafe { (driver.fill_32)(to, word, count, stream) },
         Op::Fetch { from: (from, there), to, bytes } => {
             let here = device.context.handle();
-            // SAFETY: as above; the other device keeps its memory until the visit is over, and its context as
-            // long.
+            // SAFETY: both ends have `bytes` bytes. This one is held until the end; the other device keeps
+            // its memory, and its context, until the visit is over.
             unsafe { (driver.copy_peer)(to, here, from, there, bytes, stream) }
         }
         Op::Launch { function, launch, .. } => {
@@ -257,7 +257,7 @@ fn enqueue(device: &Device, stream: CUstream, ops: &Ops, at: usize) -> Result<()
             let mut words = ops.pointers(at);
             let (words, none) = (words.as_mut_ptr(), std::ptr::null_mut());
             // SAFETY: words are parameters of the types that the kernel was declared with, and the driver
-            // copies them. What its code does with its buffers is the promise of who wrote it.
+            // copies them. The promise of `Kernel::cuda_c` or `Kernel::ptx` covers what the code does.
             unsafe { (driver.launch)(function, x, y, z, i, j, k, launch.shared_bytes, stream, words, none) }
         }
     })

@@ -25,11 +25,11 @@ pub(super) struct CudaLane {
     word: NonNull<AtomicU64>,
     /// The word as the device knows it.
     address: CUdeviceptr,
-    /// The last point that the host is to hear of.
+    /// The last point that is marked for the host.
     marked: AtomicU64,
-    /// A point that has passed whatever the word says: what events, and the driver when asked, have told.
+    /// A point that has passed by an event, a host function or a query, whatever the word says.
     known: AtomicU64,
-    /// Points that the word will not tell of, in order, with the events that do.
+    /// Points that events or host functions signal, in order, with the events.
     marks: Mutex<VecDeque<(u64, CUevent)>>,
     /// Points up to which work has used other lanes of the device, and which, as bits.
     others: Mutex<Vec<(u64, u64)>>,
@@ -52,7 +52,7 @@ pub(super) enum Signal {
 
 // SAFETY: the word is an atomic, the driver's handles may be used by any thread, and marks are behind a lock.
 unsafe impl Send for CudaLane {}
-// SAFETY: as above.
+// SAFETY: shared access goes through atomics and locks. The driver's handles may be used by any thread.
 unsafe impl Sync for CudaLane {}
 
 impl CudaLane {
@@ -75,24 +75,23 @@ impl CudaLane {
         self.stream.context.driver
     }
 
-    /// Lets the host hear when all that is queued now is done, as point `n`. Points grow. Only who has the
-    /// device's path calls this.
+    /// Lets the host learn when all work queued so far has ended, as point `n`. Points grow. The caller holds
+    /// the device's path.
     pub(super) fn mark(&self, n: u64, events: &mut Events) -> Result<()> {
-        // ORDERING: Relaxed, as the store below: who has the path writes it, and `check` may see an older
-        // one.
+        // ORDERING: Relaxed: only threads that hold the path store it, and the path's lock orders them.
         if self.marked.load(Ordering::Relaxed) >= n {
             return Ok(());
         }
         let (context, driver, stream) = (&*self.stream.context, self.driver(), self.stream.handle());
         match self.signal {
-            // SAFETY: the word lives as long as the stream.
+            // SAFETY: `address` maps the lane's word, which lives as long as the stream.
             Signal::Word64 => context.check(unsafe { (driver.write_64)(stream, self.address, n, 0) })?,
-            // SAFETY: as above.
+            // SAFETY: `address` maps the lane's word, which lives as long as the stream.
             Signal::Word32 => context.check(unsafe { (driver.write_32)(stream, self.address, n as u32, 0) })?,
             Signal::Event => {
                 self.passed_marks().for_each(|event| events.give_back(event));
                 let event = events.take(context)?;
-                // SAFETY: both are of this context.
+                // SAFETY: the event and the stream are of this context.
                 let recorded = context.check(unsafe { (driver.event_record)(event, stream) });
                 recorded.inspect_err(|_| events.give_back(event))?;
                 lock(&self.marks).push_back((n, event));
@@ -105,12 +104,15 @@ impl CudaLane {
                 asked.inspect_err(|_| _ = lock(&self.marks).pop_back())?;
             }
         }
+        // ORDERING: Relaxed: it passes on no data. `check` may read an older point, and finds this one later.
         self.marked.store(n, Ordering::Relaxed);
         Ok(())
     }
 
     /// Takes the events of marks that have passed.
     fn passed_marks(&self) -> std::vec::IntoIter<CUevent> {
+        // ORDERING: Acquire pairs with the `fetch_max` of the thread that found the point passed: its query
+        // of the event comes before the event is used again.
         let known = self.known.load(Ordering::Acquire);
         let mut marks = lock(&self.marks);
         let passed = marks.iter().take_while(|mark| mark.0 <= known).count();
@@ -120,15 +122,18 @@ impl CudaLane {
     /// Asks for the events of marks, in order.
     fn ask_events(&self) {
         let marks = lock(&self.marks);
-        // ORDERING: Relaxed: the lock is held by all who store it here.
+        // ORDERING: Relaxed: an older point costs one more query.
         let known = self.known.load(Ordering::Relaxed);
         for &(n, event) in marks.iter().skip_while(|mark| mark.0 <= known) {
             // SAFETY: a recorded event of this context.
             match unsafe { (self.driver().event_query)(event) } {
+                // ORDERING: Release pairs with the Acquire in `reached`: a thread that reads the point sees
+                // what the device wrote before the event.
                 SUCCESS => _ = self.known.fetch_max(n, Ordering::Release),
                 NOT_READY => break,
                 // The driver may return the code only once.
                 code => {
+                    // ORDERING: Relaxed: a code that guards nothing.
                     self.heard.store(code, Ordering::Relaxed);
                     break;
                 }
@@ -142,13 +147,13 @@ impl CudaLane {
     }
 
     fn word(&self) -> &AtomicU64 {
-        // SAFETY: it is freed with the lane.
+        // SAFETY: the word is allocated until the lane is dropped, which `self` excludes.
         unsafe { self.word.as_ref() }
     }
 }
 
 /// Returns the point whose lower half a device wrote: one near to what was known, because a lane never has
-/// 2³¹ points that nobody heard of.
+/// 2³¹ points beyond that.
 fn widen(known: u64, low: u32) -> u64 {
     let ahead = low.wrapping_sub(known as u32) as i32;
     // Behind, it was known already.
@@ -157,9 +162,11 @@ fn widen(known: u64, low: u32) -> u64 {
 
 /// What the driver calls when a stream comes to a mark.
 unsafe extern "C" fn store_next(lane: *mut c_void) {
-    // SAFETY: `mark` gave it; the lane lives until its stream has come to its end.
+    // SAFETY: `mark` passed a pointer to the lane, which lives until its stream has come to its end.
     let lane = unsafe { &*lane.cast::<CudaLane>() };
     if let Some((n, _)) = lock(&lane.marks).pop_front() {
+        // ORDERING: Release pairs with the Acquire in `reached`: a thread that reads the point sees what the
+        // stream did before it.
         lane.known.fetch_max(n, Ordering::Release);
     }
 }
@@ -169,12 +176,15 @@ impl Timeline for CudaLane {
         if self.signal == Signal::Event {
             self.ask_events();
         }
-        // ORDERING: Acquire: what the device wrote before the word, the driver made visible with it.
+        // ORDERING: Acquire pairs with the device's write of the word, which comes after its other writes;
+        // and of `known`, with the Release of the thread that found the point passed.
         let (word, known) = (self.word().load(Ordering::Acquire), self.known.load(Ordering::Acquire));
         match self.signal {
             Signal::Word64 => word.max(known),
             Signal::Word32 => {
                 let reached = widen(known, word as u32);
+                // ORDERING: Release passes on what the load of the word made visible. Acquire is for a larger
+                // point that another thread stored.
                 self.known.fetch_max(reached, Ordering::AcqRel).max(reached)
             }
             Signal::Event | Signal::HostFunction => known,
@@ -182,16 +192,19 @@ impl Timeline for CudaLane {
     }
 
     fn check(&self) -> std::result::Result<(), Fault> {
-        // Before the question: what is marked later may not be done yet.
+        // ORDERING: Acquire keeps the query behind the load: work that is marked later may not be done yet.
         let marked = self.marked.load(Ordering::Acquire);
+        // ORDERING: Relaxed: a code that guards nothing.
         let code = match self.heard.swap(SUCCESS, Ordering::Relaxed) {
             // SAFETY: a stream of this context.
             SUCCESS => unsafe { (self.driver().stream_query)(self.stream.handle()) },
             heard => heard,
         };
         match code {
-            // Whatever became of a host function that was never called, or of an event that nobody asked for.
+            // All marked work has ended, even if a host function was not called or an event not queried.
             SUCCESS => {
+                // ORDERING: Release pairs with the Acquire in `reached`, and passes on what the query made
+                // visible. Acquire is for a larger point that another thread stored.
                 self.known.fetch_max(marked, Ordering::AcqRel);
                 Ok(())
             }
@@ -217,11 +230,11 @@ impl Drop for CudaLane {
         // Memory and events are freed in it, and this may be any thread.
         let _ = self.stream.context.set_current();
         for (_, event) in lock(&self.marks).drain(..).filter(|mark| !mark.1.is_null()) {
-            // SAFETY: nobody else has it. The driver keeps what it still needs.
+            // SAFETY: `marks` owns the event. The driver keeps what it still needs.
             unsafe { (self.driver().event_destroy)(event) };
         }
-        // SAFETY: who drops a device's lanes has waited for its streams, unless the device is lost: then
-        // nothing is written any more.
+        // SAFETY: the end of the device has waited for its streams before it drops the lanes. A lost device
+        // writes nothing any more.
         unsafe { (self.driver().host_free)(self.word.as_ptr().cast()) };
     }
 }

@@ -12,7 +12,6 @@ use super::driver::Driver;
 use crate::device::code::{Code, Text};
 use crate::error::{Error, Kind, Result};
 
-/// The modules of a device.
 #[derive(Default)]
 pub(super) struct Modules {
     /// By the address of the code, which is kept so that it stays that code's.
@@ -29,7 +28,6 @@ struct Loaded {
 unsafe impl Send for Modules {}
 
 impl Modules {
-    /// Returns the function of a kernel.
     pub(super) fn function(&mut self, context: &Context, arch: &str, code: &Arc<Code>) -> Result<CUfunction> {
         let key = Arc::as_ptr(code).addr();
         if let Some(loaded) = self.loaded.get(&key) {

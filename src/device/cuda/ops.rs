@@ -7,7 +7,6 @@ use cudarc::driver::sys::{CUcontext, CUdeviceptr, CUfunction};
 
 use crate::device::code::{Launch, PARAMS_MAX};
 
-/// Operations in order.
 #[derive(Clone, Default)]
 pub(super) struct Ops {
     list: Vec<Op>,
@@ -18,7 +17,6 @@ pub(super) struct Ops {
 /// Room for so many operations is kept for the next recording.
 const KEPT: usize = 4096;
 
-/// One operation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Op {
     /// Its parameters are so many words from there on.

@@ -55,8 +55,8 @@ pub(super) struct Noted {
 
 struct Held {
     allocation: Arc<Allocation>,
-    /// The plan's stream of all parts that work on it, if it was made here and that is one stream: then who
-    /// comes later there may have the memory, once nobody has it any more.
+    /// The plan's stream of all parts that work on it, if it was made here and that is one stream. A later
+    /// part of that stream may reuse the memory once no buffer refers to it.
     stream: Option<u32>,
 }
 
@@ -99,7 +99,7 @@ impl Recording {
         &self.part_waits[self.parts[part].waits as usize..end]
     }
 
-    /// Says that all of this is over once these points have passed, the lane's own first.
+    /// Notes that all of this has ended once these points have passed, the lane's own first.
     pub(super) fn settle(&mut self, points: &[Use]) {
         for held in self.held.drain(..) {
             points.iter().for_each(|&point| held.allocation.touch(point));
@@ -112,13 +112,13 @@ impl Recording {
         self.landings.drain(..).for_each(|(_, landed)| landed.settle(points));
     }
 
-    /// Forgets the operations from there on. Nobody is to take for written what they would have copied to.
+    /// Discards the operations from there on, and the memory that they would have copied to.
     fn truncate(&mut self, ops: usize) {
         self.ops.truncate(ops);
         self.landings.retain(|&(place, _)| place < ops);
     }
 
-    /// Makes it as good as new.
+    /// Empties it, so that it can be used again.
     pub(super) fn clear(&mut self) {
         self.waits.clear();
         self.parts.clear();
@@ -155,8 +155,8 @@ impl Recording {
         }
     }
 
-    /// Returns memory that was made here and that nobody has any more. Whatever works on it comes before, on
-    /// the same stream.
+    /// Returns memory that was made here and that no buffer refers to. All work on it comes before, on the
+    /// same stream.
     fn reuse(&mut self, bytes: usize) -> Option<Arc<Allocation>> {
         let stream = self.parts.last()?.stream;
         let is_free = |held: &&Held| {
@@ -166,6 +166,20 @@ impl Recording {
                 && held.allocation.is_new()
         };
         self.held.iter().find(is_free).map(|held| held.allocation.clone())
+    }
+
+    fn alloc_on_path(&self, bytes: usize) -> Result<Arc<Allocation>> {
+        let (device, mut address) = (&self.device, 0);
+        let _path = lock(&device.path);
+        device.collect(Marking::IfMuch);
+        // SAFETY: it writes one address. An empty buffer has an address too.
+        let code = unsafe { (device.driver.alloc)(&mut address, bytes.max(1), self.stream().handle()) };
+        if code == OUT_OF_MEMORY {
+            return Err(Kind::OutOfMemory { bytes, device: device.context.device_name() }.into());
+        }
+        device.context.check(code)?;
+        let made = (self.lane, device.issued(self.lane));
+        Ok(Arc::new(Allocation::new(device.clone(), address, bytes, made)))
     }
 
     pub(super) fn foreign(&self, buffer: String) -> Error {
@@ -228,18 +242,9 @@ impl Queue for Recording {
             return Ok(Box::new(allocation));
         }
         self.regain()?;
-        let (device, mut address) = (&self.device, 0);
-        let path = lock(&device.path);
-        device.collect(Marking::IfMuch);
-        // SAFETY: it writes one address. An empty buffer has an address too.
-        let code = unsafe { (device.driver.alloc)(&mut address, bytes.max(1), self.stream().handle()) };
-        if code == OUT_OF_MEMORY {
-            return Err(Kind::OutOfMemory { bytes, device: device.context.device_name() }.into());
-        }
-        device.context.check(code)?;
-        let made = (self.lane, device.issued(self.lane));
-        let allocation = Arc::new(Allocation::new(device.clone(), address, bytes, made));
-        drop(path);
+        let allocated = self.alloc_on_path(bytes);
+        self.device.collect_if_asked();
+        let allocation = allocated?;
         self.hold(&allocation, true);
         Ok(Box::new(allocation))
     }
@@ -251,7 +256,7 @@ impl Queue for Recording {
         }
         self.regain()?;
         let staged = self.device.take_host(from.len())?;
-        // SAFETY: the block has at least as many bytes, and nobody else has it.
+        // SAFETY: the block has at least as many bytes, and was taken from the pool just now.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), staged.start.as_ptr(), from.len()) };
         self.note(
             Op::Copy { way: Way::Up, from: staged.start.as_ptr().expose_provenance() as u64, to, bytes: from.len() },

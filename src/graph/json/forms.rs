@@ -39,7 +39,7 @@ pub(super) struct GraphForm<'a> {
 pub(super) struct NodeForm<'a> {
     pub(super) name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) backend: Option<BackendForm>,
+    pub(super) backend: Option<Backend>,
     #[serde(borrow, default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
     pub(super) repeat: Option<RepeatForm<'a>>,
     #[serde(borrow, default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
@@ -90,7 +90,7 @@ pub(super) struct InputForm {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) output: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) memory: Option<MemoryForm>,
+    pub(super) memory: Option<Memory>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) metadata: bool,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -103,27 +103,6 @@ pub(super) struct OutputForm {
     pub(super) node: String,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) output: u32,
-}
-
-#[derive(Deserialize, Serialize)]
-pub(super) struct BackendForm(#[serde(with = "BackendName")] pub(super) Backend);
-
-#[derive(Deserialize, Serialize)]
-#[serde(remote = "Backend", rename_all = "lowercase")]
-enum BackendName {
-    Cpu,
-    Mixed,
-    Gpu,
-}
-
-#[derive(Deserialize, Serialize)]
-pub(super) struct MemoryForm(#[serde(with = "MemoryName")] pub(super) Memory);
-
-#[derive(Deserialize, Serialize)]
-#[serde(remote = "Memory", rename_all = "lowercase")]
-enum MemoryName {
-    Cpu,
-    Gpu,
 }
 
 fn one() -> f64 {
@@ -330,8 +309,7 @@ impl GraphForm<'_> {
             if node.name.is_empty() {
                 return Err(fault(&format!("{place}nodes[{index}].name"), "a node needs a name"));
             }
-            let backend =
-                node.backend.as_ref().map(|backend| backend.0).or_else(|| control.as_ref().map(|control| control.backend()));
+            let backend = node.backend.or_else(|| control.as_ref().map(|control| control.backend()));
             let id = shape.node(node.name.to_string(), backend.unwrap_or_default());
             if let Some(first) = ids.insert(&node.name, id) {
                 return Err(fault(
@@ -383,8 +361,7 @@ impl GraphForm<'_> {
                 links.extend(input.state.map(|state| Link::State { state, target }));
                 let Some(source) = &input.node else { continue };
                 let source = find(source, &|| format!("{place}nodes[{index}].inputs[{at}].node"))?;
-                let memory = input.memory.as_ref().map_or_else(|| shape.memory_of(source), |memory| memory.0);
-                let kind = EdgeKind::Data { output: input.output, memory, metadata: input.metadata };
+                let kind = EdgeKind::Data { output: input.output, memory: input.memory, metadata: input.metadata };
                 links.push(Link::Edge(Edge { source, target, kind }));
             }
             for (at, after) in node.after.iter().enumerate() {

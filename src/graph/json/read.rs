@@ -137,7 +137,7 @@ fn add_inner<'a>(form: &GraphForm<'a>, place: &str, depth: usize, unknown: &mut 
 }
 
 impl Control {
-    /// Returns where a loop or a branch wants to run, if nobody says: on a device if anything in it does.
+    /// Returns the default backend of a loop or a branch: `Gpu` if a node in it has another than `Cpu`.
     pub(super) fn backend(&self) -> Backend {
         let is_device = self.inner().any(|(_, shape)| shape.nodes().iter().any(|node| node.backend != Backend::Cpu));
         if is_device { Backend::Gpu } else { Backend::Cpu }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::forms::{
-    BackendForm, BranchForm, GraphForm, InputForm, MemoryForm, NodeForm, OutputForm, RepeatForm, iterations_expected,
-};
+use super::forms::{BranchForm, GraphForm, InputForm, NodeForm, OutputForm, RepeatForm, iterations_expected};
 use crate::graph::shape::Link;
 use crate::graph::{Control, Edge, EdgeKind, NESTING_MAX, NodeId, NodeShape, Shape};
 
@@ -30,7 +28,7 @@ pub(super) fn json(shape: &Shape) -> String {
         graphs.extend(inner.map(|(_, shape)| (Some(shape.clone()), 0, depth + 1)));
         next += 1;
     }
-    // What nobody can read again need not be pretty: its margins alone would grow beyond all bounds.
+    // A text nested too deep to be read again is not pretty: its margins would grow without bound.
     let is_pretty = graphs.last().is_none_or(|deepest| deepest.2 <= NESTING_MAX);
     let mut texts: Vec<Option<Box<RawValue>>> = (0..graphs.len()).map(|_| None).collect();
     while let Some((graph, first, _)) = graphs.pop() {
@@ -81,7 +79,7 @@ fn node_form<'a>(node: &NodeShape, inner: &'a [Box<RawValue>]) -> NodeForm<'a> {
     let is_own = node.control.as_ref().is_none_or(|control| control.backend() != node.backend);
     NodeForm {
         name: node.name.to_string(),
-        backend: is_own.then_some(BackendForm(node.backend)),
+        backend: is_own.then_some(node.backend),
         repeat,
         branch,
         inputs: Vec::new(),
@@ -127,7 +125,6 @@ fn form<'a>(shape: &Shape, inner: &'a [Vec<Box<RawValue>>]) -> GraphForm<'a> {
                 places[target][0].push(place);
             }
             Link::Edge(Edge { source, kind: EdgeKind::Data { output, memory, metadata }, .. }) => {
-                let memory = (memory != shape.memory_of(source)).then_some(MemoryForm(memory));
                 let input = InputForm { node: Some(name(source)), state: None, output, memory, metadata, take };
                 nodes[target].inputs.push(input);
                 places[target][0].push(place);

@@ -9,7 +9,7 @@ use super::Loader;
 use crate::error::{Error, Result};
 use crate::graph::bodies::Loose;
 use crate::graph::builder::Graph;
-use crate::graph::control_node::{Flow, Origin, State};
+use crate::graph::control_node::{ControlKind, Origin, State};
 use crate::graph::select::Test;
 use crate::graph::values::Use;
 use crate::graph::{Backend, Control, NodeId, Role, Shape};
@@ -35,9 +35,6 @@ impl Loader<'_> {
         let inside = Inside::new(self, graph, node, new, (first, 0));
         let ask = |inner: &mut Graph| inside.test(inner, condition, iterations);
         graph.make_loop(inside.at, ask, |inner| inside.origins(inner, Role::Body, body));
-        if let (Flow::Repeat { max_iterations: max, .. }, Some(most)) = (&mut graph.controls[inside.at].flow, max_iterations) {
-            *max = most;
-        }
         if let Some(Control::Repeat { iterations: expected, max_iterations: max, .. }) = graph.control_mut(new) {
             (*expected, *max) = (iterations, max_iterations);
         }
@@ -68,7 +65,7 @@ impl Loader<'_> {
         let new = graph.shape_mut().node(self.shape.name_of(node).clone(), Backend::Cpu);
         let selector = graph.read_own(selector.value, new, Use::Read);
         let inside = Inside::new(self, graph, node, new, (first, 1));
-        graph.controls[inside.at].flow = Flow::Branch { selector, select, arms: Vec::new() };
+        graph.controls[inside.at].flow = ControlKind::Branch { selector, select, arms: Vec::new() };
         for (arm, number) in arms.iter().zip(0..) {
             graph.add_arm(inside.at, |inner| inside.origins(inner, Role::Arm(number), arm));
         }

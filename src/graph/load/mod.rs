@@ -7,6 +7,7 @@
 mod control;
 
 use std::any::TypeId;
+use std::collections::HashSet;
 
 use super::bodies::{Bodies, Loose};
 use super::builder::Graph;
@@ -32,7 +33,7 @@ impl Graph {
     /// # Errors
     /// Names the node, by its path, that has no body; that reads other values than its body takes; that is to
     /// decide over a loop or a branch, and was given by [`Bodies::node`]; whose inner graphs give what its
-    /// states are not. And what [`Graph::compile`] says of a shape.
+    /// states are not; that gives two outputs of one name. And what [`Graph::compile`] says of a shape.
     ///
     /// # Examples
     /// ```
@@ -61,12 +62,17 @@ impl Graph {
         shape.name().into_iter().for_each(|name| graph.shape_mut().set_name(name.to_owned()));
         let mut loader = Loader::new(bodies, shape, String::new(), 0);
         loader.load(&mut graph, &[])?;
+        let mut seen = HashSet::new();
         for (node, output, value) in loader.outputs()? {
-            let name = shape.name_of(node);
+            // A value that is listed again is the same output.
+            if !seen.insert((node, output)) {
+                continue;
+            }
+            let (name, count) = (numbered(shape.name_of(node), output), graph.outputs.len());
             let is_said = !shape.outputs().is_empty();
             if is_said || value.of.id != TypeId::of::<()>() {
-                graph.has_too_many("output", graph.outputs.len());
-                graph.output_own(numbered(name, output), value.value);
+                graph.check_port("output", &name, count, |graph| graph.outputs.iter().any(|port| port.name == name));
+                graph.output_own(name, value.value);
             }
         }
         match graph.fault() {

@@ -1,8 +1,8 @@
 //! States: who has them when, and that each value is dropped once.
 
-use anabranch::graph::times;
+use anabranch::graph::{Bodies, Shape, times};
 use anabranch::policy::Single;
-use anabranch::{Executor, Graph, Inputs, Plan, Value, inputs, take};
+use anabranch::{Executor, Graph, Inputs, Name, Plan, Result, Value, inputs, take};
 
 use super::many_executors;
 use crate::support::{Counted, Tally, block_on, executors, plan, poll_once, until, value_of};
@@ -190,4 +190,40 @@ fn a_captured_value_makes_one_edge() {
     let plan = g.compile_with(&Single).unwrap();
     assert_eq!(plan.schedule().shape().edges().len(), 2);
     assert_eq!(*value_of::<u64>(block_on(Executor::inline().run(&plan, Inputs::new())), "y"), 13);
+}
+
+/// Returns a loop of so many states as data: each is given the one behind it, the last what `double` makes
+/// of the first. All are taken into the loop, but for the last if `is_read`.
+#[cfg(feature = "json")]
+fn shifted(states: usize, is_read: bool) -> Result<Plan> {
+    let list = |item: &dyn Fn(usize) -> String| (0..states).map(item).collect::<Vec<_>>().join(",");
+    let first = list(&|at| format!(r#"{{"name": "f{at}", "backend": "cpu", "command": "one"}}"#));
+    let inputs = list(&|at| format!(r#"{{"node": "f{at}", "take": {}}}"#, !is_read || at + 1 < states));
+    let body = list(&|at| match at {
+        0 => r#"{"name": "double", "backend": "cpu", "inputs": [{"state": 0}]}"#.into(),
+        at => format!(r#"{{"name": "s{at}", "backend": "cpu", "command": "same", "inputs": [{{"state": {at}}}]}}"#),
+    });
+    let outputs =
+        list(&|at| if at + 1 < states { format!(r#"{{"node": "s{}"}}"#, at + 1) } else { r#"{"node": "double"}"#.into() });
+    let inner = format!(r#"{{"iterations": 1, "body": {{"nodes": [{body}], "outputs": [{outputs}]}}}}"#);
+    let json = format!(
+        r#"{{"nodes": [{first}, {{"name": "loop", "inputs": [{inputs}], "repeat": {inner}}}], "outputs": [{{"node": "loop"}}]}}"#
+    );
+    let bodies = Bodies::new()
+        .node("one", |g: &mut Graph, name: &Name, ()| g.task(name, (), || 1_u64))
+        .node("double", |g: &mut Graph, name: &Name, x: Value<u64>| g.task(name, take(&x), |x: u64| 2 * x))
+        .node("same", |_: &mut Graph, _: &Name, x: Value<u64>| x);
+    Graph::from_shape(&Shape::from_json(&json)?, &bodies)?.compile()
+}
+
+#[cfg(feature = "json")]
+#[test]
+fn a_loop_may_have_many_states() {
+    // Seen not to end within a minute when each state was searched for one that it is lost by.
+    let plan = shifted(5000, false).unwrap();
+    assert_eq!(*value_of::<u64>(block_on(Executor::inline().run(&plan, Inputs::new())), "loop"), 1);
+    let error = shifted(5000, true).unwrap_err().to_string();
+    let expected = "'loop/body' gives state 1 for it, and 'loop/body' gives state 2 for it, and 'loop/body' gives state 3 for it, and \
+         'loop/body' gives state 4 for it, and so on as far as state 4999, and 'loop' only reads what the state begins with";
+    assert!(error.contains(expected), "{error}");
 }

@@ -37,7 +37,7 @@ fn shape(dice: &mut Dice) -> Shape {
     }
     for _ in 0..dice.below(8) {
         let (source, target) = (node(dice, nodes), node(dice, nodes));
-        let kind = EdgeKind::Data { output: number(dice), memory: Memory::Cpu, metadata: dice.below(2) == 0 };
+        let kind = EdgeKind::Data { output: number(dice), memory: Some(Memory::Cpu), metadata: dice.below(2) == 0 };
         match dice.below(4) {
             0 => shape.order(source, target),
             1 => shape.output(source, number(dice)),
@@ -82,7 +82,7 @@ fn foreign_ids_are_errors_that_name_them() {
         let foreign = is_foreign(&shape, &programs);
         let checks: [Result<()>; 4] = [
             shape.verify_programs(&programs),
-            Simulation::of_programs(shape.clone(), programs.clone()).run().map(|log| _ = (log.to_string(), log.touches())),
+            Simulation::of_programs(shape.clone(), programs.clone()).run().map(|log| _ = (log.to_string(), log.spans())),
             Simulation::of_programs(shape.clone(), programs.clone()).explore(3, |_| Ok(())).map(drop),
             shape.section(&["n0"], &[]).map(drop),
         ];

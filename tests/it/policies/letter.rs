@@ -102,7 +102,8 @@ fn ready_set_by_the_letter(shape: &Shape) -> Vec<Option<u32>> {
     let mut needs: Vec<bool> = shape.nodes().iter().map(|node| node.backend != Backend::Cpu).collect();
     needs.push(shape.ids().any(|node| outs[node.index()].contains(&count) && needs[node.index()]));
     for edge in shape.edges() {
-        let reads = matches!(edge.kind, EdgeKind::Data { memory: Memory::Gpu, metadata: false, .. });
+        let is_full = matches!(edge.kind, EdgeKind::Data { metadata: false, .. });
+        let reads = is_full && shape.read_memory(edge) == Some(Memory::Gpu);
         needs[edge.target.index()] |= reads;
     }
     let contributes = contributes(&order, &outs, &needs);
@@ -255,7 +256,8 @@ fn ranked_by_the_letter(shape: &Shape) -> Vec<Vec<usize>> {
     let (filtered, rank) = filtered_and_ranks(shape);
     let mut needs: Vec<bool> = shape.nodes().iter().map(|node| node.backend != Backend::Cpu).collect();
     for edge in shape.edges() {
-        needs[edge.target.index()] |= matches!(edge.kind, EdgeKind::Data { memory: Memory::Gpu, metadata: false, .. });
+        let is_full = matches!(edge.kind, EdgeKind::Data { metadata: false, .. });
+        needs[edge.target.index()] |= is_full && shape.read_memory(edge) == Some(Memory::Gpu);
     }
     // Each stream: its device, the commands it has run, its tail.
     let mut streams: Vec<(u32, BTreeSet<&str>, usize)> = Vec::new();

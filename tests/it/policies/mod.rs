@@ -51,9 +51,9 @@ fn shape_of(graph: &serde_json::Value) -> Shape {
         for input in node["inputs"].as_array().into_iter().flatten() {
             let source = ids[input["node"].as_str().expect("a producer")];
             let memory = match input["memory"].as_str() {
-                Some("cpu") => Memory::Cpu,
-                Some("gpu") => Memory::Gpu,
-                _ => shape.memory_of(source),
+                Some("cpu") => Some(Memory::Cpu),
+                Some("gpu") => Some(Memory::Gpu),
+                _ => None,
             };
             let output = input["output"].as_u64().unwrap_or(0) as u32;
             let kind = EdgeKind::Data { output, memory, metadata: input["metadata"].as_bool().unwrap_or(false) };
@@ -136,7 +136,7 @@ fn cpu_nodes_that_read_gpu_memory_need_a_stream() {
     let source = shape.node("source", Backend::Gpu);
     let [full, meta] = ["full", "meta"].map(|name| shape.node(name, Backend::Cpu));
     for (target, metadata) in [(full, false), (meta, true)] {
-        shape.edge(Edge::new(source, target, EdgeKind::Data { output: 0, memory: Memory::Gpu, metadata }));
+        shape.edge(Edge::new(source, target, EdgeKind::Data { output: 0, memory: Some(Memory::Gpu), metadata }));
     }
     assert_eq!(streams(&Single, &shape), [Some(0), Some(0), None]);
     assert_eq!(streams(&PerBackend, &shape), [Some(0), Some(0), None]);

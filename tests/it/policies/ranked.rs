@@ -159,8 +159,8 @@ fn who_reads_only_a_shape_waits_for_no_device_work() {
     let (upload, size) = (shape.node("upload", Backend::Mixed), shape.node("size", Backend::Cpu));
     let (length, text) = (shape.node("length", Backend::Cpu), shape.node("text", Backend::Cpu));
     let metadata = |source, target, memory| Edge::new(source, target, EdgeKind::Data { output: 0, memory, metadata: true });
-    shape.edge(metadata(upload, size, Memory::Gpu));
-    shape.edge(metadata(text, length, Memory::Cpu));
+    shape.edge(metadata(upload, size, Some(Memory::Gpu)));
+    shape.edge(metadata(text, length, Some(Memory::Cpu)));
     let schedule = shape.schedule().expect("a schedule");
     let expected = "\
 policy ranked: 4 nodes, 1 stream and 2 host streams, 0 records, 0 waits

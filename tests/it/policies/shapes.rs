@@ -40,7 +40,7 @@ pub(crate) fn random_shape(seed: u64, nodes_max: usize) -> Shape {
     for place in 1..count {
         for _ in 0..draw.below(fan_in + 1) {
             let (source, target) = (ids[place - 1 - draw.below(reach.min(place))], ids[place]);
-            let memory = if draw.one_in(4) { Memory::Cpu } else { shape.memory_of(source) };
+            let memory = draw.one_in(4).then_some(Memory::Cpu);
             let kind = match draw.below(8) {
                 0 => EdgeKind::Order,
                 draws => EdgeKind::Data { output: draw.below(3) as u32, memory, metadata: draws == 1 },
