@@ -125,7 +125,9 @@ pub(crate) enum Kind {
     InputShared { name: Name, taker: Name },
     #[error("there is no node named '{name}'{}", hint(.near))]
     UnknownNode { name: String, near: Option<Name> },
-    #[error("the executor already has {max} runs in flight: await some of them, or raise max_in_flight")]
+    #[error(
+        "the executor has no room for another run: at most {max} are in flight, and runs that wait come first; await some of them, or raise max_in_flight"
+    )]
     Busy { max: usize },
     #[error("the executor was shut down or dropped: keep it until its runs have ended")]
     ShutDown,

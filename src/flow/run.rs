@@ -198,7 +198,10 @@ fn poll_code<T>(
     let polled = catch_unwind(AssertUnwindSafe(|| code.poll(cx)));
     let error = match (polled, shared.scope.failure()) {
         (Err(panic), _) => Kind::FlowPanicked { message: panic_message(panic) }.into(),
-        (Ok(_), Some(refused)) => refused,
+        (Ok(polled), Some(refused)) => {
+            let _ = shielded(|| drop(polled));
+            refused
+        }
         (Ok(polled), None) => {
             if polled.is_ready() {
                 shared.scope.end();

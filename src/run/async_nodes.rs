@@ -74,7 +74,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             Ok(Poll::Ready(Ok(()))) => None,
             Ok(Poll::Ready(Err(error))) => Some(run.site(node).failed(error)),
             Err(panic) => {
-                let _ = shielded(|| body.abort(cells));
+                let _ = aside(|| shielded(|| body.abort(cells)));
                 Some(run.site(node).panicked(panic_message(panic)))
             }
         };
@@ -97,10 +97,11 @@ impl RunInner {
         // The thread that is making the run live drives it next.
         let Some(live) = self.live.get() else { return Drive::Busy };
         let Some(mut driver) = self.try_driver() else { return Drive::Busy };
-        let is_spent = inside_executor(self.core.address(), || match &self.core.choices {
+        let run = || match &self.core.choices {
             Some(choices) => self.run_chosen(choices, &mut driver, live),
             None => self.run_inline(&mut driver, live),
-        });
+        };
+        let is_spent = inside_executor(self.core.address(), || inside_executor(self.address(), run));
         drop(driver);
         // ORDERING: pairs with the fence in `drive_cancelled`. Of "unlock, load the state" and "cancel, try
         // the lock" one side sees the other.
@@ -126,7 +127,7 @@ impl RunInner {
             if !self.is_complete() {
                 // No further poll may come. The rest of the run is skipped.
                 driver.clear();
-                Self::finish(self.me());
+                Self::finish(self.me(), Some(live.slot));
             }
         });
     }
@@ -215,7 +216,7 @@ impl RunInner {
         let body = code.body(node);
         // SAFETY: the caller has the node's program, or the driver of the run, so no other thread polls it.
         let cells = unsafe { self.cells(node) };
-        if let Err(message) = shielded(|| body.abort(cells)) {
+        if let Err(message) = aside(|| shielded(|| body.abort(cells))) {
             let message = format!("dropping its future: {message}");
             self.add_fault(Some(node), self.site(node).panicked(message));
         }

@@ -49,7 +49,9 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             }
         } else if attention & state::CANCELLED != 0 {
             run.set_outcome(control.node, outcome::CANCELLED, None);
-            return self.leave(control.node, state, false);
+            // No span: it has no last step, as a cancelled future has no last poll.
+            state.end();
+            return Step::Done;
         } else if state.has_failed() {
             run.set_outcome(control.node, outcome::FAILED, None);
             return self.leave(control.node, state, false);

@@ -136,7 +136,7 @@ impl RunInner {
                 }
                 Target::Arrive(_) => return,
                 Target::Release(node) => return self.release(node),
-                Target::End => return Self::finish(self.me()),
+                Target::End => return Self::finish(self.me(), Some(live.slot)),
             }
         }
     }

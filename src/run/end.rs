@@ -14,11 +14,12 @@ use crate::sync::{OnceLock, lock};
 const BEYOND: u64 = u64::MAX - 1;
 
 impl RunInner {
-    /// Ends the run, after its last step. The caller must not touch the run again, unless another owner keeps
-    /// it alive.
-    pub(super) fn finish(alive: Arc<Self>) {
+    /// Ends the run, after its last step; or one that has no slot and never started. The caller must not
+    /// touch the run again, unless another owner keeps it alive: the task that awaits the run may drop it as
+    /// soon as it is complete.
+    pub(super) fn finish(alive: Arc<Self>, slot: Option<u16>) {
         if let Some(bits) = alive.state.complete() {
-            alive.end(bits, alive.live.get().map(|live| live.slot));
+            alive.end(bits, slot);
         }
         // The last owner drops values of bodies and errors: foreign code.
         let _ = shielded(|| drop(alive));
@@ -27,14 +28,9 @@ impl RunInner {
     /// Ends a run that never started, or that is in flight and has no memory. Then the caller holds its only
     /// ticket, and gives it up.
     #[cold]
-    pub(super) fn refuse(&self, error: Error, slot: Option<u16>) {
-        // The task that awaits the run may drop it as soon as it is complete.
-        let alive = self.me();
+    pub(super) fn refuse(self: Arc<Self>, error: Error, slot: Option<u16>) {
         self.add_fault(None, error);
-        if let Some(bits) = self.state.complete() {
-            self.end(bits, slot);
-        }
-        let _ = shielded(|| drop(alive));
+        Self::finish(self, slot);
     }
 
     /// Decides the verdict, gives the run's place back, and wakes all waiters. No ticket for the run exists,

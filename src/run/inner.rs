@@ -133,6 +133,11 @@ impl RunInner {
         self.me.upgrade().expect("a run that is not complete is kept alive")
     }
 
+    /// Returns the address that stands for this run in [`is_inside`](crate::runtime::is_inside).
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     pub(super) fn plan(&self) -> &PlanInner {
         self.plan.inner()
     }

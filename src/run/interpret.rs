@@ -2,8 +2,8 @@
 //! and a load of the run's state. Countdowns and queues are used only where programs meet.
 //!
 //! The last target of a program's last step may end the run, and free it. After that target the interpreter
-//! does not read the run. So the loop gets a plain pointer, and releases come before a last step's records
-//! (see `plan::lower`).
+//! does not read the run. So releases come before a last step's records (see `plan::lower`), and the run is a
+//! field of the interpreter: an argument would have to live until its function returns.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -26,7 +26,10 @@ impl Resume for RunInner {
     unsafe fn resume<'q, Q: Queue<'q>>(run: *const Self, ticket: Ticket, queue: &mut Q) {
         // SAFETY: the ticket exists, so the run is not complete and is kept alive.
         let run = unsafe { &*run };
-        let Some(live) = run.live() else { return };
+        if run.live.get().is_none() && !run.me().make_live() {
+            return;
+        }
+        let live = run.live.get().expect("it was made");
         let code = run.code();
         let program = queue.keep_first(ticket);
         let (stream, barrier) = (HostStream::new(0), run.core.barrier);
@@ -307,7 +310,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                     return None;
                 }
                 Target::End => {
-                    RunInner::finish(self.run.me());
+                    RunInner::finish(self.run.me(), Some(self.slot));
                     return None;
                 }
             }

@@ -18,7 +18,6 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 
 use super::{Client, Core, Lane};
-use crate::device::host::SLOTS_MAX;
 use crate::error::{Kind, Result, shielded};
 use crate::sync::lock;
 
@@ -40,7 +39,7 @@ pub(super) struct Clients {
     called: u64,
 }
 
-/// Clients by place, of which there are at most [`SLOTS_MAX`]. Free places are used again.
+/// Clients by place. Free places are used again.
 #[derive(Default)]
 struct Places {
     clients: Vec<Option<Weak<dyn Client>>>,
@@ -115,10 +114,9 @@ impl Core {
         if clients.is_closed {
             return Err(Kind::ShutDown.into());
         }
-        let limit = ENGINES_MAX.min(SLOTS_MAX - self.max_in_flight);
-        if clients.engines.len() == limit {
+        if clients.engines.len() == ENGINES_MAX {
             let what = "the number of engines of an executor".into();
-            return Err(Kind::Limit { what, got: limit + 1, limit }.into());
+            return Err(Kind::Limit { what, got: ENGINES_MAX + 1, limit: ENGINES_MAX }.into());
         }
         self.expect_client();
         Ok(clients.engines.add(engine))

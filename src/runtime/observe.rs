@@ -1,5 +1,5 @@
-//! Observers: hear of each node and each operation that ran. Off by default; with an observer, the clock is
-//! read twice for each.
+//! Observers: called for each node and each operation that ran. Off by default; with an observer, the clock
+//! is read twice for each.
 
 use std::time::Instant;
 
@@ -7,9 +7,9 @@ use crate::graph::NodeId;
 use crate::name::Name;
 use crate::plan::Plan;
 
-/// Hears of every node and every operation that ran to its end, from the thread that ran it. What was skipped
-/// did not run, and a future that was cancelled or shut down has no last poll. An operation whose `take` is
-/// refused is heard of, as one that failed.
+/// Is called for every node and every operation that ran to its end, by the thread that ran it. It is not
+/// called for skipped ones, nor for a future, a loop or a branch that was cancelled or shut down before its
+/// end. An operation whose `take` is refused counts as one that ran and failed.
 ///
 /// If it panics, the run fails, or the flow; for an operation without a flow,
 /// [`Engine::idle`](crate::Engine::idle) reports the panic. If it waits for its own executor it gets the

@@ -235,7 +235,7 @@ fn blocked_shows_what_waits_for_a_device() {
     block_on(x.wait_writable()).unwrap();
     gpu.device.stall_operation(Which::Kernel, 1);
     push(&engine, add("sum", &x, &x, &y));
-    push(&engine, Op::task("len", &y, (), |y: &Buffer<f32>| drop(y.len())));
+    push(&engine, Op::task("len", &y, (), |y: &Buffer<f32>| _ = y.len()));
     until(|| {
         let blocked = engine.blocked().unwrap();
         let place = |name: &str| blocked.operations().iter().position(|operation| operation.name == name);
