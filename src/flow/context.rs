@@ -11,7 +11,7 @@ use crate::device::{DeviceStream, KernelStream};
 use crate::engine::{Engine, Op, Pushed, Scope, Stream, Var, Vars};
 use crate::error::{BoxError, Result};
 use crate::name::Name;
-use crate::run::{Run, values};
+use crate::run::{Run, enqueue};
 use crate::runtime::{Cancel, Core, WaiterKey};
 use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Reads};
 
@@ -236,7 +236,7 @@ impl Flow {
         let mut op = match function.device {
             // Later work is submitted behind it, without the host.
             Some(device) if self.shared.engine.has_devices() && may_go_to(device) => {
-                let run = move |inputs, stream: &mut DeviceStream| Ok(O::take(&mut values::enqueue(&plan, inputs, stream)?)?);
+                let run = move |inputs, stream: &mut DeviceStream| Ok(O::take(&mut enqueue::enqueue(&plan, inputs, stream)?)?);
                 Op::try_kernel(name, args, writes, CallBody { inputs: A::inputs, run }).device(device)
             }
             _ => {

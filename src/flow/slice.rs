@@ -20,7 +20,6 @@ impl Slice {
         Self { batches: Mutex::new(host::Slice::new()), left: AtomicU32::new(1) }
     }
 
-    /// Begins a poll.
     pub(super) fn begin(&self) {
         *lock(&self.batches) = host::Slice::new();
         // ORDERING: Relaxed: only the length of a slice depends on it.

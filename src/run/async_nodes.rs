@@ -6,14 +6,13 @@ use std::task::{Context, Poll};
 
 use super::inner::{Live, RunInner};
 use super::interpret::{Interpreter, Step};
-use super::observe::Ran;
 use super::outcomes::outcome;
 use super::state;
 use super::step_state::phase;
 use crate::device::host::{Alone, Queue, Resume, Ticket, Tickets, aside};
 use crate::error::{BoxError, panic_message, shielded};
 use crate::graph::NodeId;
-use crate::runtime::{Choices, Launched, STEPS_MAX, inside_executor};
+use crate::runtime::{Choices, STEPS_MAX, inside_executor};
 use crate::sync::{MutexGuard, Ordering, fence};
 
 /// The outcome of an attempt to make an inline run progress.
@@ -79,7 +78,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             }
         };
         if let Some(since) = state.end() {
-            run.observe(node, Ran::since(since, fault.is_none()), Launched::Host);
+            run.observe(run.span(node, since, fault.is_none()));
         }
         if let Some(fault) = fault {
             run.set_outcome(node, outcome::FAILED, Some(fault));
@@ -178,7 +177,6 @@ impl RunInner {
         !tickets.is_empty()
     }
 
-    /// Returns the fault that is to be injected at a node.
     pub(super) fn injected(&self, node: NodeId) -> Option<BoxError> {
         self.core.choices.as_ref()?.injected(node)
     }

@@ -10,7 +10,6 @@
 
 use super::inner::RunInner;
 use super::interpret::{Interpreter, Step};
-use super::observe::Ran;
 use super::outcomes::outcome;
 use super::state;
 use super::step_state::{StepState, phase};
@@ -19,7 +18,6 @@ use crate::error::{Kind, Result};
 use crate::graph::{NodeId, Test};
 use crate::name::Name;
 use crate::plan::code::{Control, ControlFlow, flag};
-use crate::runtime::Launched;
 use crate::sync::Ordering;
 use crate::value::{Access, Cells};
 
@@ -114,7 +112,6 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
     }
 
-    /// Asks whether a loop goes on.
     fn decide(&self, control: &Control, state: &StepState, cells: Cells<'_>) -> Result<Turn> {
         let ControlFlow::Repeat { test, body, max_iterations, .. } = &control.draft.flow else { unreachable!("only loops ask") };
         let count = state.count();
@@ -172,7 +169,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// Ends a control. An outer loop may come to it again.
     fn leave(&self, node: NodeId, state: &StepState, is_ok: bool) -> Step {
         if let Some(since) = state.end() {
-            self.run.observe(node, Ran::since(since, is_ok), Launched::Host);
+            self.run.observe(self.run.span(node, since, is_ok));
         }
         Step::Done
     }

@@ -6,7 +6,7 @@ use super::Outputs;
 use super::inner::{COMPLETE, RunInner};
 use super::outcomes::cancelled;
 use super::state;
-use super::values::Values;
+use super::values::FrameValues;
 use crate::error::{Error, Result, shielded};
 use crate::sync::{OnceLock, lock};
 
@@ -79,7 +79,7 @@ impl RunInner {
             return verdict.map(|()| unreachable!("only a run that started completes without an error"));
         };
         // SAFETY: the run is complete: no step touches its cells any more, and `Run` calls this once.
-        let values = unsafe { Values::new(&self.plan, self.code(), &live.frame) };
+        let values = unsafe { FrameValues::new(&self.plan, self.code(), &live.frame) };
         let outputs = verdict.map(|()| values.outputs());
         if outputs.is_ok() {
             values.drop_outputs();
@@ -93,7 +93,7 @@ impl Drop for RunInner {
     fn drop(&mut self) {
         let Some(live) = self.live.get() else { return };
         // SAFETY: `&mut self`: no other thread touches the cells of a run that is being dropped.
-        let values = unsafe { Values::new(&self.plan, self.code(), &live.frame) };
+        let values = unsafe { FrameValues::new(&self.plan, self.code(), &live.frame) };
         values.drop_inputs();
         values.drop_outputs();
         // A run without failures has released all others.

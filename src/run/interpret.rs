@@ -10,7 +10,6 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::inner::{Live, RunInner};
-use super::observe::Ran;
 use super::outcomes::outcome;
 use super::state;
 use crate::device::StreamMut;
@@ -18,7 +17,7 @@ use crate::device::host::{Barrier, HostStream, Queue, Resume, Ticket, aside};
 use crate::error::BoxError;
 use crate::graph::NodeId;
 use crate::plan::code::{Code, HostStep, Target, flag};
-use crate::runtime::{LaneId, Launched};
+use crate::runtime::LaneId;
 use crate::sync::Ordering;
 use crate::value::Outcome;
 
@@ -227,7 +226,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
         let started = std::time::Instant::now();
         let called = catch_unwind(AssertUnwindSafe(|| self.call(step)));
-        self.run.observe(node, Ran::since(started, matches!(called, Ok(Ok(())))), Launched::Host);
+        self.run.observe(self.run.span(node, started, matches!(called, Ok(Ok(())))));
         self.run.judge_call(node, called);
     }
 
@@ -317,7 +316,6 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
     }
 
-    /// Counts one arrival. Returns true for the last.
     #[inline]
     fn arrives_last(&self, gate: u32) -> bool {
         let gate = &self.live.gates[gate as usize];

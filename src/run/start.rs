@@ -26,7 +26,9 @@ impl RunInner {
     pub(super) fn start(self: &Arc<Self>) -> Poll<()> {
         let mut start = lock(&self.start);
         let Start::Waiting(Waiting { inputs, turn, slot }) = &mut *start else { return Poll::Ready(()) };
-        let admitted = match (inputs.check(self.plan()), *slot) {
+        // A run in the queue was checked at its first poll.
+        let checked = if *turn == 0 { inputs.check(self.plan()) } else { Ok(()) };
+        let admitted = match (checked, *slot) {
             (Ok(()), Some(slot)) => Poll::Ready(Ok(slot)),
             (Ok(()), None) => self.core.admit(self.me.clone(), turn, Some(&self.lane)),
             (Err(error), _) => Poll::Ready(Err(error)),

@@ -31,7 +31,6 @@ pub(crate) const WATCHED: u32 = 8;
 pub(crate) const OBSERVED: u32 = 16;
 pub(crate) const DONE: u32 = 32;
 
-/// The word.
 pub(crate) struct State(AtomicU32);
 
 impl State {

@@ -114,7 +114,6 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Returns true if there are waiters.
     pub(crate) fn is_awaited(&self) -> bool {
         // ORDERING: Relaxed: the reactor's fence before it parks orders its last check.
         if !self.is_awaited.load(Ordering::Relaxed) {

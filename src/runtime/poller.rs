@@ -22,7 +22,6 @@ const IDLE: u32 = 0;
 const RUNNING: u32 = 1;
 const WOKEN: u32 = 2;
 
-/// The state of one future.
 pub(crate) struct Parking(AtomicU32);
 
 impl Parking {
@@ -31,7 +30,6 @@ impl Parking {
         Self(AtomicU32::new(WOKEN))
     }
 
-    /// Begins a poll.
     pub(crate) fn begin(&self) {
         // ORDERING: AcqRel pairs with `wake`: the poll sees all that was done before the earlier wakes.
         self.0.swap(RUNNING, Ordering::AcqRel);
@@ -73,7 +71,6 @@ impl AsyncContext {
         )
     }
 
-    /// Calls `act` in this context.
     pub(crate) fn enter<T>(&self, act: impl FnOnce() -> T) -> T {
         #[cfg(feature = "tokio")]
         let _entered = self.0.as_ref().map(tokio::runtime::Handle::enter);

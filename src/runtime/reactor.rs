@@ -53,7 +53,6 @@ struct Shared {
 }
 
 impl Reactor {
-    /// Starts the thread.
     pub(crate) fn start(lanes: Vec<Arc<RemoteLane>>, pace: Pace) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             lanes: lanes.into(),
@@ -104,7 +103,6 @@ impl Shared {
         }
     }
 
-    /// The loop of the thread.
     fn watch(&self) {
         let _ = self.thread.set(current());
         sleep_exactly();

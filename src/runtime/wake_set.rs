@@ -12,7 +12,6 @@ use crate::sync::{AtomicU32, Ordering, fence};
 /// "The stack is empty", and "this is its last entry".
 const NONE: u32 = u32::MAX;
 
-/// The states and wakers of a run's futures.
 pub(crate) struct WakeSet {
     futures: Box<[Future]>,
     resumes: Resumes,
@@ -74,7 +73,6 @@ impl WakeSet {
         &self.futures[index as usize].parking
     }
 
-    /// Makes a woken future ready.
     pub(crate) fn resume(&self, index: u32) {
         let future = &self.futures[index as usize];
         match &self.resumes {

@@ -26,19 +26,16 @@ unsafe impl<T: ?Sized + Send + Sync> Send for Arena<T> {}
 unsafe impl<T: ?Sized + Send + Sync> Sync for Arena<T> {}
 
 impl<T: ?Sized> Arena<T> {
-    /// Returns the number of items.
     pub(crate) fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Returns item number `index`.
     pub(crate) fn get(&self, index: usize) -> &T {
         // SAFETY: the pointer comes from a reference to an item. The item is alive, because `chunks` has its
         // chunk, and it is only shared.
         unsafe { self.items[index].as_ref() }
     }
 
-    /// Returns all items, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len()).map(|index| self.get(index))
     }

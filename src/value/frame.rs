@@ -111,7 +111,6 @@ impl Frame {
     }
 }
 
-/// A block of memory.
 pub(super) struct Memory {
     pub(super) base: NonNull<u8>,
     pub(super) layout: std::alloc::Layout,
