@@ -182,7 +182,7 @@ pub(crate) enum Kind {
     #[error("operation '{operation}' panicked: {message}")]
     OpPanicked { operation: Cow<'static, str>, message: String },
     #[error(
-        "operation '{operation}' did not begin, and its variables are unchanged: a reader outside of the engine keeps the value of '{variable}', which it takes; drop that value first, or read the variable by reference"
+        "operation '{operation}' did not begin, and its variables are unchanged: a reader outside of the engine still holds the value of '{variable}', which the operation takes; drop that value first, or read the variable by reference"
     )]
     OpNotBegun { operation: Cow<'static, str>, variable: Cow<'static, str>, leaves_old: bool },
     #[error("operation '{operation}' did not run, because it reads '{variable}', which '{because}' has failed to write")]

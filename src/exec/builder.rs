@@ -194,8 +194,8 @@ impl ExecutorBuilder {
 
 const WORKERS_MAX: usize = 256;
 
-/// What each worker's life is wrapped in: it is inside of this executor's nodes, and counted when it ends,
-/// however it ends.
+/// Returns the wrapper of each worker's loop: it marks the thread as inside of the executor, and counts its
+/// end, also by a panic.
 fn around_workers(exits: Arc<Lane>) -> Around {
     let ended = Arc::new(AtomicU64::new(0));
     Box::new(move |life| {
@@ -204,7 +204,7 @@ fn around_workers(exits: Arc<Lane>) -> Around {
     })
 }
 
-/// A living worker.
+/// Counts the end of a worker when it is dropped.
 struct Counted {
     exits: Arc<Lane>,
     ended: Arc<AtomicU64>,

@@ -47,7 +47,7 @@ impl Executor {
     /// As [`Engine::blocked`].
     pub fn blocked(&self) -> Result<Blocked> {
         self.core().check_process()?;
-        // The lock is given back first: the last reference to the engine drops foreign values.
+        // Unlocked first: the drop of the last reference to the engine drops user values.
         let shared = lock(&self.flows).upgrade();
         shared.map_or(Ok(Blocked::default()), |core| Engine::of_core(core).blocked())
     }

@@ -5,7 +5,7 @@ use std::sync::TryLockError;
 use std::task::{Context, Poll};
 
 use super::inner::{Live, RunInner};
-use super::interpret::{Interpreter, Step};
+use super::interpret::{Interpreter, StepResult};
 use super::outcomes::outcome;
 use super::state;
 use super::step_state::phase;
@@ -27,7 +27,7 @@ pub(super) enum Drive {
 }
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
-    pub(super) fn poll_node(&mut self, attention: u32) -> Step {
+    pub(super) fn poll_node(&mut self, attention: u32) -> StepResult {
         let (run, live, node) = (self.run, self.live, self.node());
         let index = self.code.async_index(self.step);
         let wakes = live.wakes.as_ref().expect("a plan with async nodes has a wake set");
@@ -49,12 +49,12 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
         if run.state.is_cancelled() {
             run.abort_node(live, index);
-            return Step::Done;
+            return StepResult::Done;
         }
         if is_first && let Some(error) = run.injected(node) {
             state.end();
             self.fail(error);
-            return Step::Done;
+            return StepResult::Done;
         }
         let body = self.code.body(node);
         // SAFETY: this thread has the node's program, so it alone polls the node; the plan has ordered what
@@ -68,7 +68,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 if parking.park() {
                     wakes.resume(index);
                 }
-                return Step::Parked;
+                return StepResult::Parked;
             }
             Ok(Poll::Ready(Ok(()))) => None,
             Ok(Poll::Ready(Err(error))) => Some(run.site(node).failed(error)),
@@ -83,7 +83,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         if let Some(fault) = fault {
             run.set_outcome(node, outcome::FAILED, Some(fault));
         }
-        Step::Done
+        StepResult::Done
     }
 }
 

@@ -1,5 +1,5 @@
-//! The end of a segment on its device: counts down the run's gates as workers do, in the reactor's thread, or
-//! in a worker if the device is there already.
+//! The end of a segment on its device. The reactor's thread counts down the run's gates; or a worker does, if
+//! the device has reached the end already.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl RunInner {
         let devices = self.devices().clone();
         when_reached(&devices, lane, point, move |outcome| {
             self.end_step(step, outcome.and_then(|()| self.check_faults()));
-            // This may be the last owner of the run, whose drop runs foreign code.
+            // This may be the last owner of the run, whose drop runs user code.
             let _ = shielded(|| drop(self));
         });
     }

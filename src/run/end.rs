@@ -21,7 +21,7 @@ impl RunInner {
         if let Some(bits) = alive.state.complete() {
             alive.end(bits, slot);
         }
-        // The last owner drops values of bodies and errors: foreign code.
+        // The last owner drops values of bodies and errors: user code.
         let _ = shielded(|| drop(alive));
     }
 

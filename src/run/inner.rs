@@ -32,7 +32,7 @@ pub(super) struct RunInner {
     pub(super) lane: Arc<Lane>,
     pub(super) start: Mutex<Start>,
     pub(super) live: OnceLock<Live>,
-    /// The ready programs of an inline run. The lock makes one task at a time the one that polls it.
+    /// The ready programs of a run without workers. Only the task that has the lock runs them.
     pub(super) driver: Mutex<Tickets>,
     /// The step of an inline run's poll.
     pub(super) progress: Progress,
@@ -71,7 +71,7 @@ pub(super) struct Waiting {
 }
 
 impl Start {
-    /// Starts a run that waits.
+    /// Takes the inputs of a run that waits. It counts as started from now on.
     pub(super) fn take_waiting(&mut self) -> Option<Waiting> {
         match std::mem::replace(self, Self::Started) {
             Self::Waiting(waiting) => Some(waiting),

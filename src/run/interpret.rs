@@ -47,7 +47,7 @@ impl Resume for RunInner {
             queues: PhantomData,
         };
         interpreter.go_to(program);
-        // A panic comes from a body: all other foreign code is shielded. It is caught outside of the loop, so
+        // A panic comes from a body: all other user code is shielded. It is caught outside of the loop, so
         // that a step does not pay for it.
         while let Err(panic) = catch_unwind(AssertUnwindSafe(|| interpreter.run())) {
             interpreter.fail_panicked(panic);
@@ -77,7 +77,7 @@ pub(super) struct Interpreter<'r, 'q, Q> {
 }
 
 /// The outcome of a step that needs attention.
-pub(super) enum Step {
+pub(super) enum StepResult {
     Done,
     /// The program waits. A ticket resumes it.
     Parked,
@@ -114,10 +114,10 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             let attention = run.state.glance();
             if attention != 0 || step.flags & ATTENDED != 0 || self.is_body_done {
                 match self.run_attentively(step, attention) {
-                    Step::Done => {}
-                    Step::Parked => return,
-                    Step::LeadsTo(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
-                    Step::LeadsTo(ticket) => {
+                    StepResult::Done => {}
+                    StepResult::Parked => return,
+                    StepResult::LeadsTo(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
+                    StepResult::LeadsTo(ticket) => {
                         let program = self.queue.keep_first(ticket);
                         self.go_to(program);
                         continue;
@@ -174,15 +174,15 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// Runs a step of a run that needs attention, a step that is no plain call, or the first call of a kind.
     #[cold]
     #[inline(never)]
-    fn run_attentively(&mut self, step: &HostStep, attention: u32) -> Step {
+    fn run_attentively(&mut self, step: &HostStep, attention: u32) -> StepResult {
         if std::mem::take(&mut self.is_body_done) {
-            return Step::Done;
+            return StepResult::Done;
         }
         if attention & state::WATCHED != 0 {
             self.signal_watchers(self.step);
         }
         if step.flags & flag::SEGMENT != 0 {
-            return if self.submit_segment() { Step::Parked } else { Step::Done };
+            return if self.submit_segment() { StepResult::Parked } else { StepResult::Done };
         }
         if step.flags & flag::CONTROL != 0 {
             return aside(|| self.control(attention));
@@ -190,7 +190,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         // A cancelled async node may have a future to drop.
         let is_async = step.flags & flag::ASYNC != 0;
         if !(is_async && attention & state::CANCELLED != 0) && self.skips(self.node(), attention) {
-            return Step::Done;
+            return StepResult::Done;
         }
         if step.flags & flag::FIRST_OF_KIND != 0 {
             self.queue.expect_long();
@@ -203,7 +203,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         } else if let Err(error) = self.call(step) {
             self.fail(error);
         }
-        Step::Done
+        StepResult::Done
     }
 
     /// Returns true if a node must not run, and records that.

@@ -26,9 +26,9 @@ use crate::runtime::{Lane, WaiterKey};
 /// an iteration or an arm.
 ///
 /// # Errors
-/// The node's own error; that of the predecessor that kept it, or the loop or branch around it, from running;
-/// that the run was cancelled or shut down before it reached the node; that it did not run; or that the plan
-/// has no such node. Also wherever the [`Run`](crate::Run) itself cannot be awaited.
+/// If the node failed; if it did not run, because a predecessor failed, the run was cancelled or shut down,
+/// or a loop or branch did not take it; or if the plan has no such node. Also wherever the
+/// [`Run`](crate::Run) itself cannot be awaited.
 ///
 /// # Cancellation
 /// Dropping it changes nothing for the run. When the run itself is dropped, the future ends with

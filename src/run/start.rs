@@ -1,4 +1,4 @@
-//! The start of a run: admission, its memory, its first tickets. And its cancel.
+//! The start of a run (admission, its memory, its first tickets), and its cancel.
 
 use std::sync::Arc;
 use std::task::Poll;

@@ -137,7 +137,7 @@ impl Core {
         };
         for client in present {
             client.clone().shut_down();
-            // This may be the last owner of the client, whose drop runs foreign code.
+            // This may be the last owner of the client, whose drop runs user code.
             let _ = shielded(|| drop(client));
         }
         waiting.values().for_each(|lane| lane.ring());

@@ -13,7 +13,7 @@ thread_local! {
 /// One nesting level, on the stack. A node may await a run of another executor, and an operation may push to
 /// an engine that runs it at once; then there is a frame around this one.
 struct Frame {
-    /// The address of an executor, a run or an engine, to compare. Plus [`BODY`] inside of a body.
+    /// The address of an executor, a run or an engine; only compared. [`BODY`] is set inside of a body.
     of: usize,
     outer: *const Frame,
 }

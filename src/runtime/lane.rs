@@ -51,8 +51,7 @@ impl Lane {
         self.reached.load(Ordering::Acquire) >= n
     }
 
-    /// Stores that point `n`, and so each earlier one, has passed, and wakes its waiters. A wake may run any
-    /// code; no lock is held meanwhile.
+    /// Marks point `n` and all earlier points as passed, and wakes their waiters. No lock is held meanwhile.
     pub(crate) fn signal(&self, n: u64) {
         // ORDERING: Release publishes the work before the point; a maximum, because two signallers may
         // overtake each other.
@@ -90,7 +89,7 @@ impl Lane {
             self.forget(key);
             return Poll::Ready(());
         }
-        // Cloned before the lock and dropped after it, because both may run foreign code.
+        // Cloned before the lock and dropped after it, because both may run user code.
         let waker = cx.waker().clone();
         let replaced = {
             let mut waiters = lock(&self.waiters);

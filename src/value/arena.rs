@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::frame::Memory;
 use crate::error::dispose;
 
-/// The sizes of chunks in bytes: each is as large as all before it together, within these.
+/// Bounds of the sizes of chunks, in bytes. Each chunk is as large as all chunks before it together.
 const CHUNK_MIN: usize = 1 << 10;
 const CHUNK_MAX: usize = 1 << 18;
 
@@ -59,7 +59,7 @@ impl<T: ?Sized> Arena<T> {
             let used: usize = self.chunks.iter().map(|chunk| chunk.used).sum();
             self.chunks.push(Arc::new(Chunk::new(used.clamp(CHUNK_MIN, CHUNK_MAX), layout)));
         }
-        let chunk = self.chunks.last_mut().and_then(Arc::get_mut).expect("nobody else has it");
+        let chunk = self.chunks.last_mut().and_then(Arc::get_mut).expect("it has no other owner");
         let place = chunk.push(item);
         // SAFETY: the item was written just now, and is only shared until the chunk is dropped.
         let erased = erase(unsafe { place.as_ref() });

@@ -14,11 +14,11 @@ pub(crate) trait TypedBody: Send + Sync {
     fn run(&self, cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome;
 }
 
-type Entry = unsafe fn(*const (), Cells<'_>, StreamMut<'_>) -> Outcome;
+type BodyFn = unsafe fn(*const (), Cells<'_>, StreamMut<'_>) -> Outcome;
 
 /// One body, ready to be run.
 pub(crate) struct Call {
-    entry: Entry,
+    entry: BodyFn,
     body: *const (),
 }
 

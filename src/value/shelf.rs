@@ -21,8 +21,8 @@ use crate::sync::{AtomicBool, Ordering};
 /// ([`VarCell::share`]) is not written while it has other owners.
 pub(crate) struct VarCell<T> {
     shelf: UnsafeCell<Shelf<T>>,
-    /// The value was shared, so it may have other owners. If not, they need not be counted, which costs a
-    /// read-modify-write.
+    /// Whether the value was shared, so that it may have other owners. If false, a write need not check their
+    /// number, which would cost a read-modify-write.
     is_given: AtomicBool,
 }
 

@@ -2,11 +2,10 @@
 
 use super::params::{Param, Params, Place};
 
-/// Only this crate says what can be read: a view is good for the values that its binder has recorded, and
-/// for no others.
+/// Seals [`Reads`]: a view gives access only to the values that its binder has recorded.
 pub trait Sealed {}
 
-/// Only this crate says what can be read by itself. No tuple can.
+/// Seals [`OneRead`]. No tuple has this trait.
 pub trait Single {}
 
 impl<R: Single> Sealed for R {}
