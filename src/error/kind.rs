@@ -62,7 +62,7 @@ pub(crate) enum Kind {
     #[error("branch '{node}' is not joined: call join()")]
     NotJoined { node: Name },
     #[error("a closure panicked while it built a graph of '{node}': build the whole graph again")]
-    Torn { node: Name },
+    BuildPanicked { node: Name },
     #[error("the closure for {of} replaces the graph that it is given: add to that graph, and do not replace it")]
     Replaced { of: String, node: Option<Name> },
     #[error("'{name}' is not a loop: only a loop has a number of iterations")]
@@ -188,7 +188,7 @@ pub(crate) enum Kind {
     #[error("operation '{operation}' did not run, because it reads '{variable}', which '{because}' has failed to write")]
     NotRun { operation: Cow<'static, str>, variable: Cow<'static, str>, because: String },
     #[error("operation '{operation}' has no valid result, because '{because}', from which it reads, failed on the device")]
-    DoneInVain { operation: Cow<'static, str>, because: String },
+    ResultLost { operation: Cow<'static, str>, because: String },
     #[error("variable '{variable}' has no value: nothing has written it, or an operation took it and wrote none; write it first")]
     VarEmpty { variable: Cow<'static, str> },
     /// Internal: the operation that takes the variable turns it into `OpNotBegun`.

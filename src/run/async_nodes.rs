@@ -63,9 +63,9 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         let polled = aside(|| live.context.poll(|| body.poll(cells, &mut Context::from_waker(&waker))));
         let fault = match polled {
             Ok(Poll::Pending) => {
-                // Must precede `park`: another thread may resume the program then.
+                // Must precede `try_park`: another thread may resume the program then.
                 self.store_place(self.step << 1);
-                if parking.park() {
+                if !parking.try_park() {
                     wakes.resume(index);
                 }
                 return StepResult::Parked;

@@ -4,8 +4,8 @@
 //! ```text
 //!  state            event        next            the caller then
 //!  any              begin        RUNNING         polls the future
-//!  RUNNING          park         IDLE            leaves it to its wakers
-//!  RUNNING|WOKEN    park         (unchanged)     makes it ready again
+//!  RUNNING          try_park     IDLE            leaves it to its wakers
+//!  RUNNING|WOKEN    try_park     (unchanged)     makes it ready again
 //!  IDLE             wake         WOKEN           makes it ready
 //!  RUNNING          wake         RUNNING|WOKEN   nothing: the running poll makes it ready
 //!  else             wake         (unchanged)     nothing: it is ready already
@@ -35,25 +35,25 @@ impl Parking {
         self.0.swap(RUNNING, Ordering::AcqRel);
     }
 
-    /// Makes the next `park` fail.
+    /// Makes the next `try_park` fail.
     pub(crate) fn keep_awake(&self) {
         // ORDERING: Relaxed: the thread that polls the future parks it, too.
         self.0.fetch_or(WOKEN, Ordering::Relaxed);
     }
 
-    /// Ends a poll that was pending. Returns true if the future was woken meanwhile: the caller makes it
-    /// ready again. Otherwise another thread may poll it before this returns.
+    /// Ends a poll that was pending. Returns false if the future was woken meanwhile: the caller makes it
+    /// ready again. Otherwise it is parked, and another thread may poll it before this returns.
     #[must_use]
-    pub(crate) fn park(&self) -> bool {
+    pub(crate) fn try_park(&self) -> bool {
         // ORDERING: AcqRel pairs with `wake`: a later waker sees the future as this thread leaves it.
         // Acquire: after a failure, `begin` acquires again.
-        self.0.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err()
+        self.0.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Wakes the future. Returns true if the caller makes it ready.
     #[must_use]
     pub(crate) fn wake(&self) -> bool {
-        // ORDERING: AcqRel pairs with `begin` and `park`.
+        // ORDERING: AcqRel pairs with `begin` and `try_park`.
         self.0.fetch_or(WOKEN, Ordering::AcqRel) == IDLE
     }
 }
