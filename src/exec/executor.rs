@@ -27,7 +27,6 @@ use crate::runtime::{Core, Idle, IdleWait, Keeper, WaiterKey, is_inside};
 #[derive(Clone)]
 pub struct Executor {
     pub(super) keeper: Keeper,
-    /// The engine that flows of this executor share.
     pub(super) flows: Arc<SharedEngine>,
 }
 

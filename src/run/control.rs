@@ -25,7 +25,6 @@ use crate::value::{Access, Cells};
 type NextInner = Option<(u32, u32)>;
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
-    /// Continues the loop or branch at this step.
     pub(super) fn control(&mut self, attention: u32) -> StepResult {
         let (run, live, code) = (self.run, self.live, self.code);
         let index = code.control_index(self.step);

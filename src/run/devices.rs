@@ -60,7 +60,6 @@ impl RunInner {
         }
     }
 
-    /// Resumes a parked program once a point has passed.
     pub(super) fn resume_after(&self, program: u32, lane: LaneId, point: u64) {
         let run = self.me();
         when_reached(self.devices(), lane, point, move |outcome| {
@@ -86,7 +85,6 @@ impl RunInner {
         devices.fault_since(live.faults, is_used).map_or(Ok(()), Err)
     }
 
-    /// Returns true if a segment may use a lane.
     fn uses(&self, live: &Live, segment: &Segment, lane: LaneId) -> bool {
         let own = self.lane_of(live, self.code().program_of(segment.step));
         let members = self.code().members_of(segment);
@@ -154,7 +152,6 @@ impl RunInner {
         }
     }
 
-    /// Frees the events of segments that are done.
     pub(super) fn free_events(&self, live: &Live, segments: &[Segment]) {
         let Some(devices) = &self.core.devices else { return };
         for segment in segments {

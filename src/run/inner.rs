@@ -24,7 +24,6 @@ pub(super) struct RunInner {
     /// Lets the last step keep the run alive while it completes it.
     pub(super) me: Weak<RunInner>,
     pub(super) plan: Plan,
-    /// The run's number, for observers.
     pub(super) number: u64,
     pub(super) core: Arc<Core>,
     pub(super) state: State,
@@ -43,7 +42,6 @@ pub(super) struct RunInner {
     /// A lane for each program that has an awaited node; made when the first node is awaited.
     pub(super) watched: OnceLock<Box<[OnceLock<Arc<Lane>>]>>,
     pub(super) verdict: OnceLock<Result<()>>,
-    /// Keeps the run alive from its drop to its end.
     pub(super) held: Held<Self>,
     /// Last, so that it is dropped after the values.
     _collector: Collector,

@@ -26,7 +26,6 @@ pub(crate) struct Lane {
     waiters: Mutex<Waiters>,
 }
 
-/// The waiters, ordered by their points.
 struct Waiters {
     wakers: BTreeMap<(u64, u64), Waker>,
     last_key: u64,

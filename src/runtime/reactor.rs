@@ -199,7 +199,6 @@ impl Watch {
         }
     }
 
-    /// Ends all waits on a device.
     fn lose(&self, device: u32, fault: &Fault) {
         self.lanes.iter().filter(|lane| lane.device == device).for_each(|lane| lane.lose(fault));
     }
@@ -261,7 +260,6 @@ struct Rest {
     readings: u32,
 }
 
-/// Readings of the lanes between two yields of the processor.
 const READINGS_PER_YIELD: u32 = 64;
 const LOW_CPU_SLEEP: Duration = Duration::from_micros(500);
 const SPIN: Duration = Duration::from_micros(50);

@@ -5,7 +5,6 @@ use super::Cells;
 use crate::device::StreamMut;
 use crate::error::BoxError;
 
-/// The outcome of a call of a body.
 pub(crate) type Outcome = Result<(), BoxError>;
 
 /// A body whose type is known.

@@ -18,7 +18,6 @@ impl<R: Single> Sealed for R {}
     label = "give `&x`, `take(&x)`, `&xs[..]`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s"
 )]
 pub trait OneRead<X: Place>: Single {
-    /// The argument of the closure.
     #[doc(hidden)]
     type Param: Param<X>;
     #[doc(hidden)]
@@ -39,7 +38,6 @@ pub trait OneRead<X: Place>: Single {
     label = "give `&x`, `take(&x)`, `&xs[..]`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s"
 )]
 pub trait Reads<X: Place>: Sealed {
-    /// The arguments of the closure.
     #[doc(hidden)]
     type Params: Params<X>;
     #[doc(hidden)]
