@@ -44,7 +44,7 @@ impl Run {
             if self.state.is_cancelled() || self.is_ready.load(Ordering::Relaxed) {
                 return self.end();
             }
-            if !self.parking.park() {
+            if self.parking.try_park() {
                 return;
             }
         }

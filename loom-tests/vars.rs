@@ -215,7 +215,7 @@ impl Woken {
         self.parking.begin();
         // ORDERING: Relaxed: nothing but the wake says that there is something.
         let is_over = self.flag.load(Ordering::Relaxed);
-        if !is_over && self.parking.park() {
+        if !is_over && !self.parking.try_park() {
             self.ready.fetch_add(1, Ordering::AcqRel);
         }
         is_over

@@ -14,7 +14,7 @@ fn set_of(futures: u32) -> (Arc<Lane>, Arc<WakeSet>) {
     let set = WakeSet::new(0..futures, Resumes::Poll(lane.clone()));
     (0..futures).for_each(|index| {
         set.parking(index).begin();
-        assert!(!set.parking(index).park());
+        assert!(set.parking(index).try_park());
     });
     (lane, set)
 }
@@ -26,7 +26,7 @@ fn poll_all(set: &WakeSet, mut poll: impl FnMut(u32)) {
     for index in woken {
         set.parking(index).begin();
         poll(index);
-        if set.parking(index).park() {
+        if !set.parking(index).try_park() {
             set.resume(index);
         }
     }

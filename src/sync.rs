@@ -38,12 +38,12 @@ pub(crate) fn park_for(most: std::time::Duration) {
     }
 }
 
-/// A cache line of its own (two, because processors fetch them in pairs), so that what is written often does
-/// not slow down those who read what stands beside it.
+/// A value in a cache line of its own (two, because processors fetch them in pairs): frequent writes to it
+/// do not slow down reads of its neighbours.
 #[repr(align(128))]
 pub(crate) struct Line<T>(pub(crate) T);
 
-/// Starts a thread that nobody joins.
+/// Starts a detached thread.
 pub(crate) fn spawn(name: String, life: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     #[cfg(not(anabranch_loom))]
     use std::thread::Builder;
@@ -69,8 +69,8 @@ pub(crate) use {once_lock::OnceLock, thread_local_of_loom as thread_local};
 mod once_lock {
     use super::{AtomicBool, Mutex, Ordering, lock};
 
-    /// std's, with the order that it promises made known to loom: what led to the value is visible to who
-    /// gets it.
+    /// std's `OnceLock`. Loom does not see the order that std's promises, so a flag of loom's carries it: a
+    /// thread that gets the value sees all writes before `set`.
     pub(crate) struct OnceLock<T> {
         value: std::sync::OnceLock<T>,
         is_set: AtomicBool,
@@ -83,12 +83,14 @@ mod once_lock {
         }
 
         pub(crate) fn get(&self) -> Option<&T> {
+            // ORDERING: Acquire pairs with the Release in `set`.
             self.is_set.load(Ordering::Acquire).then(|| self.value.get().expect("it is set"))
         }
 
         pub(crate) fn set(&self, value: T) -> Result<(), T> {
             let _setting = lock(&self.setting);
             self.value.set(value)?;
+            // ORDERING: Release pairs with the Acquire in `get`: it publishes the value.
             self.is_set.store(true, Ordering::Release);
             Ok(())
         }

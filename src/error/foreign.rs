@@ -8,12 +8,12 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// Runs foreign code whose panic must not reach the caller. If it panicked, returns the panic's message.
+/// Runs user code whose panic must not reach the caller. If it panicked, returns the panic's message.
 pub(crate) fn shielded(foreign: impl FnOnce()) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(foreign)).map_err(panic_message)
 }
 
-/// Runs a foreign destructor. Its panic reaches the caller, unless the thread unwinds already: there it would
+/// Runs a user destructor. Its panic reaches the caller, unless the thread unwinds already: there it would
 /// abort the process.
 ///
 /// So if several destructors panic in one place, the first panic reaches the caller, and the others end here.
@@ -69,7 +69,7 @@ impl<P> Drop for Foreign<P> {
 
 /// Returns the message of a panic, if it is text.
 ///
-/// The payload's drop is foreign code, which may panic with a payload of its own. If that one is not text, it
+/// The payload's drop is user code, which may panic with a payload of its own. If that one is not text, it
 /// is leaked: its drop may panic too, and so on for ever.
 pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
     let text = text_of(&*panic);

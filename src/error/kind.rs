@@ -62,7 +62,7 @@ pub(crate) enum Kind {
     #[error("branch '{node}' is not joined: call join()")]
     NotJoined { node: Name },
     #[error("a closure panicked while it built a graph of '{node}': build the whole graph again")]
-    Torn { node: Name },
+    BuildPanicked { node: Name },
     #[error("the closure for {of} replaces the graph that it is given: add to that graph, and do not replace it")]
     Replaced { of: String, node: Option<Name> },
     #[error("'{name}' is not a loop: only a loop has a number of iterations")]
@@ -125,7 +125,9 @@ pub(crate) enum Kind {
     InputShared { name: Name, taker: Name },
     #[error("there is no node named '{name}'{}", hint(.near))]
     UnknownNode { name: String, near: Option<Name> },
-    #[error("the executor already has {max} runs in flight: await some of them, or raise max_in_flight")]
+    #[error(
+        "the executor has no room for another run: at most {max} are in flight, and runs that wait come first; await some of them, or raise max_in_flight"
+    )]
     Busy { max: usize },
     #[error("the executor was shut down or dropped: keep it until its runs have ended")]
     ShutDown,
@@ -180,13 +182,13 @@ pub(crate) enum Kind {
     #[error("operation '{operation}' panicked: {message}")]
     OpPanicked { operation: Cow<'static, str>, message: String },
     #[error(
-        "operation '{operation}' did not begin, and its variables are unchanged: a reader outside of the engine keeps the value of '{variable}', which it takes; drop that value first, or read the variable by reference"
+        "operation '{operation}' did not begin, and its variables are unchanged: a reader outside of the engine still holds the value of '{variable}', which the operation takes; drop that value first, or read the variable by reference"
     )]
     OpNotBegun { operation: Cow<'static, str>, variable: Cow<'static, str>, leaves_old: bool },
     #[error("operation '{operation}' did not run, because it reads '{variable}', which '{because}' has failed to write")]
     NotRun { operation: Cow<'static, str>, variable: Cow<'static, str>, because: String },
     #[error("operation '{operation}' has no valid result, because '{because}', from which it reads, failed on the device")]
-    DoneInVain { operation: Cow<'static, str>, because: String },
+    ResultLost { operation: Cow<'static, str>, because: String },
     #[error("variable '{variable}' has no value: nothing has written it, or an operation took it and wrote none; write it first")]
     VarEmpty { variable: Cow<'static, str> },
     /// Internal: the operation that takes the variable turns it into `OpNotBegun`.

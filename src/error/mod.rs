@@ -134,7 +134,7 @@ impl Error {
     /// Returns the failure of another operation that prevented this one, or else this error itself.
     pub(crate) fn origin(&self) -> &Error {
         let mut origin = self;
-        while let (Kind::NotRun { .. } | Kind::DoneInVain { .. }, Some(cause)) = (&*origin.0.kind, origin.cause()) {
+        while let (Kind::NotRun { .. } | Kind::ResultLost { .. }, Some(cause)) = (&*origin.0.kind, origin.cause()) {
             origin = cause;
         }
         origin
@@ -158,7 +158,7 @@ impl Error {
     /// Returns true if the node or operation did not run, because one that it depends on failed. Also true if
     /// it ran on a device in vain, because an earlier one failed there.
     pub fn is_skipped(&self) -> bool {
-        matches!(*self.0.kind, Kind::Skipped { .. } | Kind::NotRun { .. } | Kind::DoneInVain { .. })
+        matches!(*self.0.kind, Kind::Skipped { .. } | Kind::NotRun { .. } | Kind::ResultLost { .. })
     }
 
     /// Returns true if the node did not run, and no failure caused that. It is in an arm that was not taken,
@@ -200,7 +200,7 @@ impl Error {
                 | InnerPort { .. }
                 | IsInner
                 | NotJoined { .. }
-                | Torn { .. }
+                | BuildPanicked { .. }
                 | Replaced { .. }
                 | NotALoop { .. }
                 | Body { .. }
@@ -248,7 +248,7 @@ impl Error {
             | DeviceCount { node, .. }
             | TakenFromAround { node, .. }
             | NotJoined { node }
-            | Torn { node }
+            | BuildPanicked { node }
             | Body { node, .. }
             | Undecided { node, .. }
             | TooManyIterations { node, .. }
@@ -268,7 +268,7 @@ impl Error {
             | AndMoreFailed { operation, .. }
             | OpPanicked { operation, .. }
             | NotRun { operation, .. }
-            | DoneInVain { operation, .. }
+            | ResultLost { operation, .. }
             | OpDevice { operation, .. }
             | VarTakenAndRead { operation, .. }
             | WaitsForItself { operation, .. }

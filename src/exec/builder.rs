@@ -68,7 +68,7 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Sets the number of runs that may be in flight, from 1 to 65,536. Further runs wait. The default is
+    /// Sets the number of runs that may be in flight, from 1 to 65,280. Further runs wait. The default is
     /// 1,024.
     ///
     /// A run that a node awaits counts, too. If such runs are nested deeper than this bound, they wait for
@@ -163,7 +163,8 @@ impl ExecutorBuilder {
         let workers = self.workers.unwrap_or_else(|| if is_simulated { 0 } else { cores() });
         check(!is_simulated || workers == 0, "the number of workers of a simulated executor", "0", workers)?;
         check(workers <= WORKERS_MAX, "the number of workers", "from 0 to 256", workers)?;
-        check((1..=SLOTS_MAX).contains(&self.max_in_flight), "max_in_flight", "from 1 to 65536", self.max_in_flight)?;
+        let runs = 1..=SLOTS_MAX - ENGINES_MAX;
+        check(runs.contains(&self.max_in_flight), "max_in_flight", "from 1 to 65280", self.max_in_flight)?;
         if let Some(fault) = self.simulated.as_ref().and_then(|(_, faults)| faults.fault()) {
             return Err(Kind::Simulation { fault }.into());
         }
@@ -193,8 +194,8 @@ impl ExecutorBuilder {
 
 const WORKERS_MAX: usize = 256;
 
-/// What each worker's life is wrapped in: it is inside of this executor's nodes, and counted when it ends,
-/// however it ends.
+/// Returns the wrapper of each worker's loop: it marks the thread as inside of the executor, and counts its
+/// end, also by a panic.
 fn around_workers(exits: Arc<Lane>) -> Around {
     let ended = Arc::new(AtomicU64::new(0));
     Box::new(move |life| {
@@ -203,7 +204,7 @@ fn around_workers(exits: Arc<Lane>) -> Around {
     })
 }
 
-/// A living worker.
+/// Counts the end of a worker when it is dropped.
 struct Counted {
     exits: Arc<Lane>,
     ended: Arc<AtomicU64>,

@@ -27,7 +27,6 @@ use crate::runtime::{Core, Idle, IdleWait, Keeper, WaiterKey, is_inside};
 #[derive(Clone)]
 pub struct Executor {
     pub(super) keeper: Keeper,
-    /// The engine that flows of this executor share.
     pub(super) flows: Arc<SharedEngine>,
 }
 
@@ -82,8 +81,9 @@ impl Executor {
         Run::new(self.core(), plan, inputs)
     }
 
-    /// Returns a run of `plan` that is in flight already, if fewer than `max_in_flight` runs are. It begins
-    /// with its first poll, and does not wait for others.
+    /// Returns a run of `plan` that is in flight already, if there is room for it and for all runs that wait
+    /// ([`Executor::run`]): at most `max_in_flight` runs are in flight. It begins with its first poll, and
+    /// does not wait for others.
     ///
     /// The run is in flight until it has ended. A run that is dropped before its first poll ends at once, and
     /// so does one of an inline executor. With workers, a dropped run ends when its running tasks and its
@@ -108,7 +108,8 @@ impl Executor {
         Idle::new(self.core().clone(), IdleWait::default())
     }
 
-    /// Shuts the executor down, and waits until its worker threads have ended.
+    /// Shuts the executor down, and waits until its worker threads have ended. Inside of one of this
+    /// executor's nodes the call has no effect: there the first poll outside of them shuts it down.
     ///
     /// No further run begins. Runs in flight are cancelled: they end with an error for which
     /// [`Error::is_shut_down`] is true. To let them finish first, await [`Executor::idle`].
@@ -117,7 +118,8 @@ impl Executor {
     /// If it is awaited inside of one of this executor's nodes.
     ///
     /// # Cancellation
-    /// The call shuts the executor down; dropping the future only ends the wait.
+    /// Dropping the future only ends the wait, unless it was made inside of a node and not polled outside:
+    /// then it shuts nothing down.
     pub fn shutdown(&self) -> Shutdown {
         let core = self.core();
         if !is_inside(core.address()) && !core.is_forked() {
@@ -162,7 +164,8 @@ impl fmt::Debug for Executor {
 /// If it is polled inside of one of the executor's nodes.
 ///
 /// # Cancellation
-/// Dropping it only ends the wait: the executor is shut down already.
+/// Dropping it only ends the wait. The executor is shut down already, unless this was made inside of one of
+/// its nodes and not polled outside.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Shutdown {
     core: Arc<Core>,

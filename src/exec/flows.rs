@@ -46,7 +46,8 @@ impl Executor {
     /// # Errors
     /// As [`Engine::blocked`].
     pub fn blocked(&self) -> Result<Blocked> {
-        // The lock is given back first: the last reference to the engine drops foreign values.
+        self.core().check_process()?;
+        // Unlocked first: the drop of the last reference to the engine drops user values.
         let shared = lock(&self.flows).upgrade();
         shared.map_or(Ok(Blocked::default()), |core| Engine::of_core(core).blocked())
     }

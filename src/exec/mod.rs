@@ -3,7 +3,7 @@
 //! An [`ExecutorBuilder`] has the settings of an [`Executor`]. An [`Observer`] is called for each node that
 //! ran; [`Timeline`] is one. [`explore`](explore()) runs a test in every order in which its nodes can run.
 //
-// EXECUTORS: what users hold of workers and devices, and how they get everything else from there.
+// EXECUTORS: the handles to workers and devices; they make runs, engines and flows.
 //
 // Lives here: `Executor`, its settings, its end; exploration of simulated orders; the engine that flows
 // share. Never here: how anything runs (`runtime`, `run`, `engine`, `flow`).

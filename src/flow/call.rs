@@ -14,8 +14,8 @@ use crate::runtime::Core;
 
 /// A run of a [`Function`]: a future of its results. Made by [`Executor::call`](crate::Executor::call).
 ///
-/// A result is an `Arc<T>`: one for a function that returns one value, else a tuple of them. In all else it
-/// is a [`Run`].
+/// A result is an `Arc<T>`, or a tuple of them for a function that returns several values. In all other
+/// respects it is a [`Run`].
 ///
 /// # Errors
 /// As [`Run`].

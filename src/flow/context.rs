@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use super::function::{Args, CallBody, Function, Ports};
 use super::get::Get;
-use super::slice::Slice;
+use super::slice::WaitSlice;
 use crate::device::{DeviceStream, KernelStream};
 use crate::engine::{Engine, Op, Pushed, Scope, Stream, Var, Vars};
 use crate::error::{BoxError, Result};
 use crate::name::Name;
-use crate::run::{Run, values};
+use crate::run::{Run, enqueue};
 use crate::runtime::{Cancel, Core, WaiterKey};
 use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Reads};
 
@@ -36,24 +36,24 @@ use crate::value::args::{Data, OpFn, OpFutureFn, OpKernelFn, Reads};
 /// a variable that had no value yet gets the cancel as its error.
 #[derive(Clone)]
 pub struct Flow {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<FlowShared>,
     /// The stream of its operations.
     stream: Option<Stream>,
 }
 
 /// Shared by a flow's context, its future and its cancellers.
-pub(super) struct Shared {
+pub(super) struct FlowShared {
     pub(super) engine: Engine,
     pub(super) core: Arc<Core>,
     pub(super) scope: Arc<Scope>,
-    pub(super) slice: Slice,
+    pub(super) slice: WaitSlice,
 }
 
 impl Flow {
     pub(crate) fn new(engine: Engine, core: Arc<Core>, outer: Option<&Flow>) -> Self {
         let scope = Scope::new(outer.map(|flow| flow.shared.scope.clone()));
         let stream = outer.and_then(|flow| flow.stream.clone());
-        Self { shared: Arc::new(Shared { engine, core, scope, slice: Slice::new() }), stream }
+        Self { shared: Arc::new(FlowShared { engine, core, scope, slice: WaitSlice::new() }), stream }
     }
 
     /// Returns a new variable with a value.
@@ -236,7 +236,7 @@ impl Flow {
         let mut op = match function.device {
             // Later work is submitted behind it, without the host.
             Some(device) if self.shared.engine.has_devices() && may_go_to(device) => {
-                let run = move |inputs, stream: &mut DeviceStream| Ok(O::take(&mut values::enqueue(&plan, inputs, stream)?)?);
+                let run = move |inputs, stream: &mut DeviceStream| Ok(O::take(&mut enqueue::enqueue(&plan, inputs, stream)?)?);
                 Op::try_kernel(name, args, writes, CallBody { inputs: A::inputs, run }).device(device)
             }
             _ => {
@@ -270,7 +270,7 @@ impl Flow {
     /// Pushes an operation. If it is refused, the flow ends with the error.
     #[inline(always)]
     fn push(&self, op: &mut Op<'_>) -> Result<Pushed> {
-        let Shared { engine, scope, .. } = &*self.shared;
+        let FlowShared { engine, scope, .. } = &*self.shared;
         engine.push_of(scope, self.stream.as_ref(), op).inspect_err(|refused| scope.fail(refused.clone()))
     }
 
@@ -287,7 +287,7 @@ impl Flow {
     }
 }
 
-impl Cancel for Shared {
+impl Cancel for FlowShared {
     fn cancel(&self) {
         if !self.core.is_forked() {
             self.scope.cancel();
@@ -295,7 +295,7 @@ impl Cancel for Shared {
     }
 }
 
-impl Shared {
+impl FlowShared {
     /// Leaves the engine: the flow is over, and its code dropped.
     pub(super) fn leave(&self, key: &mut WaiterKey) {
         if !self.core.is_forked() {

@@ -10,7 +10,7 @@ use crate::error::{Error, Kind, Result};
 use crate::graph::Graph;
 use crate::name::Name;
 use crate::plan::{Plan, Policy, Ranked};
-use crate::run::{Inputs, Outputs, values};
+use crate::run::{Inputs, Outputs, enqueue};
 use crate::value::args::{OneRead, OpFutureFn, OpKernelFn, Param, Reads, Sealed};
 
 /// A graph with typed arguments and results. [`Executor::call`](crate::Executor::call) and, in a flow,
@@ -78,7 +78,7 @@ impl<I: Ports, O: Ports> Function<I, O> {
             Kind::Within { path: format!("function {name}"), node, fault }.into()
         };
         let plan = graph.compile_with(policy).map_err(within)?;
-        Ok(Self { name, device: values::device_of_all(&plan), plan, kind: PhantomData })
+        Ok(Self { name, device: enqueue::device_of_all(&plan), plan, kind: PhantomData })
     }
 
     /// Returns the function's name.

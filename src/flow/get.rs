@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::slice::Slice;
+use super::slice::WaitSlice;
 use crate::engine::VarRead;
 use crate::error::Result;
 
@@ -14,7 +14,7 @@ use crate::error::Result;
 #[must_use = "futures do nothing unless awaited"]
 pub struct Get<'f, T> {
     /// None after it has let other tasks run, which a wait does once.
-    pub(super) slice: Option<&'f Slice>,
+    pub(super) slice: Option<&'f WaitSlice>,
     pub(super) read: VarRead<T>,
 }
 

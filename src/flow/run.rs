@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project::{pin_project, pinned_drop};
 
-use super::context::{Flow, Shared};
+use super::context::{Flow, FlowShared};
 use crate::engine::{Engine, poll_share};
 use crate::error::{BoxError, Error, Kind, Result, panic_message, shielded};
 use crate::runtime::{Cancel, Canceller, WaiterKey};
@@ -37,7 +37,7 @@ pub struct FlowRun<F> {
     #[pin]
     code: Option<F>,
     /// Shared with its code; an error, if it could not be made.
-    shared: Result<Arc<Shared>>,
+    shared: Result<Arc<FlowShared>>,
     key: WaiterKey,
 }
 
@@ -138,7 +138,7 @@ impl<Fut> FlowRun<Fut> {
 
     /// Returns a handle that cancels the flow from elsewhere, as long as it is not over.
     pub fn canceller(&self) -> Canceller {
-        let shared: Weak<Shared> = self.shared.as_ref().map_or_else(|_| Weak::new(), Arc::downgrade);
+        let shared: Weak<FlowShared> = self.shared.as_ref().map_or_else(|_| Weak::new(), Arc::downgrade);
         Canceller::new(shared)
     }
 }
@@ -182,7 +182,7 @@ impl<T, F: Future<Output = Result<T>>> Future for FlowRun<F> {
 
 /// Polls a flow's code, unless the flow is cancelled.
 fn poll_code<T>(
-    shared: &Shared,
+    shared: &FlowShared,
     code: Pin<&mut impl Future<Output = Result<T>>>,
     key: &mut WaiterKey,
     cx: &mut Context<'_>,
@@ -198,7 +198,10 @@ fn poll_code<T>(
     let polled = catch_unwind(AssertUnwindSafe(|| code.poll(cx)));
     let error = match (polled, shared.scope.failure()) {
         (Err(panic), _) => Kind::FlowPanicked { message: panic_message(panic) }.into(),
-        (Ok(_), Some(refused)) => refused,
+        (Ok(polled), Some(refused)) => {
+            let _ = shielded(|| drop(polled));
+            refused
+        }
         (Ok(polled), None) => {
             if polled.is_ready() {
                 shared.scope.end();

@@ -6,21 +6,19 @@ use std::task::{Context, Poll};
 use crate::device::host;
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 
-/// One poll's share of the thread, measured in batches of waits, as that of a run is in batches of steps.
-/// Waits of a clone of the flow, in another task or inside of an operation, count with it: then it is a rough
-/// measure.
-pub(super) struct Slice {
+/// The time slice of one poll, measured in batches of waits; that of a run is measured in batches of steps.
+/// Waits of a clone of the flow, in another task or inside of an operation, count too, so it is approximate.
+pub(super) struct WaitSlice {
     batches: Mutex<host::Slice>,
     /// The waits of this batch that are left.
     left: AtomicU32,
 }
 
-impl Slice {
+impl WaitSlice {
     pub(super) fn new() -> Self {
         Self { batches: Mutex::new(host::Slice::new()), left: AtomicU32::new(1) }
     }
 
-    /// Begins a poll.
     pub(super) fn begin(&self) {
         *lock(&self.batches) = host::Slice::new();
         // ORDERING: Relaxed: only the length of a slice depends on it.
@@ -37,11 +35,11 @@ impl Slice {
             self.left.store(left - 1, Ordering::Relaxed);
             return Poll::Ready(());
         }
-        self.look(cx)
+        self.next_batch_of_waits(cx)
     }
 
     #[cold]
-    fn look(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn next_batch_of_waits(&self, cx: &mut Context<'_>) -> Poll<()> {
         // A model has no clock, and all its executions must take the same path.
         let batch = if cfg!(anabranch_loom) { 1 } else { lock(&self.batches).next_batch() };
         if batch == 0 {

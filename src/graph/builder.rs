@@ -247,7 +247,7 @@ impl Graph {
         self.mistake.clone().or_else(|| {
             let kind = match self.unfinished? {
                 Unfinished::Branch(node) => Kind::NotJoined { node: self.full_name(node) },
-                Unfinished::Inner(node) => Kind::Torn { node: self.full_name(node) },
+                Unfinished::Inner(node) => Kind::BuildPanicked { node: self.full_name(node) },
             };
             Some(kind.into())
         })

@@ -5,15 +5,14 @@ use std::sync::TryLockError;
 use std::task::{Context, Poll};
 
 use super::inner::{Live, RunInner};
-use super::interpret::{Interpreter, Step};
-use super::observe::Ran;
+use super::interpret::{Interpreter, StepResult};
 use super::outcomes::outcome;
 use super::state;
 use super::step_state::phase;
 use crate::device::host::{Alone, Queue, Resume, Ticket, Tickets, aside};
 use crate::error::{BoxError, panic_message, shielded};
 use crate::graph::NodeId;
-use crate::runtime::{Choices, Launched, STEPS_MAX, inside_executor};
+use crate::runtime::{Choices, STEPS_MAX, inside_executor};
 use crate::sync::{MutexGuard, Ordering, fence};
 
 /// The outcome of an attempt to make an inline run progress.
@@ -28,7 +27,7 @@ pub(super) enum Drive {
 }
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
-    pub(super) fn poll_node(&mut self, attention: u32) -> Step {
+    pub(super) fn poll_node(&mut self, attention: u32) -> StepResult {
         let (run, live, node) = (self.run, self.live, self.node());
         let index = self.code.async_index(self.step);
         let wakes = live.wakes.as_ref().expect("a plan with async nodes has a wake set");
@@ -50,12 +49,12 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
         if run.state.is_cancelled() {
             run.abort_node(live, index);
-            return Step::Done;
+            return StepResult::Done;
         }
         if is_first && let Some(error) = run.injected(node) {
             state.end();
             self.fail(error);
-            return Step::Done;
+            return StepResult::Done;
         }
         let body = self.code.body(node);
         // SAFETY: this thread has the node's program, so it alone polls the node; the plan has ordered what
@@ -64,27 +63,27 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         let polled = aside(|| live.context.poll(|| body.poll(cells, &mut Context::from_waker(&waker))));
         let fault = match polled {
             Ok(Poll::Pending) => {
-                // Must precede `park`: another thread may resume the program then.
+                // Must precede `try_park`: another thread may resume the program then.
                 self.store_place(self.step << 1);
-                if parking.park() {
+                if !parking.try_park() {
                     wakes.resume(index);
                 }
-                return Step::Parked;
+                return StepResult::Parked;
             }
             Ok(Poll::Ready(Ok(()))) => None,
             Ok(Poll::Ready(Err(error))) => Some(run.site(node).failed(error)),
             Err(panic) => {
-                let _ = shielded(|| body.abort(cells));
+                let _ = aside(|| shielded(|| body.abort(cells)));
                 Some(run.site(node).panicked(panic_message(panic)))
             }
         };
         if let Some(since) = state.end() {
-            run.observe(node, Ran::since(since, fault.is_none()), Launched::Host);
+            run.observe(run.span(node, since, fault.is_none()));
         }
         if let Some(fault) = fault {
             run.set_outcome(node, outcome::FAILED, Some(fault));
         }
-        Step::Done
+        StepResult::Done
     }
 }
 
@@ -97,10 +96,11 @@ impl RunInner {
         // The thread that is making the run live drives it next.
         let Some(live) = self.live.get() else { return Drive::Busy };
         let Some(mut driver) = self.try_driver() else { return Drive::Busy };
-        let is_spent = inside_executor(self.core.address(), || match &self.core.choices {
+        let run = || match &self.core.choices {
             Some(choices) => self.run_chosen(choices, &mut driver, live),
             None => self.run_inline(&mut driver, live),
-        });
+        };
+        let is_spent = inside_executor(self.core.address(), || inside_executor(self.address(), run));
         drop(driver);
         // ORDERING: pairs with the fence in `drive_cancelled`. Of "unlock, load the state" and "cancel, try
         // the lock" one side sees the other.
@@ -126,7 +126,7 @@ impl RunInner {
             if !self.is_complete() {
                 // No further poll may come. The rest of the run is skipped.
                 driver.clear();
-                Self::finish(self.me());
+                Self::finish(self.me(), Some(live.slot));
             }
         });
     }
@@ -177,7 +177,6 @@ impl RunInner {
         !tickets.is_empty()
     }
 
-    /// Returns the fault that is to be injected at a node.
     pub(super) fn injected(&self, node: NodeId) -> Option<BoxError> {
         self.core.choices.as_ref()?.injected(node)
     }
@@ -215,7 +214,7 @@ impl RunInner {
         let body = code.body(node);
         // SAFETY: the caller has the node's program, or the driver of the run, so no other thread polls it.
         let cells = unsafe { self.cells(node) };
-        if let Err(message) = shielded(|| body.abort(cells)) {
+        if let Err(message) = aside(|| shielded(|| body.abort(cells))) {
             let message = format!("dropping its future: {message}");
             self.add_fault(Some(node), self.site(node).panicked(message));
         }

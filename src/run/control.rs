@@ -3,14 +3,13 @@
 //! that ends an inner graph continues with the control.
 //!
 //! ```text
-//! begin ─▶ first states in ─▶ [condition runs] ─▶ goes on? ── no ──▶ last states out ─▶ the program's next step
-//!                                   ▲                │ yes
-//!                        new states in ◀─ [body runs]
+//! begin ─▶ first states in ─▶ [condition] ─▶ goes on? ── no ──▶ last states out ─▶ the program's next step
+//!                                  ▲               │ yes
+//!                        new states in ◀──── [body runs]
 //! ```
 
 use super::inner::RunInner;
-use super::interpret::{Interpreter, Step};
-use super::observe::Ran;
+use super::interpret::{Interpreter, StepResult};
 use super::outcomes::outcome;
 use super::state;
 use super::step_state::{StepState, phase};
@@ -19,23 +18,21 @@ use crate::error::{Kind, Result};
 use crate::graph::{NodeId, Test};
 use crate::name::Name;
 use crate::plan::code::{Control, ControlFlow, flag};
-use crate::runtime::Launched;
 use crate::sync::Ordering;
 use crate::value::{Access, Cells};
 
 /// What a control does next: it runs an inner graph, in a phase, or is done.
-type Turn = Option<(u32, u32)>;
+type NextInner = Option<(u32, u32)>;
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
-    /// Continues the loop or branch at this step.
-    pub(super) fn control(&mut self, attention: u32) -> Step {
+    pub(super) fn control(&mut self, attention: u32) -> StepResult {
         let (run, live, code) = (self.run, self.live, self.code);
         let index = code.control_index(self.step);
         let (control, state) = (&code.controls[index], &live.controls[index]);
         let phase = state.phase();
         if phase == phase::IDLE {
             if self.skips(control.node, attention) {
-                return Step::Done;
+                return StepResult::Done;
             }
             if code.steps[self.step as usize].flags & flag::FIRST_OF_KIND != 0 {
                 self.queue.expect_long();
@@ -44,12 +41,14 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 state.note_begin();
                 if let Some(error) = run.injected(control.node) {
                     self.fail(error);
-                    return Step::Done;
+                    return StepResult::Done;
                 }
             }
         } else if attention & state::CANCELLED != 0 {
             run.set_outcome(control.node, outcome::CANCELLED, None);
-            return self.leave(control.node, state, false);
+            // No span: it has no last step, as a cancelled future has no last poll.
+            state.end();
+            return StepResult::Done;
         } else if state.has_failed() {
             run.set_outcome(control.node, outcome::FAILED, None);
             return self.leave(control.node, state, false);
@@ -58,10 +57,10 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         // its inner graphs runs. No other thread touches its states then, nor the values that an inner graph
         // has left. Values of graphs around are only read.
         let cells = unsafe { live.frame.cells(Access::Tagged) };
-        match self.turn(control, state, cells) {
+        match self.next_inner(control, state, cells) {
             Ok(Some((scope, phase))) => {
                 state.set_phase(phase);
-                Step::LeadsTo(self.enter(scope))
+                StepResult::LeadsTo(self.enter(scope))
             }
             Ok(None) => {
                 control.draft.carries.leave.iter().for_each(|carry| carry.act(cells));
@@ -75,7 +74,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     /// Moves the results of an inner graph, and decides the next step.
-    fn turn(&self, control: &Control, state: &StepState, cells: Cells<'_>) -> Result<Turn> {
+    fn next_inner(&self, control: &Control, state: &StepState, cells: Cells<'_>) -> Result<NextInner> {
         let carries = &control.draft.carries;
         let give = |giver: usize| carries.give[giver].iter().for_each(|carry| carry.act(cells));
         let begin = || carries.enter.iter().for_each(|carry| carry.act(cells));
@@ -112,8 +111,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
     }
 
-    /// Asks whether a loop goes on.
-    fn decide(&self, control: &Control, state: &StepState, cells: Cells<'_>) -> Result<Turn> {
+    fn decide(&self, control: &Control, state: &StepState, cells: Cells<'_>) -> Result<NextInner> {
         let ControlFlow::Repeat { test, body, max_iterations, .. } = &control.draft.flow else { unreachable!("only loops ask") };
         let count = state.count();
         let holds = match test {
@@ -147,7 +145,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     fn enter(&mut self, scope: u32) -> Ticket {
         let (run, live, code) = (self.run, self.live, self.code);
         let scope = &code.scopes[scope as usize];
-        // None of its nodes runs, on devices neither.
+        // None of its nodes runs, neither on the host nor on a device.
         for at in range(scope.gates) {
             live.gates[at].reset(code.gates[at].count);
         }
@@ -168,11 +166,11 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     /// Ends a control. An outer loop may come to it again.
-    fn leave(&self, node: NodeId, state: &StepState, is_ok: bool) -> Step {
+    fn leave(&self, node: NodeId, state: &StepState, is_ok: bool) -> StepResult {
         if let Some(since) = state.end() {
-            self.run.observe(node, Ran::since(since, is_ok), Launched::Host);
+            self.run.observe(self.run.span(node, since, is_ok));
         }
-        Step::Done
+        StepResult::Done
     }
 }
 

@@ -10,7 +10,6 @@
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// The arrivals that are left.
 pub(crate) struct Countdown(AtomicU32);
 
 impl Countdown {

@@ -1,5 +1,5 @@
-//! The end of a segment on its device: counts down the run's gates as workers do, in the reactor's thread, or
-//! in a worker if the device is there already.
+//! The end of a segment on its device. The reactor's thread counts down the run's gates; or a worker does, if
+//! the device has reached the end already.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl RunInner {
         let devices = self.devices().clone();
         when_reached(&devices, lane, point, move |outcome| {
             self.end_step(step, outcome.and_then(|()| self.check_faults()));
-            // This may be the last owner of the run, whose drop runs foreign code.
+            // This may be the last owner of the run, whose drop runs user code.
             let _ = shielded(|| drop(self));
         });
     }
@@ -60,7 +60,6 @@ impl RunInner {
         }
     }
 
-    /// Resumes a parked program once a point has passed.
     pub(super) fn resume_after(&self, program: u32, lane: LaneId, point: u64) {
         let run = self.me();
         when_reached(self.devices(), lane, point, move |outcome| {
@@ -86,7 +85,6 @@ impl RunInner {
         devices.fault_since(live.faults, is_used).map_or(Ok(()), Err)
     }
 
-    /// Returns true if a segment may use a lane.
     fn uses(&self, live: &Live, segment: &Segment, lane: LaneId) -> bool {
         let own = self.lane_of(live, self.code().program_of(segment.step));
         let members = self.code().members_of(segment);
@@ -136,7 +134,7 @@ impl RunInner {
                 }
                 Target::Arrive(_) => return,
                 Target::Release(node) => return self.release(node),
-                Target::End => return Self::finish(self.me()),
+                Target::End => return Self::finish(self.me(), Some(live.slot)),
             }
         }
     }
@@ -154,7 +152,6 @@ impl RunInner {
         }
     }
 
-    /// Frees the events of segments that are done.
     pub(super) fn free_events(&self, live: &Live, segments: &[Segment]) {
         let Some(devices) = &self.core.devices else { return };
         for segment in segments {

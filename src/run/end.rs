@@ -6,7 +6,7 @@ use super::Outputs;
 use super::inner::{COMPLETE, RunInner};
 use super::outcomes::cancelled;
 use super::state;
-use super::values::Values;
+use super::values::FrameValues;
 use crate::error::{Error, Result, shielded};
 use crate::sync::{OnceLock, lock};
 
@@ -14,27 +14,23 @@ use crate::sync::{OnceLock, lock};
 const BEYOND: u64 = u64::MAX - 1;
 
 impl RunInner {
-    /// Ends the run, after its last step. The caller must not touch the run again, unless another owner keeps
-    /// it alive.
-    pub(super) fn finish(alive: Arc<Self>) {
+    /// Ends the run, after its last step; or one that has no slot and never started. The caller must not
+    /// touch the run again, unless another owner keeps it alive: the task that awaits the run may drop it as
+    /// soon as it is complete.
+    pub(super) fn finish(alive: Arc<Self>, slot: Option<u16>) {
         if let Some(bits) = alive.state.complete() {
-            alive.end(bits, alive.live.get().map(|live| live.slot));
+            alive.end(bits, slot);
         }
-        // The last owner drops values of bodies and errors: foreign code.
+        // The last owner drops values of bodies and errors: user code.
         let _ = shielded(|| drop(alive));
     }
 
     /// Ends a run that never started, or that is in flight and has no memory. Then the caller holds its only
     /// ticket, and gives it up.
     #[cold]
-    pub(super) fn refuse(&self, error: Error, slot: Option<u16>) {
-        // The task that awaits the run may drop it as soon as it is complete.
-        let alive = self.me();
+    pub(super) fn refuse(self: Arc<Self>, error: Error, slot: Option<u16>) {
         self.add_fault(None, error);
-        if let Some(bits) = self.state.complete() {
-            self.end(bits, slot);
-        }
-        let _ = shielded(|| drop(alive));
+        Self::finish(self, slot);
     }
 
     /// Decides the verdict, gives the run's place back, and wakes all waiters. No ticket for the run exists,
@@ -83,7 +79,7 @@ impl RunInner {
             return verdict.map(|()| unreachable!("only a run that started completes without an error"));
         };
         // SAFETY: the run is complete: no step touches its cells any more, and `Run` calls this once.
-        let values = unsafe { Values::new(&self.plan, self.code(), &live.frame) };
+        let values = unsafe { FrameValues::new(&self.plan, self.code(), &live.frame) };
         let outputs = verdict.map(|()| values.outputs());
         if outputs.is_ok() {
             values.drop_outputs();
@@ -97,7 +93,7 @@ impl Drop for RunInner {
     fn drop(&mut self) {
         let Some(live) = self.live.get() else { return };
         // SAFETY: `&mut self`: no other thread touches the cells of a run that is being dropped.
-        let values = unsafe { Values::new(&self.plan, self.code(), &live.frame) };
+        let values = unsafe { FrameValues::new(&self.plan, self.code(), &live.frame) };
         values.drop_inputs();
         values.drop_outputs();
         // A run without failures has released all others.

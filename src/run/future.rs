@@ -11,9 +11,10 @@ use super::async_nodes::Drive;
 use super::inner::{COMPLETE, RunInner};
 use super::state;
 use super::{Inputs, NodeFuture, Outputs};
+use crate::device::host::is_aside;
 use crate::error::{Kind, Refused, Result};
 use crate::plan::Plan;
-use crate::runtime::{Cancel, Canceller, Core, WaiterKey};
+use crate::runtime::{Cancel, Canceller, Core, WaiterKey, is_inside, is_inside_body};
 
 /// One execution of a plan: a future of its outputs. Made by [`Executor::run`](crate::Executor::run).
 ///
@@ -27,9 +28,10 @@ use crate::runtime::{Cancel, Canceller, Core, WaiterKey};
 /// first.
 ///
 /// On an executor with workers, a pending poll by a worker inside of a task, a kernel, an observer or an
-/// operation that is no future is an error: such a wait blocks a worker that the run may need. The run
-/// continues, and can be awaited elsewhere. In a child that was forked from the process of the workers, every
-/// poll is an error.
+/// operation that is no future is an error: such a wait blocks a worker that the run may need. Without
+/// workers, so is a pending poll inside of such a body or an observer of the same run. The run continues, and
+/// can be awaited elsewhere. In a child that was forked from the process of the workers, every poll of a run
+/// that is not complete is an error.
 ///
 /// # Cancellation
 /// Dropping a run cancels what has not started. Async nodes are dropped where they stand; a task that is
@@ -109,7 +111,7 @@ impl Future for Run {
         if !inner.is_complete() {
             inner.core.check_process()?;
             if inner.poll_complete(key, cx).is_pending() {
-                return inner.core.pending();
+                return inner.pending();
             }
         }
         #[cfg(feature = "tokio")]
@@ -141,6 +143,16 @@ impl RunInner {
             self.lane.ring();
         }
         polled
+    }
+
+    /// Returns the result of a pending poll, as [`Core::pending`]. Without workers, it is also an error
+    /// inside of a body of this run, or of an observer: the run does not continue before that returns.
+    pub(super) fn pending<T>(&self) -> Poll<Result<T>> {
+        let is_at_body = || is_inside(self.address()) && !is_aside() && self.progress.is_at_a_step();
+        match self.core.pool {
+            None if is_at_body() || is_inside_body(self.address()) => Poll::Ready(Err(Kind::WaitsInTask.into())),
+            _ => self.core.pending(),
+        }
     }
 
     fn has_woken(&self) -> bool {

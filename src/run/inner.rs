@@ -24,7 +24,6 @@ pub(super) struct RunInner {
     /// Lets the last step keep the run alive while it completes it.
     pub(super) me: Weak<RunInner>,
     pub(super) plan: Plan,
-    /// The run's number, for observers.
     pub(super) number: u64,
     pub(super) core: Arc<Core>,
     pub(super) state: State,
@@ -32,7 +31,7 @@ pub(super) struct RunInner {
     pub(super) lane: Arc<Lane>,
     pub(super) start: Mutex<Start>,
     pub(super) live: OnceLock<Live>,
-    /// The ready programs of an inline run. The lock makes one task at a time the one that polls it.
+    /// The ready programs of a run without workers. Only the task that has the lock runs them.
     pub(super) driver: Mutex<Tickets>,
     /// The step of an inline run's poll.
     pub(super) progress: Progress,
@@ -43,7 +42,6 @@ pub(super) struct RunInner {
     /// A lane for each program that has an awaited node; made when the first node is awaited.
     pub(super) watched: OnceLock<Box<[OnceLock<Arc<Lane>>]>>,
     pub(super) verdict: OnceLock<Result<()>>,
-    /// Keeps the run alive from its drop to its end.
     pub(super) held: Held<Self>,
     /// Last, so that it is dropped after the values.
     _collector: Collector,
@@ -71,7 +69,7 @@ pub(super) struct Waiting {
 }
 
 impl Start {
-    /// Starts a run that waits.
+    /// Takes the inputs of a run that waits. It counts as started from now on.
     pub(super) fn take_waiting(&mut self) -> Option<Waiting> {
         match std::mem::replace(self, Self::Started) {
             Self::Waiting(waiting) => Some(waiting),
@@ -131,6 +129,11 @@ impl RunInner {
 
     pub(super) fn me(&self) -> Arc<Self> {
         self.me.upgrade().expect("a run that is not complete is kept alive")
+    }
+
+    /// Returns the address that stands for this run in [`is_inside`](crate::runtime::is_inside).
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     pub(super) fn plan(&self) -> &PlanInner {

@@ -2,15 +2,14 @@
 //! and a load of the run's state. Countdowns and queues are used only where programs meet.
 //!
 //! The last target of a program's last step may end the run, and free it. After that target the interpreter
-//! does not read the run. So the loop gets a plain pointer, and releases come before a last step's records
-//! (see `plan::lower`).
+//! does not read the run. So releases come before a last step's records (see `plan::lower`), and the run is a
+//! field of the interpreter: an argument would have to live until its function returns.
 
 use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::inner::{Live, RunInner};
-use super::observe::Ran;
 use super::outcomes::outcome;
 use super::state;
 use crate::device::StreamMut;
@@ -18,7 +17,7 @@ use crate::device::host::{Barrier, HostStream, Queue, Resume, Ticket, aside};
 use crate::error::BoxError;
 use crate::graph::NodeId;
 use crate::plan::code::{Code, HostStep, Target, flag};
-use crate::runtime::{LaneId, Launched};
+use crate::runtime::LaneId;
 use crate::sync::Ordering;
 use crate::value::Outcome;
 
@@ -26,7 +25,10 @@ impl Resume for RunInner {
     unsafe fn resume<'q, Q: Queue<'q>>(run: *const Self, ticket: Ticket, queue: &mut Q) {
         // SAFETY: the ticket exists, so the run is not complete and is kept alive.
         let run = unsafe { &*run };
-        let Some(live) = run.live() else { return };
+        if run.live.get().is_none() && !run.me().make_live() {
+            return;
+        }
+        let live = run.live.get().expect("it was made");
         let code = run.code();
         let program = queue.keep_first(ticket);
         let (stream, barrier) = (HostStream::new(0), run.core.barrier);
@@ -45,7 +47,7 @@ impl Resume for RunInner {
             queues: PhantomData,
         };
         interpreter.go_to(program);
-        // A panic comes from a body: all other foreign code is shielded. It is caught outside of the loop, so
+        // A panic comes from a body: all other user code is shielded. It is caught outside of the loop, so
         // that a step does not pay for it.
         while let Err(panic) = catch_unwind(AssertUnwindSafe(|| interpreter.run())) {
             interpreter.fail_panicked(panic);
@@ -75,7 +77,7 @@ pub(super) struct Interpreter<'r, 'q, Q> {
 }
 
 /// The outcome of a step that needs attention.
-pub(super) enum Step {
+pub(super) enum StepResult {
     Done,
     /// The program waits. A ticket resumes it.
     Parked,
@@ -112,10 +114,10 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             let attention = run.state.glance();
             if attention != 0 || step.flags & ATTENDED != 0 || self.is_body_done {
                 match self.run_attentively(step, attention) {
-                    Step::Done => {}
-                    Step::Parked => return,
-                    Step::LeadsTo(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
-                    Step::LeadsTo(ticket) => {
+                    StepResult::Done => {}
+                    StepResult::Parked => return,
+                    StepResult::LeadsTo(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
+                    StepResult::LeadsTo(ticket) => {
                         let program = self.queue.keep_first(ticket);
                         self.go_to(program);
                         continue;
@@ -172,15 +174,15 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// Runs a step of a run that needs attention, a step that is no plain call, or the first call of a kind.
     #[cold]
     #[inline(never)]
-    fn run_attentively(&mut self, step: &HostStep, attention: u32) -> Step {
+    fn run_attentively(&mut self, step: &HostStep, attention: u32) -> StepResult {
         if std::mem::take(&mut self.is_body_done) {
-            return Step::Done;
+            return StepResult::Done;
         }
         if attention & state::WATCHED != 0 {
             self.signal_watchers(self.step);
         }
         if step.flags & flag::SEGMENT != 0 {
-            return if self.submit_segment() { Step::Parked } else { Step::Done };
+            return if self.submit_segment() { StepResult::Parked } else { StepResult::Done };
         }
         if step.flags & flag::CONTROL != 0 {
             return aside(|| self.control(attention));
@@ -188,7 +190,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         // A cancelled async node may have a future to drop.
         let is_async = step.flags & flag::ASYNC != 0;
         if !(is_async && attention & state::CANCELLED != 0) && self.skips(self.node(), attention) {
-            return Step::Done;
+            return StepResult::Done;
         }
         if step.flags & flag::FIRST_OF_KIND != 0 {
             self.queue.expect_long();
@@ -201,7 +203,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         } else if let Err(error) = self.call(step) {
             self.fail(error);
         }
-        Step::Done
+        StepResult::Done
     }
 
     /// Returns true if a node must not run, and records that.
@@ -224,7 +226,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         }
         let started = std::time::Instant::now();
         let called = catch_unwind(AssertUnwindSafe(|| self.call(step)));
-        self.run.observe(node, Ran::since(started, matches!(called, Ok(Ok(())))), Launched::Host);
+        self.run.observe(self.run.span(node, started, matches!(called, Ok(Ok(())))));
         self.run.judge_call(node, called);
     }
 
@@ -307,14 +309,13 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                     return None;
                 }
                 Target::End => {
-                    RunInner::finish(self.run.me());
+                    RunInner::finish(self.run.me(), Some(self.slot));
                     return None;
                 }
             }
         }
     }
 
-    /// Counts one arrival. Returns true for the last.
     #[inline]
     fn arrives_last(&self, gate: u32) -> bool {
         let gate = &self.live.gates[gate as usize];

@@ -19,6 +19,7 @@ mod control;
 pub(crate) mod countdown;
 mod devices;
 mod end;
+pub(crate) mod enqueue;
 mod future;
 mod inner;
 mod inputs;
@@ -31,7 +32,7 @@ mod segments;
 mod start;
 pub(crate) mod state;
 mod step_state;
-pub(crate) mod values;
+mod values;
 mod watch;
 
 pub use crate::runtime::Canceller;

@@ -18,17 +18,17 @@ use crate::runtime::{Lane, WaiterKey};
 /// is ready when the device has done all of them.
 ///
 /// A node of an inner graph is named by its path: `loop/body/mul`, `case/arm 0/x`. It is done when it is done
-/// for the first time, in any iteration. Then the future is `Ok`, whatever a later iteration does. If the
-/// node fails in a later iteration before the first poll, the future has that failure. If a node never runs,
-/// its future ends with the run. If the branch around it took another arm or none, or the loop around it
-/// ended before its first iteration, [`Error::is_not_taken`](crate::Error::is_not_taken) is true. That also
-/// holds in a failed or cancelled run, if that branch or loop ended well. The loop or the branch itself is
-/// done when it has ended, also without an iteration or an arm.
+/// for the first time, in any iteration. A poll after that returns the node's outcome in the latest iteration
+/// that has reached it. If a node never runs, its future ends with the run. If the branch around it took
+/// another arm or none, or the loop around it ended before its first iteration,
+/// [`Error::is_not_taken`](crate::Error::is_not_taken) is true. That also holds in a failed or cancelled run,
+/// if that branch or loop ended well. The loop or the branch itself is done when it has ended, also without
+/// an iteration or an arm.
 ///
 /// # Errors
-/// The node's own error; that of the predecessor that kept it, or the loop or branch around it, from running;
-/// that the run was cancelled or shut down before it reached the node; that it did not run; or that the plan
-/// has no such node. Also wherever the [`Run`](crate::Run) itself cannot be awaited.
+/// If the node failed; if it did not run, because a predecessor failed, the run was cancelled or shut down,
+/// or a loop or branch did not take it; or if the plan has no such node. Also wherever the
+/// [`Run`](crate::Run) itself cannot be awaited.
 ///
 /// # Cancellation
 /// Dropping it changes nothing for the run. When the run itself is dropped, the future ends with
@@ -84,7 +84,7 @@ impl Future for NodeFuture {
                     // Poll again: there may be no signal for a step that this check did not see.
                     let _ = shielded(|| cx.waker().wake_by_ref());
                 }
-                return run.core.pending();
+                return run.pending();
             }
         }
         run.lane.forget(run_key);

@@ -1,35 +1,24 @@
-//! What observers hear of a run's nodes.
+//! The spans of a run's nodes, and the calls of its observer.
 
 use std::time::Instant;
 
 use super::inner::RunInner;
 use crate::error::{Kind, shielded};
 use crate::graph::NodeId;
-use crate::runtime::{Launched, NodeSpan, inside};
-
-/// The time and the success of a call of a node's body.
-#[derive(Clone, Copy)]
-pub(super) struct Ran {
-    started: Instant,
-    ended: Instant,
-    pub(super) is_ok: bool,
-}
-
-impl Ran {
-    /// A call that ends now.
-    pub(super) fn since(started: Instant, is_ok: bool) -> Self {
-        Self { started, ended: Instant::now(), is_ok }
-    }
-}
+use crate::runtime::{NodeSpan, inside};
 
 impl RunInner {
-    pub(super) fn observe(&self, node: NodeId, ran: Ran, launched: Launched) {
-        let Some(observer) = &self.core.observer else { return };
-        let Ran { started, ended, is_ok } = ran;
-        let span = NodeSpan::new(&self.plan, node, self.code().stream_of(node), started, ended);
-        let span = NodeSpan { run: self.number, is_ok, launched, ..span };
+    /// Returns the span of a node that ran from `start` until now, if there is an observer.
+    pub(super) fn span(&self, node: NodeId, start: Instant, is_ok: bool) -> Option<NodeSpan> {
+        self.core.observer.as_ref()?;
+        let span = NodeSpan::new(&self.plan, node, self.code().stream_of(node), start, Instant::now());
+        Some(NodeSpan { run: self.number, is_ok, ..span })
+    }
+
+    pub(super) fn observe(&self, span: Option<NodeSpan>) {
+        let (Some(observer), Some(span)) = (&self.core.observer, span) else { return };
         if let Err(message) = inside(0, || shielded(|| observer.node(&span))) {
-            self.add_fault(Some(node), Kind::Observer { node: span.node, message }.into());
+            self.add_fault(Some(span.id), Kind::Observer { node: span.node, message }.into());
         }
     }
 }

@@ -2,12 +2,11 @@
 
 use std::time::Instant;
 
+use super::enqueue::call_body;
 use super::inner::RunInner;
 use super::interpret::Interpreter;
-use super::observe::Ran;
 use super::outcomes::outcome;
 use super::state;
-use super::values::call_body;
 use crate::device::host::{Queue, Ticket};
 use crate::device::queue::{Event, Job, Judge, Part};
 use crate::device::{DeviceStream, StreamMut};
@@ -72,7 +71,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 let started = is_observed.then(Instant::now);
                 let has_run = self.record(member, stream);
                 if let (Some(started), Some(is_ok)) = (started, has_run) {
-                    observed.push((member.node, Ran::since(started, is_ok)));
+                    observed.extend(run.span(member.node, started, is_ok));
                 }
             }
             self.abandon_if_cancelled(members, stream);
@@ -82,9 +81,10 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             Ok(submitted) if submitted.is_graph => Launched::CudaGraph,
             _ => Launched::Calls,
         };
-        for (node, mut ran) in observed {
-            ran.is_ok &= submission.outcome.is_ok() && run.outcome(node) == 0;
-            run.observe(node, ran, launched);
+        for mut span in observed {
+            span.is_ok &= submission.outcome.is_ok() && run.outcome(span.id) == 0;
+            span.launched = launched;
+            run.observe(Some(span));
         }
         submission
     }

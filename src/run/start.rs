@@ -1,4 +1,4 @@
-//! The start of a run: admission, its memory, its first tickets. And its cancel.
+//! The start of a run (admission, its memory, its first tickets), and its cancel.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -26,7 +26,9 @@ impl RunInner {
     pub(super) fn start(self: &Arc<Self>) -> Poll<()> {
         let mut start = lock(&self.start);
         let Start::Waiting(Waiting { inputs, turn, slot }) = &mut *start else { return Poll::Ready(()) };
-        let admitted = match (inputs.check(self.plan()), *slot) {
+        // A run in the queue was checked at its first poll.
+        let checked = if *turn == 0 { inputs.check(self.plan()) } else { Ok(()) };
+        let admitted = match (checked, *slot) {
             (Ok(()), Some(slot)) => Poll::Ready(Ok(slot)),
             (Ok(()), None) => self.core.admit(self.me.clone(), turn, Some(&self.lane)),
             (Err(error), _) => Poll::Ready(Err(error)),
@@ -55,7 +57,7 @@ impl RunInner {
                 let inputs = std::mem::take(&mut waiting.inputs);
                 *start = Start::Started;
                 drop(start);
-                self.refuse(error.clone(), None);
+                self.me().refuse(error.clone(), None);
                 Err(Refused::new(error, inputs))
             }
         }
@@ -65,7 +67,7 @@ impl RunInner {
     fn refuse_waiting(&self, waiting: Waiting, error: Error) {
         self.core.leave_queue(waiting.turn);
         waiting.slot.into_iter().for_each(|slot| self.core.withdraw(slot));
-        self.refuse(error, None);
+        self.me().refuse(error, None);
         let _ = shielded(|| drop(waiting.inputs));
     }
 
@@ -87,26 +89,22 @@ impl RunInner {
             (Some(roots), None) => {
                 // Must precede `live`: another task that polls the run finds its first programs then.
                 lock(&self.driver).push(roots);
-                if self.live().is_none() {
+                if !self.clone().make_live() {
                     lock(&self.driver).clear();
                 }
             }
             (None, _) => {
-                if self.live().is_some() {
-                    Self::finish(self.clone());
+                if self.clone().make_live() {
+                    Self::finish(self.clone(), Some(slot));
                 }
             }
         }
     }
 
-    /// Returns the state that the run has since its start. The caller holds a ticket of the run; the first
-    /// call makes the state. If there is no memory for it, the run is over, and its only ticket is void.
-    pub(super) fn live(&self) -> Option<&Live> {
-        self.live.get().or_else(|| self.make_live())
-    }
-
+    /// Makes the state that the run has from now on. The caller holds the only ticket of the run. Returns
+    /// false if there is no memory: then the run is over and may be gone, and its ticket is void.
     #[cold]
-    fn make_live(&self) -> Option<&Live> {
+    pub(super) fn make_live(self: Arc<Self>) -> bool {
         let Start::Admitted { inputs, slot, context } = std::mem::replace(&mut *lock(&self.start), Start::Started) else {
             unreachable!("only admitted runs have tickets")
         };
@@ -116,7 +114,7 @@ impl RunInner {
             Err(error) => {
                 let _ = shielded(|| drop(inputs));
                 self.refuse(error, Some(slot));
-                return None;
+                return false;
             }
         };
         inputs.fill(plan, &frame);
@@ -140,7 +138,7 @@ impl RunInner {
             controls: code.controls.iter().map(|_| StepState::new()).collect(),
             slot,
         };
-        Some(self.live.get_or_init(|| live))
+        self.live.set(live).is_ok()
     }
 
     /// Cancels the run, unless it is complete or cancelled, or its threads are in another process. Never

@@ -31,7 +31,6 @@ pub(crate) const WATCHED: u32 = 8;
 pub(crate) const OBSERVED: u32 = 16;
 pub(crate) const DONE: u32 = 32;
 
-/// The word.
 pub(crate) struct State(AtomicU32);
 
 impl State {
@@ -49,7 +48,8 @@ impl State {
 
     /// Sets FAILED, WATCHED or OBSERVED.
     pub(crate) fn raise(&self, bits: u32) {
-        // ORDERING: SeqCst, so that a fence or barrier after it orders it before later loads.
+        // ORDERING: SeqCst costs nothing here: this is rare. It must precede only the barrier in `watch`, and
+        // the gate or the ticket behind a failed step.
         self.0.fetch_or(bits, Ordering::SeqCst);
     }
 
@@ -59,7 +59,7 @@ impl State {
         // ORDERING: Relaxed: the exchange decides.
         let mut seen = self.0.load(Ordering::Relaxed);
         while seen & (DONE | CANCELLED) == 0 {
-            // ORDERING: SeqCst on success: see `raise`.
+            // ORDERING: SeqCst on success: before the fence in `drive_cancelled`. A failure tries again.
             match self.0.compare_exchange_weak(seen, seen | bits | CANCELLED, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => return true,
                 Err(found) => seen = found,
@@ -71,8 +71,8 @@ impl State {
     /// Sets DONE. Returns what was set before: the verdict. Only the first call gets one.
     #[must_use = "the winner must signal the end"]
     pub(crate) fn complete(&self) -> Option<u32> {
-        // ORDERING: SeqCst: a later cancel or watch sees that the run is done.
-        let before = self.0.fetch_or(DONE, Ordering::SeqCst);
+        // ORDERING: AcqRel: the one call that sets DONE sees all bits raised before; a later cancel fails.
+        let before = self.0.fetch_or(DONE, Ordering::AcqRel);
         (before & DONE == 0).then_some(before)
     }
 

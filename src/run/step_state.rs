@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
-/// The progress of a run through a step that its program comes to more than once. Only the thread that has
-/// the program uses it; tickets pass it on. `has_failed` is for all threads.
+/// The state of a step that its program reaches more than once. Only the thread that runs the program uses
+/// it; the program's ticket orders these threads. All threads may use `has_failed`.
 pub(super) struct StepState {
     phase: AtomicU32,
     /// The iterations of a loop that have begun; the taken arm of a branch.

@@ -44,6 +44,11 @@ impl RunInner {
         // ORDERING: Acquire pairs with the Release of the store when the program parked.
         let parked = live.places[program as usize].load(Ordering::Acquire);
         let done = (parked >> 1) + (parked & 1);
+        // ORDERING: Relaxed: the next run in this slot notes its steps after this run's `complete`, so the
+        // Acquire of such a note makes DONE visible. The end of a run signals all its lanes.
+        if self.state.glance() & state::DONE != 0 {
+            return;
+        }
         if running.max(done) > step {
             // Not beyond this node: a device may not have done the later ones.
             lane.signal(u64::from(step - start) + 1);

@@ -17,34 +17,27 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
+use slab::Slab;
+
 use super::{Client, Core, Lane};
-use crate::device::host::SLOTS_MAX;
 use crate::error::{Kind, Result, shielded};
 use crate::sync::lock;
 
-/// How many engines an executor may have.
 pub(crate) const ENGINES_MAX: usize = 256;
 
-/// The clients of an executor.
 #[derive(Default)]
 pub(super) struct Clients {
     is_closed: bool,
     in_flight: usize,
-    runs: Places,
-    engines: Places,
+    /// By slot and by place. Those that are free are used again.
+    runs: Slab<Weak<dyn Client>>,
+    engines: Slab<Weak<dyn Client>>,
     /// The lanes of runs that wait for room, by turn.
     waiting: BTreeMap<u64, Arc<Lane>>,
     last_turn: u64,
     /// The last turn that was called. Each waiting run up to this turn was woken once. It takes its room when
     /// it is polled, or passes it on when it leaves.
     called: u64,
-}
-
-/// Clients by place, of which there are at most [`SLOTS_MAX`]. Free places are used again.
-#[derive(Default)]
-struct Places {
-    clients: Vec<Option<Weak<dyn Client>>>,
-    free: Vec<u16>,
 }
 
 impl Core {
@@ -69,7 +62,7 @@ impl Core {
             debug_assert!(clients.in_flight < self.max_in_flight, "no more runs are called than there is room for");
             self.expect_client();
             clients.in_flight += 1;
-            return Poll::Ready(Ok(clients.runs.add(run)));
+            return Poll::Ready(Ok(clients.runs.insert(run) as u16));
         }
         if let Some(lane) = lane.filter(|_| *turn == 0) {
             clients.last_turn += 1;
@@ -93,7 +86,7 @@ impl Core {
     pub(crate) fn end_flight(&self, place: u16) {
         let (_run, next, is_idle) = {
             let mut clients = lock(&self.clients);
-            let run = clients.runs.remove(place);
+            let run = clients.runs.remove(place.into());
             clients.in_flight -= 1;
             (run, clients.call_next(), clients.in_flight == 0)
         };
@@ -109,23 +102,21 @@ impl Core {
         self.end_flight(place);
     }
 
-    /// Adds an engine, and returns its place.
     pub(super) fn add_engine(&self, engine: Weak<dyn Client>) -> Result<u16> {
         let mut clients = lock(&self.clients);
         if clients.is_closed {
             return Err(Kind::ShutDown.into());
         }
-        let limit = ENGINES_MAX.min(SLOTS_MAX - self.max_in_flight);
-        if clients.engines.len() == limit {
+        if clients.engines.len() == ENGINES_MAX {
             let what = "the number of engines of an executor".into();
-            return Err(Kind::Limit { what, got: limit + 1, limit }.into());
+            return Err(Kind::Limit { what, got: ENGINES_MAX + 1, limit: ENGINES_MAX }.into());
         }
         self.expect_client();
-        Ok(clients.engines.add(engine))
+        Ok(clients.engines.insert(engine) as u16)
     }
 
     pub(super) fn remove_engine(&self, place: u16) {
-        let engine = lock(&self.clients).engines.remove(place);
+        let engine = lock(&self.clients).engines.remove(place.into());
         drop(engine);
     }
 
@@ -137,14 +128,16 @@ impl Core {
 
     /// Admits no further client, and shuts down the present ones.
     pub(crate) fn close(&self) {
-        let (present, waiting): (Vec<_>, _) = {
+        let (present, waiting) = {
             let mut clients = lock(&self.clients);
             clients.is_closed = true;
-            (clients.runs.all().chain(clients.engines.all()).collect(), std::mem::take(&mut clients.waiting))
+            let all = clients.runs.iter().chain(&clients.engines);
+            let present: Vec<_> = all.filter_map(|(_, client)| client.upgrade()).collect();
+            (present, std::mem::take(&mut clients.waiting))
         };
         for client in present {
             client.clone().shut_down();
-            // This may be the last owner of the client, whose drop runs foreign code.
+            // This may be the last owner of the client, whose drop runs user code.
             let _ = shielded(|| drop(client));
         }
         waiting.values().for_each(|lane| lane.ring());
@@ -171,29 +164,5 @@ impl Clients {
         let lane = lane.clone();
         self.called = turn;
         Some(lane)
-    }
-}
-
-impl Places {
-    fn add(&mut self, client: Weak<dyn Client>) -> u16 {
-        let place = self.free.pop().unwrap_or(self.clients.len() as u16);
-        if place as usize == self.clients.len() {
-            self.clients.push(None);
-        }
-        self.clients[place as usize] = Some(client);
-        place
-    }
-
-    fn remove(&mut self, place: u16) -> Option<Weak<dyn Client>> {
-        self.free.push(place);
-        self.clients[place as usize].take()
-    }
-
-    fn len(&self) -> usize {
-        self.clients.len() - self.free.len()
-    }
-
-    fn all(&self) -> impl Iterator<Item = Arc<dyn Client>> {
-        self.clients.iter().flatten().filter_map(Weak::upgrade)
     }
 }

@@ -1,4 +1,4 @@
-//! Cancellation from elsewhere.
+//! Handles that cancel a run or a flow.
 
 use std::sync::Weak;
 
@@ -9,7 +9,7 @@ use crate::error::shielded;
 #[derive(Clone, Debug)]
 pub struct Canceller(Weak<dyn Cancel>);
 
-/// A run or a flow, which can be cancelled from elsewhere.
+/// A run or a flow: it can be cancelled by a [`Canceller`].
 pub(crate) trait Cancel: Send + Sync + 'static {
     fn cancel(&self);
 }
@@ -23,7 +23,7 @@ impl Canceller {
     pub fn cancel(&self) {
         if let Some(target) = self.0.upgrade() {
             target.cancel();
-            // This may be the last owner of the target, whose drop runs foreign code.
+            // This may be the last owner of the target, whose drop runs user code.
             let _ = shielded(|| drop(target));
         }
     }

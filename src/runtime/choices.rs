@@ -9,7 +9,6 @@ use crate::sync::{Mutex, lock};
 /// How many nodes or operations one poll runs before it lets other tasks run.
 pub(crate) const STEPS_MAX: usize = 256;
 
-/// The choices of a simulated executor.
 pub(crate) struct Choices {
     chooser: Mutex<Chooser>,
     faults: Faults,

@@ -17,8 +17,8 @@ pub(crate) trait Client: Send + Sync + 'static {
 
 /// A client that workers visit: they work for it until it has nothing to do.
 pub(crate) trait Visited: Client {
-    /// A worker's visit. Returns true if the worker is to come back, because others wait for it. Otherwise
-    /// the visit was [ended](Visits::end).
+    /// Works for the client. Returns true if other clients wait for the worker, which continues this visit
+    /// later. Otherwise the visit was [ended](Visits::end).
     fn visit<'q, Q: Queue<'q>>(self: &Arc<Self>, queue: &mut Q) -> bool;
 }
 
@@ -129,7 +129,7 @@ impl<C: Visited> Resume for C {
             std::mem::forget(client);
             return queue.defer(ticket);
         }
-        // This may be the last count, and the drop of the client runs foreign code.
+        // This may be the last count, and the drop of the client runs user code.
         let _ = crate::error::shielded(|| drop(client));
     }
 }

@@ -1,7 +1,7 @@
 //! Completion: a function is called once when a lane of a device reaches a point.
 //!
-//! The function lies in the waker that waits on the lane. The reactor's wake calls it; or the registration
-//! does, if the point has passed already.
+//! The waker that waits on the lane has the function. The reactor's wake calls it; or the registration does,
+//! if the point has passed already.
 //!
 //! ```text
 //!  function    event                         next     then
@@ -22,10 +22,10 @@ pub(crate) fn when_reached<F>(devices: &Arc<Devices>, lane: LaneId, point: u64, 
 where
     F: FnOnce(Result<(), Error>) + Send + 'static,
 {
-    Arc::new(Completion { devices: devices.clone(), lane, point, follow: Mutex::new(Some(follow)) }).wake();
+    Arc::new(Continuation { devices: devices.clone(), lane, point, follow: Mutex::new(Some(follow)) }).wake();
 }
 
-struct Completion<F> {
+struct Continuation<F> {
     devices: Arc<Devices>,
     lane: LaneId,
     point: u64,
@@ -33,7 +33,7 @@ struct Completion<F> {
     follow: Mutex<Option<F>>,
 }
 
-impl<F: FnOnce(Result<(), Error>) + Send + 'static> Wake for Completion<F> {
+impl<F: FnOnce(Result<(), Error>) + Send + 'static> Wake for Continuation<F> {
     fn wake(self: Arc<Self>) {
         if let Poll::Ready(outcome) = self.devices.poll(self.lane, self.point, &Waker::from(self.clone())) {
             // The reactor may wake this during its registration, so two threads may come here.
@@ -42,7 +42,7 @@ impl<F: FnOnce(Result<(), Error>) + Send + 'static> Wake for Completion<F> {
                 follow(outcome.map_err(|fault| self.devices.device(self.lane).judge(&fault)));
             }
         }
-        // This may be the last owner of a run or an engine, whose drop runs foreign code.
+        // This may be the last owner of a run or an engine, whose drop runs user code.
         let _ = shielded(|| drop(self));
     }
 }

@@ -7,7 +7,6 @@ use super::{Pace, Reactor, RemoteLane, WaiterKey, when_reached};
 use crate::device::queue::{Fault, QueueDevice};
 use crate::error::{Error, Kind, Result};
 
-/// The devices of an executor that queue work.
 pub(crate) struct Devices {
     devices: Vec<Queued>,
     reactor: Reactor,

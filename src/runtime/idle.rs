@@ -13,8 +13,8 @@ use crate::error::{Kind, Result};
 /// [`Executor::idle`](crate::Executor::idle) and [`Engine::idle`](crate::Engine::idle).
 ///
 /// # Errors
-/// If it is polled inside of a node of the executor, or an operation of the engine. That of an engine returns
-/// failures that no handle has returned: see there.
+/// If it is polled inside of a node of the executor, or an operation of the engine. An engine's also returns
+/// failures that no handle has reported: see [`Engine::idle`](crate::Engine::idle).
 ///
 /// # Cancellation
 /// Dropping it changes nothing.

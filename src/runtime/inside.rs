@@ -13,7 +13,7 @@ thread_local! {
 /// One nesting level, on the stack. A node may await a run of another executor, and an operation may push to
 /// an engine that runs it at once; then there is a frame around this one.
 struct Frame {
-    /// The address of an executor or an engine, to compare. Plus [`BODY`] inside of a body.
+    /// The address of an executor, a run or an engine; only compared. [`BODY`] is set inside of a body.
     of: usize,
     outer: *const Frame,
 }
@@ -27,7 +27,8 @@ pub(crate) fn inside<R>(of: usize, work: impl FnOnce() -> R) -> R {
     inside_executor(of | BODY, work)
 }
 
-/// Runs a worker's loop, or a poll of a run without workers, as inside of that executor.
+/// Runs a worker's loop as inside of that executor; or the nodes of a run without workers, as inside of the
+/// run, too.
 #[inline(always)]
 pub(crate) fn inside_executor<R>(of: usize, work: impl FnOnce() -> R) -> R {
     // A thread that is being torn down runs no nodes.
@@ -70,7 +71,7 @@ pub(crate) fn is_inside(of: usize) -> bool {
 }
 
 /// Returns true if this thread runs a body within the innermost frame of that executor.
-pub(super) fn is_inside_body(of: usize) -> bool {
+pub(crate) fn is_inside_body(of: usize) -> bool {
     let mut is_body = false;
     for frame in frames() {
         if frame == of {

@@ -26,7 +26,6 @@ pub(crate) struct Lane {
     waiters: Mutex<Waiters>,
 }
 
-/// The waiters, ordered by their points.
 struct Waiters {
     wakers: BTreeMap<(u64, u64), Waker>,
     last_key: u64,
@@ -51,8 +50,7 @@ impl Lane {
         self.reached.load(Ordering::Acquire) >= n
     }
 
-    /// Stores that point `n`, and so each earlier one, has passed, and wakes its waiters. A wake may run any
-    /// code; no lock is held meanwhile.
+    /// Marks point `n` and all earlier points as passed, and wakes their waiters. No lock is held meanwhile.
     pub(crate) fn signal(&self, n: u64) {
         // ORDERING: Release publishes the work before the point; a maximum, because two signallers may
         // overtake each other.
@@ -90,7 +88,7 @@ impl Lane {
             self.forget(key);
             return Poll::Ready(());
         }
-        // Cloned before the lock and dropped after it, because both may run foreign code.
+        // Cloned before the lock and dropped after it, because both may run user code.
         let waker = cx.waker().clone();
         let replaced = {
             let mut waiters = lock(&self.waiters);
@@ -114,7 +112,6 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Returns true if there are waiters.
     pub(crate) fn is_awaited(&self) -> bool {
         // ORDERING: Relaxed: the reactor's fence before it parks orders its last check.
         if !self.is_awaited.load(Ordering::Relaxed) {

@@ -9,10 +9,8 @@ use std::collections::VecDeque;
 use crate::device::queue::Fault;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
-/// How many faults are kept.
 const KEPT_MAX: usize = 64;
 
-/// The faults of an executor's lanes.
 pub(crate) struct LaneFaults {
     found: AtomicU64,
     /// Each with its lane, the oldest first.

@@ -1,5 +1,5 @@
 //! The memory of dropped runs, kept until its point has passed. It is freed once, and never early. Each run
-//! keeps itself, so a drop asks for no memory, and waits for no other run.
+//! keeps itself alive, so a drop allocates nothing and waits for no other run.
 //!
 //! ```text
 //!  held     event                        next     then
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use crate::error::shielded;
 use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
 
-/// How many runs keep themselves.
+/// The number of runs that keep themselves alive.
 pub(crate) struct Limbo {
     count: AtomicU64,
 }
 
-/// The place in a run where it keeps itself, from its drop to its end.
+/// A run's reference to itself, from its drop to its end.
 pub(crate) struct Held<T>(Mutex<Option<Arc<T>>>);
 
 impl<T> Held<T> {
@@ -56,7 +56,7 @@ impl Limbo {
         if let Some(memory) = memory {
             // ORDERING: Relaxed: only the number counts.
             self.count.fetch_sub(1, Ordering::Relaxed);
-            // The values drop here, outside of the lock: foreign code.
+            // The values drop here, outside of the lock: user code.
             let _ = shielded(|| drop(memory));
         }
     }

@@ -38,7 +38,7 @@ pub(crate) use completion::when_reached;
 pub(crate) use devices::{Collector, Devices, LaneId};
 pub use idle::Idle;
 pub(crate) use idle::{Drain, IdleWait};
-pub(crate) use inside::{inside, inside_executor, is_inside};
+pub(crate) use inside::{inside, inside_executor, is_inside, is_inside_body};
 pub(crate) use lane::{Lane, WaiterKey};
 pub(crate) use lane_faults::LaneFaults;
 pub(crate) use limbo::{Held, Limbo};

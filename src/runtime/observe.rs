@@ -1,5 +1,5 @@
-//! Observers: hear of each node and each operation that ran. Off by default; with an observer, the clock is
-//! read twice for each.
+//! Observers: called for each node and each operation that ran. Off by default; with an observer, the clock
+//! is read twice for each.
 
 use std::time::Instant;
 
@@ -7,9 +7,9 @@ use crate::graph::NodeId;
 use crate::name::Name;
 use crate::plan::Plan;
 
-/// Hears of every node and every operation that ran to its end, from the thread that ran it. What was skipped
-/// did not run, and a future that was cancelled or shut down has no last poll. An operation whose `take` is
-/// refused is heard of, as one that failed.
+/// Is called for every node and every operation that ran to its end, by the thread that ran it. It is not
+/// called for skipped ones, nor for a future, a loop or a branch that was cancelled or shut down before its
+/// end. An operation whose `take` is refused counts as one that ran and failed.
 ///
 /// If it panics, the run fails, or the flow; for an operation without a flow,
 /// [`Engine::idle`](crate::Engine::idle) reports the panic. If it waits for its own executor it gets the
@@ -29,19 +29,18 @@ pub trait Observer: Send + Sync + 'static {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OpSpan {
-    /// The number of the engine: different for all engines and runs of one executor. Flows that are not of an
-    /// engine share one.
+    /// The number of the engine: different for all engines and runs of one executor. All flows of an executor
+    /// have the same number, but for those that an engine made.
     pub engine: u64,
     /// The operation's name.
     pub operation: Name,
-    /// When its body was called; of an asynchronous one, when its closure was.
+    /// When its body was called. For an asynchronous operation: when its closure was called.
     pub start: Instant,
-    /// When it was done; of a kernel on a CUDA device, when its body had returned, which only asks for the
-    /// work.
+    /// When it was done. For a kernel on a CUDA device: when its body returned, which only enqueues work.
     pub end: Instant,
     /// Whether it succeeded.
     pub is_ok: bool,
-    /// How its work went to its device.
+    /// How its work was submitted to its device.
     pub launched: Launched,
 }
 
@@ -62,12 +61,11 @@ pub struct NodeSpan {
     pub stream: u32,
     /// When its body was called, or an async node first polled.
     pub start: Instant,
-    /// When it was done; of a kernel on a CUDA device, when its body had returned, which only asks for the
-    /// work.
+    /// When it was done. For a kernel on a CUDA device: when its body returned, which only enqueues work.
     pub end: Instant,
     /// Whether it succeeded.
     pub is_ok: bool,
-    /// How its work went to its device.
+    /// How its work was submitted to its device.
     pub launched: Launched,
 }
 
@@ -82,9 +80,10 @@ impl NodeSpan {
     }
 }
 
-/// How the work of a node or an operation went to its device. On a CUDA device that of operations goes by
-/// calls. That of nodes goes by calls the first time, and from the second time on as part of a CUDA graph, if
-/// [`cuda_graphs`](crate::exec::ExecutorBuilder::cuda_graphs) are on and it is the same.
+/// How the work of a node or an operation was submitted to its device. On a CUDA device, operations are
+/// enqueued call by call. Nodes are enqueued call by call the first time. From the second time on they are
+/// part of a CUDA graph, if [`cuda_graphs`](crate::exec::ExecutorBuilder::cuda_graphs) are on and the calls
+/// are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Launched {

@@ -4,8 +4,8 @@
 //! ```text
 //!  state            event        next            the caller then
 //!  any              begin        RUNNING         polls the future
-//!  RUNNING          park         IDLE            leaves it to its wakers
-//!  RUNNING|WOKEN    park         (unchanged)     makes it ready again
+//!  RUNNING          try_park     IDLE            leaves it to its wakers
+//!  RUNNING|WOKEN    try_park     (unchanged)     makes it ready again
 //!  IDLE             wake         WOKEN           makes it ready
 //!  RUNNING          wake         RUNNING|WOKEN   nothing: the running poll makes it ready
 //!  else             wake         (unchanged)     nothing: it is ready already
@@ -22,7 +22,6 @@ const IDLE: u32 = 0;
 const RUNNING: u32 = 1;
 const WOKEN: u32 = 2;
 
-/// The state of one future.
 pub(crate) struct Parking(AtomicU32);
 
 impl Parking {
@@ -31,31 +30,30 @@ impl Parking {
         Self(AtomicU32::new(WOKEN))
     }
 
-    /// Begins a poll.
     pub(crate) fn begin(&self) {
         // ORDERING: AcqRel pairs with `wake`: the poll sees all that was done before the earlier wakes.
         self.0.swap(RUNNING, Ordering::AcqRel);
     }
 
-    /// Makes the next `park` fail.
+    /// Makes the next `try_park` fail.
     pub(crate) fn keep_awake(&self) {
         // ORDERING: Relaxed: the thread that polls the future parks it, too.
         self.0.fetch_or(WOKEN, Ordering::Relaxed);
     }
 
-    /// Ends a poll that was pending. Returns true if the future was woken meanwhile: the caller makes it
-    /// ready again. Otherwise another thread may poll it before this returns.
+    /// Ends a poll that was pending. Returns false if the future was woken meanwhile: the caller makes it
+    /// ready again. Otherwise it is parked, and another thread may poll it before this returns.
     #[must_use]
-    pub(crate) fn park(&self) -> bool {
+    pub(crate) fn try_park(&self) -> bool {
         // ORDERING: AcqRel pairs with `wake`: a later waker sees the future as this thread leaves it.
         // Acquire: after a failure, `begin` acquires again.
-        self.0.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err()
+        self.0.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Wakes the future. Returns true if the caller makes it ready.
     #[must_use]
     pub(crate) fn wake(&self) -> bool {
-        // ORDERING: AcqRel pairs with `begin` and `park`.
+        // ORDERING: AcqRel pairs with `begin` and `try_park`.
         self.0.fetch_or(WOKEN, Ordering::AcqRel) == IDLE
     }
 }
@@ -73,7 +71,6 @@ impl AsyncContext {
         )
     }
 
-    /// Calls `act` in this context.
     pub(crate) fn enter<T>(&self, act: impl FnOnce() -> T) -> T {
         #[cfg(feature = "tokio")]
         let _entered = self.0.as_ref().map(tokio::runtime::Handle::enter);

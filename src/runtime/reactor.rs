@@ -40,10 +40,10 @@ pub enum Pace {
 /// A thread for all lanes of an executor that devices move. It ends when this was dropped and no waiter is
 /// left.
 pub(crate) struct Reactor {
-    shared: Arc<Shared>,
+    shared: Arc<Watch>,
 }
 
-struct Shared {
+struct Watch {
     lanes: Box<[Arc<RemoteLane>]>,
     faults: LaneFaults,
     pace: Pace,
@@ -53,9 +53,8 @@ struct Shared {
 }
 
 impl Reactor {
-    /// Starts the thread.
     pub(crate) fn start(lanes: Vec<Arc<RemoteLane>>, pace: Pace) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Watch {
             lanes: lanes.into(),
             faults: LaneFaults::new(),
             pace,
@@ -94,7 +93,7 @@ impl Drop for Reactor {
     }
 }
 
-impl Shared {
+impl Watch {
     /// Wakes the reactor's thread if it is parked. Called after a registration and a fence.
     fn unpark(&self) {
         // ORDERING: Relaxed: the fence after the registration orders this load. By the swap only one of many
@@ -104,25 +103,24 @@ impl Shared {
         }
     }
 
-    /// The loop of the thread.
     fn watch(&self) {
         let _ = self.thread.set(current());
         sleep_exactly();
         let mut rest = Rest::new(self.pace);
-        let mut looks = vec![Look::default(); self.lanes.len()];
+        let mut readings = vec![LaneReading::default(); self.lanes.len()];
         loop {
-            if self.look(&mut looks) {
+            if self.read_lanes(&mut readings) {
                 rest.reset();
             }
             let mut is_awaited = false;
-            for (number, (lane, look)) in self.lanes.iter().zip(&mut looks).enumerate() {
+            for (number, (lane, reading)) in self.lanes.iter().zip(&mut readings).enumerate() {
                 if !lane.lane.is_awaited() {
-                    look.doubt = None;
+                    reading.doubt = None;
                     continue;
                 }
                 is_awaited = true;
-                if look.is_overdue() {
-                    self.ask(number);
+                if reading.is_overdue() {
+                    self.query(number);
                 }
             }
             if is_awaited {
@@ -142,32 +140,32 @@ impl Shared {
     /// points yet. So all lanes are read first. Then each is read again, and queried if it has moved. At last
     /// the points of the first reading are signalled, unless the device is lost. Each mark costs one query at
     /// most.
-    fn look(&self, looks: &mut [Look]) -> bool {
+    fn read_lanes(&self, readings: &mut [LaneReading]) -> bool {
         let mut has_moved = false;
-        for (lane, look) in self.lanes.iter().zip(&mut *looks) {
-            look.reached = lane.timeline.reached();
-            if look.reached > look.signalled {
+        for (lane, reading) in self.lanes.iter().zip(&mut *readings) {
+            reading.reached = lane.timeline.reached();
+            if reading.reached > reading.signalled {
                 has_moved = true;
-                look.doubt = None;
+                reading.doubt = None;
             }
         }
         if !has_moved {
             return false;
         }
-        for (number, (lane, look)) in self.lanes.iter().zip(&mut *looks).enumerate() {
+        for (number, (lane, reading)) in self.lanes.iter().zip(&mut *readings).enumerate() {
             let reached = lane.timeline.reached();
-            if reached > look.asked {
-                look.asked = reached;
-                self.ask(number);
-                self.ask_besides(lane, reached);
+            if reached > reading.queried {
+                reading.queried = reached;
+                self.query(number);
+                self.query_others(lane, reached);
             }
         }
-        for (lane, look) in self.lanes.iter().zip(looks) {
-            if look.reached > look.signalled {
-                look.signalled = look.reached;
+        for (lane, reading) in self.lanes.iter().zip(readings) {
+            if reading.reached > reading.signalled {
+                reading.signalled = reading.reached;
                 // A lost lane has signalled its certain points already.
                 if !lane.is_lost() {
-                    lane.lane.signal(look.reached);
+                    lane.lane.signal(reading.reached);
                 }
             }
         }
@@ -175,7 +173,7 @@ impl Shared {
     }
 
     /// Queries the driver about a lane, and ends the waits that a fault affects.
-    fn ask(&self, number: usize) {
+    fn query(&self, number: usize) {
         let lane = &self.lanes[number];
         match lane.timeline.check() {
             Ok(()) => {}
@@ -183,25 +181,24 @@ impl Shared {
             Err(fault) => {
                 // Must precede the signal: a thread that sees a later point also sees the fault.
                 self.faults.add(number, &fault);
-                lane.upset(&fault);
+                lane.fail_waits(&fault);
             }
         }
     }
 
     /// Queries the other lanes of the device that the work of a lane has used.
-    fn ask_besides(&self, lane: &RemoteLane, reached: u64) {
+    fn query_others(&self, lane: &RemoteLane, reached: u64) {
         let mut others = lane.timeline.others(reached);
         if others == 0 {
             return;
         }
         let first = self.lanes.iter().position(|other| other.device == lane.device).expect("the lane is one of them");
         while others != 0 {
-            self.ask(first + others.trailing_zeros() as usize);
+            self.query(first + others.trailing_zeros() as usize);
             others &= others - 1;
         }
     }
 
-    /// Ends all waits on a device.
     fn lose(&self, device: u32, fault: &Fault) {
         self.lanes.iter().filter(|lane| lane.device == device).for_each(|lane| lane.lose(fault));
     }
@@ -233,17 +230,18 @@ impl Shared {
 
 /// What the reactor knows of a lane.
 #[derive(Clone, Copy, Default)]
-struct Look {
+struct LaneReading {
     /// The point read in this round.
     reached: u64,
     /// The point up to which the driver was queried.
-    asked: u64,
+    queried: u64,
     signalled: u64,
-    /// Since when it is awaited and has not moved, or when the driver was queried about that.
+    /// The time at which the reactor first found it awaited and not moved, or last queried the driver about
+    /// that.
     doubt: Option<Instant>,
 }
 
-impl Look {
+impl LaneReading {
     /// Returns true if an awaited lane has not moved for so long that the driver must be queried.
     fn is_overdue(&mut self) -> bool {
         let now = Instant::now();
@@ -259,11 +257,10 @@ impl Look {
 struct Rest {
     pace: Pace,
     since: Option<Instant>,
-    looks: u32,
+    readings: u32,
 }
 
-/// Readings of the lanes between two yields of the processor.
-const LOOKS: u32 = 64;
+const READINGS_PER_YIELD: u32 = 64;
 const LOW_CPU_SLEEP: Duration = Duration::from_micros(500);
 const SPIN: Duration = Duration::from_micros(50);
 const LATE_BY: u32 = 16;
@@ -272,20 +269,20 @@ const SLEEP_MAX: Duration = Duration::from_millis(2);
 
 impl Rest {
     fn new(pace: Pace) -> Self {
-        Self { pace, since: None, looks: 0 }
+        Self { pace, since: None, readings: 0 }
     }
 
     fn reset(&mut self) {
-        (self.since, self.looks) = (None, 0);
+        (self.since, self.readings) = (None, 0);
     }
 
     fn rest(&mut self) {
         if cfg!(anabranch_loom) {
             return yield_now();
         }
-        self.looks += 1;
+        self.readings += 1;
         match self.pace {
-            Pace::Latency if self.looks.is_multiple_of(LOOKS) => yield_now(),
+            Pace::Latency if self.readings.is_multiple_of(READINGS_PER_YIELD) => yield_now(),
             Pace::Latency => spin_loop(),
             Pace::LowCpu => self.back_off(Duration::ZERO, LOW_CPU_SLEEP),
             Pace::Balanced => self.back_off(SPIN, SLEEP_MIN),
@@ -297,7 +294,7 @@ impl Rest {
         let now = Instant::now();
         let waited = now - *self.since.get_or_insert(now);
         if waited < spin {
-            return if self.looks.is_multiple_of(LOOKS) { yield_now() } else { spin_loop() };
+            return if self.readings.is_multiple_of(READINGS_PER_YIELD) { yield_now() } else { spin_loop() };
         }
         std::thread::sleep((waited / LATE_BY).clamp(sleep_min, SLEEP_MAX));
     }

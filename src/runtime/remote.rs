@@ -1,13 +1,13 @@
 //! A lane that a device moves: this program only reads its word, and the device may be lost.
 //!
 //! Every wait ends, with the point or with a fault. A fault is set before the waiters are rung, and a waiter
-//! checks for it after it has registered. A fatal fault is of the whole device and for ever. Any other fault
-//! ends the present waits of its lane; later waits end with the point, and [`LaneFaults`](super::LaneFaults)
-//! says which work is in doubt.
+//! checks for it after it has registered. A fatal fault ends all waits on the device, now and later. Any
+//! other fault ends the present waits of its lane; later waits end with the point, and
+//! [`LaneFaults`](super::LaneFaults) says which work is in doubt.
 //!
 //! ```text
 //!  fault    event                   next           then
-//!  none     upset (not fatal)       (unchanged)    waits up to the last awaited point end with the fault
+//!  none     fail_waits             (unchanged)    waits up to the last awaited point end with the fault
 //!  none     lose (fatal)            set            certain points are signalled before; all other waits end
 //!  set      lose                    set            the first fault stays
 //! ```
@@ -27,12 +27,12 @@ pub(crate) struct RemoteLane {
     pub(super) device: u32,
     fault: OnceLock<Fault>,
     /// The last fault that was not fatal, and the last point that had a waiter then.
-    upset: Mutex<Option<(u64, Fault)>>,
+    failed: Mutex<Option<(u64, Fault)>>,
 }
 
 impl RemoteLane {
     pub(crate) fn new(timeline: Arc<dyn Timeline>, device: u32) -> Self {
-        Self { lane: Lane::new(), timeline, device, fault: OnceLock::new(), upset: Mutex::new(None) }
+        Self { lane: Lane::new(), timeline, device, fault: OnceLock::new(), failed: Mutex::new(None) }
     }
 
     /// Waits for point `n`, or for the loss of the device.
@@ -42,8 +42,8 @@ impl RemoteLane {
         }
         // After the registration: a fault that was set before is seen here, and a later one rings this
         // waiter.
-        let upset = || lock(&self.upset).as_ref().filter(|(up_to, _)| n <= *up_to).map(|(_, fault)| fault.clone());
-        let Some(fault) = self.fault.get().cloned().or_else(upset) else { return Poll::Pending };
+        let failed = || lock(&self.failed).as_ref().filter(|(up_to, _)| n <= *up_to).map(|(_, fault)| fault.clone());
+        let Some(fault) = self.fault.get().cloned().or_else(failed) else { return Poll::Pending };
         self.lane.forget(key);
         // Points that were reached before the loss were signalled before the fault was set. So the point is
         // checked after the fault.
@@ -55,9 +55,9 @@ impl RemoteLane {
     }
 
     /// Ends the present waits: those for points that are not signalled yet.
-    pub(super) fn upset(&self, fault: &Fault) {
+    pub(super) fn fail_waits(&self, fault: &Fault) {
         if let Some(last) = self.lane.last_awaited() {
-            *lock(&self.upset) = Some((last, fault.clone()));
+            *lock(&self.failed) = Some((last, fault.clone()));
             self.lane.ring();
         }
     }

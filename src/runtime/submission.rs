@@ -4,7 +4,6 @@ use crate::device::DeviceStream;
 use crate::device::queue::{Event, Job, QueueDevice, Submitted};
 use crate::error::Result;
 
-/// The outcome of a submission.
 pub(crate) struct Submission {
     /// The error of the device, if it refused all of the work.
     pub(crate) outcome: Result<Submitted>,

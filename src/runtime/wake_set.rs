@@ -12,9 +12,8 @@ use crate::sync::{AtomicU32, Ordering, fence};
 /// "The stack is empty", and "this is its last entry".
 const NONE: u32 = u32::MAX;
 
-/// The states and wakers of a run's futures.
 pub(crate) struct WakeSet {
-    futures: Box<[Future]>,
+    futures: Box<[Wakeable]>,
     resumes: Resumes,
     /// The newest index on the stack of an inline run.
     top: AtomicU32,
@@ -29,7 +28,7 @@ pub(crate) enum Resumes {
 }
 
 /// One future, and the data of its wakers.
-struct Future {
+struct Wakeable {
     /// The set that owns it; set once, in `new`, before any waker exists.
     set: NonNull<WakeSet>,
     index: u32,
@@ -41,9 +40,9 @@ struct Future {
 }
 
 // SAFETY: `set` is only read, and points to the set that owns the future; all else is Send.
-unsafe impl Send for Future {}
+unsafe impl Send for Wakeable {}
 // SAFETY: `set` is only read, and points to the set that owns the future; all else is Sync.
-unsafe impl Sync for Future {}
+unsafe impl Sync for Wakeable {}
 
 impl WakeSet {
     /// Returns the set of the futures at which these programs park.
@@ -52,7 +51,7 @@ impl WakeSet {
             let set = NonNull::new(weak.as_ptr().cast_mut()).expect("an Arc's address is not null");
             let future = |(program, index)| {
                 let (parking, next) = (Parking::new(), AtomicU32::new(NONE));
-                Future { set, index, program, parking, next }
+                Wakeable { set, index, program, parking, next }
             };
             Self { futures: programs.zip(0..).map(future).collect(), resumes, top: AtomicU32::new(NONE) }
         })
@@ -60,7 +59,7 @@ impl WakeSet {
 
     pub(crate) fn waker(self: &Arc<Self>, index: u32) -> Waker {
         std::mem::forget(self.clone());
-        let future: *const Future = &self.futures[index as usize];
+        let future: *const Wakeable = &self.futures[index as usize];
         // SAFETY: the vtable's functions keep RawWaker's contract; the waker owns the count of the set that
         // was forgotten above.
         unsafe { Waker::from_raw(RawWaker::new(future.cast(), &VTABLE)) }
@@ -74,7 +73,6 @@ impl WakeSet {
         &self.futures[index as usize].parking
     }
 
-    /// Makes a woken future ready.
     pub(crate) fn resume(&self, index: u32) {
         let future = &self.futures[index as usize];
         match &self.resumes {
@@ -91,7 +89,7 @@ impl WakeSet {
     ///  NONE  a             NONE                 a
     ///  a     b             a                    b
     /// ```
-    fn push(&self, future: &Future) {
+    fn push(&self, future: &Wakeable) {
         // ORDERING: Relaxed: the exchange below decides.
         let mut top = self.top.load(Ordering::Relaxed);
         loop {
@@ -134,12 +132,14 @@ const VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, dro
 ///
 /// # Safety
 /// `data` comes from [`WakeSet::waker`], and the caller has a count of the set.
-unsafe fn future<'a>(data: *const ()) -> (&'a Future, *const WakeSet) {
+unsafe fn future<'a>(data: *const ()) -> (&'a Wakeable, *const WakeSet) {
     // SAFETY: the caller's count keeps the set, and so its futures, alive.
-    let future = unsafe { &*data.cast::<Future>() };
+    let future = unsafe { &*data.cast::<Wakeable>() };
     (future, future.set.as_ptr())
 }
 
+/// # Safety
+/// `data` is of a waker that lives meanwhile.
 unsafe fn clone(data: *const ()) -> RawWaker {
     // SAFETY: the waker that is cloned has a count of the set.
     let (_, set) = unsafe { future(data) };
@@ -148,6 +148,8 @@ unsafe fn clone(data: *const ()) -> RawWaker {
     RawWaker::new(data, &VTABLE)
 }
 
+/// # Safety
+/// `data` is of a waker that this uses up.
 unsafe fn wake(data: *const ()) {
     // SAFETY: the waker that is used up has a count of the set until the next line.
     unsafe { wake_by_ref(data) };
@@ -155,6 +157,8 @@ unsafe fn wake(data: *const ()) {
     unsafe { drop_waker(data) };
 }
 
+/// # Safety
+/// `data` is of a waker that lives meanwhile.
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: the waker has a count of the set.
     let (future, set) = unsafe { future(data) };
@@ -164,6 +168,8 @@ unsafe fn wake_by_ref(data: *const ()) {
     }
 }
 
+/// # Safety
+/// `data` is of a waker that this uses up.
 unsafe fn drop_waker(data: *const ()) {
     // SAFETY: the waker has a count of the set.
     let (_, set) = unsafe { future(data) };

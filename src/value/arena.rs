@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::frame::Memory;
 use crate::error::dispose;
 
-/// The sizes of chunks in bytes: each is as large as all before it together, within these.
+/// Bounds of the sizes of chunks, in bytes. Each chunk is as large as all chunks before it together.
 const CHUNK_MIN: usize = 1 << 10;
 const CHUNK_MAX: usize = 1 << 18;
 
@@ -26,19 +26,16 @@ unsafe impl<T: ?Sized + Send + Sync> Send for Arena<T> {}
 unsafe impl<T: ?Sized + Send + Sync> Sync for Arena<T> {}
 
 impl<T: ?Sized> Arena<T> {
-    /// Returns the number of items.
     pub(crate) fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Returns item number `index`.
     pub(crate) fn get(&self, index: usize) -> &T {
         // SAFETY: the pointer comes from a reference to an item. The item is alive, because `chunks` has its
         // chunk, and it is only shared.
         unsafe { self.items[index].as_ref() }
     }
 
-    /// Returns all items, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len()).map(|index| self.get(index))
     }
@@ -62,7 +59,7 @@ impl<T: ?Sized> Arena<T> {
             let used: usize = self.chunks.iter().map(|chunk| chunk.used).sum();
             self.chunks.push(Arc::new(Chunk::new(used.clamp(CHUNK_MIN, CHUNK_MAX), layout)));
         }
-        let chunk = self.chunks.last_mut().and_then(Arc::get_mut).expect("nobody else has it");
+        let chunk = self.chunks.last_mut().and_then(Arc::get_mut).expect("it has no other owner");
         let place = chunk.push(item);
         // SAFETY: the item was written just now, and is only shared until the chunk is dropped.
         let erased = erase(unsafe { place.as_ref() });

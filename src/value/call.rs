@@ -5,7 +5,6 @@ use super::Cells;
 use crate::device::StreamMut;
 use crate::error::BoxError;
 
-/// The outcome of a call of a body.
 pub(crate) type Outcome = Result<(), BoxError>;
 
 /// A body whose type is known.
@@ -14,11 +13,11 @@ pub(crate) trait TypedBody: Send + Sync {
     fn run(&self, cells: Cells<'_>, stream: StreamMut<'_>) -> Outcome;
 }
 
-type Entry = unsafe fn(*const (), Cells<'_>, StreamMut<'_>) -> Outcome;
+type BodyFn = unsafe fn(*const (), Cells<'_>, StreamMut<'_>) -> Outcome;
 
 /// One body, ready to be run.
 pub(crate) struct Call {
-    entry: Entry,
+    entry: BodyFn,
     body: *const (),
 }
 

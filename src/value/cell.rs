@@ -42,7 +42,7 @@ impl<T> Cell<T> {
         }
     }
 
-    /// The same value, as an `Arc`.
+    /// Moves the value into an `Arc`.
     pub(super) fn into_shared(self) -> Self {
         match self {
             Cell::InPlace(value) => Cell::Shared(Arc::new(value)),

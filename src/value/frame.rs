@@ -58,12 +58,10 @@ impl Layout {
         Self { size: 0, align: 1 }
     }
 
-    /// Returns the size of a frame, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Places one more cell.
     pub(crate) fn slot<T: 'static>(&mut self) -> Slot<T> {
         if is_unit::<T>() {
             return Slot { offset: 0, cell: PhantomData };
@@ -111,7 +109,6 @@ impl Frame {
     }
 }
 
-/// A block of memory.
 pub(super) struct Memory {
     pub(super) base: NonNull<u8>,
     pub(super) layout: std::alloc::Layout,
@@ -185,7 +182,6 @@ impl<'f> Cells<'f> {
         unsafe { &mut *self.cell(slot) }
     }
 
-    /// Returns the value.
     #[inline(always)]
     pub(crate) fn get<T: 'static>(self, slot: Slot<T>) -> &'f T {
         if is_unit::<T>() {
@@ -207,7 +203,6 @@ impl<'f> Cells<'f> {
         self.shared(slot).share()
     }
 
-    /// Moves the value out.
     #[inline]
     pub(crate) fn take<T: 'static>(self, slot: Slot<T>) -> T {
         if is_unit::<T>() {

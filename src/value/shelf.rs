@@ -21,8 +21,8 @@ use crate::sync::{AtomicBool, Ordering};
 /// ([`VarCell::share`]) is not written while it has other owners.
 pub(crate) struct VarCell<T> {
     shelf: UnsafeCell<Shelf<T>>,
-    /// The value was shared, so it may have other owners. If not, they need not be counted, which costs a
-    /// read-modify-write.
+    /// Whether the value was shared, so that it may have other owners. If false, a write need not check their
+    /// number, which would cost a read-modify-write.
     is_given: AtomicBool,
 }
 
@@ -111,9 +111,10 @@ impl<T> VarCell<T> {
     pub(crate) unsafe fn put_shared(&self, value: Arc<T>) {
         // SAFETY: the caller is granted to write, which excludes all other uses, and has no reference.
         let shelf = unsafe { &mut *self.shelf.get() };
-        *shelf = Shelf::Full(value);
+        // Must precede the drop of the old value, which may panic.
         // ORDERING: Relaxed: the grant to write excludes all other uses.
         self.is_given.store(true, Ordering::Relaxed);
+        *shelf = Shelf::Full(value);
     }
 
     /// Returns true if there is a value and it has other owners. Operations share it only with a grant, and
@@ -198,5 +199,25 @@ mod tests {
         // SAFETY: one thread uses the cell, and keeps no reference.
         unsafe { cell.put_shared(Arc::new(vec![4])) };
         assert_eq!(take(), Ok(vec![4]));
+    }
+    /// Panics when it is dropped.
+    struct Bomb(bool);
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(!self.0, "it goes off");
+        }
+    }
+
+    /// Seen to fail with a `put_shared` that drops the old value first: the new one had no other owners.
+    #[test]
+    fn a_shared_value_is_known_as_such_after_the_drop_of_the_old_one_panics() {
+        let cell = VarCell::new(Some(Bomb(true)));
+        let new = Arc::new(Bomb(false));
+        // SAFETY: one thread uses the cell, and keeps no reference.
+        let put = std::panic::AssertUnwindSafe(|| unsafe { cell.put_shared(new.clone()) });
+        std::panic::catch_unwind(put).expect_err("the drop of the old value panics");
+        // SAFETY: one thread uses the cell, and keeps no reference.
+        assert!(unsafe { cell.is_shared() });
     }
 }

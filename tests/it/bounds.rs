@@ -122,7 +122,7 @@ fn a_full_executor_is_busy_and_gives_the_inputs_back() {
         assert!(poll_once(&mut first).is_pending());
         let (error, inputs) = exec.try_run(&plan, inputs! { "x" => 1usize }).unwrap_err().into_parts();
         assert!(error.is_busy());
-        let text = "the executor already has 1 runs in flight: await some of them, or raise max_in_flight";
+        let text = "the executor has no room for another run: at most 1 are in flight, and runs that wait come first; await some of them, or raise max_in_flight";
         assert_eq!(error.to_string(), text);
         senders.drain(..).for_each(|sender| sender.send(()).unwrap());
         block_on(first).unwrap();

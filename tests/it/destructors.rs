@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use anabranch::graph::Bodies;
-use anabranch::{BoxError, Engine, Error, Executor, Graph, Inputs, Name, Op, Value, Var, inputs};
+use anabranch::{BoxError, Engine, Error, Executor, Flow, Graph, Inputs, Name, Op, Value, Var, inputs};
 
 use crate::support::{block_on, executor, executors, panic_quietly, plan, until};
 
@@ -201,4 +201,19 @@ fn all_values_that_are_too_many_are_dropped() {
         assert!(format!("{error:#}").ends_with("3 values were returned for 1 variables: return one for each"), "{error:#}");
         assert_eq!(bombs.gone_off(), 3);
     }
+}
+
+// Seen to fail: the poll of the flow panicked.
+#[test]
+fn the_value_of_a_flow_whose_push_was_refused_panics_in_its_drop() {
+    let (exec, bombs) = (Executor::inline(), Bombs::default());
+    let (own, bomb) = (exec.clone(), bombs.bomb());
+    let flow = exec.flow(async move |f: &Flow| {
+        drop(own.shutdown());
+        let _ = f.task("refused", (), || 1);
+        Ok(bomb)
+    });
+    let ended = catch_unwind(AssertUnwindSafe(|| block_on(flow).map(std::mem::forget))).expect("the panic ends in the flow");
+    assert!(ended.unwrap_err().is_shut_down());
+    assert_eq!(bombs.gone_off(), 1);
 }

@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use anabranch::exec::{NodeSpan, Observer, OpSpan};
 use anabranch::graph::times;
-use anabranch::policy::Single;
+use anabranch::policy::{PerOperator, Single};
+use anabranch::run::{Canceller, NodeFuture};
 use anabranch::{BoxError, DeviceStream, Engine, Executor, Flow, Graph, HostStream, Inputs, Op, Plan, Var, inputs, take};
 
 use crate::support::{block_on, executor, poll_once, poll_with, value_of};
@@ -165,6 +166,41 @@ fn tasks_may_wait_for_other_executors_and_without_workers() {
     }
 }
 
+// Seen to hang.
+#[test]
+fn a_task_that_waits_for_its_own_run_without_workers_gets_an_error() {
+    for exec in [Executor::inline(), Executor::sim(3)] {
+        let last: Arc<Mutex<Option<NodeFuture>>> = Arc::default();
+        let (mut g, awaited) = (Graph::new(), last.clone());
+        let first = g.task("first", (), move || told(awaited.lock().unwrap().take().unwrap()));
+        let end = g.task("last", &first, |_: &Result<(), String>| ());
+        g.output("first", &first);
+        g.output("last", &end);
+        let run = exec.run(&g.compile_with(&Single).unwrap(), Inputs::new());
+        *last.lock().unwrap() = Some(run.node("last"));
+        assert_eq!(value_of::<Result<(), String>>(block_on(run), "first").as_ref().as_ref().unwrap_err(), SAID);
+    }
+}
+
+// Seen to fail with an error for every poll inside of the own run.
+#[test]
+fn an_async_node_may_await_a_node_of_its_own_run() {
+    for exec in [Executor::inline(), Executor::sim(3), executor(1), executor(2)] {
+        let other: Arc<Mutex<Option<NodeFuture>>> = Arc::default();
+        let (mut g, awaited) = (Graph::new(), other.clone());
+        let waits = g.future("waits", (), move || {
+            let node = awaited.lock().unwrap().take().unwrap();
+            async move { Ok(node.await?) }
+        });
+        let end = g.task("other", (), || ());
+        g.output("waits", &waits);
+        g.output("other", &end);
+        let run = exec.run(&g.compile_with(&PerOperator).unwrap(), Inputs::new());
+        *other.lock().unwrap() = Some(run.node("other"));
+        block_on(run).unwrap();
+    }
+}
+
 #[test]
 fn what_is_polled_in_a_task_can_be_awaited_elsewhere() {
     // Seen to fail where a run that was refused is spent.
@@ -257,6 +293,27 @@ fn the_drop_of_a_released_value_may_wait_where_there_is_another_worker() {
     let after = g.task("after", &read, |x: &i32| *x);
     g.output("after", &after);
     block_on(exec.run(&g.compile_with(&Single).unwrap(), Inputs::new())).unwrap();
+    assert_eq!(dropped.load(SeqCst), 1);
+}
+
+// Seen to fail where the drop counts as the body of the node.
+#[test]
+fn the_drop_of_a_cancelled_future_may_wait_where_there_is_another_worker() {
+    let (exec, dropped, canceller) = (executor(2), Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::<Canceller>::new()));
+    let (mut g, own, count, cancels) = (Graph::new(), exec.clone(), dropped.clone(), canceller.clone());
+    g.future("node", (), move || {
+        let (held, canceller) = (RunsInDrop(own.clone(), count.clone()), cancels.clone());
+        async move {
+            // A worker polls the node again, finds the cancel, and drops this.
+            canceller.get().unwrap().cancel();
+            std::future::pending::<()>().await;
+            drop(held);
+            Ok(())
+        }
+    });
+    let run = exec.run(&g.compile_with(&Single).unwrap(), Inputs::new());
+    canceller.set(run.canceller()).unwrap();
+    assert!(block_on(run).unwrap_err().is_cancelled());
     assert_eq!(dropped.load(SeqCst), 1);
 }
 

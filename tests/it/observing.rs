@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use anabranch::exec::{NodeSpan, Observer, OpSpan};
-use anabranch::{Engine, Executor, Flow, Function, Graph, HostStream, Inputs, Op, Plan, Timeline, Value};
+use anabranch::graph::times;
+use anabranch::{BoxError, Engine, Executor, Flow, Function, Graph, HostStream, Inputs, Op, Plan, Timeline, Value};
 use futures::future::join_all;
 
-use crate::support::{block_on, chain, panic_quietly, plan};
+use crate::support::{block_on, chain, panic_quietly, plan, poll_once};
 
 /// Returns an executor and what it writes down.
 fn observed(workers: usize, spans_max: usize) -> (Executor, Arc<Timeline>) {
@@ -62,6 +63,27 @@ fn a_node_that_failed_is_told_of_and_one_that_was_skipped_is_not() {
         let spans = timeline.spans();
         assert_eq!(names(&spans).into_iter().collect::<HashSet<_>>(), HashSet::from(["a", "c"]));
         assert!(spans.iter().all(|span| !span.is_ok));
+    }
+}
+
+// Seen to fail: loops were reported, and their nodes were not.
+#[test]
+fn a_loop_or_a_node_that_was_cancelled_is_not_reported() {
+    let mut g = Graph::new();
+    let a = g.task("a", (), || 1u64);
+    let b = g.repeat("loop", &a, times(2), |body, x| {
+        body.future("never", &x, |_: Arc<u64>| std::future::pending::<Result<u64, BoxError>>())
+    });
+    g.output("b", &b);
+    for workers in [0, 1, 2] {
+        let (exec, timeline) = observed(workers, 100);
+        let mut run = exec.run(&plan(&g), Inputs::new());
+        while timeline.spans().is_empty() {
+            assert!(poll_once(&mut run).is_pending());
+        }
+        run.cancel();
+        assert!(block_on(run).unwrap_err().is_cancelled());
+        assert_eq!(names(&timeline.spans()), ["a"]);
     }
 }
 

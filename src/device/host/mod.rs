@@ -26,4 +26,4 @@ pub(crate) use sleep::Sleep;
 pub(crate) use slice::Slice;
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket};
-pub(crate) use worker::{Alone, Tickets, aside, is_worker};
+pub(crate) use worker::{Alone, Tickets, aside, is_aside, is_worker};

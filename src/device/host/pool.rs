@@ -89,11 +89,11 @@ impl Pool {
         has_outsiders: bool,
     ) -> Result<Arc<Self>> {
         let pool = Arc::new(Self {
-            slots: (0..slots.min(SLOTS_MAX)).map(|_| Slot(UnsafeCell::new(None))).collect(),
+            slots: (0..slots).map(|_| Slot(UnsafeCell::new(None))).collect(),
             runs: AtomicU64::new(0),
             // Reserved for a ticket of each run: when many runs are dropped at once, no drop pays for growing
             // the queue.
-            common: Mutex::new(VecDeque::with_capacity(slots.min(SLOTS_MAX))),
+            common: Mutex::new(VecDeque::with_capacity(slots)),
             common_len: AtomicU64::new(0),
             deques: (0..workers).map(|_| Deque::new()).collect(),
             progress: (0..workers).map(|_| Line(Progress::new())).collect(),

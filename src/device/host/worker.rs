@@ -44,6 +44,11 @@ pub(crate) fn aside<R>(foreign: impl FnOnce() -> R) -> R {
     foreign()
 }
 
+/// Returns true if this thread runs foreign code within [`aside`].
+pub(crate) fn is_aside() -> bool {
+    ASIDE.try_with(Cell::get).unwrap_or(true)
+}
+
 /// The life of worker number `worker`.
 pub(super) fn work(pool: Arc<Pool>, worker: usize) {
     pool.sleep.register(worker);
@@ -123,7 +128,7 @@ impl Pool {
 
     /// Returns true if this thread is one of the workers and is running the body of a node.
     pub(crate) fn is_in_body(&self) -> bool {
-        !ASIDE.try_with(Cell::get).unwrap_or(true) && self.own_progress().is_some_and(Progress::is_at_a_step)
+        !is_aside() && self.own_progress().is_some_and(Progress::is_at_a_step)
     }
 
     fn own_progress(&self) -> Option<&Progress> {

@@ -122,9 +122,9 @@ impl PendingFuture for AsyncOp {
     fn park(self: Arc<Self>, mut operation: Runnable) {
         let is_there = self.engine.with(|core| core.slots.granted(&mut operation).set_body(self.clone().resume()));
         debug_assert!(is_there.is_some(), "the thread that runs the operation keeps the engine");
-        // Must precede `park`: a waker may take it at once.
+        // Must precede `try_park`: a waker may take it at once.
         *lock(&self.parked) = Some(operation);
-        if self.parking.park() {
+        if !self.parking.try_park() {
             self.unpark(|core, operation| core.ready.push(&core.slots, operation));
         }
     }

@@ -166,7 +166,7 @@ impl EngineCore {
         let failed = error.or_else(|| Some(operation.failed_on_device(outcome.err()?.into()))).or_else(|| {
             let origin = inputs.iter().find_map(|(_, input)| input.get())?.origin().clone();
             let because = origin.node().unwrap_or("an operation").to_owned();
-            Some(Error::with_source(Kind::DoneInVain { operation: operation.name.to_cow(), because }, Box::new(origin)))
+            Some(Error::with_source(Kind::ResultLost { operation: operation.name.to_cow(), because }, Box::new(origin)))
         });
         lanes.placer().end(device_use.stamp.stream);
         if let Some(error) = failed.as_ref().filter(|_| !is_known) {

@@ -15,6 +15,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use slab::Slab;
+
 use super::body::PendingFuture;
 use crate::error::{Error, Kind, Listener, Result, shielded};
 use crate::runtime::Lane;
@@ -27,8 +29,8 @@ const PENDING_MAX: u64 = 65_536;
 pub(crate) struct Scope {
     /// The flow in which this one was begun.
     outer: Option<Arc<Scope>>,
-    /// The flows that were begun in this one. The drop of each removes it.
-    inners: Mutex<Inners>,
+    /// The flows that were begun in this one, in reusable places. The drop of each removes it.
+    inners: Mutex<Slab<Weak<Scope>>>,
     /// Its place among those of the outer flow: stored once by `new`, and read by the last drop.
     place: AtomicU32,
     state: AtomicU32,
@@ -45,29 +47,6 @@ pub(crate) struct Scope {
 /// The number of the engine among the owners of ready operations: the next sweep runs what it owns. Those of
 /// flows are addresses of their scopes.
 pub(super) const ENGINE: usize = 0;
-
-/// Flows that were begun in another, in reusable places.
-#[derive(Default)]
-struct Inners {
-    places: Vec<Option<Weak<Scope>>>,
-    free: Vec<u32>,
-}
-
-impl Inners {
-    fn add(&mut self, inner: Weak<Scope>) -> u32 {
-        let place = self.free.pop().unwrap_or(self.places.len() as u32);
-        if place as usize == self.places.len() {
-            self.places.push(None);
-        }
-        self.places[place as usize] = Some(inner);
-        place
-    }
-
-    fn remove(&mut self, place: u32) {
-        self.places[place as usize] = None;
-        self.free.push(place);
-    }
-}
 
 /// The flow's code runs.
 const GOING: u32 = 0;
@@ -89,7 +68,7 @@ impl Scope {
             stopped: Lane::new(),
         });
         if let Some(outer) = &scope.outer {
-            let place = lock(&outer.inners).add(Arc::downgrade(&scope));
+            let place = lock(&outer.inners).insert(Arc::downgrade(&scope)) as u32;
             // ORDERING: Relaxed: only the last drop reads it, and that comes after the drop of this count.
             scope.place.store(place, Ordering::Relaxed);
             // A cancel of the outer flow stores its state before it locks the list. So either the cancel
@@ -204,7 +183,7 @@ impl Scope {
     }
 
     fn inners(&self) -> Vec<Arc<Scope>> {
-        lock(&self.inners).places.iter().flatten().filter_map(Weak::upgrade).collect()
+        lock(&self.inners).iter().filter_map(|(_, scope)| scope.upgrade()).collect()
     }
 
     /// Drops its futures, and wakes the task that awaits the flow.
@@ -228,7 +207,7 @@ impl Drop for Scope {
         // ORDERING: Relaxed, both: `new` stored it, and the count of the `Arc` orders that before this drop.
         let (mut place, mut outer) = (self.place.load(Ordering::Relaxed), self.outer.take());
         while let Some(scope) = outer {
-            lock(&scope.inners).remove(place);
+            lock(&scope.inners).remove(place as usize);
             place = scope.place.load(Ordering::Relaxed);
             outer = Arc::into_inner(scope).and_then(|mut scope| scope.outer.take());
         }

@@ -70,7 +70,7 @@ pub trait OpFutureFn<X: Place, P, Fut>: Send + 'static {
 #[derive(Debug)]
 pub enum NoStream {}
 
-/// No closure is this.
+/// Has no implementation.
 pub trait Never {}
 
 impl<X: Place, F: Never + Send + Sync + 'static, P, R> KernelFn<X, NoStream, P, R> for F {

@@ -14,8 +14,8 @@ pub trait Place: 'static {
     type Binder<'b>;
 }
 
-/// What values can be: `Send`, `Sync` and without borrows, because they go from thread to thread. All such
-/// types are.
+/// A type of values: `Send`, `Sync` and without borrows, because they go from thread to thread. All such
+/// types implement it.
 #[diagnostic::on_unimplemented(
     message = "a value of type `{Self}` cannot go from thread to thread",
     label = "values are `Send` and `Sync`: an `Arc` instead of an `Rc`, a `Mutex` or an atomic instead of a `RefCell` or a `Cell`"

@@ -2,11 +2,10 @@
 
 use super::params::{Param, Params, Place};
 
-/// Only this crate says what can be read: a view is good for the values that its binder has recorded, and
-/// for no others.
+/// Seals [`Reads`]: a view gives access only to the values that its binder has recorded.
 pub trait Sealed {}
 
-/// Only this crate says what can be read by itself. No tuple can.
+/// Seals [`OneRead`]. No tuple has this trait.
 pub trait Single {}
 
 impl<R: Single> Sealed for R {}
@@ -19,7 +18,6 @@ impl<R: Single> Sealed for R {}
     label = "give `&x`, `take(&x)`, `&xs[..]`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s"
 )]
 pub trait OneRead<X: Place>: Single {
-    /// The argument of the closure.
     #[doc(hidden)]
     type Param: Param<X>;
     #[doc(hidden)]
@@ -40,7 +38,6 @@ pub trait OneRead<X: Place>: Single {
     label = "give `&x`, `take(&x)`, `&xs[..]`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s"
 )]
 pub trait Reads<X: Place>: Sealed {
-    /// The arguments of the closure.
     #[doc(hidden)]
     type Params: Params<X>;
     #[doc(hidden)]

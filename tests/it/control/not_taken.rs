@@ -1,11 +1,15 @@
 //! What the futures of nodes say that never ran.
 
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Poll, Wake, Waker};
+
 use anabranch::graph::times;
+use anabranch::policy::Single;
 use anabranch::run::NodeFuture;
 use anabranch::{Error, Executor, Graph, Inputs, Plan, Result, Run, inputs};
 
 use super::many_executors;
-use crate::support::{block_on, plan, until};
+use crate::support::{block_on, plan, poll_once, poll_with, until};
 
 /// A branch over two arms, that takes the one of the input `which`, or none; a loop of `count` iterations
 /// around another branch beside it; and a loop of none.
@@ -146,4 +150,68 @@ fn in_a_cancelled_run_it_is_cancelled() {
         }
     }
     assert!(block_on(Executor::inline().run(&plan, Inputs::new()).node("sum")).is_err());
+}
+
+/// Runs what it has when it is woken.
+struct Then(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Wake for Then {
+    fn wake(self: Arc<Self>) {
+        let then = self.0.lock().unwrap().take();
+        then.into_iter().for_each(|then| then());
+    }
+}
+
+/// A branch of two arms, in one program each: a task that waits for `may_end`; or "early", and behind it a
+/// task that signals its begin and waits for `may_end`.
+fn two_arms(begin: mpsc::Sender<()>, may_end: [mpsc::Receiver<()>; 2]) -> Plan {
+    let [first, second] = may_end.map(Mutex::new);
+    let mut g = Graph::new();
+    let (which, x) = (g.input::<Option<usize>>("which"), g.input::<u64>("x"));
+    let waits = move |x: &u64| (first.lock().unwrap().recv().unwrap(), *x).1;
+    let case = g.branch("case", &which, &x).arm(|a, x| a.task("waits", &x, waits)).arm(|a, x| {
+        let early = a.task("early", &x, |x: &u64| *x);
+        a.task("late", &early, move |x: &u64| {
+            begin.send(()).unwrap();
+            second.lock().unwrap().recv().unwrap();
+            *x
+        })
+    });
+    let case = case.join();
+    g.output("case", &case);
+    g.compile_with(&Single).unwrap()
+}
+
+// Seen to fail: the first run has left its slot and is about to signal its end, when a step of the second run
+// in that slot was taken for one of the first.
+#[test]
+fn the_next_run_in_a_slot_does_not_end_the_wait_for_a_node_that_is_not_taken() {
+    let exec = Executor::builder().workers(2).max_in_flight(1).build().unwrap();
+    let (begin, has_begun) = mpsc::channel();
+    let ([end_first, end_second], may_end) = {
+        let [a, b] = [mpsc::channel(), mpsc::channel()];
+        ([a.0, b.0], [a.1, b.1])
+    };
+    let plan = two_arms(begin, may_end);
+    let (mut first, mut second) = (run(&exec, &plan, Some(0)), run(&exec, &plan, Some(1)));
+    let mut early = first.node("case/arm 1/early");
+    assert!(poll_once(&mut first).is_pending());
+    let then = Arc::new(Then(Mutex::default()));
+    assert!(poll_with(&mut second, &Waker::from(then.clone())).is_pending());
+    let (sender, polled) = mpsc::channel();
+    *then.0.lock().unwrap() = Some(Box::new(move || {
+        // The worker that ends the first run gives its slot to the second one, and signals the end after
+        // that.
+        assert!(poll_once(&mut second).is_pending());
+        has_begun.recv().unwrap();
+        let polled = poll_once(&mut early);
+        sender.send((polled, early, second)).unwrap();
+    }));
+    end_first.send(()).unwrap();
+    let (polled, early, second) = polled.recv().unwrap();
+    end_second.send(()).unwrap();
+    block_on(first).unwrap();
+    block_on(second).unwrap();
+    assert!(matches!(polled, Poll::Pending), "{polled:?}");
+    assert!(block_on(early).unwrap_err().is_not_taken());
 }

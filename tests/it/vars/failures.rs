@@ -106,7 +106,7 @@ fn what_was_taken_and_not_written_has_no_value() {
         push(&engine, Op::task("writes", (), &x, || vec![2]));
         let kept = block_on(x.read()).unwrap();
         let takes = block_on(pushed(&engine, Op::task("takes", take(&x), &x, |x: Vec<i32>| x))).unwrap_err();
-        assert!(takes.to_string().contains("keeps the value of 'x'"), "{takes}");
+        assert!(takes.to_string().contains("still holds the value of 'x'"), "{takes}");
         assert_eq!((&kept[..], &block_on(x.read()).unwrap()[..]), (&[2][..], &[2][..]));
     }
 }

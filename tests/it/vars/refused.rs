@@ -43,7 +43,7 @@ fn values(vars: &Vars) -> Vec<Result<Vec<i32>, String>> {
     vars.iter().map(|var| block_on(var.read()).map(|value| value.to_vec()).map_err(|error| error.to_string())).collect()
 }
 
-const SAID: &str = "operation 'step' did not begin, and its variables are unchanged: a reader outside of the engine keeps the value of 'w', which it takes; drop that value first, or read the variable by reference";
+const SAID: &str = "operation 'step' did not begin, and its variables are unchanged: a reader outside of the engine still holds the value of 'w', which the operation takes; drop that value first, or read the variable by reference";
 
 /// Failed at first: `w` was poisoned, and `x` lost. Seen to fail with a `check` that asks for nothing, with
 /// one that asks the first argument only, and where a variable that was never written is left so.
