@@ -59,7 +59,7 @@ impl<'a, H> Place<H, &'a dyn Memory> {
 
 impl<T: Element> Buffer<T> {
     /// Returns a buffer on the host, or None if there is not that much memory. Its bytes are `0xCD`, so that
-    /// nobody comes to rely on zeros.
+    /// no code comes to rely on zeros.
     pub(super) fn on_host(len: usize) -> Option<Self> {
         let mut elements: Vec<T> = Vec::new();
         elements.try_reserve_exact(len).ok()?;
@@ -153,7 +153,7 @@ impl<T: Element> Deref for HostBuffer<T> {
                     "a HostBuffer is read in a kernel, where its copy is only queued: read it in a node of the host"
                 );
                 // SAFETY: the memory has room for `len` elements, aligned for any of them; the copy that
-                // wrote them is done, and nobody writes there again while `memory` lives.
+                // wrote them is done, and no work writes there again while `memory` lives.
                 unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), self.len) }
             }
         }

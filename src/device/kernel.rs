@@ -33,7 +33,7 @@ impl<P: Params> Kernel<P> {
     ///   [`In<T>`](In) and [`Out<T>`](Out), and for a number the type of the same name, as `unsigned` for
     ///   `u32`.
     /// - It reads and writes elements of its buffers and what it declares itself, and nothing else, no shared
-    ///   memory beyond what the launch gives either; those of an [`In`] it only reads. It is not told where a
+    ///   memory beyond what the launch gives either; those of an [`In`] it only reads. It does not learn where a
     ///   buffer ends. If it takes a length, the promise covers the lengths and grids of all its launches: keep
     ///   the kernel from code that may pass others.
     /// - It touches no buffer once the launch is over.

@@ -10,7 +10,7 @@ use crate::graph::{Links, NodeId};
 /// How many edges one search follows in a graph of more than [`EXACT_NODES_MAX`].
 const EFFORT_MAX: usize = 64;
 
-/// What a search is told of a node that it has met: to stop, or whether to go on behind the node.
+/// The answer to a search that has met a node: to stop, or whether to go on behind the node.
 pub(super) type Next = ControlFlow<(), bool>;
 
 pub(super) struct Ancestors {

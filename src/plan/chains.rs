@@ -20,8 +20,8 @@ pub(super) struct Chains {
 /// the chain follows the highest rank from there.
 ///
 /// Unlike NNC a chain goes on only to a node whose other predecessors all are laid already. A program runs
-/// down its chain as far as it can, so with NNC's rule it would run into nodes whose other inputs nobody has
-/// started: on a square wavefront every second node parked its program. What is laid is thereby closed
+/// down its chain as far as it can, so with NNC's rule it would run into nodes whose other inputs have not
+/// begun: on a square wavefront every second node parked its program. What is laid is thereby closed
 /// downwards, so no edge that a chain follows is bypassed by a longer path. And unlike NNC there are no
 /// limits and no commands to gather: a parked host program costs about a hundred bytes.
 ///

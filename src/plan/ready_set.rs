@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::graph::{Links, NodeId, Shape, kahn_order};
 
 /// Gives independent nodes streams of their own. Every node knows which streams are free after it: its own,
-/// and those that its producers knew of and nobody has used since; a consumer takes the lowest of them. What
+/// and those that its producers knew of and no node has used since; a consumer takes the lowest of them. What
 /// DALI released as Executor 2.0.
 ///
 /// Two nodes share a stream only if one depends on the other, and numbers have no gaps. Unlike

@@ -9,7 +9,7 @@ use crate::error::Result;
 /// No timing: events are for order, and cost less without.
 const DISABLE_TIMING: u32 = 2;
 
-/// Events of a device that nobody uses.
+/// The unused events of a device.
 #[derive(Default)]
 pub(super) struct Events {
     free: Vec<CUevent>,

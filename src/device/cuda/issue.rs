@@ -41,7 +41,7 @@ pub(super) struct Others {
 ///
 /// # Errors
 /// If the device is lost, or refuses a wait or a record; then the end of the recording's own lane does not
-/// cover the strays. Refused operations are told to the judge.
+/// cover the strays. The judge hears of refused operations.
 pub(super) fn issue(recording: &Recording, judge: &mut dyn Judge, others: &mut Others) -> Result<()> {
     if let Some((first, error)) = &recording.refused {
         // The library went on behind a gap: nothing from there on is what it would have been.
