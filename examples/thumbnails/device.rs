@@ -39,7 +39,7 @@ fn on_gpu(settings: ExecutorBuilder) -> Result<Executor, BoxError> {
 
 #[cfg(not(feature = "cuda"))]
 fn on_gpu(_settings: ExecutorBuilder) -> Result<Executor, BoxError> {
-    Err("this program was built without CUDA. Add `--features cuda` to the options of cargo, or use the host".into())
+    Err("this program was built without CUDA. Add `--features cuda` to the options of cargo".into())
 }
 
 #[cfg(all(test, not(feature = "cuda")))]

@@ -119,7 +119,7 @@ pub(crate) enum Kind {
     MissingInput { name: Name },
     #[error("input '{name}' was given twice: give it once")]
     InputTwice { name: String },
-    #[error("input '{name}' has the type `{expected}`, but a `{given}` was given")]
+    #[error("input '{name}' has the type `{expected}`, but a `{given}` was given: convert it to `{expected}`")]
     InputType { name: Name, expected: &'static str, given: &'static str },
     #[error("input '{name}' is taken by value by node '{taker}': give it by value, in a flow's call as take(&var)")]
     InputShared { name: Name, taker: Name },
@@ -197,7 +197,7 @@ pub(crate) enum Kind {
     #[error("operation '{operation}' takes '{variable}' and reads it too: read the taken value instead")]
     VarTakenAndRead { operation: Cow<'static, str>, variable: Cow<'static, str> },
     #[error(
-        "operation '{operation}' uses '{variable}', a variable of another engine: push on that one (a flow: by `Engine::flow`), or give it the value"
+        "operation '{operation}' uses '{variable}', a variable of another engine: push it to that engine (from a flow that `Engine::flow` made), or read the value and pass that"
     )]
     ForeignVar { operation: Cow<'static, str>, variable: Cow<'static, str> },
     #[error(
@@ -286,7 +286,7 @@ pub(crate) enum Kind {
     NoTwin { kernel: Arc<str> },
 
     // Outputs.
-    #[error("output '{name}' has the type `{expected}`, not `{asked}`")]
+    #[error("output '{name}' has the type `{expected}`, not `{asked}`: ask for `{expected}`")]
     OutputType { name: String, expected: &'static str, asked: &'static str },
     #[error("a future was polled again after it was ready: keep what the first await returned")]
     Spent,

@@ -106,7 +106,7 @@ impl Flow {
 
 impl Error {
     /// Makes an error of another type one of this type, for the code of a flow. The other error is its
-    /// [`source`](std::error::Error::source).
+    /// [`source`](std::error::Error::source): `{error}` prints "the flow failed", `{error:#}` also the cause.
     ///
     /// # Examples
     /// ```

@@ -271,7 +271,7 @@ fn inputs_must_be_the_plans() {
     let twice = refusal(|| inputs! { "size" => 1u64, "block" => vec![1u64], "size" => 2u64 });
     assert_eq!(twice, "input 'size' was given twice: give it once");
     let mistyped = refusal(|| inputs! { "size" => 1u32, "block" => vec![1u64] });
-    assert_eq!(mistyped, "input 'size' has the type `u64`, but a `u32` was given");
+    assert_eq!(mistyped, "input 'size' has the type `u64`, but a `u32` was given: convert it to `u64`");
     let shared = refusal(|| inputs! { "size" => 1u64 }.with_arc("block", Arc::new(vec![1u64])));
     assert_eq!(shared, "input 'block' is taken by value by node 'taken': give it by value, in a flow's call as take(&var)");
 }
@@ -283,7 +283,10 @@ fn outputs_are_asked_for_by_name_and_type_and_once() {
     let mut outputs = block_on(run).unwrap();
     let text = |error: Error| error.to_string();
     assert_eq!(outputs.take::<u64>("ou").map_err(text).unwrap_err(), "the plan has no output named 'ou'; it has 'out'");
-    assert_eq!(outputs.take::<u32>("out").map_err(text).unwrap_err(), "output 'out' has the type `u64`, not `u32`");
+    assert_eq!(
+        outputs.take::<u32>("out").map_err(text).unwrap_err(),
+        "output 'out' has the type `u64`, not `u32`: ask for `u64`"
+    );
     assert_eq!(*outputs.take::<u64>("out").unwrap(), 2);
     assert_eq!(
         outputs.take::<u64>("out").map_err(text).unwrap_err(),

@@ -32,7 +32,7 @@ fn a_variable_of_another_engine_is_refused() {
             drop(f.node(Op::task("add", &x, &x, |x: &i32| x + 1)));
             Ok(())
         }));
-        let said = "operation 'add' uses 'x', a variable of another engine: push on that one (a flow: by `Engine::flow`), or give it the value";
+        let said = "operation 'add' uses 'x', a variable of another engine: push it to that engine (from a flow that `Engine::flow` made), or read the value and pass that";
         assert_eq!(format!("{:#}", error.unwrap_err()), said);
     }
 }

@@ -119,7 +119,7 @@ fn mistakes_are_told_when_it_is_pushed() {
     let foreign = block_on(engine.push(Op::task("sum", (&x, &theirs), &x, |a: &i32, b: &i32| a + b))).unwrap_err();
     assert_eq!(
         foreign.to_string(),
-        "operation 'sum' uses 'theirs', a variable of another engine: push on that one (a flow: by `Engine::flow`), or give it the value"
+        "operation 'sum' uses 'theirs', a variable of another engine: push it to that engine (from a flow that `Engine::flow` made), or read the value and pass that"
     );
     let both = block_on(engine.push(Op::task("both", (&x, take(&x)), &x, |a: &i32, b: i32| a + b))).unwrap_err();
     assert_eq!(both.to_string(), "operation 'both' takes 'x' and reads it too: read the taken value instead");
