@@ -4,7 +4,7 @@
 use std::sync::TryLockError;
 use std::task::{Context, Poll};
 
-use super::inner::{Live, RunInner};
+use super::inner::{Item, Live, RunInner};
 use super::interpret::{Interpreter, StepResult};
 use super::outcomes::outcome;
 use super::state;
@@ -28,14 +28,15 @@ pub(super) enum Drive {
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     pub(super) fn poll_node(&mut self, attention: u32) -> StepResult {
-        let (run, live, node) = (self.run, self.live, self.node());
+        let (item, run, live, node) = (self.item, self.item.run, self.item.live, self.node());
         let index = self.code.async_index(self.step);
         let wakes = live.wakes.as_ref().expect("a plan with async nodes has a wake set");
+        let place = item.wake_index(index);
         // Keeps the set alive while this parks: the run may be gone then.
-        let waker = wakes.waker(index);
-        let parking = wakes.parking(index);
+        let waker = wakes.waker(place);
+        let parking = wakes.parking(place);
         parking.begin();
-        let state = &live.asyncs[index as usize];
+        let state = &item.at.asyncs[index as usize];
         let is_first = state.phase() == phase::IDLE;
         if is_first {
             state.set_phase(phase::INSIDE);
@@ -48,7 +49,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             fence(Ordering::SeqCst);
         }
         if run.state.is_cancelled() {
-            run.abort_node(live, index);
+            item.abort_node(index);
             return StepResult::Done;
         }
         if is_first && let Some(error) = run.injected(node) {
@@ -59,29 +60,29 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         let body = self.code.body(node);
         // SAFETY: this thread has the node's program, so it alone polls the node; the plan has ordered what
         // the node reads before it.
-        let cells = unsafe { run.cells(node) };
+        let cells = unsafe { item.cells(node) };
         let polled = aside(|| live.context.poll(|| body.poll(cells, &mut Context::from_waker(&waker))));
         let fault = match polled {
             Ok(Poll::Pending) => {
                 // Must precede `try_park`: another thread may resume the program then.
                 self.store_place(self.step << 1);
                 if !parking.try_park() {
-                    wakes.resume(index);
+                    wakes.resume(place);
                 }
                 return StepResult::Parked;
             }
             Ok(Poll::Ready(Ok(()))) => None,
-            Ok(Poll::Ready(Err(error))) => Some(run.site(node).failed(error)),
+            Ok(Poll::Ready(Err(error))) => Some(item.site(node).failed(error)),
             Err(panic) => {
                 let _ = aside(|| shielded(|| body.abort(cells)));
-                Some(run.site(node).panicked(panic_message(panic)))
+                Some(item.site(node).panicked(panic_message(panic)))
             }
         };
         if let Some(since) = state.end() {
-            run.observe(run.span(node, since, fault.is_none()));
+            item.observe(item.span(node, since, fault.is_none()));
         }
         if let Some(fault) = fault {
-            run.set_outcome(node, outcome::FAILED, Some(fault));
+            item.set_outcome(node, outcome::FAILED, Some(fault));
         }
         StepResult::Done
     }
@@ -117,12 +118,12 @@ impl RunInner {
         fence(Ordering::SeqCst);
         let Some(live) = self.live.get() else { return };
         if self.core.pool.is_some() {
-            return self.abort_parked(live);
+            return self.items().for_each(Item::abort_parked);
         }
         let Some(mut driver) = self.try_driver() else { return };
         inside_executor(self.core.address(), || {
             // This thread has the driver, so no other uses the nodes.
-            (0..live.asyncs.len() as u32).for_each(|index| self.abort_node(live, index));
+            self.items().for_each(|item| (0..item.at.asyncs.len() as u32).for_each(|index| item.abort_node(index)));
             if !self.is_complete() {
                 // No further poll may come. The rest of the run is skipped.
                 driver.clear();
@@ -167,7 +168,7 @@ impl RunInner {
             // One ticket for each program, in an order that follows from the run alone.
             let mut singles: Vec<Ticket> = tickets.drain(..).flat_map(Ticket::singles).collect();
             let (choice, misfit) = choices.choose(singles.len());
-            misfit.into_iter().for_each(|misfit| self.add_fault(None, misfit));
+            misfit.into_iter().zip(self.first()).for_each(|(misfit, item)| item.add_fault(None, misfit));
             let chosen = singles.swap_remove(choice);
             tickets.extend(singles);
             let mut queue = Alone::for_a_step(tickets, &self.progress);
@@ -180,33 +181,40 @@ impl RunInner {
     pub(super) fn injected(&self, node: NodeId) -> Option<BoxError> {
         self.core.choices.as_ref()?.injected(node)
     }
+}
+
+impl Item<'_> {
+    /// Returns the place of an async node in the wake set, which has those of all iterations.
+    fn wake_index(self, index: u32) -> u32 {
+        self.at.number * self.at.asyncs.len() as u32 + index
+    }
 
     /// Aborts the async nodes that are parked, and resumes their programs. A poll that is running, or is
     /// about to begin, sees the cancel itself.
-    fn abort_parked(&self, live: &Live) {
-        let (Some(wakes), Some(pool)) = (&live.wakes, &self.core.pool) else { return };
+    fn abort_parked(self) {
+        let (Some(wakes), Some(pool)) = (&self.live.wakes, &self.run.core.pool) else { return };
         let code = self.code();
-        for index in 0..wakes.len() {
-            if !wakes.parking(index).wake() {
+        for index in 0..self.at.asyncs.len() as u32 {
+            if !wakes.parking(self.wake_index(index)).wake() {
                 continue;
             }
-            self.abort_node(live, index);
+            self.abort_node(index);
             let at = code.asyncs[index as usize];
             let program = code.program_of(at);
             // ORDERING: Release pairs with the Acquire in `catch_up`; the ticket brings it to the worker.
-            live.places[program as usize].store(at << 1 | 1, Ordering::Release);
-            if self.state.glance() & state::WATCHED != 0 {
-                self.signal_watchers(program, at + 1 - code.starts[program as usize]);
+            self.at.places[program as usize].store(at << 1 | 1, Ordering::Release);
+            if self.run.state.glance() & state::WATCHED != 0 {
+                self.run.signal_watchers(program, at + 1 - code.starts[program as usize]);
             }
-            pool.submit(Ticket::new(live.slot, program, 1));
+            pool.submit(self.ticket(program, 1));
         }
     }
 
     /// Drops the future of an async node. The caller has its program, or the run's driver.
-    fn abort_node(&self, live: &Live, index: u32) {
+    fn abort_node(self, index: u32) {
         let code = self.code();
         let node = code.nodes[code.asyncs[index as usize] as usize];
-        let state = &live.asyncs[index as usize];
+        let state = &self.at.asyncs[index as usize];
         if state.phase() == phase::IDLE {
             return;
         }

@@ -8,7 +8,7 @@
 //!                        new states in ◀──── [body runs]
 //! ```
 
-use super::inner::RunInner;
+use super::inner::Item;
 use super::interpret::{Interpreter, StepResult};
 use super::outcomes::outcome;
 use super::state;
@@ -26,9 +26,9 @@ type NextInner = Option<(u32, u32)>;
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     pub(super) fn control(&mut self, attention: u32) -> StepResult {
-        let (run, live, code) = (self.run, self.live, self.code);
+        let (item, code) = (self.item, self.code);
         let index = code.control_index(self.step);
-        let (control, state) = (&code.controls[index], &live.controls[index]);
+        let (control, state) = (&code.controls[index], &item.at.controls[index]);
         let phase = state.phase();
         if phase == phase::IDLE {
             if self.skips(control.node, attention) {
@@ -39,24 +39,24 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             }
             if attention & state::OBSERVED != 0 {
                 state.note_begin();
-                if let Some(error) = run.injected(control.node) {
+                if let Some(error) = item.run.injected(control.node) {
                     self.fail(error);
                     return StepResult::Done;
                 }
             }
         } else if attention & state::CANCELLED != 0 {
-            run.set_outcome(control.node, outcome::CANCELLED, None);
+            item.set_outcome(control.node, outcome::CANCELLED, None);
             // No span: it has no last step, as a cancelled future has no last poll.
             state.end();
             return StepResult::Done;
         } else if state.has_failed() {
-            run.set_outcome(control.node, outcome::FAILED, None);
+            item.set_outcome(control.node, outcome::FAILED, None);
             return self.leave(control.node, state, false);
         }
         // SAFETY: the program stands at the control, so the control's inputs were written before, and none of
         // its inner graphs runs. No other thread touches its states then, nor the values that an inner graph
         // has left. Values of graphs around are only read.
-        let cells = unsafe { live.frame.cells(Access::Tagged) };
+        let cells = unsafe { item.at.frame.cells(Access::Tagged) };
         match self.next_inner(control, state, cells) {
             Ok(Some((scope, phase))) => {
                 state.set_phase(phase);
@@ -67,7 +67,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 self.leave(control.node, state, true)
             }
             Err(error) => {
-                run.set_outcome(control.node, outcome::FAILED, Some(error));
+                item.set_outcome(control.node, outcome::FAILED, Some(error));
                 self.leave(control.node, state, false)
             }
         }
@@ -138,37 +138,37 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     fn name_of(&self, control: &Control) -> Name {
-        self.run.plan().name_of(control.node)
+        self.item.plan().name_of(control.node)
     }
 
     /// Resets an inner graph. Returns its first programs; or the control's own, if it has none.
     fn enter(&mut self, scope: u32) -> Ticket {
-        let (run, live, code) = (self.run, self.live, self.code);
+        let (item, code) = (self.item, self.code);
         let scope = &code.scopes[scope as usize];
         // None of its nodes runs, neither on the host nor on a device.
         for at in range(scope.gates) {
-            live.gates[at].reset(code.gates[at].count);
+            item.at.gates[at].reset(code.gates[at].count);
         }
         for at in range(scope.programs) {
             // ORDERING: Relaxed: the tickets for these programs come after this.
-            live.places[at].store(code.starts[at] << 1, Ordering::Relaxed);
+            item.at.places[at].store(code.starts[at] << 1, Ordering::Relaxed);
         }
-        run.free_events(live, &code.segments[range(scope.segments)]);
+        item.free_events(&code.segments[range(scope.segments)]);
         for at in range(scope.segments) {
             // ORDERING: Relaxed: the tickets for these programs come after this.
-            live.points[at].store(0, Ordering::Relaxed);
+            item.at.points[at].store(0, Ordering::Relaxed);
         }
         self.store_place(self.step << 1);
         match scope.programs {
-            (_, 0) => Ticket::new(self.slot, self.program, 1),
-            (first, _) => Ticket::new(self.slot, first, scope.roots),
+            (_, 0) => item.ticket(self.program, 1),
+            (first, _) => item.ticket(first, scope.roots),
         }
     }
 
     /// Ends a control. An outer loop may come to it again.
     fn leave(&self, node: NodeId, state: &StepState, is_ok: bool) -> StepResult {
         if let Some(since) = state.end() {
-            self.run.observe(self.run.span(node, since, is_ok));
+            self.item.observe(self.item.span(node, since, is_ok));
         }
         StepResult::Done
     }
@@ -178,12 +178,12 @@ fn range((first, len): (u32, u32)) -> std::ops::Range<usize> {
     first as usize..(first + len) as usize
 }
 
-impl RunInner {
+impl Item<'_> {
     /// Stops the loop or branch around a node that has failed.
-    pub(super) fn fail_around(&self, node: NodeId) {
+    pub(super) fn fail_around(self, node: NodeId) {
         let code = self.code();
-        if let (Some((_, control)), Some(live)) = (self.around(node).next(), self.live.get()) {
-            live.controls[code.control_index(code.step_of[control.index()])].fail();
+        if let Some((_, control)) = self.run.around(node).next() {
+            self.at.controls[code.control_index(code.step_of[control.index()])].fail();
         }
     }
 }

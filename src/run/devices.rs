@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::inner::{Live, RunInner};
+use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
 use super::state;
-use crate::device::host::{Ticket, aside};
+use crate::device::host::aside;
 use crate::device::queue::Event;
 use crate::error::{Error, Result, shielded};
 use crate::graph::NodeId;
@@ -20,73 +20,76 @@ impl RunInner {
         self.core.devices.as_ref().expect("only an executor with devices has segments")
     }
 
-    /// # Errors
-    /// If the executor has no such device.
-    pub(super) fn lane_of(&self, live: &Live, program: u32) -> Result<LaneId> {
-        let Home { device, id, .. } = self.code().homes[program as usize];
-        // Runs in flight begin at different lanes, so that they seldom share one.
-        self.devices().lane(device, id.wrapping_add(live.slot.into()))
-    }
-
-    /// Returns the name of the device that a node is queued on, if it is.
-    pub(super) fn device_of(&self, node: NodeId) -> Option<String> {
-        let (code, devices, live) = (self.code(), self.core.devices.as_ref()?, self.live.get()?);
-        let step = code.step_of[node.index()];
-        let is_queued = code.steps[step as usize].flags & flag::SEGMENT != 0;
-        let lane = self.lane_of(live, code.program_of(step));
-        is_queued.then(|| lane.map_or_else(|_| "this executor".into(), |lane| devices.device(lane).name()))
-    }
-
-    /// Ends a step when its lane has reached a point. Keeps the run alive until then.
-    pub(super) fn await_device(self: Arc<Self>, step: u32, lane: LaneId, point: u64) {
+    /// Ends a step of an iteration when its lane has reached a point. Keeps the run alive until then.
+    pub(super) fn await_device(self: Arc<Self>, number: u32, step: u32, lane: LaneId, point: u64) {
         let devices = self.devices().clone();
         when_reached(&devices, lane, point, move |outcome| {
-            self.end_step(step, outcome.and_then(|()| self.check_faults()));
+            let item = self.item(number);
+            item.end_step(step, outcome.and_then(|()| item.check_faults()));
             // This may be the last owner of the run, whose drop runs user code.
             let _ = shielded(|| drop(self));
         });
     }
+}
+
+impl Item<'_> {
+    /// # Errors
+    /// If the executor has no such device.
+    pub(super) fn lane_of(self, program: u32) -> Result<LaneId> {
+        let Home { device, id, .. } = self.code().homes[program as usize];
+        // Runs in flight begin at different lanes, so that they seldom share one.
+        self.run.devices().lane(device, id.wrapping_add(self.live.slot.into()))
+    }
+
+    /// Returns the name of the device that a node is queued on, if it is.
+    pub(super) fn device_of(self, node: NodeId) -> Option<String> {
+        let (code, devices) = (self.code(), self.run.core.devices.as_ref()?);
+        let step = code.step_of[node.index()];
+        let is_queued = code.steps[step as usize].flags & flag::SEGMENT != 0;
+        let lane = self.lane_of(code.program_of(step));
+        is_queued.then(|| lane.map_or_else(|_| "this executor".into(), |lane| devices.device(lane).name()))
+    }
 
     /// Awaits a submitted segment, of which a node is awaited, unless it is awaited already.
-    pub(super) fn await_segment(&self, live: &Live, step: u32) {
+    pub(super) fn await_segment(self, step: u32) {
         let code = self.code();
         // ORDERING: AcqRel: the thread that takes the point awaits it, once. Of "store the point, look for
         // watchers" and "watch, look for the point" one side sees the other, by the barrier of `watch`.
-        let point = live.points[code.segment_index(step)].swap(0, Ordering::AcqRel);
+        let point = self.at.points[code.segment_index(step)].swap(0, Ordering::AcqRel);
         if point != 0
-            && let Ok(lane) = self.lane_of(live, code.program_of(step))
+            && let Ok(lane) = self.lane_of(code.program_of(step))
         {
-            self.me().await_device(step, lane, point);
+            self.run.me().await_device(self.at.number, step, lane, point);
         }
     }
 
-    pub(super) fn resume_after(&self, program: u32, lane: LaneId, point: u64) {
-        let run = self.me();
-        when_reached(self.devices(), lane, point, move |outcome| {
+    pub(super) fn resume_after(self, program: u32, lane: LaneId, point: u64) {
+        let (run, number) = (self.run.me(), self.at.number);
+        when_reached(self.run.devices(), lane, point, move |outcome| {
+            let item = run.item(number);
             if let Err(error) = outcome {
-                let live = run.live.get().expect("a program of it is parked");
                 // ORDERING: Acquire pairs with the Release of the store when the program parked.
-                let place = live.places[program as usize].load(Ordering::Acquire);
-                run.fail_nodes(place >> 1, &error);
+                let place = item.at.places[program as usize].load(Ordering::Acquire);
+                item.fail_nodes(place >> 1, &error);
             }
-            run.follow(Target::Start { first: program, count: 1 });
+            item.follow(Target::Start { first: program, count: 1 });
             let _ = shielded(|| drop(run));
         });
     }
 
-    /// Returns an error if a lane that the run uses had a fault since the run began. Then results of the run
-    /// may be wrong, also earlier ones.
-    fn check_faults(&self) -> Result<()> {
-        let (devices, live) = (self.devices(), self.live.get().expect("a step of it was submitted"));
-        if devices.faults() == live.faults {
+    /// Returns an error if a lane that the item uses had a fault since the item began. Then its results may
+    /// be wrong, also earlier ones.
+    fn check_faults(self) -> Result<()> {
+        let (devices, before) = (self.run.devices(), self.at.lane_faults);
+        if devices.faults() == before {
             return Ok(());
         }
-        let is_used = |lane| self.code().segments.iter().any(|segment| self.uses(live, segment, lane));
-        devices.fault_since(live.faults, is_used).map_or(Ok(()), Err)
+        let is_used = |lane| self.code().segments.iter().any(|segment| self.uses(segment, lane));
+        devices.fault_since(before, is_used).map_or(Ok(()), Err)
     }
 
-    fn uses(&self, live: &Live, segment: &Segment, lane: LaneId) -> bool {
-        let own = self.lane_of(live, self.code().program_of(segment.step));
+    fn uses(self, segment: &Segment, lane: LaneId) -> bool {
+        let own = self.lane_of(self.code().program_of(segment.step));
         let members = self.code().members_of(segment);
         // A segment of several streams is spread over lanes of its device.
         let is_spread = members.iter().any(|member| member.stream != members[0].stream);
@@ -94,14 +97,14 @@ impl RunInner {
     }
 
     /// Ends the step of a segment that is done, or whose device is lost. The caller keeps the run alive.
-    fn end_step(&self, step: u32, outcome: Result<()>) {
+    fn end_step(self, step: u32, outcome: Result<()>) {
         let code = self.code();
         if let Err(error) = outcome {
             self.fail_nodes(step, &error);
         }
-        if self.state.glance() & state::WATCHED != 0 {
+        if self.run.state.glance() & state::WATCHED != 0 {
             let program = code.program_of(step);
-            self.signal_watchers(program, step + 1 - code.starts[program as usize]);
+            self.run.signal_watchers(program, step + 1 - code.starts[program as usize]);
         }
         for &target in code.reached_targets(code.segment(step)) {
             self.follow(target);
@@ -110,56 +113,54 @@ impl RunInner {
 
     /// Fails the nodes of a step that have no outcome yet. The error names no node, because a driver does not
     /// say which one has failed.
-    fn fail_nodes(&self, step: u32, error: &Error) {
+    fn fail_nodes(self, step: u32, error: &Error) {
         let unknown = self.code().nodes_of(step).filter(|&node| self.outcome(node) == 0);
         unknown.for_each(|node| self.set_outcome(node, outcome::FAILED, Some(error.clone())));
     }
 
     /// Fails a node that has no outcome yet.
-    pub(super) fn fail_unless_known(&self, node: NodeId, error: &Error) {
+    pub(super) fn fail_unless_known(self, node: NodeId, error: &Error) {
         if self.outcome(node) == 0 {
             self.set_outcome(node, outcome::FAILED, Some(self.site(node).failed(Box::new(error.clone()))));
         }
     }
 
     /// Follows a target for which no interpreter runs.
-    fn follow(&self, mut target: Target) {
-        let live = self.live.get().expect("a step of it was submitted");
-        let pool = self.core.pool.as_ref().expect("an executor with devices has workers");
+    fn follow(self, mut target: Target) {
+        let pool = self.run.core.pool.as_ref().expect("an executor with devices has workers");
         loop {
             match target {
-                Target::Start { first, count } => return pool.submit(Ticket::new(live.slot, first, count)),
-                Target::Arrive(gate) if live.gates[gate as usize].arrive::<true>() => {
+                Target::Start { first, count } => return pool.submit(self.ticket(first, count)),
+                Target::Arrive(gate) if self.at.gates[gate as usize].arrive::<true>() => {
                     target = self.code().gates[gate as usize].then;
                 }
                 Target::Arrive(_) => return,
                 Target::Release(node) => return self.release(node),
-                Target::End => return Self::finish(self.me(), Some(live.slot)),
+                Target::End => return RunInner::finish(self.run.me(), Some(self.live.slot)),
             }
         }
     }
 
     /// Drops the value of a node, whose last reader is done.
-    pub(super) fn release(&self, node: NodeId) {
-        let (code, live) = (self.code(), self.live.get().expect("a node of it is done"));
-        let body = code.body(node);
+    pub(super) fn release(self, node: NodeId) {
+        let body = self.code().body(node);
         // SAFETY: the plan releases a value after its last reader, and the countdown makes this the last of
         // several releases.
-        let cells = unsafe { live.frame.cells(Access::Tagged) };
+        let cells = unsafe { self.at.frame.cells(Access::Tagged) };
         if let Err(message) = aside(|| shielded(|| body.release(cells))) {
             let message = format!("dropping its value: {message}");
             self.add_fault(Some(node), self.site(node).panicked(message));
         }
     }
 
-    pub(super) fn free_events(&self, live: &Live, segments: &[Segment]) {
-        let Some(devices) = &self.core.devices else { return };
+    pub(super) fn free_events(self, segments: &[Segment]) {
+        let Some(devices) = &self.run.core.devices else { return };
         for segment in segments {
             let Some(slot) = segment.event else { continue };
             // ORDERING: Relaxed: the gates that lead here order it after the store in `submit_segment`.
-            let handle = live.events[slot as usize].swap(0, Ordering::Relaxed);
+            let handle = self.at.events[slot as usize].swap(0, Ordering::Relaxed);
             if handle != 0
-                && let Ok(lane) = self.lane_of(live, self.code().program_of(segment.step))
+                && let Ok(lane) = self.lane_of(self.code().program_of(segment.step))
             {
                 devices.device(lane).free_events(&mut std::iter::once(Event(handle as usize)));
             }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::Outputs;
-use super::inner::{COMPLETE, RunInner};
+use super::inner::{COMPLETE, Item, RunInner};
 use super::outcomes::cancelled;
 use super::state;
 use super::values::FrameValues;
 use crate::error::{Error, Result, shielded};
-use crate::sync::{OnceLock, lock};
+use crate::sync::OnceLock;
 
 /// A point beyond every step of a program, but below the one that idle waiters wait for.
 const BEYOND: u64 = u64::MAX - 1;
@@ -29,7 +29,7 @@ impl RunInner {
     /// ticket, and gives it up.
     #[cold]
     pub(super) fn refuse(self: Arc<Self>, error: Error, slot: Option<u16>) {
-        self.add_fault(None, error);
+        let _ = self.refusal.set(error);
         Self::finish(self, slot);
     }
 
@@ -38,7 +38,7 @@ impl RunInner {
     fn end(&self, bits: u32, slot: Option<u16>) {
         let _ = self.verdict.set(self.judge(bits));
         if let Some(slot) = slot {
-            self.live.get().into_iter().for_each(|live| self.free_events(live, &self.code().segments));
+            self.items().for_each(|item| item.free_events(&self.code().segments));
             if let Some(pool) = &self.core.pool {
                 // SAFETY: `launch` entered the run in this slot; its end gate is full, or its only ticket is
                 // void, so no ticket for it exists, and none will.
@@ -56,8 +56,10 @@ impl RunInner {
         if bits & state::CANCELLED != 0 {
             return Err(cancelled(bits));
         }
-        let causes = lock(&self.faults).iter().map(|(_, error)| error.clone()).collect();
-        Error::first_of(causes).map_or(Ok(()), Err)
+        if let Some(refusal) = self.refusal.get() {
+            return Err(refusal.clone());
+        }
+        self.first().map_or(Ok(()), Item::result)
     }
 
     /// Wakes all waiters: the run is complete.
@@ -79,7 +81,7 @@ impl RunInner {
             return verdict.map(|()| unreachable!("only a run that started completes without an error"));
         };
         // SAFETY: the run is complete: no step touches its cells any more, and `Run` calls this once.
-        let values = unsafe { FrameValues::new(&self.plan, self.code(), &live.frame) };
+        let values = unsafe { FrameValues::new(&self.plan, self.code(), &live.first.frame) };
         let outputs = verdict.map(|()| values.outputs());
         if outputs.is_ok() {
             values.drop_outputs();
@@ -93,7 +95,7 @@ impl Drop for RunInner {
     fn drop(&mut self) {
         let Some(live) = self.live.get() else { return };
         // SAFETY: `&mut self`: no other thread touches the cells of a run that is being dropped.
-        let values = unsafe { FrameValues::new(&self.plan, self.code(), &live.frame) };
+        let values = unsafe { FrameValues::new(&self.plan, self.code(), &live.first.frame) };
         values.drop_inputs();
         values.drop_outputs();
         // A run without failures has released all others.

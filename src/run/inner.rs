@@ -8,7 +8,7 @@ use super::Inputs;
 use super::countdown::Countdown;
 use super::state::{self, State};
 use super::step_state::StepState;
-use crate::device::host::{Progress, Tickets};
+use crate::device::host::{Progress, Ticket, Tickets};
 use crate::error::{Error, Result};
 use crate::graph::NodeId;
 use crate::plan::code::Code;
@@ -35,10 +35,8 @@ pub(super) struct RunInner {
     pub(super) driver: Mutex<Tickets>,
     /// The step of an inline run's poll.
     pub(super) progress: Progress,
-    /// The failures of the run, each with its node, if it has one.
-    pub(super) faults: Mutex<Vec<(Option<NodeId>, Error)>>,
-    /// The outcomes of the nodes, once one has failed. A small run needs no allocation for them.
-    pub(super) outcomes: OnceLock<SmallVec<[AtomicU32; 4]>>,
+    /// Why the run never got memory.
+    pub(super) refusal: OnceLock<Error>,
     /// A lane for each program that has an awaited node; made when the first node is awaited.
     pub(super) watched: OnceLock<Box<[OnceLock<Arc<Lane>>]>>,
     pub(super) verdict: OnceLock<Result<()>>,
@@ -83,6 +81,20 @@ impl Start {
 
 /// What a run has from its start on.
 pub(super) struct Live {
+    pub(super) wakes: Option<Arc<WakeSet>>,
+    /// The runtime of the poll that started the run, for async nodes.
+    pub(super) context: AsyncContext,
+    /// The run's place among those in flight, and in the pool.
+    pub(super) slot: u16,
+    pub(super) first: Iteration,
+    /// Those of a run over many items.
+    pub(super) more: Box<[Iteration]>,
+}
+
+/// What one execution of the graph needs: memory, gates and places of programs.
+pub(super) struct Iteration {
+    /// Its number among those of the run.
+    pub(super) number: u32,
     pub(super) frame: Frame,
     pub(super) gates: Box<[Countdown]>,
     /// Where each program continues: twice its step, plus one when the step's body is done.
@@ -92,15 +104,48 @@ pub(super) struct Live {
     /// The end of each segment that is not awaited, as a point of its lane. 0 until it is submitted, and once
     /// it is awaited.
     pub(super) points: Box<[AtomicU64]>,
-    /// The number of lane faults found when the run began.
-    pub(super) faults: u64,
+    /// The number of lane faults found when it began.
+    pub(super) lane_faults: u64,
     pub(super) asyncs: Box<[StepState]>,
-    pub(super) wakes: Option<Arc<WakeSet>>,
-    /// The runtime of the poll that started the run, for async nodes.
-    pub(super) context: AsyncContext,
     pub(super) controls: Box<[StepState]>,
-    /// The run's place among those in flight, and in the pool.
-    pub(super) slot: u16,
+    /// The failures, each with its node, if it has one.
+    pub(super) faults: Mutex<Vec<(Option<NodeId>, Error)>>,
+    /// The outcomes of the nodes, once one has failed. A small run needs no allocation for them.
+    pub(super) outcomes: OnceLock<SmallVec<[AtomicU32; 4]>>,
+}
+
+/// One execution of the graph, in one iteration of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Item<'r> {
+    pub(super) run: &'r RunInner,
+    pub(super) live: &'r Live,
+    pub(super) at: &'r Iteration,
+    /// The number of its first program among those of all iterations.
+    pub(super) base: u32,
+}
+
+impl<'r> Item<'r> {
+    pub(super) fn code(self) -> &'r Code {
+        self.run.code()
+    }
+
+    pub(super) fn plan(self) -> &'r PlanInner {
+        self.run.plan()
+    }
+
+    /// Returns the ticket of programs of this item.
+    pub(super) fn ticket(self, first: u32, count: u32) -> Ticket {
+        Ticket::new(self.live.slot, self.base + first, count)
+    }
+
+    /// Returns the cells as the node may use them.
+    ///
+    /// # Safety
+    /// The caller is the only thread that runs, polls or releases this node now.
+    pub(super) unsafe fn cells(self, node: NodeId) -> Cells<'r> {
+        // SAFETY: the caller is the only user of the node's cells; the plan has found `access` for the node.
+        unsafe { self.at.frame.cells(self.code().access(node)) }
+    }
 }
 
 impl RunInner {
@@ -118,8 +163,7 @@ impl RunInner {
             live: OnceLock::new(),
             driver: Mutex::default(),
             progress: Progress::new(),
-            faults: Mutex::new(Vec::new()),
-            outcomes: OnceLock::new(),
+            refusal: OnceLock::new(),
             watched: OnceLock::new(),
             verdict: OnceLock::new(),
             held: Held::new(),
@@ -149,13 +193,21 @@ impl RunInner {
         self.lane.has_reached(COMPLETE)
     }
 
-    /// Returns the cells as the node may use them.
-    ///
-    /// # Safety
-    /// The caller is the only thread that runs, polls or releases this node now.
-    pub(super) unsafe fn cells(&self, node: NodeId) -> Cells<'_> {
-        let live = self.live.get().expect("a node runs only once the run is live");
-        // SAFETY: the caller is the only user of the node's cells; the plan has found `access` for the node.
-        unsafe { live.frame.cells(self.code().access(node)) }
+    /// Returns the first item, once the run is live. Most runs have no other.
+    pub(super) fn first(&self) -> Option<Item<'_>> {
+        self.live.get().map(|live| Item { run: self, live, at: &live.first, base: 0 })
+    }
+
+    /// Returns the item in an iteration of a live run.
+    pub(super) fn item(&self, number: u32) -> Item<'_> {
+        let live = self.live.get().expect("a live run has iterations");
+        let at = number.checked_sub(1).map_or(&live.first, |more| &live.more[more as usize]);
+        Item { run: self, live, at, base: number * self.code().programs() }
+    }
+
+    /// Returns the items of all iterations, once the run is live.
+    pub(super) fn items(&self) -> impl Iterator<Item = Item<'_>> {
+        let live = self.live.get();
+        live.into_iter().flat_map(|live| 0..1 + live.more.len() as u32).map(|number| self.item(number))
     }
 }

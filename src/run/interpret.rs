@@ -9,7 +9,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::inner::{Live, RunInner};
+use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
 use super::state;
 use crate::device::StreamMut;
@@ -28,16 +28,15 @@ impl Resume for RunInner {
         if run.live.get().is_none() && !run.me().make_live() {
             return;
         }
-        let live = run.live.get().expect("it was made");
+        let item = run.first().expect("the run is live");
         let code = run.code();
         let program = queue.keep_first(ticket);
         let (stream, barrier) = (HostStream::new(0), run.core.barrier);
         let mut interpreter = Interpreter {
-            run,
-            live,
+            item,
             code,
             barrier,
-            slot: live.slot,
+            slot: item.live.slot,
             queue,
             stream,
             program,
@@ -59,8 +58,7 @@ impl Resume for RunInner {
 const ATTENDED: u8 = flag::ASYNC | flag::SEGMENT | flag::CONTROL | flag::FIRST_OF_KIND;
 
 pub(super) struct Interpreter<'r, 'q, Q> {
-    pub(super) run: &'r RunInner,
-    pub(super) live: &'r Live,
+    pub(super) item: Item<'r>,
     pub(super) code: &'r Code,
     pub(super) barrier: Barrier,
     /// A copy, for when the run may be gone.
@@ -93,18 +91,25 @@ enum Next {
 }
 
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
+    /// Goes to a program, by its number among those of all iterations.
     fn go_to(&mut self, program: u32) {
-        self.program = program;
-        self.stream = HostStream::new(self.code.streams[program as usize]);
+        let mut own = program.wrapping_sub(self.item.base);
+        if own >= self.code.programs() {
+            let number = program / self.code.programs();
+            self.item = self.item.run.item(number);
+            own = program - self.item.base;
+        }
+        self.program = own;
+        self.stream = HostStream::new(self.code.streams[own as usize]);
         // ORDERING: Relaxed: the ticket, or the countdown that led here, orders this after the store.
-        let place = self.live.places[program as usize].load(Ordering::Relaxed);
+        let place = self.item.at.places[own as usize].load(Ordering::Relaxed);
         (self.step, self.is_body_done) = (place >> 1, place & 1 != 0);
     }
 
     /// Runs steps until the program, and those it leads to, are parked or done.
     fn run(&mut self) {
         // Constants are kept in locals: after a call of a body the compiler would read all fields again.
-        let (run, barrier, progress) = (self.run, self.barrier, self.queue.progress());
+        let (run, barrier, progress) = (self.item.run, self.barrier, self.queue.progress());
         let steps = &self.code.steps[..];
         loop {
             let step = &steps[self.step as usize];
@@ -145,7 +150,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             }
             if !self.queue.has_fuel() {
                 self.store_place(self.step << 1);
-                return self.queue.defer(Ticket::new(self.slot, self.program, 1));
+                return self.queue.defer(self.item.ticket(self.program, 1));
             }
         }
     }
@@ -166,7 +171,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         // SAFETY: this program is at this step, so this thread runs this node now. Its inputs were written
         // before it: the plan orders every edge, and a node that lacks an input is skipped. The step's access
         // comes from `Graph::nodes_in_place`: no value that an in-place node touches is ever an Arc.
-        let cells = unsafe { self.live.frame.cells(step.access) };
+        let cells = unsafe { self.item.at.frame.cells(step.access) };
         // SAFETY: the plan keeps the body, and the call was made for the step's access.
         unsafe { step.call.run(cells, StreamMut::Host(&mut self.stream)) }
     }
@@ -210,24 +215,24 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     pub(super) fn skips(&self, node: NodeId, attention: u32) -> bool {
         let outcome = if attention & state::CANCELLED != 0 {
             outcome::CANCELLED
-        } else if attention & state::FAILED != 0 && self.run.lacks_input(node) {
+        } else if attention & state::FAILED != 0 && self.item.lacks_input(node) {
             outcome::SKIPPED
         } else {
             return false;
         };
-        self.run.set_outcome(node, outcome, None);
+        self.item.set_outcome(node, outcome, None);
         true
     }
 
     fn call_observed(&mut self, step: &HostStep) {
         let node = self.node();
-        if let Some(error) = self.run.injected(node) {
+        if let Some(error) = self.item.run.injected(node) {
             return self.fail(error);
         }
         let started = std::time::Instant::now();
         let called = catch_unwind(AssertUnwindSafe(|| self.call(step)));
-        self.run.observe(self.run.span(node, started, matches!(called, Ok(Ok(())))));
-        self.run.judge_call(node, called);
+        self.item.observe(self.item.span(node, started, matches!(called, Ok(Ok(())))));
+        self.item.judge_call(node, called);
     }
 
     pub(super) fn node(&self) -> NodeId {
@@ -235,11 +240,11 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     pub(super) fn fail(&self, error: BoxError) {
-        self.run.judge_call(self.node(), Ok(Err(error)));
+        self.item.judge_call(self.node(), Ok(Err(error)));
     }
 
     fn fail_panicked(&mut self, panic: Box<dyn Any + Send>) {
-        self.run.judge_call(self.node(), Err(panic));
+        self.item.judge_call(self.node(), Err(panic));
         self.is_body_done = true;
     }
 
@@ -301,15 +306,15 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     pub(super) fn follow(&self, mut target: Target) -> Option<Ticket> {
         loop {
             match target {
-                Target::Start { first, count } => return Some(Ticket::new(self.slot, first, count)),
+                Target::Start { first, count } => return Some(self.item.ticket(first, count)),
                 Target::Arrive(gate) if self.arrives_last(gate) => target = self.code.gates[gate as usize].then,
                 Target::Arrive(_) => return None,
                 Target::Release(node) => {
-                    self.run.release(node);
+                    self.item.release(node);
                     return None;
                 }
                 Target::End => {
-                    RunInner::finish(self.run.me(), Some(self.slot));
+                    RunInner::finish(self.item.run.me(), Some(self.slot));
                     return None;
                 }
             }
@@ -318,7 +323,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
 
     #[inline]
     fn arrives_last(&self, gate: u32) -> bool {
-        let gate = &self.live.gates[gate as usize];
+        let gate = &self.item.at.gates[gate as usize];
         if Q::IS_SHARED { gate.arrive::<true>() } else { gate.arrive::<false>() }
     }
 
@@ -327,7 +332,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     #[inline]
     fn passes_gate(&mut self, gate: u32) -> bool {
         // Checked first: a program that does not park need not store its place.
-        if self.live.gates[gate as usize].is_ours() {
+        if self.item.at.gates[gate as usize].is_ours() {
             return true;
         }
         self.store_place((self.step + 1) << 1);
@@ -338,13 +343,13 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     pub(super) fn store_place(&self, place: u32) {
         // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`. The ticket that resumes the
         // program brings the place to its thread.
-        self.live.places[self.program as usize].store(place, Ordering::Release);
+        self.item.at.places[self.program as usize].store(place, Ordering::Release);
         // After this another thread may end the run, and another run may use its slot. So this thread must
         // have no note for the slot.
         self.queue.progress().leave();
         // ORDERING: the light side of the barrier in `RunInner::watch`.
         self.barrier.light();
-        if self.run.state.glance() & state::WATCHED != 0 {
+        if self.item.run.state.glance() & state::WATCHED != 0 {
             self.signal_watchers(place >> 1);
         }
     }
@@ -354,7 +359,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     fn signal_watchers(&self, step: u32) {
         let start = self.code.starts[self.program as usize];
         if step == start || self.code.steps[step as usize - 1].flags & flag::SEGMENT == 0 {
-            self.run.signal_watchers(self.program, step - start);
+            self.item.run.signal_watchers(self.program, step - start);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The outcomes of a run's nodes, and the errors of those that have no value.
 
-use super::inner::{Live, RunInner};
+use super::inner::{Item, Live, RunInner};
 use super::state;
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::graph::{NodeId, Role};
@@ -15,42 +15,89 @@ pub(super) mod outcome {
     pub(in crate::run) const CANCELLED: u32 = 3;
 }
 
-impl RunInner {
-    /// Records a node's outcome. Its error, if it has one, is a cause of the run's failure.
-    pub(super) fn set_outcome(&self, node: NodeId, outcome: u32, error: Option<Error>) {
+impl Item<'_> {
+    /// Returns the first failure of the item, with the others.
+    pub(super) fn result(self) -> Result<()> {
+        let causes = lock(&self.at.faults).iter().map(|(_, error)| error.clone()).collect();
+        Error::first_of(causes).map_or(Ok(()), Err)
+    }
+
+    /// Records a node's outcome. Its error, if it has one, is a cause of the item's failure.
+    pub(super) fn set_outcome(self, node: NodeId, outcome: u32, error: Option<Error>) {
         if let Some(error) = error {
-            lock(&self.faults).push((Some(node), error));
+            lock(&self.at.faults).push((Some(node), error));
         }
-        let outcomes = self.outcomes.get_or_init(|| self.code().step_of.iter().map(|_| AtomicU32::new(0)).collect());
+        let outcomes = self.at.outcomes.get_or_init(|| self.code().step_of.iter().map(|_| AtomicU32::new(0)).collect());
         // ORDERING: Relaxed: dependants are started, and waiters signalled, after this.
         outcomes[node.index()].store(outcome, Ordering::Relaxed);
         if outcome == outcome::FAILED {
             self.fail_around(node);
-            self.state.raise(state::FAILED);
+            self.run.state.raise(state::FAILED);
         }
     }
 
-    /// Records an error that is no node's outcome: the node succeeded, or it is of the whole run.
-    pub(super) fn add_fault(&self, node: Option<NodeId>, error: Error) {
-        lock(&self.faults).push((node, error));
+    /// Records an error that is no node's outcome: the node succeeded, or it is of the whole item.
+    pub(super) fn add_fault(self, node: Option<NodeId>, error: Error) {
+        lock(&self.at.faults).push((node, error));
     }
 
-    pub(super) fn outcome(&self, node: NodeId) -> u32 {
+    pub(super) fn outcome(self, node: NodeId) -> u32 {
         // ORDERING: Relaxed: see `set_outcome`.
-        self.outcomes.get().map_or(0, |outcomes| outcomes[node.index()].load(Ordering::Relaxed))
+        self.at.outcomes.get().map_or(0, |outcomes| outcomes[node.index()].load(Ordering::Relaxed))
     }
 
     /// Returns true if a predecessor of the node has no value.
-    pub(super) fn lacks_input(&self, node: NodeId) -> bool {
+    pub(super) fn lacks_input(self, node: NodeId) -> bool {
         self.plan().predecessors(node).any(|before| self.outcome(before) != 0)
+    }
+
+    /// Records the failure of a call of a node's body.
+    pub(super) fn judge_call(self, node: NodeId, called: std::thread::Result<Outcome>) {
+        let error = match called {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => self.site(node).failed(error),
+            Err(panic) => self.site(node).panicked(panic_message(panic)),
+        };
+        self.set_outcome(node, outcome::FAILED, Some(error));
+    }
+
+    pub(super) fn site(self, node: NodeId) -> Site {
+        let (schedule, local) = self.plan().locate(node);
+        let device = self.device_of(node).unwrap_or_else(|| "the host device".into());
+        Site { node: self.plan().name_of(node), stream: schedule.stream_name(schedule.stream_of(local)), device }
+    }
+
+    fn fault_of(self, node: NodeId) -> Error {
+        let faults = lock(&self.at.faults);
+        // A loop or a branch that failed because of a node in it has that node's error.
+        let is_of = |failed| failed == node || self.run.around(failed).any(|(_, control)| control == node);
+        let found = faults.iter().find(|(failed, _)| failed.is_some_and(is_of));
+        found.expect("a failed node has an error").1.clone()
+    }
+
+    fn skipped(self, node: NodeId) -> Error {
+        let mut because = node;
+        // Each skipped node has a predecessor without a value, so this ends at one that failed.
+        while self.outcome(because) == outcome::SKIPPED {
+            let before = self.plan().predecessors(because).find(|&before| self.outcome(before) != 0);
+            because = before.expect("a node is skipped because of a predecessor");
+        }
+        let name = |node| self.plan().name_of(node);
+        Error::with_source(Kind::Skipped { node: name(node), because: name(because) }, Box::new(self.fault_of(because)))
+    }
+}
+
+impl RunInner {
+    fn outcome(&self, node: NodeId) -> u32 {
+        self.first().map_or(0, |item| item.outcome(node))
     }
 
     /// Returns the result of a node future whose node is done, or will never run.
     pub(super) fn node_result(&self, node: NodeId) -> Result<()> {
-        match self.outcome(node) {
-            outcome::FAILED => Err(self.fault_of(node)),
-            outcome::SKIPPED => Err(self.skipped(node)),
-            outcome::CANCELLED => Err(cancelled(self.state.glance())),
+        match (self.outcome(node), self.first()) {
+            (outcome::FAILED, Some(item)) => Err(item.fault_of(node)),
+            (outcome::SKIPPED, Some(item)) => Err(item.skipped(node)),
+            (outcome::CANCELLED, _) => Err(cancelled(self.state.glance())),
             _ if self.is_complete() && !self.has_passed(node) => Err(self.why_not_run(node)),
             _ => Ok(()),
         }
@@ -83,7 +130,7 @@ impl RunInner {
         let code = self.code();
         let step = code.step_of[node.index()];
         // ORDERING: Acquire pairs with the Release of the store when the program parked.
-        let place = |live: &Live| live.places[code.program_of(step) as usize].load(Ordering::Acquire);
+        let place = |live: &Live| live.first.places[code.program_of(step) as usize].load(Ordering::Acquire);
         self.live.get().map(place).is_some_and(|place| (place >> 1) + (place & 1) > step)
     }
 
@@ -92,41 +139,6 @@ impl RunInner {
         let code = self.code();
         let outer = |node| code.scope_of(node).map(|scope| (scope, code.scopes[scope].control));
         std::iter::successors(outer(node), move |&(_, control)| outer(control))
-    }
-
-    fn fault_of(&self, node: NodeId) -> Error {
-        let faults = lock(&self.faults);
-        // A loop or a branch that failed because of a node in it has that node's error.
-        let is_of = |failed| failed == node || self.around(failed).any(|(_, control)| control == node);
-        let found = faults.iter().find(|(failed, _)| failed.is_some_and(is_of));
-        found.expect("a failed node has an error").1.clone()
-    }
-
-    fn skipped(&self, node: NodeId) -> Error {
-        let mut because = node;
-        // Each skipped node has a predecessor without a value, so this ends at one that failed.
-        while self.outcome(because) == outcome::SKIPPED {
-            let before = self.plan().predecessors(because).find(|&before| self.outcome(before) != 0);
-            because = before.expect("a node is skipped because of a predecessor");
-        }
-        let name = |node| self.plan().name_of(node);
-        Error::with_source(Kind::Skipped { node: name(node), because: name(because) }, Box::new(self.fault_of(because)))
-    }
-
-    /// Records the failure of a call of a node's body.
-    pub(super) fn judge_call(&self, node: NodeId, called: std::thread::Result<Outcome>) {
-        let error = match called {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => self.site(node).failed(error),
-            Err(panic) => self.site(node).panicked(panic_message(panic)),
-        };
-        self.set_outcome(node, outcome::FAILED, Some(error));
-    }
-
-    pub(super) fn site(&self, node: NodeId) -> Site {
-        let (schedule, local) = self.plan().locate(node);
-        let device = self.device_of(node).unwrap_or_else(|| "the host device".into());
-        Site { node: self.plan().name_of(node), stream: schedule.stream_name(schedule.stream_of(local)), device }
     }
 }
 

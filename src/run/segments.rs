@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::enqueue::call_body;
-use super::inner::RunInner;
+use super::inner::Item;
 use super::interpret::Interpreter;
 use super::outcomes::outcome;
 use super::state;
@@ -22,21 +22,21 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     #[cold]
     #[inline(never)]
     pub(super) fn submit_segment(&mut self) -> bool {
-        let (run, live, code) = (self.run, self.live, self.code);
+        let (item, code) = (self.item, self.code);
         let segment = code.segment(self.step);
-        let lane = match run.lane_of(live, self.program) {
+        let lane = match item.lane_of(self.program) {
             Ok(lane) => lane,
             Err(error) => {
                 self.fail_members(segment, &error);
                 return false;
             }
         };
-        let has_failed = || code.members_of(segment).iter().all(|member| run.outcome(member.node) != 0);
-        if let Some(point) = run.devices().device(lane).backlog(lane.lane)
+        let has_failed = || code.members_of(segment).iter().all(|member| item.outcome(member.node) != 0);
+        if let Some(point) = item.run.devices().device(lane).backlog(lane.lane)
             && !has_failed()
         {
             self.store_place(self.step << 1);
-            run.resume_after(self.program, lane, point);
+            item.resume_after(self.program, lane, point);
             return true;
         }
         let Submission { outcome, point } = self.submit_to(lane, segment);
@@ -44,7 +44,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             Ok(submitted) => {
                 if let (Some(slot), Some(event)) = (segment.event, submitted.event) {
                     // ORDERING: Relaxed: the gate before each step that waits for the event comes after this.
-                    live.events[slot as usize].store(event.0 as u64, Ordering::Relaxed);
+                    item.at.events[slot as usize].store(event.0 as u64, Ordering::Relaxed);
                 }
             }
             Err(error) => self.fail_members(segment, &error),
@@ -54,13 +54,13 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     fn submit_to(&mut self, lane: LaneId, segment: &Segment) -> Submission {
-        let (run, live, code) = (self.run, self.live, self.code);
+        let (item, run, code) = (self.item, self.item.run, self.code);
         let members = code.members_of(segment);
         // ORDERING: Relaxed: the gate before this step comes after the store in `submit_segment`.
-        let event = |&slot: &u32| live.events[slot as usize].load(Ordering::Relaxed) as usize;
+        let event = |&slot: &u32| item.at.events[slot as usize].load(Ordering::Relaxed) as usize;
         let waits = || slice(&code.segment_waits, segment.waits).iter().map(event);
         let mut observed = Vec::new();
-        let mut judge = Members { run, members };
+        let mut judge = Members { item, members };
         let events = &mut waits().map(Event);
         let submission = Submission::new(run.devices().device(lane), lane.lane, events, |stream| {
             if waits().any(|event| event == 0) {
@@ -71,7 +71,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 let started = is_observed.then(Instant::now);
                 let has_run = self.record(member, stream);
                 if let (Some(started), Some(is_ok)) = (started, has_run) {
-                    observed.extend(run.span(member.node, started, is_ok));
+                    observed.extend(item.span(member.node, started, is_ok));
                 }
             }
             self.abandon_if_cancelled(members, stream);
@@ -82,37 +82,37 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             _ => Launched::Calls,
         };
         for mut span in observed {
-            span.is_ok &= submission.outcome.is_ok() && run.outcome(span.id) == 0;
+            span.is_ok &= submission.outcome.is_ok() && item.outcome(span.id) == 0;
             span.launched = launched;
-            run.observe(Some(span));
+            item.observe(Some(span));
         }
         submission
     }
 
     /// Abandons the work of a segment if the run was cancelled meanwhile: none of it has begun.
     fn abandon_if_cancelled(&self, members: &[Member], stream: &mut DeviceStream) {
-        if self.run.state.glance() & state::CANCELLED == 0 {
+        if self.item.run.state.glance() & state::CANCELLED == 0 {
             return;
         }
         stream.queue_mut().abandon_all();
         for member in members {
             // Its body was called, but its work is not done.
-            if self.run.outcome(member.node) == 0 {
-                self.run.set_outcome(member.node, outcome::CANCELLED, None);
+            if self.item.outcome(member.node) == 0 {
+                self.item.set_outcome(member.node, outcome::CANCELLED, None);
             }
         }
     }
 
     /// Calls the body of a segment's node. Returns whether it succeeded; None if it is skipped.
     fn record(&mut self, member: &Member, stream: &mut DeviceStream) -> Option<bool> {
-        let (run, code) = (self.run, self.code);
+        let (item, code) = (self.item, self.code);
         let waits = slice(&code.member_waits, member.waits);
         stream.queue_mut().begin_part(Part { stream: member.stream, waits, is_awaited: member.is_awaited });
-        let is_off = run.outcome(member.node) != 0 || self.skips(member.node, run.state.glance());
+        let is_off = item.outcome(member.node) != 0 || self.skips(member.node, item.run.state.glance());
         let has_run = (!is_off).then(|| {
             // SAFETY: this program is at this segment, so this thread alone runs its nodes; what they read
             // was recorded before, by edges of the plan. `access` is what `Graph::nodes_in_place` found.
-            let cells = unsafe { self.live.frame.cells(member.access) };
+            let cells = unsafe { item.at.frame.cells(member.access) };
             // SAFETY: this thread alone runs the node; the plan keeps its body, and the cells have the access
             // that the call was made for.
             let called = unsafe { call_body(&member.call, cells, StreamMut::Device(stream)) };
@@ -120,7 +120,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             if !is_ok {
                 stream.queue_mut().abandon_part();
             }
-            run.judge_call(member.node, called);
+            item.judge_call(member.node, called);
             is_ok
         });
         for &target in slice(&code.targets, member.releases) {
@@ -133,9 +133,9 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// Fails the nodes of a segment that have no outcome yet.
     fn fail_members(&self, segment: &Segment, error: &Error) {
         for member in self.code.members_of(segment) {
-            let known = self.run.outcome(member.node) != 0 || self.skips(member.node, self.run.state.glance());
+            let known = self.item.outcome(member.node) != 0 || self.skips(member.node, self.item.run.state.glance());
             if !known {
-                self.run.fail_unless_known(member.node, error);
+                self.item.fail_unless_known(member.node, error);
             }
         }
     }
@@ -145,30 +145,30 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     #[cold]
     #[inline(never)]
     pub(super) fn end_segment(&mut self, step: &HostStep, held: &mut Option<Ticket>) {
-        let (run, segment) = (self.run, self.code.segment(self.step));
+        let (item, segment) = (self.item, self.code.segment(self.step));
         let (has_targets, is_awaited) = (step.targets_len > 0, segment.reached.1 > 0);
         match self.submitted.take() {
             Some((lane, point)) if is_awaited => {
                 // An owner: the run may be over when its segment is.
-                let (run, at) = (run.me(), self.step);
+                let (run, number, at) = (item.run.me(), item.at.number, self.step);
                 if has_targets {
                     self.follow_all(step, held);
                 }
-                run.await_device(at, lane, point);
+                run.await_device(number, at, lane, point);
             }
             Some((_, point)) => {
                 // ORDERING: Release pairs with the swap in `await_segment`; the barrier is the light side of
                 // `RunInner::watch`.
-                self.live.points[self.code.segment_index(self.step)].store(point, Ordering::Release);
+                item.at.points[self.code.segment_index(self.step)].store(point, Ordering::Release);
                 self.barrier.light();
-                if run.state.glance() & state::WATCHED != 0 {
-                    run.await_segment(self.live, self.step);
+                if item.run.state.glance() & state::WATCHED != 0 {
+                    item.await_segment(self.step);
                 }
                 self.follow_all(step, held);
             }
             // The device is lost, or there is none.
             None => {
-                run.signal_watchers(self.program, 1);
+                item.run.signal_watchers(self.program, 1);
                 let reached = self.code.reached_targets(segment);
                 if has_targets {
                     self.follow_all(step, held);
@@ -181,20 +181,20 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
 
 /// Decides the outcomes of a segment's nodes when a device refuses some of its work.
 struct Members<'a> {
-    run: &'a RunInner,
+    item: Item<'a>,
     members: &'a [Member],
 }
 
 impl Judge for Members<'_> {
     fn refused(&mut self, part: u32, error: Error) {
-        self.run.fail_unless_known(self.members[part as usize].node, &error);
+        self.item.fail_unless_known(self.members[part as usize].node, &error);
     }
 
     fn goes_on(&mut self, part: u32) -> bool {
         let node = self.members[part as usize].node;
-        let lacks_input = self.run.lacks_input(node);
-        if lacks_input && self.run.outcome(node) == 0 {
-            self.run.set_outcome(node, outcome::SKIPPED, None);
+        let lacks_input = self.item.lacks_input(node);
+        if lacks_input && self.item.outcome(node) == 0 {
+            self.item.set_outcome(node, outcome::SKIPPED, None);
         }
         !lacks_input
     }

@@ -5,14 +5,14 @@ use std::task::Poll;
 
 use super::Inputs;
 use super::countdown::Countdown;
-use super::inner::{Live, RunInner, Start, Waiting};
+use super::inner::{Iteration, Live, RunInner, Start, Waiting};
 use super::outcomes::cancelled;
 use super::state;
 use super::step_state::StepState;
 use crate::device::host::{Entry, Ticket};
 use crate::error::{Error, Refused, Result, shielded};
 use crate::runtime::{AsyncContext, Client, Resumes, WakeSet};
-use crate::sync::{AtomicU32, AtomicU64, lock};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, lock};
 use crate::value::Frame;
 
 impl Client for RunInner {
@@ -126,19 +126,31 @@ impl RunInner {
             WakeSet::new(code.asyncs.iter().map(|&step| code.program_of(step)), resumes)
         };
         let live = Live {
+            wakes: (!code.asyncs.is_empty()).then(wakes),
+            context,
+            slot,
+            first: self.iteration(0, frame),
+            more: Box::default(),
+        };
+        self.live.set(live).is_ok()
+    }
+
+    /// Returns an iteration before its start.
+    fn iteration(&self, number: u32, frame: Frame) -> Iteration {
+        let code = self.code();
+        Iteration {
+            number,
             frame,
             gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
             places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
             events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
             points: code.segments.iter().map(|_| AtomicU64::new(0)).collect(),
-            faults: self.core.devices.as_ref().map_or(0, |devices| devices.faults()),
+            lane_faults: self.core.devices.as_ref().map_or(0, |devices| devices.faults()),
             asyncs: code.asyncs.iter().map(|_| StepState::new()).collect(),
-            wakes: (!code.asyncs.is_empty()).then(wakes),
-            context,
             controls: code.controls.iter().map(|_| StepState::new()).collect(),
-            slot,
-        };
-        self.live.set(live).is_ok()
+            faults: Mutex::new(Vec::new()),
+            outcomes: OnceLock::new(),
+        }
     }
 
     /// Cancels the run, unless it is complete or cancelled, or its threads are in another process. Never

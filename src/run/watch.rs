@@ -29,20 +29,20 @@ impl RunInner {
 
     /// Signals, on behalf of the program of a watched node, the steps that it did before it was watched.
     pub(super) fn catch_up(&self, node: NodeId, lane: &Lane) {
-        let Some(live) = self.live.get() else { return };
+        let Some(item) = self.first() else { return };
         let code = self.code();
         let step = code.step_of[node.index()];
         if code.steps[step as usize].flags & flag::SEGMENT != 0 {
-            return self.await_segment(live, step);
+            return item.await_segment(step);
         }
         let program = code.program_of(step);
         let (start, end) = (code.starts[program as usize], code.starts[program as usize + 1]);
-        let polled = self.progress.get(live.slot);
-        let at_workers = self.core.pool.iter().flat_map(|pool| pool.steps_at(live.slot));
+        let polled = self.progress.get(item.live.slot);
+        let at_workers = self.core.pool.iter().flat_map(|pool| pool.steps_at(item.live.slot));
         // Workers first: a program that leaves its worker meanwhile has its place stored before.
         let running = at_workers.chain(polled).filter(|step| (start..end).contains(step)).max().unwrap_or(start);
         // ORDERING: Acquire pairs with the Release of the store when the program parked.
-        let parked = live.places[program as usize].load(Ordering::Acquire);
+        let parked = item.at.places[program as usize].load(Ordering::Acquire);
         let done = (parked >> 1) + (parked & 1);
         // ORDERING: Relaxed: the next run in this slot notes its steps after this run's `complete`, so the
         // Acquire of such a note makes DONE visible. The end of a run signals all its lanes.

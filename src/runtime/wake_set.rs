@@ -65,10 +65,6 @@ impl WakeSet {
         unsafe { Waker::from_raw(RawWaker::new(future.cast(), &VTABLE)) }
     }
 
-    pub(crate) fn len(&self) -> u32 {
-        self.futures.len() as u32
-    }
-
     pub(crate) fn parking(&self, index: u32) -> &Parking {
         &self.futures[index as usize].parking
     }
