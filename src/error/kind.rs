@@ -57,6 +57,33 @@ pub(crate) enum Kind {
         "{what} '{name}' is declared in an inner graph, which has none: read the values of the graph around it, and return results from the closure"
     )]
     InnerPort { what: &'static str, name: Name },
+    #[error("state '{state}' is held by '{first}' and by '{second}': one node holds a state, let the other read a value that the first makes of it")]
+    HeldTwice { state: Name, first: Name, second: Name },
+    #[error("'{name}' holds a state of another graph: the node that holds a state is in the pipeline's own graph, and in no loop or branch")]
+    ForeignState { name: Name },
+    #[error(
+        "{value} {}",
+        if *is_feedback { "is a feedback, which stays: return a value that a node makes of it" } else { "is a result of the pipeline twice: return it once, and clone what you need" }
+    )]
+    ResultTwice { value: String, is_feedback: bool },
+    #[error("feedback '{name}' has no value: say g.feed({name}, &value)")]
+    NotFed { name: Name },
+    #[error("'{name}' goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new")]
+    OnlyInPipeline { name: Name },
+    #[error("'{node}' reads the feedback '{feedback}' in phase {second}, and '{other}' in phase {first}: read it in one phase, or declare two feedbacks")]
+    FeedbackPhases { feedback: Name, node: Name, other: Name, first: u32, second: u32 },
+    #[error("feedback '{feedback}' is read by '{reader}' in phase {read}, after its value is made by '{maker}' in phase {made}: read the value itself there, it is of the same item")]
+    FeedbackForward { feedback: Name, reader: Name, maker: Name, read: u32, made: u32 },
+    #[error("'{target}' is in phase {second} and depends on '{source_node}' in phase {first}, a later one: move one of them, or feed the value back with g.feedback and g.feed")]
+    PhaseBack { source_node: Name, target: Name, first: u32, second: u32 },
+    #[error("'{node}' is in phase {phase}: phases are from 1 to {max}")]
+    PhaseRange { node: Name, phase: u32, max: u32 },
+    #[error("{slots} items in flight are too few: {why}")]
+    TooFewSlots { slots: u32, why: String },
+    #[error("the source of the items panicked: {message}")]
+    SourcePanicked { message: String },
+    #[error("an item of the source is an error")]
+    SourceFailed,
     #[error("an inner graph cannot be compiled or cut by itself: compile or cut the graph around it")]
     IsInner,
     #[error("branch '{node}' is not joined: call join()")]

@@ -59,6 +59,8 @@ pub struct Graph {
     pub(crate) captors: Vec<NodeId>,
     /// The values that loops and branches keep, each with its keeper.
     pub(super) kept: Vec<(NodeId, u32)>,
+    /// What stays from item to item, in the graph of a pipeline.
+    pub(crate) between: Vec<Between>,
 }
 
 /// The values of a node, and how its body is called.
@@ -100,6 +102,7 @@ impl Graph {
             unfinished: None,
             captors: Vec::new(),
             kept: Vec::new(),
+            between: Vec::new(),
         }
     }
 

@@ -20,6 +20,7 @@ mod control;
 mod control_node;
 mod handle;
 mod inner;
+mod items;
 #[cfg(feature = "json")]
 mod json;
 mod links;
@@ -49,12 +50,14 @@ pub(crate) use control_node::ControlKind;
 pub use handle::{Takable, Take, Value, take};
 pub(crate) use links::{Links, Rows, kahn_order};
 pub use nested::{Control, Role};
+pub(crate) use items::{Between, Fill, Kept, Stays};
+pub use items::{Feedback, Held, Outlets, State};
 pub use node::NodeMut;
 pub(crate) use select::Test;
 pub use select::{Above, Holds, Select, above};
 pub use shape::{Backend, Edge, EdgeKind, Memory, NodeId, NodeShape, Shape};
 pub use states::{OneState, States};
-pub(crate) use values::{InputPort, Maker, OutputPort, Transfer};
+pub(crate) use values::{InputPort, Maker, OutputPort, Transfer, ValueInfo};
 
 /// The most nodes one graph may have: as many as one ticket of the host device can name.
 pub const NODES_MAX: usize = (1 << 24) - 1;

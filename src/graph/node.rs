@@ -70,6 +70,12 @@ impl NodeMut<'_> {
         self.with(|shape| shape.cost_us = cost_us)
     }
 
+    /// Sets the phase, in a pipeline: from 1 on, and not before that of a node it reads. See
+    /// [`Phases::Written`](crate::pipe::Phases::Written).
+    pub fn phase(self, phase: u32) -> Self {
+        self.with(|shape| shape.phase = Some(phase))
+    }
+
     /// Sets the most iterations of a loop. If its condition holds once more the run fails, and the error
     /// names the loop.
     pub fn max_iterations(self, max: u64) -> Self {

@@ -25,6 +25,7 @@ impl Graph {
             last_reader: None,
             taker: None,
             sharer: None,
+            kept: None,
         });
         index
     }

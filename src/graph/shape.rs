@@ -108,6 +108,8 @@ pub struct NodeShape {
     pub devices: Option<Arc<[u32]>>,
     /// Its expected duration in microseconds.
     pub cost_us: f64,
+    /// Its phase in a pipeline, from 1 on, if one was written. Graphs as JSON have none.
+    pub phase: Option<u32>,
     /// What it does with its inner graphs, if it is a loop or a branch.
     pub control: Option<Arc<Control>>,
 }
@@ -174,7 +176,7 @@ impl Shape {
     pub fn node(&mut self, name: impl Into<Name>, backend: Backend) -> NodeId {
         // Ids beyond u32 cannot exist: the check for NODES_MAX reports such a graph before an id is used.
         let id = NodeId(self.nodes.len() as u32);
-        self.nodes.push(NodeShape { name: name.into(), backend, command: None, devices: None, cost_us: 1.0, control: None });
+        self.nodes.push(NodeShape { name: name.into(), backend, command: None, devices: None, cost_us: 1.0, phase: None, control: None });
         id
     }
 

@@ -3,19 +3,22 @@
 use std::any::{Any, TypeId, type_name};
 use std::sync::Arc;
 
+use super::items::Kept;
 use super::shape::NodeId;
 use crate::name::Name;
 use crate::value::{Cells, Layout, Slot};
 
 pub(crate) struct ValueInfo {
-    pub(super) of: Type,
-    pub(super) offset: u32,
+    pub(crate) of: Type,
+    pub(crate) offset: u32,
     pub(crate) maker: Maker,
     pub(crate) is_read: bool,
     pub(super) last_reader: Option<NodeId>,
     pub(crate) taker: Option<NodeId>,
     /// Why the value is an `Arc`, if it is.
     pub(crate) sharer: Option<Sharer>,
+    /// In a pipeline: why no node may take it, if it is a result, fed back, or a feedback.
+    pub(crate) kept: Option<Kept>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -56,12 +59,14 @@ pub(crate) struct OutputPort {
 pub(crate) struct Type {
     pub(crate) id: TypeId,
     pub(crate) name: &'static str,
+    /// In place, in bytes.
+    pub(crate) size: u32,
     pub(crate) transfer: &'static Transfer,
 }
 
 impl Type {
     pub(super) fn of<T: Send + Sync + 'static>() -> Self {
-        Self { id: TypeId::of::<T>(), name: type_name::<T>(), transfer: Transfer::of::<T>() }
+        Self { id: TypeId::of::<T>(), name: type_name::<T>(), size: size_of::<T>() as u32, transfer: Transfer::of::<T>() }
     }
 }
 

@@ -56,7 +56,9 @@ pub(crate) enum Target {
     Arrive(u32),
     /// The value of the node can be dropped.
     Release(NodeId),
-    /// The run is complete.
+    /// The item has passed a phase.
+    Phase(u32),
+    /// The run, or the item, is complete.
     End,
 }
 
@@ -163,6 +165,8 @@ pub(crate) struct Code {
     pub(crate) homes: Vec<Home>,
     /// Programs `0..roots` wait for nothing.
     pub(crate) roots: u32,
+    /// The programs of each phase that wait for nothing else, in a pipeline: the first, and how many.
+    pub(crate) phases: Vec<(u32, u32)>,
     pub(crate) targets: Vec<Target>,
     pub(crate) gates: Vec<Gate>,
     /// Where each node stands in `steps`. Nodes of inner graphs count on behind those of the outermost one,

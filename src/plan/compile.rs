@@ -9,7 +9,7 @@ use super::fabric::{Fabric, Facts};
 use super::nest::within;
 use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::error::{Error, Kind, Result};
-use crate::graph::{Body, Graph, InputPort, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node};
+use crate::graph::{Body, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node};
 use crate::name::Name;
 use crate::value::Layout;
 
@@ -63,6 +63,15 @@ impl Graph {
     /// or an input that nothing reads, a value taken by value that is shared, a policy without a valid
     /// answer. The error names the nodes.
     pub fn compile_with(&self, policy: &dyn Policy) -> Result<Plan> {
+        if let (Some(between), None) = (self.between.first(), self.fault()) {
+            return Err(Kind::OnlyInPipeline { name: between.name.clone() }.into());
+        }
+        self.compile_phased(policy, None)
+    }
+
+    /// Compiles the graph of a pipeline. `phases` are those of its nodes, counted from 0, if there are
+    /// several.
+    pub(crate) fn compile_phased(&self, policy: &dyn Policy, phases: Option<Arc<[u32]>>) -> Result<Plan> {
         if let Some(fault) = self.fault() {
             return Err(fault);
         }
@@ -88,7 +97,7 @@ impl Graph {
             graph.check_taken()?;
         }
         let fabric = Arc::new(Fabric::new(self, &nested)?);
-        let schedule = Schedule::with_inner(shape.clone(), shapes, policy)?;
+        let schedule = Schedule::with_inner(shape.clone(), shapes, policy, phases)?;
         let inputs = self.inputs.iter().map(|port| {
             let value = &self.values[port.value as usize];
             PlanInput { port: port.clone(), is_shared: value.sharer.is_some(), taker: value.taker }
@@ -114,6 +123,14 @@ impl Graph {
     /// Checks that no node takes a shared value.
     fn check_taken(&self) -> Result<()> {
         for value in &self.values {
+            if let (Some(taker), Some(kept)) = (value.taker, value.kept) {
+                let (value, taker, why) = (self.maker_name(value.maker), self.full_name(taker), kept.why().into());
+                return Err(Kind::TakenState { value, taker, why }.into());
+            }
+            if let (Some(Kept::Result), Some(sharer)) = (value.kept, value.sharer) {
+                let (value, sharer) = (self.maker_name(value.maker), self.sharer_name(sharer));
+                return Err(Kind::TakenShared { value, taker: "the result of the pipeline".into(), sharer }.into());
+            }
             if let (Some(taker), Some(sharer)) = (value.taker, value.sharer) {
                 let (value, taker) = (self.maker_name(value.maker), self.full_name(taker));
                 return Err(Kind::TakenShared { value, taker, sharer: self.sharer_name(sharer) }.into());
@@ -235,7 +252,7 @@ impl PlanInner {
             node.cost_us = cost_us.unwrap_or(node.cost_us);
         }
         let inner = self.schedule.inner().iter().map(|inner| inner.0.map(|schedule| schedule.shape().clone()));
-        let schedule = Schedule::with_inner(Arc::new(shape), inner.collect(), policy)?;
+        let schedule = Schedule::with_inner(Arc::new(shape), inner.collect(), policy, None)?;
         Self::lowered(schedule, self.fabric.clone(), self.layout, self.inputs.clone(), self.outputs.clone())
     }
 

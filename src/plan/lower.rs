@@ -47,14 +47,15 @@ struct Stop<'a> {
 
 /// Appends the code of a graph, whose end does `end`; with `has_queues` each segment becomes one step.
 /// Returns how many programs wait for nothing, and the stream of the schedule that each program is. The
-/// caller adds the latter to the code.
+/// caller adds the latter to the code. In a pipeline the end of each phase is a target of its own.
 pub(super) fn lower(code: &mut Code, schedule: &Schedule, unit: &Unit, has_queues: bool, end: Target) -> (u32, Vec<u32>) {
     let segments = has_queues.then(|| Segments::new(schedule, &unit.facts));
     let segments = segments.as_ref();
     let programs = &Programs::new(schedule, segments);
     let records = &Records::new(programs);
     let causes = Causes::new(segments, records, code.events);
-    let numbering = &Numbering::new(programs, records, &causes);
+    let phase = |node: NodeId| schedule.phases().map_or(0, |phases| phases[node.index()]);
+    let numbering = &Numbering::new(programs, records, &causes, phase);
     let (first_node, first_program) = (code.step_of.len() as u32, code.programs());
     let (gate_before, release_of) = (vec![NONE; unit.facts.len()], Vec::new());
     Lowering {
@@ -73,6 +74,14 @@ pub(super) fn lower(code: &mut Code, schedule: &Schedule, unit: &Unit, has_queue
         release_of,
     }
     .lower();
+    if schedule.phases().is_some() {
+        let mut first = first_program;
+        for &(phase, count) in &numbering.roots_of {
+            code.phases.resize(phase as usize + 1, (first, 0));
+            code.phases[phase as usize] = (first, count);
+            first += count;
+        }
+    }
     (numbering.roots, numbering.order.iter().map(|&program| programs.stream(program)).collect())
 }
 
@@ -165,20 +174,25 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Makes the gate at which every program arrives whose end nothing else waits for. Returns where each one
-    /// arrives.
+    /// Makes the gate at which every program arrives whose end nothing else waits for; in a pipeline one for
+    /// each phase. Returns where each program arrives.
     fn add_end_gates(&mut self) -> Vec<Option<Target>> {
         let programs = 0..self.numbering.order.len() as u32;
-        let sinks = programs.filter(|&program| self.stops(program).last().is_some_and(|stop| stop.record == NONE));
-        let sinks: Vec<u32> = sinks.collect();
+        let sink = |program| Some(self.stops(program).last()?).filter(|stop| stop.record == NONE);
+        let phase = |node: NodeId| self.schedule.phases().map(|phases| phases[node.index()]);
+        let sinks = programs.filter_map(|program| sink(program).map(|stop| (phase(stop.node), program)));
+        let mut sinks: Vec<(Option<u32>, u32)> = sinks.collect();
+        sinks.sort_unstable();
         let mut ends = vec![None; self.numbering.order.len()];
-        match sinks[..] {
-            [] => {}
-            [sink] => ends[sink as usize] = Some(self.end),
-            _ => {
-                add_tree(&mut self.code.gates, sinks.len(), 0, self.end, |at, gate| {
-                    ends[sinks[at] as usize] = Some(Target::Arrive(gate));
-                });
+        for sinks in sinks.chunk_by(|one, other| one.0 == other.0) {
+            let end = sinks[0].0.map_or(self.end, Target::Phase);
+            match sinks {
+                [(_, sink)] => ends[*sink as usize] = Some(end),
+                _ => {
+                    add_tree(&mut self.code.gates, sinks.len(), 0, end, |at, gate| {
+                        ends[sinks[at].1 as usize] = Some(Target::Arrive(gate));
+                    });
+                }
             }
         }
         ends

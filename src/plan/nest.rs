@@ -73,20 +73,25 @@ impl Shape {
             let checked = check(graph).and_then(|()| take_last(graph)).map_err(|fault| within(&shape, &inner, at, fault))?;
             inner[at].graph = checked;
         }
-        Schedule::with_inner(shape, inner, policy)
+        Schedule::with_inner(shape, inner, policy, None)
     }
 }
 
 impl Schedule {
-    /// Compiles shapes that have passed [`check`].
-    pub(super) fn with_inner(shape: Arc<Shape>, inner: Vec<Nested<Arc<Shape>>>, policy: &dyn Policy) -> Result<Self> {
+    /// Compiles shapes that have passed [`check`]. In a pipeline the nodes of the outermost have phases.
+    pub(super) fn with_inner(
+        shape: Arc<Shape>,
+        inner: Vec<Nested<Arc<Shape>>>,
+        policy: &dyn Policy,
+        phases: Option<Arc<[u32]>>,
+    ) -> Result<Self> {
         let nodes = inner.iter().map(|nested| nested.graph.nodes().len()).sum::<usize>() + shape.nodes().len();
         if nodes > NODES_MAX {
             return Err(Kind::Limit { what: "the number of nodes in all graphs".into(), got: nodes, limit: NODES_MAX }.into());
         }
-        let mut schedule = Self::new(shape.clone(), policy)?;
+        let mut schedule = Self::new(shape.clone(), policy, phases)?;
         for (at, nested) in inner.iter().enumerate() {
-            let scheduled = Self::new(nested.graph.clone(), policy).map_err(|fault| within(&shape, &inner, at, fault))?;
+            let scheduled = Self::new(nested.graph.clone(), policy, None).map_err(|fault| within(&shape, &inner, at, fault))?;
             schedule.inner.push(InnerSchedule(nested.map(|_| scheduled)));
         }
         schedule.time_controls();

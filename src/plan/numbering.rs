@@ -4,11 +4,14 @@ use super::Step;
 use super::causes::Causes;
 use super::programs::Programs;
 use super::records::Records;
+use crate::graph::NodeId;
 
 /// The programs in the order in which hosts number them.
 pub(super) struct Numbering {
     pub(super) order: Vec<u32>,
     pub(super) roots: u32,
+    /// The phases that have roots, in order, and how many.
+    pub(super) roots_of: Vec<(u32, u32)>,
     /// For each program after the roots that one record starts: that record.
     pub(super) started_by: Vec<u32>,
 }
@@ -18,10 +21,14 @@ impl Numbering {
     /// one ticket names all of them; then those behind a gate. Each group is in the order of the programs'
     /// first nodes in the graph: nodes that were built together run close in time, and so lie close in
     /// memory. In the order of streams a random graph of 10⁶ nodes took six times as long.
-    pub(super) fn new(programs: &Programs<'_>, records: &Records, causes: &Causes<'_>) -> Self {
+    ///
+    /// `phase` is that of a node, in a pipeline: the roots of a phase have numbers side by side.
+    pub(super) fn new(programs: &Programs<'_>, records: &Records, causes: &Causes<'_>, phase: impl Fn(NodeId) -> u32) -> Self {
         let (mut roots, mut started, mut gated) = (Vec::new(), Vec::new(), Vec::new());
         let first = |program: &u32| {
-            programs.steps(*program).iter().find_map(|step| if let Step::Run(node) = step { Some(*node) } else { None })
+            let steps = programs.steps(*program).iter();
+            let node = steps.filter_map(|step| if let Step::Run(node) = step { Some(*node) } else { None }).next();
+            (node.map(&phase), node)
         };
         for program in 0..programs.count() {
             match programs.steps(program) {
@@ -40,8 +47,10 @@ impl Numbering {
         gated.sort_by_cached_key(first);
         started.sort_unstable();
         let count = roots.len() as u32;
+        let phases = roots.chunk_by(|one, other| first(one).0 == first(other).0);
+        let roots_of = phases.map(|roots| (first(&roots[0]).0.unwrap_or(0), roots.len() as u32)).collect();
         let started_by = started.iter().map(|&(_, cause, _)| cause).collect();
         let order = roots.into_iter().chain(started.into_iter().map(|(.., program)| program)).chain(gated).collect();
-        Self { order, roots: count, started_by }
+        Self { order, roots: count, roots_of, started_by }
     }
 }

@@ -1,7 +1,7 @@
 //! The orders in which policies walk a graph. Ties are broken by the order of the input everywhere, so equal
 //! inputs give equal plans; nothing recurses.
 
-use crate::graph::{Links, NodeId, Shape};
+use crate::graph::{Edge, Links, NodeId, Shape};
 
 /// Frontier order, the visit order of NNC's static schedule: layers from the sources, in which a lone
 /// successor that has become ready takes its predecessor's place instead of waiting for the next layer, so
@@ -42,14 +42,27 @@ pub(super) fn ranks(links: &Links, order: &[NodeId]) -> Vec<u32> {
     ranks
 }
 
-/// Returns the edges whose targets wait for the end of their sources, if those are not all.
-pub(super) fn waiting_links(shape: &Shape) -> Option<Links> {
-    if !shape.edges().iter().any(|edge| shape.is_submission(edge)) {
+/// Returns the edges whose targets wait for the end of their sources, if those are not all. An edge from one
+/// phase to another makes no node wait: the later phase of an item begins after the earlier one.
+pub(super) fn waiting_links(shape: &Shape, phases: Option<&[u32]>) -> Option<Links> {
+    let waits = |edge: &&Edge| !shape.is_submission(edge) && is_in_one_phase(edge, phases);
+    if shape.edges().iter().all(|edge| waits(&edge)) {
         return None;
     }
-    let waiting = shape.edges().iter().filter(|edge| !shape.is_submission(edge));
+    let waiting = shape.edges().iter().filter(waits);
     let edges: Vec<_> = waiting.map(|edge| (edge.source, edge.target, edge.is_data())).collect();
     Some(Links::of(shape.nodes().len(), edges.into_iter()))
+}
+
+/// Returns the edges within phases, of a shape whose nodes have phases.
+pub(super) fn links_in_phases(shape: &Shape, phases: &[u32]) -> Links {
+    let inside = shape.edges().iter().filter(|edge| is_in_one_phase(edge, Some(phases)));
+    let edges: Vec<_> = inside.map(|edge| (edge.source, edge.target, edge.is_data())).collect();
+    Links::of(shape.nodes().len(), edges.into_iter())
+}
+
+fn is_in_one_phase(edge: &Edge, phases: Option<&[u32]>) -> bool {
+    phases.is_none_or(|phases| phases[edge.source.index()] == phases[edge.target.index()])
 }
 
 #[cfg(test)]

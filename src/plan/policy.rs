@@ -138,6 +138,23 @@ impl Assignment {
         self.more.is_empty().then_some(&self.streams)
     }
 
+    /// Gives the nodes of each phase streams of their own.
+    pub(super) fn split(&mut self, phases: &[u32]) {
+        let pairs = |at: usize, labels: &[u32]| -> Vec<(u32, u32)> { labels.iter().map(|&label| (phases[at], label)).collect() };
+        let first = self.streams.iter().enumerate().flat_map(|(at, label)| pairs(at, label.as_slice()));
+        let more = self.more.iter().flat_map(|(node, labels)| pairs(node.index(), labels));
+        let mut known: Vec<(u32, u32)> = first.chain(more).collect();
+        known.sort_unstable();
+        known.dedup();
+        let number = |pair: (u32, u32)| known.binary_search(&pair).expect("each pair was found before") as u32;
+        for (at, label) in self.streams.iter_mut().enumerate() {
+            *label = label.map(|label| number((phases[at], label)));
+        }
+        for (node, labels) in &mut self.more {
+            labels.iter_mut().for_each(|label| *label = number((phases[node.index()], *label)));
+        }
+    }
+
     pub(super) fn take_order(&mut self) -> Option<Vec<NodeId>> {
         self.order.take()
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::nest::Nested;
-use super::order::waiting_links;
+use super::order::{links_in_phases, waiting_links};
 use super::parts::{Numbers, Parts};
 use super::policy::ask;
 use super::releases::{Releases, after_last_readers};
@@ -72,6 +72,8 @@ pub struct Schedule {
     shape: Arc<Shape>,
     policy: String,
     remark: Option<String>,
+    /// The phase of each node, in a pipeline.
+    phases: Option<Arc<[u32]>>,
     order: Vec<NodeId>,
     predecessors: Rows<NodeId>,
     streams: Streams,
@@ -89,7 +91,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// Compiles a shape that has passed its check, without its inner graphs.
-    pub(super) fn new(shape: Arc<Shape>, policy: &dyn Policy) -> Result<Self> {
+    pub(super) fn new(shape: Arc<Shape>, policy: &dyn Policy, phases: Option<Arc<[u32]>>) -> Result<Self> {
         if shape.edges().len() > EDGES_MAX {
             return Err(Kind::Limit { what: "the number of edges".into(), got: shape.edges().len(), limit: EDGES_MAX }.into());
         }
@@ -97,18 +99,24 @@ impl Schedule {
         let remark = assignment.take_remark();
         let links = Links::new(&shape);
         let order = assignment.take_order().unwrap_or_else(|| kahn_order(&links));
-        let streams = Streams::new(&shape, &links, &order, &assignment);
-        Self::build(shape, (policy, remark), links, order, streams)
+        let in_phases = phases.as_ref().map(|phases| {
+            // Phases of different items run side by side, so no stream has nodes of two.
+            assignment.split(phases);
+            links_in_phases(&shape, phases)
+        });
+        let streams = Streams::new(&shape, in_phases.as_ref().unwrap_or(&links), &order, &assignment);
+        Self::build(shape, (policy, remark), phases, links, order, streams)
     }
 
     fn build(
         shape: Arc<Shape>,
         (policy, remark): (String, Option<String>),
+        phases: Option<Arc<[u32]>>,
         links: Links,
         order: Vec<NodeId>,
         streams: Streams,
     ) -> Result<Self> {
-        let waiting = waiting_links(&shape);
+        let waiting = waiting_links(&shape, phases.as_deref());
         let waiting = waiting.as_ref().unwrap_or(&links);
         let parts = Parts::new(waiting, &order, &streams)?;
         let (part_links, stream_of) = parts.as_ref().map_or((waiting, &streams.of), |parts| (&parts.links, &parts.stream_of));
@@ -119,6 +127,7 @@ impl Schedule {
         Ok(Self {
             policy,
             remark,
+            phases,
             waits,
             releases,
             programs,
@@ -140,12 +149,18 @@ impl Schedule {
         }
         let streams = Streams { more: Vec::new(), ..self.streams.clone() };
         let name = (self.policy.clone(), self.remark.clone());
-        Self::build(self.shape.clone(), name, Links::new(&self.shape), self.order.clone(), streams).map(Some)
+        let (shape, links) = (self.shape.clone(), Links::new(&self.shape));
+        Self::build(shape, name, self.phases.clone(), links, self.order.clone(), streams).map(Some)
     }
 
     /// Returns the shape that was compiled.
     pub fn shape(&self) -> &Arc<Shape> {
         &self.shape
+    }
+
+    /// Returns the phase of each node, counted from 0, in a pipeline.
+    pub(crate) fn phases(&self) -> Option<&[u32]> {
+        self.phases.as_deref()
     }
 
     /// Returns the name of the policy.

@@ -34,7 +34,8 @@ pub(super) struct Segments {
 /// What makes nodes of one device wait: a set that is known already, or a node elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Cause {
-    On(u32),
+    /// A device, in a phase.
+    On(u32, u32),
     Set(u32),
     Elsewhere(NodeId),
 }
@@ -145,7 +146,8 @@ impl Search<'_> {
         if let [Cause::Set(set)] = causes[..] {
             return set;
         }
-        causes.push(Cause::On(device));
+        let phase = self.schedule.phases().map_or(0, |phases| phases[node.index()]);
+        causes.push(Cause::On(device, phase));
         let next = self.sets.len() as u32;
         *self.sets.entry(causes).or_insert(next)
     }

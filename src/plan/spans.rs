@@ -102,7 +102,7 @@ impl Schedule {
     }
 
     pub(super) fn dearest_path_us(&self, cost_us: impl Fn(NodeId) -> f64) -> f64 {
-        let waiting = waiting_links(self.shape());
+        let waiting = waiting_links(self.shape(), self.phases());
         let sources = |node| waiting.as_ref().map_or_else(|| self.predecessors(node), |links| links.into.of(node));
         let mut ends_us = vec![0.0; self.order().len()];
         let mut longest = 0.0;

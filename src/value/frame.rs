@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::cell::Cell;
+use super::state::{StateGuard, StateRef};
 use crate::error::{Kind, Result};
 
 /// Where each cell of a run's memory stands. Grows as a graph is built.
@@ -260,6 +261,27 @@ impl<'f> Cells<'f> {
         }
         self.carry(from, from, true);
         self.put_shared(to, self.share(from));
+    }
+
+    /// Returns a state of a pipeline, for one call of the body that holds it.
+    #[inline(always)]
+    pub(crate) fn hold<T: 'static>(self, slot: Slot<StateRef<T>>) -> &'f mut T {
+        // SAFETY: the caller of `Frame::cells` promised that no other thread runs the node. A state has one
+        // node, which a pipeline runs for one item at a time.
+        unsafe { self.shared(slot).get().hold() }
+    }
+
+    /// Returns a state of a pipeline, for a future.
+    pub(crate) fn take_state<T: 'static>(self, slot: Slot<StateRef<T>>) -> StateGuard<T> {
+        // SAFETY: the caller of `Frame::cells` promised that no other thread runs the node. A state has one
+        // node, which a pipeline runs for one item at a time.
+        unsafe { self.shared(slot).get().take_out() }
+    }
+
+    /// Stores a value in the place of another one, which is dropped.
+    pub(crate) fn replace<T: 'static>(self, slot: Slot<T>, value: T) {
+        self.clear(slot);
+        self.put(slot, value);
     }
 
     /// Drops the value, if it is there.

@@ -1,0 +1,327 @@
+//! What the graph of a pipeline has beyond that of a run: states, feedback, and the values that come out of
+//! each item. A state and a feedback are inputs of the graph that the pipeline fills itself.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::builder::Graph;
+use super::handle::Value;
+use super::source::Binder;
+use super::values::{Maker, Type};
+use super::{NodeId, PORTS_MAX};
+use crate::error::Kind;
+use crate::name::Name;
+use crate::value::args::{Data, OneRead, Param, Single, tuples};
+use crate::value::{Cells, Slot, StateGuard, StateRef};
+
+/// A value that lives as long as a run of its pipeline: made by [`Graph::state`], and held by one node, which
+/// reads `&mut state` and gets `&mut T`. An async node gets a [`StateGuard`].
+pub struct State<T> {
+    graph: usize,
+    slot: Slot<StateRef<T>>,
+    place: usize,
+}
+
+/// The value that a later node made for an earlier item: made by [`Graph::feedback`], read as
+/// `&*feedback`, and given its values by [`Graph::feed`].
+pub struct Feedback<T> {
+    value: Value<T>,
+    place: usize,
+}
+
+impl<T> Deref for Feedback<T> {
+    type Target = Value<T>;
+
+    fn deref(&self) -> &Value<T> {
+        &self.value
+    }
+}
+
+impl<T> fmt::Debug for State<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "State<{}>", std::any::type_name::<T>())
+    }
+}
+
+impl<T> fmt::Debug for Feedback<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Feedback<{}>", std::any::type_name::<T>())
+    }
+}
+
+/// Puts a value into the cells of an iteration.
+pub(crate) type Fill = Box<dyn Fn(Cells<'_>)>;
+
+/// What stays from item to item, and the input of the graph that it is.
+#[derive(Clone)]
+pub(crate) struct Between {
+    pub(crate) name: Name,
+    pub(crate) input: u32,
+    /// Makes what a run of the pipeline begins with.
+    pub(crate) init: Arc<dyn Fn() -> Fill + Send + Sync>,
+    pub(crate) is: Stays,
+}
+
+#[derive(Clone)]
+pub(crate) enum Stays {
+    State {
+        holder: Option<NodeId>,
+    },
+    Feedback {
+        /// The value that is fed back, once that was said.
+        from: Option<u32>,
+        /// Copies it from the cells of one iteration to those of another.
+        copy: fn(Cells<'_>, u32, Cells<'_>, u32),
+    },
+}
+
+/// Why no node may take a value by value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    Result,
+    FedBack,
+    Feedback,
+}
+
+impl Kept {
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Self::Result => "it is a result of the pipeline: read it by reference",
+            Self::FedBack => "it is fed back to a later item: read it by reference",
+            Self::Feedback => "it stays until the next item has its own: read it by reference",
+        }
+    }
+}
+
+impl Graph {
+    /// Adds a state to the graph of a [`Pipeline`](crate::Pipeline): a value that lives as long as a run of
+    /// the pipeline, and goes from item to item. One node holds it:
+    ///
+    /// ```
+    /// # use anabranch::{Pipeline, Ranked};
+    /// let numbered = Pipeline::new("numbered", &Ranked::default(), |g, line| {
+    ///     let mut count = g.state("count", || 0);
+    ///     g.task("number", (&mut count, &line), |count: &mut u32, line: &String| {
+    ///         *count += 1;
+    ///         format!("{count} {line}")
+    ///     })
+    /// })?;
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    ///
+    /// Its phase handles one item at a time, in order. If the node fails or panics, the state stays as the
+    /// node left it, and the next item finds it so.
+    pub fn state<T: Send + 'static>(
+        &mut self,
+        name: impl Into<Name>,
+        init: impl Fn() -> T + Send + Sync + 'static,
+    ) -> State<T> {
+        let slot = self.layout.slot::<StateRef<T>>();
+        let init = move || -> Fill {
+            let home = StateRef::new(init());
+            Box::new(move |cells| cells.put(slot, home.share()))
+        };
+        let is = Stays::State { holder: None };
+        let (_, place) = self.add_between(name.into(), Type::of::<StateRef<T>>(), slot.offset(), Arc::new(init), is);
+        State { graph: self.address(), slot, place }
+    }
+
+    /// Adds a feedback to the graph of a [`Pipeline`](crate::Pipeline): a value of an earlier item. Where
+    /// there is no earlier item it is `init()`. Nodes read it as `&*feedback`, and [`Graph::feed`] says which
+    /// value it has. All nodes that read it are in one phase.
+    ///
+    /// If the value is made in the phase in which it is read, it is that of the item before; with each phase
+    /// that it is made later, it is one item older. If the node that makes it fails for an item, the value
+    /// before it stays.
+    pub fn feedback<T: Data + Clone>(
+        &mut self,
+        name: impl Into<Name>,
+        init: impl Fn() -> T + Send + Sync + 'static,
+    ) -> Feedback<T> {
+        let slot = self.layout.slot::<T>();
+        let init = move || -> Fill {
+            let first = init();
+            Box::new(move |cells| cells.put(slot, first.clone()))
+        };
+        let copy = |from: Cells<'_>, at: u32, to: Cells<'_>, place: u32| {
+            let value = from.get(Slot::<T>::at(at)).clone();
+            to.replace(Slot::at(place), value);
+        };
+        let is = Stays::Feedback { from: None, copy };
+        let (value, place) = self.add_between(name.into(), Type::of::<T>(), slot.offset(), Arc::new(init), is);
+        self.values[value as usize].kept = Some(Kept::Feedback);
+        Feedback { value: self.value_at(value), place }
+    }
+
+    /// Gives a feedback its value: each item's is cloned for the later item that reads it.
+    pub fn feed<T: Data + Clone>(&mut self, feedback: Feedback<T>, value: &Value<T>) {
+        if !self.owns(&feedback.value) || !self.owns(value) {
+            let name = self.between.get(feedback.place).map_or_else(|| "a feedback".into(), |between| between.name.clone());
+            return self.mistake(Kind::ForeignValue { name }.into());
+        }
+        if let Stays::Feedback { from, .. } = &mut self.between[feedback.place].is {
+            *from = Some(value.index);
+        }
+        self.keep(value.index, Kept::FedBack);
+    }
+
+    fn add_between(
+        &mut self,
+        name: Name,
+        of: Type,
+        offset: u32,
+        init: Arc<dyn Fn() -> Fill + Send + Sync>,
+        is: Stays,
+    ) -> (u32, usize) {
+        self.check_port("input", &name, self.inputs.len(), |graph| graph.inputs.iter().any(|port| port.name == name));
+        let input = self.inputs.len().min(PORTS_MAX) as u32;
+        let value = self.input_of_type(name.clone(), of, offset);
+        self.between.push(Between { name, input, init, is });
+        (value, self.between.len() - 1)
+    }
+
+    /// Keeps a value until the end of its item.
+    fn keep(&mut self, value: u32, why: Kept) {
+        let info = &mut self.values[value as usize];
+        info.is_read = true;
+        info.kept.get_or_insert(why);
+        if let Maker::Node(node) = info.maker {
+            let output = value - self.works[node.index()].value;
+            if !self.shape().outputs().contains(&(node, output)) {
+                self.shape_mut().output(node, output);
+            }
+        }
+    }
+
+    /// Records that a node holds a state.
+    fn hold(&mut self, place: usize, node: NodeId) {
+        let input = self.between[place].input;
+        let Stays::State { holder } = &mut self.between[place].is else { return };
+        match holder.replace(node) {
+            None => {}
+            Some(first) => {
+                let [first, second] = [first, node].map(|node| self.full_name(node));
+                let state = self.between[place].name.clone();
+                self.mistake(Kind::HeldTwice { state, first, second }.into());
+            }
+        }
+        let value = self.inputs[input as usize].value;
+        self.read_own(value, node, super::values::Use::Read);
+    }
+}
+
+/// The argument for a state.
+#[derive(Debug)]
+pub struct Held<T>(Slot<StateRef<T>>);
+
+impl<T> Single for &mut State<T> {}
+
+impl<T: Send + 'static> OneRead<Graph> for &mut State<T> {
+    type Param = Held<T>;
+
+    fn bind(self, binder: &mut Binder<'_>) -> Held<T> {
+        let (graph, reader) = (&mut *binder.graph, binder.reader);
+        if graph.address() == self.graph {
+            graph.hold(self.place, reader);
+        } else {
+            let name = graph.full_name(reader);
+            graph.mistake(Kind::ForeignState { name }.into());
+        }
+        Held(self.slot)
+    }
+}
+
+impl<T: Send + 'static> Param<Graph> for Held<T> {
+    type Arg<'a> = &'a mut T;
+    type Owned = StateGuard<T>;
+
+    #[inline(always)]
+    fn fetch<'a>(&'a self, cells: Cells<'a>) -> Result<&'a mut T, Infallible> {
+        Ok(cells.hold(self.0))
+    }
+
+    fn own(&self, cells: Cells<'_>) -> Result<StateGuard<T>, Infallible> {
+        Ok(cells.take_state(self.0))
+    }
+
+    fn check<'a>(&'a self, _: Cells<'a>) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+/// A value that comes out of each item, of a known type: the value, and the offset of its cell.
+#[derive(Debug)]
+pub struct Outlet<T> {
+    offset: u32,
+    kind: PhantomData<fn() -> T>,
+}
+
+/// What comes out of each item of a pipeline: a [`Value`], or a tuple of up to eight.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the results of a pipeline",
+    label = "let the closure return a `Value`, or a tuple of up to eight of them"
+)]
+pub trait Outlets {
+    /// The values: a `T`, or a tuple.
+    type Item: Send + 'static;
+    #[doc(hidden)]
+    type Keys: Send + Sync + 'static;
+    #[doc(hidden)]
+    fn declare(self, graph: &mut Graph) -> Self::Keys;
+    #[doc(hidden)]
+    fn take(keys: &Self::Keys, cells: Cells<'_>) -> Self::Item;
+}
+
+impl Graph {
+    fn outlet<T: Data>(&mut self, value: &Value<T>) -> Outlet<T> {
+        let name = Name::from("the results");
+        if !self.owns(value) {
+            self.mistake(Kind::ForeignValue { name }.into());
+            return Outlet { offset: 0, kind: PhantomData };
+        }
+        let (maker, kept) = (self.values[value.index as usize].maker, self.values[value.index as usize].kept);
+        if kept == Some(Kept::Result) || kept == Some(Kept::Feedback) {
+            let value = self.maker_name(maker);
+            self.mistake(Kind::ResultTwice { value, is_feedback: kept == Some(Kept::Feedback) }.into());
+        }
+        self.values[value.index as usize].kept = None;
+        self.keep(value.index, Kept::Result);
+        Outlet { offset: value.offset, kind: PhantomData }
+    }
+}
+
+impl<T: Data> Outlets for Value<T> {
+    type Item = T;
+    type Keys = Outlet<T>;
+
+    fn declare(self, graph: &mut Graph) -> Outlet<T> {
+        graph.outlet(&self)
+    }
+
+    fn take(key: &Outlet<T>, cells: Cells<'_>) -> T {
+        cells.take(Slot::at(key.offset))
+    }
+}
+
+macro_rules! outlets {
+    ($($V:ident $v:ident $T:ident $t:ident $number:tt),*) => {
+        impl<$($T: Data),*> Outlets for ($(Value<$T>,)*) {
+            type Item = ($($T,)*);
+            type Keys = ($(Outlet<$T>,)*);
+
+            fn declare(self, graph: &mut Graph) -> Self::Keys {
+                let ($($v,)*) = self;
+                ($(graph.outlet(&$v),)*)
+            }
+
+            fn take(keys: &Self::Keys, cells: Cells<'_>) -> Self::Item {
+                ($(cells.take(Slot::at(keys.$number.offset)),)*)
+            }
+        }
+    };
+}
+
+tuples!(outlets);

@@ -1,0 +1,249 @@
+//! How a plan runs over many items: what the end of a phase lets begin, and what goes from item to item.
+//!
+//! A run has iterations, and item k is in iteration k modulo their number. Each phase of an iteration has a
+//! gate. It counts down what the phase waits for, and the last arrival begins the phase. So every rule is an
+//! arrow: the end of one phase of item k arrives at the gate of another phase of item k + shift.
+//!
+//! ```text
+//!  rule                                        arrow                    shift
+//!  data goes to a later phase                  its phase ─▶ the later   0
+//!  a phase has the items in order              the phase ─▶ itself      1
+//!  feedback of lag l                           its phase ─▶ the reader  l
+//!  a feedback's cell is read before it is      the reader ─▶ its phase  iterations - l
+//!    written for a later item
+//!  lockstep                                    q ─▶ p                   q - p + 1
+//!  an item is there                            the source ─▶ phases that read no other
+//! ```
+//!
+//! An item gets an iteration only when the item before it there is over, and its results were taken. A gate
+//! begins anew with the last arrival, before the phase begins. An arrival for the next item in the iteration
+//! never comes earlier: each arrow starts at a phase that comes after the beginning of the gate's own phase,
+//! through the iteration's reuse, through the order of the phase, or through the arrow back from a reader.
+
+use crate::error::{Kind, Result};
+use crate::graph::{Between, Graph, Kept, Maker, NodeId, Stays, Transfer, ValueInfo};
+use crate::phases::Beat;
+use crate::value::Cells;
+
+/// How a plan runs over many items.
+pub(crate) struct Pipelining {
+    /// The number of iterations: the most items in flight.
+    pub(crate) slots: u32,
+    pub(crate) phases: Vec<PhaseRule>,
+    /// The phases whose gates count the arrival of an item.
+    pub(crate) begun_by_source: Vec<u32>,
+    /// The number of phases at whose ends an item ends.
+    pub(crate) ends: u32,
+    pub(crate) feeds: Vec<Feed>,
+    /// What is dropped at the end of each item: offsets in its memory.
+    pub(crate) dropped: Vec<(u32, &'static Transfer)>,
+    /// The number of empty items behind the last: lockstep waits for them.
+    pub(crate) drain: u32,
+}
+
+/// What a phase waits for, and what its end does.
+#[derive(Default)]
+pub(crate) struct PhaseRule {
+    /// The number of arrivals at its gate.
+    pub(crate) arrivals: u32,
+    pub(crate) arrows: Vec<Arrow>,
+    /// Whether an item ends with it.
+    pub(crate) is_last: bool,
+}
+
+/// An arrival at the gate of a phase, of a later or an earlier item.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Arrow {
+    pub(crate) phase: u32,
+    /// How many items later.
+    pub(crate) shift: i32,
+}
+
+/// A value that is copied to a later item at the end of its phase.
+pub(crate) struct Feed {
+    pub(crate) phase: u32,
+    /// The node that makes it; none for an input.
+    pub(crate) node: Option<NodeId>,
+    /// The offsets of the value and of the feedback.
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) lag: u32,
+    /// The input of the graph that the feedback is.
+    pub(crate) input: u32,
+    pub(crate) copy: fn(Cells<'_>, u32, Cells<'_>, u32),
+}
+
+/// What a pipeline was asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) slots: u32,
+    pub(crate) beat: Beat,
+    /// Whether every phase has the items in order.
+    pub(crate) is_serial: bool,
+}
+
+impl Pipelining {
+    /// Returns how a plan without phases runs over items, at most `slots` at once, in any order.
+    pub(crate) fn unordered(slots: u32) -> Self {
+        let rule = PhaseRule { arrivals: 1, arrows: Vec::new(), is_last: true };
+        Self { slots, phases: vec![rule], begun_by_source: vec![0], ends: 1, feeds: Vec::new(), dropped: Vec::new(), drain: 0 }
+    }
+
+    /// Returns how a graph runs over items, with these phases, counted from 0.
+    ///
+    /// # Errors
+    /// If an edge leads to an earlier phase, a feedback to a later one, or there are too few slots.
+    pub(crate) fn new(graph: &Graph, phase_of: &[u32], wanted: Wanted) -> Result<Self> {
+        let depth = phase_of.iter().max().map_or(1, |last| last + 1);
+        let mut drawing = Drawing { graph, phase_of, wanted, depth, arrows: Vec::new(), is_ordered: vec![false; depth as usize] };
+        drawing.add_data()?;
+        let is_last: Vec<bool> = (0..depth).map(|phase| drawing.arrows.iter().all(|&(from, _)| from != phase)).collect();
+        let is_fed = |phase: &u32| drawing.arrows.iter().any(|(_, arrow)| arrow.phase == *phase);
+        let begun_by_source: Vec<u32> = (0..depth).filter(|phase| !is_fed(phase)).collect();
+        let feeds = drawing.add_feedback()?;
+        drawing.add_orders();
+        if wanted.beat == Beat::Lockstep {
+            drawing.add_lockstep()?;
+        }
+        let mut phases: Vec<PhaseRule> = is_last.iter().map(|&is_last| PhaseRule { is_last, ..Default::default() }).collect();
+        begun_by_source.iter().for_each(|&phase| phases[phase as usize].arrivals += 1);
+        drawing.arrows.sort_unstable();
+        drawing.arrows.dedup();
+        for &(from, arrow) in &drawing.arrows {
+            phases[arrow.phase as usize].arrivals += 1;
+            phases[from as usize].arrows.push(arrow);
+        }
+        let drain = if wanted.beat == Beat::Lockstep { depth - 1 } else { 0 };
+        let ends = is_last.iter().filter(|is_last| **is_last).count() as u32;
+        Ok(Self { slots: wanted.slots, phases, begun_by_source, ends, feeds, dropped: dropped(graph), drain })
+    }
+
+    /// Returns how many arrivals the gate of a phase counts when an iteration is used for the first time:
+    /// those from items before the first do not come.
+    pub(crate) fn first_arrivals(&self, phase: u32, iteration: u32) -> u32 {
+        let arrows = self.phases.iter().flat_map(|rule| &rule.arrows);
+        let missing = arrows.filter(|arrow| arrow.phase == phase && arrow.shift > iteration as i32).count() as u32;
+        self.phases[phase as usize].arrivals - missing
+    }
+}
+
+/// Returns the values that stay until the end of an item, other than its results.
+fn dropped(graph: &Graph) -> Vec<(u32, &'static Transfer)> {
+    let is_between = |input| graph.between.iter().any(|between| between.input == input);
+    let stays = |value: &&ValueInfo| match value.maker {
+        Maker::Input(input) => !is_between(input) && value.kept != Some(Kept::Result),
+        Maker::Node(_) => value.kept == Some(Kept::FedBack),
+    };
+    graph.values.iter().filter(stays).map(|value| (value.offset, value.of.transfer)).collect()
+}
+
+/// The arrows of a pipeline while they are drawn, each with the phase that it starts at.
+struct Drawing<'a> {
+    graph: &'a Graph,
+    phase_of: &'a [u32],
+    wanted: Wanted,
+    depth: u32,
+    arrows: Vec<(u32, Arrow)>,
+    /// Whether each phase has the items in order.
+    is_ordered: Vec<bool>,
+}
+
+impl Drawing<'_> {
+    fn phase(&self, node: NodeId) -> u32 {
+        self.phase_of[node.index()]
+    }
+
+    fn add(&mut self, from: u32, phase: u32, shift: i32) {
+        self.arrows.push((from, Arrow { phase, shift }));
+    }
+
+    fn add_data(&mut self) -> Result<()> {
+        for edge in self.graph.shape().edges() {
+            let (first, second) = (self.phase(edge.source), self.phase(edge.target));
+            if first > second {
+                let name = |node| self.graph.shape().name_of(node).clone();
+                let (source_node, target) = (name(edge.source), name(edge.target));
+                return Err(Kind::PhaseBack { source_node, target, first: first + 1, second: second + 1 }.into());
+            }
+            if first < second {
+                self.add(first, second, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what feedback waits for. Returns what is copied at the ends of phases.
+    fn add_feedback(&mut self) -> Result<Vec<Feed>> {
+        let mut feeds = Vec::new();
+        for between in &self.graph.between {
+            let Stays::Feedback { from, copy } = between.is else { continue };
+            let from = from.ok_or_else(|| Kind::NotFed { name: between.name.clone() }.into())?;
+            let (Some((reader, read)), value) = (self.reader(between)?, &self.graph.values[from as usize]) else { continue };
+            let node = if let Maker::Node(node) = value.maker { Some(node) } else { None };
+            // An input is there in every phase.
+            let made = node.map_or(read, |node| self.phase(node));
+            if made < read {
+                let maker = node.expect("an input is there in every phase");
+                let [reader, maker] = [reader, maker].map(|node| self.graph.shape().name_of(node).clone());
+                let (feedback, read, made) = (between.name.clone(), read + 1, made + 1);
+                return Err(Kind::FeedbackForward { feedback, reader, maker, read, made }.into());
+            }
+            let (lag, slots) = (1 + made - read, self.wanted.slots);
+            if lag > slots {
+                let why = format!("the feedback '{}' is from {lag} items before, so in_flight must be {lag} or more", between.name);
+                return Err(Kind::TooFewSlots { slots, why }.into());
+            }
+            // A feed that fails repeats the one before, so the phase that feeds has the items in order.
+            self.is_ordered[made as usize] = true;
+            if made != read {
+                self.add(made, read, lag as i32);
+                self.add(read, made, (slots - lag) as i32);
+            }
+            let to = self.graph.inputs[between.input as usize].offset;
+            feeds.push(Feed { phase: made, node, from: value.offset, to, lag, input: between.input, copy });
+        }
+        Ok(feeds)
+    }
+
+    /// Returns the first reader of a feedback, and the phase of all readers.
+    fn reader(&self, between: &Between) -> Result<Option<(NodeId, u32)>> {
+        let readers = &self.graph.inputs[between.input as usize].readers;
+        let Some(&first) = readers.first() else { return Ok(None) };
+        match readers.iter().find(|&&reader| self.phase(reader) != self.phase(first)) {
+            None => Ok(Some((first, self.phase(first)))),
+            Some(&reader) => {
+                let [node, other] = [reader, first].map(|node| self.graph.shape().name_of(node).clone());
+                let (first, second) = (self.phase(first) + 1, self.phase(reader) + 1);
+                Err(Kind::FeedbackPhases { feedback: between.name.clone(), node, other, first, second }.into())
+            }
+        }
+    }
+
+    /// Lets the phases that must have the items in order have them so.
+    fn add_orders(&mut self) {
+        for between in &self.graph.between {
+            if let Stays::State { holder: Some(holder) } = between.is {
+                self.is_ordered[self.phase(holder) as usize] = true;
+            }
+        }
+        for phase in 0..self.depth {
+            if self.is_ordered[phase as usize] || self.wanted.is_serial {
+                self.add(phase, phase, 1);
+            }
+        }
+    }
+
+    /// Lets each schedule iteration begin when the one before has ended: phase p of item k after phase q of
+    /// item k + p - q - 1.
+    fn add_lockstep(&mut self) -> Result<()> {
+        let (depth, slots) = (self.depth, self.wanted.slots);
+        if slots < depth {
+            let why = format!("in lockstep all {depth} phases have an item, so in_flight must be {depth} or more");
+            return Err(Kind::TooFewSlots { slots, why }.into());
+        }
+        for (from, phase) in (0..depth).flat_map(|from| (0..depth).map(move |phase| (from, phase))) {
+            self.add(from, phase, from as i32 - phase as i32 + 1);
+        }
+        Ok(())
+    }
+}
