@@ -8,6 +8,8 @@ pub mod flow;
 pub mod graph;
 pub mod guide;
 mod name;
+pub mod phases;
+pub mod pipe;
 pub mod plan;
 pub mod run;
 mod runtime;
@@ -68,6 +70,8 @@ pub use flow::{Flow, Function};
 pub use graph::{Graph, Value, take};
 #[doc(inline)]
 pub use name::Name;
+#[doc(inline)]
+pub use pipe::Pipeline;
 #[doc(inline)]
 pub use plan::Plan;
 #[doc(inline)]

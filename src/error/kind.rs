@@ -57,9 +57,13 @@ pub(crate) enum Kind {
         "{what} '{name}' is declared in an inner graph, which has none: read the values of the graph around it, and return results from the closure"
     )]
     InnerPort { what: &'static str, name: Name },
-    #[error("state '{state}' is held by '{first}' and by '{second}': one node holds a state, let the other read a value that the first makes of it")]
+    #[error(
+        "state '{state}' is held by '{first}' and by '{second}': one node holds a state, let the other read a value that the first makes of it"
+    )]
     HeldTwice { state: Name, first: Name, second: Name },
-    #[error("'{name}' holds a state of another graph: the node that holds a state is in the pipeline's own graph, and in no loop or branch")]
+    #[error(
+        "'{name}' holds a state of another graph: the node that holds a state is in the pipeline's own graph, and in no loop or branch"
+    )]
     ForeignState { name: Name },
     #[error(
         "{value} {}",
@@ -70,11 +74,17 @@ pub(crate) enum Kind {
     NotFed { name: Name },
     #[error("'{name}' goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new")]
     OnlyInPipeline { name: Name },
-    #[error("'{node}' reads the feedback '{feedback}' in phase {second}, and '{other}' in phase {first}: read it in one phase, or declare two feedbacks")]
+    #[error(
+        "'{node}' reads the feedback '{feedback}' in phase {second}, and '{other}' in phase {first}: read it in one phase, or declare two feedbacks"
+    )]
     FeedbackPhases { feedback: Name, node: Name, other: Name, first: u32, second: u32 },
-    #[error("feedback '{feedback}' is read by '{reader}' in phase {read}, after its value is made by '{maker}' in phase {made}: read the value itself there, it is of the same item")]
+    #[error(
+        "feedback '{feedback}' is read by '{reader}' in phase {read}, after its value is made by '{maker}' in phase {made}: read the value itself there, it is of the same item"
+    )]
     FeedbackForward { feedback: Name, reader: Name, maker: Name, read: u32, made: u32 },
-    #[error("'{target}' is in phase {second} and depends on '{source_node}' in phase {first}, a later one: move one of them, or feed the value back with g.feedback and g.feed")]
+    #[error(
+        "'{target}' is in phase {second} and depends on '{source_node}' in phase {first}, a later one: move one of them, or feed the value back with g.feedback and g.feed"
+    )]
     PhaseBack { source_node: Name, target: Name, first: u32, second: u32 },
     #[error("'{node}' is in phase {phase}: phases are from 1 to {max}")]
     PhaseRange { node: Name, phase: u32, max: u32 },
@@ -82,6 +92,8 @@ pub(crate) enum Kind {
     TooFewSlots { slots: u32, why: String },
     #[error("the source of the items panicked: {message}")]
     SourcePanicked { message: String },
+    #[error("what '{name}' begins with could not be made, a panic: {message}")]
+    InitPanicked { name: Name, message: String },
     #[error("an item of the source is an error")]
     SourceFailed,
     #[error("an inner graph cannot be compiled or cut by itself: compile or cut the graph around it")]
@@ -115,6 +127,37 @@ pub(crate) enum Kind {
     EmptySection { from: Vec<String>, to: Vec<String> },
     #[error("policy '{policy}' {fault}")]
     Policy { policy: String, node: Option<Name>, fault: String },
+
+    // Phases of a pipeline.
+    #[error(
+        "the nodes {} wait for each other in a circle, for one item: remove one of these edges, or declare the one whose value is of an earlier item as feedback",
+        circle(.path)
+    )]
+    ItemCycle { path: Vec<Name> },
+    #[error(
+        "the edge from '{source_node}' in phase {from} to '{target}' in phase {to} leads to an earlier phase: put '{target}' in phase {from} or later, or declare the edge as feedback if '{target}' needs the value of an earlier item"
+    )]
+    EarlierPhase { source_node: Name, from: u32, target: Name, to: u32 },
+    #[error(
+        "the feedback from '{source_node}' in phase {from} to '{target}' in phase {to} leads to a later phase: put '{target}' in phase {from} or earlier, or make it an ordinary edge"
+    )]
+    LaterPhase { source_node: Name, from: u32, target: Name, to: u32 },
+    #[error("node '{node}' is in phase {phase}: phases are from 1 to {limit}")]
+    Phase { node: Name, phase: u32, limit: u32 },
+    #[error("'{first}' and '{second}' are in one phase (together), but {} is fixed for the first and {} for the second: fix the same for both", fixed(.phase), fixed(.other))]
+    PhasesApart { first: Name, phase: u32, second: Name, other: u32 },
+    #[error(
+        "no phase is left for node '{node}': it cannot be in a phase before {low}, which is fixed for '{after}', nor in one after {high}, {why}; change one of these"
+    )]
+    NoPhase { node: Name, low: u32, after: Name, high: u32, why: String },
+    #[error("resource '{resource}' has capacity 0: give it 1 or more")]
+    NoCapacity { resource: Name },
+    #[error(
+        "node '{node}' names resource number {id}, counted from 0, but there are {resources}: use the resources of this work"
+    )]
+    UnknownResource { node: Name, id: u32, resources: usize },
+    #[error("{what} is {us} us, the limit is {limit_us}: use smaller costs, or fewer nodes, phases or items")]
+    TimeLimit { what: &'static str, us: f64, limit_us: f64 },
 
     // Programs that are not a correct plan of their graph.
     #[error("nothing orders node '{later}' after '{earlier}', which it depends on: its stream needs a wait")]
@@ -328,6 +371,11 @@ fn circle(path: &[Name]) -> String {
         0..=12 => quoted.join(" -> "),
         n => format!("{} -> ... {} more ... -> {}", quoted[..6].join(" -> "), n - 12, quoted[n - 6..].join(" -> ")),
     }
+}
+
+/// `phase 2`, or what a node without one is called.
+fn fixed(phase: &u32) -> String {
+    if *phase == 0 { "unpipelined".into() } else { format!("phase {phase}") }
 }
 
 fn list(names: &[Name]) -> String {

@@ -6,14 +6,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures_core::Stream;
+
 use super::ExecutorBuilder;
 use super::flows::SharedEngine;
 #[cfg(doc)]
 use crate::error::Error;
-use crate::error::{Refused, Result};
+use crate::error::{BoxError, Refused, Result};
+use crate::pipe::{Piped, Pipeline, RunStream};
 use crate::plan::Plan;
 use crate::run::{Inputs, Run};
 use crate::runtime::{Core, Idle, IdleWait, Keeper, WaiterKey, is_inside};
+use crate::value::args::Data;
 
 /// Runs plans, engines and flows on workers and devices. A clone is a further handle to the same executor.
 ///
@@ -95,6 +99,52 @@ impl Executor {
     /// true.
     pub fn try_run(&self, plan: &Plan, inputs: Inputs) -> Result<Run, Refused<Inputs>> {
         Run::reserved(self.core(), plan, inputs)
+    }
+
+    /// Runs a pipeline over a stream of items. The results are a stream, in the order of the items. It begins
+    /// with its first poll, and counts as one run in flight.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Executor, Pipeline, Ranked};
+    /// use futures::{TryStreamExt, stream};
+    ///
+    /// let squares = Pipeline::new("squares", &Ranked::default(), |g, x| g.task("square", &x, |x: &u64| x * x))?;
+    /// let results = Executor::inline().pipe(&squares, stream::iter(1..=4));
+    /// assert_eq!(futures::executor::block_on(results.try_collect::<Vec<_>>())?, [1, 4, 9, 16]);
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn pipe<I: Data, T: Send + 'static, S: Stream<Item = I>>(&self, pipeline: &Pipeline<I, T>, items: S) -> Piped<S, I, T> {
+        Piped::new(self.core(), pipeline, items, Ok)
+    }
+
+    /// Runs a pipeline over a stream of items and errors, as [`Executor::pipe`]. An error of the source is an
+    /// error in its place.
+    pub fn try_pipe<I, T, E, S>(&self, pipeline: &Pipeline<I, T>, items: S) -> Piped<S, I, T>
+    where
+        I: Data,
+        T: Send + 'static,
+        E: Into<BoxError>,
+        S: Stream<Item = Result<I, E>>,
+    {
+        Piped::new(self.core(), pipeline, items, |item| item.map_err(Into::into))
+    }
+
+    /// Runs a plan for each of a stream of inputs, at most `slots` at once. The outputs are a stream, in the
+    /// order of the inputs. It begins with its first poll, and counts as one run in flight.
+    ///
+    /// # Errors
+    /// If `slots` is 0, or too large for the plan.
+    pub fn run_stream<S: Stream<Item = Inputs>>(&self, plan: &Plan, inputs: S, slots: u32) -> Result<RunStream<S>> {
+        RunStream::new(self.core(), plan, inputs, slots, true)
+    }
+
+    /// Does the same as [`Executor::run_stream`], and gives out the outputs as they come.
+    ///
+    /// # Errors
+    /// If `slots` is 0, or too large for the plan.
+    pub fn run_stream_unordered<S: Stream<Item = Inputs>>(&self, plan: &Plan, inputs: S, slots: u32) -> Result<RunStream<S>> {
+        RunStream::new(self.core(), plan, inputs, slots, false)
     }
 
     /// Waits until no run is in flight. A run that is never polled or dropped stays in flight.

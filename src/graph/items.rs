@@ -114,11 +114,7 @@ impl Graph {
     ///
     /// Its phase handles one item at a time, in order. If the node fails or panics, the state stays as the
     /// node left it, and the next item finds it so.
-    pub fn state<T: Send + 'static>(
-        &mut self,
-        name: impl Into<Name>,
-        init: impl Fn() -> T + Send + Sync + 'static,
-    ) -> State<T> {
+    pub fn state<T: Send + 'static>(&mut self, name: impl Into<Name>, init: impl Fn() -> T + Send + Sync + 'static) -> State<T> {
         let slot = self.layout.slot::<StateRef<T>>();
         let init = move || -> Fill {
             let home = StateRef::new(init());
@@ -214,8 +210,13 @@ impl Graph {
 }
 
 /// The argument for a state.
-#[derive(Debug)]
 pub struct Held<T>(Slot<StateRef<T>>);
+
+impl<T> fmt::Debug for Held<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Held<{}>", std::any::type_name::<T>())
+    }
+}
 
 impl<T> Single for &mut State<T> {}
 

@@ -176,7 +176,15 @@ impl Shape {
     pub fn node(&mut self, name: impl Into<Name>, backend: Backend) -> NodeId {
         // Ids beyond u32 cannot exist: the check for NODES_MAX reports such a graph before an id is used.
         let id = NodeId(self.nodes.len() as u32);
-        self.nodes.push(NodeShape { name: name.into(), backend, command: None, devices: None, cost_us: 1.0, phase: None, control: None });
+        self.nodes.push(NodeShape {
+            name: name.into(),
+            backend,
+            command: None,
+            devices: None,
+            cost_us: 1.0,
+            phase: None,
+            control: None,
+        });
         id
     }
 

@@ -9,7 +9,9 @@ use super::fabric::{Fabric, Facts};
 use super::nest::within;
 use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::error::{Error, Kind, Result};
-use crate::graph::{Body, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node};
+use crate::graph::{
+    Body, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node,
+};
 use crate::name::Name;
 use crate::value::Layout;
 

@@ -21,8 +21,10 @@
 //! through the iteration's reuse, through the order of the phase, or through the arrow back from a reader.
 
 use crate::error::{Kind, Result};
-use crate::graph::{Between, Graph, Kept, Maker, NodeId, Stays, Transfer, ValueInfo};
-use crate::phases::Beat;
+use std::sync::Arc;
+
+use crate::graph::{Between, Fill, Graph, Kept, Maker, NodeId, Stays, Transfer, ValueInfo};
+use crate::name::Name;
 use crate::value::Cells;
 
 /// How a plan runs over many items.
@@ -32,13 +34,10 @@ pub(crate) struct Pipelining {
     pub(crate) phases: Vec<PhaseRule>,
     /// The phases whose gates count the arrival of an item.
     pub(crate) begun_by_source: Vec<u32>,
-    /// The number of phases at whose ends an item ends.
-    pub(crate) ends: u32,
     pub(crate) feeds: Vec<Feed>,
+    pub(crate) inits: Vec<Init>,
     /// What is dropped at the end of each item: offsets in its memory.
     pub(crate) dropped: Vec<(u32, &'static Transfer)>,
-    /// The number of empty items behind the last: lockstep waits for them.
-    pub(crate) drain: u32,
 }
 
 /// What a phase waits for, and what its end does.
@@ -47,8 +46,6 @@ pub(crate) struct PhaseRule {
     /// The number of arrivals at its gate.
     pub(crate) arrivals: u32,
     pub(crate) arrows: Vec<Arrow>,
-    /// Whether an item ends with it.
-    pub(crate) is_last: bool,
 }
 
 /// An arrival at the gate of a phase, of a later or an earlier item.
@@ -60,6 +57,7 @@ pub(crate) struct Arrow {
 }
 
 /// A value that is copied to a later item at the end of its phase.
+#[derive(Clone)]
 pub(crate) struct Feed {
     pub(crate) phase: u32,
     /// The node that makes it; none for an input.
@@ -73,11 +71,23 @@ pub(crate) struct Feed {
     pub(crate) copy: fn(Cells<'_>, u32, Cells<'_>, u32),
 }
 
+/// What a state or a feedback begins with.
+#[derive(Clone)]
+pub(crate) struct Init {
+    pub(crate) name: Name,
+    /// The input of the graph that it is.
+    pub(crate) input: u32,
+    /// The number of iterations, from the first on, that begin with it.
+    pub(crate) iterations: u32,
+    pub(crate) make: Arc<dyn Fn() -> Fill + Send + Sync>,
+}
+
 /// What a pipeline was asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) slots: u32,
-    pub(crate) beat: Beat,
+    /// Whether an item begins with the schedule iteration only.
+    pub(crate) is_lockstep: bool,
     /// Whether every phase has the items in order.
     pub(crate) is_serial: bool,
 }
@@ -85,8 +95,8 @@ pub(crate) struct Wanted {
 impl Pipelining {
     /// Returns how a plan without phases runs over items, at most `slots` at once, in any order.
     pub(crate) fn unordered(slots: u32) -> Self {
-        let rule = PhaseRule { arrivals: 1, arrows: Vec::new(), is_last: true };
-        Self { slots, phases: vec![rule], begun_by_source: vec![0], ends: 1, feeds: Vec::new(), dropped: Vec::new(), drain: 0 }
+        let rule = PhaseRule { arrivals: 1, arrows: Vec::new() };
+        Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds: Vec::new(), inits: Vec::new(), dropped: Vec::new() }
     }
 
     /// Returns how a graph runs over items, with these phases, counted from 0.
@@ -97,15 +107,14 @@ impl Pipelining {
         let depth = phase_of.iter().max().map_or(1, |last| last + 1);
         let mut drawing = Drawing { graph, phase_of, wanted, depth, arrows: Vec::new(), is_ordered: vec![false; depth as usize] };
         drawing.add_data()?;
-        let is_last: Vec<bool> = (0..depth).map(|phase| drawing.arrows.iter().all(|&(from, _)| from != phase)).collect();
         let is_fed = |phase: &u32| drawing.arrows.iter().any(|(_, arrow)| arrow.phase == *phase);
         let begun_by_source: Vec<u32> = (0..depth).filter(|phase| !is_fed(phase)).collect();
         let feeds = drawing.add_feedback()?;
         drawing.add_orders();
-        if wanted.beat == Beat::Lockstep {
+        if wanted.is_lockstep {
             drawing.add_lockstep()?;
         }
-        let mut phases: Vec<PhaseRule> = is_last.iter().map(|&is_last| PhaseRule { is_last, ..Default::default() }).collect();
+        let mut phases: Vec<PhaseRule> = (0..depth).map(|_| PhaseRule::default()).collect();
         begun_by_source.iter().for_each(|&phase| phases[phase as usize].arrivals += 1);
         drawing.arrows.sort_unstable();
         drawing.arrows.dedup();
@@ -113,9 +122,34 @@ impl Pipelining {
             phases[arrow.phase as usize].arrivals += 1;
             phases[from as usize].arrows.push(arrow);
         }
-        let drain = if wanted.beat == Beat::Lockstep { depth - 1 } else { 0 };
-        let ends = is_last.iter().filter(|is_last| **is_last).count() as u32;
-        Ok(Self { slots: wanted.slots, phases, begun_by_source, ends, feeds, dropped: dropped(graph), drain })
+        let init = |between: &Between| {
+            let fed = feeds.iter().find(|feed| feed.input == between.input);
+            let iterations = fed.map_or(wanted.slots, |feed| feed.lag);
+            Init { name: between.name.clone(), input: between.input, iterations, make: between.init.clone() }
+        };
+        let inits = graph.between.iter().map(init).collect();
+        Ok(Self { slots: wanted.slots, phases, begun_by_source, feeds, inits, dropped: dropped(graph) })
+    }
+
+    /// Returns how the same graph runs over items in a single phase. Feedback is from as many items before as
+    /// with phases.
+    pub(crate) fn merged(&self) -> Self {
+        let is_ordered = self.phases.iter().zip(0..).any(|(rule, phase)| rule.arrows.contains(&Arrow { phase, shift: 1 }));
+        let arrows = if is_ordered { vec![Arrow { phase: 0, shift: 1 }] } else { Vec::new() };
+        let rule = PhaseRule { arrivals: 1 + arrows.len() as u32, arrows };
+        let feeds = self.feeds.iter().map(|feed| Feed { phase: 0, ..*feed }).collect();
+        let (inits, dropped) = (self.inits.clone(), self.dropped.clone());
+        Self { slots: self.slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped }
+    }
+
+    /// Returns which arrivals, by phase and item, do not come because there are `items` and no more. Lockstep
+    /// waits for items behind.
+    pub(crate) fn missing_behind(&self, items: u64) -> impl Iterator<Item = (u32, u64)> {
+        let arrows = self.phases.iter().flat_map(|rule| &rule.arrows).filter(|arrow| arrow.shift < 0);
+        arrows.flat_map(move |arrow| {
+            let first = items.saturating_sub(u64::from(arrow.shift.unsigned_abs()));
+            (first..items).map(move |item| (arrow.phase, item))
+        })
     }
 
     /// Returns how many arrivals the gate of a phase counts when an iteration is used for the first time:
@@ -190,7 +224,8 @@ impl Drawing<'_> {
             }
             let (lag, slots) = (1 + made - read, self.wanted.slots);
             if lag > slots {
-                let why = format!("the feedback '{}' is from {lag} items before, so in_flight must be {lag} or more", between.name);
+                let why =
+                    format!("the feedback '{}' is from {lag} items before, so in_flight must be {lag} or more", between.name);
                 return Err(Kind::TooFewSlots { slots, why }.into());
             }
             // A feed that fails repeats the one before, so the phase that feeds has the items in order.
@@ -223,7 +258,8 @@ impl Drawing<'_> {
     fn add_orders(&mut self) {
         for between in &self.graph.between {
             if let Stays::State { holder: Some(holder) } = between.is {
-                self.is_ordered[self.phase(holder) as usize] = true;
+                let phase = self.phase(holder);
+                self.is_ordered[phase as usize] = true;
             }
         }
         for phase in 0..self.depth {

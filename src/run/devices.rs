@@ -136,6 +136,8 @@ impl Item<'_> {
                 }
                 Target::Arrive(_) => return,
                 Target::Release(node) => return self.release(node),
+                Target::Phase(phase) => return self.end_phase(phase, &mut |ticket| pool.submit(ticket)),
+                Target::End if self.live.pipe.is_some() => return self.end_phase(0, &mut |ticket| pool.submit(ticket)),
                 Target::End => return RunInner::finish(self.run.me(), Some(self.live.slot)),
             }
         }

@@ -59,7 +59,9 @@ impl RunInner {
         if let Some(refusal) = self.refusal.get() {
             return Err(refusal.clone());
         }
-        self.first().map_or(Ok(()), Item::result)
+        // The failures of items are theirs.
+        let own = self.first().filter(|_| self.pipelining.is_none());
+        own.map_or(Ok(()), Item::result)
     }
 
     /// Wakes all waiters: the run is complete.
@@ -93,14 +95,16 @@ impl RunInner {
 
 impl Drop for RunInner {
     fn drop(&mut self) {
-        let Some(live) = self.live.get() else { return };
-        // SAFETY: `&mut self`: no other thread touches the cells of a run that is being dropped.
-        let values = unsafe { FrameValues::new(&self.plan, self.code(), &live.first.frame) };
-        values.drop_inputs();
-        values.drop_outputs();
         // A run without failures has released all others.
-        if !matches!(self.verdict.get(), Some(Ok(()))) {
-            values.drop_others();
+        let is_clean = self.pipelining.is_none() && matches!(self.verdict.get(), Some(Ok(())));
+        for item in self.items() {
+            // SAFETY: `&mut self`: no other thread touches the cells of a run that is being dropped.
+            let values = unsafe { FrameValues::new(&self.plan, self.code(), &item.at.frame) };
+            values.drop_inputs();
+            values.drop_outputs();
+            if !is_clean {
+                values.drop_others();
+            }
         }
     }
 }

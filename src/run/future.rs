@@ -48,7 +48,7 @@ pub struct Run {
 impl Run {
     /// Makes a run, which does not keep the executor.
     pub(crate) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Self {
-        Self { inner: RunInner::new(core, plan, inputs), key: WaiterKey::default(), is_spent: false }
+        Self { inner: RunInner::new(core, plan, None, inputs), key: WaiterKey::default(), is_spent: false }
     }
 
     /// Takes a place among the runs in flight at once, or gives the inputs back.
@@ -155,7 +155,7 @@ impl RunInner {
         }
     }
 
-    fn has_woken(&self) -> bool {
+    pub(super) fn has_woken(&self) -> bool {
         self.live.get().and_then(|live| live.wakes.as_ref()).is_some_and(|wakes| wakes.has_woken())
     }
 }
@@ -167,19 +167,25 @@ impl Drop for Run {
             return mem::forget(inner.clone());
         }
         inner.lane.forget(&mut self.key);
-        if inner.is_complete() {
+        inner.abandon();
+    }
+}
+
+impl RunInner {
+    /// Cancels a run that nobody awaits any more, and keeps its memory until it is complete.
+    pub(super) fn abandon(self: &Arc<Self>) {
+        if self.is_complete() {
             return;
         }
-        inner.cancel(0);
-        if inner.is_complete() {
+        self.cancel(0);
+        if self.is_complete() {
             // It never started, or is inline: no other thread touches it any more.
             return;
         }
-        let core = &inner.core;
-        core.limbo.hold(&inner.held, inner.clone());
-        if inner.is_complete() {
+        self.core.limbo.hold(&self.held, self.clone());
+        if self.is_complete() {
             // The run ended between the two checks, so its end may not have freed it.
-            core.limbo.free(&inner.held);
+            self.core.limbo.free(&self.held);
         }
     }
 }

@@ -6,15 +6,16 @@ use smallvec::SmallVec;
 
 use super::Inputs;
 use super::countdown::Countdown;
+use super::pipe::Pipe;
 use super::state::{self, State};
 use super::step_state::StepState;
 use crate::device::host::{Progress, Ticket, Tickets};
 use crate::error::{Error, Result};
 use crate::graph::NodeId;
 use crate::plan::code::Code;
-use crate::plan::{Plan, PlanInner};
+use crate::plan::{Pipelining, Plan, PlanInner};
 use crate::runtime::{AsyncContext, Collector, Core, Held, Lane, WakeSet};
-use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock};
 use crate::value::{Cells, Frame};
 
 /// The point of a run's own lane at which the run is complete.
@@ -24,6 +25,8 @@ pub(super) struct RunInner {
     /// Lets the last step keep the run alive while it completes it.
     pub(super) me: Weak<RunInner>,
     pub(super) plan: Plan,
+    /// How the plan runs over many items, if it does.
+    pub(super) pipelining: Option<Arc<Pipelining>>,
     pub(super) number: u64,
     pub(super) core: Arc<Core>,
     pub(super) state: State,
@@ -89,6 +92,7 @@ pub(super) struct Live {
     pub(super) first: Iteration,
     /// Those of a run over many items.
     pub(super) more: Box<[Iteration]>,
+    pub(super) pipe: Option<Pipe>,
 }
 
 /// What one execution of the graph needs: memory, gates and places of programs.
@@ -112,6 +116,10 @@ pub(super) struct Iteration {
     pub(super) faults: Mutex<Vec<(Option<NodeId>, Error)>>,
     /// The outcomes of the nodes, once one has failed. A small run needs no allocation for them.
     pub(super) outcomes: OnceLock<SmallVec<[AtomicU32; 4]>>,
+    /// Whether there is an outcome or a failure.
+    pub(super) is_marked: AtomicBool,
+    /// Whether the item is counted in the state of the run.
+    pub(super) has_failed: AtomicBool,
 }
 
 /// One execution of the graph, in one iteration of a run.
@@ -149,12 +157,13 @@ impl<'r> Item<'r> {
 }
 
 impl RunInner {
-    pub(super) fn new(core: &Arc<Core>, plan: &Plan, inputs: Inputs) -> Arc<Self> {
+    pub(super) fn new(core: &Arc<Core>, plan: &Plan, pipelining: Option<Arc<Pipelining>>, inputs: Inputs) -> Arc<Self> {
         let observed = if core.observer.is_some() || core.choices.is_some() { state::OBSERVED } else { 0 };
         let number = if observed == 0 { 0 } else { core.next_number() };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             plan: plan.clone(),
+            pipelining,
             number,
             core: core.clone(),
             state: State::new(observed),

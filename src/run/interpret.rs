@@ -303,7 +303,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
 
     /// Follows a target through the gates it fills. Returns the programs that are ready now.
     #[inline]
-    pub(super) fn follow(&self, mut target: Target) -> Option<Ticket> {
+    pub(super) fn follow(&mut self, mut target: Target) -> Option<Ticket> {
         loop {
             match target {
                 Target::Start { first, count } => return Some(self.item.ticket(first, count)),
@@ -313,12 +313,25 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                     self.item.release(node);
                     return None;
                 }
+                Target::Phase(phase) => return self.end_phase(phase),
+                Target::End if self.item.live.pipe.is_some() => return self.end_phase(0),
                 Target::End => {
                     RunInner::finish(self.item.run.me(), Some(self.slot));
                     return None;
                 }
             }
         }
+    }
+
+    /// Ends a phase of the item. Returns programs that are ready now. The run may be gone afterwards.
+    fn end_phase(&mut self, phase: u32) -> Option<Ticket> {
+        let (item, queue, mut held) = (self.item, &mut *self.queue, None);
+        item.end_phase(phase, &mut |ticket| {
+            if let Some(earlier) = held.replace(ticket) {
+                queue.push(earlier);
+            }
+        });
+        held
     }
 
     #[inline]

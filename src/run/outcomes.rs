@@ -10,6 +10,7 @@ use crate::value::Outcome;
 
 /// The outcome of a node; 0 is none, or success.
 pub(super) mod outcome {
+    pub(in crate::run) const NONE: u32 = 0;
     pub(in crate::run) const FAILED: u32 = 1;
     pub(in crate::run) const SKIPPED: u32 = 2;
     pub(in crate::run) const CANCELLED: u32 = 3;
@@ -30,15 +31,22 @@ impl Item<'_> {
         let outcomes = self.at.outcomes.get_or_init(|| self.code().step_of.iter().map(|_| AtomicU32::new(0)).collect());
         // ORDERING: Relaxed: dependants are started, and waiters signalled, after this.
         outcomes[node.index()].store(outcome, Ordering::Relaxed);
+        // ORDERING: Relaxed: the end of the item comes after this.
+        self.at.is_marked.store(true, Ordering::Relaxed);
         if outcome == outcome::FAILED {
             self.fail_around(node);
-            self.run.state.raise(state::FAILED);
+            // ORDERING: Relaxed: only one of the item's steps counts it.
+            if !self.at.has_failed.swap(true, Ordering::Relaxed) {
+                self.run.state.add_failure();
+            }
         }
     }
 
     /// Records an error that is no node's outcome: the node succeeded, or it is of the whole item.
     pub(super) fn add_fault(self, node: Option<NodeId>, error: Error) {
         lock(&self.at.faults).push((node, error));
+        // ORDERING: Relaxed: the end of the item comes after this.
+        self.at.is_marked.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn outcome(self, node: NodeId) -> u32 {

@@ -7,13 +7,15 @@ use super::Inputs;
 use super::countdown::Countdown;
 use super::inner::{Iteration, Live, RunInner, Start, Waiting};
 use super::outcomes::cancelled;
+use super::pipe::Pipe;
 use super::state;
 use super::step_state::StepState;
 use crate::device::host::{Entry, Ticket};
-use crate::error::{Error, Refused, Result, shielded};
+use crate::error::{Error, Kind, Refused, Result, shielded};
+use crate::plan::pipelining::Init;
 use crate::runtime::{AsyncContext, Client, Resumes, WakeSet};
-use crate::sync::{AtomicU32, AtomicU64, Mutex, OnceLock, lock};
-use crate::value::Frame;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock, lock};
+use crate::value::{Access, Frame};
 
 impl Client for RunInner {
     fn shut_down(self: Arc<Self>) {
@@ -27,7 +29,9 @@ impl RunInner {
         let mut start = lock(&self.start);
         let Start::Waiting(Waiting { inputs, turn, slot }) = &mut *start else { return Poll::Ready(()) };
         // A run in the queue was checked at its first poll.
-        let checked = if *turn == 0 { inputs.check(self.plan()) } else { Ok(()) };
+        // Items are checked one by one.
+        let is_checked = *turn != 0 || self.pipelining.is_some();
+        let checked = if is_checked { Ok(()) } else { inputs.check(self.plan()) };
         let admitted = match (checked, *slot) {
             (Ok(()), Some(slot)) => Poll::Ready(Ok(slot)),
             (Ok(()), None) => self.core.admit(self.me.clone(), turn, Some(&self.lane)),
@@ -79,6 +83,9 @@ impl RunInner {
             // it is complete, and completing it begins with `leave`.
             unsafe { pool.enter(slot, Entry::new(Arc::as_ptr(self))) };
         }
+        if self.pipelining.is_some() {
+            return self.open(slot);
+        }
         let roots = (code.programs() > 0).then(|| Ticket::new(slot, 0, code.roots));
         // Without workers, async nodes are polled by the task that awaits the run, in its runtime.
         let has_context = pool.is_some() && !code.asyncs.is_empty();
@@ -108,7 +115,7 @@ impl RunInner {
         let Start::Admitted { inputs, slot, context } = std::mem::replace(&mut *lock(&self.start), Start::Started) else {
             unreachable!("only admitted runs have tickets")
         };
-        let (plan, code) = (self.plan(), self.code());
+        let plan = self.plan();
         let frame = match Frame::new(&plan.layout) {
             Ok(frame) => frame,
             Err(error) => {
@@ -118,21 +125,56 @@ impl RunInner {
             }
         };
         inputs.fill(plan, &frame);
-        let wakes = || {
-            let resumes = match &self.core.pool {
-                Some(pool) => Resumes::Worker { pool: pool.clone(), slot },
-                None => Resumes::Poll(self.lane.clone()),
-            };
-            WakeSet::new(code.asyncs.iter().map(|&step| code.program_of(step)), resumes)
+        let first = self.iteration(0, frame);
+        self.live.set(Live { wakes: self.wakes(1, slot), context, slot, first, more: Box::default(), pipe: None }).is_ok()
+    }
+
+    /// Makes the iterations of a run over many items. Its consumer begins the items.
+    fn open(self: &Arc<Self>, slot: u16) {
+        if let Err(error) = self.make_iterations(slot) {
+            self.clone().refuse(error, Some(slot));
+        }
+    }
+
+    #[cold]
+    fn make_iterations(&self, slot: u16) -> Result<()> {
+        let plan = self.pipelining();
+        let frames = (0..plan.slots).map(|_| Frame::new(&self.plan().layout)).collect::<Result<Vec<Frame>>>()?;
+        let mut iterations = frames.into_iter().zip(0..).map(|(frame, number)| self.iteration(number, frame));
+        let first = iterations.next().expect("there is a slot for one item");
+        let pipe = Some(Pipe::new(plan, self.core.pool.is_some()));
+        let wakes = self.wakes(plan.slots, slot);
+        let live = Live { wakes, context: AsyncContext::current(), slot, first, more: iterations.collect(), pipe };
+        // From here on the end of the run drops what was filled.
+        let is_set = self.live.set(live).is_ok();
+        debug_assert!(is_set, "a run starts once");
+        plan.inits.iter().try_for_each(|init| self.fill(init))
+    }
+
+    /// Puts what a state or a feedback begins with into the cells of its iterations.
+    fn fill(&self, init: &Init) -> Result<()> {
+        let access = if self.plan().inputs[init.input as usize].is_shared { Access::Share } else { Access::Tagged };
+        let filled = shielded(|| {
+            let fill = (init.make)();
+            for number in 0..init.iterations {
+                // SAFETY: no item has begun.
+                fill(unsafe { self.item(number).at.frame.cells(access) });
+            }
+        });
+        filled.map_err(|message| Kind::InitPanicked { name: init.name.clone(), message }.into())
+    }
+
+    /// Returns the wake set for the async nodes of so many iterations, if there are any.
+    fn wakes(&self, iterations: u32, slot: u16) -> Option<Arc<WakeSet>> {
+        let code = self.code();
+        let resumes = || match &self.core.pool {
+            Some(pool) => Resumes::Worker { pool: pool.clone(), slot },
+            None => Resumes::Poll(self.lane.clone()),
         };
-        let live = Live {
-            wakes: (!code.asyncs.is_empty()).then(wakes),
-            context,
-            slot,
-            first: self.iteration(0, frame),
-            more: Box::default(),
-        };
-        self.live.set(live).is_ok()
+        let base = |iteration| iteration * code.programs();
+        let programs =
+            (0..iterations).flat_map(|iteration| code.asyncs.iter().map(move |&step| base(iteration) + code.program_of(step)));
+        (!code.asyncs.is_empty()).then(|| WakeSet::new(programs, resumes()))
     }
 
     /// Returns an iteration before its start.
@@ -150,6 +192,8 @@ impl RunInner {
             controls: code.controls.iter().map(|_| StepState::new()).collect(),
             faults: Mutex::new(Vec::new()),
             outcomes: OnceLock::new(),
+            is_marked: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -163,6 +207,10 @@ impl RunInner {
         match waiting {
             Some(waiting) => self.refuse_waiting(waiting, cancelled(bits | state::CANCELLED)),
             None => self.drive_cancelled(),
+        }
+        if self.pipelining.is_some() {
+            self.close();
+            self.lane.ring();
         }
     }
 }

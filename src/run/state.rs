@@ -4,7 +4,7 @@
 //! bit         set by                                   read by
 //! CANCELLED   cancel, drop, shutdown                   every step: bodies no longer run
 //! SHUT_DOWN   shutdown, together with CANCELLED        the verdict
-//! FAILED      a step whose body failed                 every step: do its predecessors have values?
+//! FAILED      (a count) items of which a step failed   every step: do its predecessors have values?
 //! WATCHED     the future of a node                     every step: signal the program's lane
 //! OBSERVED    the start of the run                     every step: call the observer
 //! DONE        the last step, once                      cancel: too late
@@ -26,10 +26,12 @@ use crate::sync::{AtomicU32, Ordering};
 
 pub(crate) const CANCELLED: u32 = 1;
 pub(crate) const SHUT_DOWN: u32 = 2;
-pub(crate) const FAILED: u32 = 4;
 pub(crate) const WATCHED: u32 = 8;
 pub(crate) const OBSERVED: u32 = 16;
 pub(crate) const DONE: u32 = 32;
+/// The number of items that have failed and are not over: all bits above the others.
+pub(crate) const FAILED: u32 = !(FAILURE - 1);
+const FAILURE: u32 = 64;
 
 pub(crate) struct State(AtomicU32);
 
@@ -46,10 +48,22 @@ impl State {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sets FAILED, WATCHED or OBSERVED.
+    /// Counts an item of which the first step has failed.
+    pub(crate) fn add_failure(&self) {
+        // ORDERING: SeqCst costs nothing here: this is rare. It must precede only the gate or the ticket
+        // behind a failed step.
+        self.0.fetch_add(FAILURE, Ordering::SeqCst);
+    }
+
+    /// Takes back what `add_failure` counted: the item is over.
+    pub(crate) fn remove_failure(&self) {
+        // ORDERING: Relaxed: what a step of another item sees is still a count.
+        self.0.fetch_sub(FAILURE, Ordering::Relaxed);
+    }
+
+    /// Sets WATCHED or OBSERVED.
     pub(crate) fn raise(&self, bits: u32) {
-        // ORDERING: SeqCst costs nothing here: this is rare. It must precede only the barrier in `watch`, and
-        // the gate or the ticket behind a failed step.
+        // ORDERING: SeqCst costs nothing here: this is rare. It must precede only the barrier in `watch`.
         self.0.fetch_or(bits, Ordering::SeqCst);
     }
 

@@ -33,6 +33,14 @@ impl StepState {
         }
     }
 
+    /// Makes it as new: the item is over.
+    pub(super) fn renew(&self) {
+        self.set_phase(phase::IDLE);
+        // ORDERING: Relaxed: the next item begins after this.
+        self.has_failed.store(false, Ordering::Relaxed);
+        *lock(&self.since) = None;
+    }
+
     pub(super) fn phase(&self) -> u32 {
         // ORDERING: Relaxed: the ticket for the step's program orders its holders.
         self.phase.load(Ordering::Relaxed)

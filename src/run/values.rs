@@ -2,13 +2,13 @@
 
 use super::outputs::Outputs;
 use crate::error::shielded;
-use crate::graph::NodeId;
+use crate::graph::{NodeId, Transfer};
 use crate::plan::Plan;
 use crate::plan::code::Code;
 use crate::value::{Access, Cells, Frame};
 
 /// The values in a frame, whose cells have no other user while this lives.
-pub(super) struct FrameValues<'r> {
+pub(crate) struct FrameValues<'r> {
     plan: &'r Plan,
     code: &'r Code,
     frame: &'r Frame,
@@ -18,11 +18,11 @@ impl<'r> FrameValues<'r> {
     /// # Safety
     /// No step touches the cells of the frame while this lives. The frame has the layout of the plan, which
     /// has the code.
-    pub(super) unsafe fn new(plan: &'r Plan, code: &'r Code, frame: &'r Frame) -> Self {
+    pub(crate) unsafe fn new(plan: &'r Plan, code: &'r Code, frame: &'r Frame) -> Self {
         Self { plan, code, frame }
     }
 
-    fn cells(&self) -> Cells<'r> {
+    pub(super) fn cells(&self) -> Cells<'r> {
         // SAFETY: the caller of `new` has promised that no step touches the cells while this lives.
         unsafe { self.frame.cells(Access::Tagged) }
     }
@@ -35,8 +35,17 @@ impl<'r> FrameValues<'r> {
 
     /// Drops the inputs, and what loops and branches carry.
     pub(super) fn drop_inputs(&self) {
-        let inputs = self.plan.inner().inputs.iter().map(|input| (input.port.offset, input.port.of.transfer));
-        for (offset, transfer) in inputs.chain(self.code.cells.iter().copied()) {
+        self.drop_cells(self.plan.inner().inputs.iter().map(|input| (input.port.offset, input.port.of.transfer)));
+        self.drop_carried();
+    }
+
+    /// Drops what loops and branches carry.
+    pub(super) fn drop_carried(&self) {
+        self.drop_cells(self.code.cells.iter().copied());
+    }
+
+    pub(super) fn drop_cells(&self, cells: impl Iterator<Item = (u32, &'static Transfer)>) {
+        for (offset, transfer) in cells {
             let _ = shielded(|| (transfer.clear)(self.cells(), offset));
         }
     }

@@ -23,7 +23,7 @@ pub(crate) use origin::Origin;
 pub(crate) use pool::{Around, Entry, Pool, Resume, SLOTS_MAX};
 #[cfg(test)]
 pub(crate) use sleep::Sleep;
-pub(crate) use slice::Slice;
+pub(crate) use slice::{Pace, Slice};
 pub use stream::HostStream;
 pub(crate) use ticket::{Progress, Queue, Ticket};
 pub(crate) use worker::{Alone, Tickets, aside, is_aside, is_worker};

@@ -26,7 +26,35 @@ pub(crate) struct Slice {
     is_spent: bool,
 }
 
+/// What is known of the steps behind a poll, for the next poll of the same future.
+pub(crate) struct Pace {
+    batch: u32,
+    /// The steps until the next read of the clock.
+    left: u32,
+}
+
+/// The most steps from one poll to the next without a read of the clock.
+const CARRIED_MAX: u32 = 64;
+
+impl Pace {
+    /// Returns the pace of a future that was never polled.
+    pub(crate) fn new() -> Self {
+        Self { batch: 1, left: Slice::FIRST }
+    }
+}
+
 impl Slice {
+    /// Returns the slice of a poll, and the steps until it first reads the clock.
+    pub(crate) fn at(pace: &Pace) -> (Self, u32) {
+        (Self { batch: pace.batch, ..Self::new() }, pace.left)
+    }
+
+    /// Returns the pace at the end of a poll, with so many steps left in the batch.
+    pub(crate) fn pace(&self, left: u32) -> Pace {
+        let batch = self.batch.min(CARRIED_MAX);
+        Pace { batch, left: left.clamp(1, batch) }
+    }
+
     /// The steps before the first read of the clock: a run of one node never reads it.
     pub(crate) const FIRST: u32 = 2;
 
@@ -42,8 +70,10 @@ impl Slice {
     pub(crate) fn next_batch(&mut self) -> u32 {
         let now = Instant::now();
         let started = *self.started.get_or_insert(now);
-        if let Some(checked) = self.checked.replace(now) {
-            self.batch = self.batch_after(now - checked);
+        match self.checked.replace(now) {
+            Some(checked) => self.batch = self.batch_after(now - checked),
+            // The steps before were of an earlier poll, too: what they took is not known.
+            None => self.batch = self.batch.min(BATCH_WARY),
         }
         // A model has no clock: each batch is a slice.
         self.is_spent = cfg!(anabranch_loom) || now - started >= SLICE;

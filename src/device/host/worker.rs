@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::slice::Slice;
+use super::slice::{Pace, Slice};
 use super::{Pool, Progress, Queue, Ticket};
 use crate::sync::{spin_loop, thread_local, yield_now};
 
@@ -228,7 +228,7 @@ enum Turn<'a> {
     /// When runs wait in the pool's common queue.
     Pool(&'a Pool),
     /// When the time slice of a poll is over.
-    Slice(Slice),
+    Slice(Slice, &'a mut Pace),
     /// After every step: the caller chooses the next.
     Step,
 }
@@ -267,7 +267,7 @@ impl<'a> Queue<'a> for Alone<'a> {
     }
 
     fn expect_long(&mut self) {
-        if let Turn::Slice(slice) = &mut self.turn {
+        if let Turn::Slice(slice, _) = &mut self.turn {
             self.fuel = slice.expect_long(self.fuel);
         }
     }
@@ -280,9 +280,10 @@ impl<'a> Queue<'a> for Alone<'a> {
 }
 
 impl<'a> Alone<'a> {
-    /// Returns the queue of a poll, which ends after a time slice.
-    pub(crate) fn for_a_slice(tickets: &'a mut Tickets, progress: &'a Progress) -> Self {
-        Self { tickets, progress, fuel: Slice::FIRST, turn: Turn::Slice(Slice::new()), gives_way: false }
+    /// Returns the queue of a poll, which ends after a time slice, and goes on in the pace of the last one.
+    pub(crate) fn for_a_slice(tickets: &'a mut Tickets, progress: &'a Progress, pace: &'a mut Pace) -> Self {
+        let (slice, fuel) = Slice::at(pace);
+        Self { tickets, progress, fuel, turn: Turn::Slice(slice, pace), gives_way: false }
     }
 
     /// Returns the queue of one step.
@@ -299,7 +300,7 @@ impl<'a> Alone<'a> {
     fn refuel(&mut self) -> bool {
         let (fuel, is_ours) = match &mut self.turn {
             Turn::Pool(pool) => (FUEL, !pool.has_common()),
-            Turn::Slice(slice) => match slice.next_batch() {
+            Turn::Slice(slice, _) => match slice.next_batch() {
                 0 => (1, false),
                 steps => (steps, true),
             },
@@ -311,12 +312,20 @@ impl<'a> Alone<'a> {
 
     /// Returns true if the time slice is over: what is still queued is for a later poll.
     pub(crate) fn is_spent(&self) -> bool {
-        matches!(&self.turn, Turn::Slice(slice) if slice.is_spent())
+        matches!(&self.turn, Turn::Slice(slice, _) if slice.is_spent())
     }
 
     /// Returns the newest ticket.
     pub(crate) fn next_ticket(&mut self) -> Option<Ticket> {
         self.tickets.pop()
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        if let Turn::Slice(slice, pace) = &mut self.turn {
+            **pace = slice.pace(self.fuel);
+        }
     }
 }
 

@@ -1,0 +1,92 @@
+//! How a pipeline is split into phases, and the planning problem that its graph is.
+
+use std::sync::Arc;
+
+use crate::error::{Kind, Result};
+use crate::graph::{Backend, Graph, Maker, NodeId, Stays};
+use crate::phases::{PHASE_MAX, Phasing, Work};
+
+/// How the nodes of a pipeline get their phases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Phases {
+    /// As [`phase`](crate::graph::NodeMut::phase) said for each node. A node without a phase is in the latest
+    /// phase of those that it reads, or else in the first. Without any there is one phase.
+    #[default]
+    Written,
+    /// A phase for each node.
+    Each,
+    /// The split with the shortest period, by the costs of the nodes
+    /// ([`cost_us`](crate::graph::NodeMut::cost_us)), with at most `depth` phases.
+    Auto {
+        /// The most phases.
+        depth: u32,
+    },
+}
+
+/// Returns the phase of each node, counted from 0.
+pub(super) fn phases_of(graph: &Graph, phases: Phases, costs_us: &[f64], cpus: u32) -> Result<Arc<[u32]>> {
+    match phases {
+        Phases::Written => written(graph),
+        Phases::Each => Ok(phases_in(&work_of(graph, costs_us, cpus)?.each()?, graph)),
+        Phases::Auto { depth } => Ok(phases_in(&work_of(graph, costs_us, cpus)?.auto(depth)?, graph)),
+    }
+}
+
+fn phases_in(phasing: &Phasing, graph: &Graph) -> Arc<[u32]> {
+    graph.shape().ids().map(|node| phasing.phase_of(node).max(1) - 1).collect()
+}
+
+/// Returns the written phases, without gaps. A node without one is where the latest of those is that it reads.
+fn written(graph: &Graph) -> Result<Arc<[u32]>> {
+    let shape = graph.shape();
+    let mut phases = vec![0; shape.nodes().len()];
+    for node in shape.topological_order() {
+        let before = shape.edges().iter().filter(|edge| edge.target == node).map(|edge| phases[edge.source.index()]);
+        let latest = before.max().unwrap_or(1).max(1);
+        phases[node.index()] = shape.nodes()[node.index()].phase.unwrap_or(latest);
+        let phase = phases[node.index()];
+        if phase == 0 || phase > PHASE_MAX {
+            return Err(Kind::PhaseRange { node: shape.name_of(node).clone(), phase, max: PHASE_MAX }.into());
+        }
+    }
+    let mut used = phases.clone();
+    used.sort_unstable();
+    used.dedup();
+    Ok(phases.iter().map(|phase| used.partition_point(|used| used < phase) as u32).collect())
+}
+
+/// Returns the planning problem of a graph: CPU nodes share `cpus` lanes, and each device does one node at a
+/// time.
+pub(super) fn work_of(graph: &Graph, costs_us: &[f64], cpus: u32) -> Result<Work> {
+    let (shape, mut work) = (graph.shape(), Work::new());
+    let cpu = work.resource("CPU", cpus);
+    let mut devices = std::collections::BTreeMap::new();
+    let nodes: Vec<NodeId> = shape
+        .ids()
+        .zip(shape.nodes())
+        .map(|(id, node)| {
+            let resource = match node.backend {
+                Backend::Cpu => cpu,
+                Backend::Gpu | Backend::Mixed => {
+                    let device = node.devices().first().copied().unwrap_or(0);
+                    *devices.entry(device).or_insert_with(|| work.resource(format!("GPU {device}"), 1))
+                }
+            };
+            work.node(node.name.clone(), resource, costs_us[id.index()])
+        })
+        .collect();
+    for edge in shape.edges() {
+        let bytes = if edge.is_data() { graph.values[graph.value_of(edge) as usize].of.size } else { 0 };
+        work.edge(nodes[edge.source.index()], nodes[edge.target.index()], bytes.into());
+    }
+    for between in &graph.between {
+        let Stays::Feedback { from: Some(from), .. } = between.is else { continue };
+        let value = &graph.values[from as usize];
+        let Maker::Node(maker) = value.maker else { continue };
+        for &reader in &graph.inputs[between.input as usize].readers {
+            work.feedback(nodes[maker.index()], nodes[reader.index()], value.of.size.into());
+        }
+    }
+    Ok(work)
+}

@@ -1,0 +1,270 @@
+//! A pipeline: the graph of one item, its phases, and how many items are in flight.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+
+use super::answers::{Answers, Recorder};
+use super::phased::{Phases, phases_of, work_of};
+use crate::error::{Kind, Result};
+use crate::graph::{Graph, NODES_MAX, Outlets, Value};
+use crate::name::Name;
+use crate::phases::{Beat, Phasing};
+use crate::plan::{Pipelining, Plan, Wanted};
+use crate::policy::Policy;
+use crate::run::port::Typed;
+use crate::runtime::Core;
+use crate::value::Cells;
+use crate::value::args::Data;
+
+/// The most items of one pipeline in flight.
+const SLOTS_MAX: u32 = 1 << 16;
+
+/// A graph that runs once for each item of a stream, for several items at once: `I` is an item, `T` its
+/// results. Immutable and cheap to clone; [`Executor::pipe`](crate::Executor::pipe) runs it.
+///
+/// Each node has a *phase*. While one phase handles item k, the phase before it handles item k + 1. A phase in
+/// which a node holds a [state](Graph::state) or gives a [feedback](Graph::feedback) its value has the items in
+/// order, one at a time. Every other phase handles several items side by side, as they come
+/// ([`serial`](Pipeline::serial) forbids that).
+///
+/// # Examples
+/// ```
+/// use anabranch::pipe::Phases;
+/// use anabranch::{Executor, Pipeline, Ranked};
+/// use futures::{StreamExt, TryStreamExt, stream};
+///
+/// let sums = Pipeline::new("sums", &Ranked::default(), |g, line| {
+///     let mut total = g.state("total", || 0);
+///     let number = g.try_task("parse", &line, |line: &String| Ok(line.parse::<i64>()?));
+///     g.task("add", (&mut total, &number), |total: &mut i64, number: &i64| {
+///         *total += number;
+///         *total
+///     })
+/// })?
+/// .phases(Phases::Each)?
+/// .in_flight(4)?;
+///
+/// let exec = Executor::host()?;
+/// let lines = stream::iter(["1", "2", "three", "4"]).map(String::from);
+/// let results: Vec<_> = futures::executor::block_on(exec.pipe(&sums, lines).collect());
+/// assert_eq!(results.iter().flatten().collect::<Vec<_>>(), [&1, &3, &7]);
+/// assert!(results[2].is_err());
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+pub struct Pipeline<I, T> {
+    inner: Arc<Inner<T>>,
+    item: PhantomData<fn(I)>,
+}
+
+struct Inner<T> {
+    definition: Arc<Definition<T>>,
+    /// From 0 on.
+    phases: Arc<[u32]>,
+    settings: Settings,
+    costs_us: Arc<[f64]>,
+    /// With its phases, and how it runs over items.
+    phased: (Plan, Arc<Pipelining>),
+    /// In one phase, for an executor without threads.
+    merged: (Plan, Arc<Pipelining>),
+    phasing: OnceLock<Phasing>,
+}
+
+/// What never changes.
+struct Definition<T> {
+    name: Name,
+    graph: Graph,
+    answers: Answers,
+    take: Arc<dyn Fn(Cells<'_>) -> T + Send + Sync>,
+}
+
+#[derive(Clone, Copy)]
+struct Settings {
+    /// None until it was set.
+    slots: Option<u32>,
+    beat: Beat,
+    is_serial: bool,
+    cpus: u32,
+}
+
+impl<I: Data, T: Send + 'static> Pipeline<I, T> {
+    /// Returns the pipeline of a graph. `build` adds the nodes, as to any [`Graph`], and returns the results: a
+    /// [`Value`], or a tuple of up to eight. They are moved out of each item. The policy is asked once.
+    ///
+    /// # Errors
+    /// As [`Graph::compile`]; or a node in an earlier phase than one that it reads.
+    pub fn new<O: Outlets<Item = T>>(
+        name: impl Into<Name>,
+        policy: &dyn Policy,
+        build: impl FnOnce(&mut Graph, Value<I>) -> O,
+    ) -> Result<Self> {
+        let (name, mut graph) = (name.into(), Graph::new());
+        let item = graph.input::<I>("item");
+        let built = graph.lend(|graph| {
+            let results = build(graph, item);
+            results.declare(graph)
+        });
+        let keys = built.ok_or_else(|| Kind::Replaced { of: format!("the pipeline '{name}'"), node: None }.into())?;
+        let recorder = Recorder::new(policy);
+        let plan = graph.compile_phased(&recorder, None)?;
+        let answers = recorder.into_answers();
+        let mut costs_us = vec![0.0; graph.shape().nodes().len()];
+        plan.schedule().spans().iter().for_each(|span| costs_us[span.node.index()] = span.end_us - span.start_us);
+        let definition = Definition { name, graph, answers, take: Arc::new(move |cells| O::take(&keys, cells)) };
+        let settings = Settings { slots: None, beat: Beat::Elastic, is_serial: false, cpus: cpus() };
+        let phases = phases_of(&definition.graph, Phases::Written, &costs_us, settings.cpus)?;
+        Self::compiled(Arc::new(definition), phases, settings, costs_us.into())
+    }
+
+    /// Splits the pipeline into phases.
+    ///
+    /// # Errors
+    /// If the phases do not fit the graph: the error names the nodes.
+    pub fn phases(self, phases: Phases) -> Result<Self> {
+        let Inner { definition, settings, costs_us, .. } = &*self.inner;
+        let phases = phases_of(&definition.graph, phases, costs_us, settings.cpus)?;
+        Self::compiled(definition.clone(), phases, *settings, costs_us.clone())
+    }
+
+    /// Sets the most items in flight: begun, and not taken yet. Each has memory of its own. The default is
+    /// twice the number of phases, and at least 4.
+    ///
+    /// # Errors
+    /// If a feedback, or lockstep, needs more.
+    pub fn in_flight(self, items: u32) -> Result<Self> {
+        self.with(|settings| settings.slots = Some(items))
+    }
+
+    /// Sets when a phase begins an item. The default is [`Beat::Elastic`].
+    ///
+    /// # Errors
+    /// If fewer items are in flight than lockstep needs.
+    pub fn beat(self, beat: Beat) -> Result<Self> {
+        self.with(|settings| settings.beat = beat)
+    }
+
+    /// Lets every phase have the items in order, one at a time.
+    ///
+    /// # Errors
+    /// None; it can be chained like the other settings.
+    pub fn serial(self) -> Result<Self> {
+        self.with(|settings| settings.is_serial = true)
+    }
+
+    /// Sets how many CPU nodes run at once, for [`Phases::Auto`] and [`phasing`](Pipeline::phasing). The
+    /// default is the number of cores.
+    ///
+    /// # Errors
+    /// None; it can be chained like the other settings.
+    pub fn cpus(self, cpus: u32) -> Result<Self> {
+        self.with(|settings| settings.cpus = cpus)
+    }
+
+    fn with(self, set: impl FnOnce(&mut Settings)) -> Result<Self> {
+        let Inner { definition, phases, costs_us, .. } = &*self.inner;
+        let mut settings = self.inner.settings;
+        set(&mut settings);
+        Self::compiled(definition.clone(), phases.clone(), settings, costs_us.clone())
+    }
+
+    fn compiled(definition: Arc<Definition<T>>, phases: Arc<[u32]>, settings: Settings, costs_us: Arc<[f64]>) -> Result<Self> {
+        let graph = &definition.graph;
+        let depth = phases.iter().max().map_or(1, |last| last + 1);
+        let slots = settings.slots.unwrap_or((2 * depth).max(4));
+        let wanted = Wanted { slots, is_lockstep: settings.beat == Beat::Lockstep, is_serial: settings.is_serial };
+        let pipelining = Pipelining::new(graph, &phases, wanted)?;
+        let plan = |phases| graph.compile_phased(&definition.answers.replay(), phases);
+        let merged = (plan(None)?, Arc::new(pipelining.merged()));
+        let phased = if depth > 1 { plan(Some(phases.clone()))? } else { merged.0.clone() };
+        check_slots(&phased, slots)?;
+        let phased = (phased, Arc::new(pipelining));
+        let inner = Inner { definition, phases, settings, costs_us, phased, merged, phasing: OnceLock::new() };
+        Ok(Self { inner: Arc::new(inner), item: PhantomData })
+    }
+
+    /// Returns the plan of one item. In a pipeline of several phases its programs are those of one schedule
+    /// iteration: every phase handles an item of its own.
+    pub fn plan(&self) -> &Plan {
+        &self.inner.phased.0
+    }
+
+    /// Returns the number of phases.
+    pub fn depth(&self) -> u32 {
+        self.inner.phases.iter().max().map_or(1, |last| last + 1)
+    }
+
+    /// Returns the phase of a node, from 1 on. None if there is no such node.
+    pub fn phase_of(&self, node: &str) -> Option<u32> {
+        let shape = self.inner.definition.graph.shape();
+        let node = shape.ids().find(|&id| &**shape.name_of(id) == node)?;
+        Some(self.inner.phases[node.index()] + 1)
+    }
+
+    /// Returns the most items in flight.
+    pub fn slots(&self) -> u32 {
+        self.inner.phased.1.slots
+    }
+
+    /// Returns how a run goes on an executor: in one phase where one thread does everything anyway.
+    pub(crate) fn for_core(&self, core: &Core) -> &(Plan, Arc<Pipelining>) {
+        let Inner { phased, merged, .. } = &*self.inner;
+        let is_alone = core.pool.is_none() && core.choices.is_none() && merged.0.inner().code.asyncs.is_empty();
+        if is_alone { merged } else { phased }
+    }
+
+    pub(crate) fn port(&self) -> Typed<I, T> {
+        let definition = &self.inner.definition;
+        Typed { offset: definition.graph.inputs[0].offset, take: definition.take.clone(), item: PhantomData }
+    }
+}
+
+impl<I, T> Pipeline<I, T> {
+    /// Returns when the nodes run, by their costs: the period, the latency, what bounds them, and a picture.
+    ///
+    /// # Errors
+    /// If the costs are no numbers from 0 to 10¹².
+    pub fn phasing(&self) -> Result<&Phasing> {
+        if let Some(phasing) = self.inner.phasing.get() {
+            return Ok(phasing);
+        }
+        let Inner { definition, phases, settings, costs_us, .. } = &*self.inner;
+        let mut work = work_of(&definition.graph, costs_us, settings.cpus)?;
+        definition.graph.shape().ids().for_each(|node| work.phase(node, phases[node.index()] + 1));
+        let phasing = work.written()?;
+        Ok(self.inner.phasing.get_or_init(|| phasing))
+    }
+}
+
+/// Checks that a plan can have so many items in flight.
+pub(super) fn check_slots(plan: &Plan, slots: u32) -> Result<()> {
+    if slots == 0 {
+        return Err(Kind::TooFewSlots { slots, why: "an item needs one".into() }.into());
+    }
+    let programs = plan.inner().code.programs().max(1) as usize;
+    let limit = (NODES_MAX / programs).min(SLOTS_MAX as usize);
+    if slots as usize > limit {
+        let what = "the number of items in flight".into();
+        return Err(Kind::Limit { what, got: slots as usize, limit }.into());
+    }
+    Ok(())
+}
+
+fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32)
+}
+
+impl<I, T> Clone for Pipeline<I, T> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), item: PhantomData }
+    }
+}
+
+impl<I, T> fmt::Debug for Pipeline<I, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("name", &self.inner.definition.name)
+            .field("phases", &self.inner.phases)
+            .field("in_flight", &self.inner.phased.1.slots)
+            .finish()
+    }
+}

@@ -1,0 +1,310 @@
+//! The consumer of a run over many items: it polls a source while an iteration is free, begins the items, and
+//! takes their results. A result that is not taken keeps its iteration: that is the back-pressure.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::Inputs;
+use super::async_nodes::Drive;
+use super::inner::{COMPLETE, Item, RunInner};
+use super::outcomes::cancelled;
+use super::pipe::ANY;
+use super::port::Port;
+use super::state;
+use super::values::FrameValues;
+use crate::device::host::{Pace, Tickets};
+use crate::error::{BoxError, Error, Kind, Result, panic_message};
+use crate::plan::{Pipelining, Plan};
+use crate::runtime::{Canceller, Core, WaiterKey};
+
+/// What the source of the items says: an item, or why there is none.
+pub(crate) type Sourced<I> = Poll<Option<Result<I, BoxError>>>;
+
+/// The consumer of a run over many items.
+pub(crate) struct Items<P> {
+    run: Arc<RunInner>,
+    port: P,
+    /// The iterations of the items that have begun, in order.
+    in_flight: VecDeque<u32>,
+    free: VecDeque<u32>,
+    /// Whether results come in the order of their items.
+    is_ordered: bool,
+    /// The number of items that have begun.
+    begun: u64,
+    has_ended: bool,
+    key: WaiterKey,
+    pace: Pace,
+    ready: Tickets,
+    is_over: bool,
+}
+
+impl<P: Port> Items<P> {
+    pub(crate) fn new(core: &Arc<Core>, plan: &Plan, pipelining: Arc<Pipelining>, port: P, is_ordered: bool) -> Self {
+        let slots = pipelining.slots;
+        Self {
+            run: RunInner::new(core, plan, Some(pipelining), Inputs::new()),
+            port,
+            in_flight: VecDeque::with_capacity(slots as usize),
+            free: (0..slots).collect(),
+            is_ordered,
+            begun: 0,
+            has_ended: false,
+            key: WaiterKey::default(),
+            pace: Pace::new(),
+            ready: Tickets::new(),
+            is_over: false,
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    pub(crate) fn canceller(&self) -> Canceller {
+        Canceller::new(self.run.me.clone())
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.run.cancel(0);
+    }
+
+    /// Returns the next result; None after the last.
+    pub(crate) fn poll_next<F>(&mut self, cx: &mut Context<'_>, source: F) -> Poll<Option<Result<P::Output>>>
+    where
+        F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
+    {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        // A task that awaits one result after the other would otherwise never come to a pending poll.
+        #[cfg(feature = "tokio")]
+        let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
+        let polled = match self.poll_start(cx) {
+            Poll::Ready(Ok(())) => self.advance(cx, source),
+            Poll::Ready(Err(error)) => self.end(Some(error)),
+            Poll::Pending => self.pending(),
+        };
+        #[cfg(feature = "tokio")]
+        if polled.is_ready() {
+            budget.made_progress();
+        }
+        polled
+    }
+
+    /// Starts the run, once there is room for it.
+    fn poll_start(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let run = &self.run;
+        if run.is_complete() {
+            // Cancelled, or refused. Items that are done are taken all the same.
+            return Poll::Ready(if self.in_flight.is_empty() { Err(run.why_over()) } else { Ok(()) });
+        }
+        run.core.check_process()?;
+        if run.live.get().is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        if run.start().is_pending() {
+            // Admission rings the lane when there is room. After the registration, try again.
+            let polled = run.lane.poll(COMPLETE, &mut self.key, cx);
+            if polled.is_pending() && run.start().is_pending() {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(if run.is_complete() { Err(run.why_over()) } else { Ok(()) })
+    }
+
+    fn advance<F>(&mut self, cx: &mut Context<'_>, mut source: F) -> Poll<Option<Result<P::Output>>>
+    where
+        F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
+    {
+        let has_workers = self.run.core.pool.is_some();
+        loop {
+            if let Some(result) = self.take() {
+                if has_workers && !self.is_over {
+                    self.fill(cx, &mut source);
+                }
+                return Poll::Ready(Some(result));
+            }
+            self.fill(cx, &mut source);
+            if self.in_flight.is_empty() {
+                if self.has_ended {
+                    return self.end(None);
+                }
+                // A cancel rings the lane. The source has this task's waker.
+                if self.run.lane.poll(COMPLETE, &mut self.key, cx).is_ready() {
+                    return self.end(Some(self.run.why_over()));
+                }
+                return self.pending();
+            }
+            let drive = self.run.drive_with(&mut self.pace, &mut self.ready);
+            if self.done().is_some() {
+                continue;
+            }
+            self.run.pipe().expect("the run has begun").await_item(self.awaited());
+            let polled = self.run.lane.poll(COMPLETE, &mut self.key, cx);
+            if polled.is_ready() || self.done().is_some() {
+                continue;
+            }
+            if drive == Drive::More || drive == Drive::Done && self.run.has_woken() {
+                self.run.lane.ring();
+            }
+            return self.pending();
+        }
+    }
+
+    /// Returns which item the consumer awaits, as [`await_item`](super::pipe::Pipe::await_item) has it.
+    fn awaited(&self) -> u32 {
+        if self.is_ordered { self.in_flight[0] + 1 } else { ANY }
+    }
+
+    /// Returns the place in flight of an item that is done and comes next.
+    fn done(&self) -> Option<usize> {
+        let pipe = self.run.pipe()?;
+        let next = if self.is_ordered { 1 } else { self.in_flight.len() };
+        self.in_flight.iter().take(next).position(|&iteration| pipe.is_done(iteration))
+    }
+
+    /// Takes the next result, if it is there.
+    fn take(&mut self) -> Option<Result<P::Output>> {
+        let Some(place) = self.done() else {
+            // Nothing ends any more.
+            let is_lost = !self.in_flight.is_empty() && self.run.is_complete();
+            return is_lost.then(|| {
+                self.is_over = true;
+                Err(self.run.why_over())
+            });
+        };
+        let iteration = self.in_flight.remove(place).expect("an item was found there");
+        self.free.push_back(iteration);
+        let item = self.run.item(iteration);
+        // SAFETY: the item is done, and the next one in its iteration begins after this.
+        let values = unsafe { FrameValues::new(&self.run.plan, self.run.code(), &item.at.frame) };
+        Some(match item.failure() {
+            None => Ok(self.port.take(&values)),
+            Some(failure) => {
+                self.port.discard(&values);
+                item.forget_failure();
+                self.is_over = failure.is_cancelled() || failure.is_shut_down();
+                Err(failure)
+            }
+        })
+    }
+
+    /// Begins items while an iteration is free and the source has some.
+    fn fill<F>(&mut self, cx: &mut Context<'_>, source: &mut F)
+    where
+        F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
+    {
+        let mut has_panicked = false;
+        while let (false, Some(&iteration)) = (self.has_ended, self.free.front()) {
+            if self.run.state.glance() & state::CANCELLED != 0 {
+                break;
+            }
+            // The source is foreign code, and is not polled again after a panic.
+            let polled = catch_unwind(AssertUnwindSafe(|| source(cx)));
+            let sourced = match polled {
+                Ok(Poll::Pending) => break,
+                Ok(Poll::Ready(None)) => {
+                    self.end_source();
+                    break;
+                }
+                Ok(Poll::Ready(Some(Ok(item)))) => self.port.fill(self.run.plan(), &self.run.item(iteration).at.frame, item),
+                Ok(Poll::Ready(Some(Err(error)))) => Err(Error::with_source(Kind::SourceFailed, error)),
+                Err(panic) => {
+                    has_panicked = true;
+                    Err(Kind::SourcePanicked { message: panic_message(panic) }.into())
+                }
+            };
+            if !self.begin(iteration, sourced) {
+                break;
+            }
+            if has_panicked {
+                self.end_source();
+            }
+        }
+        if let Some(pool) = &self.run.core.pool {
+            self.ready.drain(..).for_each(|ticket| pool.submit(ticket));
+        }
+    }
+
+    /// Records that no item comes any more. What waits for one goes on.
+    fn end_source(&mut self) {
+        self.has_ended = true;
+        let (plan, ready) = (self.run.pipelining(), &mut self.ready);
+        for (phase, item) in plan.missing_behind(self.begun) {
+            let iteration = (item % u64::from(plan.slots)) as u32;
+            self.run.item(iteration).arrive_for_missing(phase, &mut |ticket| ready.push(ticket));
+        }
+    }
+
+    /// Begins an item, or the failure that stands in its place. Returns false if the run is over.
+    fn begin(&mut self, iteration: u32, sourced: Result<()>) -> bool {
+        let is_empty = sourced.is_err();
+        if let Err(failure) = sourced {
+            self.run.item(iteration).add_fault(None, failure);
+        }
+        let ready = &mut self.ready;
+        let has_begun = self.run.item(iteration).begin(is_empty, &mut |ticket| ready.push(ticket));
+        if has_begun {
+            self.free.pop_front();
+            self.in_flight.push_back(iteration);
+            self.begun += 1;
+        }
+        has_begun
+    }
+
+    /// Ends the stream, with an error or without.
+    fn end(&mut self, error: Option<Error>) -> Poll<Option<Result<P::Output>>> {
+        self.is_over = true;
+        self.run.lane.forget(&mut self.key);
+        self.run.close();
+        Poll::Ready(error.map(Err))
+    }
+
+    /// Returns what a pending poll does. Inside of a body that the run needs, that is an error.
+    fn pending(&self) -> Poll<Option<Result<P::Output>>> {
+        self.run.pending().map(Some)
+    }
+}
+
+impl RunInner {
+    /// Returns why a run over items that is complete, or cancelled, has no further result.
+    fn why_over(&self) -> Error {
+        let verdict = self.verdict.get().cloned().unwrap_or(Ok(()));
+        verdict.err().unwrap_or_else(|| cancelled(self.state.glance()))
+    }
+}
+
+impl Item<'_> {
+    /// Returns why a done item has no results, if it has none.
+    fn failure(self) -> Option<Error> {
+        self.is_marked().then(|| self.result().err().unwrap_or_else(|| cancelled(self.run.state.glance())))
+    }
+}
+
+impl<P> fmt::Debug for Items<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Items")
+            .field("in_flight", &self.in_flight.len())
+            .field("slots", &self.run.pipelining().slots)
+            .field("has_ended", &self.has_ended)
+            .finish()
+    }
+}
+
+impl<P> Drop for Items<P> {
+    fn drop(&mut self) {
+        let run = &self.run;
+        if run.core.is_forked() {
+            return std::mem::forget(run.clone());
+        }
+        run.lane.forget(&mut self.key);
+        if !run.is_complete() && self.has_ended && self.in_flight.is_empty() {
+            // Nothing is left to cancel.
+            run.close();
+        }
+        run.abandon();
+    }
+}

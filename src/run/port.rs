@@ -1,0 +1,77 @@
+//! How items get into the memory of an iteration, and results out of it: one typed value, or values by name.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::inputs::Inputs;
+use super::outputs::Outputs;
+use super::values::FrameValues;
+use crate::error::Result;
+use crate::plan::PlanInner;
+use crate::value::{Access, Cells, Frame, Slot};
+
+pub(crate) trait Port {
+    type Item;
+    type Output;
+
+    /// Stores an item in a frame that no step uses.
+    ///
+    /// # Errors
+    /// If the item does not fit the plan. It is not stored then.
+    fn fill(&self, plan: &PlanInner, frame: &Frame, item: Self::Item) -> Result<()>;
+    /// Moves the results of a done item out.
+    fn take(&self, values: &FrameValues<'_>) -> Self::Output;
+    /// Drops what is left of an item that has failed.
+    fn discard(&self, values: &FrameValues<'_>);
+}
+
+/// The item and the results of a pipeline.
+pub(crate) struct Typed<I, T> {
+    /// The cell of the item.
+    pub(crate) offset: u32,
+    pub(crate) take: Arc<dyn Fn(Cells<'_>) -> T + Send + Sync>,
+    pub(crate) item: PhantomData<fn(I)>,
+}
+
+impl<I: Send + Sync + 'static, T> Port for Typed<I, T> {
+    type Item = I;
+    type Output = T;
+
+    fn fill(&self, plan: &PlanInner, frame: &Frame, item: I) -> Result<()> {
+        let access = if plan.inputs[0].is_shared { Access::Share } else { Access::Tagged };
+        // SAFETY: no step uses the frame, and the offset is that of a `Cell<I>` in its layout.
+        unsafe { frame.cells(access) }.put(Slot::at(self.offset), item);
+        Ok(())
+    }
+
+    fn take(&self, values: &FrameValues<'_>) -> T {
+        (self.take)(values.cells())
+    }
+
+    fn discard(&self, _: &FrameValues<'_>) {}
+}
+
+/// The inputs and the outputs of a plan.
+pub(crate) struct Named;
+
+impl Port for Named {
+    type Item = Inputs;
+    type Output = Outputs;
+
+    fn fill(&self, plan: &PlanInner, frame: &Frame, item: Inputs) -> Result<()> {
+        item.check(plan)?;
+        item.fill(plan, frame);
+        Ok(())
+    }
+
+    fn take(&self, values: &FrameValues<'_>) -> Outputs {
+        let outputs = values.outputs();
+        values.drop_outputs();
+        values.drop_inputs();
+        outputs
+    }
+
+    fn discard(&self, values: &FrameValues<'_>) {
+        values.drop_inputs();
+    }
+}
