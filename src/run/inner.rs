@@ -99,6 +99,8 @@ pub(super) struct Live {
 pub(super) struct Iteration {
     /// Its number among those of the run.
     pub(super) number: u32,
+    /// The number of its first program among those of all iterations.
+    pub(super) base: u32,
     pub(super) frame: Frame,
     pub(super) gates: Box<[Countdown]>,
     /// Where each program continues: twice its step, plus one when the step's body is done.
@@ -122,14 +124,19 @@ pub(super) struct Iteration {
     pub(super) has_failed: AtomicBool,
 }
 
+impl Live {
+    #[inline]
+    pub(super) fn iteration(&self, number: u32) -> &Iteration {
+        number.checked_sub(1).map_or(&self.first, |more| &self.more[more as usize])
+    }
+}
+
 /// One execution of the graph, in one iteration of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Item<'r> {
     pub(super) run: &'r RunInner,
     pub(super) live: &'r Live,
     pub(super) at: &'r Iteration,
-    /// The number of its first program among those of all iterations.
-    pub(super) base: u32,
 }
 
 impl<'r> Item<'r> {
@@ -143,7 +150,7 @@ impl<'r> Item<'r> {
 
     /// Returns the ticket of programs of this item.
     pub(super) fn ticket(self, first: u32, count: u32) -> Ticket {
-        Ticket::new(self.live.slot, self.base + first, count)
+        Ticket::new(self.live.slot, self.at.base + first, count)
     }
 
     /// Returns the cells as the node may use them.
@@ -204,14 +211,14 @@ impl RunInner {
 
     /// Returns the first item, once the run is live. Most runs have no other.
     pub(super) fn first(&self) -> Option<Item<'_>> {
-        self.live.get().map(|live| Item { run: self, live, at: &live.first, base: 0 })
+        self.live.get().map(|live| Item { run: self, live, at: &live.first })
     }
 
     /// Returns the item in an iteration of a live run.
+    #[inline]
     pub(super) fn item(&self, number: u32) -> Item<'_> {
         let live = self.live.get().expect("a live run has iterations");
-        let at = number.checked_sub(1).map_or(&live.first, |more| &live.more[more as usize]);
-        Item { run: self, live, at, base: number * self.code().programs() }
+        Item { run: self, live, at: live.iteration(number) }
     }
 
     /// Returns the items of all iterations, once the run is live.

@@ -93,11 +93,11 @@ enum Next {
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// Goes to a program, by its number among those of all iterations.
     fn go_to(&mut self, program: u32) {
-        let mut own = program.wrapping_sub(self.item.base);
+        let mut own = program.wrapping_sub(self.item.at.base);
         if own >= self.code.programs() {
             let number = program / self.code.programs();
             self.item = self.item.run.item(number);
-            own = program - self.item.base;
+            own = program - self.item.at.base;
         }
         self.program = own;
         self.stream = HostStream::new(self.code.streams[own as usize]);

@@ -20,6 +20,7 @@ pub(crate) mod countdown;
 mod devices;
 mod end;
 pub(crate) mod enqueue;
+mod flight;
 mod future;
 mod inner;
 mod inputs;

@@ -15,7 +15,7 @@
 //! The consumer has one count until it closes, and each item one. So the run ends once, after its last item,
 //! and no item begins after that.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::countdown::Countdown;
 use super::inner::{Item, RunInner};
@@ -42,7 +42,7 @@ pub(super) struct Pipe {
 }
 
 /// Instead of an iteration: the consumer awaits the end of any item.
-pub(super) const ANY: u32 = u32::MAX;
+const ANY: u32 = u32::MAX;
 
 struct ItemState {
     /// The phases that have not ended.
@@ -51,6 +51,9 @@ struct ItemState {
     /// Whether the item has no value: its phases do nothing.
     is_empty: AtomicBool,
 }
+
+/// Phases of items: the iteration, and the phase.
+type Phases = SmallVec<[(u32, u32); 4]>;
 
 impl Pipe {
     pub(super) fn new(plan: &Pipelining, is_shared: bool) -> Self {
@@ -78,8 +81,9 @@ impl Pipe {
         self.items[iteration as usize].is_done.load(Ordering::Acquire)
     }
 
-    /// Records which item the consumer awaits. It checks the item once more behind a fence.
-    pub(super) fn await_item(&self, awaited: u32) {
+    /// Records which item the consumer awaits; none for any. It checks the item once more behind a fence.
+    pub(super) fn await_item(&self, iteration: Option<u32>) {
+        let awaited = iteration.map_or(ANY, |iteration| iteration + 1);
         // ORDERING: Relaxed: the fence in `Lane::poll` orders it before the second check.
         self.awaited.0.store(awaited, Ordering::Relaxed);
     }
@@ -90,6 +94,14 @@ impl Pipe {
 
     /// Counts one more item, unless the run is over.
     fn try_open(&self) -> bool {
+        if !self.is_shared {
+            // ORDERING: Relaxed: the consumer's thread alone begins and ends items. A cancel from elsewhere does
+            // not rely on the count: it ends the run itself.
+            let open = self.open.0.load(Ordering::Relaxed);
+            // ORDERING: Relaxed: as for the load.
+            self.open.0.store(open + u64::from(open > 0), Ordering::Relaxed);
+            return open > 0;
+        }
         let more = |open: u64| (open > 0).then_some(open + 1);
         // ORDERING: Relaxed: a count above 0 keeps the run, and the tickets bring the item to its threads.
         self.open.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
@@ -98,6 +110,13 @@ impl Pipe {
     /// Gives a count back. Returns true for the last.
     #[must_use = "the last ends the run"]
     fn leave(&self) -> bool {
+        if !self.is_shared {
+            // ORDERING: Relaxed: see `try_open`.
+            let open = self.open.0.load(Ordering::Relaxed);
+            // ORDERING: Relaxed: see `try_open`.
+            self.open.0.store(open.saturating_sub(1), Ordering::Relaxed);
+            return open == 1;
+        }
         // ORDERING: AcqRel: the last sees what all items did.
         self.open.0.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -134,9 +153,16 @@ impl Item<'_> {
     }
 
     /// Returns the item that comes so many items later, or earlier.
+    #[inline]
     fn later(self, shift: i32) -> Self {
-        let slots = self.run.pipelining().slots as i32;
-        self.run.item((self.at.number as i32 + shift).rem_euclid(slots) as u32)
+        if shift == 0 {
+            return self;
+        }
+        let (slots, number) = (self.run.pipelining().slots as i32, self.at.number as i32 + shift);
+        // No shift is beyond the number of slots.
+        let back = if number >= slots { slots } else { 0 };
+        let ahead = if number < 0 { slots } else { 0 };
+        self.run.item((number + ahead - back) as u32)
     }
 
     /// Begins an item whose memory is filled, or an empty one. Calls `ready` with programs that can be
@@ -169,36 +195,51 @@ impl Item<'_> {
     /// Carries out what follows the end of a phase. Calls `ready` with programs that can be resumed. The run
     /// may be over afterwards.
     pub(super) fn end_phase(self, phase: u32, ready: &mut dyn FnMut(Ticket)) {
-        self.end_phases(smallvec![(self.at.number, phase)], ready);
+        let (run, mut ended) = (self.run, Phases::new());
+        self.end_one(phase, ready, &mut ended);
+        while let Some((number, phase)) = ended.pop() {
+            run.item(number).end_one(phase, ready, &mut ended);
+        }
     }
 
-    /// Ends phases of items, and phases without work that begin thereby. Nothing recurses.
-    #[inline]
-    fn end_phases(self, mut ended: SmallVec<[(u32, u32); 4]>, ready: &mut dyn FnMut(Ticket)) {
-        let (run, plan) = (self.run, self.run.pipelining());
+    /// Ends phases without work, and those that begin thereby. Nothing recurses.
+    fn end_phases(self, mut ended: Phases, ready: &mut dyn FnMut(Ticket)) {
+        let run = self.run;
         while let Some((number, phase)) = ended.pop() {
-            let (item, rule) = (run.item(number), &plan.phases[phase as usize]);
-            plan.feeds.iter().filter(|feed| feed.phase == phase).for_each(|feed| item.feed(feed));
-            for arrow in &rule.arrows {
-                item.later(arrow.shift).arrive(arrow.phase, ready, &mut ended);
-            }
-            // Last: until then the item, and so the run, is not over, whatever other threads do with the items
-            // that the arrows lead to.
-            if item.pipe().arrive(&item.state().ends) {
-                item.end();
-            }
+            run.item(number).end_one(phase, ready, &mut ended);
+        }
+    }
+
+    /// Ends a phase. Adds the phases without work that begin thereby to `ended`: their items are not over.
+    #[inline]
+    fn end_one(self, phase: u32, ready: &mut dyn FnMut(Ticket), ended: &mut Phases) {
+        let (plan, pipe) = (self.run.pipelining(), self.pipe());
+        let rule = &plan.phases[phase as usize];
+        if rule.has_feeds {
+            plan.feeds.iter().filter(|feed| feed.phase == phase).for_each(|feed| self.feed(feed));
+        }
+        for arrow in &rule.arrows {
+            self.later(arrow.shift).arrive(arrow.phase, ready, ended);
+        }
+        // Last: until then the item, and so the run, is not over, whatever other threads do with the items that
+        // the arrows lead to.
+        if plan.phases.len() == 1 || pipe.arrive(&self.state().ends) {
+            self.end();
         }
     }
 
     /// Arrives at the gate of a phase. The last arrival begins the phase.
-    fn arrive(self, phase: u32, ready: &mut dyn FnMut(Ticket), ended: &mut SmallVec<[(u32, u32); 4]>) {
+    fn arrive(self, phase: u32, ready: &mut dyn FnMut(Ticket), ended: &mut Phases) {
         let (pipe, plan, code) = (self.pipe(), self.run.pipelining(), self.code());
-        let gate = &pipe.gates[self.at.number as usize * plan.phases.len() + phase as usize];
-        if !pipe.arrive(gate) {
-            return;
+        let arrivals = plan.phases[phase as usize].arrivals;
+        if arrivals > 1 {
+            let gate = &pipe.gates[self.at.number as usize * plan.phases.len() + phase as usize];
+            if !pipe.arrive(gate) {
+                return;
+            }
+            // Before the phase begins: an arrival for the next item in this iteration comes after that.
+            gate.reset(arrivals);
         }
-        // Before the phase begins: an arrival for the next item in this iteration comes after that.
-        gate.reset(plan.phases[phase as usize].arrivals);
         let (first, count) = code.phases.get(phase as usize).copied().unwrap_or((0, code.roots));
         if count == 0 || self.is_empty() {
             ended.push((self.at.number, phase));
@@ -233,10 +274,12 @@ impl Item<'_> {
     fn end(self) {
         let (run, live) = (self.run, self.live);
         let pipe = self.pipe();
-        aside(|| self.drop_values());
+        let (state, plan) = (self.state(), run.pipelining());
+        if self.is_marked() || !plan.dropped.is_empty() {
+            aside(|| self.drop_values());
+        }
         self.renew();
-        let state = self.state();
-        state.ends.reset(run.pipelining().phases.len() as u32);
+        state.ends.reset(plan.phases.len() as u32);
         // ORDERING: Release pairs with the Acquire in `is_done`.
         state.is_done.store(true, Ordering::Release);
         // From here on the consumer may begin another item in this iteration.

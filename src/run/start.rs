@@ -182,6 +182,7 @@ impl RunInner {
         let code = self.code();
         Iteration {
             number,
+            base: number * code.programs(),
             frame,
             gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
             places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),

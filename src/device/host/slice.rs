@@ -29,6 +29,7 @@ pub(crate) struct Slice {
 /// What is known of the steps behind a poll, for the next poll of the same future.
 pub(crate) struct Pace {
     batch: u32,
+    earlier_batch: u32,
     /// The steps until the next read of the clock.
     left: u32,
 }
@@ -39,20 +40,20 @@ const CARRIED_MAX: u32 = 64;
 impl Pace {
     /// Returns the pace of a future that was never polled.
     pub(crate) fn new() -> Self {
-        Self { batch: 1, left: Slice::FIRST }
+        Self { batch: 1, earlier_batch: 0, left: Slice::FIRST }
     }
 }
 
 impl Slice {
     /// Returns the slice of a poll, and the steps until it first reads the clock.
     pub(crate) fn at(pace: &Pace) -> (Self, u32) {
-        (Self { batch: pace.batch, ..Self::new() }, pace.left)
+        (Self { batch: pace.batch, earlier_batch: pace.earlier_batch, ..Self::new() }, pace.left)
     }
 
     /// Returns the pace at the end of a poll, with so many steps left in the batch.
     pub(crate) fn pace(&self, left: u32) -> Pace {
-        let batch = self.batch.min(CARRIED_MAX);
-        Pace { batch, left: left.clamp(1, batch) }
+        let [batch, earlier_batch] = [self.batch, self.earlier_batch].map(|batch| batch.min(CARRIED_MAX));
+        Pace { batch, earlier_batch, left: left.clamp(1, batch) }
     }
 
     /// The steps before the first read of the clock: a run of one node never reads it.
@@ -73,7 +74,8 @@ impl Slice {
         match self.checked.replace(now) {
             Some(checked) => self.batch = self.batch_after(now - checked),
             // The steps before were of an earlier poll, too: what they took is not known.
-            None => self.batch = self.batch.min(BATCH_WARY),
+            None if self.batch > BATCH_WARY => self.earlier_batch = std::mem::replace(&mut self.batch, BATCH_WARY),
+            None => {}
         }
         // A model has no clock: each batch is a slice.
         self.is_spent = cfg!(anabranch_loom) || now - started >= SLICE;
