@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
+use super::pipe::Phases;
 use super::state;
 use crate::device::host::aside;
 use crate::device::queue::Event;
@@ -136,8 +137,10 @@ impl Item<'_> {
                 }
                 Target::Arrive(_) => return,
                 Target::Release(node) => return self.release(node),
-                Target::Phase(phase) => return self.end_phase(phase, &mut |ticket| pool.submit(ticket)),
-                Target::End if self.live.pipe.is_some() => return self.end_phase(0, &mut |ticket| pool.submit(ticket)),
+                Target::Phase(phase) => return self.end_phase(phase, &mut Phases::new(), &mut |ticket| pool.submit(ticket)),
+                Target::End if self.live.pipe.is_some() => {
+                    return self.end_phase(0, &mut Phases::new(), &mut |ticket| pool.submit(ticket));
+                }
                 Target::End => return RunInner::finish(self.run.me(), Some(self.live.slot)),
             }
         }

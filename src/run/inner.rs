@@ -140,15 +140,18 @@ pub(super) struct Item<'r> {
 }
 
 impl<'r> Item<'r> {
+    #[inline]
     pub(super) fn code(self) -> &'r Code {
         self.run.code()
     }
 
+    #[inline]
     pub(super) fn plan(self) -> &'r PlanInner {
         self.run.plan()
     }
 
     /// Returns the ticket of programs of this item.
+    #[inline]
     pub(super) fn ticket(self, first: u32, count: u32) -> Ticket {
         Ticket::new(self.live.slot, self.at.base + first, count)
     }
@@ -205,11 +208,13 @@ impl RunInner {
         if self.core.devices.is_some() { self.plan().queue_code() } else { &self.plan().code }
     }
 
+    #[inline]
     pub(super) fn is_complete(&self) -> bool {
         self.lane.has_reached(COMPLETE)
     }
 
     /// Returns the first item, once the run is live. Most runs have no other.
+    #[inline]
     pub(super) fn first(&self) -> Option<Item<'_>> {
         self.live.get().map(|live| Item { run: self, live, at: &live.first })
     }

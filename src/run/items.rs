@@ -11,6 +11,7 @@ use super::async_nodes::Drive;
 use super::flight::Flight;
 use super::inner::{COMPLETE, Item, RunInner};
 use super::outcomes::cancelled;
+use super::pipe::Phases;
 use super::port::Port;
 use super::state;
 use super::values::FrameValues;
@@ -33,6 +34,7 @@ pub(crate) struct Items<P> {
     key: WaiterKey,
     pace: Pace,
     ready: Tickets,
+    ended: Phases,
     is_over: bool,
 }
 
@@ -48,6 +50,7 @@ impl<P: Port> Items<P> {
             key: WaiterKey::default(),
             pace: Pace::new(),
             ready: Tickets::new(),
+            ended: Phases::new(),
             is_over: false,
         }
     }
@@ -75,6 +78,14 @@ impl<P: Port> Items<P> {
         // A task that awaits one result after the other would otherwise never come to a pending poll.
         #[cfg(feature = "tokio")]
         let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
+        // Without workers, results of the last poll are taken without looking at anything else.
+        if self.run.core.pool.is_none()
+            && let Some(result) = self.take()
+        {
+            #[cfg(feature = "tokio")]
+            budget.made_progress();
+            return Poll::Ready(Some(result));
+        }
         let polled = match self.poll_start(cx) {
             Poll::Ready(Ok(())) => self.advance(cx, source),
             Poll::Ready(Err(error)) => self.end(Some(error)),
@@ -88,6 +99,7 @@ impl<P: Port> Items<P> {
     }
 
     /// Starts the run, once there is room for it.
+    #[inline]
     fn poll_start(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let run = &self.run;
         if run.is_complete() {
@@ -113,18 +125,24 @@ impl<P: Port> Items<P> {
         F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
     {
         let has_workers = self.run.core.pool.is_some();
+        let is_beside = self.run.is_cheap();
         loop {
             if self.is_cancelled() {
                 // The cancel may have come before there was anything to close.
                 self.run.close();
             }
             if let Some(result) = self.take() {
-                if has_workers && !self.is_over {
+                if has_workers && !is_beside && !self.is_over {
                     self.fill(cx, &mut source);
+                    self.submit();
                 }
                 return Poll::Ready(Some(result));
             }
             self.fill(cx, &mut source);
+            if is_beside && !self.ready.is_empty() {
+                self.run.run_beside(&mut self.pace, &mut self.ready);
+            }
+            self.submit();
             if self.flight.len() == 0 {
                 if self.has_ended {
                     return self.end(None);
@@ -154,6 +172,7 @@ impl<P: Port> Items<P> {
         }
     }
 
+    #[inline]
     fn is_cancelled(&self) -> bool {
         self.run.state.glance() & state::CANCELLED != 0
     }
@@ -166,6 +185,7 @@ impl<P: Port> Items<P> {
     }
 
     /// Takes the next result, if it is there.
+    #[inline]
     fn take(&mut self) -> Option<Result<P::Output>> {
         let Some(iteration) = self.done() else {
             // Nothing ends any more.
@@ -191,6 +211,7 @@ impl<P: Port> Items<P> {
     }
 
     /// Begins items while an iteration is free and the source has some.
+    #[inline]
     fn fill<F>(&mut self, cx: &mut Context<'_>, source: &mut F)
     where
         F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
@@ -222,6 +243,11 @@ impl<P: Port> Items<P> {
                 self.end_source();
             }
         }
+    }
+
+    /// Gives the programs that are ready to the workers, if there are any.
+    #[inline]
+    fn submit(&mut self) {
         if let Some(pool) = &self.run.core.pool {
             self.ready.drain(..).for_each(|ticket| pool.submit(ticket));
         }
@@ -230,21 +256,22 @@ impl<P: Port> Items<P> {
     /// Records that no item comes any more. What waits for one goes on.
     fn end_source(&mut self) {
         self.has_ended = true;
-        let (plan, ready) = (self.run.pipelining(), &mut self.ready);
+        let (plan, ready, ended) = (self.run.pipelining(), &mut self.ready, &mut self.ended);
         for (phase, item) in plan.missing_behind(self.begun) {
             let iteration = (item % u64::from(plan.slots)) as u32;
-            self.run.item(iteration).arrive_for_missing(phase, &mut |ticket| ready.push(ticket));
+            self.run.item(iteration).arrive_for_missing(phase, ended, &mut |ticket| ready.push(ticket));
         }
     }
 
     /// Begins an item, or the failure that stands in its place. Returns false if the run is over.
+    #[inline]
     fn begin(&mut self, iteration: u32, sourced: Result<()>) -> bool {
         let is_empty = sourced.is_err();
         if let Err(failure) = sourced {
             self.run.item(iteration).add_fault(None, failure);
         }
         let ready = &mut self.ready;
-        let has_begun = self.run.item(iteration).begin(is_empty, &mut |ticket| ready.push(ticket));
+        let has_begun = self.run.item(iteration).begin(is_empty, &mut self.ended, &mut |ticket| ready.push(ticket));
         if has_begun {
             self.flight.begin();
             self.begun += 1;
@@ -276,6 +303,7 @@ impl RunInner {
 
 impl Item<'_> {
     /// Returns why a done item has no results, if it has none.
+    #[inline]
     fn failure(self) -> Option<Error> {
         self.is_marked().then(|| self.result().err().unwrap_or_else(|| cancelled(self.run.state.glance())))
     }

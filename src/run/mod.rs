@@ -16,6 +16,7 @@
 
 mod async_nodes;
 mod control;
+mod cost;
 pub(crate) mod countdown;
 mod devices;
 mod end;

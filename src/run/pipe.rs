@@ -17,6 +17,7 @@
 
 use smallvec::SmallVec;
 
+use super::cost::Cost;
 use super::countdown::Countdown;
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
@@ -39,6 +40,7 @@ pub(super) struct Pipe {
     awaited: Line<AtomicU32>,
     /// Whether threads other than the consumer's run phases.
     is_shared: bool,
+    pub(super) cost: Cost,
 }
 
 /// Instead of an iteration: the consumer awaits the end of any item.
@@ -47,24 +49,27 @@ const ANY: u32 = u32::MAX;
 struct ItemState {
     /// The phases that have not ended.
     ends: Countdown,
-    is_done: AtomicBool,
-    /// Whether the item has no value: its phases do nothing.
-    is_empty: AtomicBool,
+    state: AtomicU32,
+}
+
+/// The states of an iteration.
+mod item {
+    /// In flight, or free.
+    pub(super) const BEGUN: u32 = 0;
+    /// In flight, without a value: its phases do nothing.
+    pub(super) const EMPTY: u32 = 1;
+    pub(super) const DONE: u32 = 2;
 }
 
 /// Phases of items: the iteration, and the phase.
-type Phases = SmallVec<[(u32, u32); 4]>;
+pub(super) type Phases = SmallVec<[(u32, u32); 4]>;
 
 impl Pipe {
-    pub(super) fn new(plan: &Pipelining, is_shared: bool) -> Self {
+    pub(super) fn new(plan: &Pipelining, is_shared: bool, cost: Cost) -> Self {
         let gates = (0..plan.slots).flat_map(|iteration| {
             (0..plan.phases.len() as u32).map(move |phase| Countdown::new(plan.first_arrivals(phase, iteration)))
         });
-        let item = || ItemState {
-            ends: Countdown::new(plan.phases.len() as u32),
-            is_done: AtomicBool::new(false),
-            is_empty: AtomicBool::new(false),
-        };
+        let item = || ItemState { ends: Countdown::new(plan.phases.len() as u32), state: AtomicU32::new(item::BEGUN) };
         Self {
             gates: gates.collect(),
             items: (0..plan.slots).map(|_| item()).collect(),
@@ -72,13 +77,15 @@ impl Pipe {
             is_closed: AtomicBool::new(false),
             awaited: Line(AtomicU32::new(0)),
             is_shared,
+            cost,
         }
     }
 
     /// Returns whether the item in an iteration is done. What it made is then visible.
+    #[inline]
     pub(super) fn is_done(&self, iteration: u32) -> bool {
-        // ORDERING: Acquire pairs with the Release in `end_item`.
-        self.items[iteration as usize].is_done.load(Ordering::Acquire)
+        // ORDERING: Acquire pairs with the Release in `Item::end`.
+        self.items[iteration as usize].state.load(Ordering::Acquire) == item::DONE
     }
 
     /// Records which item the consumer awaits; none for any. It checks the item once more behind a fence.
@@ -88,11 +95,13 @@ impl Pipe {
         self.awaited.0.store(awaited, Ordering::Relaxed);
     }
 
+    #[inline]
     fn arrive(&self, gate: &Countdown) -> bool {
         if self.is_shared { gate.arrive::<true>() } else { gate.arrive::<false>() }
     }
 
     /// Counts one more item, unless the run is over.
+    #[inline]
     fn try_open(&self) -> bool {
         if !self.is_shared {
             // ORDERING: Relaxed: the consumer's thread alone begins and ends items. A cancel from elsewhere does
@@ -109,6 +118,7 @@ impl Pipe {
 
     /// Gives a count back. Returns true for the last.
     #[must_use = "the last ends the run"]
+    #[inline]
     fn leave(&self) -> bool {
         if !self.is_shared {
             // ORDERING: Relaxed: see `try_open`.
@@ -123,10 +133,12 @@ impl Pipe {
 }
 
 impl RunInner {
+    #[inline]
     pub(super) fn pipelining(&self) -> &Pipelining {
         self.pipelining.as_ref().expect("the run is over many items")
     }
 
+    #[inline]
     pub(super) fn pipe(&self) -> Option<&Pipe> {
         self.live.get().and_then(|live| live.pipe.as_ref())
     }
@@ -144,10 +156,12 @@ impl RunInner {
 }
 
 impl Item<'_> {
+    #[inline]
     fn pipe(&self) -> &Pipe {
         self.live.pipe.as_ref().expect("the run is over many items")
     }
 
+    #[inline]
     fn state(&self) -> &ItemState {
         &self.pipe().items[self.at.number as usize]
     }
@@ -168,58 +182,55 @@ impl Item<'_> {
     /// Begins an item whose memory is filled, or an empty one. Calls `ready` with programs that can be
     /// resumed. Returns false if the run is over.
     #[must_use = "an item that did not begin is still the caller's"]
-    pub(super) fn begin(self, is_empty: bool, ready: &mut dyn FnMut(Ticket)) -> bool {
+    #[inline]
+    pub(super) fn begin(self, is_empty: bool, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) -> bool {
         if !self.pipe().try_open() {
             return false;
         }
-        let state = self.state();
         // ORDERING: Relaxed: only the consumer's task begins items, and the arrivals below publish it.
-        state.is_done.store(false, Ordering::Relaxed);
-        // ORDERING: Relaxed: as for `is_done`.
-        state.is_empty.store(is_empty, Ordering::Relaxed);
-        let mut ended = SmallVec::new();
+        self.state().state.store(if is_empty { item::EMPTY } else { item::BEGUN }, Ordering::Relaxed);
         for &phase in &self.run.pipelining().begun_by_source {
-            self.arrive(phase, ready, &mut ended);
+            self.arrive(phase, ended, ready);
         }
-        self.end_phases(ended, ready);
+        self.end_rest(ended, ready);
         true
     }
 
     /// Arrives at the gate of a phase instead of a later item that does not come.
-    pub(super) fn arrive_for_missing(self, phase: u32, ready: &mut dyn FnMut(Ticket)) {
-        let mut ended = SmallVec::new();
-        self.arrive(phase, ready, &mut ended);
-        self.end_phases(ended, ready);
+    pub(super) fn arrive_for_missing(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+        self.arrive(phase, ended, ready);
+        self.end_rest(ended, ready);
     }
 
     /// Carries out what follows the end of a phase. Calls `ready` with programs that can be resumed. The run
-    /// may be over afterwards.
-    pub(super) fn end_phase(self, phase: u32, ready: &mut dyn FnMut(Ticket)) {
-        let (run, mut ended) = (self.run, Phases::new());
-        self.end_one(phase, ready, &mut ended);
-        while let Some((number, phase)) = ended.pop() {
-            run.item(number).end_one(phase, ready, &mut ended);
+    /// may be over afterwards. `ended` is empty before and after.
+    #[inline]
+    pub(super) fn end_phase(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+        self.end_one(phase, ended, ready);
+        if !ended.is_empty() {
+            self.end_rest(ended, ready);
         }
     }
 
     /// Ends phases without work, and those that begin thereby. Nothing recurses.
-    fn end_phases(self, mut ended: Phases, ready: &mut dyn FnMut(Ticket)) {
+    #[inline]
+    fn end_rest(self, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
         let run = self.run;
         while let Some((number, phase)) = ended.pop() {
-            run.item(number).end_one(phase, ready, &mut ended);
+            run.item(number).end_one(phase, ended, ready);
         }
     }
 
     /// Ends a phase. Adds the phases without work that begin thereby to `ended`: their items are not over.
     #[inline]
-    fn end_one(self, phase: u32, ready: &mut dyn FnMut(Ticket), ended: &mut Phases) {
+    fn end_one(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
         let (plan, pipe) = (self.run.pipelining(), self.pipe());
         let rule = &plan.phases[phase as usize];
         if rule.has_feeds {
             plan.feeds.iter().filter(|feed| feed.phase == phase).for_each(|feed| self.feed(feed));
         }
         for arrow in &rule.arrows {
-            self.later(arrow.shift).arrive(arrow.phase, ready, ended);
+            self.later(arrow.shift).arrive(arrow.phase, ended, ready);
         }
         // Last: until then the item, and so the run, is not over, whatever other threads do with the items that
         // the arrows lead to.
@@ -229,7 +240,8 @@ impl Item<'_> {
     }
 
     /// Arrives at the gate of a phase. The last arrival begins the phase.
-    fn arrive(self, phase: u32, ready: &mut dyn FnMut(Ticket), ended: &mut Phases) {
+    #[inline]
+    fn arrive(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
         let (pipe, plan, code) = (self.pipe(), self.run.pipelining(), self.code());
         let arrivals = plan.phases[phase as usize].arrivals;
         if arrivals > 1 {
@@ -271,6 +283,7 @@ impl Item<'_> {
 
     /// Ends an item: drops what it has beside its results, and makes its gates and places as new. The run may
     /// be over afterwards.
+    #[inline]
     fn end(self) {
         let (run, live) = (self.run, self.live);
         let pipe = self.pipe();
@@ -281,11 +294,11 @@ impl Item<'_> {
         self.renew();
         state.ends.reset(plan.phases.len() as u32);
         // ORDERING: Release pairs with the Acquire in `is_done`.
-        state.is_done.store(true, Ordering::Release);
+        state.state.store(item::DONE, Ordering::Release);
         // From here on the consumer may begin another item in this iteration.
         if pipe.is_shared {
-            // ORDERING: pairs with the fence in `Lane::poll`: of "store is_done, load awaited" and "store
-            // awaited, load is_done" one side sees the other.
+            // ORDERING: pairs with the fence in `Lane::poll`: of "store DONE, load awaited" and "store
+            // awaited, load the state" one side sees the other.
             fence(Ordering::SeqCst);
             // ORDERING: Relaxed: the fence orders it.
             let awaited = pipe.awaited.0.load(Ordering::Relaxed);
@@ -311,6 +324,7 @@ impl Item<'_> {
         values.drop_cells(plan.dropped.iter().copied());
     }
 
+    #[inline]
     fn renew(self) {
         let code = self.code();
         for (gate, countdown) in code.gates.iter().zip(&self.at.gates) {
@@ -346,14 +360,16 @@ impl Item<'_> {
     }
 
     /// Returns whether a node of the item has an outcome, or the item a failure.
+    #[inline]
     pub(super) fn is_marked(self) -> bool {
         // ORDERING: Relaxed: `is_done`, or the arrivals at the gate of the item's end, have acquired it.
         self.at.is_marked.load(Ordering::Relaxed)
     }
 
     /// Returns whether the item has no value.
+    #[inline]
     pub(super) fn is_empty(self) -> bool {
         // ORDERING: Relaxed: the consumer's own store, which an arrival at a gate has brought to its thread.
-        self.state().is_empty.load(Ordering::Relaxed)
+        self.state().state.load(Ordering::Relaxed) == item::EMPTY
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::Inputs;
+use super::cost::Cost;
 use super::countdown::Countdown;
 use super::inner::{Iteration, Live, RunInner, Start, Waiting};
 use super::outcomes::cancelled;
@@ -142,7 +143,12 @@ impl RunInner {
         let frames = (0..plan.slots).map(|_| Frame::new(&self.plan().layout)).collect::<Result<Vec<Frame>>>()?;
         let mut iterations = frames.into_iter().zip(0..).map(|(frame, number)| self.iteration(number, frame));
         let first = iterations.next().expect("there is a slot for one item");
-        let pipe = Some(Pipe::new(plan, self.core.pool.is_some()));
+        let code = self.code();
+        // What a future or a device does is not known. A model has no clock.
+        let is_known =
+            code.asyncs.is_empty() && code.segments.is_empty() && self.core.observer.is_none() && !cfg!(anabranch_loom);
+        let has_threads = self.core.pool.is_some();
+        let pipe = Some(Pipe::new(plan, has_threads, Cost::new(is_known && has_threads)));
         let wakes = self.wakes(plan.slots, slot);
         let live = Live { wakes, context: AsyncContext::current(), slot, first, more: iterations.collect(), pipe };
         // From here on the end of the run drops what was filled.

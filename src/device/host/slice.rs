@@ -89,7 +89,8 @@ impl Slice {
             let aimed = u128::from(self.batch) * BETWEEN_LOOKS.as_nanos() / took.as_nanos();
             (aimed as u32).max(1)
         } else if earlier_batch > 0 {
-            earlier_batch
+            let took = took * earlier_batch / self.batch;
+            if 4 * took <= BETWEEN_LOOKS { (earlier_batch * 4).min(BATCH_MAX) } else { earlier_batch }
         } else if 4 * took <= BETWEEN_LOOKS {
             (self.batch * 4).min(BATCH_MAX)
         } else if 2 * took <= BETWEEN_LOOKS {
