@@ -44,7 +44,9 @@ fn large_works_are_planned_by_a_heuristic_that_says_so() {
     for nodes in [30, 300, 1000] {
         let items = large(nodes as u64, nodes);
         let phasing = items.work().auto(4).unwrap();
-        assert!(matches!(phasing.method(), Method::Heuristic(_)), "{:?}", phasing.method());
+        // The bounds may prove that one phase is the best.
+        let is_proved = phasing.period_us() == load(&items) && phasing.depth() == 1;
+        assert!(matches!(phasing.method(), Method::Heuristic(_)) || is_proved, "{:?}", phasing.method());
         assert!(brute::is_legal(&items, &phases(&phasing, nodes)) && phasing.depth() <= 4);
         assert!(phasing.period_us() >= load(&items) && phasing.period_us() <= 1.2 * load(&items), "{nodes} nodes");
     }
@@ -52,6 +54,7 @@ fn large_works_are_planned_by_a_heuristic_that_says_so() {
     let resources: Vec<usize> = (0..400).map(|_| dice.below(3)).collect();
     let chain = Items::chain(&resources, |node| 1 + node as u64 % 7);
     let phasing = chain.work().auto(8).unwrap();
+    assert_eq!(phasing.method(), Method::Heuristic("cuts and moves"));
     assert!(phasing.period_us() <= 1.5 * load(&chain), "{} for {}", phasing.period_us(), load(&chain));
     assert!(brute::is_legal(&chain, &phases(&phasing, 400)) && phasing.depth() <= 8);
 }
