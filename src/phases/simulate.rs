@@ -151,8 +151,8 @@ impl<'p> Simulation<'p> {
         }
     }
 
-    /// Returns when all that a node reads has ended. That it has ended for the item before needs no check: each
-    /// node has one lane, and a lane keeps the order of the items.
+    /// Returns when all that a node reads has ended. That it has ended for the item before needs no check:
+    /// each node has one lane, and a lane keeps the order of the items.
     fn inputs(&self, node: usize, iteration: u64) -> u64 {
         let end = |wait: &Wait| {
             let item = self.item(wait.source, iteration.checked_sub(wait.iterations)?)?;

@@ -40,7 +40,7 @@ fn a_chain_of_12_in_4_phases_is_planned_exactly() {
 
 #[test]
 fn large_works_are_planned_by_a_heuristic_that_says_so() {
-    // Seen to fail with a chain as one phase: 1.5 times the load is the share that the cuts reach.
+    // Seen to fail without the cuts.
     for nodes in [30, 300, 1000] {
         let items = large(nodes as u64, nodes);
         let phasing = items.work().auto(4).unwrap();
@@ -86,7 +86,7 @@ fn fixed_phases_and_groups_hold_for_large_works() {
 
 #[test]
 fn a_long_chain_does_not_recurse() {
-    // Seen to fail with components that are found by recursion: the stack overflows.
+    // Seen to fail without the cuts, and with feedback that may lead to a later phase.
     let resources: Vec<usize> = (0..20_000).map(|node| node % 2).collect();
     let mut items = Items::chain(&resources, |_| 1);
     items.feedback.push((19_999, 0, 1));
@@ -99,7 +99,7 @@ fn a_long_chain_does_not_recurse() {
 
 #[test]
 fn extreme_capacities_and_costs_are_planned() {
-    // Seen to fail with a lane for each unit of the capacity.
+    // Seen to fail with bytes that overflow.
     let mut work = Work::new();
     let pool = work.resource("pool", u32::MAX);
     let none = work.resource("nothing to do", 7);
