@@ -42,8 +42,8 @@ impl Problem<'_> {
         self.found(iteration.phases, timetable, false)
     }
 
-    /// Returns a period that no phases can undercut: that of a phase for each unit. Then the fewest edges order
-    /// nodes within an iteration.
+    /// Returns a period that no phases can undercut: that of a phase for each unit. Then the fewest edges
+    /// order nodes within an iteration.
     fn floor(&self) -> u64 {
         let nodes = self.checked.nodes.len();
         if nodes > EXACT_NODES_MAX {
