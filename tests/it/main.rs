@@ -34,6 +34,7 @@ mod misuse;
 mod nested_waits;
 mod observing;
 mod pipe;
+mod phases;
 pub(crate) mod policies;
 mod random;
 mod rehearsing;
