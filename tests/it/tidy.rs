@@ -12,8 +12,8 @@ use circles::Room;
 use plain::Fault;
 
 /// Top to bottom: a room names only rooms above it.
-const ROOMS: [&str; 14] =
-    ["name", "error", "sync", "device", "value", "graph", "plan", "sim", "runtime", "run", "engine", "flow", "exec", "guide"];
+const ROOMS: [&str; 15] =
+    ["name", "error", "sync", "device", "value", "graph", "plan", "app", "sim", "runtime", "run", "engine", "flow", "exec", "guide"];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const COMMENT_COLUMNS_MAX: usize = 110;
