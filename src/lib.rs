@@ -10,6 +10,7 @@ pub mod flow;
 pub mod graph;
 pub mod guide;
 mod name;
+pub mod phases;
 pub mod plan;
 pub mod run;
 mod runtime;

@@ -92,6 +92,35 @@ pub(crate) enum Kind {
     #[error("policy '{policy}' {fault}")]
     Policy { policy: String, node: Option<Name>, fault: String },
 
+    // Phases of a pipeline.
+    #[error(
+        "the nodes {} wait for each other in a circle, for one item: remove one of these edges, or declare the one whose value is of an earlier item as feedback",
+        circle(.path)
+    )]
+    ItemCycle { path: Vec<Name> },
+    #[error(
+        "the edge from '{source_node}' in phase {from} to '{target}' in phase {to} leads to an earlier phase: put '{target}' in phase {from} or later, or declare the edge as feedback if '{target}' needs the value of an earlier item"
+    )]
+    EarlierPhase { source_node: Name, from: u32, target: Name, to: u32 },
+    #[error(
+        "the feedback from '{source_node}' in phase {from} to '{target}' in phase {to} leads to a later phase: put '{target}' in phase {from} or earlier, or make it an ordinary edge"
+    )]
+    LaterPhase { source_node: Name, from: u32, target: Name, to: u32 },
+    #[error("node '{node}' is in phase {phase}: phases are from 1 to {limit}")]
+    Phase { node: Name, phase: u32, limit: u32 },
+    #[error("'{first}' and '{second}' are in one phase (together), but {} is fixed for the first and {} for the second: fix the same for both", fixed(.phase), fixed(.other))]
+    PhasesApart { first: Name, phase: u32, second: Name, other: u32 },
+    #[error("no phase is left for node '{node}': it must be {lower} or later, and {upper} or earlier; change one of these")]
+    NoPhase { node: Name, lower: String, upper: String },
+    #[error("resource '{resource}' has capacity 0: give it 1 or more")]
+    NoCapacity { resource: Name },
+    #[error(
+        "node '{node}' names resource number {id}, counted from 0, but there are {resources}: use the resources of this work"
+    )]
+    UnknownResource { node: Name, id: u32, resources: usize },
+    #[error("{what} is {us} us, the limit is {limit_us}: use smaller costs, or fewer nodes, phases or items")]
+    TimeLimit { what: &'static str, us: f64, limit_us: f64 },
+
     // Programs that are not a correct plan of their graph.
     #[error("nothing orders node '{later}' after '{earlier}', which it depends on: its stream needs a wait")]
     NotOrdered { earlier: Name, later: Name },
@@ -304,6 +333,11 @@ fn circle(path: &[Name]) -> String {
         0..=12 => quoted.join(" -> "),
         n => format!("{} -> ... {} more ... -> {}", quoted[..6].join(" -> "), n - 12, quoted[n - 6..].join(" -> ")),
     }
+}
+
+/// `phase 2`, or what a node without one is called.
+fn fixed(phase: &u32) -> String {
+    if *phase == 0 { "unpipelined".into() } else { format!("phase {phase}") }
 }
 
 fn list(names: &[Name]) -> String {

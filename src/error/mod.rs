@@ -206,6 +206,15 @@ impl Error {
                 | Replaced { .. }
                 | NotALoop { .. }
                 | Body { .. }
+                | ItemCycle { .. }
+                | EarlierPhase { .. }
+                | LaterPhase { .. }
+                | Phase { .. }
+                | PhasesApart { .. }
+                | NoPhase { .. }
+                | NoCapacity { .. }
+                | UnknownResource { .. }
+                | TimeLimit { .. }
         ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_graph())
     }
 
@@ -252,11 +261,15 @@ impl Error {
             | NotJoined { node }
             | BuildPanicked { node }
             | Body { node, .. }
+            | Phase { node, .. }
+            | NoPhase { node, .. }
+            | UnknownResource { node, .. }
             | Undecided { node, .. }
             | TooManyIterations { node, .. }
             | NoSuchArm { node, .. } => Some(node),
             Within { node, .. } | Replaced { node, .. } | Policy { node, .. } => node.as_deref(),
-            Cycle { path } => path.first().map(|node| &**node),
+            PhasesApart { second: node, .. } | EarlierPhase { target: node, .. } | LaterPhase { target: node, .. } => Some(node),
+            Cycle { path } | ItemCycle { path } => path.first().map(|node| &**node),
             TakenAndReadInside { reader, .. } => Some(reader),
             TakenState { taker, .. }
             | TakenShared { taker, .. }

@@ -42,7 +42,7 @@ fn check_names(shape: &Shape) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn check_name(name: &Name) -> Result<()> {
+pub(crate) fn check_name(name: &Name) -> Result<()> {
     if name.len() <= NAME_BYTES_MAX {
         return Ok(());
     }
@@ -157,15 +157,19 @@ fn check_acyclic(shape: &Shape) -> Result<()> {
     }
     let links = Links::new(shape);
     let order = kahn_order(&links);
-    if order.len() == links.nodes() { Ok(()) } else { Err(one_cycle(shape, &links, &order)) }
+    if order.len() == links.nodes() {
+        return Ok(());
+    }
+    let circle = circle_of(&links, &order);
+    Err(Kind::Cycle { path: circle.into_iter().map(|node| shape.name_of(node).clone()).collect() }.into())
 }
 
-/// Walks backwards among the nodes that are not in the order; each has a predecessor there, so a node must
-/// come twice.
-fn one_cycle(shape: &Shape, links: &Links, order: &[NodeId]) -> Error {
+/// Returns a circle of the nodes that are not in the order, from one of them to the same one. Walks backwards:
+/// each has a predecessor there, so a node must come twice.
+pub(crate) fn circle_of(links: &Links, order: &[NodeId]) -> Vec<NodeId> {
     let mut is_open = vec![true; links.nodes()];
     order.iter().for_each(|node| is_open[node.index()] = false);
-    let mut node = shape.ids().find(|node| is_open[node.index()]).expect("a cycle leaves nodes unordered");
+    let mut node = links.ids().find(|node| is_open[node.index()]).expect("a cycle leaves nodes unordered");
     let before = |node: NodeId| links.into.of(node).iter().rev().find(|source| is_open[source.index()]);
     let (mut path, mut is_seen) = (Vec::new(), vec![false; links.nodes()]);
     while !std::mem::replace(&mut is_seen[node.index()], true) {
@@ -174,7 +178,8 @@ fn one_cycle(shape: &Shape, links: &Links, order: &[NodeId]) -> Error {
     }
     path.push(node);
     path.drain(..path.iter().position(|&first| first == node).expect("it comes twice"));
-    Kind::Cycle { path: path.into_iter().rev().map(|node| shape.name_of(node).clone()).collect() }.into()
+    path.reverse();
+    path
 }
 
 /// Returns the error of a name that no node has, with one that is like it.
