@@ -114,7 +114,9 @@ impl<'a> Files<'a> {
         }
         match bytes[..] {
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => return fault("the file is UTF-16: save it as UTF-8".into()),
-            [0xef, 0xbb, 0xbf, ..] => return fault("the file begins with a byte order mark: save it as UTF-8 without one".into()),
+            [0xef, 0xbb, 0xbf, ..] => {
+                return fault("the file begins with a byte order mark: save it as UTF-8 without one".into());
+            }
             _ => {}
         }
         String::from_utf8(bytes).or_else(|error| {

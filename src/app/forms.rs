@@ -138,8 +138,7 @@ pub(super) struct ScheduleForm {
 
 #[derive(Deserialize)]
 pub(super) struct HyperepochForm {
-    #[serde(default)]
-    pub(super) period: Option<u64>,
+    pub(super) period: u64,
     #[serde(default)]
     pub(super) resources: Map<Vec<String>>,
     pub(super) epochs: Map<Object<EpochForm>>,
@@ -152,14 +151,12 @@ pub(super) struct EpochForm {
     pub(super) period: Option<u64>,
     #[serde(default)]
     pub(super) frames: Option<u32>,
-    #[serde(default)]
     pub(super) passes: Rows,
     #[serde(default)]
     pub(super) alias_groups: Map<Vec<String>>,
 }
 
 /// The rows of an epoch. A list of names is refused with a text that shows the form.
-#[derive(Default)]
 pub(super) struct Rows(pub(super) Vec<Vec<String>>);
 
 const ROWS: &str = "`passes` is a list of rows, row 0 without a phase and then a row for each phase, as in \

@@ -9,8 +9,7 @@
 use std::collections::VecDeque;
 
 /// What a port does with a message that finds the queue full, and whether it has a queue at all.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[derive(serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// The send fails.

@@ -13,8 +13,8 @@ use plain::Fault;
 
 /// Top to bottom: a room names only rooms above it.
 const ROOMS: [&str; 16] = [
-    "name", "error", "sync", "device", "value", "graph", "plan", "phases", "app", "sim", "runtime", "run", "engine", "flow", "exec",
-    "guide",
+    "name", "error", "sync", "device", "value", "graph", "plan", "phases", "app", "sim", "runtime", "run", "engine", "flow",
+    "exec", "guide",
 ];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
