@@ -110,8 +110,10 @@ pub(crate) enum Kind {
     Phase { node: Name, phase: u32, limit: u32 },
     #[error("'{first}' and '{second}' are in one phase (together), but {} is fixed for the first and {} for the second: fix the same for both", fixed(.phase), fixed(.other))]
     PhasesApart { first: Name, phase: u32, second: Name, other: u32 },
-    #[error("no phase is left for node '{node}': it must be {lower} or later, and {upper} or earlier; change one of these")]
-    NoPhase { node: Name, lower: String, upper: String },
+    #[error(
+        "no phase is left for node '{node}': it cannot be in a phase before {low}, which is fixed for '{after}', nor in one after {high}, {why}; change one of these"
+    )]
+    NoPhase { node: Name, low: u32, after: Name, high: u32, why: String },
     #[error("resource '{resource}' has capacity 0: give it 1 or more")]
     NoCapacity { resource: Name },
     #[error(

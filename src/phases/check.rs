@@ -26,6 +26,8 @@ pub(super) struct Checked {
     pub(super) fixed: Vec<Option<u32>>,
     /// Sets of nodes that share a phase.
     pub(super) together: Vec<Vec<usize>>,
+    /// By node: the sources of its edges. Feedback does not count.
+    pub(super) sources: Vec<Vec<usize>>,
     /// All nodes, each behind the sources of its edges. Feedback does not count.
     pub(super) order: Vec<usize>,
 }
@@ -48,9 +50,11 @@ pub(super) struct Link {
 }
 
 impl Checked {
-    /// Returns the sum of all costs.
-    pub(super) fn cost(&self) -> u64 {
-        self.nodes.iter().map(|node| node.cost).sum()
+    /// Returns the cost of all nodes of each resource.
+    pub(super) fn loads(&self) -> Vec<u64> {
+        let mut loads = vec![0; self.resources.len()];
+        self.nodes.iter().for_each(|node| loads[node.resource] += node.cost);
+        loads
     }
 
     pub(super) fn name(&self, node: usize) -> Name {
@@ -69,7 +73,9 @@ pub(super) fn check(work: &Work) -> Result<Arc<Checked>> {
     let edges = edges(work)?;
     let (fixed, together) = fixed(work)?;
     let order = order(work, &edges)?;
-    Ok(Arc::new(Checked { nodes, resources: work.resources.clone(), edges, fixed, together, order }))
+    let mut sources = vec![Vec::new(); nodes.len()];
+    edges.iter().filter(|edge| !edge.is_feedback).for_each(|edge| sources[edge.target].push(edge.source));
+    Ok(Arc::new(Checked { nodes, resources: work.resources.clone(), edges, fixed, together, sources, order }))
 }
 
 fn check_names(work: &Work) -> Result<()> {

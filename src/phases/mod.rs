@@ -41,11 +41,24 @@
 // phases, the report, the picture. Never here: a thread, a clock, a future, a device, a closure of the user.
 // The same work always gives the same phases, and nothing recurses over nodes without a bound.
 
+mod auto;
+mod bytes;
 mod check;
+mod cuts;
+mod exact;
+mod iteration;
+mod list;
+mod mixes;
 mod phasing;
+mod report;
+mod simulate;
+mod solve;
+mod svg;
+mod units;
 mod work;
 
-pub use phasing::{Beat, Bound, ItemSpan, Load, Method, PhaseSpan, Phasing};
+pub use phasing::{Bound, Load, Method, PhaseSpan, Phasing};
+pub use simulate::{Beat, ItemSpan};
 pub use work::{Resource, Work};
 
 /// The largest phase.

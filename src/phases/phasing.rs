@@ -1,21 +1,38 @@
 //! The answer: phases, and what follows from them.
 
-use std::fmt;
 use std::sync::Arc;
 
-use super::check::Checked;
+use super::PHASE_MAX;
+use super::auto::{Found, Problem, search};
+use super::bytes::bytes_in_flight;
+use super::check::{Checked, PS, check_time};
+use super::cuts::{NAME, cut};
+use super::exact::Budget;
+use super::iteration::{Iteration, Lanes, Placed, Timetable};
+use super::mixes::warnings;
+use super::solve::{ANY, STEPS_MAX, perturbed, solve};
+use super::units::Units;
 use super::work::Resource;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::graph::NodeId;
 use crate::name::Name;
 
-/// A work split into phases, with its periodic schedule. Immutable and cheap to share.
+/// A work split into phases, with its periodic schedule. Immutable.
+///
+/// Prints itself as a table: the phases with their nodes, and what follows from them.
 #[derive(Clone, Debug)]
 pub struct Phasing {
-    checked: Arc<Checked>,
-    phases: Vec<u32>,
-    iteration: Vec<PhaseSpan>,
+    pub(super) checked: Arc<Checked>,
+    /// By node; 0 if it is unpipelined.
+    pub(super) phases: Vec<u32>,
+    pub(super) lanes: Lanes,
+    pub(super) timetable: Timetable,
+    spans: Vec<PhaseSpan>,
+    bytes: u64,
+    bound: Bound,
     warnings: Vec<String>,
+    method: Method,
+    is_exact: bool,
 }
 
 /// How the phases were found.
@@ -74,37 +91,57 @@ pub struct PhaseSpan {
     pub end_us: f64,
 }
 
-/// When a node runs for one item, in microseconds from the start of the first one.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[non_exhaustive]
-pub struct ItemSpan {
-    /// The node.
-    pub node: NodeId,
-    /// The item, from 0.
-    pub item: u64,
-    /// The resource of the node.
-    pub resource: Resource,
-    /// The lane of the resource, from 0.
-    pub lane: u32,
-    /// When it begins.
-    pub start_us: f64,
-    /// When it has ended.
-    pub end_us: f64,
-}
-
-/// When a schedule iteration may begin.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Beat {
-    /// When the schedule iteration before it has ended.
-    Lockstep,
-    /// Each of its nodes when its inputs are there, in the order that lockstep has on each lane. Never slower.
-    #[default]
-    Elastic,
-}
-
 impl Phasing {
+    /// Returns the phasing of phases that are given, by node.
     pub(super) fn of(checked: Arc<Checked>, phases: Vec<u32>) -> Result<Self> {
-        Ok(Self { checked, phases, iteration: Vec::new(), warnings: Vec::new() })
+        check_phases(&checked, &phases)?;
+        let lanes = Lanes::new(&checked);
+        let iteration = Iteration::new(&checked, phases);
+        let mut budget = Budget::new(STEPS_MAX);
+        let mut timetable = solve(&iteration, &lanes, ANY, &mut budget).expect("no schedule is above the limit");
+        if budget.is_exceeded {
+            timetable = perturbed(&iteration, &lanes, timetable);
+        }
+        let phases = iteration.phases;
+        Ok(Self::new(checked, phases, timetable, Method::Given, !budget.is_exceeded))
+    }
+
+    /// Returns the best phasing of at most `depth` phases.
+    pub(super) fn auto(checked: Arc<Checked>, depth: u32) -> Result<Self> {
+        if !(1..=PHASE_MAX).contains(&depth) {
+            return Err(Kind::Setting { what: "the depth", must: "from 1 to 1024", got: depth as usize }.into());
+        }
+        let units = Units::within(&checked, depth)?;
+        // More phases than units are of no use.
+        let depth = if units.is_free { depth.min(units.nodes.len().max(1) as u32) } else { depth };
+        check_depth(&checked, depth)?;
+        let problem = Problem { checked: &checked, units: &units, lanes: Lanes::new(&checked), depth };
+        let (found, is_best) = search(&problem, cut(&problem));
+        let method = if is_best { Method::Exact } else { Method::Heuristic(NAME) };
+        let Found { phases, timetable, is_exact, .. } = found;
+        check_phases(&checked, &phases)?;
+        Ok(Self::new(checked, phases, timetable, method, is_exact))
+    }
+
+    fn new(checked: Arc<Checked>, phases: Vec<u32>, timetable: Timetable, method: Method, is_exact: bool) -> Self {
+        let lanes = Lanes::new(&checked);
+        let iteration = Iteration::new(&checked, phases);
+        let span = |placed: &Placed| {
+            let resource = iteration.resource(placed.node);
+            PhaseSpan {
+                node: NodeId(placed.node as u32),
+                resource: Resource(resource as u32),
+                lane: (placed.lane - lanes.of(resource).start) as u32,
+                start_us: us(placed.start),
+                end_us: us(placed.end),
+            }
+        };
+        let spans = timetable.placed.iter().map(span).collect();
+        let bound = bound(&iteration, timetable.period);
+        let phases = iteration.phases;
+        let bytes = bytes_in_flight(&checked, &phases);
+        let warnings = warnings(&checked, &phases);
+        Self { checked, phases, lanes, timetable, spans, bytes, bound, warnings, method, is_exact }
     }
 
     /// Returns the phase of a node, from 1 on; 0 for an unpipelined node, and for one that the work does not
@@ -120,47 +157,63 @@ impl Phasing {
 
     /// Returns the time from item to item in microseconds.
     pub fn period_us(&self) -> f64 {
-        0.0
+        us(self.timetable.period)
     }
 
     /// Returns the time from the start of an item's first node to the end of its last one in microseconds.
     pub fn latency_us(&self) -> f64 {
-        0.0
+        us(self.timetable.latency)
     }
 
     /// Returns how busy each resource is, in the order in which they were added.
     pub fn loads(&self) -> impl Iterator<Item = Load> {
-        std::iter::empty()
+        let loads = self.checked.loads().into_iter().zip(&self.checked.resources);
+        loads.enumerate().map(|(number, (busy, (name, capacity)))| {
+            let room = us(self.timetable.period) * f64::from(*capacity);
+            Load {
+                resource: Resource(number as u32),
+                name: name.clone(),
+                capacity: *capacity,
+                busy_us: us(busy),
+                share: if room > 0.0 { us(busy) / room } else { 0.0 },
+            }
+        })
     }
 
-    /// Returns what bounds the period.
+    /// Returns what bounds the period. If several things do, a resource comes first.
     pub fn bound(&self) -> Bound {
-        Bound::Order
+        self.bound.clone()
     }
 
     /// Returns how the phases were found.
     pub fn method(&self) -> Method {
-        Method::Given
+        self.method
     }
 
     /// Returns true if no schedule of these phases has a shorter period, or the same and a smaller latency.
     pub fn is_exact(&self) -> bool {
-        false
+        self.is_exact
     }
 
     /// Returns the memory of the values of all items in flight, in bytes.
+    ///
+    /// A value that is made in phase ps and read last in phase pd is alive in pd - ps + 1 schedule iterations. So
+    /// a node counts once: the most of the bytes of its edges, each times the number of its iterations. An edge
+    /// of an unpipelined node counts for one iteration. Feedback counts in addition: the most of the bytes of the
+    /// node's feedback edges, each times its lag.
     pub fn bytes_in_flight(&self) -> u64 {
-        0
+        self.bytes
     }
 
-    /// Returns a warning for each unpipelined node that mixes the data of different items.
+    /// Returns a warning for each node that mixes the data of different items, because it is unpipelined or reads
+    /// from an unpipelined node.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
     /// Returns the periodic schedule: when each node runs in a schedule iteration, in the order of the starts.
     pub fn iteration(&self) -> &[PhaseSpan] {
-        &self.iteration
+        &self.spans
     }
 
     /// Returns the name of a node; none if the work does not have it.
@@ -172,25 +225,49 @@ impl Phasing {
     pub fn resource_name(&self, resource: Resource) -> Option<&Name> {
         self.checked.resources.get(resource.index()).map(|(name, _)| name)
     }
-
-    /// Returns when each node runs for each of `items` items, by the costs.
-    ///
-    /// # Errors
-    ///
-    /// Fails if that were more than 2^24 spans.
-    pub fn simulate(&self, items: u64, beat: Beat) -> Result<Vec<ItemSpan>> {
-        let _ = (items, beat);
-        Ok(Vec::new())
-    }
-
-    /// Draws two periods as an SVG.
-    pub fn to_svg(&self) -> String {
-        String::new()
-    }
 }
 
-impl fmt::Display for Phasing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} phases", self.depth())
+/// From picoseconds to microseconds.
+pub(super) fn us(ps: u64) -> f64 {
+    ps as f64 / PS
+}
+
+/// Checks that every edge leads to the same phase or a later one, and feedback to the same or an earlier one.
+fn check_phases(checked: &Checked, phases: &[u32]) -> Result<()> {
+    for edge in &checked.edges {
+        let (from, to) = (phases[edge.source], phases[edge.target]);
+        let (source_node, target) = (checked.name(edge.source), checked.name(edge.target));
+        if edge.is_feedback && to.max(1) > from.max(1) {
+            return Err(Kind::LaterPhase { source_node, from: from.max(1), target, to: to.max(1) }.into());
+        }
+        if !edge.is_feedback && from > to && to > 0 {
+            return Err(Kind::EarlierPhase { source_node, from, target, to }.into());
+        }
+    }
+    check_depth(checked, phases.iter().copied().max().unwrap_or(1))
+}
+
+fn check_depth(checked: &Checked, depth: u32) -> Result<()> {
+    let sum_us: f64 = checked.loads().into_iter().map(us).sum();
+    check_time("the sum of all costs, times the number of phases,", sum_us * f64::from(depth))
+}
+
+fn bound(iteration: &Iteration<'_>, period: u64) -> Bound {
+    let checked = iteration.checked;
+    let is_full = |load: u64, capacity: u32| load.div_ceil(u64::from(capacity)) >= period;
+    let mut loads = checked.loads().into_iter().zip(&checked.resources);
+    if let Some((_, (name, _))) = loads.find(|(load, (_, capacity))| is_full(*load, *capacity)) {
+        return Bound::Resource(name.clone());
+    }
+    let Some(end) = (0..iteration.nodes()).find(|&node| iteration.heads[node] == period) else { return Bound::Order };
+    // Back along the dearest path, to see whether it stays in one phase.
+    let (mut node, phase) = (end, iteration.phases[end]);
+    loop {
+        let before = iteration.sources(node).max_by_key(|&source| iteration.heads[source]);
+        match before {
+            Some(source) if iteration.phases[source] != phase => return Bound::CriticalPath(0),
+            Some(source) => node = source,
+            None => return Bound::CriticalPath(phase),
+        }
     }
 }

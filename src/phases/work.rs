@@ -1,9 +1,11 @@
 //! The work of one item: nodes with costs on resources, and edges. Methods that add to it cannot fail; the first
 //! mistake is the error of the methods that plan it.
 
+use super::PHASE_MAX;
 use super::check::check;
 use super::phasing::Phasing;
-use crate::error::Result;
+use super::units::Units;
+use crate::error::{Kind, Result};
 use crate::graph::NodeId;
 use crate::name::Name;
 
@@ -117,7 +119,15 @@ impl Work {
     ///
     /// Fails if the work is not valid, or needs more than 1024 phases.
     pub fn each(&self) -> Result<Phasing> {
-        self.written()
+        let checked = check(self)?;
+        let units = Units::new(&checked);
+        let got = units.nodes.len();
+        if got > PHASE_MAX as usize {
+            return Err(Kind::Limit { what: "the number of phases".into(), got, limit: PHASE_MAX as usize }.into());
+        }
+        let phases: Vec<u32> = (1..=got as u32).collect();
+        let phases = units.by_node(&checked, &phases);
+        Phasing::of(checked, phases)
     }
 
     /// Plans at most `depth` phases, so that the period is the shortest possible; of several such splits, it
@@ -130,7 +140,6 @@ impl Work {
     /// Fails if the work is not valid, if `depth` is not from 1 to 1024, or if the fixed phases leave none for a
     /// node.
     pub fn auto(&self, depth: u32) -> Result<Phasing> {
-        let _ = depth;
-        self.written()
+        Phasing::auto(check(self)?, depth)
     }
 }

@@ -38,6 +38,7 @@ mod order;
 mod parts;
 mod per_backend;
 mod per_operator;
+pub(crate) mod picture;
 mod policy;
 mod programs;
 mod ranked;

@@ -5,20 +5,15 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::dot::fill;
+use super::picture::{
+    CHAR, Scale, chart_width, draw_head, draw_key_box, draw_label, escaped, lane_height, pad, time, width_wanted,
+};
 use super::runs::{Run, Runs};
 use super::spans::{Span, on_critical_path};
 use super::table::count;
 use super::{Schedule, StreamKind};
 use crate::graph::{Backend, COST_US_MAX, Control, NodeId};
 
-/// The width of a character of the boxes' font, in pixels.
-const CHAR: f64 = 6.3;
-/// Between these the time axis is as wide as the boxes want it, in pixels.
-const WIDTH_MIN: f64 = 720.0;
-const WIDTH_MAX: f64 = 2600.0;
-/// A box of the common length is as wide as the common name wants it, between these, if there is room.
-const BOX_MIN: f64 = 50.0;
-const BOX_MAX: f64 = 110.0;
 /// What held up the end, and what did not.
 const RED: &str = "#c2351f";
 const GREY: &str = "#7a8794";
@@ -54,22 +49,12 @@ impl Schedule {
 fn draw(panels: &[Panel<'_>]) -> String {
     let gutter = panels.iter().map(|panel| panel.gutter).fold(60.0, f64::max);
     let makespan_us = panels.iter().filter(|panel| !panel.is_inner).map(|panel| panel.makespan_us).fold(0.0, f64::max);
-    let wanted = panels.iter().map(|panel| panel.width_wanted()).fold(0.0, f64::max);
-    let chart = wanted.clamp(WIDTH_MIN, WIDTH_MAX);
+    let chart = chart_width(panels.iter().map(|panel| panel.width_wanted()).fold(0.0, f64::max));
     let scale = |makespan_us: f64| Scale { left: gutter, width: chart, makespan_us: makespan_us.max(f64::MIN_POSITIVE) };
     let width = gutter + chart + 24.0;
     let height = panels.iter().map(|panel| panel.height() + GAP).sum::<f64>();
     let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
-         font-family=\"Helvetica, Arial, sans-serif\" font-size=\"11\" fill=\"#263238\">\n\
-         <defs>{}{}</defs>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>",
-        marker("tip", GREY),
-        marker("hot", RED),
-    );
+    draw_head((width, height), &format!("{}{}", marker("tip", GREY), marker("hot", RED)), &mut out);
     let mut top = 0.0;
     for panel in panels {
         panel.draw(&scale(if panel.is_inner { panel.makespan_us } else { makespan_us }), top, &mut out);
@@ -85,26 +70,6 @@ fn marker(id: &str, color: &str) -> String {
         "<marker id=\"{id}\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" \
          markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0.8 8 4 0 7.2z\" fill=\"{color}\"/></marker>"
     )
-}
-
-/// From microseconds to pixels.
-struct Scale {
-    left: f64,
-    width: f64,
-    makespan_us: f64,
-}
-
-impl Scale {
-    fn x(&self, us: f64) -> f64 {
-        self.left + us / self.makespan_us * self.width
-    }
-
-    /// Returns round distances for about ten ticks.
-    fn tick_us(&self) -> f64 {
-        let rough = self.makespan_us / (self.width / 110.0).clamp(2.0, 14.0);
-        let power = 10f64.powf(rough.log10().floor());
-        [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|&step| step >= rough).unwrap_or(10.0 * power)
-    }
 }
 
 struct Panel<'a> {
@@ -135,8 +100,7 @@ impl<'a> Panel<'a> {
         let shown: Vec<Span> = spans.iter().copied().flatten().collect();
         let names = (0..schedule.streams()).map(|stream| schedule.stream_name(stream).chars().count());
         let gutter = names.max().unwrap_or(0) as f64 * CHAR + 26.0;
-        // Many lanes are drawn flatter.
-        let lane = (1400.0 / f64::from(schedule.streams().max(1))).clamp(9.0, 32.0);
+        let lane = lane_height(schedule.streams());
         Self {
             schedule,
             title,
@@ -155,23 +119,17 @@ impl<'a> Panel<'a> {
         HEADER + f64::from(self.schedule.streams()) * self.lane + AXIS
     }
 
-    /// Returns how wide the time axis should be for the shorter boxes to be read.
     fn width_wanted(&self) -> f64 {
-        let mut lengths: Vec<f64> =
-            self.spans.iter().flatten().map(|span| span.end_us - span.start_us).filter(|&us| us > 0.0).collect();
-        lengths.sort_by(f64::total_cmp);
-        let mut names: Vec<usize> = self.schedule.shape().nodes().iter().map(|node| node.name.chars().count()).collect();
-        names.sort_unstable();
-        let name = names.get(names.len() * 3 / 4).copied().unwrap_or(0) as f64;
-        let width = (name * CHAR + 10.0).clamp(BOX_MIN, BOX_MAX);
-        lengths.get(lengths.len() / 4).map_or(0.0, |us| self.makespan_us / us * width)
+        let times_us = self.spans.iter().flatten().map(|span| span.end_us - span.start_us).collect();
+        let names = self.schedule.shape().nodes().iter().map(|node| node.name.chars().count()).collect();
+        width_wanted(times_us, names, self.makespan_us)
     }
 
     fn draw(&self, scale: &Scale, top: f64, out: &mut String) {
         self.draw_header(scale, top, out);
         let lanes_top = top + HEADER;
         self.draw_lanes(scale, lanes_top, out);
-        self.draw_axis(scale, lanes_top, out);
+        scale.draw_axis(lanes_top, lanes_top + f64::from(self.schedule.streams()) * self.lane, out);
         self.draw_waits(scale, lanes_top, out);
         for run in 0..self.runs.all.len() {
             self.draw_box(run, scale, lanes_top, out);
@@ -220,35 +178,8 @@ impl<'a> Panel<'a> {
                 (StreamKind::Device(_), 0) => "#f5f7f9",
                 (StreamKind::Device(_), _) => "#edf1f4",
             };
-            let (x, width) = (scale.left, scale.width);
-            let _ = writeln!(
-                out,
-                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\" fill=\"{color}\"/>",
-                self.lane
-            );
-            if stream % step == 0 {
-                let name = escaped(&self.schedule.stream_name(stream));
-                let middle = y + self.lane / 2.0 + 4.0;
-                let _ = writeln!(out, "<text x=\"{:.1}\" y=\"{middle:.1}\" text-anchor=\"end\">{name}</text>", x - 8.0);
-            }
-        }
-    }
-
-    fn draw_axis(&self, scale: &Scale, top: f64, out: &mut String) {
-        let bottom = top + f64::from(self.schedule.streams()) * self.lane;
-        let tick_us = scale.tick_us();
-        let ticks = (scale.makespan_us / tick_us + 1e-9).floor() as u32;
-        for tick in 0..=ticks {
-            let us = f64::from(tick) * tick_us;
-            let x = scale.x(us);
-            let _ = writeln!(
-                out,
-                "<path d=\"M{x:.1} {top:.1}V{:.1}\" stroke=\"#ccd5db\" stroke-width=\"0.7\"/>\
-                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#60707c\">{}</text>",
-                bottom + 4.0,
-                bottom + 17.0,
-                time(us),
-            );
+            let name = (stream % step == 0).then(|| self.schedule.stream_name(stream));
+            scale.draw_lane(y, self.lane, color, name.as_deref(), out);
         }
     }
 
@@ -259,7 +190,7 @@ impl<'a> Panel<'a> {
                 // From the edge of one box to that of the other, so that both ends are seen wherever other
                 // boxes lie between.
                 let down = if to.stream > from.stream { 1.0 } else { -1.0 };
-                let edge = down * (self.lane / 2.0 - self.pad());
+                let edge = down * (self.lane / 2.0 - pad(self.lane));
                 let [y1, y2] = [from.stream, to.stream].map(|stream| top + (f64::from(stream) + 0.5) * self.lane);
                 let (x1, y1, x2, y2) = (scale.x(from.end_us) - 5.0, y1 + edge, scale.x(to.start_us) + 4.0, y2 - edge);
                 let is_critical = self.is_critical[source] && self.is_critical[target];
@@ -283,15 +214,10 @@ impl<'a> Panel<'a> {
         is_control && span.end_us - span.start_us >= COST_US_MAX * (1.0 - 1e-9)
     }
 
-    /// Returns how far a box stays from the edges of its lane.
-    fn pad(&self) -> f64 {
-        (self.lane * 0.14).min(5.0)
-    }
-
     fn draw_box(&self, run: usize, scale: &Scale, top: f64, out: &mut String) {
         let Some(span) = self.spans[run] else { return };
         let node = &self.schedule.shape().nodes()[span.node.index()];
-        let pad = self.pad();
+        let pad = pad(self.lane);
         let (x, y) = (scale.x(span.start_us), top + f64::from(span.stream) * self.lane + pad);
         let (width, height) = ((scale.x(span.end_us) - x - 1.0).max(1.5), self.lane - 2.0 * pad);
         let rim = if self.is_critical[run] { "#c2351f\" stroke-width=\"2" } else { "#00000033\" stroke-width=\"0.8" };
@@ -313,11 +239,7 @@ impl<'a> Panel<'a> {
                 format!("{} · {}", node.name, control.remark())
             }
         };
-        let room = ((width - 6.0) / CHAR).floor().max(0.0) as usize;
-        if let Some(label) = fitted(&name, room).filter(|_| height >= 11.0) {
-            let (x, y) = (x + width / 2.0, y + height / 2.0 + 4.0);
-            let _ = write!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", escaped(&label));
-        }
+        draw_label(&name, (x, y, width, height), out);
         out.push_str("</g>\n");
     }
 }
@@ -328,13 +250,7 @@ fn draw_key(right: f64, top: f64, out: &mut String) {
     let key = key.map(|(name, backend)| (name, fill(backend).to_owned()));
     let critical = ("critical path", format!("none\" stroke=\"{RED}\" stroke-width=\"2"));
     for ((name, fill), x) in key.into_iter().chain([critical]).zip([-240.0, -192.0, -132.0, -86.0]) {
-        let (x, y) = (right + x, top + 15.0);
-        let _ = writeln!(
-            out,
-            "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{fill}\"/><text x=\"{:.0}\" y=\"{:.0}\">{name}</text>",
-            x + 15.0,
-            y + 9.5,
-        );
+        draw_key_box(right + x, top + 15.0, &fill, name, out);
     }
 }
 
@@ -363,35 +279,6 @@ fn draw_control(control: &Control, (x, y, width, height): (f64, f64, f64, f64), 
     }
 }
 
-/// Returns the name, cut if it is longer than `room` characters; none if hardly anything would be left.
-fn fitted(name: &str, room: usize) -> Option<String> {
-    match (name.chars().count(), room) {
-        (length, room) if length <= room => Some(name.to_owned()),
-        (_, 0..3) => None,
-        (_, room) => Some(name.chars().take(room - 1).chain(['…']).collect()),
-    }
-}
-
 fn at_least(is_bounded: bool, us: f64) -> String {
     format!("{}{}", if is_bounded { "≥ " } else { "" }, time(us))
-}
-
-fn time(us: f64) -> String {
-    let digits = |value: f64| {
-        let text = format!("{value:.2}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    };
-    match us {
-        us if us < 1_000.0 => format!("{} µs", digits(us)),
-        us if us < 1_000_000.0 => format!("{} ms", digits(us / 1_000.0)),
-        us if us < 1e15 => format!("{} s", digits(us / 1_000_000.0)),
-        us => format!("{:.2e} s", us / 1_000_000.0),
-    }
-}
-
-/// Returns text with what XML would read as its own escaped. Control characters become spaces: XML has no
-/// form for them.
-fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
-    text.replace(|char: char| char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}'), " ")
 }

@@ -1,0 +1,143 @@
+//! One schedule iteration as a scheduling problem: nodes with costs on lanes, and the edges that order nodes
+//! within the iteration. And its solutions, timetables.
+
+use super::check::Checked;
+use crate::graph::Rows;
+
+/// The problem. Depends on the phases.
+pub(super) struct Iteration<'c> {
+    pub(super) checked: &'c Checked,
+    /// By node: its phase, 0 if unpipelined.
+    pub(super) phases: Vec<u32>,
+    /// By node: the nodes that must end before it starts.
+    into: Rows<u32>,
+    out: Rows<u32>,
+    /// By node: the cost of the dearest path that begins with it.
+    pub(super) tails: Vec<u64>,
+    /// By node: the cost of the dearest path that ends with it.
+    pub(super) heads: Vec<u64>,
+}
+
+/// A node with its place in an iteration. Times are in picoseconds from the start of the iteration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Placed {
+    pub(super) node: usize,
+    /// Of all lanes, see [`Lanes`].
+    pub(super) lane: usize,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// A semi-active schedule of an iteration: all nodes, in the order of their starts.
+#[derive(Clone, Debug)]
+pub(super) struct Timetable {
+    pub(super) placed: Vec<Placed>,
+    pub(super) period: u64,
+    pub(super) latency: u64,
+}
+
+/// The lanes of all resources, numbered through. A resource has no more lanes than nodes.
+#[derive(Clone, Debug)]
+pub(super) struct Lanes {
+    /// By resource: its first lane; and the number of all lanes.
+    starts: Vec<usize>,
+}
+
+impl Lanes {
+    pub(super) fn new(checked: &Checked) -> Self {
+        let mut nodes = vec![0; checked.resources.len()];
+        checked.nodes.iter().for_each(|node| nodes[node.resource] += 1);
+        let mut starts = vec![0];
+        for ((_, capacity), nodes) in checked.resources.iter().zip(nodes) {
+            starts.push(starts[starts.len() - 1] + nodes.min(*capacity as usize));
+        }
+        Self { starts }
+    }
+
+    pub(super) fn of(&self, resource: usize) -> std::ops::Range<usize> {
+        self.starts[resource]..self.starts[resource + 1]
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.starts[self.starts.len() - 1]
+    }
+}
+
+impl<'c> Iteration<'c> {
+    pub(super) fn new(checked: &'c Checked, phases: Vec<u32>) -> Self {
+        let orders = |source: usize, target: usize| {
+            let (from, to) = (phases[source], phases[target]);
+            from == to || from == 0 || to == 0
+        };
+        let edges = checked.edges.iter().filter(|edge| !edge.is_feedback && orders(edge.source, edge.target));
+        let pairs: Vec<(u32, u32)> = edges.map(|edge| (edge.source as u32, edge.target as u32)).collect();
+        let nodes = checked.nodes.len();
+        let into = Rows::sorted(nodes, pairs.iter().map(|&(source, target)| (target, source)));
+        let out = Rows::sorted(nodes, pairs.iter().copied());
+        let (mut tails, mut heads) = (vec![0; nodes], vec![0; nodes]);
+        let longest = |row: &[u32], costs: &[u64]| row.iter().map(|&node| costs[node as usize]).max().unwrap_or(0);
+        for &node in &checked.order {
+            heads[node] = longest(into.row(node as u32), &heads) + checked.nodes[node].cost;
+        }
+        for &node in checked.order.iter().rev() {
+            tails[node] = longest(out.row(node as u32), &tails) + checked.nodes[node].cost;
+        }
+        Self { checked, phases, into, out, tails, heads }
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.phases.len()
+    }
+
+    pub(super) fn sources(&self, node: usize) -> impl ExactSizeIterator<Item = usize> {
+        self.into.row(node as u32).iter().map(|&node| node as usize)
+    }
+
+    pub(super) fn targets(&self, node: usize) -> impl ExactSizeIterator<Item = usize> {
+        self.out.row(node as u32).iter().map(|&node| node as usize)
+    }
+
+    pub(super) fn cost(&self, node: usize) -> u64 {
+        self.checked.nodes[node].cost
+    }
+
+    pub(super) fn resource(&self, node: usize) -> usize {
+        self.checked.nodes[node].resource
+    }
+
+    /// Returns how many schedule iterations behind the first phase a node runs.
+    pub(super) fn offset(&self, node: usize) -> u64 {
+        u64::from(self.phases[node].saturating_sub(1))
+    }
+
+    /// Returns a period that no schedule can undercut: the dearest path, or the load of a resource.
+    pub(super) fn period_floor(&self) -> u64 {
+        let path = self.heads.iter().copied().max().unwrap_or(0);
+        path.max(load_floor(self.checked))
+    }
+
+    /// Returns a latency that no schedule of this period can undercut.
+    pub(super) fn latency_floor(&self, period: u64) -> u64 {
+        let last = (0..self.nodes()).map(|node| self.offset(node) * period + self.heads[node]).max();
+        // The first node ends early enough for the rest of its path.
+        let first = (0..self.nodes()).map(|node| self.offset(node) * period + period.saturating_sub(self.tails[node])).min();
+        let path = self.heads.iter().copied().max().unwrap_or(0);
+        last.unwrap_or(0).saturating_sub(first.unwrap_or(0)).max(path)
+    }
+
+    pub(super) fn timetable(&self, placed: Vec<Placed>) -> Timetable {
+        let period = placed.iter().map(|placed| placed.end).max().unwrap_or(0);
+        let start = |placed: &Placed| self.offset(placed.node) * period + placed.start;
+        let end = |placed: &Placed| self.offset(placed.node) * period + placed.end;
+        let (first, last) = (placed.iter().map(start).min().unwrap_or(0), placed.iter().map(end).max().unwrap_or(0));
+        Timetable { placed, period, latency: last - first }
+    }
+}
+
+/// Returns the most that a resource has to do for one item, by lane.
+pub(super) fn load_floor(checked: &Checked) -> u64 {
+    let loads = checked.loads();
+    let by_lane = loads.iter().zip(&checked.resources).map(|(load, (_, capacity))| load.div_ceil(u64::from(*capacity)));
+    let dearest = checked.nodes.iter().map(|node| node.cost).max().unwrap_or(0);
+    by_lane.max().unwrap_or(0).max(dearest)
+}

@@ -1,0 +1,147 @@
+//! Pieces that all pictures of time share: the document, the scale of time, its axis, lanes, labels.
+
+use std::fmt::Write;
+
+/// The width of a character of the boxes' font, in pixels.
+pub(crate) const CHAR: f64 = 6.3;
+/// Between these the time axis is as wide as the boxes want it, in pixels.
+const WIDTH_MIN: f64 = 720.0;
+const WIDTH_MAX: f64 = 2600.0;
+/// A box of the common length is as wide as the common name wants it, between these, if there is room.
+const BOX_MIN: f64 = 50.0;
+const BOX_MAX: f64 = 110.0;
+
+/// Begins a document of this size. `defs` are the pieces that it refers to.
+pub(crate) fn draw_head((width, height): (f64, f64), defs: &str, out: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+         font-family=\"Helvetica, Arial, sans-serif\" font-size=\"11\" fill=\"#263238\">\n\
+         <defs>{defs}</defs>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>",
+    );
+}
+
+/// Returns the width of the time axis for boxes that want `wanted`.
+pub(crate) fn chart_width(wanted: f64) -> f64 {
+    wanted.clamp(WIDTH_MIN, WIDTH_MAX)
+}
+
+/// Returns the height of a lane; many lanes are drawn flatter.
+pub(crate) fn lane_height(lanes: u32) -> f64 {
+    (1400.0 / f64::from(lanes.max(1))).clamp(9.0, 32.0)
+}
+
+/// Returns how wide the time axis should be for the shorter boxes to be read: the times of all boxes, the lengths
+/// of their labels, and the time that the axis shows.
+pub(crate) fn width_wanted(mut times_us: Vec<f64>, mut labels: Vec<usize>, makespan_us: f64) -> f64 {
+    times_us.retain(|&us| us > 0.0);
+    times_us.sort_by(f64::total_cmp);
+    labels.sort_unstable();
+    let label = labels.get(labels.len() * 3 / 4).copied().unwrap_or(0) as f64;
+    let width = (label * CHAR + 10.0).clamp(BOX_MIN, BOX_MAX);
+    times_us.get(times_us.len() / 4).map_or(0.0, |us| makespan_us / us * width)
+}
+
+/// From microseconds to pixels.
+pub(crate) struct Scale {
+    pub(crate) left: f64,
+    pub(crate) width: f64,
+    pub(crate) makespan_us: f64,
+}
+
+impl Scale {
+    pub(crate) fn x(&self, us: f64) -> f64 {
+        self.left + us / self.makespan_us * self.width
+    }
+
+    /// Returns round distances for about ten ticks.
+    fn tick_us(&self) -> f64 {
+        let rough = self.makespan_us / (self.width / 110.0).clamp(2.0, 14.0);
+        let power = 10f64.powf(rough.log10().floor());
+        [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * power).find(|&step| step >= rough).unwrap_or(10.0 * power)
+    }
+
+    /// Draws the axis below the lanes, and its lines through them.
+    pub(crate) fn draw_axis(&self, top: f64, bottom: f64, out: &mut String) {
+        let tick_us = self.tick_us();
+        let ticks = (self.makespan_us / tick_us + 1e-9).floor() as u32;
+        for tick in 0..=ticks {
+            let us = f64::from(tick) * tick_us;
+            let x = self.x(us);
+            let _ = writeln!(
+                out,
+                "<path d=\"M{x:.1} {top:.1}V{:.1}\" stroke=\"#ccd5db\" stroke-width=\"0.7\"/>\
+                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#60707c\">{}</text>",
+                bottom + 4.0,
+                bottom + 17.0,
+                time(us),
+            );
+        }
+    }
+
+    /// Draws a lane, with its name if there is one.
+    pub(crate) fn draw_lane(&self, y: f64, height: f64, color: &str, name: Option<&str>, out: &mut String) {
+        let (x, width) = (self.left, self.width);
+        let _ = writeln!(out, "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{color}\"/>",);
+        if let Some(name) = name {
+            let (name, middle) = (escaped(name), y + height / 2.0 + 4.0);
+            let _ = writeln!(out, "<text x=\"{:.1}\" y=\"{middle:.1}\" text-anchor=\"end\">{name}</text>", x - 8.0);
+        }
+    }
+}
+
+/// Draws a piece of a key: a box, and what it means.
+pub(crate) fn draw_key_box(x: f64, y: f64, fill: &str, name: &str, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"11\" height=\"11\" rx=\"2\" fill=\"{fill}\"/><text x=\"{:.0}\" y=\"{:.0}\">{name}</text>",
+        x + 15.0,
+        y + 9.5,
+    );
+}
+
+/// Returns how far a box stays from the edges of its lane.
+pub(crate) fn pad(lane: f64) -> f64 {
+    (lane * 0.14).min(5.0)
+}
+
+/// Draws the label of a box, cut to its width, if there is room.
+pub(crate) fn draw_label(name: &str, (x, y, width, height): (f64, f64, f64, f64), out: &mut String) {
+    let room = ((width - 6.0) / CHAR).floor().max(0.0) as usize;
+    if let Some(label) = fitted(name, room).filter(|_| height >= 11.0) {
+        let (x, y) = (x + width / 2.0, y + height / 2.0 + 4.0);
+        let _ = write!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", escaped(&label));
+    }
+}
+
+/// Returns the name, cut if it is longer than `room` characters; none if hardly anything would be left.
+fn fitted(name: &str, room: usize) -> Option<String> {
+    match (name.chars().count(), room) {
+        (length, room) if length <= room => Some(name.to_owned()),
+        (_, 0..3) => None,
+        (_, room) => Some(name.chars().take(room - 1).chain(['…']).collect()),
+    }
+}
+
+/// Returns a time with its unit.
+pub(crate) fn time(us: f64) -> String {
+    let digits = |value: f64| {
+        let text = format!("{value:.2}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    match us {
+        us if us < 1_000.0 => format!("{} µs", digits(us)),
+        us if us < 1_000_000.0 => format!("{} ms", digits(us / 1_000.0)),
+        us if us < 1e15 => format!("{} s", digits(us / 1_000_000.0)),
+        us => format!("{:.2e} s", us / 1_000_000.0),
+    }
+}
+
+/// Returns text with what XML would read as its own escaped. Control characters become spaces: XML has no
+/// form for them.
+pub(crate) fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+    text.replace(|char: char| char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}'), " ")
+}
