@@ -81,8 +81,16 @@ fn malformed_json_is_named_by_file_and_place() {
             r#"{"name": "X", "stmSchedules": {"s": {"hyperepochs": {"h": {"period": 1, "epochs": {"e": {}}}}}}}"#,
             "x.app.json: stmSchedules.s.hyperepochs.h.epochs.e: missing field `passes`",
         ),
-        ("T.graphlet.json", "{\"subcomponents\": {\"a\": []}}", "T.graphlet.json: subcomponents.a: invalid type: sequence, expected an object"),
-        ("T.graphlet.json", "{\"connections\": [{\"src\": \"a.OUT\"}]}", "T.graphlet.json: connections[0]: missing field `dests`"),
+        (
+            "T.graphlet.json",
+            "{\"subcomponents\": {\"a\": []}}",
+            "T.graphlet.json: subcomponents.a: invalid type: sequence, expected an object",
+        ),
+        (
+            "T.graphlet.json",
+            "{\"connections\": [{\"src\": \"a.OUT\"}]}",
+            "T.graphlet.json: connections[0]: missing field `dests`",
+        ),
         ("N.node.json", "{\"name\": \"N\"}", "N.node.json: missing field `passes`"),
         ("N.node.json", "{\"name\": \"N\", \"passes\": []}", "N.node.json: passes: a node has at least one pass"),
         (
@@ -128,8 +136,16 @@ fn malformed_json_is_named_by_file_and_place() {
 fn keys_that_stand_twice_are_refused_and_unknown_ones_are_not_read() {
     // Seen to fail with a map that keeps the last value.
     for (file, text, expected) in [
-        ("T.graphlet.json", r#"{"subcomponents": {"a": {"componentType": "N.node.json"}, "a": {"componentType": "N.node.json"}}}"#, "T.graphlet.json: subcomponents.a: the key 'a' stands twice"),
-        ("T.graphlet.json", r#"{"connections": [{"src": "a.OUT", "src": "a.OUT", "dests": {}}]}"#, "T.graphlet.json: connections[0]: duplicate field `src`"),
+        (
+            "T.graphlet.json",
+            r#"{"subcomponents": {"a": {"componentType": "N.node.json"}, "a": {"componentType": "N.node.json"}}}"#,
+            "T.graphlet.json: subcomponents: the key 'a' stands twice at line 1",
+        ),
+        (
+            "T.graphlet.json",
+            r#"{"connections": [{"src": "a.OUT", "src": "a.OUT", "dests": {}}]}"#,
+            "T.graphlet.json: connections[0]: duplicate field `src`",
+        ),
         ("c.yaml", "a: 1\na: 2\n", "c.yaml: "),
     ] {
         let mut case = Case::new();
@@ -144,7 +160,9 @@ fn keys_that_stand_twice_are_refused_and_unknown_ones_are_not_read() {
         app["sensors"] = json!([1, {"a": 2}]);
         app["processes"]["p"]["argv"] = json!({"-x": true});
     });
-    case.edit("T.graphlet.json", |graphlet| graphlet["connections"][0]["dests"]["b.IN"] = json!({"type": "shmem", "strict": true, "new": 1}));
+    case.edit("T.graphlet.json", |graphlet| {
+        graphlet["connections"][0]["dests"]["b.IN"] = json!({"type": "shmem", "strict": true, "new": 1})
+    });
     assert!(case.open().unwrap().warnings().is_empty());
 }
 

@@ -63,9 +63,11 @@ fn brackets_without_end_are_refused() {
             assert!(fault.starts_with(file) && fault.len() < 1000, "{fault}");
         }
     }
+    // The value of a key that is not read is skipped without recursion.
+    let deep = format!("{{\"name\": \"X\", \"argv\": {}1{}}}", "[".repeat(1_000_000), "]".repeat(1_000_000));
     let mut case = Case::new();
-    case.set_text("x.app.json", format!("{{\"name\": \"X\", \"argv\": {}1{}}}", "[".repeat(500), "]".repeat(500)));
-    assert!(case.fault().contains("recursion limit exceeded"));
+    case.set_text("x.app.json", deep);
+    assert!(soon(|| case.open()).is_ok());
 }
 
 #[test]
@@ -153,7 +155,8 @@ fn a_large_description_is_read_and_simulated_in_bounded_time() {
         let names: Vec<String> = (0..count).map(|number| format!("n{number}")).collect();
         graphlet["subcomponents"] = names.iter().map(|name| (name.clone(), json!({"componentType": "N.node.json"}))).collect();
         let pairs = names.windows(2);
-        graphlet["connections"] = pairs.map(|pair| json!({"src": format!("{}.OUT", pair[0]), "dests": {format!("{}.IN", pair[1]): {}}})).collect();
+        graphlet["connections"] =
+            pairs.map(|pair| json!({"src": format!("{}.OUT", pair[0]), "dests": {format!("{}.IN", pair[1]): {}}})).collect();
     });
     case.edit("x.app.json", |app| {
         epoch(app)["passes"] = json!([["top"]]);

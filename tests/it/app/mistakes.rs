@@ -131,7 +131,10 @@ fn unknown_names_are_named_with_those_that_there_are() {
     case.rows(json!([[], ["top.c"]]));
     assert_fault(&case, &format!("{EPOCH}.passes[1][0]: there is no component or pass 'top.c'; 'top' has 'a', 'b'"));
     case.rows(json!([[], ["top.a.RUN"]]));
-    assert_fault(&case, &format!("{EPOCH}.passes[1][0]: there is no component or pass 'top.a.RUN'; 'top.a' has 'SETUP', 'TEARDOWN'"));
+    assert_fault(
+        &case,
+        &format!("{EPOCH}.passes[1][0]: there is no component or pass 'top.a.RUN'; 'top.a' has 'SETUP', 'TEARDOWN'"),
+    );
     for (src, dest, expected) in [
         ("c.OUT", "b.IN", "connections[0].src: there is no component 'c'; there are 'a', 'b'"),
         ("a.OUTPUT", "b.IN", "connections[0].src: 'top.a' has no output port 'OUTPUT'; it has 'OUT'"),
@@ -166,7 +169,9 @@ fn a_circle_of_direct_edges_names_its_nodes() {
     });
     assert_fault(
         &case,
-        &format!("{EPOCH}.passes: the passes top.a.SETUP -> top.a.TEARDOWN -> top.b.SETUP -> top.b.TEARDOWN -> top.a.SETUP wait for each other"),
+        &format!(
+            "{EPOCH}.passes: the passes top.a.SETUP -> top.a.TEARDOWN -> top.b.SETUP -> top.b.TEARDOWN -> top.a.SETUP wait for each other"
+        ),
     );
     case.edit("x.app.json", |app| *app = json!({"name": "X", "subcomponents": app["subcomponents"].clone()}));
     let fault = case.fault();
@@ -187,7 +192,9 @@ fn a_capacity_that_loses_messages_is_refused_with_what_would_be_lost() {
     let mailbox = with(json!({"fifo-size": 1, "mode": "mailbox"}));
     assert_fault(
         &mailbox,
-        &format!("{place}'top.b' would never get messages 2, 4, 6, ..., and nothing would say so; leave `fifo-size` out, and it is"),
+        &format!(
+            "{place}'top.b' would never get messages 2, 4, 6, ..., and nothing would say so; leave `fifo-size` out, and it is"
+        ),
     );
     assert_fault(&with(json!({"fifo-size": 1})), &format!("{place}send number 3 of 'top.a' would find the queue full and fail"));
     assert!(with(json!({"fifo-size": 2})).open().is_ok());
@@ -249,7 +256,8 @@ fn a_single_pass_loses_its_implicit_dependency_and_declared_ones_hold() {
     let app = case.open().unwrap();
     let inside = |app: &anabranch::app::App| {
         let epoch = only(app);
-        let is_in = |pass: &str| epoch.dependencies.iter().any(|dependency| epoch.runnables[dependency.target.index()].name == *pass);
+        let is_in =
+            |pass: &str| epoch.dependencies.iter().any(|dependency| epoch.runnables[dependency.target.index()].name == *pass);
         [is_in("top.a.TEARDOWN"), is_in("top.b.TEARDOWN")]
     };
     assert_eq!(inside(&app), [false, true]);

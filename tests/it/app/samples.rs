@@ -53,11 +53,14 @@ fn a_pass_on_a_device_is_a_submitter_and_a_submittee() {
     let epoch = only(&app);
     assert_eq!(epoch.runnables.len(), 14);
     let named = |name: &str| epoch.runnables.iter().position(|runnable| runnable.name == *name).unwrap();
-    let [submitter, submittee, after] = ["PROCESS", "PROCESS_submittee", "TEARDOWN"].map(|pass| named(&format!("top.source.{pass}")));
+    let [submitter, submittee, after] =
+        ["PROCESS", "PROCESS_submittee", "TEARDOWN"].map(|pass| named(&format!("top.source.{pass}")));
     assert_eq!((epoch.runnables[submitter].role, epoch.runnables[submittee].role), (Role::Submitter, Role::Submittee));
     let edges: Vec<(usize, usize)> =
         epoch.dependencies.iter().map(|dependency| (dependency.source.index(), dependency.target.index())).collect();
-    assert!(edges.contains(&(submitter, submittee)) && edges.contains(&(submittee, after)) && !edges.contains(&(submitter, after)));
+    assert!(
+        edges.contains(&(submitter, submittee)) && edges.contains(&(submittee, after)) && !edges.contains(&(submitter, after))
+    );
     assert!(epoch.runnables.iter().all(|runnable| runnable.cost_ns == 1e6 && !runnable.is_default_cost));
 }
 
