@@ -87,3 +87,29 @@ impl Lister<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::phases::Work;
+    use crate::phases::check::check;
+
+    /// `cases/pipelines.json`, "phase-2 passes first". Seen to fail with the longest path first.
+    #[test]
+    fn late_phases_first_make_a_longer_period_and_a_smaller_latency() {
+        let mut work = Work::new();
+        let (cpu, gpu) = (work.resource("CPU", 1), work.resource("GPU", 1));
+        let nodes = [("n0", cpu), ("n1", gpu), ("n2", gpu), ("n3", cpu)].map(|(name, on)| work.node(name, on, 1.0));
+        nodes.windows(2).for_each(|pair| work.edge(pair[0], pair[1], 1));
+        let checked = check(&work).expect("it is valid");
+        let iteration = Iteration::new(&checked, vec![1, 1, 1, 2]);
+        let offset = |node| iteration.offset(node);
+        let priorities: Vec<Priority> = (0..4).map(|node| (offset(node), 0)).collect();
+        let timetable = list(&iteration, &Lanes::new(&checked), &priorities);
+        let us = |ps: u64| ps / 1_000_000;
+        assert_eq!((us(timetable.period), us(timetable.latency)), (4, 4));
+        // From the start of the schedule iteration.
+        let end = timetable.placed.iter().map(|placed| offset(placed.node) * timetable.period + placed.end).max();
+        assert_eq!(end.map(us), Some(5));
+    }
+}

@@ -35,6 +35,7 @@ mod mistakes;
 mod misuse;
 mod nested_waits;
 mod observing;
+mod phases;
 pub(crate) mod policies;
 mod random;
 mod rehearsing;
