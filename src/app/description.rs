@@ -143,7 +143,7 @@ impl App {
         &self.schedules
     }
 
-    /// Returns what is allowed, and may not be meant.
+    /// Returns the warnings: each is about something that is allowed, and may not be meant.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }

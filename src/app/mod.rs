@@ -54,6 +54,7 @@ mod resources;
 mod rows;
 mod schedule;
 mod simulation;
+mod trace;
 mod tree;
 mod wcet;
 mod wiring;

@@ -206,7 +206,7 @@ pub enum Delivery {
     Feedback,
     /// By item through one slot: the producer of the next item comes after the consumer.
     Inverted,
-    /// From an epoch to another: the consumer gets what is there.
+    /// From an epoch to another: the consumer gets the message that it finds.
     AcrossEpochs,
 }
 

@@ -15,7 +15,7 @@ const COST_NS_MAX: f64 = COST_US_MAX * 1e3;
 /// The most entries of one file.
 const ENTRIES_MAX: usize = 1 << 20;
 
-/// Returns the entries of a file, or what is wrong with it.
+/// Returns the entries of a file, or the fault that it has.
 pub(super) fn costs(text: &str) -> Result<Map<f64>, String> {
     // An empty file is an empty document, and has no costs.
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
