@@ -49,6 +49,22 @@ impl Costs {
     }
 }
 
+impl Costs {
+    /// Returns the cost of a runnable. If there is none, returns the text of a warning, or None if there is a
+    /// warning for all of them.
+    fn find(&self, component: &Component, pass: &Pass, ending: &str) -> Result<f64, Option<String>> {
+        let Some(file) = &self.file else { return Err(None) };
+        let default_us = WCET_DEFAULT_NS / 1e3;
+        let Some(process) = &component.process else {
+            let name = quoted(&format!("{}{ending}", pass.name));
+            return Err(Some(format!("{name} is in no process, so {file} has no key for it: it costs {default_us} us")));
+        };
+        let key = format!("{process}.{}_pass_{}{ending}", component.name.replace('.', "_"), pass.number);
+        let missing = || Some(format!("{} is not in {file}: it costs {default_us} us", quoted(&key)));
+        self.by_key.get(&key).copied().ok_or_else(missing)
+    }
+}
+
 /// Builds a schedule. `start` is its place.
 pub(super) fn schedule(
     name: &str,
@@ -152,13 +168,10 @@ fn runnables(
         };
         for &(role, processor, ending) in roles {
             let engine = resources.engine(component, id, processor, place, warnings);
-            let process = component.process.as_deref().unwrap_or_default();
-            let key = format!("{process}.{}_pass_{}{ending}", component.name.replace('.', "_"), pass.number);
-            let found = costs.by_key.get(&key).copied();
-            if let (None, Some(file)) = (found, &costs.file) {
-                let text = format!("{} is not in {file}: it costs {} us", quoted(&key), WCET_DEFAULT_NS / 1e3);
-                warnings.push(Warning::new(&placed.place, text));
-            }
+            let found = costs.find(component, pass, ending).map_err(|missing| {
+                warnings.extend(missing.map(|text| Warning::new(&placed.place, text)));
+            });
+            let found = found.ok();
             runnables.push(Runnable {
                 name: if ending.is_empty() { pass.name.clone() } else { format!("{}{ending}", pass.name).into() },
                 pass: id,

@@ -79,8 +79,7 @@ enum Phases {
 }
 
 impl App {
-    /// Returns an epoch as a work, with the phases of the file. Node `i` is runnable `i`. If all rows but row 0
-    /// are empty, no phase is fixed.
+    /// Returns an epoch as a work, with the phases of the file. Node `i` is runnable `i`.
     pub fn work(&self, epoch: &Epoch) -> Work {
         self.work_of(epoch, Phases::Written)
     }
@@ -94,8 +93,7 @@ impl App {
         let phasing = self.work(epoch).written()?;
         let direct = epoch.links.iter().filter(|link| self.is_direct(link));
         let capacities = direct.map(|link| (link.connection, link.capacity)).collect();
-        let mut warnings = self.unkept(epoch);
-        warnings.extend(phasing.warnings().iter().map(|text| Warning::new(&epoch.place, text.clone())));
+        let warnings = self.warnings_of(epoch, &phasing);
         Ok(EpochPlan { phasing, capacities, warnings })
     }
 
@@ -113,8 +111,7 @@ impl App {
             let [from, to] = [source, target].map(|end| phasing.phase_of(NodeId(end.0)));
             capacities.push((link.connection, Link::needed_at(to.saturating_sub(from))));
         }
-        let mut warnings = self.unkept(epoch);
-        warnings.extend(phasing.warnings().iter().map(|text| Warning::new(&epoch.place, text.clone())));
+        let warnings = self.warnings_of(epoch, &phasing);
         Ok(EpochPlan { phasing, capacities, warnings })
     }
 
@@ -190,7 +187,7 @@ impl App {
         }
         self.add_feedback(epoch, phases, &mut work);
         self.add_groups(epoch, phases, &mut work);
-        if phases == Phases::Written && epoch.runnables.iter().any(|runnable| runnable.row > 0) {
+        if phases == Phases::Written {
             for (runnable, number) in epoch.runnables.iter().zip(0..) {
                 if runnable.row == 0 { work.unpipelined(NodeId(number)) } else { work.phase(NodeId(number), runnable.row) }
             }
@@ -258,6 +255,18 @@ impl App {
                 work.together(&[NodeId(source.0), NodeId(target.0)]);
             }
         }
+    }
+
+    /// Returns the warnings of a plan: its own, and those about the epoch.
+    fn warnings_of(&self, epoch: &Epoch, phasing: &Phasing) -> Vec<Warning> {
+        let mut warnings = self.unkept(epoch);
+        warnings.extend(phasing.warnings().iter().map(|text| Warning::new(&epoch.place, text.clone())));
+        let (needed_us, given_us) = (phasing.period_us(), epoch.period_ns as f64 / 1e3);
+        if needed_us > given_us {
+            let text = format!("the phases need a period of {needed_us} us, and the epoch has {given_us} us");
+            warnings.push(Warning::new(&epoch.place, text));
+        }
+        warnings
     }
 
     /// Returns a warning for each thing in an epoch that a plan of phases cannot keep.

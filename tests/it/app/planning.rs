@@ -20,7 +20,8 @@ fn the_samples_are_planned_as_written() {
     let [flat, piped] = ["Flat", "Piped"].map(sample);
     let plan = flat.written(only(&flat)).unwrap();
     assert_eq!(figures(&plan), (14_000.0, 14_000.0, vec![12_000.0, 2_000.0]));
-    assert_eq!(plan.phasing.bound(), Bound::CriticalPath(1));
+    assert_eq!(plan.phasing.bound(), Bound::CriticalPath(0));
+    assert_eq!(plan.rows(&flat, only(&flat)), [["top.filter", "top.sink", "top.source", "top.track"]]);
     let plan = piped.written(only(&piped)).unwrap();
     let (period, latency, loads) = figures(&plan);
     assert_eq!((period, loads), (8_000.0, vec![12_000.0, 2_000.0]));
