@@ -120,7 +120,7 @@ pub(crate) enum Kind {
         "node '{node}' names resource number {id}, counted from 0, but there are {resources}: use the resources of this work"
     )]
     UnknownResource { node: Name, id: u32, resources: usize },
-    #[error("{what} is {us} us, the limit is {limit_us}: use smaller costs, or fewer nodes, phases or items")]
+    #[error("{what} is {us:.0} us, the limit is {limit_us:.0} us: use smaller costs, or fewer nodes, phases or items")]
     TimeLimit { what: &'static str, us: f64, limit_us: f64 },
 
     // Programs that are not a correct plan of their graph.

@@ -1,5 +1,5 @@
-//! The search for phases: a heuristic first, then branch and bound for small works. Its depth is the number of
-//! units, which [`EXACT_NODES_MAX`] bounds.
+//! The search for phases: a heuristic first, then branch and bound for small works. Its depth is the number
+//! of units, which [`EXACT_NODES_MAX`] bounds.
 
 use super::bytes::bytes_in_flight;
 use super::check::Checked;
@@ -56,7 +56,8 @@ pub(super) fn search(problem: &Problem<'_>, first: Found) -> (Found, bool) {
     if nodes > EXACT_NODES_MAX {
         let iteration = Iteration::new(problem.checked, first.phases);
         let timetable = perturbed(&iteration, &problem.lanes, first.timetable);
-        return (problem.found(iteration.phases, timetable, false), false);
+        let is_exact = iteration.is_best(&timetable);
+        return (problem.found(iteration.phases, timetable, is_exact), false);
     }
     let mut search = Search {
         problem,

@@ -148,15 +148,19 @@ fn check_id(work: &Work, what: &str, node: NodeId) -> Result<()> {
 /// Returns the fixed phases, also those that nodes have through `together`.
 #[allow(clippy::type_complexity)]
 fn fixed(work: &Work) -> Result<(Vec<Option<u32>>, Vec<Vec<usize>>)> {
-    let mut fixed = vec![None; work.nodes.len()];
-    for &(node, said) in &work.fixed {
+    let mut said = vec![None; work.nodes.len()];
+    for &(node, fixed) in &work.fixed {
         check_id(work, "a phase", node)?;
-        fixed[node.index()] = Some(match said {
-            Fixed::Unpipelined => 0,
-            Fixed::Phase(phase @ 1..=PHASE_MAX) => phase,
-            Fixed::Phase(phase) => {
-                let node = work.nodes[node.index()].name.clone();
-                return Err(Kind::Phase { node, phase, limit: PHASE_MAX }.into());
+        said[node.index()] = Some(fixed);
+    }
+    let mut fixed = Vec::with_capacity(work.nodes.len());
+    for (said, node) in said.into_iter().zip(&work.nodes) {
+        fixed.push(match said {
+            None => None,
+            Some(Fixed::Unpipelined) => Some(0),
+            Some(Fixed::Phase(phase @ 1..=PHASE_MAX)) => Some(phase),
+            Some(Fixed::Phase(phase)) => {
+                return Err(Kind::Phase { node: node.name.clone(), phase, limit: PHASE_MAX }.into());
             }
         });
     }

@@ -1,8 +1,8 @@
 //! The exact search for the schedule of one iteration: branch and bound over the order in which nodes are
 //! placed. Its depth is the number of nodes, which [`EXACT_NODES_MAX`] bounds.
 //!
-//! All semi-active schedules are reached, because each has an order of starts. A branch is left if it cannot be
-//! better than the best schedule so far.
+//! All semi-active schedules are reached, because each has an order of starts. A branch is left if it cannot
+//! be better than the best schedule so far.
 
 use super::iteration::{Iteration, Lanes, Placed, Timetable};
 
@@ -164,8 +164,9 @@ impl<'s> Search<'s> {
         let ready: Vec<(usize, u64)> = ready.map(|node| (node, self.start(node))).collect();
         let resource = |node| self.iteration.resource(node);
         let is_useful = |&(node, start): &(usize, u64)| {
-            // Another ready node of the resource would have ended by then, and would delay nothing. That makes no
-            // schedule longer; but an item's first node may have to start late for the smallest latency.
+            // Another ready node of the resource would have ended by then, and would delay nothing. That
+            // makes no schedule longer; but an item's first node may have to start late for the smallest
+            // latency.
             let is_active = || {
                 let ends_by = |&(other, at): &(usize, u64)| {
                     other != node && resource(other) == resource(node) && at + self.iteration.cost(other) <= start && at < start
@@ -181,8 +182,8 @@ impl<'s> Search<'s> {
         choices
     }
 
-    /// Returns true if the node and the last one could change places in the order, and the schedule would be the
-    /// same: only the order by number is searched.
+    /// Returns true if the node and the last one could change places in the order, and the schedule would be
+    /// the same: only the order by number is searched.
     fn is_twin_of_last(&self, node: usize, start: u64) -> bool {
         self.placed.last().is_some_and(|last| {
             let is_apart = self.iteration.resource(last.node) != self.iteration.resource(node);
@@ -246,8 +247,8 @@ impl<'s> Search<'s> {
         ends.max().unwrap_or(0)
     }
 
-    /// Returns the smallest latency of the schedules that begin so: the nodes that are not placed start as late
-    /// as the period allows and end as early as possible.
+    /// Returns the smallest latency of the schedules that begin so: the nodes that are not placed start as
+    /// late as the period allows and end as early as possible.
     fn latency_floor(&self, period: u64) -> u64 {
         let (mut first, mut last) = (u64::MAX, 0);
         for placed in &self.placed {

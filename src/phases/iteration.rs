@@ -125,6 +125,12 @@ impl<'c> Iteration<'c> {
         last.unwrap_or(0).saturating_sub(first.unwrap_or(0)).max(path)
     }
 
+    /// Returns true if the bounds prove that no schedule is better.
+    pub(super) fn is_best(&self, timetable: &Timetable) -> bool {
+        let floor = self.period_floor();
+        (timetable.period, timetable.latency) <= (floor, self.latency_floor(floor))
+    }
+
     pub(super) fn timetable(&self, placed: Vec<Placed>) -> Timetable {
         let period = placed.iter().map(|placed| placed.end).max().unwrap_or(0);
         let start = |placed: &Placed| self.offset(placed.node) * period + placed.start;

@@ -1,5 +1,5 @@
-//! List scheduling: whenever a lane is free, the ready node of the highest priority starts on it. Fast, and not
-//! always the best. O((n + m) log n).
+//! List scheduling: whenever a lane is free, the ready node of the highest priority starts on it. Fast, and
+//! not always the best. O((n + m) log n).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

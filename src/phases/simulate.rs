@@ -30,20 +30,21 @@ pub struct ItemSpan {
 pub enum Beat {
     /// When the schedule iteration before it has ended.
     Lockstep,
-    /// Each of its nodes when its inputs are there, in the order that lockstep has on each lane. Never slower.
+    /// Each of its nodes when its inputs are there, in the order that lockstep has on each lane. Never
+    /// slower.
     #[default]
     Elastic,
 }
 
 impl Phasing {
     /// Returns when each node runs for each of `items` items, by the costs. K items take K + D - 1 schedule
-    /// iterations, where D is the depth. The spans come in the order of the schedule iterations, and in each in
-    /// the order of [`Phasing::iteration`].
+    /// iterations, where D is the depth. The spans come in the order of the schedule iterations, and in each
+    /// in the order of [`Phasing::iteration`].
     ///
-    /// In lockstep a schedule iteration begins when the one before it has ended. In elastic time a node begins
-    /// when its inputs of that item are there, when it has ended for the item before, and when the node before it
-    /// on its lane has ended. The order of the nodes on each lane is that of lockstep. So each node of each item
-    /// ends no later than in lockstep.
+    /// In lockstep a schedule iteration begins when the one before it has ended. In elastic time a node
+    /// begins when its inputs of that item are there, when it has ended for the item before, and when the
+    /// node before it on its lane has ended. The order of the nodes on each lane is that of lockstep. So each
+    /// node of each item ends no later than in lockstep.
     ///
     /// # Errors
     ///

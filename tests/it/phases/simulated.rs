@@ -1,4 +1,5 @@
-//! What items do over time: nothing is lost, nothing overtakes, and elastic time is never slower than lockstep.
+//! What items do over time: nothing is lost, nothing overtakes, and elastic time is never slower than
+//! lockstep.
 
 use std::collections::HashMap;
 
@@ -100,8 +101,9 @@ fn makespan(spans: &HashMap<(usize, u64), ItemSpan>) -> f64 {
 
 #[test]
 fn elastic_time_is_never_slower_than_lockstep_and_nothing_is_lost() {
-    // Seen to fail with elastic time that starts the first ready node of a resource, with feedback that does not
-    // wait, with edges between phases that do not wait, and with a node that may overtake its item before.
+    // Seen to fail with elastic time that starts the first ready node of a resource, with feedback that does
+    // not wait, with edges between phases that do not wait, and with a node that may overtake its item
+    // before.
     let (mut faster, mut deep) = (0, 0);
     for seed in 0..PIPELINES {
         let pipeline = Pipeline::random(seed);
@@ -190,7 +192,7 @@ fn no_items_take_no_time_and_too_many_are_an_error() {
     assert!(message(u64::MAX).starts_with("the number of items times that of nodes is 18446744073709551615"));
     assert_eq!(
         message(10_000_000),
-        "the time of all items is 10000000000000 us, the limit is 4611686018427.388 us: use smaller costs, or fewer nodes, \
+        "the time of all items is 10000000000000 us, the limit is 4611686018427 us: use smaller costs, or fewer nodes, \
          phases or items"
     );
 }
