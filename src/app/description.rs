@@ -53,11 +53,11 @@ impl App {
     ///
     /// # Errors
     ///
-    /// Names the file and the place in it, as a path through objects and lists. Fails if a file cannot be read,
-    /// is no regular file, is larger than 16 MiB or is malformed; if a name is unknown or used twice; if a
-    /// graphlet contains itself; if the phases of an epoch, or its connections, contradict each other.
-    /// `docs/app-json.md` has the list. [`Error::is_invalid_graph`](crate::Error::is_invalid_graph) is true for
-    /// all of these.
+    /// Names the file and the place in it, as a path through objects and lists. Fails if a file cannot be
+    /// read, is no regular file, is larger than 16 MiB or is malformed; if a name is unknown or used twice;
+    /// if a graphlet contains itself; if the phases of an epoch, or its connections, contradict each other.
+    /// `docs/app-json.md` has the list. [`Error::is_invalid_graph`](crate::Error::is_invalid_graph) is true
+    /// for all of these.
     pub fn open(file: impl AsRef<Path>) -> Result<Self> {
         Self::read_with(file, from_disk)
     }
@@ -160,8 +160,8 @@ impl App {
         place.map(|place| PassId(place as u32))
     }
 
-    /// Returns the schedule of a state; without a name, that of the default state. If there is only one state,
-    /// or none and one schedule, no default is needed.
+    /// Returns the schedule of a state; without a name, that of the default state. If there is only one
+    /// state, or none and one schedule, no default is needed.
     ///
     /// # Errors
     ///
@@ -239,8 +239,8 @@ fn states(form: &AppForm, start: &Place) -> Result<Vec<AppState>> {
     Ok(states)
 }
 
-/// Fails if components that no schedule runs depend on each other in a circle. Those of a schedule are checked
-/// with its phases.
+/// Fails if components that no schedule runs depend on each other in a circle. Those of a schedule are
+/// checked with its phases.
 fn check_circles(tree: &Tree, connections: &[Connection], schedules: &[StmSchedule]) -> Result<()> {
     let mut is_planned = vec![false; tree.components.len()];
     let epochs = schedules.iter().flat_map(|schedule| &schedule.hyperepochs).flat_map(|hyperepoch| &hyperepoch.epochs);

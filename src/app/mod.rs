@@ -12,15 +12,16 @@
 //! Row 0 of `passes` is not pipelined; rows 1, 2, ... are phases. A component in a row stands for all its
 //! passes. A single pass in a row (`top.filter.PROCESS`) loses its implicit dependency on the pass before.
 //!
-//! A pass on a device is two runnables: a submitter on a CPU and a submittee on the engine. What depends on the
-//! pass comes after the submittee. A connection lets the consumer's first pass come after the producer's last
-//! one if both are in one phase of one epoch. If the consumer is in a later phase, it reads the message of its
-//! own item, which an earlier iteration has sent, so there is no dependency within the iteration.
+//! A pass on a device is two runnables: a submitter on a CPU and a submittee on the engine. What depends on
+//! the pass comes after the submittee. A connection lets the consumer's first pass come after the producer's
+//! last one if both are in one phase of one epoch. If the consumer is in a later phase, it reads the message
+//! of its own item, which an earlier iteration has sent, so there is no dependency within the iteration.
 //!
-//! All CPUs of a machine are one engine with a lane for each. So are engines that differ in their number only.
-//! Each other engine runs one submittee at a time. In the original, streams limit how many passes are submitted
-//! to an engine at once, and do not let it run two; so they limit nothing here. The passes that hold a mutex
-//! exclude each other in [`Hyperepoch::simulate`]; the plans of phases cannot keep that, and have a warning.
+//! All CPUs of a machine are one engine with a lane for each. So are engines that differ in their number
+//! only. Each other engine runs one submittee at a time. In the original, streams limit how many passes are
+//! submitted to an engine at once, and do not let it run two; so they limit nothing here. The passes that
+//! hold a mutex exclude each other in [`Hyperepoch::simulate`]; the plans of phases cannot keep that, and
+//! have a warning.
 //!
 //! ```no_run
 //! use anabranch::app::App;

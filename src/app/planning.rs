@@ -97,8 +97,9 @@ impl App {
         Ok(EpochPlan { phasing, capacities, warnings })
     }
 
-    /// Plans an epoch with at most `depth` phases, whatever the rows of the file are. The passes of a component
-    /// that is in one row stay in one phase, because they share its members. The ends of a singleton do, too.
+    /// Plans an epoch with at most `depth` phases, whatever the rows of the file are. The passes of a
+    /// component that is in one row stay in one phase, because they share its members. The ends of a
+    /// singleton do, too.
     ///
     /// # Errors
     ///
@@ -117,8 +118,8 @@ impl App {
 
     /// Returns the graph of one item of an epoch: a node for each pass, with its name and cost, on the GPU if
     /// the pass is on a device. A first pass reads the last passes of those components that are connected to
-    /// its own by direct connections, in the order of the input ports. Each other pass reads the passes that it
-    /// depends on. Indirect connections are left out.
+    /// its own by direct connections, in the order of the input ports. Each other pass reads the passes that
+    /// it depends on. Indirect connections are left out.
     pub fn shape(&self, epoch: &Epoch) -> Shape {
         let mut shape = Shape::new();
         shape.set_name(&epoch.name);

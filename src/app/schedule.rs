@@ -220,8 +220,8 @@ pub struct Link {
     pub offset: Option<i32>,
     /// How the messages find their consumer.
     pub delivery: Delivery,
-    /// True if the consumer chooses the message by its item, because the output port has a consumer in a later
-    /// phase.
+    /// True if the consumer chooses the message by its item, because the output port has a consumer in a
+    /// later phase.
     pub is_stamped: bool,
     /// How many messages the connection must hold, so that none is lost.
     pub capacity: u32,

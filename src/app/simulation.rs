@@ -1,9 +1,9 @@
 //! A hyperepoch in virtual time: when each runnable of each frame runs, on which lane.
 //!
 //! A frame of an epoch begins when its time has come and the frame before it has ended. A runnable is ready
-//! when its predecessors in the frame have ended and its pass has all its mutexes. Of the ready runnables of an
-//! engine, the one with the longest path to the end of its frame starts first, on the free lane with the lowest
-//! number. Mutexes are taken in the order of their numbers, so no two passes wait for each other.
+//! when its predecessors in the frame have ended and its pass has all its mutexes. Of the ready runnables of
+//! an engine, the one with the longest path to the end of its frame starts first, on the free lane with the
+//! lowest number. Mutexes are taken in the order of their numbers, so no two passes wait for each other.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

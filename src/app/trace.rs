@@ -1,5 +1,5 @@
-//! Spans of a hyperepoch as a trace that Perfetto and Chrome show: a process for each engine, a thread for each
-//! lane, a slice for each runnable.
+//! Spans of a hyperepoch as a trace that Perfetto and Chrome show: a process for each engine, a thread for
+//! each lane, a slice for each runnable.
 
 use std::collections::BTreeMap;
 

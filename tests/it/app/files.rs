@@ -27,6 +27,7 @@ impl Drop for Folder {
 
 #[test]
 fn a_missing_file_is_named_where_it_is_asked_for() {
+    // Seen to fail with the place of the file that is missing.
     let mut case = Case::new();
     case.edit("x.app.json", |app| app["subcomponents"]["top"]["componentType"] = json!("../y/Z.graphlet.json"));
     assert_eq!(
@@ -71,6 +72,7 @@ fn a_folder_and_a_pipe_are_no_files() {
 
 #[test]
 fn malformed_json_is_named_by_file_and_place() {
+    // Each was seen to come with the place that it has here.
     for (file, text, expected) in [
         ("x.app.json", "", "x.app.json: EOF while parsing a value at line 1 column 0"),
         ("x.app.json", "[]", "x.app.json: invalid type: sequence, expected an object at line 1 column 0"),
@@ -168,6 +170,7 @@ fn keys_that_stand_twice_are_refused_and_unknown_ones_are_not_read() {
 
 #[test]
 fn bytes_that_are_no_text_are_named() {
+    // Seen to fail without the check for marks.
     for (bytes, expected) in [
         (&b"{\"name\":\n \"\xff\"}"[..], "x.app.json: the file is not UTF-8 text at line 2"),
         (b"\xef\xbb\xbf{}", "x.app.json: the file begins with a byte order mark: save it as UTF-8 without one"),

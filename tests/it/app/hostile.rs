@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use anabranch::app::App;
+
 use super::{Case, epoch};
+use crate::support::Dice;
 
 /// Runs a test that must not take long. The bound is far above what it takes, and far below for ever.
 fn soon<R>(test: impl FnOnce() -> R) -> R {
@@ -43,7 +46,7 @@ fn nested(case: &mut Case, depth: usize, width: usize) {
 
 #[test]
 fn graphlets_nest_to_a_bound_and_do_not_multiply_beyond_one() {
-    // Seen to take all memory without a bound on the components.
+    // Seen to fail with larger bounds.
     let mut case = Case::new();
     nested(&mut case, 62, 1);
     assert_eq!(soon(|| case.open()).unwrap().components().len(), 1);
@@ -72,7 +75,7 @@ fn brackets_without_end_are_refused() {
 
 #[test]
 fn aliases_of_yaml_do_not_multiply() {
-    // Seen to be read to the end with no budget.
+    // A list is refused where it stands, before an alias in it is followed.
     let mut text = "a0: &a0 1\n".to_owned();
     for number in 1..60 {
         text += &format!("a{number}: &a{number} [*a{0}, *a{0}, *a{0}, *a{0}, *a{0}, *a{0}, *a{0}, *a{0}, *a{0}]\n", number - 1);
@@ -98,7 +101,7 @@ fn names_without_end_are_refused_and_not_repeated() {
 
 #[test]
 fn ports_that_feed_each_other_in_a_circle_feed_nothing() {
-    // Seen to run for ever if a connection is followed back from its input port.
+    // Seen to run for ever if connections are followed from the ports of graphlets, too.
     let mut case = Case::new();
     case.set(
         "P.graphlet.json",
@@ -171,4 +174,48 @@ fn a_large_description_is_read_and_simulated_in_bounded_time() {
     case.edit("x.app.json", |app| epoch(app)["frames"] = json!(65_536));
     let error = case.open().unwrap().schedules()[0].hyperepochs[0].simulate().unwrap_err().to_string();
     assert!(error.contains("the number of runnables in one period of hyperepoch 'h' is"), "{error}");
+}
+
+#[test]
+fn broken_copies_of_the_samples_are_read_or_refused_and_never_panic() {
+    // Seen to fail with a receiver of messages that is looked up without a check of the port's number.
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cases/app");
+    let files = [
+        "systems/Piped.app.json",
+        "systems/Chain_wcet.yaml",
+        "graphlets/Chain.graphlet.json",
+        "nodes/Source.node.json",
+        "nodes/Sink.node.json",
+    ];
+    let pieces =
+        ["\"\"", "[]", "{}", "null", "-1", "0", "1e9", "\"top\"", "\"top.source\"", "true", ",", ":", "{", "]", "\"IN\"", "GPU"];
+    let (mut opened, mut refused) = (0, 0);
+    for seed in 0..3_000 {
+        let mut dice = Dice::new(seed);
+        let broken = files[dice.below(files.len())];
+        let app = App::read_with("systems/Piped.app.json", |path| {
+            let mut bytes = std::fs::read(root.join(path))?;
+            if path.ends_with(broken.rsplit('/').next().unwrap()) {
+                for _ in 0..1 + dice.below(2) {
+                    let start = dice.below(bytes.len());
+                    let end = (start + dice.below(12)).min(bytes.len());
+                    let piece = pieces[dice.below(pieces.len())].bytes();
+                    bytes.splice(start..end, piece);
+                }
+            }
+            Ok(bytes)
+        });
+        let Ok(app) = app else {
+            refused += 1;
+            continue;
+        };
+        opened += 1;
+        for hyperepoch in app.schedules().iter().flat_map(|schedule| &schedule.hyperepochs) {
+            let _ = hyperepoch.simulate();
+            for epoch in &hyperepoch.epochs {
+                let _ = (app.written(epoch).map(|plan| plan.rows(&app, epoch)), app.shape(epoch));
+            }
+        }
+    }
+    assert!(opened > 50 && refused > 1000, "{opened} {refused}");
 }

@@ -118,6 +118,13 @@ fn a_missing_cost_is_a_warning_with_the_default() {
     assert_eq!(warnings, [format!("{EPOCH}.passes[2][0]: 'p.top_b_pass_1' is not in c.yaml: it costs 1000 us")]);
     let last = only(&app).runnables.last().unwrap();
     assert!(last.is_default_cost && last.cost_ns == anabranch::app::WCET_DEFAULT_NS);
+    let mut alone = case.clone();
+    alone.edit("x.app.json", |app| app["processes"] = json!({}));
+    let warnings: Vec<String> = alone.open().unwrap().warnings().iter().map(ToString::to_string).collect();
+    assert!(
+        warnings[0].ends_with("'top.a.SETUP' is in no process, so c.yaml has no key for it: it costs 1000 us"),
+        "{warnings:?}"
+    );
     case.edit("x.app.json", |app| _ = app["stmSchedules"]["s"].as_object_mut().unwrap().remove("wcet"));
     let app = case.open().unwrap();
     assert_eq!(app.warnings().len(), 1);
@@ -225,6 +232,7 @@ fn a_singleton_inverts_the_dependency_across_one_phase_and_crosses_no_more() {
 
 #[test]
 fn parameters_that_contradict_each_other_are_refused() {
+    // Seen to fail without the check of `reuse`.
     let with = |params: serde_json::Value| {
         let mut case = Case::new();
         case.edit("T.graphlet.json", |graphlet| graphlet["connections"][0]["dests"]["b.IN"] = params);
@@ -276,6 +284,7 @@ fn a_single_pass_loses_its_implicit_dependency_and_declared_ones_hold() {
 
 #[test]
 fn numbers_out_of_range_are_refused() {
+    // Seen to fail without the check of frames.
     for (key, value, expected) in [
         ("frames", json!(0), ".frames: 0 frames: an epoch has from 1 to 65536"),
         ("frames", json!(4_000_000_000_u32), ".frames: 4000000000 frames: an epoch has from 1 to 65536"),

@@ -60,6 +60,7 @@ fn a_proposal_is_never_worse_and_says_what_to_write() {
 
 #[test]
 fn a_split_component_is_named_by_its_passes() {
+    // Seen to fail with the name of the component in both rows.
     let mut case = Case::new();
     case.rows(json!([[], ["top.a.SETUP"], ["top.a.TEARDOWN", "top.b"]]));
     let app = case.open().unwrap();
@@ -105,6 +106,9 @@ fn what_a_plan_of_phases_cannot_keep_is_a_warning() {
     let mut case = Case::new();
     case.edit("T.graphlet.json", |graphlet| graphlet["connections"][0]["dests"]["b.IN"]["mode"] = json!("singleton"));
     assert!(warnings(&case).contains("which reads the only slot between them"));
+    let mut case = Case::new();
+    case.edit("x.app.json", |app| super::epoch(app)["period"] = json!(1999));
+    assert!(warnings(&case).contains("the phases need a period of 2 us, and the epoch has 1.999 us"));
     let mut case = Case::new();
     case.rows(json!([["top.a"], [], ["top.b"]]));
     assert!(!warnings(&case).is_empty());

@@ -19,8 +19,8 @@ fn port(row: &Value) -> Port {
 
 #[test]
 fn messages_are_delivered_dropped_and_refused_as_in_the_original() {
-    // Seen to fail with a receiver that does not keep a message that is not due, and with a mailbox that drops
-    // the new message.
+    // Seen to fail with a receiver that does not keep a message that is not due, and with a mailbox that
+    // drops the new message.
     let rows = rows();
     assert_eq!(rows.len(), 12);
     for row in rows {
@@ -50,7 +50,7 @@ fn the_capacity_needed_is_the_smallest_that_loses_nothing() {
 
 #[test]
 fn a_singleton_delivers_across_one_phase_only_if_the_consumer_comes_first() {
-    // Seen to fail with a slot that a receive empties.
+    // Seen to fail with a receiver that keeps a message that is not due.
     let lost = |offset, order| Port { offset, order, mode: Mode::Singleton, capacity: 1, reuse: false }.first_lost(50);
     assert_eq!(lost(0, Order::ProducerFirst), None);
     assert_eq!(lost(1, Order::ConsumerFirst), None);

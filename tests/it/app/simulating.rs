@@ -138,6 +138,7 @@ fn several_mutexes_do_not_block_each_other_for_ever() {
 
 #[test]
 fn a_missing_engine_is_assumed_with_a_warning() {
+    // Seen to fail without the warning.
     let mut case = Case::new();
     case.edit("x.app.json", |app| *resources(app) = json!({"m.dGPU": []}));
     let app = case.open().unwrap();
