@@ -50,7 +50,7 @@ impl Case {
     }
 
     pub(crate) fn set(&mut self, file: &str, form: Value) {
-        self.set_text(file, &form.to_string());
+        self.set_text(file, form.to_string());
     }
 
     pub(crate) fn set_text(&mut self, file: &str, text: impl AsRef<[u8]>) {
