@@ -4,7 +4,7 @@
 use super::bytes::bytes_in_flight;
 use super::check::Checked;
 use super::exact::{Budget, EXACT_NODES_MAX};
-use super::iteration::{Iteration, Lanes, Timetable, load_floor};
+use super::iteration::{Iteration, Lanes, Timetable, item_floor, load_floor};
 use super::solve::{ANY, STEPS_MAX, listed, perturbed, solve};
 use super::units::Units;
 
@@ -53,6 +53,10 @@ impl Problem<'_> {
 /// proved to be.
 pub(super) fn search(problem: &Problem<'_>, first: Found) -> (Found, bool) {
     let nodes = problem.checked.nodes.len();
+    let (floor, item_floor) = (load_floor(problem.checked), item_floor(problem.checked, &first.phases));
+    if first.score.0 == floor && first.score.1 == item_floor && first.score.2 <= 1 {
+        return (Found { is_exact: true, ..first }, true);
+    }
     if nodes > EXACT_NODES_MAX {
         let iteration = Iteration::new(problem.checked, first.phases);
         let timetable = perturbed(&iteration, &problem.lanes, first.timetable);
@@ -61,7 +65,8 @@ pub(super) fn search(problem: &Problem<'_>, first: Found) -> (Found, bool) {
     }
     let mut search = Search {
         problem,
-        floor: load_floor(problem.checked),
+        floor,
+        item_floor,
         phases: vec![0; nodes],
         heads: vec![0; nodes],
         best: first,
@@ -82,6 +87,8 @@ struct Search<'p> {
     problem: &'p Problem<'p>,
     /// No period is shorter.
     floor: u64,
+    /// No latency is smaller.
+    item_floor: u64,
     /// By node. Those of units that have none yet do not count.
     phases: Vec<u32>,
     /// By node: the cost of the dearest path through its phase that ends with it.
@@ -143,7 +150,7 @@ impl Search<'_> {
             last = last.max(offset + self.heads[node]);
             deepest = deepest.max(phase);
         }
-        (last.saturating_sub(first), deepest) <= (latency, depth)
+        (last.saturating_sub(first).max(self.item_floor), deepest) <= (latency, depth)
     }
 
     fn try_phases(&mut self, phases: Vec<u32>) {

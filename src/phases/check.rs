@@ -210,12 +210,9 @@ fn order(work: &Work, edges: &[Link]) -> Result<Vec<usize>> {
     let pairs: Vec<_> = pairs.map(|edge| (NodeId(edge.source as u32), NodeId(edge.target as u32), true)).collect();
     let links = Links::of(work.nodes.len(), pairs.into_iter());
     let order = kahn_order(&links);
-    // An edge of a node to itself is a circle, too; the order by position does not see it.
-    let own = edges.iter().find(|edge| !edge.is_feedback && edge.source == edge.target);
-    let circle = match own {
-        Some(edge) => vec![NodeId(edge.source as u32); 2],
-        None if order.len() < links.nodes() => circle_of(&links, &order),
-        None => return Ok(order.iter().map(|node| node.index()).collect()),
-    };
+    if order.len() == links.nodes() {
+        return Ok(order.iter().map(|node| node.index()).collect());
+    }
+    let circle = circle_of(&links, &order);
     Err(Kind::ItemCycle { path: circle.iter().map(|node| work.nodes[node.index()].name.clone()).collect() }.into())
 }

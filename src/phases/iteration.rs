@@ -121,14 +121,18 @@ impl<'c> Iteration<'c> {
         let last = (0..self.nodes()).map(|node| self.offset(node) * period + self.heads[node]).max();
         // The first node ends early enough for the rest of its path.
         let first = (0..self.nodes()).map(|node| self.offset(node) * period + period.saturating_sub(self.tails[node])).min();
-        let path = self.heads.iter().copied().max().unwrap_or(0);
-        last.unwrap_or(0).saturating_sub(first.unwrap_or(0)).max(path)
+        last.unwrap_or(0).saturating_sub(first.unwrap_or(0)).max(item_floor(self.checked, &self.phases))
+    }
+
+    /// Returns a period and a latency that no schedule can undercut.
+    pub(super) fn floor(&self) -> (u64, u64) {
+        let period = self.period_floor();
+        (period, self.latency_floor(period))
     }
 
     /// Returns true if the bounds prove that no schedule is better.
     pub(super) fn is_best(&self, timetable: &Timetable) -> bool {
-        let floor = self.period_floor();
-        (timetable.period, timetable.latency) <= (floor, self.latency_floor(floor))
+        (timetable.period, timetable.latency) <= self.floor()
     }
 
     pub(super) fn timetable(&self, placed: Vec<Placed>) -> Timetable {
@@ -146,4 +150,16 @@ pub(super) fn load_floor(checked: &Checked) -> u64 {
     let by_lane = loads.iter().zip(&checked.resources).map(|(load, (_, capacity))| load.div_ceil(u64::from(*capacity)));
     let dearest = checked.nodes.iter().map(|node| node.cost).max().unwrap_or(0);
     by_lane.max().unwrap_or(0).max(dearest)
+}
+
+/// Returns a latency that no phases can undercut: the most that a resource has to do for an item, or the
+/// dearest path. Of `phases` it counts only which are 0: those nodes are unpipelined.
+pub(super) fn item_floor(checked: &Checked, phases: &[u32]) -> u64 {
+    let mut heads = vec![0; phases.len()];
+    for &node in &checked.order {
+        // An edge of an unpipelined node may join different items.
+        let sources = checked.sources[node].iter().filter(|&&source| phases[node] > 0 && phases[source] > 0);
+        heads[node] = sources.map(|&source| heads[source]).max().unwrap_or(0) + checked.nodes[node].cost;
+    }
+    heads.into_iter().max().unwrap_or(0).max(load_floor(checked))
 }

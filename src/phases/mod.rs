@@ -17,12 +17,16 @@
 //! A resource of capacity c has c *lanes*. A node occupies one lane for its cost, without interruption. In a
 //! *semi-active* schedule the nodes are placed one by one, in the order of their starts. Each takes the lane
 //! of its resource that is free first, and starts as soon as that lane is free and its predecessors have
-//! ended.
+//! ended. On exclusive resources these are all schedules that are shifted to the left.
 //!
 //! The *period* is the length of the shortest semi-active schedule of one schedule iteration: in lockstep, an
 //! iteration ends when all its nodes have ended. The *latency* is the time from the start of an item's first
 //! node to the end of its last one, with the next iteration one period later. Among the schedules of that
-//! period, the one with the smallest latency is chosen.
+//! period, the one with the smallest latency is chosen. The search is exact for small works, and otherwise
+//! list scheduling; [`Phasing::is_exact`] and [`Phasing::method`] say which.
+//!
+//! An *unpipelined* node has no phase. Its edges order it within the schedule iteration, so it may mix the
+//! data of different items. For the latency it counts as phase 1.
 //!
 //! ```
 //! use anabranch::phases::Work;

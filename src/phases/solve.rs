@@ -82,12 +82,13 @@ pub(super) fn perturbed(iteration: &Iteration<'_>, lanes: &Lanes, best: Timetabl
     let mut by_resource: Vec<Vec<usize>> = vec![Vec::new(); iteration.checked.resources.len()];
     (0..nodes).for_each(|node| by_resource[iteration.resource(node)].push(node));
     by_resource.retain(|nodes| nodes.len() > 1);
+    let floor = iteration.floor();
     // The nodes that start first have the highest priority: that gives about the same schedule again.
     let mut priorities = vec![(0, 0); nodes];
     best.placed.iter().enumerate().for_each(|(place, placed)| priorities[placed.node] = ((nodes - place) as u64, 0));
     let (mut best, mut draw) = (best, Draw(1));
     for _ in 0..PERTURBED_NODES_MAX / nodes.max(1) {
-        if by_resource.is_empty() || iteration.is_best(&best) {
+        if by_resource.is_empty() || best.rank() <= floor {
             break;
         }
         let choice = &by_resource[draw.below(by_resource.len())];

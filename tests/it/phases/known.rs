@@ -26,7 +26,7 @@ fn chain(case: &Value) -> Work {
 
 #[test]
 fn known_chains_have_the_known_period_latency_and_utilisation() {
-    // Seen to fail with a latency from the start of the iteration, and without the search for the latency.
+    // Seen to fail with a latency from the start of the iteration.
     let mut count = 0;
     for chain_case in cases().as_array().unwrap().iter().filter(|case| case["chain"].is_array()) {
         // Those with an order are checked where lists are: `src/phases/list.rs`.
@@ -50,7 +50,7 @@ fn known_chains_have_the_known_period_latency_and_utilisation() {
 
 #[test]
 fn auto_finds_the_best_split_of_both_chains() {
-    // Seen to fail with bounds that ignore the latency.
+    // Seen to fail with edges between phases that order nodes within an iteration.
     for case in cases().as_array().unwrap().iter().filter(|case| case["chain"].is_array()) {
         let phasing = chain(case).auto(2).unwrap();
         assert_eq!(phases(&phasing, 4), [1, 1, 2, 2], "{}", case["id"]);

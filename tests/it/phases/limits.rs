@@ -40,11 +40,13 @@ fn a_chain_of_12_in_4_phases_is_planned_exactly() {
 
 #[test]
 fn large_works_are_planned_by_a_heuristic_that_says_so() {
-    // Seen to fail with a chain as one phase: 1.5 times the load is the share that the cuts reach.
+    // Seen to fail without the cuts.
     for nodes in [30, 300, 1000] {
         let items = large(nodes as u64, nodes);
         let phasing = items.work().auto(4).unwrap();
-        assert!(matches!(phasing.method(), Method::Heuristic(_)), "{:?}", phasing.method());
+        // The bounds may prove that one phase is the best.
+        let is_proved = phasing.period_us() == load(&items) && phasing.depth() == 1;
+        assert!(matches!(phasing.method(), Method::Heuristic(_)) || is_proved, "{:?}", phasing.method());
         assert!(brute::is_legal(&items, &phases(&phasing, nodes)) && phasing.depth() <= 4);
         assert!(phasing.period_us() >= load(&items) && phasing.period_us() <= 1.2 * load(&items), "{nodes} nodes");
     }
@@ -52,6 +54,7 @@ fn large_works_are_planned_by_a_heuristic_that_says_so() {
     let resources: Vec<usize> = (0..400).map(|_| dice.below(3)).collect();
     let chain = Items::chain(&resources, |node| 1 + node as u64 % 7);
     let phasing = chain.work().auto(8).unwrap();
+    assert_eq!(phasing.method(), Method::Heuristic("cuts and moves"));
     assert!(phasing.period_us() <= 1.5 * load(&chain), "{} for {}", phasing.period_us(), load(&chain));
     assert!(brute::is_legal(&chain, &phases(&phasing, 400)) && phasing.depth() <= 8);
 }
@@ -83,7 +86,7 @@ fn fixed_phases_and_groups_hold_for_large_works() {
 
 #[test]
 fn a_long_chain_does_not_recurse() {
-    // Seen to fail with components that are found by recursion: the stack overflows.
+    // Seen to fail without the cuts, and with feedback that may lead to a later phase.
     let resources: Vec<usize> = (0..20_000).map(|node| node % 2).collect();
     let mut items = Items::chain(&resources, |_| 1);
     items.feedback.push((19_999, 0, 1));
@@ -96,7 +99,7 @@ fn a_long_chain_does_not_recurse() {
 
 #[test]
 fn extreme_capacities_and_costs_are_planned() {
-    // Seen to fail with a lane for each unit of the capacity.
+    // Seen to fail with bytes that overflow.
     let mut work = Work::new();
     let pool = work.resource("pool", u32::MAX);
     let none = work.resource("nothing to do", 7);

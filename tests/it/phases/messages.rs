@@ -123,7 +123,6 @@ fn a_circle_is_named_and_feedback_is_proposed() {
          one whose value is of an earlier item as feedback"
     );
     assert_eq!(error.node(), Some("b"));
-    // Seen to fail with an order that does not see an edge of a node to itself.
     let own = message(|work, [a, ..], _| work.edge(a, a, 1));
     assert!(own.starts_with("the nodes 'a' -> 'a' wait for each other"), "{own}");
 }

@@ -74,6 +74,21 @@ impl Items {
         }
     }
 
+    /// The same with its nodes in another order.
+    fn shuffled(mut self, dice: &mut Dice) -> Self {
+        let mut place: Vec<usize> = (0..self.nodes.len()).collect();
+        (1..place.len()).for_each(|node| place.swap(node, dice.below(node + 1)));
+        let (nodes, fixed) = (self.nodes.clone(), self.fixed.clone());
+        for (from, &to) in place.iter().enumerate() {
+            (self.nodes[to], self.fixed[to]) = (nodes[from], fixed[from]);
+        }
+        for edge in self.edges.iter_mut().chain(&mut self.feedback) {
+            (edge.0, edge.1) = (place[edge.0], place[edge.1]);
+        }
+        self.together.iter_mut().flatten().for_each(|node| *node = place[*node]);
+        self
+    }
+
     fn work(&self) -> Work {
         let mut work = Work::new();
         let resources: Vec<_> =

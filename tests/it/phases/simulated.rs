@@ -101,9 +101,8 @@ fn makespan(spans: &HashMap<(usize, u64), ItemSpan>) -> f64 {
 
 #[test]
 fn elastic_time_is_never_slower_than_lockstep_and_nothing_is_lost() {
-    // Seen to fail with elastic time that starts the first ready node of a resource, with feedback that does
-    // not wait, with edges between phases that do not wait, and with a node that may overtake its item
-    // before.
+    // Seen to fail with elastic time in another order on the lanes, with feedback that does not wait, and
+    // with edges between phases that do not wait.
     let (mut faster, mut deep) = (0, 0);
     for seed in 0..PIPELINES {
         let pipeline = Pipeline::random(seed);
@@ -126,7 +125,7 @@ fn elastic_time_is_never_slower_than_lockstep_and_nothing_is_lost() {
 
 #[test]
 fn elastic_time_keeps_the_order_of_lockstep_on_each_lane() {
-    // Seen to fail with lanes that are chosen anew.
+    // Seen to fail with elastic time in another order on the lanes.
     for seed in 0..1000 {
         let Pipeline { phasing, count, .. } = Pipeline::random(seed);
         let [lockstep, elastic] = [Beat::Lockstep, Beat::Elastic].map(|beat| phasing.simulate(count, beat).unwrap());
@@ -136,7 +135,7 @@ fn elastic_time_keeps_the_order_of_lockstep_on_each_lane() {
 
 #[test]
 fn in_lockstep_an_iteration_waits_for_the_one_before_and_full_ones_take_a_period() {
-    // Seen to fail without the barrier, and with nodes that are not shifted to the left.
+    // Seen to fail without the barrier, and with a latency from the start of the iteration.
     for seed in 0..2000 {
         let pipeline = Pipeline::random(seed);
         let (phasing, depth) = (&pipeline.phasing, u64::from(pipeline.phasing.depth()));

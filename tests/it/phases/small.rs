@@ -38,8 +38,8 @@ fn all_resources(nodes: usize, each: &mut dyn FnMut(&[usize])) {
 
 #[test]
 fn auto_is_the_best_of_all_phases_and_orders_for_all_chains() {
-    // Seen to fail with an active schedule instead of a semi-active one, and with a search that ends at the
-    // first schedule of the shortest period.
+    // Seen to fail with active schedules only, and with a search that ends at the first schedule of the
+    // shortest period.
     for nodes in 1..=7 {
         all_resources(nodes, &mut |resources| {
             let costs = [|_| 1, |node| 1 + node as u64 % 3, |node| 9 - node as u64];
@@ -52,7 +52,7 @@ fn auto_is_the_best_of_all_phases_and_orders_for_all_chains() {
 
 #[test]
 fn auto_is_the_best_of_all_phases_and_orders_for_all_graphs_of_four() {
-    // Seen to fail without the condition that only commuting nodes are twins.
+    // Seen to fail with bounds that ignore the latency, and with bytes that do not count the reach.
     for nodes in 1..=4usize {
         let pairs: Vec<(usize, usize)> = (0..nodes).flat_map(|target| (0..target).map(move |source| (source, target))).collect();
         for chosen in 0..1 << pairs.len() {
@@ -68,9 +68,10 @@ fn auto_is_the_best_of_all_phases_and_orders_for_all_graphs_of_four() {
 
 #[test]
 fn auto_is_the_best_of_all_phases_and_orders_for_random_graphs_of_five_to_seven() {
-    for seed in 0..150 {
+    // Seen to fail with a search that ends at the first schedule of the shortest period.
+    for seed in 0..80 {
         let mut dice = Dice::new(seed);
-        let mut items = Items::random(&mut dice, 7, false);
+        let mut items = Items::random(&mut dice, 7, false).shuffled(&mut dice);
         if items.nodes.len() < 5 {
             continue;
         }
@@ -82,11 +83,11 @@ fn auto_is_the_best_of_all_phases_and_orders_for_random_graphs_of_five_to_seven(
 #[test]
 fn auto_is_the_best_of_all_phases_and_orders_for_random_works() {
     // Seen to fail with feedback that may lead to a later phase, without `together`, without fixed phases,
-    // and with bytes that do not count the reach.
-    for seed in 0..3000 {
+    // and with twins that need not commute.
+    for seed in 0..1500 {
         let mut dice = Dice::new(seed);
         let nodes_max = if seed % 8 == 0 { 7 } else { 5 };
-        let items = Items::random(&mut dice, nodes_max, seed % 2 == 0);
+        let items = Items::random(&mut dice, nodes_max, seed % 2 == 0).shuffled(&mut dice);
         let depth = if items.nodes.len() > 5 { 2 } else { 1 + dice.below(3) as u32 };
         check(&items, depth, format!("seed {seed}"));
     }
