@@ -182,6 +182,7 @@ impl App {
                 ([only], _) => Some(only),
                 ([], [only]) => return Ok(only),
                 ([], []) => return Err(Place::new(&self.file, "").fault("the application has no `stmSchedules`")),
+                ([], _) => return Err(place.fault("the application has several `stmSchedules`, and no state chooses one")),
                 (states, _) => states.iter().find(|state| state.is_default),
             },
         };

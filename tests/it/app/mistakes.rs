@@ -303,3 +303,43 @@ fn numbers_out_of_range_are_refused() {
     case.rows(json!(vec![Vec::<String>::new(); 2000]));
     assert_fault(&case, &format!("{EPOCH}.passes: an epoch has at most 1025 rows, and not 2000"));
 }
+
+#[test]
+fn the_default_state_says_which_schedule_runs() {
+    // Seen to fail with the first schedule for each state.
+    let mut case = Case::new();
+    case.edit("x.app.json", |app| {
+        app["stmSchedules"]["t"] = json!({"wcet": "c.yaml", "hyperepochs": {}});
+        app["states"]["WALK"] = json!({"stmScheduleKey": "t"});
+    });
+    let name = |case: &Case, state| case.open().unwrap().schedule(state).map(|schedule| schedule.name.to_string());
+    assert_eq!(name(&case, None).unwrap(), "s");
+    assert_eq!(name(&case, Some("WALK")).unwrap(), "t");
+    case.edit("x.app.json", |app| app["states"]["RUN"]["default"] = json!(false));
+    let none = "x.app.json: states: no state is the default: name one of 'RUN', 'WALK'";
+    assert_eq!(name(&case, None).unwrap_err().to_string(), none);
+    case.edit("x.app.json", |app| app["states"] = json!({}));
+    let several = "x.app.json: states: the application has several `stmSchedules`, and no state chooses one";
+    assert_eq!(name(&case, None).unwrap_err().to_string(), several);
+    case.edit("x.app.json", |app| {
+        let state = json!({"stmScheduleKey": "s", "default": true});
+        app["states"] = json!({"RUN": state, "WALK": state});
+    });
+    assert_fault(&case, "x.app.json: states.WALK.default: 'RUN' is the default state already");
+}
+
+#[test]
+fn a_component_is_in_the_process_that_names_it_most_closely() {
+    // Seen to fail with the last process that names it or a graphlet around it.
+    let mut case = Case::new();
+    case.edit("x.app.json", |app| {
+        app["processes"] = json!({"a": {"subcomponents": ["top.b"]}, "p": {"subcomponents": ["top"], "runOn": "m"}});
+    });
+    let app = case.open().unwrap();
+    let processes: Vec<Option<&str>> = app.components().iter().map(|component| component.process.as_deref()).collect();
+    assert_eq!(processes, [Some("p"), Some("a")]);
+    case.edit("x.app.json", |app| app["processes"]["a"]["subcomponents"] = json!(["top"]));
+    let first =
+        "x.app.json: processes.p.subcomponents[0]: 'top' is in a process already, at x.app.json: processes.a.subcomponents[0]";
+    assert_fault(&case, first);
+}

@@ -127,13 +127,15 @@ fn passes_that_hold_a_mutex_exclude_each_other() {
 fn several_mutexes_do_not_block_each_other_for_ever() {
     // Seen to stop early with mutexes that each pass takes in an order of its own.
     let mut case = Case::new();
-    case.edit("x.app.json", |app| {
-        epoch(app)["frames"] = json!(50);
-        resources(app)["p.ONE"] = json!(["top.a", "top.b.SETUP"]);
-        resources(app)["p.TWO"] = json!(["top.b", "top.a.TEARDOWN"]);
-        resources(app)["p.THREE"] = json!(["top.b.SETUP", "top.a"]);
+    case.edit("T.graphlet.json", |graphlet| graphlet["subcomponents"]["c"] = json!({"componentType": "N.node.json"}));
+    case.rows(json!([[], ["top.a", "top.c"], ["top.b"]])).edit("x.app.json", |app| {
+        resources(app)["p.FIRST"] = json!(["top.b.SETUP", "top.c.TEARDOWN"]);
+        resources(app)["p.SECOND"] = json!(["top.a.SETUP", "top.b.SETUP", "top.c.TEARDOWN"]);
     });
-    assert_eq!(simulated(&case.open().unwrap()).spans.len(), 200);
+    let costs = [("a", 1000, 1000), ("b", 1000, 1000), ("c", 500, 9000)];
+    let costs = costs.map(|(node, first, second)| format!("p.top_{node}_pass_0: {first}\np.top_{node}_pass_1: {second}\n"));
+    case.set_text("c.yaml", costs.concat());
+    assert_eq!(simulated(&case.open().unwrap()).spans.len(), 6);
 }
 
 #[test]
