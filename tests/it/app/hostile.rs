@@ -88,6 +88,7 @@ fn aliases_of_yaml_do_not_multiply() {
 
 #[test]
 fn names_without_end_are_refused_and_not_repeated() {
+    // Seen to fail with names that are repeated whole.
     let long = "n".repeat(1 << 20);
     let mut case = Case::new();
     case.edit("T.graphlet.json", |graphlet| graphlet["subcomponents"][&long] = json!({"componentType": "N.node.json"}));
@@ -152,6 +153,7 @@ fn connections_through_graphlets_keep_their_parameters() {
 
 #[test]
 fn a_large_description_is_read_and_simulated_in_bounded_time() {
+    // Seen to fail with a smaller bound on the passes.
     let count = 3_000;
     let mut case = Case::new();
     case.edit("T.graphlet.json", |graphlet| {

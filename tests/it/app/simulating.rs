@@ -153,3 +153,25 @@ fn a_missing_engine_is_assumed_with_a_warning() {
     case.edit("x.app.json", |app| *resources(app) = json!({"CPU0": []}));
     assert!(case.fault().contains("resources.CPU0: 'CPU0' is no resource: write `machine.NAME`"));
 }
+
+#[test]
+fn streams_and_lists_choose_the_engine_of_a_pass() {
+    // Seen to fail with the first engine for each pass.
+    let mut case = Case::new();
+    case.edit("N.node.json", |node| node["passes"][0]["processorTypes"] = json!(["GPU"]));
+    case.edit("x.app.json", |app| {
+        *resources(app) =
+            json!({"m.CPU0": [], "m.DLA0": [], "m.DLA1": [], "m.dGPU": [], "m.iGPU": [], "p.CUDA_STREAM0:iGPU": []});
+    });
+    let engines_of = |case: &Case| {
+        let app = case.open().unwrap();
+        let hyperepoch = &app.schedules()[0].hyperepochs[0];
+        let lanes: Vec<(String, u32)> = hyperepoch.engines.iter().map(|engine| (engine.name.to_string(), engine.lanes)).collect();
+        assert_eq!(lanes, [("m.CPU", 1), ("m.DLA", 2), ("m.dGPU", 1), ("m.iGPU", 1)].map(|(name, lanes)| (name.into(), lanes)));
+        let submittees = super::only(&app).runnables.iter().filter(|runnable| runnable.role == anabranch::app::Role::Submittee);
+        submittees.map(|runnable| hyperepoch.engines[runnable.engine.index()].name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(engines_of(&case), ["m.iGPU", "m.iGPU"]);
+    case.edit("x.app.json", |app| resources(app)["m.dGPU"] = json!(["top.a.SETUP"]));
+    assert_eq!(engines_of(&case), ["m.dGPU", "m.iGPU"]);
+}
