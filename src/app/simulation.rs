@@ -76,13 +76,23 @@ impl HyperepochLog {
 }
 
 impl Hyperepoch {
-    /// Runs one period.
+    /// Runs the first period. The first component of each alias group runs in the first frame.
     ///
     /// # Errors
     ///
     /// Fails if that were more than 2^20 runnables.
     pub fn simulate(&self) -> Result<HyperepochLog> {
-        let runs = Runs::new(self)?;
+        self.simulate_period(0)
+    }
+
+    /// Runs one period, counted from 0. Periods differ only in the turns of alias groups, which go on from
+    /// period to period.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Hyperepoch::simulate`].
+    pub fn simulate_period(&self, period: u32) -> Result<HyperepochLog> {
+        let runs = Runs::new(self, period)?;
         let spans = Machine::new(self, runs).run();
         let ends = spans.iter().map(|span| span.end_us);
         let period_us = self.period_ns as f64 / 1e3;
@@ -143,7 +153,7 @@ struct Runs {
 }
 
 impl Runs {
-    fn new(hyperepoch: &Hyperepoch) -> Result<Self> {
+    fn new(hyperepoch: &Hyperepoch, period: u32) -> Result<Self> {
         let count: u64 =
             hyperepoch.epochs.iter().map(|epoch| u64::from(epoch.frames) * epoch.runnables.len().max(1) as u64).sum();
         if count > RUNS_MAX as u64 {
@@ -155,7 +165,8 @@ impl Runs {
             let ranks = ranks_ns(epoch);
             let mut frames = vec![runs.all.len() as u32];
             for frame in 0..epoch.frames {
-                runs.add_frame(epoch, number, frame, &ranks);
+                let turn = u64::from(period) * u64::from(epoch.frames) + u64::from(frame);
+                runs.add_frame(epoch, number, frame, turn, &ranks);
                 frames.push(runs.all.len() as u32);
             }
             runs.frames.push(frames);
@@ -163,12 +174,13 @@ impl Runs {
         Ok(runs)
     }
 
-    fn add_frame(&mut self, epoch: &Epoch, number: u32, frame: u32, ranks: &[f64]) {
+    fn add_frame(&mut self, epoch: &Epoch, number: u32, frame: u32, turn: u64, ranks: &[f64]) {
         let mut run_of: Vec<Option<u32>> = vec![None; epoch.runnables.len()];
         for (index, runnable) in epoch.runnables.iter().enumerate() {
-            let is_on = runnable
-                .turn
-                .is_none_or(|(group, turn)| frame % (epoch.alias_groups[group as usize].components.len().max(1) as u32) == turn);
+            let is_on = runnable.turn.is_none_or(|(group, own)| {
+                let members = epoch.alias_groups[group as usize].components.len().max(1);
+                turn % members as u64 == u64::from(own)
+            });
             if !is_on {
                 continue;
             }

@@ -98,6 +98,9 @@ fn members_of_an_alias_group_take_turns() {
         .iter()
         .flat_map(|&(frame, node)| ["SETUP", "TEARDOWN"].map(|pass| (frame, format!("top.{node}.{pass}"))));
     assert_eq!(ran, expected.collect::<Vec<_>>());
+    // The turns go on in the next period.
+    let next = app.schedules()[0].hyperepochs[0].simulate_period(1).unwrap();
+    assert_eq!(name(&next.spans[0]), "top.a.SETUP");
 }
 
 #[test]
