@@ -117,6 +117,9 @@ pub(crate) enum Kind {
     #[cfg_attr(not(feature = "json"), allow(dead_code))]
     #[error("{place}{fault}")]
     Json { place: String, fault: String },
+    #[cfg_attr(not(feature = "json"), allow(dead_code))]
+    #[error("{place}: {fault}")]
+    Description { place: String, fault: String },
     #[error("node '{node}' names device {device}: use ordinals up to {limit}")]
     DeviceOrdinal { node: Name, device: u32, limit: u32 },
     #[error("node '{node}' names device {device} twice: name each of its devices once")]

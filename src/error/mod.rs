@@ -168,7 +168,8 @@ impl Error {
         matches!(*self.0.kind, Kind::NotTaken { .. })
     }
 
-    /// Returns true if the graph, or the answer of a policy, is not valid. `compile` returns such errors.
+    /// Returns true if the graph, the application description, or the answer of a policy is not valid.
+    /// `compile` returns such errors.
     pub fn is_invalid_graph(&self) -> bool {
         use Kind::*;
         matches!(
@@ -192,6 +193,7 @@ impl Error {
                 | DeviceOrdinal { .. }
                 | DeviceTwice { .. }
                 | Json { .. }
+                | Description { .. }
                 | EmptySection { .. }
                 | UnknownNodeId { .. }
                 | Policy { .. }

@@ -10,6 +10,8 @@
     clippy::ptr_arg,
     clippy::async_yields_async
 )]
+#[cfg(feature = "json")]
+mod app;
 mod bounds;
 mod builtin;
 mod cancelling;
