@@ -152,12 +152,15 @@ impl Pipelining {
         })
     }
 
-    /// Returns how many arrivals the gate of a phase counts when an iteration is used for the first time:
-    /// those from items before the first do not come.
+    /// Returns how many arrivals the gate of a phase counts when an iteration is used for the first time.
+    /// Those from items before the first do not come. Those of the first items for items before the first
+    /// come here, one round of the iterations later.
     pub(crate) fn first_arrivals(&self, phase: u32, iteration: u32) -> u32 {
-        let arrows = self.phases.iter().flat_map(|rule| &rule.arrows);
-        let missing = arrows.filter(|arrow| arrow.phase == phase && arrow.shift > iteration as i32).count() as u32;
-        self.phases[phase as usize].arrivals - missing
+        let (iteration, slots) = (iteration as i32, self.slots as i32);
+        let arrows = || self.phases.iter().flat_map(|rule| &rule.arrows).filter(|arrow| arrow.phase == phase);
+        let missing = arrows().filter(|arrow| arrow.shift > iteration).count() as u32;
+        let more = arrows().filter(|arrow| iteration - arrow.shift >= slots).count() as u32;
+        self.phases[phase as usize].arrivals + more - missing
     }
 }
 
