@@ -38,6 +38,8 @@ pub(crate) struct Pipelining {
     pub(crate) inits: Vec<Init>,
     /// What is dropped at the end of each item: offsets in its memory.
     pub(crate) dropped: Vec<(u32, &'static Transfer)>,
+    /// The inputs that are results: they are dropped at the end of an item that has failed.
+    pub(crate) inputs_out: Vec<(u32, &'static Transfer)>,
 }
 
 /// What a phase waits for, and what its end does.
@@ -96,7 +98,8 @@ impl Pipelining {
     /// Returns how a plan without phases runs over items, at most `slots` at once, in any order.
     pub(crate) fn unordered(slots: u32) -> Self {
         let rule = PhaseRule { arrivals: 1, arrows: Vec::new() };
-        Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds: Vec::new(), inits: Vec::new(), dropped: Vec::new() }
+        let (feeds, inits, dropped, inputs_out) = Default::default();
+        Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
     }
 
     /// Returns how a graph runs over items, with these phases, counted from 0.
@@ -128,7 +131,8 @@ impl Pipelining {
             Init { name: between.name.clone(), input: between.input, iterations, make: between.init.clone() }
         };
         let inits = graph.between.iter().map(init).collect();
-        Ok(Self { slots: wanted.slots, phases, begun_by_source, feeds, inits, dropped: dropped(graph) })
+        let (dropped, inputs_out) = (dropped(graph), inputs_out(graph));
+        Ok(Self { slots: wanted.slots, phases, begun_by_source, feeds, inits, dropped, inputs_out })
     }
 
     /// Returns how the same graph runs over items in a single phase. Feedback is from as many items before as
@@ -138,8 +142,8 @@ impl Pipelining {
         let arrows = if is_ordered { vec![Arrow { phase: 0, shift: 1 }] } else { Vec::new() };
         let rule = PhaseRule { arrivals: 1 + arrows.len() as u32, arrows };
         let feeds = self.feeds.iter().map(|feed| Feed { phase: 0, ..*feed }).collect();
-        let (inits, dropped) = (self.inits.clone(), self.dropped.clone());
-        Self { slots: self.slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped }
+        let (inits, dropped, inputs_out) = (self.inits.clone(), self.dropped.clone(), self.inputs_out.clone());
+        Self { slots: self.slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
     }
 
     /// Returns which arrivals, by phase and item, do not come because there are `items` and no more. Lockstep
@@ -172,6 +176,12 @@ fn dropped(graph: &Graph) -> Vec<(u32, &'static Transfer)> {
         Maker::Node(_) => value.kept == Some(Kept::FedBack),
     };
     graph.values.iter().filter(stays).map(|value| (value.offset, value.of.transfer)).collect()
+}
+
+/// Returns the inputs that are results.
+fn inputs_out(graph: &Graph) -> Vec<(u32, &'static Transfer)> {
+    let is_out = |value: &&ValueInfo| matches!(value.maker, Maker::Input(_)) && value.kept == Some(Kept::Result);
+    graph.values.iter().filter(is_out).map(|value| (value.offset, value.of.transfer)).collect()
 }
 
 /// The arrows of a pipeline while they are drawn, each with the phase that it starts at.

@@ -264,6 +264,7 @@ impl Item<'_> {
             values.drop_carried();
             values.drop_outputs();
             values.drop_others();
+            values.drop_cells(plan.inputs_out.iter().copied());
         }
         values.drop_cells(plan.dropped.iter().copied());
     }

@@ -373,7 +373,7 @@ impl Stream for Source<'_> {
 }
 
 /// Checks a result against the model's.
-fn check(result: Result<(Word, Word), anabranch::Error>, expected: &Expected, number: usize) {
+fn check(result: Result<(Word, Word), anabranch::Error>, expected: &Expected, number: usize, is_cancelled: bool) {
     match (result, expected) {
         (Ok((first, second)), Ok(words)) => assert_eq!((first.get(), second.get()), *words, "item {number}"),
         (Err(error), Err(failed)) if failed.is_empty() => {
@@ -382,7 +382,9 @@ fn check(result: Result<(Word, Word), anabranch::Error>, expected: &Expected, nu
         (Err(error), Err(failed)) => {
             let mut found: Vec<&str> = error.others().iter().chain([&error]).map(|error| error.node().unwrap()).collect();
             found.sort_unstable();
-            assert_eq!(found, *failed, "item {number}: {error:?}");
+            // After a cancel only some of its nodes run.
+            let is_all = found == *failed || is_cancelled && found.iter().all(|found| failed.iter().any(|node| node == found));
+            assert!(is_all, "item {number}: {failed:?} fail, not only {error:?}");
         }
         (result, _) => panic!("item {number} is {:?} instead of {expected:?}", result.map(|(a, b)| (a.get(), b.get()))),
     }
@@ -411,7 +413,7 @@ fn run(spec: &Spec, pipeline: &Pipeline<Word, (Word, Word)>, exec: &Executor, ta
         if number >= until && ending == 1 && result.as_ref().is_err_and(|error| error.is_cancelled()) {
             break;
         }
-        check(result, expected, number);
+        check(result, expected, number, ending == 1 && number >= until);
     }
     let rest = block_on(results.next());
     assert!(rest.is_none() || ending == 1 && rest.is_some_and(|rest| rest.is_err_and(|error| error.is_cancelled())));
