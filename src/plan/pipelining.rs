@@ -73,14 +73,12 @@ pub(crate) struct Feed {
     pub(crate) copy: fn(Cells<'_>, u32, Cells<'_>, u32),
 }
 
-/// What a state or a feedback begins with.
+/// What a state or a feedback begins with, in all iterations: a cell of a feedback is never empty.
 #[derive(Clone)]
 pub(crate) struct Init {
     pub(crate) name: Name,
     /// The input of the graph that it is.
     pub(crate) input: u32,
-    /// The number of iterations, from the first on, that begin with it.
-    pub(crate) iterations: u32,
     pub(crate) make: Arc<dyn Fn() -> Fill + Send + Sync>,
 }
 
@@ -125,11 +123,8 @@ impl Pipelining {
             phases[arrow.phase as usize].arrivals += 1;
             phases[from as usize].arrows.push(arrow);
         }
-        let init = |between: &Between| {
-            let fed = feeds.iter().find(|feed| feed.input == between.input);
-            let iterations = fed.map_or(wanted.slots, |feed| feed.lag);
-            Init { name: between.name.clone(), input: between.input, iterations, make: between.init.clone() }
-        };
+        let init =
+            |between: &Between| Init { name: between.name.clone(), input: between.input, make: between.init.clone() };
         let inits = graph.between.iter().map(init).collect();
         let (dropped, inputs_out) = (dropped(graph), inputs_out(graph));
         Ok(Self { slots: wanted.slots, phases, begun_by_source, feeds, inits, dropped, inputs_out })
@@ -144,6 +139,11 @@ impl Pipelining {
         let feeds = self.feeds.iter().map(|feed| Feed { phase: 0, ..*feed }).collect();
         let (inits, dropped, inputs_out) = (self.inits.clone(), self.dropped.clone(), self.inputs_out.clone());
         Self { slots: self.slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
+    }
+
+    /// Returns whether phases wait for items behind theirs.
+    pub(crate) fn waits_behind(&self) -> bool {
+        self.phases.iter().flat_map(|rule| &rule.arrows).any(|arrow| arrow.shift < 0)
     }
 
     /// Returns which arrivals, by phase and item, do not come because there are `items` and no more. Lockstep

@@ -32,8 +32,6 @@ pub(crate) struct Items<P> {
     free: VecDeque<u32>,
     /// Whether results come in the order of their items.
     is_ordered: bool,
-    /// The number of items that have begun.
-    begun: u64,
     has_ended: bool,
     key: WaiterKey,
     pace: Pace,
@@ -50,7 +48,6 @@ impl<P: Port> Items<P> {
             in_flight: VecDeque::with_capacity(slots as usize),
             free: (0..slots).collect(),
             is_ordered,
-            begun: 0,
             has_ended: false,
             key: WaiterKey::default(),
             pace: Pace::new(),
@@ -232,11 +229,8 @@ impl<P: Port> Items<P> {
     /// Records that no item comes any more. What waits for one goes on.
     fn end_source(&mut self) {
         self.has_ended = true;
-        let (plan, ready) = (self.run.pipelining(), &mut self.ready);
-        for (phase, item) in plan.missing_behind(self.begun) {
-            let iteration = (item % u64::from(plan.slots)) as u32;
-            self.run.item(iteration).arrive_for_missing(phase, &mut |ticket| ready.push(ticket));
-        }
+        let ready = &mut self.ready;
+        self.run.end_items(&mut |ticket| ready.push(ticket));
     }
 
     /// Begins an item, or the failure that stands in its place. Returns false if the run is over.
@@ -250,7 +244,6 @@ impl<P: Port> Items<P> {
         if has_begun {
             self.free.pop_front();
             self.in_flight.push_back(iteration);
-            self.begun += 1;
         }
         has_begun
     }
