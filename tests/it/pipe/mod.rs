@@ -1,7 +1,25 @@
 //! Pipelines: items in, results out, in order, on every executor.
 
+mod dropping;
+mod failures;
+mod feedback;
+mod mistakes;
 mod order;
+mod panics;
 mod random;
+mod room;
+mod runtimes;
+mod sources;
+mod streams;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use anabranch::graph::Graph;
+use anabranch::pipe::Phases;
+use anabranch::{Pipeline, Ranked, Value};
+use futures::Stream;
 
 use crate::support::{Counted, Tally};
 
@@ -36,4 +54,43 @@ impl Clone for Word {
     fn clone(&self) -> Self {
         self.tally.word(self.item, self.get())
     }
+}
+
+/// Polls a stream once, with a waker that does nothing.
+fn poll_next<S: Stream + Unpin>(stream: &mut S) -> Poll<Option<S::Item>> {
+    Pin::new(stream).poll_next(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Builds a pipeline of a phase for each node.
+fn each<I: Send + Sync + 'static, T: Data>(build: impl FnOnce(&mut Graph, Value<I>) -> Value<T>) -> Pipeline<I, T> {
+    Pipeline::new("pipeline", &Ranked::default(), build).and_then(|pipeline| pipeline.phases(Phases::Each)).unwrap()
+}
+
+trait Data: Send + Sync + 'static {}
+impl<T: Send + Sync + 'static> Data for T {}
+
+/// A pipeline of `depth` phases, each of which adds 1.
+fn chained(depth: usize) -> Pipeline<u64, u64> {
+    each(|g, item| crate::support::chain(g, &item, depth))
+}
+
+/// A pipeline of three phases, the second of them async: it is pending so many times, and has a state. Its
+/// result is the sum of all items so far.
+fn sums(tally: &Tallied, yields: usize) -> Pipeline<Word, Word> {
+    let [first, sum] = [(); 2].map(|()| tally.clone());
+    each(|g, item: Value<Word>| {
+        let mut total = g.state("total", move || first.word(0, 0));
+        let copy = g.task("copy", &item, |x: &Word| x.clone());
+        let sum = g.future("sum", (&mut total, &copy), move |mut total: anabranch::pipe::StateGuard<Word>, x: Arc<Word>| {
+            let sum = sum.clone();
+            async move {
+                for _ in 0..yields {
+                    smol::future::yield_now().await;
+                }
+                *total = sum.word(0, total.get() + x.get());
+                Ok(total.clone())
+            }
+        });
+        g.task("last", &sum, |sum: &Word| sum.clone())
+    })
 }
