@@ -38,6 +38,8 @@ pub(crate) struct Pipelining {
     pub(crate) inits: Vec<Init>,
     /// What is dropped at the end of each item: offsets in its memory.
     pub(crate) dropped: Vec<(u32, &'static Transfer)>,
+    /// The inputs that are results: they are dropped at the end of an item that has failed.
+    pub(crate) inputs_out: Vec<(u32, &'static Transfer)>,
 }
 
 /// What a phase waits for, and what its end does.
@@ -73,14 +75,12 @@ pub(crate) struct Feed {
     pub(crate) copy: fn(Cells<'_>, u32, Cells<'_>, u32),
 }
 
-/// What a state or a feedback begins with.
+/// What a state or a feedback begins with, in all iterations: a cell of a feedback is never empty.
 #[derive(Clone)]
 pub(crate) struct Init {
     pub(crate) name: Name,
     /// The input of the graph that it is.
     pub(crate) input: u32,
-    /// The number of iterations, from the first on, that begin with it.
-    pub(crate) iterations: u32,
     pub(crate) make: Arc<dyn Fn() -> Fill + Send + Sync>,
 }
 
@@ -98,7 +98,8 @@ impl Pipelining {
     /// Returns how a plan without phases runs over items, at most `slots` at once, in any order.
     pub(crate) fn unordered(slots: u32) -> Self {
         let rule = PhaseRule { arrivals: 1, ..Default::default() };
-        Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds: Vec::new(), inits: Vec::new(), dropped: Vec::new() }
+        let (feeds, inits, dropped, inputs_out) = Default::default();
+        Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
     }
 
     /// Returns how a graph runs over items, with these phases, counted from 0.
@@ -125,13 +126,10 @@ impl Pipelining {
             phases[arrow.phase as usize].arrivals += 1;
             phases[from as usize].arrows.push(arrow);
         }
-        let init = |between: &Between| {
-            let fed = feeds.iter().find(|feed| feed.input == between.input);
-            let iterations = fed.map_or(wanted.slots, |feed| feed.lag);
-            Init { name: between.name.clone(), input: between.input, iterations, make: between.init.clone() }
-        };
+        let init = |between: &Between| Init { name: between.name.clone(), input: between.input, make: between.init.clone() };
         let inits = graph.between.iter().map(init).collect();
-        Ok(Self { slots: wanted.slots, phases, begun_by_source, feeds, inits, dropped: dropped(graph) })
+        let (dropped, inputs_out) = (dropped(graph), inputs_out(graph));
+        Ok(Self { slots: wanted.slots, phases, begun_by_source, feeds, inits, dropped, inputs_out })
     }
 
     /// Returns how the same graph runs over items in a single phase. Feedback is from as many items before as
@@ -141,8 +139,13 @@ impl Pipelining {
         let arrows = if is_ordered { vec![Arrow { phase: 0, shift: 1 }] } else { Vec::new() };
         let rule = PhaseRule { arrivals: 1 + arrows.len() as u32, arrows, has_feeds: !self.feeds.is_empty() };
         let feeds = self.feeds.iter().map(|feed| Feed { phase: 0, ..*feed }).collect();
-        let (inits, dropped) = (self.inits.clone(), self.dropped.clone());
-        Self { slots: self.slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped }
+        let (inits, dropped, inputs_out) = (self.inits.clone(), self.dropped.clone(), self.inputs_out.clone());
+        Self { slots: self.slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
+    }
+
+    /// Returns whether phases wait for items behind theirs.
+    pub(crate) fn waits_behind(&self) -> bool {
+        self.phases.iter().flat_map(|rule| &rule.arrows).any(|arrow| arrow.shift < 0)
     }
 
     /// Returns which arrivals, by phase and item, do not come because there are `items` and no more. Lockstep
@@ -155,12 +158,15 @@ impl Pipelining {
         })
     }
 
-    /// Returns how many arrivals the gate of a phase counts when an iteration is used for the first time:
-    /// those from items before the first do not come.
+    /// Returns how many arrivals the gate of a phase counts when an iteration is used for the first time.
+    /// Those from items before the first do not come. Those of the first items for items before the first
+    /// come here, one round of the iterations later.
     pub(crate) fn first_arrivals(&self, phase: u32, iteration: u32) -> u32 {
-        let arrows = self.phases.iter().flat_map(|rule| &rule.arrows);
-        let missing = arrows.filter(|arrow| arrow.phase == phase && arrow.shift > iteration as i32).count() as u32;
-        self.phases[phase as usize].arrivals - missing
+        let (iteration, slots) = (iteration as i32, self.slots as i32);
+        let arrows = || self.phases.iter().flat_map(|rule| &rule.arrows).filter(|arrow| arrow.phase == phase);
+        let missing = arrows().filter(|arrow| arrow.shift > iteration).count() as u32;
+        let more = arrows().filter(|arrow| iteration - arrow.shift >= slots).count() as u32;
+        self.phases[phase as usize].arrivals + more - missing
     }
 }
 
@@ -174,6 +180,12 @@ fn dropped(graph: &Graph) -> Vec<(u32, &'static Transfer)> {
     // A value that needs no drop is just overwritten.
     let stays = |value: &&ValueInfo| stays(value) && (value.of.transfer.needs_drop || value.sharer.is_some());
     graph.values.iter().filter(stays).map(|value| (value.offset, value.of.transfer)).collect()
+}
+
+/// Returns the inputs that are results.
+fn inputs_out(graph: &Graph) -> Vec<(u32, &'static Transfer)> {
+    let is_out = |value: &&ValueInfo| matches!(value.maker, Maker::Input(_)) && value.kept == Some(Kept::Result);
+    graph.values.iter().filter(is_out).map(|value| (value.offset, value.of.transfer)).collect()
 }
 
 /// The arrows of a pipeline while they are drawn, each with the phase that it starts at.

@@ -28,8 +28,6 @@ pub(crate) struct Items<P> {
     run: Arc<RunInner>,
     port: P,
     flight: Flight,
-    /// The number of items that have begun.
-    begun: u64,
     has_ended: bool,
     key: WaiterKey,
     pace: Pace,
@@ -45,7 +43,6 @@ impl<P: Port> Items<P> {
             run: RunInner::new(core, plan, Some(pipelining), Inputs::new()),
             port,
             flight: Flight::new(slots, is_ordered),
-            begun: 0,
             has_ended: false,
             key: WaiterKey::default(),
             pace: Pace::new(),
@@ -256,11 +253,8 @@ impl<P: Port> Items<P> {
     /// Records that no item comes any more. What waits for one goes on.
     fn end_source(&mut self) {
         self.has_ended = true;
-        let (plan, ready, ended) = (self.run.pipelining(), &mut self.ready, &mut self.ended);
-        for (phase, item) in plan.missing_behind(self.begun) {
-            let iteration = (item % u64::from(plan.slots)) as u32;
-            self.run.item(iteration).arrive_for_missing(phase, ended, &mut |ticket| ready.push(ticket));
-        }
+        let (ready, ended) = (&mut self.ready, &mut self.ended);
+        self.run.end_items(ended, &mut |ticket| ready.push(ticket));
     }
 
     /// Begins an item, or the failure that stands in its place. Returns false if the run is over.
@@ -274,7 +268,6 @@ impl<P: Port> Items<P> {
         let has_begun = self.run.item(iteration).begin(is_empty, &mut self.ended, &mut |ticket| ready.push(ticket));
         if has_begun {
             self.flight.begin();
-            self.begun += 1;
         }
         has_begun
     }

@@ -27,7 +27,7 @@ use crate::error::shielded;
 use crate::graph::NodeId;
 use crate::plan::Pipelining;
 use crate::plan::pipelining::Feed;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Ordering, fence};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Mutex, Ordering, fence, lock};
 use crate::value::Access;
 
 pub(super) struct Pipe {
@@ -38,9 +38,18 @@ pub(super) struct Pipe {
     is_closed: AtomicBool,
     /// The iteration whose end the consumer awaits, plus one; 0 for none; [`ANY`] for all.
     awaited: Line<AtomicU32>,
+    /// Where an item waits for items behind it, as in lockstep: those that have begun.
+    begun: Option<Mutex<Begun>>,
     /// Whether threads other than the consumer's run phases.
     is_shared: bool,
     pub(super) cost: Cost,
+}
+
+#[derive(Default)]
+struct Begun {
+    items: u64,
+    /// Whether none begins any more.
+    has_ended: bool,
 }
 
 /// Instead of an iteration: the consumer awaits the end of any item.
@@ -76,6 +85,7 @@ impl Pipe {
             open: Line(AtomicU64::new(1)),
             is_closed: AtomicBool::new(false),
             awaited: Line(AtomicU32::new(0)),
+            begun: plan.waits_behind().then(Mutex::default),
             is_shared,
             cost,
         }
@@ -100,9 +110,23 @@ impl Pipe {
         if self.is_shared { gate.arrive::<true>() } else { gate.arrive::<false>() }
     }
 
-    /// Counts one more item, unless the run is over.
+    /// Counts one more item, unless the run is over, or items have ended.
     #[inline]
     fn try_open(&self) -> bool {
+        match &self.begun {
+            None => self.count_one(),
+            Some(begun) => {
+                // Held until the item is counted: whoever ends the items arrives for those that do not come.
+                let mut begun = lock(begun);
+                let is_open = !begun.has_ended && self.count_one();
+                begun.items += u64::from(is_open);
+                is_open
+            }
+        }
+    }
+
+    #[inline]
+    fn count_one(&self) -> bool {
         if !self.is_shared {
             // ORDERING: Relaxed: the consumer's thread alone begins and ends items. A cancel from elsewhere does
             // not rely on the count: it ends the run itself.
@@ -114,6 +138,12 @@ impl Pipe {
         let more = |open: u64| (open > 0).then_some(open + 1);
         // ORDERING: Relaxed: a count above 0 keeps the run, and the tickets bring the item to its threads.
         self.open.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Lets no further item begin. Returns how many have begun, the first time.
+    fn end_items(&self) -> Option<u64> {
+        let mut begun = lock(self.begun.as_ref()?);
+        (!std::mem::replace(&mut begun.has_ended, true)).then_some(begun.items)
     }
 
     /// Gives a count back. Returns true for the last.
@@ -141,6 +171,16 @@ impl RunInner {
     #[inline]
     pub(super) fn pipe(&self) -> Option<&Pipe> {
         self.live.get().and_then(|live| live.pipe.as_ref())
+    }
+
+    /// Lets no further item begin, where items wait for those behind them, and arrives for these. Calls `ready`
+    /// with programs that can be resumed. The run may be over afterwards.
+    pub(super) fn end_items(&self, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+        let plan = self.pipelining();
+        // Each arrival lets an item end. So until the last one the run is not over.
+        for (phase, item) in self.pipe().and_then(Pipe::end_items).into_iter().flat_map(|items| plan.missing_behind(items)) {
+            self.item((item % u64::from(plan.slots)) as u32).arrive_for_missing(phase, ended, ready);
+        }
     }
 
     /// Gives the consumer's count back: no further item begins. The run may be over afterwards.
@@ -197,7 +237,7 @@ impl Item<'_> {
     }
 
     /// Arrives at the gate of a phase instead of a later item that does not come.
-    pub(super) fn arrive_for_missing(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+    fn arrive_for_missing(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
         self.arrive(phase, ended, ready);
         self.end_rest(ended, ready);
     }
@@ -260,25 +300,33 @@ impl Item<'_> {
         }
     }
 
-    /// Copies a value to a later item. If it was not made, the value of the item before is copied again.
+    /// Copies a value to a later item. If it was not made, or its copy panics, the value of the item before is
+    /// copied again. If that panics too, the later item has an older value.
     fn feed(self, feed: &Feed) {
-        let to = self.later(feed.lag as i32);
+        let (to, before) = (self.later(feed.lag as i32), self.later(feed.lag as i32 - 1));
         let is_made = !self.is_empty() && feed.node.is_none_or(|node| self.outcome(node) == 0);
-        let (from, offset) = if is_made { (self, feed.from) } else { (self.later(feed.lag as i32 - 1), feed.to) };
-        if !is_made && from.at.number == to.at.number {
-            return;
+        let is_copied = is_made && self.copy(feed, self, feed.from, to);
+        if !is_copied && before.at.number != to.at.number {
+            self.copy(feed, before, feed.to, to);
         }
+    }
+
+    /// Copies a value from a cell of one item to the feedback of another. Returns false after a panic.
+    fn copy(self, feed: &Feed, from: Self, offset: u32, to: Self) -> bool {
         let access = if self.plan().inputs[feed.input as usize].is_shared { Access::Share } else { Access::Tagged };
         // SAFETY: the phase has ended, and the value stays until the item does. Only this phase writes the
         // feedback's cells, in the order of items.
         let from = unsafe { from.at.frame.cells(Access::Tagged) };
         // SAFETY: the readers of the cell's last value are done: the phase waits for them.
         let to = unsafe { to.at.frame.cells(access) };
-        if let Err(message) = aside(|| shielded(|| (feed.copy)(from, offset, to, feed.to))) {
+        let copied = aside(|| shielded(|| (feed.copy)(from, offset, to, feed.to)));
+        let is_copied = copied.is_ok();
+        if let Err(message) = copied {
             let node = feed.node.unwrap_or(NodeId(0));
             let message = format!("copying its value for a later item: {message}");
             self.add_fault(Some(node), self.site(node).panicked(message));
         }
+        is_copied
     }
 
     /// Ends an item: drops what it has beside its results, and makes its gates and places as new. The run may
@@ -320,6 +368,7 @@ impl Item<'_> {
             values.drop_carried();
             values.drop_outputs();
             values.drop_others();
+            values.drop_cells(plan.inputs_out.iter().copied());
         }
         values.drop_cells(plan.dropped.iter().copied());
     }
@@ -350,7 +399,7 @@ impl Item<'_> {
             // ORDERING: Relaxed: as for `is_marked`.
             outcome.store(outcome::NONE, Ordering::Relaxed);
         }
-        let faults = std::mem::take(&mut *crate::sync::lock(&self.at.faults));
+        let faults = std::mem::take(&mut *lock(&self.at.faults));
         let _ = shielded(|| drop(faults));
         self.at.controls.iter().chain(&self.at.asyncs).for_each(|state| state.renew());
         // ORDERING: Relaxed: as for `is_marked`.

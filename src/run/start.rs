@@ -8,14 +8,14 @@ use super::cost::Cost;
 use super::countdown::Countdown;
 use super::inner::{Iteration, Live, RunInner, Start, Waiting};
 use super::outcomes::cancelled;
-use super::pipe::Pipe;
+use super::pipe::{Phases, Pipe};
 use super::state;
 use super::step_state::StepState;
 use crate::device::host::{Entry, Ticket};
 use crate::error::{Error, Kind, Refused, Result, shielded};
 use crate::plan::pipelining::Init;
 use crate::runtime::{AsyncContext, Client, Resumes, WakeSet};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock, lock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, fence, lock};
 use crate::value::{Access, Frame};
 
 impl Client for RunInner {
@@ -154,6 +154,12 @@ impl RunInner {
         // From here on the end of the run drops what was filled.
         let is_set = self.live.set(live).is_ok();
         debug_assert!(is_set, "a run starts once");
+        // ORDERING: pairs with the fence in `drive_cancelled`. Of "make the run live, load the state" and "cancel,
+        // load the run" one side sees the other.
+        fence(Ordering::SeqCst);
+        if self.state.is_cancelled() {
+            self.close();
+        }
         plan.inits.iter().try_for_each(|init| self.fill(init))
     }
 
@@ -162,9 +168,9 @@ impl RunInner {
         let access = if self.plan().inputs[init.input as usize].is_shared { Access::Share } else { Access::Tagged };
         let filled = shielded(|| {
             let fill = (init.make)();
-            for number in 0..init.iterations {
+            for item in self.items() {
                 // SAFETY: no item has begun.
-                fill(unsafe { self.item(number).at.frame.cells(access) });
+                fill(unsafe { item.at.frame.cells(access) });
             }
         });
         filled.map_err(|message| Kind::InitPanicked { name: init.name.clone(), message }.into())
@@ -216,6 +222,9 @@ impl RunInner {
             None => self.drive_cancelled(),
         }
         if self.pipelining.is_some() {
+            if let Some(pool) = &self.core.pool {
+                self.end_items(&mut Phases::new(), &mut |ticket| pool.submit(ticket));
+            }
             self.close();
             self.lane.ring();
         }

@@ -278,9 +278,12 @@ impl<'f> Cells<'f> {
         unsafe { self.shared(slot).get().take_out() }
     }
 
-    /// Stores a value in the place of another one, which is dropped.
+    /// Stores a value in the place of another one, which is dropped afterwards: its drop may panic.
     pub(crate) fn replace<T: 'static>(self, slot: Slot<T>, value: T) {
-        self.clear(slot);
+        if is_unit::<T>() {
+            return;
+        }
+        let _old = std::mem::replace(self.own(slot), Cell::Empty);
         self.put(slot, value);
     }
 

@@ -1,48 +1,96 @@
 //! Pipelines: items in, results out, in order, on every executor.
 
-use anabranch::pipe::{Beat, Phases};
-use anabranch::{Executor, Pipeline, Ranked};
-use futures::executor::block_on;
-use futures::{TryStreamExt, stream};
+mod dropping;
+mod failures;
+mod feedback;
+mod mistakes;
+mod order;
+mod panics;
+mod random;
+mod room;
+mod runtimes;
+mod sources;
+mod streams;
 
-/// An inline one, one with one worker, one with two, and a simulated one.
-fn executors() -> Vec<Executor> {
-    let with = |workers| Executor::builder().workers(workers).build().unwrap();
-    vec![with(0), with(1), with(2), Executor::sim(7)]
-}
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
-/// Three tasks, the second of which adds up all items.
-fn sums() -> Pipeline<u64, (u64, u64)> {
-    Pipeline::new("sums", &Ranked::default(), |g, item| {
-        let mut total = g.state("total", || 0u64);
-        let double = g.task("double", &item, |x: &u64| 2 * x);
-        let sum = g.task("sum", (&mut total, &double), |total: &mut u64, x: &u64| {
-            *total += x;
-            *total
-        });
-        let result = g.task("result", (&sum, &item), |sum: &u64, x: &u64| sum - x);
-        (result, sum)
-    })
-    .unwrap()
-}
+use anabranch::graph::Graph;
+use anabranch::pipe::Phases;
+use anabranch::{Pipeline, Ranked, Value};
+use futures::Stream;
 
-#[test]
-fn results_come_in_order() {
-    for exec in executors() {
-        for phases in [Phases::Written, Phases::Each, Phases::Auto { depth: 2 }] {
-            for (beat, slots) in [(Beat::Elastic, 1), (Beat::Elastic, 3), (Beat::Elastic, 8), (Beat::Lockstep, 3)] {
-                let pipeline = sums().phases(phases).unwrap().in_flight(slots.max(3)).unwrap().beat(beat).unwrap();
-                let pipeline = if beat == Beat::Elastic { pipeline.in_flight(slots).unwrap() } else { pipeline };
-                for len in [0, 1, 2, 5, 20] {
-                    let results = block_on(exec.pipe(&pipeline, stream::iter(1..=len)).try_collect::<Vec<_>>()).unwrap();
-                    let mut total = 0;
-                    let expected = (1..=len).map(|x| {
-                        total += 2 * x;
-                        (total - x, total)
-                    });
-                    assert_eq!(results, expected.collect::<Vec<_>>(), "{exec:?} {pipeline:?} {len}");
-                }
-            }
-        }
+use crate::support::{Counted, Tally};
+
+/// Makes words that count themselves.
+#[derive(Clone, Default)]
+pub(crate) struct Tallied(Tally);
+
+impl Tallied {
+    pub(crate) fn word(&self, item: u64, word: u64) -> Word {
+        Word { item, word: self.0.value(word), tally: self.clone() }
     }
+
+    pub(crate) fn alive(&self) -> isize {
+        self.0.alive()
+    }
+}
+
+/// A word that is made for an item, and can be fed back: a clone counts, too.
+pub(crate) struct Word {
+    pub(crate) item: u64,
+    word: Counted,
+    tally: Tallied,
+}
+
+impl Word {
+    pub(crate) fn get(&self) -> u64 {
+        self.word.get()
+    }
+}
+
+impl Clone for Word {
+    fn clone(&self) -> Self {
+        self.tally.word(self.item, self.get())
+    }
+}
+
+/// Polls a stream once, with a waker that does nothing.
+fn poll_next<S: Stream + Unpin>(stream: &mut S) -> Poll<Option<S::Item>> {
+    Pin::new(stream).poll_next(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Builds a pipeline of a phase for each node.
+fn each<I: Send + Sync + 'static, T: Data>(build: impl FnOnce(&mut Graph, Value<I>) -> Value<T>) -> Pipeline<I, T> {
+    Pipeline::new("pipeline", &Ranked::default(), build).and_then(|pipeline| pipeline.phases(Phases::Each)).unwrap()
+}
+
+trait Data: Send + Sync + 'static {}
+impl<T: Send + Sync + 'static> Data for T {}
+
+/// A pipeline of `depth` phases, each of which adds 1.
+fn chained(depth: usize) -> Pipeline<u64, u64> {
+    each(|g, item| crate::support::chain(g, &item, depth))
+}
+
+/// A pipeline of three phases, the second of them async: it is pending so many times, and has a state. Its
+/// result is the sum of all items so far.
+fn sums(tally: &Tallied, yields: usize) -> Pipeline<Word, Word> {
+    let [first, sum] = [(); 2].map(|()| tally.clone());
+    each(|g, item: Value<Word>| {
+        let mut total = g.state("total", move || first.word(0, 0));
+        let copy = g.task("copy", &item, |x: &Word| x.clone());
+        let sum = g.future("sum", (&mut total, &copy), move |mut total: anabranch::pipe::StateGuard<Word>, x: Arc<Word>| {
+            let sum = sum.clone();
+            async move {
+                for _ in 0..yields {
+                    smol::future::yield_now().await;
+                }
+                *total = sum.word(0, total.get() + x.get());
+                Ok(total.clone())
+            }
+        });
+        g.task("last", &sum, |sum: &Word| sum.clone())
+    })
 }
