@@ -32,6 +32,10 @@ impl Chain {
         }
     }
 
+    pub(crate) fn workers_text(&self) -> String {
+        if self.workers == 0 { "inline".into() } else { self.workers.to_string() }
+    }
+
     /// Fails unless the results of so many items, counted from 0, have the right sum.
     pub(crate) fn check(&self, items: u64, sum: u64) {
         let before = items * (items - 1) / 2;

@@ -36,6 +36,11 @@ pub(crate) fn show(figures: &[f64]) -> String {
     format!("{middle:.*} ({least:.*})", digits(middle), digits(least))
 }
 
+/// Returns figures in ns as [`show`] does, in µs.
+pub(crate) fn show_us(figures_ns: &[f64]) -> String {
+    format!("{:.2} ({:.2})", median(figures_ns) / 1e3, min(figures_ns) / 1e3)
+}
+
 /// Returns the median of the ratios of each round. None if one of the two was not measured.
 pub(crate) fn ratio(above: &[f64], below: &[f64]) -> Option<f64> {
     let ratios: Vec<f64> = above.iter().zip(below).map(|(above, below)| above / below).collect();

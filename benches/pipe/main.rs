@@ -14,16 +14,20 @@
 //! cargo bench --bench pipe -- --write                                 and the report into docs/performance.md
 //! ```
 
+mod bodies;
 mod chain;
+mod counting;
 #[path = "../peers/cpp.rs"]
 #[allow(dead_code)]
 mod cpp;
 mod figures;
+mod growth;
 mod items;
 #[path = "../run/report/machine.rs"]
 mod machine;
 #[path = "../run/report/markers.rs"]
 mod markers;
+mod memory;
 mod ours;
 mod paced;
 mod peers;
@@ -76,6 +80,12 @@ struct Args {
 enum Part {
     /// The cost of an item, beside the peers.
     Items,
+    /// Tasks of 50 µs on two workers.
+    Bodies,
+    /// What is allocated.
+    Memory,
+    /// The cost of an item, by the number of items.
+    Growth,
 }
 
 impl Args {
@@ -102,6 +112,15 @@ fn main() {
     let mut parts = Vec::new();
     if args.wants(Part::Items) {
         parts.extend(items::report(&args, &mut peers, &mut quiet));
+    }
+    if args.wants(Part::Bodies) {
+        parts.push(bodies::report(&args, &mut peers, &mut quiet));
+    }
+    if args.wants(Part::Memory) {
+        parts.push(memory::report(&args));
+    }
+    if args.wants(Part::Growth) {
+        parts.push(growth::report(&args, &mut quiet));
     }
     let heads = [format!("{} {}", machine.text(), quiet.text()), method(&args)];
     let all: Vec<String> = heads.into_iter().chain(hints).chain(parts).collect();

@@ -1,5 +1,6 @@
 //! Anabranch's pipelines, as two of the peers: in one phase, and with a phase for each task.
 
+use std::fmt;
 use std::time::Duration;
 
 use anabranch::pipe::Phases;
@@ -17,6 +18,21 @@ pub(crate) enum Split {
     One,
     /// Not inline, where a pipeline is in one phase anyway.
     Each,
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::One => "one",
+            Self::Each => "each",
+        })
+    }
+}
+
+/// Returns what there is to measure with these numbers of workers.
+pub(crate) fn splits(workers: &[usize]) -> impl Iterator<Item = (usize, Split)> {
+    let all = workers.iter().flat_map(|&workers| [(workers, Split::One), (workers, Split::Each)]);
+    all.filter(|&(workers, split)| workers > 0 || split == Split::One)
 }
 
 pub(crate) struct Ours(pub(crate) Split);
