@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::Args;
 use crate::chain::{Chain, Serial};
-use crate::figures::{Budget, ratio, show_us};
+use crate::figures::{Budget, min, ratio, show_ratio, show_us};
 use crate::paced::spin;
 use crate::peers::{CHANNELS, ONE_PHASE, PHASE_EACH, Peer, TBB};
 use crate::quiet::Quiet;
@@ -33,16 +33,18 @@ pub(crate) fn report(args: &Args, peers: &mut [Box<dyn Peer>], quiet: &mut Quiet
         let figures = measure(&chain, args, peers, quiet);
         let share = |peer: usize| (!figures[peer].is_empty()).then(|| ideal_ns / median(&figures[peer]));
         let speedup = ratio(&figures[ONE_PHASE], &figures[PHASE_EACH]);
-        let show = |figure: Option<f64>| figure.map_or_else(|| "–".into(), |figure| format!("{figure:.3}"));
+        let show_share = |peer: usize| {
+            share(peer).map_or_else(|| "–".into(), |share| format!("{share:.3} ({:.3})", ideal_ns / min(&figures[peer])))
+        };
         // Without states one phase has two items side by side as well.
         let budget = if serial == Serial::All { Budget::AtLeast(SPEEDUP_MIN).verdict(speedup) } else { String::new() };
         let cells = [ONE_PHASE, PHASE_EACH, TBB, CHANNELS].map(|peer| match &figures[peer][..] {
             [] => "not measured".into(),
             figures => show_us(figures),
         });
-        let shares = [show(share(TBB)), show(share(PHASE_EACH)), Budget::AtLeast(SHARE_OF_IDEAL_MIN).verdict(share(PHASE_EACH))];
+        let shares = [show_share(TBB), show_share(PHASE_EACH), Budget::AtLeast(SHARE_OF_IDEAL_MIN).verdict(share(PHASE_EACH))];
         let cells = [name.to_owned(), format!("{:.2}", ideal_ns / 1e3)].into_iter().chain(cells);
-        table.push(cells.chain(shares).chain([show(speedup), budget]));
+        table.push(cells.chain(shares).chain([show_ratio(&figures[ONE_PHASE], &figures[PHASE_EACH]), budget]));
     }
     format!(
         "**50 µs of work in each of two tasks, {WORKERS} workers, {IN_FLIGHT} items in flight, µs per item**\n\n{}\n\n\

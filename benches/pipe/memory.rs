@@ -37,13 +37,16 @@ pub(crate) fn report(args: &Args) -> String {
             table.push(cells.chain([format!("{per_item:.3}"), Budget::AtMost(0.0).verdict(Some(per_item))]));
         }
     }
-    format!("**Memory of three tasks, {IN_FLIGHT} items in flight**\n\n{}", table.markdown())
+    format!(
+        "**Memory of three tasks, {IN_FLIGHT} items in flight, with the pipeline's and the executor's own**\n\n{}",
+        table.markdown()
+    )
 }
 
-/// Returns what a pipeline has allocated when so many of its results have come.
+/// Returns what a pipeline and its executor have allocated when so many of its results have come.
 fn count(chain: &Chain, split: Split, after: [u64; 2]) -> [Counts; 2] {
-    let (exec, pipeline) = (executor(chain), pipeline(chain, split));
     counting::start();
+    let (exec, pipeline) = (executor(chain), pipeline(chain, split));
     let counts = block_on(async {
         let mut results = pin!(exec.pipe(&pipeline, stream::iter(0..)));
         let mut taken = 0;
