@@ -1,7 +1,7 @@
 //! What is left of two threads where tasks take their time: 50 µs each, in two equal phases.
 //!
-//! A task watches a clock, so it ends in time where others have its core meanwhile. On a busy machine the figures
-//! are therefore too good rather than too bad.
+//! A task watches a clock, so it ends in time where others have its core meanwhile. On a busy machine the
+//! figures are therefore too good rather than too bad.
 
 use std::time::Instant;
 

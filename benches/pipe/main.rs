@@ -2,10 +2,10 @@
 //!
 //! Method: chains of small tasks on `u64`s; the time from the first item to the last result, streams in and
 //! out included, by the items, which are as many as fill the time of a figure. The peers are oneTBB's
-//! `parallel_pipeline` with as many tokens, tokio tasks with channels of that capacity between them, and a run
-//! of a plan for each item with `StreamExt::buffered`. They take turns within each round; the tables have the
-//! median of the rounds and, in brackets, the smallest. What was measured while others kept the machine busy
-//! is measured again.
+//! `parallel_pipeline` with as many tokens, tokio tasks with channels of that capacity between them, and a
+//! run of a plan for each item with `StreamExt::buffered`. They take turns within each round; the tables have
+//! the median of the rounds and, in brackets, the smallest. What was measured while others kept the machine
+//! busy is measured again.
 //!
 //! ```text
 //! cargo bench --bench pipe                                            everything
@@ -69,7 +69,8 @@ struct Args {
     peers: Vec<String>,
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// How long a figure takes. Where others compute too, many rounds of few milliseconds have the better minima.
+    /// How long a figure takes. Where others compute too, many rounds of few milliseconds have the better
+    /// minima.
     #[arg(long)]
     figure_ms: Option<u64>,
     #[command(flatten)]

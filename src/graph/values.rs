@@ -3,7 +3,7 @@
 use std::any::{Any, TypeId, type_name};
 use std::sync::Arc;
 
-use super::items::Kept;
+use super::between::Kept;
 use super::shape::NodeId;
 use crate::name::Name;
 use crate::value::{Cells, Layout, Slot};

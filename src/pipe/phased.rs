@@ -37,7 +37,8 @@ fn phases_in(phasing: &Phasing, graph: &Graph) -> Arc<[u32]> {
     graph.shape().ids().map(|node| phasing.phase_of(node).max(1) - 1).collect()
 }
 
-/// Returns the written phases, without gaps. A node without one is where the latest of those is that it reads.
+/// Returns the written phases, without gaps. A node without one is where the latest of those is that it
+/// reads.
 fn written(graph: &Graph) -> Result<Arc<[u32]>> {
     let shape = graph.shape();
     let mut phases = vec![0; shape.nodes().len()];

@@ -23,9 +23,9 @@ const SLOTS_MAX: u32 = 1 << 16;
 /// A graph that runs once for each item of a stream, for several items at once: `I` is an item, `T` its
 /// results. Immutable and cheap to clone; [`Executor::pipe`](crate::Executor::pipe) runs it.
 ///
-/// Each node has a *phase*. While one phase handles item k, the phase before it handles item k + 1. A phase in
-/// which a node holds a [state](Graph::state) or gives a [feedback](Graph::feedback) its value has the items in
-/// order, one at a time. Every other phase handles several items side by side, as they come
+/// Each node has a *phase*. While one phase handles item k, the phase before it handles item k + 1. A phase
+/// in which a node holds a [state](Graph::state) or gives a [feedback](Graph::feedback) its value has the
+/// items in order, one at a time. Every other phase handles several items side by side, as they come
 /// ([`serial`](Pipeline::serial) forbids that).
 ///
 /// # Examples
@@ -88,8 +88,8 @@ struct Settings {
 }
 
 impl<I: Data, T: Send + 'static> Pipeline<I, T> {
-    /// Returns the pipeline of a graph. `build` adds the nodes, as to any [`Graph`], and returns the results: a
-    /// [`Value`], or a tuple of up to eight. They are moved out of each item. The policy is asked once.
+    /// Returns the pipeline of a graph. `build` adds the nodes, as to any [`Graph`], and returns the results:
+    /// a [`Value`], or a tuple of up to eight. They are moved out of each item. The policy is asked once.
     ///
     /// # Errors
     /// As [`Graph::compile`]; or a node in an earlier phase than one that it reads.

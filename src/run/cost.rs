@@ -1,5 +1,5 @@
-//! What the items of a run cost: a few visits of workers are timed. If items are cheap, the consumer runs them
-//! in its own polls. To hand such an item to a worker and back would take longer than the item.
+//! What the items of a run cost: a few visits of workers are timed. If items are cheap, the consumer runs
+//! them in its own polls. To hand such an item to a worker and back would take longer than the item.
 //!
 //! ```text
 //!  score       event                    score after

@@ -128,8 +128,8 @@ impl Pipe {
     #[inline]
     fn count_one(&self) -> bool {
         if !self.is_shared {
-            // ORDERING: Relaxed: the consumer's thread alone begins and ends items. A cancel from elsewhere does
-            // not rely on the count: it ends the run itself.
+            // ORDERING: Relaxed: the consumer's thread alone begins and ends items. A cancel from elsewhere
+            // does not rely on the count: it ends the run itself.
             let open = self.open.0.load(Ordering::Relaxed);
             // ORDERING: Relaxed: as for the load.
             self.open.0.store(open + u64::from(open > 0), Ordering::Relaxed);
@@ -173,8 +173,8 @@ impl RunInner {
         self.live.get().and_then(|live| live.pipe.as_ref())
     }
 
-    /// Lets no further item begin, where items wait for those behind them, and arrives for these. Calls `ready`
-    /// with programs that can be resumed. The run may be over afterwards.
+    /// Lets no further item begin, where items wait for those behind them, and arrives for these. Calls
+    /// `ready` with programs that can be resumed. The run may be over afterwards.
     pub(super) fn end_items(&self, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
         let plan = self.pipelining();
         // Each arrival lets an item end. So until the last one the run is not over.
@@ -272,8 +272,8 @@ impl Item<'_> {
         for arrow in &rule.arrows {
             self.later(arrow.shift).arrive(arrow.phase, ended, ready);
         }
-        // Last: until then the item, and so the run, is not over, whatever other threads do with the items that
-        // the arrows lead to.
+        // Last: until then the item, and so the run, is not over, whatever other threads do with the items
+        // that the arrows lead to.
         if plan.phases.len() == 1 || pipe.arrive(&self.state().ends) {
             self.end();
         }
@@ -300,8 +300,8 @@ impl Item<'_> {
         }
     }
 
-    /// Copies a value to a later item. If it was not made, or its copy panics, the value of the item before is
-    /// copied again. If that panics too, the later item has an older value.
+    /// Copies a value to a later item. If it was not made, or its copy panics, the value of the item before
+    /// is copied again. If that panics too, the later item has an older value.
     fn feed(self, feed: &Feed) {
         let (to, before) = (self.later(feed.lag as i32), self.later(feed.lag as i32 - 1));
         let is_made = !self.is_empty() && feed.node.is_none_or(|node| self.outcome(node) == 0);

@@ -64,8 +64,8 @@ fn beats(pipeline: Pipeline<Word, Word>) -> [Pipeline<Word, Word>; 3] {
 
 #[test]
 fn a_pipeline_may_be_dropped_after_any_poll() {
-    // Seen to hang (lockstep, workers) when a cancel arrives at no gate for items that do not come, and to leak
-    // with values of cancelled items that are not dropped.
+    // Seen to hang (lockstep, workers) when a cancel arrives at no gate for items that do not come, and to
+    // leak with values of cancelled items that are not dropped.
     let tally = Tallied::default();
     for (exec, pipeline) in
         executors().into_iter().flat_map(|exec| beats(mixture(&tally)).map(|pipeline| (exec.clone(), pipeline)))

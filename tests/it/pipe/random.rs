@@ -432,8 +432,8 @@ fn run(spec: &Spec, pipeline: &Pipeline<Word, (Word, Word)>, exec: &Executor, ta
 
 #[test]
 fn random_pipelines_give_what_one_item_after_the_other_gives() {
-    // Seen to fail with an own order of phases left out (shift 1), with feedback from one item too early, with
-    // a feed that a failed node leaves out, and with a source that is polled with one slot too many.
+    // Seen to fail with an own order of phases left out (shift 1), with feedback from one item too early,
+    // with a feed that a failed node leaves out, and with a source that is polled with one slot too many.
     let number = |name: &str| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
     let rounds = number("PIPE_ROUNDS").unwrap_or(if cfg!(debug_assertions) { 600 } else { 6000 });
     let first = number("PIPE_SEED").unwrap_or(0);
