@@ -10,10 +10,10 @@ use crate::error::{Kind, Result};
 use crate::graph::{Graph, NODES_MAX, Outlets, Value};
 use crate::name::Name;
 use crate::phases::{Beat, Phasing};
-use crate::plan::{Pipelining, Plan, Wanted};
+use crate::plan::{Pipelining, Plan, Schedule, Wanted};
 use crate::policy::Policy;
 use crate::run::port::Typed;
-use crate::runtime::Core;
+use crate::runtime::{Core, Timeline};
 use crate::value::Cells;
 use crate::value::args::Data;
 
@@ -82,6 +82,7 @@ struct Definition<T> {
 struct Settings {
     /// None until it was set.
     slots: Option<u32>,
+    phases: Phases,
     beat: Beat,
     is_serial: bool,
     cpus: u32,
@@ -111,7 +112,7 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         let mut costs_us = vec![0.0; graph.shape().nodes().len()];
         plan.schedule().spans().iter().for_each(|span| costs_us[span.node.index()] = span.end_us - span.start_us);
         let definition = Definition { name, graph, answers, take: Arc::new(move |cells| O::take(&keys, cells)) };
-        let settings = Settings { slots: None, beat: Beat::Elastic, is_serial: false, cpus: cpus() };
+        let settings = Settings { slots: None, phases: Phases::Written, beat: Beat::Elastic, is_serial: false, cpus: cpus() };
         let phases = phases_of(&definition.graph, Phases::Written, &costs_us, settings.cpus)?;
         Self::compiled(Arc::new(definition), phases, settings, costs_us.into())
     }
@@ -121,9 +122,10 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     /// # Errors
     /// If the phases do not fit the graph: the error names the nodes.
     pub fn phases(self, phases: Phases) -> Result<Self> {
-        let Inner { definition, settings, costs_us, .. } = &*self.inner;
+        let Inner { definition, costs_us, .. } = &*self.inner;
+        let settings = Settings { phases, ..self.inner.settings };
         let phases = phases_of(&definition.graph, phases, costs_us, settings.cpus)?;
-        Self::compiled(definition.clone(), phases, *settings, costs_us.clone())
+        Self::compiled(definition.clone(), phases, settings, costs_us.clone())
     }
 
     /// Sets the most items in flight: begun, and not taken yet. Each has memory of its own. The default is
@@ -182,10 +184,24 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         Ok(Self { inner: Arc::new(inner), item: PhantomData })
     }
 
-    /// Returns the plan of one item. In a pipeline of several phases its programs are those of one schedule
+    /// Returns the programs of one item. In a pipeline of several phases they are those of one schedule
     /// iteration: every phase handles an item of its own.
-    pub fn plan(&self) -> &Plan {
-        &self.inner.phased.0
+    pub fn schedule(&self) -> &Schedule {
+        self.inner.phased.0.schedule()
+    }
+
+    /// Plans again with the times that nodes really took. Nodes that the timeline does not know keep their
+    /// costs. With [`Phases::Auto`] the nodes may change their phases.
+    ///
+    /// # Errors
+    /// As [`Pipeline::phases`].
+    pub fn retime(self, timeline: &Timeline) -> Result<Self> {
+        let Inner { definition, settings, phased, merged, costs_us, .. } = &*self.inner;
+        let took = [phased, merged].map(|(plan, _)| timeline.costs_us(plan));
+        let took = took[0].iter().zip(&took[1]).map(|(phased, merged)| phased.or(*merged));
+        let costs_us: Arc<[f64]> = took.zip(&**costs_us).map(|(took, &known)| took.unwrap_or(known)).collect();
+        let phases = phases_of(&definition.graph, settings.phases, &costs_us, settings.cpus)?;
+        Self::compiled(definition.clone(), phases, *settings, costs_us)
     }
 
     /// Returns the number of phases.

@@ -28,6 +28,8 @@ pub(crate) struct Items<P> {
     run: Arc<RunInner>,
     port: P,
     flight: Flight,
+    /// The number of items that have begun.
+    begun: u64,
     has_ended: bool,
     key: WaiterKey,
     pace: Pace,
@@ -43,6 +45,7 @@ impl<P: Port> Items<P> {
             run: RunInner::new(core, plan, Some(pipelining), Inputs::new()),
             port,
             flight: Flight::new(slots, is_ordered),
+            begun: 0,
             has_ended: false,
             key: WaiterKey::default(),
             pace: Pace::new(),
@@ -265,9 +268,10 @@ impl<P: Port> Items<P> {
             self.run.item(iteration).add_fault(None, failure);
         }
         let ready = &mut self.ready;
-        let has_begun = self.run.item(iteration).begin(is_empty, &mut self.ended, &mut |ticket| ready.push(ticket));
+        let has_begun = self.run.item(iteration).begin(self.begun, is_empty, &mut self.ended, &mut |ticket| ready.push(ticket));
         if has_begun {
             self.flight.begin();
+            self.begun += 1;
         }
         has_begun
     }

@@ -219,15 +219,21 @@ impl Item<'_> {
         self.run.item((number + ahead - back) as u32)
     }
 
-    /// Begins an item whose memory is filled, or an empty one. Calls `ready` with programs that can be
+    /// Begins an item, of that number, whose memory is filled; or an empty one. Calls `ready` with programs that can be
     /// resumed. Returns false if the run is over.
     #[must_use = "an item that did not begin is still the caller's"]
     #[inline]
-    pub(super) fn begin(self, is_empty: bool, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) -> bool {
+    pub(super) fn begin(self, number: u64, is_empty: bool, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) -> bool {
         if !self.pipe().try_open() {
             return false;
         }
         // ORDERING: Relaxed: only the consumer's task begins items, and the arrivals below publish it.
+        self.at.item.store(number, Ordering::Relaxed);
+        if self.run.core.devices.is_some() {
+            // ORDERING: Relaxed: as for the state.
+            self.at.lane_faults.store(self.run.lane_faults(), Ordering::Relaxed);
+        }
+        // ORDERING: Relaxed: as for the number.
         self.state().state.store(if is_empty { item::EMPTY } else { item::BEGUN }, Ordering::Relaxed);
         for &phase in &self.run.pipelining().begun_by_source {
             self.arrive(phase, ended, ready);

@@ -189,6 +189,11 @@ impl RunInner {
         (!code.asyncs.is_empty()).then(|| WakeSet::new(programs, resumes()))
     }
 
+    /// Returns the number of faults that lanes have had.
+    pub(super) fn lane_faults(&self) -> u64 {
+        self.core.devices.as_ref().map_or(0, |devices| devices.faults())
+    }
+
     /// Returns an iteration before its start.
     fn iteration(&self, number: u32, frame: Frame) -> Iteration {
         let code = self.code();
@@ -200,7 +205,8 @@ impl RunInner {
             places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
             events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
             points: code.segments.iter().map(|_| AtomicU64::new(0)).collect(),
-            lane_faults: self.core.devices.as_ref().map_or(0, |devices| devices.faults()),
+            item: AtomicU64::new(0),
+            lane_faults: AtomicU64::new(self.lane_faults()),
             asyncs: code.asyncs.iter().map(|_| StepState::new()).collect(),
             controls: code.controls.iter().map(|_| StepState::new()).collect(),
             faults: Mutex::new(Vec::new()),
