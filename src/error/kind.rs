@@ -70,7 +70,7 @@ pub(crate) enum Kind {
         if *is_feedback { "is a feedback, which stays: return a value that a node makes of it" } else { "is a result of the pipeline twice: return it once, and clone what you need" }
     )]
     ResultTwice { value: String, is_feedback: bool },
-    #[error("feedback '{name}' has no value: say g.feed({name}, &value)")]
+    #[error("feedback '{name}' has no value: call g.feed(feedback, &value) with the value that a later item reads")]
     NotFed { name: Name },
     #[error("'{name}' goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new")]
     OnlyInPipeline { name: Name },

@@ -210,6 +210,16 @@ impl Error {
                 | Replaced { .. }
                 | NotALoop { .. }
                 | Body { .. }
+                | HeldTwice { .. }
+                | ForeignState { .. }
+                | ResultTwice { .. }
+                | NotFed { .. }
+                | OnlyInPipeline { .. }
+                | FeedbackPhases { .. }
+                | FeedbackForward { .. }
+                | PhaseBack { .. }
+                | PhaseRange { .. }
+                | TooFewSlots { .. }
                 | ItemCycle { .. }
                 | EarlierPhase { .. }
                 | LaterPhase { .. }
@@ -272,6 +282,8 @@ impl Error {
             | TooManyIterations { node, .. }
             | NoSuchArm { node, .. } => Some(node),
             Within { node, .. } | Replaced { node, .. } | Policy { node, .. } => node.as_deref(),
+            HeldTwice { second: node, .. } | PhaseBack { target: node, .. } | FeedbackForward { reader: node, .. } => Some(node),
+            PhaseRange { node, .. } | FeedbackPhases { node, .. } | ForeignState { name: node } => Some(node),
             PhasesApart { second: node, .. } | EarlierPhase { target: node, .. } | LaterPhase { target: node, .. } => Some(node),
             Cycle { path } | ItemCycle { path } => path.first().map(|node| &**node),
             TakenAndReadInside { reader, .. } => Some(reader),

@@ -11,6 +11,7 @@ mod graphs;
 mod launched;
 mod order;
 mod passing;
+mod pipes;
 mod runs;
 mod solver;
 mod thumbnails;

@@ -1,1 +1,281 @@
-//! x
+//! Mistakes in pipelines: each error names what is wrong, and says what to do.
+
+use anabranch::graph::Graph;
+use anabranch::pipe::{Beat, Phases, State};
+use anabranch::{Error, Executor, Pipeline, Ranked, Value, take};
+use futures::stream;
+
+use super::chained;
+use crate::support::{block_on, chain};
+
+/// Returns the error of a pipeline of numbers.
+fn fault(build: impl FnOnce(&mut Graph, Value<u64>) -> Value<u64>) -> Error {
+    let error = Pipeline::new("pipeline", &Ranked::default(), build).unwrap_err();
+    assert!(error.is_invalid_graph(), "{error}");
+    error
+}
+
+fn mistake(build: impl FnOnce(&mut Graph, Value<u64>) -> Value<u64>) -> String {
+    fault(build).to_string()
+}
+
+/// Adds a node that reads two values, in a phase.
+fn add(g: &mut Graph, name: &'static str, phase: u32, a: &Value<u64>, b: &Value<u64>) -> Value<u64> {
+    let sum = g.task(name, (a, b), |a: &u64, b: &u64| a + b);
+    g.node(&sum).phase(phase);
+    sum
+}
+
+#[test]
+fn phases_go_forward() {
+    let error = fault(|g, item| {
+        let late = add(g, "late", 2, &item, &item);
+        add(g, "early", 1, &late, &item)
+    });
+    let text = "'early' is in phase 1 and depends on 'late' in phase 2, a later one: move one of them, or feed the value back \
+                with g.feedback and g.feed";
+    assert_eq!((error.to_string().as_str(), error.node()), (text, Some("early")));
+}
+
+#[test]
+fn phases_are_counted_from_1() {
+    for phase in [0, u32::MAX] {
+        let error = fault(|g, item| add(g, "node", phase, &item, &item));
+        assert_eq!(error.node(), Some("node"));
+        assert!(error.to_string().starts_with(&format!("'node' is in phase {phase}: phases are from 1 to ")), "{error}");
+    }
+}
+
+#[test]
+fn feedback_goes_back() {
+    let error = fault(|g, item| {
+        let before = g.feedback("before", || 0);
+        let made = add(g, "made", 1, &item, &item);
+        g.feed(before, &made);
+        made
+    });
+    assert_eq!(error.to_string(), "nothing reads the input 'before': read it in a node, or remove it");
+    let error = fault(|g, item| {
+        let before = g.feedback("before", || 0);
+        let made = add(g, "made", 1, &item, &item);
+        let read = add(g, "read", 2, &made, &before);
+        g.feed(before, &made);
+        read
+    });
+    let text = "feedback 'before' is read by 'read' in phase 2, after its value is made by 'made' in phase 1: read the value \
+                itself there, it is of the same item";
+    assert_eq!((error.to_string().as_str(), error.node()), (text, Some("read")));
+}
+
+#[test]
+fn feedback_is_read_in_one_phase() {
+    let error = fault(|g, item| {
+        let before = g.feedback("before", || 0);
+        let first = add(g, "first", 1, &item, &before);
+        let second = add(g, "second", 2, &first, &before);
+        g.feed(before, &second);
+        second
+    });
+    let text = "'second' reads the feedback 'before' in phase 2, and 'first' in phase 1: read it in one phase, or declare two \
+                feedbacks";
+    assert_eq!((error.to_string().as_str(), error.node()), (text, Some("second")));
+}
+
+#[test]
+fn feedback_is_fed() {
+    let text = mistake(|g, item| {
+        let before = g.feedback("pose before", || 0);
+        add(g, "node", 1, &item, &before)
+    });
+    assert_eq!(text, "feedback 'pose before' has no value: call g.feed(feedback, &value) with the value that a later item reads");
+}
+
+#[test]
+fn one_node_holds_a_state() {
+    let error = fault(|g, item| {
+        let mut state = g.state("tracker", || 0u64);
+        let first = g.task("first", (&mut state, &item), |_: &mut u64, x: &u64| *x);
+        g.task("second", (&mut state, &first), |_: &mut u64, x: &u64| *x)
+    });
+    let text = "state 'tracker' is held by 'first' and by 'second': one node holds a state, let the other read a value that the \
+                first makes of it";
+    assert_eq!((error.to_string().as_str(), error.node()), (text, Some("second")));
+    let text = mistake(|g, item| {
+        let _ = g.state("tracker", || 0u64);
+        g.task("first", &item, |x: &u64| *x)
+    });
+    assert_eq!(text, "nothing reads the input 'tracker': read it in a node, or remove it");
+}
+
+#[test]
+fn states_and_feedback_are_for_pipelines() {
+    let compile = |build: fn(&mut Graph) -> Value<u64>| {
+        let mut g = Graph::new();
+        let out = build(&mut g);
+        g.output("out", &out);
+        let error = g.compile().unwrap_err();
+        assert!(error.is_invalid_graph());
+        error.to_string()
+    };
+    let state = compile(|g| {
+        let mut state = g.state("tracker", || 0u64);
+        g.task("node", &mut state, |x: &mut u64| *x)
+    });
+    assert_eq!(state, "'tracker' goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new");
+    let feedback = compile(|g| {
+        let before = g.feedback("before", || 0u64);
+        let node = g.task("node", &*before, |x: &u64| *x);
+        g.feed(before, &node);
+        node
+    });
+    assert_eq!(feedback, "'before' goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new");
+}
+
+#[test]
+fn a_result_is_one_and_nobody_elses() {
+    let twice = Pipeline::new("pipeline", &Ranked::default(), |g, item: Value<u64>| {
+        let node = g.task("node", &item, |x: &u64| *x);
+        (node, node)
+    });
+    assert_eq!(twice.unwrap_err().to_string(), "'node' is a result of the pipeline twice: return it once, and clone what you need");
+    let taken = mistake(|g, item| {
+        let node = g.task("node", &item, |x: &u64| *x);
+        g.task("taker", take(&node), |_: u64| ());
+        node
+    });
+    assert_eq!(taken, "'taker' takes 'node' by value, but it is a result of the pipeline: read it by reference");
+    let shared = mistake(|g, item| {
+        let node = g.task("node", &item, |x: &u64| *x);
+        g.future("sharer", &node, async |_: std::sync::Arc<u64>| Ok(()));
+        node
+    });
+    assert!(shared.contains("'node'") && shared.contains("'sharer'") && shared.contains("result"), "{shared}");
+    let feedback = mistake(|g, item| {
+        let before = g.feedback("before", || 0);
+        let node = add(g, "node", 1, &item, &before);
+        let before_too = *before;
+        g.feed(before, &node);
+        before_too
+    });
+    assert_eq!(feedback, "'before' is a feedback, which stays: return a value that a node makes of it");
+}
+
+#[test]
+fn what_stays_is_not_taken() {
+    let fed = mistake(|g, item| {
+        let before = g.feedback("before", || 0);
+        let node = add(g, "node", 1, &item, &before);
+        g.feed(before, &node);
+        g.task("taker", take(&node), |x: u64| x)
+    });
+    assert_eq!(fed, "'taker' takes 'node' by value, but it is fed back to a later item: read it by reference");
+    let feedback = mistake(|g, item| {
+        let before = g.feedback("before", || 0);
+        let node = g.task("taker", (take(&*before), &item), |x: u64, _: &u64| x);
+        g.feed(before, &node);
+        node
+    });
+    let text = "'taker' takes 'before' by value, but it stays until the next item has its own: read it by reference";
+    assert_eq!(feedback, text);
+}
+
+#[test]
+fn items_in_flight_are_enough() {
+    let said = |made: anabranch::Result<Pipeline<u64, u64>>| made.unwrap_err().to_string();
+    assert_eq!(said(chained(2).in_flight(0)), "0 items in flight are too few: an item needs one");
+    let lockstep = chained(3).beat(Beat::Lockstep).unwrap();
+    let text = "2 items in flight are too few: in lockstep all 3 phases have an item, so in_flight must be 3 or more";
+    assert_eq!(said(lockstep.clone().in_flight(2)), text);
+    assert_eq!(said(chained(3).in_flight(2).unwrap().beat(Beat::Lockstep)), text);
+    let far = Pipeline::new("far", &Ranked::default(), |g, item: Value<u64>| {
+        let before = g.feedback("pose before", || 0);
+        let first = add(g, "first", 1, &item, &before);
+        let second = add(g, "second", 2, &first, &first);
+        let third = add(g, "third", 3, &second, &second);
+        g.feed(before, &third);
+        third
+    });
+    let text = "2 items in flight are too few: the feedback 'pose before' is from 3 items before, so in_flight must be 3 or more";
+    assert_eq!(said(far.and_then(|far| far.in_flight(2))), text);
+    let many = said(chained(2).in_flight(u32::MAX));
+    assert!(many.starts_with("the number of items in flight is 4294967295, the limit is "), "{many}");
+}
+
+#[test]
+fn values_and_states_are_of_the_same_graph() {
+    let mut other = Graph::new();
+    let foreign = other.input::<u64>("x");
+    let text = mistake(|g, item| add(g, "node", 1, &item, &foreign));
+    assert!(text.starts_with("'node' uses a value of another graph"), "{text}");
+    let text = mistake(|_, _| foreign);
+    assert!(text.starts_with("'the results' uses a value of another graph"), "{text}");
+    let text = mistake(|g, item| {
+        let before = g.feedback("before", || 0);
+        let node = add(g, "node", 1, &item, &before);
+        g.feed(before, &foreign);
+        node
+    });
+    assert!(text.starts_with("'before' uses a value of another graph"), "{text}");
+    let mut state: State<u64> = other.state("tracker", || 0);
+    let error = fault(|g, item| g.task("node", (&mut state, &item), |_: &mut u64, x: &u64| *x));
+    let text = "'node' holds a state of another graph: the node that holds a state is in the pipeline's own graph, and in no loop \
+                or branch";
+    assert_eq!((error.to_string().as_str(), error.node()), (text, Some("node")));
+    let text = mistake(|g, item| {
+        let mut state = g.state("tracker", || 0u64);
+        let one = g.task("one", &item, |x: &u64| *x);
+        g.repeat("loop", take(&one), anabranch::graph::times(2), |b, x| b.task("node", (&mut state, &x), |_: &mut u64, x: &u64| *x))
+    });
+    assert!(text.contains("node' holds a state of another graph"), "{text}");
+}
+
+#[test]
+fn the_graph_is_not_replaced() {
+    let text = mistake(|g, _| {
+        *g = Graph::new();
+        g.task("node", (), || 1)
+    });
+    let expected = "the closure for the pipeline 'pipeline' replaces the graph that it is given: add to that graph, and do not replace it";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn names_are_unique() {
+    let text = mistake(|g, item| {
+        let (a, b) = (g.feedback("before", || 0), g.feedback("before", || 0));
+        let node = add(g, "node", 1, &a, &b);
+        g.feed(a, &item);
+        g.feed(b, &item);
+        node
+    });
+    assert_eq!(text, "two inputs are named 'before': rename one");
+}
+
+#[test]
+fn an_item_that_nothing_reads_is_said() {
+    let text = mistake(|g, _| {
+        let one = g.task("one", (), || 1u64);
+        chain(g, &one, 1)
+    });
+    assert_eq!(text, "nothing reads the input 'item': read it in a node, or remove it");
+}
+
+#[test]
+fn a_depth_is_from_1_on() {
+    let error = chained(2).phases(Phases::Auto { depth: 0 }).unwrap_err();
+    assert_eq!(error.to_string(), "the depth must be from 1 to 1024, not 0");
+}
+
+#[test]
+fn the_number_of_slots_of_a_stream_of_runs_is_checked() {
+    let mut g = Graph::new();
+    let x = g.input::<u64>("x");
+    let out = chain(&mut g, &x, 1);
+    g.output("out", &out);
+    let (plan, exec) = (g.compile().unwrap(), Executor::inline());
+    let none = || stream::empty::<anabranch::Inputs>();
+    assert_eq!(exec.run_stream(&plan, none(), 0).unwrap_err().to_string(), "0 items in flight are too few: an item needs one");
+    let many = exec.run_stream_unordered(&plan, none(), u32::MAX).unwrap_err().to_string();
+    assert!(many.starts_with("the number of items in flight is 4294967295, the limit is "), "{many}");
+    block_on(exec.idle()).unwrap();
+}

@@ -50,6 +50,12 @@ impl Word {
     }
 }
 
+impl std::fmt::Debug for Word {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of item {}", self.get(), self.item)
+    }
+}
+
 impl Clone for Word {
     fn clone(&self) -> Self {
         self.tally.word(self.item, self.get())
