@@ -80,7 +80,8 @@ impl Item<'_> {
     /// Returns an error if a lane that the item uses had a fault since the item began. Then its results may
     /// be wrong, also earlier ones.
     fn check_faults(self) -> Result<()> {
-        let (devices, before) = (self.run.devices(), self.at.lane_faults);
+        // ORDERING: Relaxed: the item's begin comes before its segments.
+        let (devices, before) = (self.run.devices(), self.at.lane_faults.load(Ordering::Relaxed));
         if devices.faults() == before {
             return Ok(());
         }

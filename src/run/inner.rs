@@ -108,8 +108,8 @@ pub(super) struct Iteration {
     /// The end of each segment that is not awaited, as a point of its lane. 0 until it is submitted, and once
     /// it is awaited.
     pub(super) points: Box<[AtomicU64]>,
-    /// The number of lane faults found when it began.
-    pub(super) lane_faults: u64,
+    /// The number of lane faults found when its item began.
+    pub(super) lane_faults: AtomicU64,
     pub(super) asyncs: Box<[StepState]>,
     pub(super) controls: Box<[StepState]>,
     /// The failures, each with its node, if it has one.

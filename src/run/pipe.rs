@@ -184,6 +184,11 @@ impl Item<'_> {
         state.is_done.store(false, Ordering::Relaxed);
         // ORDERING: Relaxed: as for `is_done`.
         state.is_empty.store(is_empty, Ordering::Relaxed);
+        if let Some(devices) = &self.run.core.devices {
+            // Earlier faults are those of earlier items.
+            // ORDERING: Relaxed: as for `is_done`.
+            self.at.lane_faults.store(devices.faults(), Ordering::Relaxed);
+        }
         let mut ended = SmallVec::new();
         for &phase in &self.run.pipelining().begun_by_source {
             self.arrive(phase, ready, &mut ended);

@@ -193,7 +193,7 @@ impl RunInner {
             places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
             events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
             points: code.segments.iter().map(|_| AtomicU64::new(0)).collect(),
-            lane_faults: self.core.devices.as_ref().map_or(0, |devices| devices.faults()),
+            lane_faults: AtomicU64::new(self.core.devices.as_ref().map_or(0, |devices| devices.faults())),
             asyncs: code.asyncs.iter().map(|_| StepState::new()).collect(),
             controls: code.controls.iter().map(|_| StepState::new()).collect(),
             faults: Mutex::new(Vec::new()),
