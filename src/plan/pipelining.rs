@@ -123,8 +123,7 @@ impl Pipelining {
             phases[arrow.phase as usize].arrivals += 1;
             phases[from as usize].arrows.push(arrow);
         }
-        let init =
-            |between: &Between| Init { name: between.name.clone(), input: between.input, make: between.init.clone() };
+        let init = |between: &Between| Init { name: between.name.clone(), input: between.input, make: between.init.clone() };
         let inits = graph.between.iter().map(init).collect();
         let (dropped, inputs_out) = (dropped(graph), inputs_out(graph));
         Ok(Self { slots: wanted.slots, phases, begun_by_source, feeds, inits, dropped, inputs_out })

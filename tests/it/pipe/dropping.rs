@@ -67,7 +67,9 @@ fn a_pipeline_may_be_dropped_after_any_poll() {
     // Seen to hang (lockstep, workers) when a cancel arrives at no gate for items that do not come, and to leak
     // with values of cancelled items that are not dropped.
     let tally = Tallied::default();
-    for (exec, pipeline) in executors().into_iter().flat_map(|exec| beats(mixture(&tally)).map(|pipeline| (exec.clone(), pipeline))) {
+    for (exec, pipeline) in
+        executors().into_iter().flat_map(|exec| beats(mixture(&tally)).map(|pipeline| (exec.clone(), pipeline)))
+    {
         for polls in 0..25 {
             let mut results = exec.pipe(&pipeline, words(&tally));
             (0..polls).for_each(|_| _ = poll_next(&mut results));
@@ -80,7 +82,9 @@ fn a_pipeline_may_be_dropped_after_any_poll() {
 #[test]
 fn a_pipeline_may_be_cancelled_after_any_poll_and_again() {
     let tally = Tallied::default();
-    for (exec, pipeline) in executors().into_iter().flat_map(|exec| beats(mixture(&tally)).map(|pipeline| (exec.clone(), pipeline))) {
+    for (exec, pipeline) in
+        executors().into_iter().flat_map(|exec| beats(mixture(&tally)).map(|pipeline| (exec.clone(), pipeline)))
+    {
         for polls in 0..20 {
             let mut results = exec.pipe(&pipeline, words(&tally));
             (0..polls).for_each(|_| _ = poll_next(&mut results));
@@ -88,7 +92,10 @@ fn a_pipeline_may_be_cancelled_after_any_poll_and_again() {
             results.cancel();
             let rest = block_on(results.by_ref().collect::<Vec<_>>());
             let (last, given) = rest.split_last().unwrap();
-            assert!(last.as_ref().is_err_and(|error| error.is_cancelled()) && given.iter().all(Result::is_ok), "{exec:?}: {polls}");
+            assert!(
+                last.as_ref().is_err_and(|error| error.is_cancelled()) && given.iter().all(Result::is_ok),
+                "{exec:?}: {polls}"
+            );
             results.cancel();
             assert!(block_on(results.next()).is_none());
             drop((rest, results));

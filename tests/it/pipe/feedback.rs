@@ -35,7 +35,9 @@ fn feedback_is_from_as_many_items_before_as_phases_lie_between() {
     // Seen to fail with a lag that is one too small, and with a feedback cell that is written before it is read.
     for exec in executors() {
         for lag in 1..=4 {
-            for (slots, beat) in [(lag, Beat::Elastic), (lag + 1, Beat::Elastic), (9, Beat::Elastic), (lag, Beat::Lockstep), (9, Beat::Lockstep)] {
+            for (slots, beat) in
+                [(lag, Beat::Elastic), (lag + 1, Beat::Elastic), (9, Beat::Elastic), (lag, Beat::Lockstep), (9, Beat::Lockstep)]
+            {
                 let pipeline = lagged(lag).in_flight(slots).unwrap().beat(beat).unwrap();
                 assert_eq!(pipeline.depth(), lag);
                 let results = block_on(exec.pipe(&pipeline, stream::iter(0..30)).map(Result::unwrap).collect::<Vec<_>>());
@@ -70,7 +72,8 @@ fn the_feedback_before_stays_where_its_node_or_its_item_fails() {
     for exec in executors() {
         for (slots, is_async) in [(1, false), (2, true), (3, false), (8, true)] {
             let items = [Ok(1), Ok(-1), Err("none"), Ok(2), Ok(-1), Ok(-1), Ok(-1), Err("none"), Err("none"), Ok(4), Ok(8)];
-            let results = block_on(exec.try_pipe(&summed(is_async).in_flight(slots).unwrap(), stream::iter(items)).collect::<Vec<_>>());
+            let results =
+                block_on(exec.try_pipe(&summed(is_async).in_flight(slots).unwrap(), stream::iter(items)).collect::<Vec<_>>());
             let found: Vec<Option<i64>> = results.into_iter().map(Result::ok).collect();
             assert_eq!(found, [Some(1), None, None, Some(3), None, None, None, None, None, Some(7), Some(15)], "{exec:?}");
         }
@@ -103,7 +106,8 @@ fn a_feedback_may_be_read_by_several_nodes_and_two_may_have_one_value() {
         sum
     });
     for exec in executors() {
-        let results = block_on(exec.pipe(pipeline.as_ref().unwrap(), stream::iter(1..=4)).map(Result::unwrap).collect::<Vec<_>>());
+        let results =
+            block_on(exec.pipe(pipeline.as_ref().unwrap(), stream::iter(1..=4)).map(Result::unwrap).collect::<Vec<_>>());
         assert_eq!(results, [61, 126, 259, 528], "{exec:?}");
     }
 }

@@ -203,15 +203,21 @@ fn add(g: &mut Graph, node: &Node, work: Work, mut values: Vec<Value<Word>>) -> 
     });
     match (node.kind, &mut state, node.takes) {
         (ASYNC, state, takes) => return add_async(g, name, state, takes, node.yields, work, values, last),
-        (0, None, false) => g.task(name, (&values[..], &last), move |r: Each<Word>, l: &Word| work.done_or_panic(None, l.item, words(r, l))),
+        (0, None, false) => {
+            g.task(name, (&values[..], &last), move |r: Each<Word>, l: &Word| work.done_or_panic(None, l.item, words(r, l)))
+        }
         (0, Some(s), true) => g.task(name, (s, &values[..], take(&last)), move |s: &mut Word, r: Each<Word>, l: Word| {
             work.done_or_panic(Some(s), l.item, words(r, &l))
         }),
         (1, None, false) => g.try_kernel(name, (&values[..], &last), move |_: &mut HostStream, r: Each<Word>, l: &Word| {
             work.done(None, l.item, words(r, l))
         }),
-        (_, None, false) => g.try_task(name, (&values[..], &last), move |r: Each<Word>, l: &Word| work.done(None, l.item, words(r, l))),
-        (_, None, true) => g.try_task(name, (&values[..], take(&last)), move |r: Each<Word>, l: Word| work.done(None, l.item, words(r, &l))),
+        (_, None, false) => {
+            g.try_task(name, (&values[..], &last), move |r: Each<Word>, l: &Word| work.done(None, l.item, words(r, l)))
+        }
+        (_, None, true) => {
+            g.try_task(name, (&values[..], take(&last)), move |r: Each<Word>, l: Word| work.done(None, l.item, words(r, &l)))
+        }
         (_, Some(s), false) => g.try_task(name, (s, &values[..], &last), move |s: &mut Word, r: Each<Word>, l: &Word| {
             work.done(Some(s), l.item, words(r, l))
         }),
@@ -246,12 +252,16 @@ fn add_async(
         (None, true) => g.future(name, (&values[..], take(&last)), move |r: Vec<Arc<Word>>, l: Word| {
             finish(work.clone(), None, r, l.item, l.get())
         }),
-        (Some(s), false) => g.future(name, (s, &values[..], &last), move |s: StateGuard<Word>, r: Vec<Arc<Word>>, l: Arc<Word>| {
-            finish(work.clone(), Some(s), r, l.item, l.get())
-        }),
-        (Some(s), true) => g.future(name, (s, &values[..], take(&last)), move |s: StateGuard<Word>, r: Vec<Arc<Word>>, l: Word| {
-            finish(work.clone(), Some(s), r, l.item, l.get())
-        }),
+        (Some(s), false) => {
+            g.future(name, (s, &values[..], &last), move |s: StateGuard<Word>, r: Vec<Arc<Word>>, l: Arc<Word>| {
+                finish(work.clone(), Some(s), r, l.item, l.get())
+            })
+        }
+        (Some(s), true) => {
+            g.future(name, (s, &values[..], take(&last)), move |s: StateGuard<Word>, r: Vec<Arc<Word>>, l: Word| {
+                finish(work.clone(), Some(s), r, l.item, l.get())
+            })
+        }
     }
 }
 
@@ -422,8 +432,8 @@ fn run(spec: &Spec, pipeline: &Pipeline<Word, (Word, Word)>, exec: &Executor, ta
 
 #[test]
 fn random_pipelines_give_what_one_item_after_the_other_gives() {
-    // Seen to fail with an own order of phases left out (shift 1), with feedback from one item too early, with
-    // a feed that a failed node leaves out, and with a source that is polled with one slot too many.
+    // Seen to fail with arrivals of the first items that came to the last iterations, with an item that is a
+    // result and not dropped when it fails, and with a lockstep pipeline that was cancelled.
     let number = |name: &str| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
     let rounds = number("PIPE_ROUNDS").unwrap_or(if cfg!(debug_assertions) { 600 } else { 6000 });
     let first = number("PIPE_SEED").unwrap_or(0);
@@ -436,7 +446,6 @@ fn random_pipelines_give_what_one_item_after_the_other_gives() {
         let exec = &execs[dice.below(execs.len())];
         println!("seed {seed}, {exec:?}");
         let _said = Said(seed);
-        if rounds == 1 { println!("{spec:?}"); }
         let pipeline = pipeline(&mut spec, &tally);
         run(&spec, &pipeline, exec, &tally, &mut dice);
         drop(pipeline);
