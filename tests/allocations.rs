@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use anabranch::graph::{Each, times};
+use anabranch::pipe::Phases;
 use anabranch::policy::PerOperator;
-use anabranch::{Executor, Flow, Graph, HostStream, Name, Plan, Result, Value, inputs, take};
+use anabranch::{Executor, Flow, Graph, HostStream, Name, Pipeline, Plan, Ranked, Result, Value, inputs, take};
 use futures::executor::block_on;
-use futures::poll;
+use futures::{StreamExt, poll, stream};
 
 /// Counts allocations.
 struct Counting;
@@ -216,4 +217,49 @@ fn a_static_name_allocates_nothing() {
     let name = std::hint::black_box(Name::from("a name"));
     let again = std::hint::black_box(name.clone());
     assert_eq!((&*again, BYTES.get() - before), ("a name", 0));
+}
+
+/// Returns how many allocations a pipeline of three tasks makes for so many items, beside one for each pending
+/// poll. The least of some.
+fn of_items<T: Clone + Send + Sync + 'static>(exec: &Executor, pipeline: &Pipeline<T, T>, item: &T, items: usize) -> usize {
+    let run = |_| {
+        let mut results = exec.pipe(pipeline, stream::repeat(item.clone()).take(items));
+        let (before, mut pending) = (ALLOCATIONS.load(SeqCst), 0);
+        let counted = std::future::poll_fn(|cx| {
+            let polled = results.poll_next_unpin(cx);
+            pending += usize::from(polled.is_pending());
+            polled
+        });
+        let mut counted = counted;
+        (0..items).for_each(|_| assert!(block_on(&mut counted).unwrap().is_ok()));
+        (ALLOCATIONS.load(SeqCst) - before).saturating_sub(pending)
+    };
+    (0..10).map(run).min().unwrap()
+}
+
+/// Three tasks, the second of which has a state.
+fn three<T: Clone + Send + Sync + 'static>() -> Pipeline<T, T> {
+    let built = Pipeline::new("three", &Ranked::default(), |g: &mut Graph, item: Value<T>| {
+        let mut count = g.state("count", || 0u64);
+        let first = g.task("first", &item, |x: &T| x.clone());
+        let second = g.task("second", (&mut count, &first), |count: &mut u64, x: &T| {
+            *count += 1;
+            x.clone()
+        });
+        g.task("third", take(&second), |x: T| x)
+    });
+    built.and_then(|built| built.phases(Phases::Each)).unwrap()
+}
+
+#[test]
+fn an_item_of_a_warm_pipeline_allocates_nothing() {
+    let _alone = ALONE.lock();
+    // Seen to fail with items that are boxed.
+    let (small, large) = (three::<u64>(), three::<[u64; 128]>());
+    for workers in [0, 1, 2] {
+        let exec = Executor::builder().workers(workers).build().unwrap();
+        let [few, many] =
+            [100, 10_000].map(|items| (of_items(&exec, &small, &1, items), of_items(&exec, &large, &[1; 128], items)));
+        assert!(many.0 <= few.0 + 8 && many.1 <= few.1 + 8, "{few:?} for 100 items, {many:?} for 10,000, on {exec:?}");
+    }
 }

@@ -137,7 +137,10 @@ fn a_result_is_one_and_nobody_elses() {
         let node = g.task("node", &item, |x: &u64| *x);
         (node, node)
     });
-    assert_eq!(twice.unwrap_err().to_string(), "'node' is a result of the pipeline twice: return it once, and clone what you need");
+    assert_eq!(
+        twice.unwrap_err().to_string(),
+        "'node' is a result of the pipeline twice: return it once, and clone what you need"
+    );
     let taken = mistake(|g, item| {
         let node = g.task("node", &item, |x: &u64| *x);
         g.task("taker", take(&node), |_: u64| ());
@@ -224,7 +227,9 @@ fn values_and_states_are_of_the_same_graph() {
     let text = mistake(|g, item| {
         let mut state = g.state("tracker", || 0u64);
         let one = g.task("one", &item, |x: &u64| *x);
-        g.repeat("loop", take(&one), anabranch::graph::times(2), |b, x| b.task("node", (&mut state, &x), |_: &mut u64, x: &u64| *x))
+        g.repeat("loop", take(&one), anabranch::graph::times(2), |b, x| {
+            b.task("node", (&mut state, &x), |_: &mut u64, x: &u64| *x)
+        })
     });
     assert!(text.contains("node' holds a state of another graph"), "{text}");
 }
@@ -235,7 +240,8 @@ fn the_graph_is_not_replaced() {
         *g = Graph::new();
         g.task("node", (), || 1)
     });
-    let expected = "the closure for the pipeline 'pipeline' replaces the graph that it is given: add to that graph, and do not replace it";
+    let expected =
+        "the closure for the pipeline 'pipeline' replaces the graph that it is given: add to that graph, and do not replace it";
     assert_eq!(text, expected);
 }
 

@@ -160,7 +160,10 @@ fn a_value_whose_drop_panics_fails_nothing_but_its_item() {
         let results = block_on(exec.pipe(&pipeline, stream::iter(0..10)).collect::<Vec<_>>());
         assert_eq!(results.len(), 10, "{exec:?}");
         for (result, item) in results.into_iter().zip(0..) {
-            assert!(result.map_or_else(|error| [4, 5].contains(&item) && error.is_panic(), |value| value == item), "{exec:?}: {item}");
+            assert!(
+                result.map_or_else(|error| [4, 5].contains(&item) && error.is_panic(), |value| value == item),
+                "{exec:?}: {item}"
+            );
         }
     }
 }

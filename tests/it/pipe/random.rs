@@ -432,8 +432,8 @@ fn run(spec: &Spec, pipeline: &Pipeline<Word, (Word, Word)>, exec: &Executor, ta
 
 #[test]
 fn random_pipelines_give_what_one_item_after_the_other_gives() {
-    // Seen to fail with an own order of phases left out (shift 1), with feedback from one item too early,
-    // with a feed that a failed node leaves out, and with a source that is polled with one slot too many.
+    // Seen to fail with arrivals of the first items that came to the last iterations, with an item that is a
+    // result and not dropped when it fails, and with a lockstep pipeline that was cancelled.
     let number = |name: &str| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
     let rounds = number("PIPE_ROUNDS").unwrap_or(if cfg!(debug_assertions) { 600 } else { 6000 });
     let first = number("PIPE_SEED").unwrap_or(0);
@@ -446,9 +446,6 @@ fn random_pipelines_give_what_one_item_after_the_other_gives() {
         let exec = &execs[dice.below(execs.len())];
         println!("seed {seed}, {exec:?}");
         let _said = Said(seed);
-        if rounds == 1 {
-            println!("{spec:?}");
-        }
         let pipeline = pipeline(&mut spec, &tally);
         run(&spec, &pipeline, exec, &tally, &mut dice);
         drop(pipeline);

@@ -100,7 +100,10 @@ fn a_pipeline_awaited_in_a_task_of_its_executor_is_an_error() {
             })
         });
         let said = block_on(exec.pipe(&outer, stream::iter([1])).try_collect::<Vec<_>>()).unwrap();
-        assert!(said[0].starts_with("a task or an observer waits for a run, a flow or an operation of its own executor"), "{said:?}");
+        assert!(
+            said[0].starts_with("a task or an observer waits for a run, a flow or an operation of its own executor"),
+            "{said:?}"
+        );
         until(|| exec.in_flight() == 0);
     }
 }
