@@ -145,9 +145,9 @@ impl Error {
         self.0.source.as_ref()?.downcast_ref()
     }
 
-    /// Returns true if the body of a node, of an operation or of a flow panicked, or the source of a pipeline's
-    /// items, or what makes its states. Also true if the destructor of a value panicked that an operation
-    /// replaced or freed.
+    /// Returns true if the body of a node, of an operation or of a flow panicked, or the source of a
+    /// pipeline's items, or what makes its states. Also true if the destructor of a value panicked that an
+    /// operation replaced or freed.
     pub fn is_panic(&self) -> bool {
         use Kind::*;
         let is_drop_panic = |error: &Error| matches!(*error.0.kind, DropPanicked { .. });

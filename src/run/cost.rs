@@ -11,10 +11,6 @@
 //! ```
 //! A visit that the operating system interrupts looks dear, so one such visit does not decide.
 
-use std::sync::Arc;
-use std::time::Instant;
-
-use super::inner::RunInner;
 use crate::sync::{AtomicU32, Ordering};
 
 /// The most that an item may take if polls run it.
@@ -29,7 +25,7 @@ pub(super) struct Cost {
     score: AtomicU32,
     visits: AtomicU32,
     /// Whether polls may run items at all.
-    is_known: bool,
+    pub(super) is_known: bool,
 }
 
 impl Cost {
@@ -39,14 +35,14 @@ impl Cost {
     }
 
     #[inline]
-    fn score(&self) -> u32 {
+    pub(super) fn score(&self) -> u32 {
         // ORDERING: Relaxed: it decides only which thread runs an item.
         self.score.load(Ordering::Relaxed)
     }
 
     /// Returns whether this visit is to be timed.
     #[inline]
-    fn wants_sample(&self) -> bool {
+    pub(super) fn wants_sample(&self) -> bool {
         let score = self.score();
         if !self.is_known || score == 0 {
             return false;
@@ -59,43 +55,10 @@ impl Cost {
         is_due
     }
 
-    fn add(&self, nanos: u128) {
+    pub(super) fn add(&self, nanos: u128) {
         let score = self.score();
         let score = if nanos <= CHEAP_NS { score.saturating_sub(1) } else { (score + DEARER).min(MAX) };
         // ORDERING: Relaxed: it decides only which thread runs an item. A sample may be lost.
         self.score.store(score, Ordering::Relaxed);
-    }
-}
-
-/// The time of one visit. Its drop adds it.
-pub(super) struct Sample {
-    run: Arc<RunInner>,
-    start: Instant,
-}
-
-impl RunInner {
-    /// Begins to time a visit, if that is wanted.
-    #[inline]
-    pub(super) fn sample(&self) -> Option<Sample> {
-        let pipe = self.live.get()?.pipe.as_ref()?;
-        pipe.cost.wants_sample().then(|| Sample { run: self.me(), start: Instant::now() })
-    }
-
-    /// Returns whether polls run the items.
-    #[inline]
-    pub(super) fn is_cheap(&self) -> bool {
-        self.core.pool.is_some() && self.pipe().is_some_and(|pipe| pipe.cost.is_known && pipe.cost.score() == 0)
-    }
-
-    /// Records that a poll has run items for its whole time slice.
-    pub(super) fn doubt_cost(&self) {
-        self.pipe().into_iter().for_each(|pipe| pipe.cost.add(u128::MAX));
-    }
-}
-
-impl Drop for Sample {
-    fn drop(&mut self) {
-        let nanos = self.start.elapsed().as_nanos();
-        self.run.pipe().into_iter().for_each(|pipe| pipe.cost.add(nanos));
     }
 }

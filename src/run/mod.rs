@@ -33,6 +33,7 @@ mod outcomes;
 mod outputs;
 mod pipe;
 pub(crate) mod port;
+mod sample;
 mod segments;
 mod start;
 pub(crate) mod state;

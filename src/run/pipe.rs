@@ -219,8 +219,8 @@ impl Item<'_> {
         self.run.item((number + ahead - back) as u32)
     }
 
-    /// Begins an item, of that number, whose memory is filled; or an empty one. Calls `ready` with programs that can be
-    /// resumed. Returns false if the run is over.
+    /// Begins an item, of that number, whose memory is filled; or an empty one. Calls `ready` with programs
+    /// that can be resumed. Returns false if the run is over.
     #[must_use = "an item that did not begin is still the caller's"]
     #[inline]
     pub(super) fn begin(self, number: u64, is_empty: bool, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) -> bool {

@@ -87,7 +87,8 @@ fn a_panic_where_a_state_or_a_feedback_is_made_ends_that_run() {
     }
 }
 
-/// A number whose clones are counted: those with a number in the list panic. Its drop panics if it is told to.
+/// A number whose clones are counted: those with a number in the list panic. Its drop panics if it is told
+/// to.
 struct Touchy {
     number: u64,
     clones: Arc<AtomicUsize>,
@@ -182,8 +183,8 @@ impl Drop for Bomb {
 
 #[test]
 fn items_and_feedback_whose_drops_panic_leave_all_results() {
-    // Seen to abort (a read of an empty cell) with a feedback whose old value is dropped before the new one is
-    // there.
+    // Seen to abort (a read of an empty cell) with a feedback whose old value is dropped before the new one
+    // is there.
     for exec in executors() {
         let pipeline = Pipeline::new("pipeline", &Ranked::default(), |g: &mut Graph, item: Value<Bomb>| {
             let before = g.feedback("before", || Bomb(0));
