@@ -125,7 +125,7 @@ impl RunInner {
     pub(super) fn run_beside(&self, pace: &mut Pace, ready: &mut Tickets) {
         let Some(pool) = &self.core.pool else { return };
         ready.reverse();
-        let mut queue = Alone::<true>::for_a_slice(ready, &self.progress, pace);
+        let mut queue = Alone::<true>::for_a_slice(ready, &self.progress, pace).at_most(self.core.poll_budget);
         inside_executor(self.core.address(), || {
             while let Some(ticket) = queue.next_ticket() {
                 // SAFETY: the ticket was made for this run, which the caller keeps alive.

@@ -145,8 +145,11 @@ impl RunInner {
         let first = iterations.next().expect("there is a slot for one item");
         let code = self.code();
         // What a future or a device does is not known. A model has no clock.
-        let is_known =
-            code.asyncs.is_empty() && code.segments.is_empty() && self.core.observer.is_none() && !cfg!(anabranch_loom);
+        let is_known = code.asyncs.is_empty()
+            && code.segments.is_empty()
+            && self.core.observer.is_none()
+            && !self.core.poll_budget.is_zero()
+            && !cfg!(anabranch_loom);
         let has_threads = self.core.pool.is_some();
         let pipe = Some(Pipe::new(plan, has_threads, Cost::new(is_known && has_threads)));
         let wakes = self.wakes(plan.slots, slot);

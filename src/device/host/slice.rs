@@ -21,6 +21,7 @@ pub(crate) struct Slice {
     batch: u32,
     /// The batch to return to if the next read shows that steps of unknown length were tiny too, or 0.
     earlier_batch: u32,
+    limit: Duration,
     started: Option<Instant>,
     checked: Option<Instant>,
     is_spent: bool,
@@ -60,7 +61,12 @@ impl Slice {
     pub(crate) const FIRST: u32 = 2;
 
     pub(crate) fn new() -> Self {
-        Self { batch: 1, earlier_batch: 0, started: None, checked: None, is_spent: false }
+        Self { batch: 1, earlier_batch: 0, limit: SLICE, started: None, checked: None, is_spent: false }
+    }
+
+    /// Shortens the slice.
+    pub(crate) fn shorten(&mut self, limit: Duration) {
+        self.limit = self.limit.min(limit);
     }
 
     pub(crate) fn is_spent(&self) -> bool {
@@ -78,7 +84,7 @@ impl Slice {
             None => {}
         }
         // A model has no clock: each batch is a slice.
-        self.is_spent = cfg!(anabranch_loom) || now - started >= SLICE;
+        self.is_spent = cfg!(anabranch_loom) || now - started >= self.limit;
         if self.is_spent { 0 } else { self.batch }
     }
 

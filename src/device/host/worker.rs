@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -284,6 +285,14 @@ impl<'a, const BESIDE: bool> Alone<'a, BESIDE> {
     pub(crate) fn for_a_slice(tickets: &'a mut Tickets, progress: &'a Progress, pace: &'a mut Pace) -> Self {
         let (slice, fuel) = Slice::at(pace);
         Self { tickets, progress, fuel, turn: Turn::Slice(slice, pace), gives_way: false }
+    }
+
+    /// Returns the same queue with a shorter time slice.
+    pub(crate) fn at_most(mut self, limit: Duration) -> Self {
+        if let Turn::Slice(slice, _) = &mut self.turn {
+            slice.shorten(limit);
+        }
+        self
     }
 
     /// Fills up the fuel, unless other work waits.
