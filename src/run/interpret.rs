@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
 use super::pipe::Phases;
+use super::sample::Sample;
 use super::state;
 use crate::device::StreamMut;
 use crate::device::host::{Barrier, HostStream, Queue, Resume, Ticket, aside};
@@ -30,7 +31,7 @@ impl Resume for RunInner {
             return;
         }
         let item = run.first().expect("the run is live");
-        let _sample = run.sample();
+        let sample = run.sample();
         let code = run.code();
         let program = queue.keep_first(ticket);
         let (stream, barrier) = (HostStream::new(0), run.core.barrier);
@@ -46,6 +47,7 @@ impl Resume for RunInner {
             is_body_done: false,
             submitted: None,
             ended: Phases::new(),
+            sample,
             queues: PhantomData,
         };
         interpreter.go_to(program);
@@ -76,6 +78,8 @@ pub(super) struct Interpreter<'r, 'q, Q> {
     pub(super) submitted: Option<(LaneId, u64)>,
     /// Phases that end without work, while that is found out.
     ended: Phases,
+    /// The time of this visit, if that is wanted.
+    sample: Option<Sample>,
     queues: PhantomData<&'q ()>,
 }
 
@@ -331,6 +335,8 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
 
     /// Ends a phase of the item. Returns programs that are ready now. The run may be gone afterwards.
     fn end_phase(&mut self, phase: u32) -> Option<Ticket> {
+        // What follows may wake the consumer, which takes longer than a cheap item.
+        drop(self.sample.take());
         let (item, queue, mut held) = (self.item, &mut *self.queue, None);
         item.end_phase(phase, &mut self.ended, &mut |ticket| {
             if let Some(earlier) = held.replace(ticket) {
