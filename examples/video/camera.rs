@@ -3,11 +3,17 @@
 use anabranch::BoxError;
 use image::{GrayImage, Luma};
 
-use super::{Frame, Point};
+use super::tracker::Point;
 
 const WIDTH: u32 = 160;
 const HEIGHT: u32 = 120;
 const RADIUS: f32 = 6.0;
+
+/// A frame, unpacked.
+pub(crate) struct Frame {
+    pub(crate) number: u32,
+    pub(crate) grey: GrayImage,
+}
 
 /// A frame as bytes: each is the difference of a pixel to the one before.
 pub(crate) struct Packet {
@@ -45,8 +51,9 @@ impl Packet {
 
 /// Returns where the ball is: to and fro between the walls, up and down on parabolas.
 pub(crate) fn ball_at(frame: u32) -> Point {
-    const HOP: f32 = 22.0;
-    let (left, right, floor, rise) = (RADIUS + 2.0, WIDTH as f32 - RADIUS - 3.0, HEIGHT as f32 - RADIUS - 3.0, 84.0);
+    /// Frames from bounce to bounce.
+    const HOP: f32 = 32.0;
+    let (left, right, floor, rise) = (RADIUS + 2.0, WIDTH as f32 - RADIUS - 3.0, HEIGHT as f32 - RADIUS - 3.0, 70.0);
     let way = (frame as f32 * 3.4) % (2.0 * (right - left));
     let x = left + if way > right - left { 2.0 * (right - left) - way } else { way };
     let hop = (frame as f32 + 0.3 * HOP) % HOP / HOP;

@@ -3,7 +3,7 @@
 use image::imageops::{FilterType, replace, resize};
 use image::{DynamicImage, GrayImage, Rgb, RgbImage};
 
-use super::{Point, Pose};
+use super::tracker::{Point, Pose};
 
 const CROSS: Rgb<u8> = Rgb([255, 70, 50]);
 const TRAIL: [f32; 3] = [70.0, 220.0, 250.0];
