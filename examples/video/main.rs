@@ -5,9 +5,10 @@
 //! ```
 //!
 //! ```text
-//!  packet ─▶ decode ─┬─▶ detect ──▶ track ─┬─▶ draw
-//!                    │    (GPU)     ▲   └──┘    ▲      the pose goes to the next frame, too
-//!                    └──────────────────────────┘
+//!  packet ─▶ decode ─┬─▶ detect ─▶ track ─┬─▶ draw
+//!                    │   (GPU)      ▲     │    ▲
+//!                    │              └─────┘    │      the next frame's track reads the pose, too
+//!                    └─────────────────────────┘
 //! ```
 //!
 //! A bright ball bounces over a noisy background. One packet is cut off on its way: its frame is an error in
@@ -61,7 +62,7 @@ async fn main() -> Result<(), BoxError> {
 /// The costs are what the nodes would take on a small computer with a GPU. By them, `Auto` chooses the phases.
 fn pipeline() -> Result<Pipeline<Packet, (RgbImage, Pose)>> {
     let build = |g: &mut Graph, packet: Value<Packet>| {
-        let frame = g.try_task("decode", &packet, |packet: &Packet| Ok(packet.decode()?));
+        let frame = g.try_task("decode", &packet, Packet::decode);
         let spot = g.kernel("detect", &frame, |stream: &mut HostStream, frame: &Frame| stream.launch(|| brightest(&frame.grey)));
 
         let mut tracker = g.state("tracker", Tracker::default);
@@ -88,6 +89,7 @@ mod tests {
 
     #[test]
     fn every_executor_tracks_the_ball_in_all_good_frames() -> Result<()> {
+        // Seen to fail with a smaller gain of the tracker: after a bounce it is too far behind.
         let video = pipeline()?;
         let hosts = [0, 1, 2, 8].map(|workers| Executor::builder().workers(workers).build());
         for exec in hosts.into_iter().chain((0..4).map(|seed| Ok(Executor::sim(seed)))) {
