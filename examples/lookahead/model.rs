@@ -2,7 +2,7 @@
 
 const BATCH_SIZE: usize = 128;
 /// Neurons between the two coordinates of a point and its class.
-const HIDDEN: usize = 12;
+const HIDDEN: usize = 8;
 
 pub(crate) struct Sample {
     point: [f32; 2],

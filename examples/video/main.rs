@@ -14,8 +14,8 @@
 //! A bright ball bounces over a noisy background. One packet is cut off on its way: its frame is an error in
 //! its place, and the later frames go on.
 //!
-//! `detect` is a kernel, and so the pipeline is planned for a GPU beside the CPU. Here the host is that device; a
-//! kernel for a `DeviceStream` would also run on a real one.
+//! `detect` is a kernel, so the pipeline is planned for a GPU beside the CPU. Here the host does its work, too.
+//! With a kernel for a `DeviceStream`, a GPU would.
 
 mod camera;
 mod picture;
