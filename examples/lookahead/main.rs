@@ -5,8 +5,8 @@
 //! ```
 //!
 //! `prepare` has no state: several batches are prepared at once, by as many workers as are free. `train`
-//! holds the model: it has the batches one at a time, in order. So every loss is, bit for bit, that of a plain
-//! loop.
+//! holds the model, and gets the batches one at a time, in order. So every loss is that of a plain loop, bit
+//! for bit.
 
 mod model;
 mod plot;

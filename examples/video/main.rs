@@ -14,7 +14,7 @@
 //! A bright ball bounces over a noisy background. One packet is cut off on its way: its frame is an error in
 //! its place, and the later frames go on.
 //!
-//! `detect` is a kernel, so the pipeline is planned for a GPU beside the CPU. Here the host does its work, too.
+//! `detect` is a kernel, so the plan has a GPU beside the CPU. Here the host does the work of both.
 //! With a kernel for a `DeviceStream`, a GPU would.
 
 mod camera;
@@ -59,7 +59,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The costs are what the nodes would take on a small computer with a GPU. By them, `Auto` chooses the phases.
+/// The costs are those of a small computer with a GPU. `Auto` chooses the phases by them.
 fn pipeline() -> Result<Pipeline<Packet, (RgbImage, Pose)>> {
     let build = |g: &mut Graph, packet: Value<Packet>| {
         let frame = g.try_task("decode", &packet, Packet::decode);
