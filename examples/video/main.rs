@@ -14,8 +14,8 @@
 //! A bright ball bounces over a noisy background. One packet is cut off on its way: its frame is an error in
 //! its place, and the later frames go on.
 //!
-//! `detect` is a kernel, so the plan has a GPU beside the CPU. Here the host does the work of both. A kernel for
-//! a `DeviceStream` would run on the GPU.
+//! `detect` is a kernel, so the plan has a GPU beside the CPU. Here the host does the work of both. A
+//! kernel for a `DeviceStream` would run on the GPU.
 
 mod camera;
 mod picture;
