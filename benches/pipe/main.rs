@@ -110,6 +110,8 @@ fn main() {
     let (machine, mut peers) = (Machine::now(), peers::all());
     let mut quiet = if args.quick { Quiet::with_attempts(1) } else { Quiet::default() };
     let hints: Vec<String> = peers.iter().filter_map(|peer| peer.missing()).map(str::to_owned).collect();
+    // First: what an earlier part has not freed yet would be counted when it is.
+    let memory = args.wants(Part::Memory).then(|| memory::report(&args));
     let mut parts = Vec::new();
     if args.wants(Part::Items) {
         parts.extend(items::report(&args, &mut peers, &mut quiet));
@@ -117,9 +119,7 @@ fn main() {
     if args.wants(Part::Bodies) {
         parts.push(bodies::report(&args, &mut peers, &mut quiet));
     }
-    if args.wants(Part::Memory) {
-        parts.push(memory::report(&args));
-    }
+    parts.extend(memory);
     if args.wants(Part::Growth) {
         parts.push(growth::report(&args, &mut quiet));
     }
