@@ -1,7 +1,7 @@
 //! What is left of two threads where tasks take their time: 50 µs each, in two equal phases.
 //!
-//! A task watches a clock, so it ends in time where others have its core meanwhile. On a busy machine the
-//! figures are therefore too good rather than too bad.
+//! A task spins until a clock says that its time is over, even if another process had its core meanwhile. So
+//! the figures of a busy machine may be too good.
 
 use std::time::Instant;
 

@@ -51,7 +51,7 @@ fn chains(args: &Args) -> Vec<Chain> {
 fn measure(chain: Chain, args: &Args, peers: &mut [Box<dyn Peer>], quiet: &mut Quiet) -> Row {
     let mut figures = vec![Vec::new(); peers.len()];
     for round in 0..args.rounds {
-        // Nobody always comes first, or always after the same other.
+        // The order of the peers changes from round to round.
         for turn in 0..peers.len() {
             let peer = (round + turn) % peers.len();
             if args.has(peers[peer].name()) {

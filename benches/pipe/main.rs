@@ -1,17 +1,16 @@
 //! Question: what does an item of a stream cost in a pipeline, beside the ways that one would use otherwise?
 //!
-//! Method: chains of small tasks on `u64`s; the time from the first item to the last result, streams in and
-//! out included, by the items, which are as many as fill the time of a figure. The peers are oneTBB's
-//! `parallel_pipeline` with as many tokens, tokio tasks with channels of that capacity between them, and a
-//! run of a plan for each item with `StreamExt::buffered`. They take turns within each round; the tables have
-//! the median of the rounds and, in brackets, the smallest. What was measured while others kept the machine
-//! busy is measured again.
+//! Method: chains of small tasks on `u64`s. A figure is the time from the first item to the last result,
+//! divided by the items; both streams are included. The peers are oneTBB's `parallel_pipeline` with as many
+//! tokens, tokio tasks with channels of that capacity between them, and a run of a plan for each item with
+//! `StreamExt::buffered`. The peers take turns within each round. The tables have the median of the rounds
+//! and, in brackets, the smallest. A figure is measured again if others kept the machine busy.
 //!
 //! ```text
-//! cargo bench --bench pipe                                            everything
-//! cargo bench --bench pipe -- --quick                                 three tasks, shorter figures
-//! cargo bench --bench pipe -- --quick --only items --peers ours       what one tunes by
-//! cargo bench --bench pipe -- --write                                 and the report into docs/performance.md
+//! cargo bench --bench pipe                                         everything: minutes
+//! cargo bench --bench pipe -- --quick                              three tasks, shorter figures
+//! cargo bench --bench pipe -- --quick --only items --peers ours    for tuning
+//! cargo bench --bench pipe -- --write                              writes docs/performance.md as well
 //! ```
 
 mod bodies;
@@ -69,8 +68,7 @@ struct Args {
     peers: Vec<String>,
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// How long a figure takes. Where others compute too, many rounds of few milliseconds have the better
-    /// minima.
+    /// How long a figure takes. On a busy machine, many rounds of a few milliseconds have better minima.
     #[arg(long)]
     figure_ms: Option<u64>,
     #[command(flatten)]
@@ -111,6 +109,8 @@ fn main() {
     let (machine, mut peers) = (Machine::now(), peers::all());
     let mut quiet = if args.quick { Quiet::with_attempts(1) } else { Quiet::default() };
     let hints: Vec<String> = peers.iter().filter_map(|peer| peer.missing()).map(str::to_owned).collect();
+    // First: what an earlier part has not freed yet would be counted when it is.
+    let memory = args.wants(Part::Memory).then(|| memory::report(&args));
     let mut parts = Vec::new();
     if args.wants(Part::Items) {
         parts.extend(items::report(&args, &mut peers, &mut quiet));
@@ -118,9 +118,7 @@ fn main() {
     if args.wants(Part::Bodies) {
         parts.push(bodies::report(&args, &mut peers, &mut quiet));
     }
-    if args.wants(Part::Memory) {
-        parts.push(memory::report(&args));
-    }
+    parts.extend(memory);
     if args.wants(Part::Growth) {
         parts.push(growth::report(&args, &mut quiet));
     }

@@ -1,5 +1,5 @@
-//! A tokio task for each task of the chain, with a bounded channel before and after each. A task has one item
-//! at a time, in order, whether it holds a state or not.
+//! A tokio task for each task of the chain, with a bounded channel before and after each. Each task has its
+//! items one at a time, in order, with or without a state.
 
 use std::time::Duration;
 

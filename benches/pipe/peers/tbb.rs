@@ -1,5 +1,5 @@
-//! oneTBB's `parallel_pipeline`: compiles `benches/peers/tbb_pipeline.cpp` and asks it for each figure. Its
-//! one thread is the one that waits, so it stands beside our inline.
+//! oneTBB's `parallel_pipeline`: compiles `benches/peers/tbb_pipeline.cpp` and runs it for each figure.
+//! With one thread it runs on the thread that waits, as we do inline.
 
 use std::path::PathBuf;
 use std::process::Command;
