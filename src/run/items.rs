@@ -152,7 +152,11 @@ impl<P: Port> Items<P> {
                     return self.end(Some(self.run.why_over()));
                 }
                 if self.is_cancelled() {
-                    continue;
+                    self.run.close();
+                    // Otherwise another thread ends the run, and signals the lane.
+                    if self.run.is_complete() {
+                        continue;
+                    }
                 }
                 return self.pending();
             }
