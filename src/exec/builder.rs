@@ -12,7 +12,7 @@ use crate::device::host::{Around, Barrier, Pool, SLOTS_MAX};
 use crate::device::queue::QueueDevice;
 use crate::device::sim::Order;
 use crate::error::{Kind, Result};
-use crate::runtime::{Choices, Core, Devices, ENGINES_MAX, Lane, Observer, Pace, address_of, inside_executor};
+use crate::runtime::{Choices, Core, Devices, ENGINES_MAX, Lane, Limits, Observer, Pace, address_of, inside_executor};
 use crate::sim::Faults;
 
 /// Settings for an [`Executor`]; made by [`Executor::builder`].
@@ -199,7 +199,8 @@ impl ExecutorBuilder {
         let start = || Pool::start(workers, slots, barrier, around, has_devices);
         let pool = (workers > 0).then(start).transpose()?;
         let choices = self.simulated.map(|(order, faults)| Choices::new(order, faults));
-        Ok(Executor::new(Core::new(pool, barrier, self.observer, choices, devices, self.max_in_flight, self.poll_budget, exits)))
+        let limits = Limits { max_in_flight: self.max_in_flight, poll_budget: self.poll_budget };
+        Ok(Executor::new(Core::new(pool, barrier, self.observer, choices, devices, limits, exits)))
     }
 }
 

@@ -35,6 +35,12 @@ pub(crate) struct Core {
     numbers: AtomicU64,
 }
 
+/// The bounds of an executor.
+pub(crate) struct Limits {
+    pub(crate) max_in_flight: usize,
+    pub(crate) poll_budget: Duration,
+}
+
 /// Keeps an executor running. The drop of the last clone shuts it down.
 #[derive(Clone)]
 pub(crate) struct Keeper(Arc<Owner>);
@@ -72,8 +78,7 @@ impl Core {
         observer: Option<Arc<dyn Observer>>,
         choices: Option<Choices>,
         devices: Option<Arc<Devices>>,
-        max_in_flight: usize,
-        poll_budget: Duration,
+        limits: Limits,
         exits: Arc<Lane>,
     ) -> Self {
         let origin = if pool.is_some() { Origin::here() } else { Origin::anywhere() };
@@ -85,8 +90,8 @@ impl Core {
             devices,
             choices,
             clients: Mutex::default(),
-            max_in_flight,
-            poll_budget,
+            max_in_flight: limits.max_in_flight,
+            poll_budget: limits.poll_budget,
             origin,
             exits,
             idle: Lane::new(),

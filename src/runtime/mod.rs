@@ -28,7 +28,7 @@ mod submission;
 mod timeline;
 mod wake_set;
 
-pub(crate) use self::core::{Core, Keeper, address_of};
+pub(crate) use self::core::{Core, Keeper, Limits, address_of};
 pub(crate) use admission::ENGINES_MAX;
 pub(crate) use cancel::Cancel;
 pub use cancel::Canceller;
