@@ -60,7 +60,7 @@ fn unordered_outputs_are_all_there() {
 
 #[test]
 fn inputs_that_do_not_fit_are_errors_in_their_places() {
-    // Seen to fail with inputs that are checked only once.
+    // Seen to fail with inputs that are not checked.
     let plan = five();
     for exec in executors() {
         let source = (0..12u64).map(|x| match x % 4 {
@@ -105,7 +105,7 @@ fn the_fast_come_first_where_no_order_is_asked_for() {
 
 #[test]
 fn at_most_as_many_inputs_are_taken_as_there_are_slots() {
-    // Seen to fail with a source that is polled with one slot more.
+    // Seen to fail with one slot more.
     let (plan, tally) = (five(), Tally::default());
     for exec in executors() {
         for is_ordered in [true, false] {
