@@ -135,8 +135,8 @@ impl RunInner {
         self.live.get().and_then(|live| live.pipe.as_ref())
     }
 
-    /// Lets no further item begin, where items wait for those behind them, and arrives for these. Calls `ready`
-    /// with programs that can be resumed. The run may be over afterwards.
+    /// Lets no further item begin, where items wait for those behind them, and arrives for these. Calls
+    /// `ready` with programs that can be resumed. The run may be over afterwards.
     pub(super) fn end_items(&self, ready: &mut dyn FnMut(Ticket)) {
         let plan = self.pipelining();
         // Each arrival lets an item end. So until the last one the run is not over.
@@ -245,8 +245,8 @@ impl Item<'_> {
         }
     }
 
-    /// Copies a value to a later item. If it was not made, or its copy panics, the value of the item before is
-    /// copied again. If that panics too, the later item has an older value.
+    /// Copies a value to a later item. If it was not made, or its copy panics, the value of the item before
+    /// is copied again. If that panics too, the later item has an older value.
     fn feed(self, feed: &Feed) {
         let (to, before) = (self.later(feed.lag as i32), self.later(feed.lag as i32 - 1));
         let is_made = !self.is_empty() && feed.node.is_none_or(|node| self.outcome(node) == 0);

@@ -148,8 +148,8 @@ impl RunInner {
         // From here on the end of the run drops what was filled.
         let is_set = self.live.set(live).is_ok();
         debug_assert!(is_set, "a run starts once");
-        // ORDERING: pairs with the fence in `drive_cancelled`. Of "make the run live, load the state" and "cancel,
-        // load the run" one side sees the other.
+        // ORDERING: pairs with the fence in `drive_cancelled`. Of "make the run live, load the state" and
+        // "cancel, load the run" one side sees the other.
         fence(Ordering::SeqCst);
         if self.state.is_cancelled() {
             self.close();

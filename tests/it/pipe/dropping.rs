@@ -33,7 +33,7 @@ fn mixture(tally: &Tallied) -> Pipeline<Word, Word> {
             let tally = tally.clone();
             b.task("add", take(&x), move |x: Word| tally.word(0, x.get() + 1))
         });
-        let which = g.task("which", &looped, |x: &Word| i64::from(x.get() % 2 == 0));
+        let which = g.task("which", &looped, |x: &Word| i64::from(x.get().is_multiple_of(2)));
         let tally = in_branch.clone();
         g.branch("branch", &which, take(&looped))
             .arm(move |a, x| a.task("add", take(&x), move |x: Word| tally.word(0, x.get() + 1)))
@@ -283,7 +283,12 @@ fn results_that_are_there_are_given_out_after_a_cancel() {
     for exec in executors().into_iter().filter(|exec| exec.workers() > 0) {
         let ended = Arc::new(AtomicUsize::new(0));
         let counted = ended.clone();
-        let pipeline = each(move |g, item| g.task("node", &item, move |x: &u64| x + counted.fetch_add(1, SeqCst) as u64 * 0));
+        let pipeline = each(move |g, item| {
+            g.task("node", &item, move |x: &u64| {
+                counted.fetch_add(1, SeqCst);
+                *x
+            })
+        });
         let mut results = exec.pipe(&pipeline, stream::iter(0..4));
         let first = poll_next(&mut results);
         until(|| ended.load(SeqCst) == 4);

@@ -63,7 +63,7 @@ fn values_of_failed_items_are_dropped_at_their_end() {
             let kept = g.task("kept", &item, |x: &Word| x.clone());
             let read = g.future("read", &kept, async |x: Arc<Word>| Ok(Word::clone(&x)));
             let failed = g.try_task("fails", (&read, &item), move |_: &Word, x: &Word| {
-                if x.item % 2 == 0 { Err::<Word, BoxError>("even".into()) } else { Ok(own.word(0, 0)) }
+                if x.item.is_multiple_of(2) { Err::<Word, BoxError>("even".into()) } else { Ok(own.word(0, 0)) }
             });
             (failed, item)
         });

@@ -87,7 +87,7 @@ fn a_panic_where_a_state_or_a_feedback_is_made_ends_that_run() {
     }
 }
 
-/// A number whose clones are counted: those with a number in the list panic. Its drop panics if it is told to.
+/// A number whose clones are counted: those with a number in the list panic. Its drop may panic, too.
 struct Touchy {
     number: u64,
     clones: Arc<AtomicUsize>,

@@ -80,7 +80,8 @@ fn a_source_may_wake_for_nothing() {
         let source = stream::poll_fn(move |cx| {
             turn += 1;
             cx.waker().wake_by_ref();
-            cx.waker().clone().wake();
+            let waker = cx.waker().clone();
+            waker.wake_by_ref();
             match turn {
                 turn if turn % 3 != 0 => Poll::Pending,
                 turn if turn > 60 => Poll::Ready(None),
