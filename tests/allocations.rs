@@ -254,7 +254,7 @@ fn three<T: Clone + Send + Sync + 'static>() -> Pipeline<T, T> {
 #[test]
 fn an_item_of_a_warm_pipeline_allocates_nothing() {
     let _alone = ALONE.lock();
-    // Seen to fail with a first task that returns a `Vec`.
+    // Seen to fail with a first task that allocates.
     let (small, large) = (three::<u64>(), three::<[u64; 128]>());
     for workers in [0, 1, 2] {
         let exec = Executor::builder().workers(workers).build().unwrap();
