@@ -220,8 +220,8 @@ impl Item<'_> {
             for arrow in &rule.arrows {
                 item.later(arrow.shift).arrive(arrow.phase, ready, &mut ended);
             }
-            // Last: until then the item, and so the run, is not over, whatever other threads do with the items
-            // that the arrows lead to.
+            // Last: until then the item, and so the run, is not over, whatever other threads do with the
+            // items that the arrows lead to.
             if item.pipe().arrive(&item.state().ends) {
                 item.end();
             }
