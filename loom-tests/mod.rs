@@ -19,6 +19,7 @@ mod harness;
 mod inspection;
 mod lane;
 mod limbo;
+mod pipe;
 mod queue;
 mod reactor;
 mod runs;

@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "json")]
+pub mod app;
 pub mod device;
 pub mod engine;
 pub mod error;

@@ -12,6 +12,8 @@
 //! cargo bench --bench run -- --growth --write    growth alone, with workers kept busy
 //! ```
 
+#[path = "../peers/cpp.rs"]
+mod cpp;
 mod growth;
 mod job;
 mod once;

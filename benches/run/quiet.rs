@@ -12,14 +12,25 @@ const DOUBT_TICKS: f64 = 2.0;
 const ATTEMPTS_MAX: usize = 5;
 
 /// How much of what was measured had the machine to itself.
-#[derive(Default)]
 pub(crate) struct Quiet {
+    attempts_max: usize,
     pub(crate) taken: usize,
     /// Taken while others kept the machine busy, at the last attempt too.
     pub(crate) disturbed: usize,
 }
 
+impl Default for Quiet {
+    fn default() -> Self {
+        Self::with_attempts(ATTEMPTS_MAX)
+    }
+}
+
 impl Quiet {
+    /// A figure is measured at most so often.
+    pub(crate) fn with_attempts(attempts_max: usize) -> Self {
+        Self { attempts_max, taken: 0, disturbed: 0 }
+    }
+
     /// Returns what `measure` returns, which is called again when others took part of the machine meanwhile.
     pub(crate) fn take<T>(&mut self, mut measure: impl FnMut() -> Option<T>) -> Option<T> {
         let mut attempts = 0;
@@ -29,7 +40,7 @@ impl Quiet {
             let figure = measure()?;
             let end = Ticks::now();
             let is_disturbed = start.zip(end).is_some_and(|(start, end)| end.is_disturbed_since(&start));
-            if !is_disturbed || attempts == ATTEMPTS_MAX {
+            if !is_disturbed || attempts == self.attempts_max {
                 break (figure, is_disturbed);
             }
         };
@@ -40,10 +51,10 @@ impl Quiet {
 
     /// Returns one line, and a warning where too little was quiet.
     pub(crate) fn text(&self) -> String {
-        let Self { taken, disturbed } = self;
+        let Self { attempts_max, taken, disturbed } = self;
         let share = OTHERS_MAX * 100.0;
         let line = format!(
-            "Others took more than {share:.0} % of the machine during {disturbed} of {taken} figures, after up to {ATTEMPTS_MAX} attempts."
+            "Others took more than {share:.0} % of the machine during {disturbed} of {taken} figures, after up to {attempts_max} attempts."
         );
         if *disturbed * 10 > *taken { line + " **Not a quiet machine: do not trust several workers.**" } else { line }
     }

@@ -117,6 +117,9 @@ pub(crate) enum Kind {
     #[cfg_attr(not(feature = "json"), allow(dead_code))]
     #[error("{place}{fault}")]
     Json { place: String, fault: String },
+    #[cfg_attr(not(feature = "json"), allow(dead_code))]
+    #[error("{place}: {fault}")]
+    Description { place: String, fault: String },
     #[error("node '{node}' names device {device}: use ordinals up to {limit}")]
     DeviceOrdinal { node: Name, device: u32, limit: u32 },
     #[error("node '{node}' names device {device} twice: name each of its devices once")]
@@ -156,7 +159,7 @@ pub(crate) enum Kind {
         "node '{node}' names resource number {id}, counted from 0, but there are {resources}: use the resources of this work"
     )]
     UnknownResource { node: Name, id: u32, resources: usize },
-    #[error("{what} is {us} us, the limit is {limit_us}: use smaller costs, or fewer nodes, phases or items")]
+    #[error("{what} is {us:.0} us, the limit is {limit_us:.0} us: use smaller costs, or fewer nodes, phases or items")]
     TimeLimit { what: &'static str, us: f64, limit_us: f64 },
 
     // Programs that are not a correct plan of their graph.

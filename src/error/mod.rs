@@ -145,9 +145,9 @@ impl Error {
         self.0.source.as_ref()?.downcast_ref()
     }
 
-    /// Returns true if the body of a node, of an operation or of a flow panicked, or the source of a pipeline's
-    /// items, or what makes its states. Also true if the destructor of a value panicked that an operation
-    /// replaced or freed.
+    /// Returns true if the body of a node, of an operation or of a flow panicked, or the source of a
+    /// pipeline's items, or what makes its states. Also true if the destructor of a value panicked that an
+    /// operation replaced or freed.
     pub fn is_panic(&self) -> bool {
         use Kind::*;
         let is_drop_panic = |error: &Error| matches!(*error.0.kind, DropPanicked { .. });
@@ -172,7 +172,8 @@ impl Error {
         matches!(*self.0.kind, Kind::NotTaken { .. })
     }
 
-    /// Returns true if the graph, or the answer of a policy, is not valid. `compile` returns such errors.
+    /// Returns true if the graph, the application description, or the answer of a policy is not valid.
+    /// `compile` returns such errors.
     pub fn is_invalid_graph(&self) -> bool {
         use Kind::*;
         matches!(
@@ -196,6 +197,7 @@ impl Error {
                 | DeviceOrdinal { .. }
                 | DeviceTwice { .. }
                 | Json { .. }
+                | Description { .. }
                 | EmptySection { .. }
                 | UnknownNodeId { .. }
                 | Policy { .. }

@@ -7,11 +7,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::around::{Around, Unfinished};
+use super::between::Between;
 use super::body::Body;
 use super::closures::{Async, Kernel, Task};
 use super::control_node::{ControlNode, InnerId};
 use super::handle::Value;
-use super::items::Between;
 use super::shape::{NodeId, Shape};
 use super::values::{InputPort, OutputPort, Type, ValueInfo};
 use crate::device::KernelStream;

@@ -164,8 +164,8 @@ fn check_acyclic(shape: &Shape) -> Result<()> {
     Err(Kind::Cycle { path: circle.into_iter().map(|node| shape.name_of(node).clone()).collect() }.into())
 }
 
-/// Returns a circle of the nodes that are not in the order, from one of them to the same one. Walks backwards:
-/// each has a predecessor there, so a node must come twice.
+/// Returns a circle of the nodes that are not in the order, from one of them to the same one. Walks
+/// backwards: each has a predecessor there, so a node must come twice.
 pub(crate) fn circle_of(links: &Links, order: &[NodeId]) -> Vec<NodeId> {
     let mut is_open = vec![true; links.nodes()];
     order.iter().for_each(|node| is_open[node.index()] = false);

@@ -9,6 +9,7 @@
 // Pure: never a thread, a clock, a device, an executor; nothing in this room runs a node.
 
 mod around;
+mod between;
 mod bodies;
 mod body;
 mod builder;
@@ -38,6 +39,7 @@ mod states;
 mod values;
 
 pub use crate::value::args::{Data, Each, FutureFn, KernelFn, OneRead, Reads, TaskFn};
+pub(crate) use between::{Between, Fill, Kept, Stays};
 pub use bodies::{Bodies, Given};
 pub(crate) use body::Body;
 pub use builder::Graph;
@@ -48,7 +50,6 @@ pub use condition::{Condition, Times, times};
 pub use control::Branch;
 pub(crate) use control_node::ControlKind;
 pub use handle::{Takable, Take, Value, take};
-pub(crate) use items::{Between, Fill, Kept, Stays};
 pub use items::{Feedback, Held, Outlets, State};
 pub(crate) use links::{Links, Rows, kahn_order};
 pub use nested::{Control, Role};

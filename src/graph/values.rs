@@ -3,7 +3,7 @@
 use std::any::{Any, TypeId, type_name};
 use std::sync::Arc;
 
-use super::items::Kept;
+use super::between::Kept;
 use super::shape::NodeId;
 use crate::name::Name;
 use crate::value::{Cells, Layout, Slot};
@@ -88,6 +88,7 @@ pub(crate) struct Transfer {
     pub(crate) copy: fn(Cells<'_>, u32, u32),
     /// Makes a place for one more value.
     pub(super) place: fn(&mut Layout) -> u32,
+    pub(crate) needs_drop: bool,
 }
 
 impl Transfer {
@@ -105,6 +106,7 @@ impl Transfer {
                 split: |cells, from, to| cells.split(Slot::<T>::at(from), Slot::at(to)),
                 copy: |cells, from, to| cells.put_shared(Slot::<T>::at(to), cells.share(Slot::at(from))),
                 place: |layout| layout.slot::<T>().offset(),
+                needs_drop: std::mem::needs_drop::<T>(),
             }
         }
     }

@@ -9,6 +9,7 @@
 //! | [`endings`] | what happens when a node fails, a run is dropped, an executor is full or ends, a process forks |
 //! | [`futures`] | where futures run, and whether tokio's timers and sockets work there |
 //! | [`loops`] | loops and branches as nodes of a graph |
+//! | [`items`] | a graph over a stream of items: phases, states, feedback |
 //! | [`gpus`] | kernels, buffers and streams; what differs between a host and a GPU |
 //! | [`variables`] | engines: order that follows from what operations read and write |
 //! | [`flows`] | control flow as async code; which of graph, loop, engine and flow to choose |
@@ -28,6 +29,9 @@ pub mod endings {}
 
 #[doc = include_str!("futures.md")]
 pub mod futures {}
+
+#[doc = include_str!("items.md")]
+pub mod items {}
 
 #[doc = include_str!("loops.md")]
 pub mod loops {}

@@ -1,17 +1,17 @@
-//! The search for phases: a heuristic first, then branch and bound for small works. Its depth is the number of
-//! units, which [`EXACT_NODES_MAX`] bounds.
+//! The search for phases: a heuristic first, then branch and bound for small works. Its depth is the number
+//! of units, which [`EXACT_NODES_MAX`] bounds.
 
 use super::bytes::bytes_in_flight;
 use super::check::Checked;
-use super::exact::{Budget, EXACT_NODES_MAX};
-use super::iteration::{Iteration, Lanes, Timetable, load_floor};
-use super::solve::{ANY, STEPS_MAX, listed, perturbed, solve};
+use super::exact::{Budget, EXACT_NODES_MAX, shortest};
+use super::iteration::{Iteration, Lanes, Timetable, by_lane, item_floor, load_floor};
+use super::solve::{STEPS_MAX, listed, perturbed, solve};
 use super::units::Units;
 
 /// The steps that the exact search for phases may take, with those of the schedules that it tries.
-const SEARCH_STEPS_MAX: u64 = 1 << 20;
-/// What a schedule costs at least, in steps.
-const LIST_STEPS: u64 = 16;
+const SEARCH_STEPS_MAX: u64 = 1 << 19;
+/// The steps that each node costs whenever phases are tried.
+const NODE_STEPS: u64 = 4;
 
 /// Phases with their schedule.
 #[derive(Debug)]
@@ -42,6 +42,21 @@ impl Problem<'_> {
         self.found(iteration.phases, timetable, false)
     }
 
+    /// Returns a period that no phases can undercut: that of a phase for each unit. Then the fewest edges
+    /// order nodes within an iteration.
+    fn floor(&self) -> u64 {
+        let nodes = self.checked.nodes.len();
+        if nodes > EXACT_NODES_MAX {
+            return load_floor(self.checked);
+        }
+        let phases: Vec<u32> = (1..=self.units.nodes.len() as u32).collect();
+        let iteration = Iteration::new(self.checked, self.units.by_node(self.checked, &phases));
+        let (floor, listed) = (iteration.period_floor(), listed(&iteration, &self.lanes).period);
+        let mut budget = Budget::new(STEPS_MAX);
+        let found = shortest(&iteration, &self.lanes, (floor, listed), &mut budget);
+        if budget.is_exceeded { floor } else { found.map_or(listed, |found| found.period) }
+    }
+
     fn found(&self, phases: Vec<u32>, timetable: Timetable, is_exact: bool) -> Found {
         let depth = phases.iter().copied().max().unwrap_or(1);
         let score = (timetable.period, timetable.latency, depth, bytes_in_flight(self.checked, &phases));
@@ -53,14 +68,20 @@ impl Problem<'_> {
 /// proved to be.
 pub(super) fn search(problem: &Problem<'_>, first: Found) -> (Found, bool) {
     let nodes = problem.checked.nodes.len();
+    let (floor, item_floor) = (problem.floor(), item_floor(problem.checked, &first.phases));
+    if first.score.0 == floor && first.score.1 == item_floor && first.score.2 <= 1 {
+        return (Found { is_exact: true, ..first }, true);
+    }
     if nodes > EXACT_NODES_MAX {
         let iteration = Iteration::new(problem.checked, first.phases);
         let timetable = perturbed(&iteration, &problem.lanes, first.timetable);
-        return (problem.found(iteration.phases, timetable, false), false);
+        let is_exact = iteration.is_best(&timetable);
+        return (problem.found(iteration.phases, timetable, is_exact), false);
     }
     let mut search = Search {
         problem,
-        floor: load_floor(problem.checked),
+        floor,
+        item_floor,
         phases: vec![0; nodes],
         heads: vec![0; nodes],
         best: first,
@@ -81,6 +102,8 @@ struct Search<'p> {
     problem: &'p Problem<'p>,
     /// No period is shorter.
     floor: u64,
+    /// No latency is smaller.
+    item_floor: u64,
     /// By node. Those of units that have none yet do not count.
     phases: Vec<u32>,
     /// By node: the cost of the dearest path through its phase that ends with it.
@@ -134,15 +157,23 @@ impl Search<'_> {
             return floor < period;
         }
         // The period cannot be shorter, so the latency decides, then the depth.
-        let (mut first, mut last, mut deepest) = (u64::MAX, 0, 0);
-        for &node in self.problem.units.nodes[..=unit].iter().flatten() {
-            let phase = self.phases[node];
+        let checked = self.problem.checked;
+        let nodes = || self.problem.units.nodes[..=unit].iter().flatten().copied();
+        let phases = || nodes().map(|node| self.phases[node]);
+        let (shallowest, deepest) = (phases().min().unwrap_or(1), phases().max().unwrap_or(1));
+        let (mut first, mut last) = (u64::MAX, 0);
+        let (mut early, mut late) = (vec![0; checked.resources.len()], vec![0; checked.resources.len()]);
+        for node in nodes() {
+            let (phase, work) = (self.phases[node], &checked.nodes[node]);
             let offset = u64::from(phase - 1) * period;
-            first = first.min(offset + period - self.problem.checked.nodes[node].cost);
+            first = first.min(offset + period - work.cost);
             last = last.max(offset + self.heads[node]);
-            deepest = deepest.max(phase);
+            early[work.resource] += if phase == shallowest { work.cost } else { 0 };
+            late[work.resource] += if phase == deepest { work.cost } else { 0 };
         }
-        (last.saturating_sub(first), deepest) <= (latency, depth)
+        first = first.min(u64::from(shallowest) * period - by_lane(checked, &early));
+        last = last.max(u64::from(deepest - 1) * period + by_lane(checked, &late));
+        (last.saturating_sub(first).max(self.item_floor), deepest) <= (latency, depth)
     }
 
     fn try_phases(&mut self, phases: Vec<u32>) {
@@ -157,8 +188,8 @@ impl Search<'_> {
         let iteration = Iteration::new(self.problem.checked, phases);
         let mut budget = Budget::new(self.budget.steps.min(STEPS_MAX));
         let given = budget.steps;
-        let found = solve(&iteration, &self.problem.lanes, limit.min(ANY), &mut budget);
-        self.budget.steps = self.budget.steps.saturating_sub(given - budget.steps + LIST_STEPS);
+        let found = solve(&iteration, &self.problem.lanes, limit, &mut budget);
+        self.budget.steps = self.budget.steps.saturating_sub(given - budget.steps + NODE_STEPS * self.phases.len() as u64);
         self.is_exact &= !budget.is_exceeded;
         if let Some(timetable) = found {
             self.best = self.problem.found(iteration.phases, timetable, !budget.is_exceeded);

@@ -148,15 +148,19 @@ fn check_id(work: &Work, what: &str, node: NodeId) -> Result<()> {
 /// Returns the fixed phases, also those that nodes have through `together`.
 #[allow(clippy::type_complexity)]
 fn fixed(work: &Work) -> Result<(Vec<Option<u32>>, Vec<Vec<usize>>)> {
-    let mut fixed = vec![None; work.nodes.len()];
-    for &(node, said) in &work.fixed {
+    let mut said = vec![None; work.nodes.len()];
+    for &(node, fixed) in &work.fixed {
         check_id(work, "a phase", node)?;
-        fixed[node.index()] = Some(match said {
-            Fixed::Unpipelined => 0,
-            Fixed::Phase(phase @ 1..=PHASE_MAX) => phase,
-            Fixed::Phase(phase) => {
-                let node = work.nodes[node.index()].name.clone();
-                return Err(Kind::Phase { node, phase, limit: PHASE_MAX }.into());
+        said[node.index()] = Some(fixed);
+    }
+    let mut fixed = Vec::with_capacity(work.nodes.len());
+    for (said, node) in said.into_iter().zip(&work.nodes) {
+        fixed.push(match said {
+            None => None,
+            Some(Fixed::Unpipelined) => Some(0),
+            Some(Fixed::Phase(phase @ 1..=PHASE_MAX)) => Some(phase),
+            Some(Fixed::Phase(phase)) => {
+                return Err(Kind::Phase { node: node.name.clone(), phase, limit: PHASE_MAX }.into());
             }
         });
     }
@@ -206,12 +210,9 @@ fn order(work: &Work, edges: &[Link]) -> Result<Vec<usize>> {
     let pairs: Vec<_> = pairs.map(|edge| (NodeId(edge.source as u32), NodeId(edge.target as u32), true)).collect();
     let links = Links::of(work.nodes.len(), pairs.into_iter());
     let order = kahn_order(&links);
-    // An edge of a node to itself is a circle, too; the order by position does not see it.
-    let own = edges.iter().find(|edge| !edge.is_feedback && edge.source == edge.target);
-    let circle = match own {
-        Some(edge) => vec![NodeId(edge.source as u32); 2],
-        None if order.len() < links.nodes() => circle_of(&links, &order),
-        None => return Ok(order.iter().map(|node| node.index()).collect()),
-    };
+    if order.len() == links.nodes() {
+        return Ok(order.iter().map(|node| node.index()).collect());
+    }
+    let circle = circle_of(&links, &order);
     Err(Kind::ItemCycle { path: circle.iter().map(|node| work.nodes[node.index()].name.clone()).collect() }.into())
 }

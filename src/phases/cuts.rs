@@ -1,5 +1,5 @@
-//! The heuristic for phases: cuts the schedule of a single phase at equal times, and the graph where paths become
-//! too long; then moves units to neighbouring phases while that helps.
+//! The heuristic for phases: cuts the schedule of a single phase at equal times, and the graph where paths
+//! become too long; then moves units to neighbouring phases while that helps.
 
 use super::auto::{Found, Problem};
 use super::iteration::load_floor;
@@ -76,8 +76,8 @@ fn dearest_path(problem: &Problem<'_>) -> u64 {
     heads.into_iter().max().unwrap_or(0)
 }
 
-/// Gives each unit the first phase in which no path to it costs more than `path`. Returns whether the depth was
-/// enough.
+/// Gives each unit the first phase in which no path to it costs more than `path`. Returns whether the depth
+/// was enough.
 fn greedy(problem: &Problem<'_>, path: u64) -> (Vec<u32>, bool) {
     let (checked, units) = (problem.checked, problem.units);
     let (mut phase_of, mut heads) = (vec![0; checked.nodes.len()], vec![0; checked.nodes.len()]);

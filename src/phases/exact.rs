@@ -1,10 +1,10 @@
 //! The exact search for the schedule of one iteration: branch and bound over the order in which nodes are
 //! placed. Its depth is the number of nodes, which [`EXACT_NODES_MAX`] bounds.
 //!
-//! All semi-active schedules are reached, because each has an order of starts. A branch is left if it cannot be
-//! better than the best schedule so far.
+//! All semi-active schedules are reached, because each has an order of starts. A branch is left if it cannot
+//! be better than the best schedule so far.
 
-use super::iteration::{Iteration, Lanes, Placed, Timetable};
+use super::iteration::{Iteration, Lanes, Placed, Timetable, by_lane};
 
 /// Above this number of nodes nothing is searched exactly.
 pub(super) const EXACT_NODES_MAX: usize = 24;
@@ -47,8 +47,12 @@ struct Search<'s> {
     limit: u64,
     /// No schedule is below it.
     floor: u64,
+    /// The offsets of the first phase and of the last one.
+    ends: (u64, u64),
     best: Option<Vec<Placed>>,
     placed: Vec<Placed>,
+    /// By node: a node before it that is the same to every schedule.
+    twins: Vec<Option<usize>>,
     /// By node: how many predecessors are not placed; `PLACED` if the node is placed itself.
     missing: Vec<usize>,
     /// By node: when its placed predecessors have ended.
@@ -91,6 +95,7 @@ impl<'s> Search<'s> {
         budget: &'s mut Budget,
     ) -> Self {
         let nodes = iteration.nodes();
+        let offsets = || (0..nodes).map(|node| iteration.offset(node));
         Self {
             iteration,
             lanes,
@@ -98,8 +103,10 @@ impl<'s> Search<'s> {
             goal,
             limit,
             floor,
+            ends: (offsets().min().unwrap_or(0), offsets().max().unwrap_or(0)),
             best: None,
             placed: Vec::with_capacity(nodes),
+            twins: (0..nodes).map(|node| (0..node).rev().find(|&twin| iteration.are_twins(twin, node))).collect(),
             missing: (0..nodes).map(|node| iteration.sources(node).len()).collect(),
             earliest: vec![0; nodes],
             free: vec![0; lanes.count()],
@@ -164,15 +171,19 @@ impl<'s> Search<'s> {
         let ready: Vec<(usize, u64)> = ready.map(|node| (node, self.start(node))).collect();
         let resource = |node| self.iteration.resource(node);
         let is_useful = |&(node, start): &(usize, u64)| {
-            // Another ready node of the resource would have ended by then, and would delay nothing. That makes no
-            // schedule longer; but an item's first node may have to start late for the smallest latency.
+            // Another ready node of the resource would have ended by then, and would delay nothing. That
+            // makes no schedule longer; but an item's first node may have to start late for the smallest
+            // latency.
             let is_active = || {
                 let ends_by = |&(other, at): &(usize, u64)| {
                     other != node && resource(other) == resource(node) && at + self.iteration.cost(other) <= start && at < start
                 };
                 !ready.iter().any(ends_by)
             };
-            start >= self.now() && (matches!(self.goal, Goal::Latency(_)) || is_active()) && !self.is_twin_of_last(node, start)
+            start >= self.now()
+                && (matches!(self.goal, Goal::Latency(_)) || is_active())
+                && !self.commutes_with_last(node, start)
+                && self.twins[node].is_none_or(|twin| self.missing[twin] == PLACED)
         };
         let chosen = ready.iter().filter(|choice| is_useful(choice));
         let mut choices: Vec<_> =
@@ -181,9 +192,9 @@ impl<'s> Search<'s> {
         choices
     }
 
-    /// Returns true if the node and the last one could change places in the order, and the schedule would be the
-    /// same: only the order by number is searched.
-    fn is_twin_of_last(&self, node: usize, start: u64) -> bool {
+    /// Returns true if the node and the last one could change places in the order, and the schedule would be
+    /// the same: only the order by number is searched.
+    fn commutes_with_last(&self, node: usize, start: u64) -> bool {
         self.placed.last().is_some_and(|last| {
             let is_apart = self.iteration.resource(last.node) != self.iteration.resource(node);
             let is_source = || self.iteration.sources(node).any(|source| source == last.node);
@@ -227,17 +238,17 @@ impl<'s> Search<'s> {
     fn is_promising(&self) -> bool {
         let paths = (0..self.missing.len()).filter(|&node| self.is_ready(node));
         let paths = paths.map(|node| self.start(node).max(self.now()) + self.iteration.tails[node]).max().unwrap_or(0);
-        let period = self.loads_floor().max(paths);
+        let period = self.loads_floor(&self.remaining).max(paths);
         match self.goal {
             Goal::Period => period < self.limit,
             Goal::Latency(known) => period <= known && self.latency_floor(known) < self.limit,
         }
     }
 
-    /// Returns when the resources have ended at the soonest.
-    fn loads_floor(&self) -> u64 {
+    /// Returns when the resources have ended these loads at the soonest.
+    fn loads_floor(&self, loads: &[u64]) -> u64 {
         let now = self.now();
-        let ends = self.remaining.iter().enumerate().filter(|(_, remaining)| **remaining > 0).map(|(resource, remaining)| {
+        let ends = loads.iter().enumerate().filter(|(_, remaining)| **remaining > 0).map(|(resource, remaining)| {
             let lanes = self.lanes.of(resource);
             let count = lanes.len() as u64;
             let free: u64 = lanes.map(|lane| self.free[lane].max(now)).sum();
@@ -246,21 +257,28 @@ impl<'s> Search<'s> {
         ends.max().unwrap_or(0)
     }
 
-    /// Returns the smallest latency of the schedules that begin so: the nodes that are not placed start as late
-    /// as the period allows and end as early as possible.
+    /// Returns the smallest latency of the schedules that begin so: the nodes that are not placed start as
+    /// late as the period allows and end as early as possible.
     fn latency_floor(&self, period: u64) -> u64 {
         let (mut first, mut last) = (u64::MAX, 0);
         for placed in &self.placed {
             let offset = self.iteration.offset(placed.node) * period;
             (first, last) = (first.min(offset + placed.start), last.max(offset + placed.end));
         }
+        // By resource, of the nodes of the first phase and of the last one.
+        let (mut early, mut late) = (vec![0; self.remaining.len()], vec![0; self.remaining.len()]);
         for node in (0..self.missing.len()).filter(|&node| self.missing[node] != PLACED) {
-            let offset = self.iteration.offset(node) * period;
+            let (offset, cost) = (self.iteration.offset(node) * period, self.iteration.cost(node));
             let start = if self.is_ready(node) { self.start(node) } else { self.earliest[node] }.max(self.now());
-            let head = self.iteration.heads[node].max(start + self.iteration.cost(node));
+            let head = self.iteration.heads[node].max(start + cost);
             first = first.min(offset + period.saturating_sub(self.iteration.tails[node]));
             last = last.max(offset + head);
+            let (resource, offset) = (self.iteration.resource(node), self.iteration.offset(node));
+            early[resource] += if offset == self.ends.0 { cost } else { 0 };
+            late[resource] += if offset == self.ends.1 { cost } else { 0 };
         }
+        first = first.min((self.ends.0 + 1) * period - by_lane(self.iteration.checked, &early).min(period));
+        last = last.max(self.ends.1 * period + self.loads_floor(&late));
         last.saturating_sub(first)
     }
 }

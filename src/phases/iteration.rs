@@ -118,11 +118,45 @@ impl<'c> Iteration<'c> {
 
     /// Returns a latency that no schedule of this period can undercut.
     pub(super) fn latency_floor(&self, period: u64) -> u64 {
-        let last = (0..self.nodes()).map(|node| self.offset(node) * period + self.heads[node]).max();
-        // The first node ends early enough for the rest of its path.
-        let first = (0..self.nodes()).map(|node| self.offset(node) * period + period.saturating_sub(self.tails[node])).min();
-        let path = self.heads.iter().copied().max().unwrap_or(0);
-        last.unwrap_or(0).saturating_sub(first.unwrap_or(0)).max(path)
+        let offsets = || (0..self.nodes()).map(|node| self.offset(node));
+        let (first, last) = (offsets().min().unwrap_or(0), offsets().max().unwrap_or(0));
+        if first == last {
+            return item_floor(self.checked, &self.phases);
+        }
+        let of = |offset: u64| (0..self.nodes()).filter(move |&node| self.offset(node) == offset);
+        let start = of(first).map(|node| self.tails[node]).max().unwrap_or(0).max(self.load_of(of(first)));
+        let end = of(last).map(|node| self.heads[node]).max().unwrap_or(0).max(self.load_of(of(last)));
+        // The first phase before the end of its iteration, whole iterations, the last phase in its own.
+        (start + (last - first - 1) * period + end).max(item_floor(self.checked, &self.phases))
+    }
+
+    /// Returns the time that the busiest resource needs for these nodes.
+    fn load_of(&self, nodes: impl Iterator<Item = usize>) -> u64 {
+        let mut loads = vec![0; self.checked.resources.len()];
+        nodes.for_each(|node| loads[self.resource(node)] += self.cost(node));
+        by_lane(self.checked, &loads)
+    }
+
+    /// Returns true if two nodes could change places in every schedule.
+    pub(super) fn are_twins(&self, one: usize, other: usize) -> bool {
+        let row = |rows: &Rows<u32>, node: usize| {
+            let mut row = rows.row(node as u32).to_vec();
+            row.sort_unstable();
+            row
+        };
+        (self.resource(one), self.cost(one), self.offset(one)) == (self.resource(other), self.cost(other), self.offset(other))
+            && [&self.into, &self.out].into_iter().all(|rows| row(rows, one) == row(rows, other))
+    }
+
+    /// Returns a period and a latency that no schedule can undercut.
+    pub(super) fn floor(&self) -> (u64, u64) {
+        let period = self.period_floor();
+        (period, self.latency_floor(period))
+    }
+
+    /// Returns true if the bounds prove that no schedule is better.
+    pub(super) fn is_best(&self, timetable: &Timetable) -> bool {
+        (timetable.period, timetable.latency) <= self.floor()
     }
 
     pub(super) fn timetable(&self, placed: Vec<Placed>) -> Timetable {
@@ -136,8 +170,24 @@ impl<'c> Iteration<'c> {
 
 /// Returns the most that a resource has to do for one item, by lane.
 pub(super) fn load_floor(checked: &Checked) -> u64 {
-    let loads = checked.loads();
-    let by_lane = loads.iter().zip(&checked.resources).map(|(load, (_, capacity))| load.div_ceil(u64::from(*capacity)));
     let dearest = checked.nodes.iter().map(|node| node.cost).max().unwrap_or(0);
-    by_lane.max().unwrap_or(0).max(dearest)
+    by_lane(checked, &checked.loads()).max(dearest)
+}
+
+/// Returns the time that the busiest resource needs for these loads.
+pub(super) fn by_lane(checked: &Checked, loads: &[u64]) -> u64 {
+    let by_lane = loads.iter().zip(&checked.resources).map(|(load, (_, capacity))| load.div_ceil(u64::from(*capacity)));
+    by_lane.max().unwrap_or(0)
+}
+
+/// Returns a latency that no phases can undercut: the most that a resource has to do for an item, or the
+/// dearest path. Of `phases` it counts only which are 0: those nodes are unpipelined.
+pub(super) fn item_floor(checked: &Checked, phases: &[u32]) -> u64 {
+    let mut heads = vec![0; phases.len()];
+    for &node in &checked.order {
+        // An edge of an unpipelined node may join different items.
+        let sources = checked.sources[node].iter().filter(|&&source| phases[node] > 0 && phases[source] > 0);
+        heads[node] = sources.map(|&source| heads[source]).max().unwrap_or(0) + checked.nodes[node].cost;
+    }
+    heads.into_iter().max().unwrap_or(0).max(load_floor(checked))
 }

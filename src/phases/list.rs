@@ -1,5 +1,5 @@
-//! List scheduling: whenever a lane is free, the ready node of the highest priority starts on it. Fast, and not
-//! always the best. O((n + m) log n).
+//! List scheduling: whenever a lane is free, the ready node of the highest priority starts on it. Fast, and
+//! not always the best (Graham, "Bounds on multiprocessing timing anomalies", 1969). O((n + m) log n).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -85,5 +85,36 @@ impl Lister<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::phases::Work;
+    use crate::phases::check::check;
+
+    /// `cases/pipelines.json`, "phase-2 passes first": the longest path first gives the other schedule.
+    #[test]
+    fn late_phases_first_make_a_longer_period_and_a_smaller_latency() {
+        let mut work = Work::new();
+        let (cpu, gpu) = (work.resource("CPU", 1), work.resource("GPU", 1));
+        let nodes = [("n0", cpu), ("n1", gpu), ("n2", gpu), ("n3", cpu)].map(|(name, on)| work.node(name, on, 1.0));
+        nodes.windows(2).for_each(|pair| work.edge(pair[0], pair[1], 1));
+        let checked = check(&work).expect("it is valid");
+        let iteration = Iteration::new(&checked, vec![1, 1, 1, 2]);
+        let offset = |node| iteration.offset(node);
+        let listed = |priority: &dyn Fn(usize) -> u64| {
+            let priorities: Vec<Priority> = (0..4).map(|node| (priority(node), 0)).collect();
+            list(&iteration, &Lanes::new(&checked), &priorities)
+        };
+        let us = |ps: u64| ps / 1_000_000;
+        let longest = listed(&|node| iteration.tails[node]);
+        assert_eq!((us(longest.period), us(longest.latency)), (3, 5));
+        let timetable = listed(&offset);
+        assert_eq!((us(timetable.period), us(timetable.latency)), (4, 4));
+        // From the start of the schedule iteration.
+        let end = timetable.placed.iter().map(|placed| offset(placed.node) * timetable.period + placed.end).max();
+        assert_eq!(end.map(us), Some(5));
     }
 }

@@ -1,10 +1,10 @@
-//! Nodes that mix the data of different items. Only unpipelined nodes make that possible, because they read and
-//! are read within the schedule iteration.
+//! Nodes that mix the data of different items. Only unpipelined nodes make that possible, because they read
+//! and are read within the schedule iteration.
 
 use super::check::Checked;
 
-/// The items that a value stems from, as how many items they are behind that of the first phase; and a node that
-/// has each.
+/// The items that a value stems from, as how many items they are behind that of the first phase; and a node
+/// that has each.
 #[derive(Clone, Copy)]
 struct Stems {
     newest: (u32, usize),

@@ -3,8 +3,8 @@
 //!
 //! A [`Work`] has nodes with costs on [`Resource`]s, and the edges between them. [`Work::written`] takes the
 //! phases that are fixed, [`Work::each`] makes a phase of each node, and [`Work::auto`] finds the split with
-//! the shortest period. The answer is a [`Phasing`]: phases, period, latency, loads, and the periodic schedule.
-//! [`Phasing::simulate`] says when the nodes of each item run.
+//! the shortest period. The answer is a [`Phasing`]: phases, period, latency, loads, and the periodic
+//! schedule. [`Phasing::simulate`] says when the nodes of each item run.
 //!
 //! # Rules
 //!
@@ -15,13 +15,18 @@
 //! item, and is in the phase of its source or in an earlier one.
 //!
 //! A resource of capacity c has c *lanes*. A node occupies one lane for its cost, without interruption. In a
-//! *semi-active* schedule the nodes are placed one by one, in the order of their starts. Each takes the lane of
-//! its resource that is free first, and starts as soon as that lane is free and its predecessors have ended.
+//! *semi-active* schedule the nodes are placed one by one, in the order of their starts. Each takes the lane
+//! of its resource that is free first, and starts as soon as that lane is free and its predecessors have
+//! ended. On exclusive resources these are all schedules that are shifted to the left.
 //!
 //! The *period* is the length of the shortest semi-active schedule of one schedule iteration: in lockstep, an
 //! iteration ends when all its nodes have ended. The *latency* is the time from the start of an item's first
 //! node to the end of its last one, with the next iteration one period later. Among the schedules of that
-//! period, the one with the smallest latency is chosen.
+//! period, the one with the smallest latency is chosen. The search is exact for small works, and otherwise
+//! list scheduling; [`Phasing::is_exact`] and [`Phasing::method`] say which.
+//!
+//! An *unpipelined* node has no phase. Its edges order it within the schedule iteration, so it may mix the
+//! data of different items. For the latency it counts as phase 1.
 //!
 //! ```
 //! use anabranch::phases::Work;
@@ -37,9 +42,9 @@
 //! # Ok::<(), anabranch::Error>(())
 //! ```
 //
-// WHEN, FOR ITEMS. Lives here: the work and its checks, the periodic schedule of one iteration, the search for
-// phases, the report, the picture. Never here: a thread, a clock, a future, a device, a closure of the user.
-// The same work always gives the same phases, and nothing recurses over nodes without a bound.
+// WHEN, FOR ITEMS. Lives here: the work and its checks, the periodic schedule of one iteration, the search
+// for phases, the report, the picture. Never here: a thread, a clock, a future, a device, a closure of the
+// user. The same work always gives the same phases, and nothing recurses over nodes without a bound.
 
 mod auto;
 mod bytes;
@@ -50,6 +55,7 @@ mod iteration;
 mod list;
 mod mixes;
 mod phasing;
+mod planning;
 mod report;
 mod simulate;
 mod solve;

@@ -2,18 +2,11 @@
 
 use std::sync::Arc;
 
-use super::PHASE_MAX;
-use super::auto::{Found, Problem, search};
 use super::bytes::bytes_in_flight;
-use super::check::{Checked, PS, check_time};
-use super::cuts::{NAME, cut};
-use super::exact::Budget;
+use super::check::{Checked, PS};
 use super::iteration::{Iteration, Lanes, Placed, Timetable};
 use super::mixes::warnings;
-use super::solve::{ANY, STEPS_MAX, perturbed, solve};
-use super::units::Units;
 use super::work::Resource;
-use crate::error::{Kind, Result};
 use crate::graph::NodeId;
 use crate::name::Name;
 
@@ -92,38 +85,7 @@ pub struct PhaseSpan {
 }
 
 impl Phasing {
-    /// Returns the phasing of phases that are given, by node.
-    pub(super) fn of(checked: Arc<Checked>, phases: Vec<u32>) -> Result<Self> {
-        check_phases(&checked, &phases)?;
-        let lanes = Lanes::new(&checked);
-        let iteration = Iteration::new(&checked, phases);
-        let mut budget = Budget::new(STEPS_MAX);
-        let mut timetable = solve(&iteration, &lanes, ANY, &mut budget).expect("no schedule is above the limit");
-        if budget.is_exceeded {
-            timetable = perturbed(&iteration, &lanes, timetable);
-        }
-        let phases = iteration.phases;
-        Ok(Self::new(checked, phases, timetable, Method::Given, !budget.is_exceeded))
-    }
-
-    /// Returns the best phasing of at most `depth` phases.
-    pub(super) fn auto(checked: Arc<Checked>, depth: u32) -> Result<Self> {
-        if !(1..=PHASE_MAX).contains(&depth) {
-            return Err(Kind::Setting { what: "the depth", must: "from 1 to 1024", got: depth as usize }.into());
-        }
-        let units = Units::within(&checked, depth)?;
-        // More phases than units are of no use.
-        let depth = if units.is_free { depth.min(units.nodes.len().max(1) as u32) } else { depth };
-        check_depth(&checked, depth)?;
-        let problem = Problem { checked: &checked, units: &units, lanes: Lanes::new(&checked), depth };
-        let (found, is_best) = search(&problem, cut(&problem));
-        let method = if is_best { Method::Exact } else { Method::Heuristic(NAME) };
-        let Found { phases, timetable, is_exact, .. } = found;
-        check_phases(&checked, &phases)?;
-        Ok(Self::new(checked, phases, timetable, method, is_exact))
-    }
-
-    fn new(checked: Arc<Checked>, phases: Vec<u32>, timetable: Timetable, method: Method, is_exact: bool) -> Self {
+    pub(super) fn new(checked: Arc<Checked>, phases: Vec<u32>, timetable: Timetable, method: Method, is_exact: bool) -> Self {
         let lanes = Lanes::new(&checked);
         let iteration = Iteration::new(&checked, phases);
         let span = |placed: &Placed| {
@@ -197,21 +159,22 @@ impl Phasing {
 
     /// Returns the memory of the values of all items in flight, in bytes.
     ///
-    /// A value that is made in phase ps and read last in phase pd is alive in pd - ps + 1 schedule iterations. So
-    /// a node counts once: the most of the bytes of its edges, each times the number of its iterations. An edge
-    /// of an unpipelined node counts for one iteration. Feedback counts in addition: the most of the bytes of the
-    /// node's feedback edges, each times its lag.
+    /// A value that is made in phase ps and read last in phase pd is alive in pd - ps + 1 schedule
+    /// iterations. So a node counts once: the most of the bytes of its edges, each times the number of its
+    /// iterations. An edge of an unpipelined node counts for one iteration. Feedback counts in addition: the
+    /// most of the bytes of the node's feedback edges, each times its lag.
     pub fn bytes_in_flight(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns a warning for each node that mixes the data of different items, because it is unpipelined or reads
-    /// from an unpipelined node.
+    /// Returns a warning for each node that mixes the data of different items, because it is unpipelined or
+    /// reads from an unpipelined node.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Returns the periodic schedule: when each node runs in a schedule iteration, in the order of the starts.
+    /// Returns the periodic schedule: when each node runs in a schedule iteration, in the order of the
+    /// starts.
     pub fn iteration(&self) -> &[PhaseSpan] {
         &self.spans
     }
@@ -230,26 +193,6 @@ impl Phasing {
 /// From picoseconds to microseconds.
 pub(super) fn us(ps: u64) -> f64 {
     ps as f64 / PS
-}
-
-/// Checks that every edge leads to the same phase or a later one, and feedback to the same or an earlier one.
-fn check_phases(checked: &Checked, phases: &[u32]) -> Result<()> {
-    for edge in &checked.edges {
-        let (from, to) = (phases[edge.source], phases[edge.target]);
-        let (source_node, target) = (checked.name(edge.source), checked.name(edge.target));
-        if edge.is_feedback && to.max(1) > from.max(1) {
-            return Err(Kind::LaterPhase { source_node, from: from.max(1), target, to: to.max(1) }.into());
-        }
-        if !edge.is_feedback && from > to && to > 0 {
-            return Err(Kind::EarlierPhase { source_node, from, target, to }.into());
-        }
-    }
-    check_depth(checked, phases.iter().copied().max().unwrap_or(1))
-}
-
-fn check_depth(checked: &Checked, depth: u32) -> Result<()> {
-    let sum_us: f64 = checked.loads().into_iter().map(us).sum();
-    check_time("the sum of all costs, times the number of phases,", sum_us * f64::from(depth))
 }
 
 fn bound(iteration: &Iteration<'_>, period: u64) -> Bound {

@@ -30,20 +30,21 @@ pub struct ItemSpan {
 pub enum Beat {
     /// When the schedule iteration before it has ended.
     Lockstep,
-    /// Each of its nodes when its inputs are there, in the order that lockstep has on each lane. Never slower.
+    /// Each of its nodes when its inputs are there, in the order that lockstep has on each lane. Never
+    /// slower.
     #[default]
     Elastic,
 }
 
 impl Phasing {
     /// Returns when each node runs for each of `items` items, by the costs. K items take K + D - 1 schedule
-    /// iterations, where D is the depth. The spans come in the order of the schedule iterations, and in each in
-    /// the order of [`Phasing::iteration`].
+    /// iterations, where D is the depth. The spans come in the order of the schedule iterations, and in each
+    /// in the order of [`Phasing::iteration`].
     ///
-    /// In lockstep a schedule iteration begins when the one before it has ended. In elastic time a node begins
-    /// when its inputs of that item are there, when it has ended for the item before, and when the node before it
-    /// on its lane has ended. The order of the nodes on each lane is that of lockstep. So each node of each item
-    /// ends no later than in lockstep.
+    /// In lockstep a schedule iteration begins when the one before it has ended. In elastic time a node
+    /// begins when its inputs of that item are there, and when the node before it on its lane has ended. The
+    /// order of the nodes on each lane is that of lockstep. So a node sees the items in order, and ends for
+    /// each of them no later than in lockstep.
     ///
     /// # Errors
     ///
@@ -139,7 +140,7 @@ impl<'p> Simulation<'p> {
         let phasing = self.phasing;
         for (placed, span) in phasing.timetable.placed.iter().zip(phasing.iteration()) {
             let Some(item) = self.item(placed.node, iteration) else { continue };
-            let start = begin.max(self.free[placed.lane]).max(self.inputs(placed.node, item, iteration));
+            let start = begin.max(self.free[placed.lane]).max(self.inputs(placed.node, iteration));
             let end = start + (placed.end - placed.start);
             self.free[placed.lane] = end;
             self.ended = self.ended.max(end);
@@ -150,13 +151,13 @@ impl<'p> Simulation<'p> {
         }
     }
 
-    /// Returns when all that a node needs for an item has ended.
-    fn inputs(&self, node: usize, item: u64, iteration: u64) -> u64 {
-        let own = item.checked_sub(1).map_or(0, |before| self.ends[self.end_place(node, before)]);
+    /// Returns when all that a node reads has ended. That it has ended for the item before needs no check:
+    /// each node has one lane, and a lane keeps the order of the items.
+    fn inputs(&self, node: usize, iteration: u64) -> u64 {
         let end = |wait: &Wait| {
-            let source = self.item(wait.source, iteration.checked_sub(wait.iterations)?)?;
-            Some(self.ends[self.end_place(wait.source, source)])
+            let item = self.item(wait.source, iteration.checked_sub(wait.iterations)?)?;
+            Some(self.ends[self.end_place(wait.source, item)])
         };
-        self.waits[node].iter().filter_map(end).fold(own, u64::max)
+        self.waits[node].iter().filter_map(end).max().unwrap_or(0)
     }
 }

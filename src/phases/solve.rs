@@ -1,5 +1,5 @@
-//! The schedule of one iteration: the shortest, and of these the one with the smallest latency. Exact for a few
-//! nodes, by list scheduling for many.
+//! The schedule of one iteration: the shortest, and of these the one with the smallest latency. Exact for a
+//! few nodes, by list scheduling for many.
 
 use super::exact::{Budget, EXACT_NODES_MAX, shortest, soonest};
 use super::iteration::{Iteration, Lanes, Timetable};
@@ -30,7 +30,7 @@ pub(super) fn solve(iteration: &Iteration<'_>, lanes: &Lanes, limit: Rank, budge
     }
     let mut best = listed(iteration, lanes);
     if iteration.nodes() > EXACT_NODES_MAX {
-        budget.is_exceeded = true;
+        budget.is_exceeded |= !iteration.is_best(&best);
         return Some(best).filter(|best| best.rank() < limit);
     }
     let below = best.period.min(limit.0.saturating_add(1));
@@ -60,8 +60,8 @@ pub(super) fn listed(iteration: &Iteration<'_>, lanes: &Lanes) -> Timetable {
 
 const RULES: usize = 3;
 
-/// The rules: the longest path first; late phases first, so that items end early; early phases last among paths
-/// of equal length.
+/// The rules: the longest path first; late phases first, so that items end early; early phases last among
+/// paths of equal length.
 fn priorities(iteration: &Iteration<'_>, rule: usize) -> Vec<Priority> {
     let nodes = 0..iteration.nodes();
     let of = |node: usize| {
@@ -75,15 +75,14 @@ fn priorities(iteration: &Iteration<'_>, rule: usize) -> Vec<Priority> {
     nodes.map(of).collect()
 }
 
-/// Improves a schedule: exchanges the priorities of two nodes of one resource, and keeps what is no worse. The
-/// choice of the nodes looks random and is always the same.
+/// Improves a schedule: exchanges the priorities of two nodes of one resource, and keeps the schedule if it
+/// is no worse. The choice of the nodes looks random and is always the same.
 pub(super) fn perturbed(iteration: &Iteration<'_>, lanes: &Lanes, best: Timetable) -> Timetable {
     let nodes = iteration.nodes();
     let mut by_resource: Vec<Vec<usize>> = vec![Vec::new(); iteration.checked.resources.len()];
     (0..nodes).for_each(|node| by_resource[iteration.resource(node)].push(node));
     by_resource.retain(|nodes| nodes.len() > 1);
-    let floor = iteration.period_floor();
-    let floor = (floor, iteration.latency_floor(floor));
+    let floor = iteration.floor();
     // The nodes that start first have the highest priority: that gives about the same schedule again.
     let mut priorities = vec![(0, 0); nodes];
     best.placed.iter().enumerate().for_each(|(place, placed)| priorities[placed.node] = ((nodes - place) as u64, 0));

@@ -1,6 +1,6 @@
-//! The picture of a phasing: two schedule iterations, lanes on the left, boxes in the colour of their phase. The
-//! label of a box is its node and its item; the boxes of one item have a dark rim, so that the item can be
-//! followed.
+//! The picture of a phasing: two schedule iterations, lanes on the left, boxes in the colour of their phase.
+//! The label of a box is its node and its item; the boxes of one item have a dark rim, so that the item can
+//! be followed.
 
 use std::fmt::Write;
 
@@ -22,9 +22,9 @@ const PERIODS: u32 = 2;
 const KEY_MAX: usize = 16;
 
 impl Phasing {
-    /// Draws two periods as an SVG: a row for each lane that has work, a box for each node, in the colour of its
-    /// phase. In the first one, phase 1 works on item k, phase 2 on item k - 1, and so on. The boxes of item k
-    /// have a dark rim.
+    /// Draws two periods as an SVG: a row for each lane that has work, a box for each node, in the colour of
+    /// its phase. In the first one, phase 1 works on item k, phase 2 on item k - 1, and so on. The boxes of
+    /// item k have a dark rim.
     pub fn to_svg(&self) -> String {
         let rows = self.rows();
         let names: Vec<String> = rows.iter().map(|&row| self.row_name(row)).collect();

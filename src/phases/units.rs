@@ -1,5 +1,5 @@
-//! Units: sets of nodes that must share a phase, and the phases that each may have. The rules order the units:
-//! a unit is in the same phase as those before it, or in a later one.
+//! Units: sets of nodes that must share a phase, and the phases that each may have. The rules order the
+//! units: a unit is in the same phase as those before it, or in a later one.
 
 use super::PHASE_MAX;
 use super::check::Checked;

@@ -1,11 +1,6 @@
-//! The work of one item: nodes with costs on resources, and edges. Methods that add to it cannot fail; the first
-//! mistake is the error of the methods that plan it.
+//! The work of one item: nodes with costs on resources, and edges. Methods that add to it cannot fail; the
+//! first mistake is the error of the methods that plan it.
 
-use super::PHASE_MAX;
-use super::check::check;
-use super::phasing::Phasing;
-use super::units::Units;
-use crate::error::{Kind, Result};
 use crate::graph::NodeId;
 use crate::name::Name;
 
@@ -45,7 +40,7 @@ pub(super) struct Edge {
     pub(super) is_feedback: bool,
 }
 
-/// What is said of the phase of a node.
+/// The phase that a node must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fixed {
     Phase(u32),
@@ -64,8 +59,8 @@ impl Work {
         Resource(self.resources.len() as u32 - 1)
     }
 
-    /// Adds a node that occupies one lane of `resource` for `cost_us` microseconds for each item. Costs are from
-    /// 0 to 10^12, and are rounded to whole picoseconds.
+    /// Adds a node that occupies one lane of `resource` for `cost_us` microseconds for each item. Costs are
+    /// from 0 to 10^12, and are rounded to whole picoseconds.
     pub fn node(&mut self, name: impl Into<Name>, resource: Resource, cost_us: f64) -> NodeId {
         self.nodes.push(NodeWork { name: name.into(), resource, cost_us });
         NodeId(self.nodes.len() as u32 - 1)
@@ -76,8 +71,8 @@ impl Work {
         self.edges.push(Edge { source, target, bytes, is_feedback: false });
     }
 
-    /// Adds feedback: for item k, `target` gets what `source` made for item k - (1 + ps - pd), where ps and pd
-    /// are the phases of source and target. The lag is 1 within one phase.
+    /// Adds feedback: for item k, `target` gets what `source` made for item k - (1 + ps - pd), where ps and
+    /// pd are the phases of source and target. The lag is 1 within one phase.
     pub fn feedback(&mut self, source: NodeId, target: NodeId, bytes: u64) {
         self.edges.push(Edge { source, target, bytes, is_feedback: true });
     }
@@ -94,52 +89,9 @@ impl Work {
     }
 
     /// Takes a node out of the pipeline. Its edges order nodes within each schedule iteration, whatever the
-    /// phases of the other nodes. So it may mix the data of different items, see [`Phasing::warnings`].
+    /// phases of the other nodes. So it may mix the data of different items, see
+    /// [`Phasing::warnings`](super::Phasing::warnings).
     pub fn unpipelined(&mut self, node: NodeId) {
         self.fixed.push((node, Fixed::Unpipelined));
-    }
-
-    /// Plans the phases that are fixed. A node without one is unpipelined if another node has one. If no node
-    /// has one, all are in phase 1.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the work is not valid, if an edge leads to an earlier phase, or if feedback leads to a later one.
-    pub fn written(&self) -> Result<Phasing> {
-        let checked = check(self)?;
-        let none = u32::from(checked.fixed.iter().all(|phase| phase.unwrap_or(0) == 0));
-        let phases = checked.fixed.iter().map(|phase| phase.unwrap_or(none)).collect();
-        Phasing::of(checked, phases)
-    }
-
-    /// Plans a phase for each node, in topological order; nodes that are kept [together](Work::together) share
-    /// one. Unpipelined nodes stay so, and other fixed phases do not count.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the work is not valid, or needs more than 1024 phases.
-    pub fn each(&self) -> Result<Phasing> {
-        let checked = check(self)?;
-        let units = Units::new(&checked);
-        let got = units.nodes.len();
-        if got > PHASE_MAX as usize {
-            return Err(Kind::Limit { what: "the number of phases".into(), got, limit: PHASE_MAX as usize }.into());
-        }
-        let phases: Vec<u32> = (1..=got as u32).collect();
-        let phases = units.by_node(&checked, &phases);
-        Phasing::of(checked, phases)
-    }
-
-    /// Plans at most `depth` phases, so that the period is the shortest possible; of several such splits, it
-    /// takes that with the smallest latency, then with the fewest phases, then with the fewest bytes in flight.
-    ///
-    /// The search is exact for small works. [`Phasing::method`] says whether it was.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the work is not valid, if `depth` is not from 1 to 1024, or if the fixed phases leave none for a
-    /// node.
-    pub fn auto(&self, depth: u32) -> Result<Phasing> {
-        Phasing::auto(check(self)?, depth)
     }
 }

@@ -1,5 +1,5 @@
-//! A policy's answers for a graph and its inner graphs, kept. A pipeline is compiled again whenever its phases
-//! change, and the streams of its nodes stay what they were.
+//! A policy's answers for a graph and its inner graphs, kept. A pipeline is compiled again whenever its
+//! phases change, and the streams of its nodes stay what they were.
 
 use std::cell::{Cell, RefCell};
 

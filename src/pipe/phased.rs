@@ -24,20 +24,19 @@ pub enum Phases {
     },
 }
 
-/// Returns the phase of each node, counted from 0.
-pub(super) fn phases_of(graph: &Graph, phases: Phases, costs_us: &[f64], cpus: u32) -> Result<Arc<[u32]>> {
-    match phases {
-        Phases::Written => written(graph),
-        Phases::Each => Ok(phases_in(&work_of(graph, costs_us, cpus)?.each()?, graph)),
-        Phases::Auto { depth } => Ok(phases_in(&work_of(graph, costs_us, cpus)?.auto(depth)?, graph)),
-    }
+/// Returns the phase of each node, counted from 0; and the planner's answer, if it was asked.
+pub(super) fn phases_of(graph: &Graph, phases: Phases, costs_us: &[f64], cpus: u32) -> Result<(Arc<[u32]>, Option<Phasing>)> {
+    let phasing = match phases {
+        Phases::Written => return Ok((written(graph)?, None)),
+        Phases::Each => work_of(graph, costs_us, cpus)?.each()?,
+        Phases::Auto { depth } => work_of(graph, costs_us, cpus)?.auto(depth)?,
+    };
+    let phase_of = graph.shape().ids().map(|node| phasing.phase_of(node).max(1) - 1).collect();
+    Ok((phase_of, Some(phasing)))
 }
 
-fn phases_in(phasing: &Phasing, graph: &Graph) -> Arc<[u32]> {
-    graph.shape().ids().map(|node| phasing.phase_of(node).max(1) - 1).collect()
-}
-
-/// Returns the written phases, without gaps. A node without one is where the latest of those is that it reads.
+/// Returns the written phases, without gaps. A node without one is where the latest of those is that it
+/// reads.
 fn written(graph: &Graph) -> Result<Arc<[u32]>> {
     let shape = graph.shape();
     let mut phases = vec![0; shape.nodes().len()];

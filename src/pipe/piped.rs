@@ -26,13 +26,13 @@ use crate::value::args::Data;
 /// polled.
 ///
 /// # Errors
-/// An item that fails is an `Err` in its place: with the first cause, as of a [`Run`](crate::Run). Later items
-/// go on. If the source panics, that is an `Err` in the place of its next item, and the source has ended. A
-/// shutdown or a cancel is the last `Err`. For waits inside of a task, see [`Run`](crate::Run).
+/// An item that fails is an `Err` in its place: with the first cause, as of a [`Run`](crate::Run). Later
+/// items go on. If the source panics, that is an `Err` in the place of its next item, and the source has
+/// ended. A shutdown or a cancel is the last `Err`. For waits inside of a task, see [`Run`](crate::Run).
 ///
 /// # Cancellation
-/// Dropping it ends the pipeline: nothing new starts, async nodes are dropped where they stand, and a task that
-/// is running runs to its end. What it may touch is freed after that. Dropping never waits.
+/// Dropping it ends the pipeline: nothing new starts, async nodes are dropped where they stand, and a task
+/// that is running runs to its end. What it may touch is freed after that. Dropping never waits.
 #[must_use = "streams do nothing unless polled"]
 #[pin_project]
 pub struct Piped<S: Stream, I, T> {

@@ -10,10 +10,10 @@ use crate::error::{Kind, Result};
 use crate::graph::{Graph, NODES_MAX, Outlets, Value};
 use crate::name::Name;
 use crate::phases::{Beat, Phasing};
-use crate::plan::{Pipelining, Plan, Wanted};
+use crate::plan::{Pipelining, Plan, Schedule, Wanted};
 use crate::policy::Policy;
 use crate::run::port::Typed;
-use crate::runtime::Core;
+use crate::runtime::{Core, Timeline};
 use crate::value::Cells;
 use crate::value::args::Data;
 
@@ -23,9 +23,9 @@ const SLOTS_MAX: u32 = 1 << 16;
 /// A graph that runs once for each item of a stream, for several items at once: `I` is an item, `T` its
 /// results. Immutable and cheap to clone; [`Executor::pipe`](crate::Executor::pipe) runs it.
 ///
-/// Each node has a *phase*. While one phase handles item k, the phase before it handles item k + 1. A phase in
-/// which a node holds a [state](Graph::state) or gives a [feedback](Graph::feedback) its value has the items in
-/// order, one at a time. Every other phase handles several items side by side, as they come
+/// Each node has a *phase*. While one phase handles item k, the phase before it handles item k + 1. A phase
+/// in which a node holds a [state](Graph::state) or gives a [feedback](Graph::feedback) its value has the
+/// items in order, one at a time. Every other phase handles several items side by side, as they come
 /// ([`serial`](Pipeline::serial) forbids that).
 ///
 /// # Examples
@@ -82,14 +82,15 @@ struct Definition<T> {
 struct Settings {
     /// None until it was set.
     slots: Option<u32>,
+    phases: Phases,
     beat: Beat,
     is_serial: bool,
     cpus: u32,
 }
 
 impl<I: Data, T: Send + 'static> Pipeline<I, T> {
-    /// Returns the pipeline of a graph. `build` adds the nodes, as to any [`Graph`], and returns the results: a
-    /// [`Value`], or a tuple of up to eight. They are moved out of each item. The policy is asked once.
+    /// Returns the pipeline of a graph. `build` adds the nodes, as to any [`Graph`], and returns the results:
+    /// a [`Value`], or a tuple of up to eight. They are moved out of each item. The policy is asked once.
     ///
     /// # Errors
     /// As [`Graph::compile`]; or a node in an earlier phase than one that it reads.
@@ -111,9 +112,8 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         let mut costs_us = vec![0.0; graph.shape().nodes().len()];
         plan.schedule().spans().iter().for_each(|span| costs_us[span.node.index()] = span.end_us - span.start_us);
         let definition = Definition { name, graph, answers, take: Arc::new(move |cells| O::take(&keys, cells)) };
-        let settings = Settings { slots: None, beat: Beat::Elastic, is_serial: false, cpus: cpus() };
-        let phases = phases_of(&definition.graph, Phases::Written, &costs_us, settings.cpus)?;
-        Self::compiled(Arc::new(definition), phases, settings, costs_us.into())
+        let settings = Settings { slots: None, phases: Phases::Written, beat: Beat::Elastic, is_serial: false, cpus: cpus() };
+        Self::phased(Arc::new(definition), settings, costs_us.into())
     }
 
     /// Splits the pipeline into phases.
@@ -121,9 +121,8 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     /// # Errors
     /// If the phases do not fit the graph: the error names the nodes.
     pub fn phases(self, phases: Phases) -> Result<Self> {
-        let Inner { definition, settings, costs_us, .. } = &*self.inner;
-        let phases = phases_of(&definition.graph, phases, costs_us, settings.cpus)?;
-        Self::compiled(definition.clone(), phases, *settings, costs_us.clone())
+        let Inner { definition, costs_us, settings, .. } = &*self.inner;
+        Self::phased(definition.clone(), Settings { phases, ..*settings }, costs_us.clone())
     }
 
     /// Sets the most items in flight: begun, and not taken yet. Each has memory of its own. The default is
@@ -151,23 +150,35 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         self.with(|settings| settings.is_serial = true)
     }
 
-    /// Sets how many CPU nodes run at once, for [`Phases::Auto`] and [`phasing`](Pipeline::phasing). The
-    /// default is the number of cores.
+    /// Sets how many CPU nodes run at once, for [`Phases::Auto`] and [`phasing`](Pipeline::phasing), and
+    /// splits the pipeline again. The default is the number of cores.
     ///
     /// # Errors
-    /// None; it can be chained like the other settings.
+    /// If it is 0 and the planner is asked.
     pub fn cpus(self, cpus: u32) -> Result<Self> {
-        self.with(|settings| settings.cpus = cpus)
+        let Inner { definition, costs_us, settings, .. } = &*self.inner;
+        Self::phased(definition.clone(), Settings { cpus, ..*settings }, costs_us.clone())
     }
 
     fn with(self, set: impl FnOnce(&mut Settings)) -> Result<Self> {
-        let Inner { definition, phases, costs_us, .. } = &*self.inner;
+        let Inner { definition, phases, costs_us, phasing, .. } = &*self.inner;
         let mut settings = self.inner.settings;
         set(&mut settings);
-        Self::compiled(definition.clone(), phases.clone(), settings, costs_us.clone())
+        Self::compiled(definition.clone(), (phases.clone(), phasing.get().cloned()), settings, costs_us.clone())
     }
 
-    fn compiled(definition: Arc<Definition<T>>, phases: Arc<[u32]>, settings: Settings, costs_us: Arc<[f64]>) -> Result<Self> {
+    /// Compiles it with new phases.
+    fn phased(definition: Arc<Definition<T>>, settings: Settings, costs_us: Arc<[f64]>) -> Result<Self> {
+        let phases = phases_of(&definition.graph, settings.phases, &costs_us, settings.cpus)?;
+        Self::compiled(definition, phases, settings, costs_us)
+    }
+
+    fn compiled(
+        definition: Arc<Definition<T>>,
+        (phases, known): (Arc<[u32]>, Option<Phasing>),
+        settings: Settings,
+        costs_us: Arc<[f64]>,
+    ) -> Result<Self> {
         let graph = &definition.graph;
         let depth = phases.iter().max().map_or(1, |last| last + 1);
         let slots = settings.slots.unwrap_or((2 * depth).max(4));
@@ -178,14 +189,28 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         let phased = if depth > 1 { plan(Some(phases.clone()))? } else { merged.0.clone() };
         check_slots(&phased, slots)?;
         let phased = (phased, Arc::new(pipelining));
-        let inner = Inner { definition, phases, settings, costs_us, phased, merged, phasing: OnceLock::new() };
+        let phasing = known.map_or_else(OnceLock::new, OnceLock::from);
+        let inner = Inner { definition, phases, settings, costs_us, phased, merged, phasing };
         Ok(Self { inner: Arc::new(inner), item: PhantomData })
     }
 
-    /// Returns the plan of one item. In a pipeline of several phases its programs are those of one schedule
+    /// Returns the programs of one item. In a pipeline of several phases they are those of one schedule
     /// iteration: every phase handles an item of its own.
-    pub fn plan(&self) -> &Plan {
-        &self.inner.phased.0
+    pub fn schedule(&self) -> &Schedule {
+        self.inner.phased.0.schedule()
+    }
+
+    /// Plans again with the times that nodes really took. Nodes that the timeline does not know keep their
+    /// costs. With [`Phases::Auto`] the nodes may change their phases.
+    ///
+    /// # Errors
+    /// As [`Pipeline::phases`].
+    pub fn retime(self, timeline: &Timeline) -> Result<Self> {
+        let Inner { definition, settings, phased, merged, costs_us, .. } = &*self.inner;
+        let took = [phased, merged].map(|(plan, _)| timeline.costs_us(plan));
+        let took = took[0].iter().zip(&took[1]).map(|(phased, merged)| phased.or(*merged));
+        let costs_us: Arc<[f64]> = took.zip(&**costs_us).map(|(took, &known)| took.unwrap_or(known)).collect();
+        Self::phased(definition.clone(), *settings, costs_us)
     }
 
     /// Returns the number of phases.
@@ -220,6 +245,7 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
 
 impl<I, T> Pipeline<I, T> {
     /// Returns when the nodes run, by their costs: the period, the latency, what bounds them, and a picture.
+    /// Its bytes are those of values in place: what lies behind a `Vec` or a `Box` does not count.
     ///
     /// # Errors
     /// If the costs are no numbers from 0 to 10¹².

@@ -36,6 +36,8 @@ pub(crate) struct PlanInner {
     pub(crate) inputs: Vec<PlanInput>,
     pub(crate) outputs: Vec<OutputPort>,
     by_name: OnceLock<HashMap<Name, NodeId>>,
+    /// Whether it is a pipeline's: then it runs over items only.
+    pub(crate) is_pipelined: bool,
 }
 
 /// An input, and what becomes of it.
@@ -68,12 +70,16 @@ impl Graph {
         if let (Some(between), None) = (self.between.first(), self.fault()) {
             return Err(Kind::OnlyInPipeline { name: between.name.clone() }.into());
         }
-        self.compile_phased(policy, None)
+        self.compiled(policy, None, false)
     }
 
     /// Compiles the graph of a pipeline. `phases` are those of its nodes, counted from 0, if there are
     /// several.
     pub(crate) fn compile_phased(&self, policy: &dyn Policy, phases: Option<Arc<[u32]>>) -> Result<Plan> {
+        self.compiled(policy, phases, true)
+    }
+
+    fn compiled(&self, policy: &dyn Policy, phases: Option<Arc<[u32]>>, is_pipelined: bool) -> Result<Plan> {
         if let Some(fault) = self.fault() {
             return Err(fault);
         }
@@ -104,7 +110,7 @@ impl Graph {
             let value = &self.values[port.value as usize];
             PlanInput { port: port.clone(), is_shared: value.sharer.is_some(), taker: value.taker }
         });
-        PlanInner::lowered(schedule, fabric, self.layout, inputs.collect(), self.outputs.clone())
+        PlanInner::lowered(schedule, fabric, self.layout, inputs.collect(), self.outputs.clone(), is_pipelined)
     }
 
     /// Checks that every value is read, which only the whole graph shows.
@@ -254,8 +260,10 @@ impl PlanInner {
             node.cost_us = cost_us.unwrap_or(node.cost_us);
         }
         let inner = self.schedule.inner().iter().map(|inner| inner.0.map(|schedule| schedule.shape().clone()));
-        let schedule = Schedule::with_inner(Arc::new(shape), inner.collect(), policy, None)?;
-        Self::lowered(schedule, self.fabric.clone(), self.layout, self.inputs.clone(), self.outputs.clone())
+        let phases = self.schedule.phases().map(Arc::from);
+        let schedule = Schedule::with_inner(Arc::new(shape), inner.collect(), policy, phases)?;
+        let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
+        Self::lowered(schedule, self.fabric.clone(), self.layout, inputs, outputs, self.is_pipelined)
     }
 
     fn lowered(
@@ -264,10 +272,11 @@ impl PlanInner {
         layout: Layout,
         inputs: Vec<PlanInput>,
         outputs: Vec<OutputPort>,
+        is_pipelined: bool,
     ) -> Result<Plan> {
         let code = fabric.lower(&schedule, false)?;
         let (queue_code, by_name) = (OnceLock::new(), OnceLock::new());
-        Ok(Plan(Arc::new(Self { schedule, code, queue_code, fabric, layout, inputs, outputs, by_name })))
+        Ok(Plan(Arc::new(Self { schedule, code, queue_code, fabric, layout, inputs, outputs, by_name, is_pipelined })))
     }
 
     /// Returns the code for an executor whose devices have queues; made when it is asked for first.

@@ -33,8 +33,8 @@ pub(crate) fn lane_height(lanes: u32) -> f64 {
     (1400.0 / f64::from(lanes.max(1))).clamp(9.0, 32.0)
 }
 
-/// Returns how wide the time axis should be for the shorter boxes to be read: the times of all boxes, the lengths
-/// of their labels, and the time that the axis shows.
+/// Returns how wide the time axis should be for the shorter boxes to be read: the times of all boxes, the
+/// lengths of their labels, and the time that the axis shows.
 pub(crate) fn width_wanted(mut times_us: Vec<f64>, mut labels: Vec<usize>, makespan_us: f64) -> f64 {
     times_us.retain(|&us| us > 0.0);
     times_us.sort_by(f64::total_cmp);

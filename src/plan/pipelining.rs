@@ -48,6 +48,8 @@ pub(crate) struct PhaseRule {
     /// The number of arrivals at its gate.
     pub(crate) arrivals: u32,
     pub(crate) arrows: Vec<Arrow>,
+    /// Whether a value of it is fed back.
+    pub(crate) has_feeds: bool,
 }
 
 /// An arrival at the gate of a phase, of a later or an earlier item.
@@ -95,7 +97,7 @@ pub(crate) struct Wanted {
 impl Pipelining {
     /// Returns how a plan without phases runs over items, at most `slots` at once, in any order.
     pub(crate) fn unordered(slots: u32) -> Self {
-        let rule = PhaseRule { arrivals: 1, arrows: Vec::new() };
+        let rule = PhaseRule { arrivals: 1, ..Default::default() };
         let (feeds, inits, dropped, inputs_out) = Default::default();
         Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
     }
@@ -117,6 +119,7 @@ impl Pipelining {
         }
         let mut phases: Vec<PhaseRule> = (0..depth).map(|_| PhaseRule::default()).collect();
         begun_by_source.iter().for_each(|&phase| phases[phase as usize].arrivals += 1);
+        feeds.iter().for_each(|feed| phases[feed.phase as usize].has_feeds = true);
         drawing.arrows.sort_unstable();
         drawing.arrows.dedup();
         for &(from, arrow) in &drawing.arrows {
@@ -134,7 +137,7 @@ impl Pipelining {
     pub(crate) fn merged(&self) -> Self {
         let is_ordered = self.phases.iter().zip(0..).any(|(rule, phase)| rule.arrows.contains(&Arrow { phase, shift: 1 }));
         let arrows = if is_ordered { vec![Arrow { phase: 0, shift: 1 }] } else { Vec::new() };
-        let rule = PhaseRule { arrivals: 1 + arrows.len() as u32, arrows };
+        let rule = PhaseRule { arrivals: 1 + arrows.len() as u32, arrows, has_feeds: !self.feeds.is_empty() };
         let feeds = self.feeds.iter().map(|feed| Feed { phase: 0, ..*feed }).collect();
         let (inits, dropped, inputs_out) = (self.inits.clone(), self.dropped.clone(), self.inputs_out.clone());
         Self { slots: self.slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
@@ -174,6 +177,8 @@ fn dropped(graph: &Graph) -> Vec<(u32, &'static Transfer)> {
         Maker::Input(input) => !is_between(input) && value.kept != Some(Kept::Result),
         Maker::Node(_) => value.kept == Some(Kept::FedBack),
     };
+    // A value that needs no drop is just overwritten.
+    let stays = |value: &&ValueInfo| stays(value) && (value.of.transfer.needs_drop || value.sharer.is_some());
     graph.values.iter().filter(stays).map(|value| (value.offset, value.of.transfer)).collect()
 }
 

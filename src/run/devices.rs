@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
+use super::pipe::Phases;
 use super::state;
 use crate::device::host::aside;
 use crate::device::queue::Event;
@@ -80,7 +81,7 @@ impl Item<'_> {
     /// Returns an error if a lane that the item uses had a fault since the item began. Then its results may
     /// be wrong, also earlier ones.
     fn check_faults(self) -> Result<()> {
-        // ORDERING: Relaxed: the item's begin comes before its segments.
+        // ORDERING: Relaxed: stored before the item began.
         let (devices, before) = (self.run.devices(), self.at.lane_faults.load(Ordering::Relaxed));
         if devices.faults() == before {
             return Ok(());
@@ -137,8 +138,10 @@ impl Item<'_> {
                 }
                 Target::Arrive(_) => return,
                 Target::Release(node) => return self.release(node),
-                Target::Phase(phase) => return self.end_phase(phase, &mut |ticket| pool.submit(ticket)),
-                Target::End if self.live.pipe.is_some() => return self.end_phase(0, &mut |ticket| pool.submit(ticket)),
+                Target::Phase(phase) => return self.end_phase(phase, &mut Phases::new(), &mut |ticket| pool.submit(ticket)),
+                Target::End if self.live.pipe.is_some() => {
+                    return self.end_phase(0, &mut Phases::new(), &mut |ticket| pool.submit(ticket));
+                }
                 Target::End => return RunInner::finish(self.run.me(), Some(self.live.slot)),
             }
         }

@@ -172,7 +172,7 @@ impl Drop for Run {
 }
 
 impl RunInner {
-    /// Cancels a run that nobody awaits any more, and keeps its memory until it is complete.
+    /// Cancels a run that is no longer awaited, and keeps its memory until it is complete.
     pub(super) fn abandon(self: &Arc<Self>) {
         if self.is_complete() {
             return;

@@ -99,6 +99,8 @@ pub(super) struct Live {
 pub(super) struct Iteration {
     /// Its number among those of the run.
     pub(super) number: u32,
+    /// The number of its first program among those of all iterations.
+    pub(super) base: u32,
     pub(super) frame: Frame,
     pub(super) gates: Box<[Countdown]>,
     /// Where each program continues: twice its step, plus one when the step's body is done.
@@ -108,7 +110,9 @@ pub(super) struct Iteration {
     /// The end of each segment that is not awaited, as a point of its lane. 0 until it is submitted, and once
     /// it is awaited.
     pub(super) points: Box<[AtomicU64]>,
-    /// The number of lane faults found when its item began.
+    /// The number of its item.
+    pub(super) item: AtomicU64,
+    /// The number of lane faults found when it began.
     pub(super) lane_faults: AtomicU64,
     pub(super) asyncs: Box<[StepState]>,
     pub(super) controls: Box<[StepState]>,
@@ -122,28 +126,36 @@ pub(super) struct Iteration {
     pub(super) has_failed: AtomicBool,
 }
 
+impl Live {
+    #[inline]
+    pub(super) fn iteration(&self, number: u32) -> &Iteration {
+        number.checked_sub(1).map_or(&self.first, |more| &self.more[more as usize])
+    }
+}
+
 /// One execution of the graph, in one iteration of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Item<'r> {
     pub(super) run: &'r RunInner,
     pub(super) live: &'r Live,
     pub(super) at: &'r Iteration,
-    /// The number of its first program among those of all iterations.
-    pub(super) base: u32,
 }
 
 impl<'r> Item<'r> {
+    #[inline]
     pub(super) fn code(self) -> &'r Code {
         self.run.code()
     }
 
+    #[inline]
     pub(super) fn plan(self) -> &'r PlanInner {
         self.run.plan()
     }
 
     /// Returns the ticket of programs of this item.
+    #[inline]
     pub(super) fn ticket(self, first: u32, count: u32) -> Ticket {
-        Ticket::new(self.live.slot, self.base + first, count)
+        Ticket::new(self.live.slot, self.at.base + first, count)
     }
 
     /// Returns the cells as the node may use them.
@@ -198,20 +210,22 @@ impl RunInner {
         if self.core.devices.is_some() { self.plan().queue_code() } else { &self.plan().code }
     }
 
+    #[inline]
     pub(super) fn is_complete(&self) -> bool {
         self.lane.has_reached(COMPLETE)
     }
 
     /// Returns the first item, once the run is live. Most runs have no other.
+    #[inline]
     pub(super) fn first(&self) -> Option<Item<'_>> {
-        self.live.get().map(|live| Item { run: self, live, at: &live.first, base: 0 })
+        self.live.get().map(|live| Item { run: self, live, at: &live.first })
     }
 
     /// Returns the item in an iteration of a live run.
+    #[inline]
     pub(super) fn item(&self, number: u32) -> Item<'_> {
         let live = self.live.get().expect("a live run has iterations");
-        let at = number.checked_sub(1).map_or(&live.first, |more| &live.more[more as usize]);
-        Item { run: self, live, at, base: number * self.code().programs() }
+        Item { run: self, live, at: live.iteration(number) }
     }
 
     /// Returns the items of all iterations, once the run is live.

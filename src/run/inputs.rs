@@ -42,6 +42,10 @@ impl Inputs {
 
     /// Checks names and types: every input of the plan once, and nothing else.
     pub(super) fn check(&self, plan: &PlanInner) -> Result<()> {
+        if plan.is_pipelined {
+            // It may have come to the caller in a span.
+            return Err(Kind::OnlyInPipeline { name: "a plan of a pipeline".into() }.into());
+        }
         for (name, type_name, given) in &self.given {
             let Some(input) = plan.inputs.iter().find(|input| *input.port.name == **name) else {
                 let known = plan.inputs.iter().map(|input| input.port.name.clone()).collect();

@@ -11,6 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
+use super::pipe::Phases;
+use super::sample::Sample;
 use super::state;
 use crate::device::StreamMut;
 use crate::device::host::{Barrier, HostStream, Queue, Resume, Ticket, aside};
@@ -29,6 +31,7 @@ impl Resume for RunInner {
             return;
         }
         let item = run.first().expect("the run is live");
+        let sample = run.sample();
         let code = run.code();
         let program = queue.keep_first(ticket);
         let (stream, barrier) = (HostStream::new(0), run.core.barrier);
@@ -43,6 +46,8 @@ impl Resume for RunInner {
             step: 0,
             is_body_done: false,
             submitted: None,
+            ended: Phases::new(),
+            sample,
             queues: PhantomData,
         };
         interpreter.go_to(program);
@@ -71,6 +76,10 @@ pub(super) struct Interpreter<'r, 'q, Q> {
     is_body_done: bool,
     /// The lane that the step's segment was submitted to, and its point there.
     pub(super) submitted: Option<(LaneId, u64)>,
+    /// Phases that end without work, while that is found out.
+    ended: Phases,
+    /// The time of this visit, if that is wanted.
+    sample: Option<Sample>,
     queues: PhantomData<&'q ()>,
 }
 
@@ -93,11 +102,12 @@ enum Next {
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// Goes to a program, by its number among those of all iterations.
     fn go_to(&mut self, program: u32) {
-        let mut own = program.wrapping_sub(self.item.base);
-        if own >= self.code.programs() {
-            let number = program / self.code.programs();
+        let mut own = program.wrapping_sub(self.item.at.base);
+        let programs = self.code.programs();
+        if own >= programs {
+            let number = if programs == 1 { program } else { program / programs };
             self.item = self.item.run.item(number);
-            own = program - self.item.base;
+            own = program - self.item.at.base;
         }
         self.program = own;
         self.stream = HostStream::new(self.code.streams[own as usize]);
@@ -325,8 +335,10 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
 
     /// Ends a phase of the item. Returns programs that are ready now. The run may be gone afterwards.
     fn end_phase(&mut self, phase: u32) -> Option<Ticket> {
+        // What follows may wake the consumer, which takes longer than a cheap item.
+        drop(self.sample.take());
         let (item, queue, mut held) = (self.item, &mut *self.queue, None);
-        item.end_phase(phase, &mut |ticket| {
+        item.end_phase(phase, &mut self.ended, &mut |ticket| {
             if let Some(earlier) = held.replace(ticket) {
                 queue.push(earlier);
             }

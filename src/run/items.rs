@@ -1,7 +1,6 @@
 //! The consumer of a run over many items: it polls a source while an iteration is free, begins the items, and
 //! takes their results. A result that is not taken keeps its iteration: that is the back-pressure.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,9 +8,10 @@ use std::task::{Context, Poll};
 
 use super::Inputs;
 use super::async_nodes::Drive;
+use super::flight::Flight;
 use super::inner::{COMPLETE, Item, RunInner};
 use super::outcomes::cancelled;
-use super::pipe::ANY;
+use super::pipe::Phases;
 use super::port::Port;
 use super::state;
 use super::values::FrameValues;
@@ -27,15 +27,14 @@ pub(crate) type Sourced<I> = Poll<Option<Result<I, BoxError>>>;
 pub(crate) struct Items<P> {
     run: Arc<RunInner>,
     port: P,
-    /// The iterations of the items that have begun, in order.
-    in_flight: VecDeque<u32>,
-    free: VecDeque<u32>,
-    /// Whether results come in the order of their items.
-    is_ordered: bool,
+    flight: Flight,
+    /// The number of items that have begun.
+    begun: u64,
     has_ended: bool,
     key: WaiterKey,
     pace: Pace,
     ready: Tickets,
+    ended: Phases,
     is_over: bool,
 }
 
@@ -45,13 +44,13 @@ impl<P: Port> Items<P> {
         Self {
             run: RunInner::new(core, plan, Some(pipelining), Inputs::new()),
             port,
-            in_flight: VecDeque::with_capacity(slots as usize),
-            free: (0..slots).collect(),
-            is_ordered,
+            flight: Flight::new(slots, is_ordered),
+            begun: 0,
             has_ended: false,
             key: WaiterKey::default(),
             pace: Pace::new(),
             ready: Tickets::new(),
+            ended: Phases::new(),
             is_over: false,
         }
     }
@@ -79,6 +78,14 @@ impl<P: Port> Items<P> {
         // A task that awaits one result after the other would otherwise never come to a pending poll.
         #[cfg(feature = "tokio")]
         let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
+        // Without workers, results of the last poll are taken without looking at anything else.
+        if self.run.core.pool.is_none()
+            && let Some(result) = self.take()
+        {
+            #[cfg(feature = "tokio")]
+            budget.made_progress();
+            return Poll::Ready(Some(result));
+        }
         let polled = match self.poll_start(cx) {
             Poll::Ready(Ok(())) => self.advance(cx, source),
             Poll::Ready(Err(error)) => self.end(Some(error)),
@@ -92,11 +99,12 @@ impl<P: Port> Items<P> {
     }
 
     /// Starts the run, once there is room for it.
+    #[inline]
     fn poll_start(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let run = &self.run;
         if run.is_complete() {
             // Cancelled, or refused. Items that are done are taken all the same.
-            return Poll::Ready(if self.in_flight.is_empty() { Err(run.why_over()) } else { Ok(()) });
+            return Poll::Ready(if self.flight.len() == 0 { Err(run.why_over()) } else { Ok(()) });
         }
         run.core.check_process()?;
         if run.live.get().is_some() {
@@ -117,15 +125,25 @@ impl<P: Port> Items<P> {
         F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
     {
         let has_workers = self.run.core.pool.is_some();
+        let is_beside = self.run.is_cheap();
         loop {
+            if self.is_cancelled() {
+                // The cancel may have come before there was anything to close.
+                self.run.close();
+            }
             if let Some(result) = self.take() {
-                if has_workers && !self.is_over {
+                if has_workers && !is_beside && !self.is_over {
                     self.fill(cx, &mut source);
+                    self.submit();
                 }
                 return Poll::Ready(Some(result));
             }
             self.fill(cx, &mut source);
-            if self.in_flight.is_empty() {
+            if is_beside && !self.ready.is_empty() {
+                self.run.run_beside(&mut self.pace, &mut self.ready);
+            }
+            self.submit();
+            if self.flight.len() == 0 {
                 if self.has_ended {
                     return self.end(None);
                 }
@@ -133,13 +151,20 @@ impl<P: Port> Items<P> {
                 if self.run.lane.poll(COMPLETE, &mut self.key, cx).is_ready() {
                     return self.end(Some(self.run.why_over()));
                 }
+                if self.is_cancelled() {
+                    self.run.close();
+                    // Otherwise another thread ends the run, and signals the lane.
+                    if self.run.is_complete() {
+                        continue;
+                    }
+                }
                 return self.pending();
             }
             let drive = self.run.drive_with(&mut self.pace, &mut self.ready);
             if self.done().is_some() {
                 continue;
             }
-            self.run.pipe().expect("the run has begun").await_item(self.awaited());
+            self.run.pipe().expect("the run has begun").await_item(self.flight.awaited());
             let polled = self.run.lane.poll(COMPLETE, &mut self.key, cx);
             if polled.is_ready() || self.done().is_some() {
                 continue;
@@ -151,30 +176,30 @@ impl<P: Port> Items<P> {
         }
     }
 
-    /// Returns which item the consumer awaits, as [`await_item`](super::pipe::Pipe::await_item) has it.
-    fn awaited(&self) -> u32 {
-        if self.is_ordered { self.in_flight[0] + 1 } else { ANY }
+    #[inline]
+    fn is_cancelled(&self) -> bool {
+        self.run.state.glance() & state::CANCELLED != 0
     }
 
-    /// Returns the place in flight of an item that is done and comes next.
-    fn done(&self) -> Option<usize> {
+    /// Returns the iteration of an item that is done and comes next.
+    #[inline]
+    fn done(&self) -> Option<u32> {
         let pipe = self.run.pipe()?;
-        let next = if self.is_ordered { 1 } else { self.in_flight.len() };
-        self.in_flight.iter().take(next).position(|&iteration| pipe.is_done(iteration))
+        self.flight.done(|iteration| pipe.is_done(iteration))
     }
 
     /// Takes the next result, if it is there.
+    #[inline]
     fn take(&mut self) -> Option<Result<P::Output>> {
-        let Some(place) = self.done() else {
+        let Some(iteration) = self.done() else {
             // Nothing ends any more.
-            let is_lost = !self.in_flight.is_empty() && self.run.is_complete();
+            let is_lost = self.flight.len() > 0 && self.run.is_complete();
             return is_lost.then(|| {
                 self.is_over = true;
                 Err(self.run.why_over())
             });
         };
-        let iteration = self.in_flight.remove(place).expect("an item was found there");
-        self.free.push_back(iteration);
+        self.flight.end(iteration);
         let item = self.run.item(iteration);
         // SAFETY: the item is done, and the next one in its iteration begins after this.
         let values = unsafe { FrameValues::new(&self.run.plan, self.run.code(), &item.at.frame) };
@@ -190,13 +215,14 @@ impl<P: Port> Items<P> {
     }
 
     /// Begins items while an iteration is free and the source has some.
+    #[inline]
     fn fill<F>(&mut self, cx: &mut Context<'_>, source: &mut F)
     where
         F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
     {
         let mut has_panicked = false;
-        while let (false, Some(&iteration)) = (self.has_ended, self.free.front()) {
-            if self.run.state.glance() & state::CANCELLED != 0 {
+        while let (false, Some(iteration)) = (self.has_ended, self.flight.free()) {
+            if self.is_cancelled() {
                 break;
             }
             // The source is foreign code, and is not polled again after a panic.
@@ -221,6 +247,11 @@ impl<P: Port> Items<P> {
                 self.end_source();
             }
         }
+    }
+
+    /// Gives the programs that are ready to the workers, if there are any.
+    #[inline]
+    fn submit(&mut self) {
         if let Some(pool) = &self.run.core.pool {
             self.ready.drain(..).for_each(|ticket| pool.submit(ticket));
         }
@@ -229,21 +260,22 @@ impl<P: Port> Items<P> {
     /// Records that no item comes any more. What waits for one goes on.
     fn end_source(&mut self) {
         self.has_ended = true;
-        let ready = &mut self.ready;
-        self.run.end_items(&mut |ticket| ready.push(ticket));
+        let (ready, ended) = (&mut self.ready, &mut self.ended);
+        self.run.end_items(ended, &mut |ticket| ready.push(ticket));
     }
 
     /// Begins an item, or the failure that stands in its place. Returns false if the run is over.
+    #[inline]
     fn begin(&mut self, iteration: u32, sourced: Result<()>) -> bool {
         let is_empty = sourced.is_err();
         if let Err(failure) = sourced {
             self.run.item(iteration).add_fault(None, failure);
         }
         let ready = &mut self.ready;
-        let has_begun = self.run.item(iteration).begin(is_empty, &mut |ticket| ready.push(ticket));
+        let has_begun = self.run.item(iteration).begin(self.begun, is_empty, &mut self.ended, &mut |ticket| ready.push(ticket));
         if has_begun {
-            self.free.pop_front();
-            self.in_flight.push_back(iteration);
+            self.flight.begin();
+            self.begun += 1;
         }
         has_begun
     }
@@ -272,6 +304,7 @@ impl RunInner {
 
 impl Item<'_> {
     /// Returns why a done item has no results, if it has none.
+    #[inline]
     fn failure(self) -> Option<Error> {
         self.is_marked().then(|| self.result().err().unwrap_or_else(|| cancelled(self.run.state.glance())))
     }
@@ -280,7 +313,7 @@ impl Item<'_> {
 impl<P> fmt::Debug for Items<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Items")
-            .field("in_flight", &self.in_flight.len())
+            .field("in_flight", &self.flight.len())
             .field("slots", &self.run.pipelining().slots)
             .field("has_ended", &self.has_ended)
             .finish()
@@ -294,10 +327,11 @@ impl<P> Drop for Items<P> {
             return std::mem::forget(run.clone());
         }
         run.lane.forget(&mut self.key);
-        if !run.is_complete() && self.has_ended && self.in_flight.is_empty() {
-            // Nothing is left to cancel.
-            run.close();
+        if !self.has_ended || self.flight.len() > 0 {
+            run.cancel(0);
         }
+        // Also after a cancel from elsewhere, which may have come before there was anything to close.
+        run.close();
         run.abandon();
     }
 }

@@ -16,10 +16,12 @@
 
 mod async_nodes;
 mod control;
+mod cost;
 pub(crate) mod countdown;
 mod devices;
 mod end;
 pub(crate) mod enqueue;
+mod flight;
 mod future;
 mod inner;
 mod inputs;
@@ -31,6 +33,7 @@ mod outcomes;
 mod outputs;
 mod pipe;
 pub(crate) mod port;
+mod sample;
 mod segments;
 mod start;
 pub(crate) mod state;

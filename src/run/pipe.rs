@@ -15,8 +15,9 @@
 //! The consumer has one count until it closes, and each item one. So the run ends once, after its last item,
 //! and no item begins after that.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
+use super::cost::Cost;
 use super::countdown::Countdown;
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
@@ -41,6 +42,7 @@ pub(super) struct Pipe {
     begun: Option<Mutex<Begun>>,
     /// Whether threads other than the consumer's run phases.
     is_shared: bool,
+    pub(super) cost: Cost,
 }
 
 #[derive(Default)]
@@ -51,26 +53,32 @@ struct Begun {
 }
 
 /// Instead of an iteration: the consumer awaits the end of any item.
-pub(super) const ANY: u32 = u32::MAX;
+const ANY: u32 = u32::MAX;
 
 struct ItemState {
     /// The phases that have not ended.
     ends: Countdown,
-    is_done: AtomicBool,
-    /// Whether the item has no value: its phases do nothing.
-    is_empty: AtomicBool,
+    state: AtomicU32,
 }
 
+/// The states of an iteration.
+mod item {
+    /// In flight, or free.
+    pub(super) const BEGUN: u32 = 0;
+    /// In flight, without a value: its phases do nothing.
+    pub(super) const EMPTY: u32 = 1;
+    pub(super) const DONE: u32 = 2;
+}
+
+/// Phases of items: the iteration, and the phase.
+pub(super) type Phases = SmallVec<[(u32, u32); 4]>;
+
 impl Pipe {
-    pub(super) fn new(plan: &Pipelining, is_shared: bool) -> Self {
+    pub(super) fn new(plan: &Pipelining, is_shared: bool, cost: Cost) -> Self {
         let gates = (0..plan.slots).flat_map(|iteration| {
             (0..plan.phases.len() as u32).map(move |phase| Countdown::new(plan.first_arrivals(phase, iteration)))
         });
-        let item = || ItemState {
-            ends: Countdown::new(plan.phases.len() as u32),
-            is_done: AtomicBool::new(false),
-            is_empty: AtomicBool::new(false),
-        };
+        let item = || ItemState { ends: Countdown::new(plan.phases.len() as u32), state: AtomicU32::new(item::BEGUN) };
         Self {
             gates: gates.collect(),
             items: (0..plan.slots).map(|_| item()).collect(),
@@ -79,37 +87,57 @@ impl Pipe {
             awaited: Line(AtomicU32::new(0)),
             begun: plan.waits_behind().then(Mutex::default),
             is_shared,
+            cost,
         }
     }
 
     /// Returns whether the item in an iteration is done. What it made is then visible.
+    #[inline]
     pub(super) fn is_done(&self, iteration: u32) -> bool {
-        // ORDERING: Acquire pairs with the Release in `end_item`.
-        self.items[iteration as usize].is_done.load(Ordering::Acquire)
+        // ORDERING: Acquire pairs with the Release in `Item::end`.
+        self.items[iteration as usize].state.load(Ordering::Acquire) == item::DONE
     }
 
-    /// Records which item the consumer awaits. It checks the item once more behind a fence.
-    pub(super) fn await_item(&self, awaited: u32) {
+    /// Records which item the consumer awaits; none for any. It checks the item once more behind a fence.
+    pub(super) fn await_item(&self, iteration: Option<u32>) {
+        let awaited = iteration.map_or(ANY, |iteration| iteration + 1);
         // ORDERING: Relaxed: the fence in `Lane::poll` orders it before the second check.
         self.awaited.0.store(awaited, Ordering::Relaxed);
     }
 
+    #[inline]
     fn arrive(&self, gate: &Countdown) -> bool {
         if self.is_shared { gate.arrive::<true>() } else { gate.arrive::<false>() }
     }
 
     /// Counts one more item, unless the run is over, or items have ended.
+    #[inline]
     fn try_open(&self) -> bool {
-        // Held until the item is counted: whoever ends the items arrives for those that do not come.
-        let begun = self.begun.as_ref().map(lock);
-        if begun.as_ref().is_some_and(|begun| begun.has_ended) {
-            return false;
+        match &self.begun {
+            None => self.count_one(),
+            Some(begun) => {
+                // Held until the item is counted: whoever ends the items arrives for those that do not come.
+                let mut begun = lock(begun);
+                let is_open = !begun.has_ended && self.count_one();
+                begun.items += u64::from(is_open);
+                is_open
+            }
+        }
+    }
+
+    #[inline]
+    fn count_one(&self) -> bool {
+        if !self.is_shared {
+            // ORDERING: Relaxed: the consumer's thread alone begins and ends items. A cancel from elsewhere
+            // does not rely on the count: it ends the run itself.
+            let open = self.open.0.load(Ordering::Relaxed);
+            // ORDERING: Relaxed: as for the load.
+            self.open.0.store(open + u64::from(open > 0), Ordering::Relaxed);
+            return open > 0;
         }
         let more = |open: u64| (open > 0).then_some(open + 1);
         // ORDERING: Relaxed: a count above 0 keeps the run, and the tickets bring the item to its threads.
-        let is_open = self.open.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
-        begun.into_iter().for_each(|mut begun| begun.items += u64::from(is_open));
-        is_open
+        self.open.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Lets no further item begin. Returns how many have begun, the first time.
@@ -120,28 +148,38 @@ impl Pipe {
 
     /// Gives a count back. Returns true for the last.
     #[must_use = "the last ends the run"]
+    #[inline]
     fn leave(&self) -> bool {
+        if !self.is_shared {
+            // ORDERING: Relaxed: see `try_open`.
+            let open = self.open.0.load(Ordering::Relaxed);
+            // ORDERING: Relaxed: see `try_open`.
+            self.open.0.store(open.saturating_sub(1), Ordering::Relaxed);
+            return open == 1;
+        }
         // ORDERING: AcqRel: the last sees what all items did.
         self.open.0.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
 impl RunInner {
+    #[inline]
     pub(super) fn pipelining(&self) -> &Pipelining {
         self.pipelining.as_ref().expect("the run is over many items")
     }
 
+    #[inline]
     pub(super) fn pipe(&self) -> Option<&Pipe> {
         self.live.get().and_then(|live| live.pipe.as_ref())
     }
 
     /// Lets no further item begin, where items wait for those behind them, and arrives for these. Calls
     /// `ready` with programs that can be resumed. The run may be over afterwards.
-    pub(super) fn end_items(&self, ready: &mut dyn FnMut(Ticket)) {
+    pub(super) fn end_items(&self, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
         let plan = self.pipelining();
         // Each arrival lets an item end. So until the last one the run is not over.
         for (phase, item) in self.pipe().and_then(Pipe::end_items).into_iter().flat_map(|items| plan.missing_behind(items)) {
-            self.item((item % u64::from(plan.slots)) as u32).arrive_for_missing(phase, ready);
+            self.item((item % u64::from(plan.slots)) as u32).arrive_for_missing(phase, ended, ready);
         }
     }
 
@@ -158,85 +196,108 @@ impl RunInner {
 }
 
 impl Item<'_> {
+    #[inline]
     fn pipe(&self) -> &Pipe {
         self.live.pipe.as_ref().expect("the run is over many items")
     }
 
+    #[inline]
     fn state(&self) -> &ItemState {
         &self.pipe().items[self.at.number as usize]
     }
 
     /// Returns the item that comes so many items later, or earlier.
+    #[inline]
     fn later(self, shift: i32) -> Self {
-        let slots = self.run.pipelining().slots as i32;
-        self.run.item((self.at.number as i32 + shift).rem_euclid(slots) as u32)
+        if shift == 0 {
+            return self;
+        }
+        let (slots, number) = (self.run.pipelining().slots as i32, self.at.number as i32 + shift);
+        // No shift is beyond the number of slots.
+        let back = if number >= slots { slots } else { 0 };
+        let ahead = if number < 0 { slots } else { 0 };
+        self.run.item((number + ahead - back) as u32)
     }
 
-    /// Begins an item whose memory is filled, or an empty one. Calls `ready` with programs that can be
-    /// resumed. Returns false if the run is over.
+    /// Begins an item, of that number, whose memory is filled; or an empty one. Calls `ready` with programs
+    /// that can be resumed. Returns false if the run is over.
     #[must_use = "an item that did not begin is still the caller's"]
-    pub(super) fn begin(self, is_empty: bool, ready: &mut dyn FnMut(Ticket)) -> bool {
+    #[inline]
+    pub(super) fn begin(self, number: u64, is_empty: bool, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) -> bool {
         if !self.pipe().try_open() {
             return false;
         }
-        let state = self.state();
         // ORDERING: Relaxed: only the consumer's task begins items, and the arrivals below publish it.
-        state.is_done.store(false, Ordering::Relaxed);
-        // ORDERING: Relaxed: as for `is_done`.
-        state.is_empty.store(is_empty, Ordering::Relaxed);
-        if let Some(devices) = &self.run.core.devices {
-            // Earlier faults are those of earlier items.
-            // ORDERING: Relaxed: as for `is_done`.
-            self.at.lane_faults.store(devices.faults(), Ordering::Relaxed);
+        self.at.item.store(number, Ordering::Relaxed);
+        if self.run.core.devices.is_some() {
+            // ORDERING: Relaxed: as for the state.
+            self.at.lane_faults.store(self.run.lane_faults(), Ordering::Relaxed);
         }
-        let mut ended = SmallVec::new();
+        // ORDERING: Relaxed: as for the number.
+        self.state().state.store(if is_empty { item::EMPTY } else { item::BEGUN }, Ordering::Relaxed);
         for &phase in &self.run.pipelining().begun_by_source {
-            self.arrive(phase, ready, &mut ended);
+            self.arrive(phase, ended, ready);
         }
-        self.end_phases(ended, ready);
+        self.end_rest(ended, ready);
         true
     }
 
     /// Arrives at the gate of a phase instead of a later item that does not come.
-    fn arrive_for_missing(self, phase: u32, ready: &mut dyn FnMut(Ticket)) {
-        let mut ended = SmallVec::new();
-        self.arrive(phase, ready, &mut ended);
-        self.end_phases(ended, ready);
+    fn arrive_for_missing(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+        self.arrive(phase, ended, ready);
+        self.end_rest(ended, ready);
     }
 
     /// Carries out what follows the end of a phase. Calls `ready` with programs that can be resumed. The run
-    /// may be over afterwards.
-    pub(super) fn end_phase(self, phase: u32, ready: &mut dyn FnMut(Ticket)) {
-        self.end_phases(smallvec![(self.at.number, phase)], ready);
+    /// may be over afterwards. `ended` is empty before and after.
+    #[inline]
+    pub(super) fn end_phase(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+        self.end_one(phase, ended, ready);
+        if !ended.is_empty() {
+            self.end_rest(ended, ready);
+        }
     }
 
-    /// Ends phases of items, and phases without work that begin thereby. Nothing recurses.
+    /// Ends phases without work, and those that begin thereby. Nothing recurses.
     #[inline]
-    fn end_phases(self, mut ended: SmallVec<[(u32, u32); 4]>, ready: &mut dyn FnMut(Ticket)) {
-        let (run, plan) = (self.run, self.run.pipelining());
+    fn end_rest(self, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+        let run = self.run;
         while let Some((number, phase)) = ended.pop() {
-            let (item, rule) = (run.item(number), &plan.phases[phase as usize]);
-            plan.feeds.iter().filter(|feed| feed.phase == phase).for_each(|feed| item.feed(feed));
-            for arrow in &rule.arrows {
-                item.later(arrow.shift).arrive(arrow.phase, ready, &mut ended);
-            }
-            // Last: until then the item, and so the run, is not over, whatever other threads do with the
-            // items that the arrows lead to.
-            if item.pipe().arrive(&item.state().ends) {
-                item.end();
-            }
+            run.item(number).end_one(phase, ended, ready);
+        }
+    }
+
+    /// Ends a phase. Adds the phases without work that begin thereby to `ended`: their items are not over.
+    #[inline]
+    fn end_one(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+        let (plan, pipe) = (self.run.pipelining(), self.pipe());
+        let rule = &plan.phases[phase as usize];
+        if rule.has_feeds {
+            plan.feeds.iter().filter(|feed| feed.phase == phase).for_each(|feed| self.feed(feed));
+        }
+        for arrow in &rule.arrows {
+            self.later(arrow.shift).arrive(arrow.phase, ended, ready);
+        }
+        // Last: until then the item, and so the run, is not over, whatever other threads do with the items
+        // that the arrows lead to.
+        if plan.phases.len() == 1 || pipe.arrive(&self.state().ends) {
+            self.end();
         }
     }
 
     /// Arrives at the gate of a phase. The last arrival begins the phase.
-    fn arrive(self, phase: u32, ready: &mut dyn FnMut(Ticket), ended: &mut SmallVec<[(u32, u32); 4]>) {
+    #[inline]
+    fn arrive(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
         let (pipe, plan, code) = (self.pipe(), self.run.pipelining(), self.code());
-        let gate = &pipe.gates[self.at.number as usize * plan.phases.len() + phase as usize];
-        if !pipe.arrive(gate) {
-            return;
+        let arrivals = plan.phases[phase as usize].arrivals;
+        if arrivals > 1 {
+            let gate = &pipe.gates[self.at.number as usize * plan.phases.len() + phase as usize];
+            if !pipe.arrive(gate) {
+                return;
+            }
+            // Before the phase begins: an arrival for the next item in this iteration comes after that.
+            gate.reset(arrivals);
         }
-        // Before the phase begins: an arrival for the next item in this iteration comes after that.
-        gate.reset(plan.phases[phase as usize].arrivals);
         let (first, count) = code.phases.get(phase as usize).copied().unwrap_or((0, code.roots));
         if count == 0 || self.is_empty() {
             ended.push((self.at.number, phase));
@@ -276,19 +337,22 @@ impl Item<'_> {
 
     /// Ends an item: drops what it has beside its results, and makes its gates and places as new. The run may
     /// be over afterwards.
+    #[inline]
     fn end(self) {
         let (run, live) = (self.run, self.live);
         let pipe = self.pipe();
-        aside(|| self.drop_values());
+        let (state, plan) = (self.state(), run.pipelining());
+        if self.is_marked() || !plan.dropped.is_empty() {
+            aside(|| self.drop_values());
+        }
         self.renew();
-        let state = self.state();
-        state.ends.reset(run.pipelining().phases.len() as u32);
+        state.ends.reset(plan.phases.len() as u32);
         // ORDERING: Release pairs with the Acquire in `is_done`.
-        state.is_done.store(true, Ordering::Release);
+        state.state.store(item::DONE, Ordering::Release);
         // From here on the consumer may begin another item in this iteration.
         if pipe.is_shared {
-            // ORDERING: pairs with the fence in `Lane::poll`: of "store is_done, load awaited" and "store
-            // awaited, load is_done" one side sees the other.
+            // ORDERING: pairs with the fence in `Lane::poll`: of "store DONE, load awaited" and "store
+            // awaited, load the state" one side sees the other.
             fence(Ordering::SeqCst);
             // ORDERING: Relaxed: the fence orders it.
             let awaited = pipe.awaited.0.load(Ordering::Relaxed);
@@ -315,6 +379,7 @@ impl Item<'_> {
         values.drop_cells(plan.dropped.iter().copied());
     }
 
+    #[inline]
     fn renew(self) {
         let code = self.code();
         for (gate, countdown) in code.gates.iter().zip(&self.at.gates) {
@@ -350,14 +415,16 @@ impl Item<'_> {
     }
 
     /// Returns whether a node of the item has an outcome, or the item a failure.
+    #[inline]
     pub(super) fn is_marked(self) -> bool {
         // ORDERING: Relaxed: `is_done`, or the arrivals at the gate of the item's end, have acquired it.
         self.at.is_marked.load(Ordering::Relaxed)
     }
 
     /// Returns whether the item has no value.
+    #[inline]
     pub(super) fn is_empty(self) -> bool {
         // ORDERING: Relaxed: the consumer's own store, which an arrival at a gate has brought to its thread.
-        self.state().is_empty.load(Ordering::Relaxed)
+        self.state().state.load(Ordering::Relaxed) == item::EMPTY
     }
 }

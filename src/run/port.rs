@@ -21,7 +21,7 @@ pub(crate) trait Port {
     fn fill(&self, plan: &PlanInner, frame: &Frame, item: Self::Item) -> Result<()>;
     /// Moves the results of a done item out.
     fn take(&self, values: &FrameValues<'_>) -> Self::Output;
-    /// Drops what is left of an item that has failed.
+    /// Drops the rest of an item that has failed.
     fn discard(&self, values: &FrameValues<'_>);
 }
 

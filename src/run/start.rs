@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::Inputs;
+use super::cost::Cost;
 use super::countdown::Countdown;
 use super::inner::{Iteration, Live, RunInner, Start, Waiting};
 use super::outcomes::cancelled;
-use super::pipe::Pipe;
+use super::pipe::{Phases, Pipe};
 use super::state;
 use super::step_state::StepState;
 use crate::device::host::{Entry, Ticket};
@@ -142,7 +143,15 @@ impl RunInner {
         let frames = (0..plan.slots).map(|_| Frame::new(&self.plan().layout)).collect::<Result<Vec<Frame>>>()?;
         let mut iterations = frames.into_iter().zip(0..).map(|(frame, number)| self.iteration(number, frame));
         let first = iterations.next().expect("there is a slot for one item");
-        let pipe = Some(Pipe::new(plan, self.core.pool.is_some()));
+        let code = self.code();
+        // What a future or a device does is not known. A model has no clock.
+        let is_known = code.asyncs.is_empty()
+            && code.segments.is_empty()
+            && self.core.observer.is_none()
+            && !self.core.poll_budget.is_zero()
+            && !cfg!(anabranch_loom);
+        let has_threads = self.core.pool.is_some();
+        let pipe = Some(Pipe::new(plan, has_threads, Cost::new(is_known && has_threads)));
         let wakes = self.wakes(plan.slots, slot);
         let live = Live { wakes, context: AsyncContext::current(), slot, first, more: iterations.collect(), pipe };
         // From here on the end of the run drops what was filled.
@@ -183,17 +192,24 @@ impl RunInner {
         (!code.asyncs.is_empty()).then(|| WakeSet::new(programs, resumes()))
     }
 
+    /// Returns the number of faults that lanes have had.
+    pub(super) fn lane_faults(&self) -> u64 {
+        self.core.devices.as_ref().map_or(0, |devices| devices.faults())
+    }
+
     /// Returns an iteration before its start.
     fn iteration(&self, number: u32, frame: Frame) -> Iteration {
         let code = self.code();
         Iteration {
             number,
+            base: number * code.programs(),
             frame,
             gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
             places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
             events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
             points: code.segments.iter().map(|_| AtomicU64::new(0)).collect(),
-            lane_faults: AtomicU64::new(self.core.devices.as_ref().map_or(0, |devices| devices.faults())),
+            item: AtomicU64::new(0),
+            lane_faults: AtomicU64::new(self.lane_faults()),
             asyncs: code.asyncs.iter().map(|_| StepState::new()).collect(),
             controls: code.controls.iter().map(|_| StepState::new()).collect(),
             faults: Mutex::new(Vec::new()),
@@ -216,7 +232,7 @@ impl RunInner {
         }
         if self.pipelining.is_some() {
             if let Some(pool) = &self.core.pool {
-                self.end_items(&mut |ticket| pool.submit(ticket));
+                self.end_items(&mut Phases::new(), &mut |ticket| pool.submit(ticket));
             }
             self.close();
             self.lane.ring();

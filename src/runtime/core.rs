@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 use std::task::Poll;
+use std::time::Duration;
 
 use super::admission::Clients;
 use super::inside::is_inside_body;
@@ -23,6 +24,8 @@ pub(crate) struct Core {
     pub(crate) choices: Option<Choices>,
     pub(super) clients: Mutex<Clients>,
     pub(super) max_in_flight: usize,
+    /// How long a poll may run items beside the workers.
+    pub(crate) poll_budget: Duration,
     /// The process that has the threads.
     pub(crate) origin: Origin,
     /// Reaches the number of workers that have ended.
@@ -70,6 +73,7 @@ impl Core {
         choices: Option<Choices>,
         devices: Option<Arc<Devices>>,
         max_in_flight: usize,
+        poll_budget: Duration,
         exits: Arc<Lane>,
     ) -> Self {
         let origin = if pool.is_some() { Origin::here() } else { Origin::anywhere() };
@@ -82,6 +86,7 @@ impl Core {
             choices,
             clients: Mutex::default(),
             max_in_flight,
+            poll_budget,
             origin,
             exits,
             idle: Lane::new(),

@@ -26,21 +26,58 @@ pub(crate) struct Lane {
     waiters: Mutex<Waiters>,
 }
 
+/// The waiters of a lane. Most lanes have one at a time: it needs no allocation.
 struct Waiters {
-    wakers: BTreeMap<(u64, u64), Waker>,
+    one: Option<(Place, Waker)>,
+    others: BTreeMap<Place, Waker>,
     last_key: u64,
+}
+
+/// The point that is awaited, and a number.
+type Place = (u64, u64);
+
+impl Waiters {
+    /// Adds a waiter, or gives it a new waker. Returns the old one.
+    fn insert(&mut self, place: Place, waker: Waker) -> Option<Waker> {
+        match &mut self.one {
+            Some((own, old)) if *own == place => Some(std::mem::replace(old, waker)),
+            None if !self.others.contains_key(&place) => {
+                self.one = Some((place, waker));
+                None
+            }
+            _ => self.others.insert(place, waker),
+        }
+    }
+
+    fn remove(&mut self, place: Place) -> Option<Waker> {
+        match self.one.take_if(|one| one.0 == place) {
+            Some((_, waker)) => Some(waker),
+            None => self.others.remove(&place),
+        }
+    }
+
+    /// Takes the waiters of points up to `n`, or all.
+    fn take(&mut self, n: Option<u64>) -> (Option<Waker>, BTreeMap<Place, Waker>) {
+        let one = self.one.take_if(|one| n.is_none_or(|n| one.0.0 <= n));
+        let later = n.map_or_else(BTreeMap::new, |n| self.others.split_off(&(n + 1, 0)));
+        (one.map(|one| one.1), std::mem::replace(&mut self.others, later))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.one.is_none() && self.others.is_empty()
+    }
 }
 
 /// One future's place among a lane's waiters. Give it back with [`Lane::forget`] when the future is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct WaiterKey(Option<(u64, u64)>);
+pub(crate) struct WaiterKey(Option<Place>);
 
 impl Lane {
     pub(crate) fn new() -> Self {
         Self {
             reached: AtomicU64::new(0),
             is_awaited: AtomicBool::new(false),
-            waiters: Mutex::new(Waiters { wakers: BTreeMap::new(), last_key: 0 }),
+            waiters: Mutex::new(Waiters { one: None, others: BTreeMap::new(), last_key: 0 }),
         }
     }
 
@@ -96,7 +133,7 @@ impl Lane {
                 waiters.last_key += 1;
                 (n, waiters.last_key)
             });
-            let replaced = waiters.wakers.insert(place, waker);
+            let replaced = waiters.insert(place, waker);
             // ORDERING: Relaxed: the fence below orders it before the second check. It changes only under the
             // lock.
             self.is_awaited.store(true, Ordering::Relaxed);
@@ -119,7 +156,7 @@ impl Lane {
         }
         // A waiter that was forgotten leaves the flag set.
         let waiters = lock(&self.waiters);
-        let is_awaited = !waiters.wakers.is_empty();
+        let is_awaited = !waiters.is_empty();
         // ORDERING: Relaxed: it changes only under the lock.
         self.is_awaited.store(is_awaited, Ordering::Relaxed);
         is_awaited
@@ -127,7 +164,9 @@ impl Lane {
 
     /// Returns the last point that has a waiter.
     pub(crate) fn last_awaited(&self) -> Option<u64> {
-        lock(&self.waiters).wakers.last_key_value().map(|(place, _)| place.0)
+        let waiters = lock(&self.waiters);
+        let one = waiters.one.as_ref().map(|one| one.0.0);
+        one.max(waiters.others.last_key_value().map(|(place, _)| place.0))
     }
 
     /// Takes a waiter out, if it is still there.
@@ -141,25 +180,21 @@ impl Lane {
     #[cold]
     fn take_out(&self, key: &mut WaiterKey) {
         if let Some(place) = key.0.take() {
-            let removed = lock(&self.waiters).wakers.remove(&place);
+            let removed = lock(&self.waiters).remove(place);
             drop_waker(removed);
         }
     }
 
     /// Wakes the waiters of points up to `n`, or all.
     fn wake(&self, n: Option<u64>) {
-        let woken = {
+        let (one, others) = {
             let mut waiters = lock(&self.waiters);
-            let later = match n {
-                Some(n) => waiters.wakers.split_off(&(n + 1, 0)),
-                None => BTreeMap::new(),
-            };
-            let woken = std::mem::replace(&mut waiters.wakers, later);
+            let woken = waiters.take(n);
             // ORDERING: Relaxed: it changes only under the lock.
-            self.is_awaited.store(!waiters.wakers.is_empty(), Ordering::Relaxed);
+            self.is_awaited.store(!waiters.is_empty(), Ordering::Relaxed);
             woken
         };
-        for waker in woken.into_values() {
+        for waker in one.into_iter().chain(others.into_values()) {
             // A waker that panics harms no other waiter.
             let _ = shielded(|| waker.wake());
         }

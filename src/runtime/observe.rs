@@ -50,6 +50,8 @@ pub struct OpSpan {
 pub struct NodeSpan {
     /// The number of the run: different for all runs of one executor.
     pub run: u64,
+    /// The item of a run over many items, from 0 on; else 0.
+    pub item: u64,
     /// The plan of the run.
     pub plan: Plan,
     /// The node, in the plan's shape. Nodes of inner graphs count on behind those, graph by graph as in
@@ -76,7 +78,7 @@ impl NodeSpan {
     /// If the plan has no such node.
     pub fn new(plan: &Plan, id: NodeId, stream: u32, start: Instant, end: Instant) -> Self {
         let (node, launched) = (plan.inner().name_of(id), Launched::Host);
-        Self { run: 0, plan: plan.clone(), id, node, stream, start, end, is_ok: true, launched }
+        Self { run: 0, item: 0, plan: plan.clone(), id, node, stream, start, end, is_ok: true, launched }
     }
 }
 

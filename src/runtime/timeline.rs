@@ -55,12 +55,13 @@ impl Timeline {
 
     /// Returns the runs of a plan, in the order in which they began: for each the spans of its nodes, from
     /// its beginning on, as [`Schedule::to_svg`](crate::plan::Schedule::to_svg) draws them. A loop or a
-    /// branch is one span; the nodes that ran in it are among [`Timeline::spans`].
+    /// branch is one span; the nodes that ran in it are among [`Timeline::spans`]. Of a pipeline, each item
+    /// counts as a run.
     pub fn runs(&self, plan: &Plan) -> Vec<Vec<Span>> {
-        let mut runs: BTreeMap<u64, Vec<NodeSpan>> = BTreeMap::new();
+        let mut runs: BTreeMap<(u64, u64), Vec<NodeSpan>> = BTreeMap::new();
         let nodes = plan.schedule().shape().nodes().len();
         let spans = self.spans().into_iter().filter(|span| span.plan.is_same(plan) && span.id.index() < nodes);
-        spans.for_each(|span| runs.entry(span.run).or_default().push(span));
+        spans.for_each(|span| runs.entry((span.run, span.item)).or_default().push(span));
         let begin = |spans: &[NodeSpan]| spans.iter().map(|span| span.start).min().expect("a run has a span");
         let mut runs: Vec<Vec<NodeSpan>> = runs.into_values().collect();
         runs.sort_by_key(|spans| begin(spans));

@@ -4,8 +4,9 @@
 //! Lives here: [`Layout`] (where each cell stands), [`Slot`] (the typed key of a cell), [`Frame`] (a run's
 //! memory), [`Cells`] (a node's view of it), [`Arena`] (where a graph's bodies lie, side by side) and
 //! [`Call`] (a body, ready to be called with such a view). [`VarCell`] is the cell of a variable, which
-//! outlives runs, [`StateRef`] a state of a pipeline, which outlives items. [`args`] has what closures read and get, for nodes and operations. Never here: which thread
-//! may touch which cell when. The plan orders that, and `run` keeps the order; for variables their queues do.
+//! outlives runs, [`StateRef`] a state of a pipeline, which outlives items. [`args`] has what closures read
+//! and get, for nodes and operations. Never here: which thread may touch which cell when. The plan orders
+//! that, and `run` keeps the order; for variables their queues do.
 
 mod arena;
 pub(crate) mod args;

@@ -44,6 +44,7 @@ impl<T> StateRef<T> {
     /// # Safety
     /// The caller is the only thread that runs the node now, for any item, and the node is not async.
     #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the caller promises what a lock would")]
     pub(super) unsafe fn hold(&self) -> &mut T {
         // SAFETY: the caller is the only user of the state.
         let value = unsafe { &mut *self.0.value.get() };

@@ -10,6 +10,8 @@
     clippy::ptr_arg,
     clippy::async_yields_async
 )]
+#[cfg(feature = "json")]
+mod app;
 mod bounds;
 mod builtin;
 mod cancelling;
@@ -33,6 +35,7 @@ mod mistakes;
 mod misuse;
 mod nested_waits;
 mod observing;
+mod phases;
 mod pipe;
 pub(crate) mod policies;
 mod random;

@@ -28,12 +28,13 @@ use crate::Failure;
 #[command(
     name = "anabranch",
     version,
-    after_help = "Exit codes: 0 done, 1 the graph or the plan is not valid, 2 wrong usage.\n\nExamples:\n  \
+    after_help = "Exit codes: 0 done, 1 the graph, the plan or the description is not valid, 2 wrong usage.\n\nExamples:\n  \
     anabranch plan graph.json --policy ranked --max-streams 4\n  \
     anabranch plan graph.json --format svg -o plan.svg\n  \
     anabranch simulate graph.json --policy per-operator --seed 7 --format perfetto -o trace.json\n  \
     anabranch verify graph.json --plan plan.json\n  \
-    anabranch compare graph.json --format svg -o policies.svg"
+    anabranch compare graph.json --format svg -o policies.svg\n  \
+    anabranch pipeline camera.app.json --auto 3"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -116,6 +117,37 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "OUT")]
         out: Option<PathBuf>,
     },
+    /// Plans the epochs of an application description of the Compute Graph Framework: phases, period, latency,
+    /// loads. docs/app-json.md has what is read and what is refused.
+    #[command(
+        after_help = "Examples:\n  anabranch pipeline camera.app.json\n  anabranch pipeline camera.app.json --auto 3 --format svg -o phases.svg"
+    )]
+    Pipeline {
+        #[command(flatten)]
+        pipeline: PipelineArgs,
+        /// How to print it; text, or what the ending of OUT says.
+        #[arg(long, value_enum)]
+        format: Option<PipelineFormat>,
+        /// Writes to a file.
+        #[arg(short, long, value_name = "OUT")]
+        out: Option<PathBuf>,
+    },
+}
+
+#[derive(Group)]
+pub(crate) struct PipelineArgs {
+    /// The application description, NAME.app.json, with the files that it names beside it.
+    pub(crate) file: PathBuf,
+    /// Proposes a split into at most this many phases, beside the one that is written. A picture or a trace
+    /// shows the proposal.
+    #[arg(long, value_name = "DEPTH", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) auto: Option<u32>,
+    /// The state whose schedule is planned; the default state if not given.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) state: Option<String>,
+    /// Plans this epoch only.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) epoch: Option<String>,
 }
 
 #[derive(Group)]
@@ -252,4 +284,16 @@ pub(crate) enum CompareFormat {
     Json,
     /// One picture, a panel for each policy.
     Svg,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum PipelineFormat {
+    /// Tables: phases and loads of each epoch, and a simulation of each hyperepoch.
+    Text,
+    /// The same as JSON.
+    Json,
+    /// A picture of one epoch: two periods, with a lane for each lane of a resource.
+    Svg,
+    /// A trace of a few items of one epoch for ui.perfetto.dev or Chrome.
+    Perfetto,
 }

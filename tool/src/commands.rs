@@ -8,9 +8,9 @@ use anabranch::policy::{Policy, Single};
 use anabranch::sim::{Order, Simulation};
 use clap::ValueEnum;
 
-use crate::args::{Args, Command, CompareFormat, MachineArgs, PlanFormat, PolicyName, SimulateFormat, format_of};
+use crate::args::{Args, Command, CompareFormat, MachineArgs, PipelineFormat, PlanFormat, PolicyName, SimulateFormat, format_of};
 use crate::form::PlanForm;
-use crate::{Failure, compare, files, form};
+use crate::{Failure, compare, files, form, pipeline};
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
@@ -51,6 +51,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let format = format_of(*format, out.as_deref(), CompareFormat::Text)?;
             let text = compare::text(&shape, *max_streams, machine, format)?;
             files::write(out.as_deref(), &text)
+        }
+        Command::Pipeline { pipeline, format, out } => {
+            let format = format_of(*format, out.as_deref(), PipelineFormat::Text)?;
+            files::write(out.as_deref(), &pipeline::text(pipeline, format)?)
         }
     }
 }

@@ -1,10 +1,12 @@
-//! `anabranch`: plans, simulates, verifies and compares graphs that are given as JSON.
+//! `anabranch`: plans, simulates, verifies and compares graphs that are given as JSON, and plans pipelines of
+//! application descriptions.
 
 mod args;
 mod commands;
 mod compare;
 mod files;
 mod form;
+mod pipeline;
 
 use std::process::ExitCode;
 

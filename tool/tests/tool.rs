@@ -233,7 +233,7 @@ fn exit_codes_tell_who_is_at_fault() {
 
 #[test]
 fn help_shows_examples() {
-    for command in [&[][..], &["plan"], &["simulate"], &["verify"], &["compare"]] {
+    for command in [&[][..], &["plan"], &["simulate"], &["verify"], &["compare"], &["pipeline"]] {
         let help = printed(&[command, &["--help"]].concat());
         assert!(help.contains("Example"), "{help}");
     }

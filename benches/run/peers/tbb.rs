@@ -4,17 +4,16 @@
 //! values.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
-use std::{env, fs};
 
 use super::{Load, Payload, Peer, Workers};
+use crate::cpp;
 use crate::shapes::{Form, Shape};
 
 /// Name of the column that the budgets are ratios to.
 pub(crate) const NAME: &str = "oneTBB";
-
-const HINT: &str = "oneTBB is not installed: it takes a C++ compiler and the library (Debian: apt install g++ libtbb-dev)";
 
 /// A `continue_node` per node, built once, run many times.
 pub(crate) struct Tbb {
@@ -26,14 +25,11 @@ pub(crate) struct Tbb {
 impl Tbb {
     /// Compiles the program unless it is there already and newer than its source.
     pub(crate) fn new() -> Self {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/tbb.cpp");
-        let program = scratch("tbb");
-        let is_there = is_newer(&program, &source) || compile(&source, &program);
-        Self { program: is_there.then_some(program), written: HashSet::new() }
+        Self { program: cpp::program("tbb"), written: HashSet::new() }
     }
 
     fn graph_file(&mut self, shape: &Shape) -> PathBuf {
-        let path = scratch(&format!("{}-{}.graph", shape.form, shape.len()));
+        let path = cpp::scratch(&format!("{}-{}.graph", shape.form, shape.len()));
         if self.written.insert((shape.form, shape.len())) {
             fs::write(&path, shape.to_bytes()).expect("cargo's scratch folder can be written to");
         }
@@ -47,7 +43,7 @@ impl Peer for Tbb {
     }
 
     fn missing(&self) -> Option<&str> {
-        self.program.is_none().then_some(HINT)
+        self.program.is_none().then_some(cpp::HINT)
     }
 
     fn run(&mut self, shape: &Shape, load: &Load) -> Option<f64> {
@@ -73,30 +69,4 @@ fn answer(command: &mut Command) -> (f64, u64) {
         (true, Some(figure), Some(checksum)) => (figure, checksum),
         _ => panic!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr)),
     }
-}
-
-fn compile(source: &Path, program: &Path) -> bool {
-    let compiler = env::var("CXX").unwrap_or_else(|_| "c++".into());
-    let mut command = Command::new(compiler);
-    command.args(["-O3", "-std=c++17", "-o"]).arg(program).arg(source).arg("-ltbb");
-    match command.output() {
-        Ok(output) if output.status.success() => true,
-        Ok(output) => {
-            eprintln!("{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
-            false
-        }
-        Err(error) => {
-            eprintln!("{command:?}: {error}");
-            false
-        }
-    }
-}
-
-fn is_newer(program: &Path, source: &Path) -> bool {
-    let changed = |path: &Path| fs::metadata(path).and_then(|data| data.modified());
-    matches!((changed(program), changed(source)), (Ok(built), Ok(written)) if built > written)
-}
-
-fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }

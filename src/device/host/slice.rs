@@ -21,6 +21,7 @@ pub(crate) struct Slice {
     batch: u32,
     /// The batch to return to if the next read shows that steps of unknown length were tiny too, or 0.
     earlier_batch: u32,
+    limit: Duration,
     started: Option<Instant>,
     checked: Option<Instant>,
     is_spent: bool,
@@ -29,6 +30,7 @@ pub(crate) struct Slice {
 /// What is known of the steps behind a poll, for the next poll of the same future.
 pub(crate) struct Pace {
     batch: u32,
+    earlier_batch: u32,
     /// The steps until the next read of the clock.
     left: u32,
 }
@@ -39,27 +41,32 @@ const CARRIED_MAX: u32 = 64;
 impl Pace {
     /// Returns the pace of a future that was never polled.
     pub(crate) fn new() -> Self {
-        Self { batch: 1, left: Slice::FIRST }
+        Self { batch: 1, earlier_batch: 0, left: Slice::FIRST }
     }
 }
 
 impl Slice {
     /// Returns the slice of a poll, and the steps until it first reads the clock.
     pub(crate) fn at(pace: &Pace) -> (Self, u32) {
-        (Self { batch: pace.batch, ..Self::new() }, pace.left)
+        (Self { batch: pace.batch, earlier_batch: pace.earlier_batch, ..Self::new() }, pace.left)
     }
 
     /// Returns the pace at the end of a poll, with so many steps left in the batch.
     pub(crate) fn pace(&self, left: u32) -> Pace {
-        let batch = self.batch.min(CARRIED_MAX);
-        Pace { batch, left: left.clamp(1, batch) }
+        let [batch, earlier_batch] = [self.batch, self.earlier_batch].map(|batch| batch.min(CARRIED_MAX));
+        Pace { batch, earlier_batch, left: left.clamp(1, batch) }
     }
 
     /// The steps before the first read of the clock: a run of one node never reads it.
     pub(crate) const FIRST: u32 = 2;
 
     pub(crate) fn new() -> Self {
-        Self { batch: 1, earlier_batch: 0, started: None, checked: None, is_spent: false }
+        Self { batch: 1, earlier_batch: 0, limit: SLICE, started: None, checked: None, is_spent: false }
+    }
+
+    /// Shortens the slice.
+    pub(crate) fn shorten(&mut self, limit: Duration) {
+        self.limit = self.limit.min(limit);
     }
 
     pub(crate) fn is_spent(&self) -> bool {
@@ -73,10 +80,11 @@ impl Slice {
         match self.checked.replace(now) {
             Some(checked) => self.batch = self.batch_after(now - checked),
             // The steps before were of an earlier poll, too: what they took is not known.
-            None => self.batch = self.batch.min(BATCH_WARY),
+            None if self.batch > BATCH_WARY => self.earlier_batch = std::mem::replace(&mut self.batch, BATCH_WARY),
+            None => {}
         }
         // A model has no clock: each batch is a slice.
-        self.is_spent = cfg!(anabranch_loom) || now - started >= SLICE;
+        self.is_spent = cfg!(anabranch_loom) || now - started >= self.limit;
         if self.is_spent { 0 } else { self.batch }
     }
 
@@ -87,7 +95,8 @@ impl Slice {
             let aimed = u128::from(self.batch) * BETWEEN_LOOKS.as_nanos() / took.as_nanos();
             (aimed as u32).max(1)
         } else if earlier_batch > 0 {
-            earlier_batch
+            let took = took * earlier_batch / self.batch;
+            if 4 * took <= BETWEEN_LOOKS { (earlier_batch * 4).min(BATCH_MAX) } else { earlier_batch }
         } else if 4 * took <= BETWEEN_LOOKS {
             (self.batch * 4).min(BATCH_MAX)
         } else if 2 * took <= BETWEEN_LOOKS {

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -213,8 +214,8 @@ impl<'p> Shared<'p> {
 pub(crate) type Tickets = SmallVec<[Ticket; 4]>;
 
 /// The queue of a thread that is the only one to run programs: a single worker, or a task that polls an
-/// inline run.
-pub(crate) struct Alone<'a> {
+/// inline run. With `BESIDE`, of a task that polls a run beside the workers.
+pub(crate) struct Alone<'a, const BESIDE: bool = false> {
     pub(crate) tickets: &'a mut Tickets,
     progress: &'a Progress,
     /// Steps until the turn is looked at.
@@ -233,8 +234,8 @@ enum Turn<'a> {
     Step,
 }
 
-impl<'a> Queue<'a> for Alone<'a> {
-    const IS_SHARED: bool = false;
+impl<'a, const BESIDE: bool> Queue<'a> for Alone<'a, BESIDE> {
+    const IS_SHARED: bool = BESIDE;
 
     #[inline]
     fn push(&mut self, ticket: Ticket) {
@@ -279,20 +280,19 @@ impl<'a> Queue<'a> for Alone<'a> {
     }
 }
 
-impl<'a> Alone<'a> {
+impl<'a, const BESIDE: bool> Alone<'a, BESIDE> {
     /// Returns the queue of a poll, which ends after a time slice, and goes on in the pace of the last one.
     pub(crate) fn for_a_slice(tickets: &'a mut Tickets, progress: &'a Progress, pace: &'a mut Pace) -> Self {
         let (slice, fuel) = Slice::at(pace);
         Self { tickets, progress, fuel, turn: Turn::Slice(slice, pace), gives_way: false }
     }
 
-    /// Returns the queue of one step.
-    pub(crate) fn for_a_step(tickets: &'a mut Tickets, progress: &'a Progress) -> Self {
-        Self { tickets, progress, fuel: 1, turn: Turn::Step, gives_way: false }
-    }
-
-    fn for_a_pool(tickets: &'a mut Tickets, pool: &'a Pool) -> Self {
-        Self { tickets, progress: &pool.progress[0].0, fuel: FUEL, turn: Turn::Pool(pool), gives_way: false }
+    /// Returns the same queue with a shorter time slice.
+    pub(crate) fn at_most(mut self, limit: Duration) -> Self {
+        if let Turn::Slice(slice, _) = &mut self.turn {
+            slice.shorten(limit);
+        }
+        self
     }
 
     /// Fills up the fuel, unless other work waits.
@@ -321,7 +321,18 @@ impl<'a> Alone<'a> {
     }
 }
 
-impl Drop for Alone<'_> {
+impl<'a> Alone<'a> {
+    /// Returns the queue of one step.
+    pub(crate) fn for_a_step(tickets: &'a mut Tickets, progress: &'a Progress) -> Self {
+        Self { tickets, progress, fuel: 1, turn: Turn::Step, gives_way: false }
+    }
+
+    fn for_a_pool(tickets: &'a mut Tickets, pool: &'a Pool) -> Self {
+        Self { tickets, progress: &pool.progress[0].0, fuel: FUEL, turn: Turn::Pool(pool), gives_way: false }
+    }
+}
+
+impl<const BESIDE: bool> Drop for Alone<'_, BESIDE> {
     fn drop(&mut self) {
         if let Turn::Slice(slice, pace) = &mut self.turn {
             **pace = slice.pace(self.fuel);

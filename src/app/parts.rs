@@ -1,0 +1,161 @@
+//! The parts of a description: components, passes and the connections between them, flat and numbered.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::fault::Place;
+use super::ports::Mode;
+use super::processor::Processor;
+use crate::name::Name;
+
+/// A component with passes, by its position in [`App::components`](super::App::components).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ComponentId(pub(super) u32);
+
+/// A pass, by its position in [`App::passes`](super::App::passes).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PassId(pub(super) u32);
+
+impl ComponentId {
+    /// Returns the position of the component.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl PassId {
+    /// Returns the position of the pass.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A component with passes: what the files call a node.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Component {
+    /// Its path from the application, with dots: `top.filter`.
+    pub name: Name,
+    /// The name in its file: `demo::Filter`.
+    pub kind: Name,
+    /// The process that it runs in.
+    pub process: Option<Name>,
+    /// The machine that the process runs on.
+    pub machine: Option<Name>,
+    /// Its input ports.
+    pub inputs: Vec<PortShape>,
+    /// Its output ports.
+    pub outputs: Vec<PortShape>,
+    pub(super) passes: Range<u32>,
+    pub(super) file: Arc<Path>,
+    /// Where it is a subcomponent of another one.
+    pub(super) place: Place,
+}
+
+impl Component {
+    /// Returns its passes, in the order of its file.
+    pub fn passes(&self) -> impl DoubleEndedIterator<Item = PassId> + ExactSizeIterator + use<> {
+        self.passes.clone().map(PassId)
+    }
+
+    /// Returns the file that describes it.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Returns the pass that receives messages.
+    pub(super) fn first(&self) -> PassId {
+        PassId(self.passes.start)
+    }
+
+    /// Returns the pass that sends messages.
+    pub(super) fn last(&self) -> PassId {
+        PassId(self.passes.end - 1)
+    }
+}
+
+/// A port of a component.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PortShape {
+    /// Its name.
+    pub name: Name,
+    /// The type of its messages, if the file gives it.
+    pub kind: Option<Name>,
+    /// How many ports an array port has; none if it is no array.
+    pub array: Option<u32>,
+    /// Whether it must be connected.
+    pub binding_required: bool,
+    /// The size of a message; none if the file does not give it.
+    pub bytes: Option<u64>,
+}
+
+/// A pass of a component.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Pass {
+    /// Its path from the application: `top.filter.PROCESS`.
+    pub name: Name,
+    /// Its component.
+    pub component: ComponentId,
+    /// Its position in the component, from 0.
+    pub number: u32,
+    /// The processor that it runs on.
+    pub processor: Processor,
+    /// The passes of the same component that come before it.
+    pub after: Vec<PassId>,
+    /// True if the file gives no dependencies, so that the pass comes after the one before it.
+    pub is_implicit: bool,
+}
+
+/// A port of a component: its position among the inputs or the outputs, and in an array port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub struct End {
+    /// The component.
+    pub component: ComponentId,
+    /// The position of the port among the inputs or the outputs of the component.
+    pub port: u32,
+    /// The position in an array port.
+    pub index: Option<u32>,
+}
+
+/// A connection from an output port to an input port, through the ports of graphlets.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Connection {
+    /// The output port.
+    pub source: End,
+    /// The input port.
+    pub target: End,
+    /// What the queue does if it is full.
+    pub mode: Mode,
+    /// The capacity in the file; none if the file does not give it.
+    pub fifo_size: Option<u32>,
+    /// Whether a receive that finds no message returns the last one again.
+    pub reuse: bool,
+    /// Whether data flows without a dependency.
+    pub is_indirect: bool,
+    /// The offset that the file stamps on the messages.
+    pub data_offset: Option<i64>,
+    /// Where the part of the connection at the input port stands.
+    pub(super) place: Place,
+}
+
+impl Connection {
+    /// Returns true if the consumer depends on the producer.
+    pub fn is_direct(&self) -> bool {
+        !self.is_indirect
+    }
+}
+
+/// A process of the application.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Process {
+    /// Its name.
+    pub name: Name,
+    /// The machine that it runs on.
+    pub run_on: Option<Name>,
+}

@@ -1,0 +1,52 @@
+//! What stays from item to item in the graph of a pipeline: states and feedback. Each is an input of the
+//! graph that the pipeline fills itself.
+
+use std::sync::Arc;
+
+use super::NodeId;
+use crate::name::Name;
+use crate::value::Cells;
+
+/// Puts a value into the cells of an iteration.
+pub(crate) type Fill = Box<dyn Fn(Cells<'_>)>;
+
+/// What stays from item to item, and the input of the graph that it is.
+#[derive(Clone)]
+pub(crate) struct Between {
+    pub(crate) name: Name,
+    pub(crate) input: u32,
+    /// Makes what a run of the pipeline begins with.
+    pub(crate) init: Arc<dyn Fn() -> Fill + Send + Sync>,
+    pub(crate) is: Stays,
+}
+
+#[derive(Clone)]
+pub(crate) enum Stays {
+    State {
+        holder: Option<NodeId>,
+    },
+    Feedback {
+        /// The value that is fed back, once that was said.
+        from: Option<u32>,
+        /// Copies it from the cells of one iteration to those of another.
+        copy: fn(Cells<'_>, u32, Cells<'_>, u32),
+    },
+}
+
+/// Why no node may take a value by value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    Result,
+    FedBack,
+    Feedback,
+}
+
+impl Kept {
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Self::Result => "it is a result of the pipeline: read it by reference",
+            Self::FedBack => "it is fed back to a later item: read it by reference",
+            Self::Feedback => "it stays until the next item has its own: read it by reference",
+        }
+    }
+}

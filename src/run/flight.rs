@@ -1,0 +1,79 @@
+//! Which iterations of a run over items are in use, and by which items.
+
+/// The iterations in use, by the consumer's count.
+pub(super) enum Flight {
+    /// Results come in the order of their items: a ring.
+    Ordered { slots: u32, first: u32, len: u32 },
+    /// Results come as they are done.
+    Unordered { busy: Vec<u32>, free: Vec<u32> },
+}
+
+impl Flight {
+    pub(super) fn new(slots: u32, is_ordered: bool) -> Self {
+        match is_ordered {
+            true => Self::Ordered { slots, first: 0, len: 0 },
+            false => Self::Unordered { busy: Vec::with_capacity(slots as usize), free: (0..slots).rev().collect() },
+        }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        match self {
+            Self::Ordered { len, .. } => *len,
+            Self::Unordered { busy, .. } => busy.len() as u32,
+        }
+    }
+
+    /// Returns an iteration for one more item, if there is one.
+    #[inline]
+    pub(super) fn free(&self) -> Option<u32> {
+        match self {
+            Self::Ordered { slots, first, len } if len < slots => {
+                let next = first + len;
+                Some(if next >= *slots { next - slots } else { next })
+            }
+            Self::Ordered { .. } => None,
+            Self::Unordered { free, .. } => free.last().copied(),
+        }
+    }
+
+    /// Gives the free iteration to an item.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        match self {
+            Self::Ordered { len, .. } => *len += 1,
+            Self::Unordered { busy, free } => busy.extend(free.pop()),
+        }
+    }
+
+    /// Returns the iteration whose item comes next, if that is done.
+    #[inline]
+    pub(super) fn done(&self, is_done: impl Fn(u32) -> bool) -> Option<u32> {
+        match self {
+            Self::Ordered { first, len, .. } => (*len > 0 && is_done(*first)).then_some(*first),
+            Self::Unordered { busy, .. } => busy.iter().copied().find(|&iteration| is_done(iteration)),
+        }
+    }
+
+    /// Makes the iteration of a done item free again.
+    #[inline]
+    pub(super) fn end(&mut self, iteration: u32) {
+        match self {
+            Self::Ordered { slots, first, len } => {
+                *len -= 1;
+                *first = if iteration + 1 == *slots { 0 } else { iteration + 1 };
+            }
+            Self::Unordered { busy, free } => {
+                busy.retain(|&other| other != iteration);
+                free.push(iteration);
+            }
+        }
+    }
+
+    /// Returns the iteration whose end the consumer awaits. None if it awaits that of any.
+    pub(super) fn awaited(&self) -> Option<u32> {
+        match self {
+            Self::Ordered { first, .. } => Some(*first),
+            Self::Unordered { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Files that are missing, malformed or no text, and the place that the message has.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anabranch::app::App;
+use serde_json::json;
+
+use super::Case;
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("anabranch-app-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_missing_file_is_named_where_it_is_asked_for() {
+    // Seen to fail with the place of the file that is missing.
+    let mut case = Case::new();
+    case.edit("x.app.json", |app| app["subcomponents"]["top"]["componentType"] = json!("../y/Z.graphlet.json"));
+    assert_eq!(
+        case.fault(),
+        "x.app.json: subcomponents.top.componentType: cannot read the file '../y/Z.graphlet.json': entity not found"
+    );
+    let mut case = Case::new();
+    case.edit("x.app.json", |app| app["stmSchedules"]["s"]["wcet"] = json!("./d.yaml"));
+    assert_eq!(case.fault(), "x.app.json: stmSchedules.s.wcet: cannot read the file 'd.yaml': entity not found");
+    for (file, expected) in [
+        ("/N.node.json", "'/N.node.json' is no path relative to this file"),
+        ("", "'' is no path relative to this file"),
+        ("N.json", "the file 'N.json' is neither a node nor a graphlet: its name ends in .node.json or .graphlet.json"),
+    ] {
+        let mut case = Case::new();
+        case.edit("T.graphlet.json", |graphlet| graphlet["subcomponents"]["a"]["componentType"] = json!(file));
+        assert_eq!(case.fault(), format!("T.graphlet.json: subcomponents.a.componentType: {expected}"));
+    }
+}
+
+#[test]
+fn a_folder_and_a_pipe_are_no_files() {
+    // Seen to wait for ever for a pipe that is opened.
+    let folder = Folder::new("folder");
+    let error = App::open(&folder.0).unwrap_err().to_string();
+    assert!(error.ends_with("cannot read the file: it is not a regular file"), "{error}");
+    let app = folder.0.join("x.app.json");
+    fs::create_dir(folder.0.join("T.graphlet.json")).unwrap();
+    fs::write(&app, json!({"name": "X", "subcomponents": {"t": {"componentType": "T.graphlet.json"}}}).to_string()).unwrap();
+    let error = App::open(&app).unwrap_err().to_string();
+    assert!(error.contains("x.app.json: subcomponents.t.componentType: cannot read the file"), "{error}");
+    assert!(error.ends_with("it is not a regular file"), "{error}");
+    let error = App::open(folder.0.join("none.app.json")).unwrap_err().to_string();
+    assert!(error.ends_with("none.app.json: cannot read the file: No such file or directory (os error 2)"), "{error}");
+    #[cfg(unix)]
+    {
+        let pipe = folder.0.join("pipe.app.json");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(App::open(&pipe).unwrap_err().to_string().ends_with("it is not a regular file"));
+    }
+}
+
+#[test]
+fn malformed_json_is_named_by_file_and_place() {
+    // Each was seen to come with the place that it has here.
+    for (file, text, expected) in [
+        ("x.app.json", "", "x.app.json: EOF while parsing a value at line 1 column 0"),
+        ("x.app.json", "[]", "x.app.json: invalid type: sequence, expected an object at line 1 column 0"),
+        ("x.app.json", "{\"name\": \"X\"} {}", "x.app.json: trailing characters at line 1 column 15"),
+        ("x.app.json", "{\"name\": 5}", "x.app.json: name: invalid type: integer `5`, expected a string at line 1 column 10"),
+        (
+            "x.app.json",
+            r#"{"name": "X", "stmSchedules": {"s": {"hyperepochs": {"h": {"period": 1, "epochs": {"e": {}}}}}}}"#,
+            "x.app.json: stmSchedules.s.hyperepochs.h.epochs.e: missing field `passes`",
+        ),
+        (
+            "T.graphlet.json",
+            "{\"subcomponents\": {\"a\": []}}",
+            "T.graphlet.json: subcomponents.a: invalid type: sequence, expected an object",
+        ),
+        (
+            "T.graphlet.json",
+            "{\"connections\": [{\"src\": \"a.OUT\"}]}",
+            "T.graphlet.json: connections[0]: missing field `dests`",
+        ),
+        ("N.node.json", "{\"name\": \"N\"}", "N.node.json: missing field `passes`"),
+        ("N.node.json", "{\"name\": \"N\", \"passes\": []}", "N.node.json: passes: a node has at least one pass"),
+        (
+            "N.node.json",
+            r#"{"name": "N", "passes": [{"name": "A", "processorTypes": ["TPU"]}]}"#,
+            "N.node.json: passes[0].processorTypes[0]: unknown variant `TPU`, expected one of `CPU`, `GPU`",
+        ),
+        (
+            "N.node.json",
+            r#"{"name": "N", "passes": [{"name": "A", "processorTypes": []}]}"#,
+            "N.node.json: passes[0].processorTypes: a pass has one processor, and not 0",
+        ),
+        (
+            "N.node.json",
+            r#"{"name": "N", "passes": [{"name": "A", "processorTypes": ["CPU"], "dependencies": ["B"]}]}"#,
+            "N.node.json: passes[0].dependencies[0]: there is no pass 'B'; the node has 'A'",
+        ),
+        (
+            "N.node.json",
+            r#"{"name": "N", "passes": [{"name": "A", "processorTypes": ["CPU"], "dependencies": ["A"]}]}"#,
+            "N.node.json: passes: passes depend on each other in a circle: top.a.A -> top.a.A: remove one of the dependencies",
+        ),
+        (
+            "N.node.json",
+            r#"{"name": "N", "passes": [{"name": "A", "processorTypes": ["CPU"]}, {"name": "A", "processorTypes": ["CPU"]}]}"#,
+            "N.node.json: passes[1].name: the name 'A' is that of passes[0]: give each its own",
+        ),
+        ("c.yaml", "p.top_a_pass_0: many\n", "c.yaml: p.top_a_pass_0: invalid type: string"),
+        ("c.yaml", "p.top_a_pass_0: -5\n", "c.yaml: p.top_a_pass_0: a cost of -5.0 ns: a cost is from 0 to 10^15"),
+        ("c.yaml", "p.top_a_pass_0: 1e300\n", "c.yaml: p.top_a_pass_0: a cost of 1e300 ns: a cost is from 0 to 10^15"),
+        ("c.yaml", "p.top_a_pass_0: .nan\n", "c.yaml: p.top_a_pass_0: "),
+        ("c.yaml", "- 1\n- 2\n", "c.yaml: "),
+        ("c.yaml", "a: {b: 1}\n", "c.yaml: a: "),
+    ] {
+        let mut case = Case::new();
+        case.set_text(file, text);
+        let fault = case.fault();
+        assert!(fault.starts_with(expected), "\n{fault}\n{expected}");
+    }
+}
+
+#[test]
+fn keys_that_stand_twice_are_refused_and_unknown_ones_are_not_read() {
+    // Seen to fail with a map that keeps the last value.
+    for (file, text, expected) in [
+        (
+            "T.graphlet.json",
+            r#"{"subcomponents": {"a": {"componentType": "N.node.json"}, "a": {"componentType": "N.node.json"}}}"#,
+            "T.graphlet.json: subcomponents: the key 'a' stands twice at line 1",
+        ),
+        (
+            "T.graphlet.json",
+            r#"{"connections": [{"src": "a.OUT", "src": "a.OUT", "dests": {}}]}"#,
+            "T.graphlet.json: connections[0]: duplicate field `src`",
+        ),
+        ("c.yaml", "a: 1\na: 2\n", "c.yaml: "),
+    ] {
+        let mut case = Case::new();
+        case.set_text(file, text);
+        let fault = case.fault();
+        assert!(fault.starts_with(expected), "\n{fault}\n{expected}");
+    }
+    let mut case = Case::new();
+    case.edit("x.app.json", |app| {
+        app["logSpec"] = json!({"to": ["console"]});
+        app["argv"] = json!(null);
+        app["sensors"] = json!([1, {"a": 2}]);
+        app["processes"]["p"]["argv"] = json!({"-x": true});
+    });
+    case.edit("T.graphlet.json", |graphlet| {
+        graphlet["connections"][0]["dests"]["b.IN"] = json!({"type": "shmem", "strict": true, "new": 1})
+    });
+    assert!(case.open().unwrap().warnings().is_empty());
+}
+
+#[test]
+fn bytes_that_are_no_text_are_named() {
+    // Seen to fail without the check for marks.
+    for (bytes, expected) in [
+        (&b"{\"name\":\n \"\xff\"}"[..], "x.app.json: the file is not UTF-8 text at line 2"),
+        (b"\xef\xbb\xbf{}", "x.app.json: the file begins with a byte order mark: save it as UTF-8 without one"),
+        (b"\xff\xfe{\0}\0", "x.app.json: the file is UTF-16: save it as UTF-8"),
+    ] {
+        let mut case = Case::new();
+        case.set_text("x.app.json", bytes);
+        assert_eq!(case.fault(), expected);
+    }
+    let mut case = Case::new();
+    case.set_text("c.yaml", b"a: \xff\n");
+    assert_eq!(case.fault(), "c.yaml: the file is not UTF-8 text at line 1");
+    let mut case = Case::new();
+    case.set_text("x.app.json", vec![b' '; (16 << 20) + 1]);
+    assert_eq!(case.fault(), "x.app.json: the file is larger than 16 MiB");
+}

@@ -1,0 +1,117 @@
+//! `anabranch pipeline`: what it prints of the two sample systems, and what it says to bad calls.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const FLAT: &str = "app/systems/Flat.app.json";
+const PIPED: &str = "app/systems/Piped.app.json";
+
+fn tool(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    command.arg("pipeline").args(args).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).output().unwrap()
+}
+
+fn printed(args: &[&str]) -> String {
+    let output = tool(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The exit code and the message of a call that fails.
+fn refused(args: &[&str]) -> (i32, String) {
+    let output = tool(args);
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// Compares with a golden file; with `BLESS` set, writes it.
+fn assert_golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "{name}: run the test with BLESS=1 if this is how it should be");
+}
+
+#[test]
+fn the_samples_print_as_they_did() {
+    for (file, name) in [(FLAT, "flat"), (PIPED, "piped")] {
+        for (format, ending) in [("text", "txt"), ("json", "json"), ("svg", "svg"), ("perfetto", "trace.json")] {
+            assert_golden(&format!("{name}.{ending}"), &printed(&[file, "--format", format]));
+        }
+    }
+}
+
+#[test]
+fn a_proposal_is_printed_beside_the_phases_that_are_written() {
+    for (format, ending) in [("text", "txt"), ("json", "json"), ("svg", "svg")] {
+        assert_golden(&format!("flat-auto.{ending}"), &printed(&[FLAT, "--auto", "2", "--format", format]));
+    }
+    let form: serde_json::Value = serde_json::from_str(&printed(&[FLAT, "--auto", "2", "--format", "json"])).unwrap();
+    let epoch = &form["hyperepochs"][0]["epochs"][0];
+    let period = |plan: &str| epoch[plan]["period_us"].as_f64().unwrap();
+    assert!(period("proposed") < period("written"));
+    assert_eq!(epoch["proposed"]["passes"], serde_json::json!([[], ["top.filter", "top.source"], ["top.sink", "top.track"]]));
+}
+
+#[test]
+fn a_trace_has_a_slice_for_each_node_of_each_item() {
+    let trace: serde_json::Value = serde_json::from_str(&printed(&[PIPED, "--format", "perfetto"])).unwrap();
+    let slices = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
+    assert_eq!(slices.count(), 8 * 14);
+}
+
+#[test]
+fn exit_codes_tell_whether_the_call_or_the_description_is_at_fault() {
+    let none = "error: app/none.app.json: cannot read: No such file or directory (os error 2)\n";
+    assert_eq!(refused(&["app/none.app.json"]), (2, none.into()));
+    assert_eq!(refused(&["app"]), (2, "error: app: cannot read: it is not a regular file\n".into()));
+    let (code, message) = refused(&["-"]);
+    assert!(code == 2 && message.contains("name its file, not the standard input"), "{message}");
+    assert_eq!(refused(&[PIPED, "--auto", "0"]).0, 2);
+    assert_eq!(
+        refused(&[PIPED, "--state", "FAST"]),
+        (2, format!("error: {PIPED}: states: there is no state 'FAST'; there are 'STANDARD'\n"))
+    );
+    assert_eq!(
+        refused(&[PIPED, "--epoch", "radar"]),
+        (2, format!("error: {PIPED}: there is no epoch 'radar'; there are 'camera'\n"))
+    );
+    assert_eq!(printed(&[PIPED, "--state", "STANDARD", "--epoch", "camera"]), printed(&[PIPED]));
+    let (code, message) = refused(&["app/nodes/Sink.node.json"]);
+    assert_eq!((code, &message[..]), (1, "error: app/nodes/Sink.node.json: the application has no `stmSchedules`\n"));
+    let (code, message) = refused(&["app/systems/Chain_wcet.yaml"]);
+    assert!(code == 1 && message.starts_with("error: app/systems/Chain_wcet.yaml: expected value at line 1"), "{message}");
+}
+
+#[test]
+fn mistakes_are_named_by_file_and_place() {
+    // Seen to fail with an exit code of 2.
+    let dir = std::env::temp_dir().join(format!("anabranch-pipeline-{}", std::process::id()));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/app");
+    for folder in ["systems", "graphlets", "nodes"] {
+        std::fs::create_dir_all(dir.join(folder)).unwrap();
+        for file in std::fs::read_dir(root.join(folder)).unwrap().map(Result::unwrap) {
+            std::fs::copy(file.path(), dir.join(folder).join(file.file_name())).unwrap();
+        }
+    }
+    let file = dir.join("systems/Piped.app.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let path = file.to_str().unwrap();
+    for (old, new, expected) in [
+        (
+            "\"top.filter\"",
+            "\"top.filtre\"",
+            "camera.passes[1][0]: there is no component or pass 'top.filtre'; 'top' has 'filter', 'sink'",
+        ),
+        ("\"top.track\"", "\"top.source\"", "camera.passes[2][1]: the pass 'top.source.SETUP' is scheduled twice, here and at"),
+        ("\"period\": 33000000", "\"period\": -1", "main.period: invalid value: integer `-1`, expected u64 at line 22 column"),
+    ] {
+        assert!(text.contains(old), "{old}");
+        std::fs::write(&file, text.replacen(old, new, 1)).unwrap();
+        let output = tool(&[path]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && message.contains(path) && message.contains(expected), "{message}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
