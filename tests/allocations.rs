@@ -219,8 +219,8 @@ fn a_static_name_allocates_nothing() {
     assert_eq!((&*again, BYTES.get() - before), ("a name", 0));
 }
 
-/// Returns how many allocations a pipeline of three tasks makes for so many items, beside one for each pending
-/// poll. The least of some.
+/// Returns how many allocations a pipeline of three tasks makes for so many items, beside one for each
+/// pending poll. The least of some.
 fn of_items<T: Clone + Send + Sync + 'static>(exec: &Executor, pipeline: &Pipeline<T, T>, item: &T, items: usize) -> usize {
     let run = |_| {
         let mut results = exec.pipe(pipeline, stream::repeat(item.clone()).take(items));
@@ -254,7 +254,7 @@ fn three<T: Clone + Send + Sync + 'static>() -> Pipeline<T, T> {
 #[test]
 fn an_item_of_a_warm_pipeline_allocates_nothing() {
     let _alone = ALONE.lock();
-    // Seen to fail with items that are boxed.
+    // Seen to fail with a first task that allocates.
     let (small, large) = (three::<u64>(), three::<[u64; 128]>());
     for workers in [0, 1, 2] {
         let exec = Executor::builder().workers(workers).build().unwrap();

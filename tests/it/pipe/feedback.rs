@@ -32,8 +32,7 @@ fn lagged(lag: u32) -> Pipeline<i64, (i64, i64)> {
 
 #[test]
 fn feedback_is_from_as_many_items_before_as_phases_lie_between() {
-    // Seen to fail with a lag that is one too small, and with a feedback cell that is written before it is
-    // read.
+    // Seen to fail with a lag that is one too small.
     for exec in executors() {
         for lag in 1..=4 {
             for (slots, beat) in

@@ -59,7 +59,7 @@ fn a_panic_of_a_node_fails_its_item() {
 
 #[test]
 fn a_panic_where_a_state_or_a_feedback_is_made_ends_that_run() {
-    // Seen to abort with an init that is not shielded.
+    // Seen to fail with an init that is not shielded.
     let is_bad = Arc::new(AtomicBool::new(true));
     for is_state in [true, false] {
         let bad = is_bad.clone();
@@ -87,8 +87,7 @@ fn a_panic_where_a_state_or_a_feedback_is_made_ends_that_run() {
     }
 }
 
-/// A number whose clones are counted: those with a number in the list panic. Its drop panics if it is told
-/// to.
+/// A number whose clones are counted: those with a number in the list panic. Its drop may panic, too.
 struct Touchy {
     number: u64,
     clones: Arc<AtomicUsize>,
@@ -116,7 +115,6 @@ impl Drop for Touchy {
 
 #[test]
 fn a_clone_that_panics_fails_its_item_and_the_feedback_before_stays() {
-    // Seen to abort (a read of an empty cell) with feedback that is not filled from the first item on.
     for exec in executors() {
         for slots in [2, 3, 20] {
             let clones = Arc::new(AtomicUsize::new(0));
@@ -145,8 +143,35 @@ fn a_clone_that_panics_fails_its_item_and_the_feedback_before_stays() {
 }
 
 #[test]
+fn where_both_clones_panic_a_later_item_has_an_older_feedback() {
+    // Seen to abort (a read of an empty cell) with feedback that is filled only for the first item.
+    for exec in executors() {
+        for (slots, older) in [(2, 1), (3, 0), (20, 100)] {
+            let clones = Arc::new(AtomicUsize::new(0));
+            let (made, first) = (clones.clone(), clones.clone());
+            let init = move || Touchy { number: 100, clones: first.clone(), panics_at: &[], drop_panics: false };
+            let pipeline = Pipeline::new("pipeline", &Ranked::default(), |g: &mut Graph, item: Value<u64>| {
+                let before = g.feedback("before", init);
+                let number = g.task("made", (&*before, &item), move |_: &Touchy, x: &u64| {
+                    let panics_at: &[usize] = [&[][..], &[], &[1], &[0], &[]][*x as usize];
+                    made.store(0, SeqCst);
+                    Touchy { number: *x, clones: made.clone(), panics_at, drop_panics: false }
+                });
+                let read = g.task("read", (&*before, &number), |before: &Touchy, _: &Touchy| before.number);
+                g.feed(before, &number);
+                read
+            });
+            let pipeline = pipeline.unwrap().in_flight(slots).unwrap();
+            let results = block_on(exec.pipe(&pipeline, stream::iter(0..5)).collect::<Vec<_>>());
+            let found: Vec<Option<u64>> = results.iter().map(|result| result.as_ref().ok().copied()).collect();
+            assert_eq!(found, [Some(100), Some(0), Some(1), None, Some(older)], "{exec:?} {slots}");
+            assert_eq!(results[3].as_ref().unwrap_err().others().len(), 1);
+        }
+    }
+}
+
+#[test]
 fn a_value_whose_drop_panics_fails_nothing_but_its_item() {
-    // Seen to abort with values of an item that are dropped without a shield.
     for exec in executors() {
         let clones = Arc::new(AtomicUsize::new(0));
         let pipeline = each(|g, item| {
@@ -183,8 +208,7 @@ impl Drop for Bomb {
 
 #[test]
 fn items_and_feedback_whose_drops_panic_leave_all_results() {
-    // Seen to abort (a read of an empty cell) with a feedback whose old value is dropped before the new one
-    // is there.
+    // Seen to abort with a feedback whose old value is dropped before the new one is there.
     for exec in executors() {
         let pipeline = Pipeline::new("pipeline", &Ranked::default(), |g: &mut Graph, item: Value<Bomb>| {
             let before = g.feedback("before", || Bomb(0));

@@ -202,7 +202,7 @@ fn add(g: &mut Graph, node: &Node, work: Work, mut values: Vec<Value<Word>>) -> 
         g.state(format!("state {}", work.node), move || tally.word(0, 3))
     });
     match (node.kind, &mut state, node.takes) {
-        (ASYNC, state, takes) => return add_async(g, name, state, takes, node.yields, work, values, last),
+        (ASYNC, state, takes) => add_async(g, name, state, takes, node.yields, work, values, last),
         (0, None, false) => {
             g.task(name, (&values[..], &last), move |r: Each<Word>, l: &Word| work.done_or_panic(None, l.item, words(r, l)))
         }

@@ -1,5 +1,5 @@
-//! A pipeline is one run in flight: it waits for room, is refused after a shutdown, and may not be awaited in
-//! a task of its own executor.
+//! A pipeline is one run in flight: it waits for room, is refused after a shutdown, and may not be awaited
+//! in a task of its own executor.
 
 use std::pin::Pin;
 use std::sync::Arc;

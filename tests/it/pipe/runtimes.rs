@@ -108,7 +108,7 @@ fn a_pipeline_may_lose_against_a_timeout_and_go_on() {
 
 #[test]
 fn a_pipeline_may_move_from_task_to_task() {
-    // Seen to hang with a waker that is registered only once.
+    // Seen to hang with a waker that is not registered.
     let runtime = Runtime::new().unwrap();
     for exec in executors() {
         let tally = Tallied::default();

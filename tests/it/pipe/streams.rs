@@ -60,7 +60,7 @@ fn unordered_outputs_are_all_there() {
 
 #[test]
 fn inputs_that_do_not_fit_are_errors_in_their_places() {
-    // Seen to fail with inputs that are checked only once.
+    // Seen to fail with inputs that are not checked.
     let plan = five();
     for exec in executors() {
         let source = (0..12u64).map(|x| match x % 4 {
@@ -98,14 +98,16 @@ fn the_fast_come_first_where_no_order_is_asked_for() {
         let fast: Vec<u64> = (0..20).map(|_| self::out(block_on(results.next()).unwrap()).unwrap()).collect();
         assert!(!fast.contains(&0), "{exec:?}");
         open.send(()).unwrap();
-        let found = block_on(results.map(self::out).collect::<Vec<_>>());
-        assert!(found.contains(&Some(0)) && found.len() == 180, "{exec:?}: {found:?}");
+        let mut found = block_on(results.map(|result| self::out(result).unwrap()).collect::<Vec<_>>());
+        found.extend(fast);
+        found.sort_unstable();
+        assert!(found.into_iter().eq(0..200), "{exec:?}");
     }
 }
 
 #[test]
 fn at_most_as_many_inputs_are_taken_as_there_are_slots() {
-    // Seen to fail with a source that is polled with one slot more.
+    // Seen to fail with one slot more.
     let (plan, tally) = (five(), Tally::default());
     for exec in executors() {
         for is_ordered in [true, false] {
