@@ -92,7 +92,8 @@ pub(super) struct Live {
     pub(super) first: Iteration,
     /// Those of a run over many items.
     pub(super) more: Box<[Iteration]>,
-    pub(super) pipe: Option<Pipe>,
+    /// In a box: most runs have none, and it is large.
+    pub(super) pipe: Option<Box<Pipe>>,
 }
 
 /// What one execution of the graph needs: memory, gates and places of programs.

@@ -37,6 +37,8 @@ impl Resume for RunInner {
         let (stream, barrier) = (HostStream::new(0), run.core.barrier);
         let mut interpreter = Interpreter {
             item,
+            base: item.at.base,
+            programs: code.programs(),
             code,
             barrier,
             slot: item.live.slot,
@@ -64,6 +66,9 @@ const ATTENDED: u8 = flag::ASYNC | flag::SEGMENT | flag::CONTROL | flag::FIRST_O
 
 pub(super) struct Interpreter<'r, 'q, Q> {
     pub(super) item: Item<'r>,
+    /// The item's first program among those of all iterations, and the number of its programs.
+    base: u32,
+    programs: u32,
     pub(super) code: &'r Code,
     pub(super) barrier: Barrier,
     /// A copy, for when the run may be gone.
@@ -102,18 +107,28 @@ enum Next {
 impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// Goes to a program, by its number among those of all iterations.
     fn go_to(&mut self, program: u32) {
-        let mut own = program.wrapping_sub(self.item.at.base);
-        let programs = self.code.programs();
-        if own >= programs {
-            let number = if programs == 1 { program } else { program / programs };
-            self.item = self.item.run.item(number);
-            own = program - self.item.at.base;
-        }
+        let own = program.wrapping_sub(self.base);
+        let own = if own < self.programs { own } else { self.go_to_item_of(program) };
         self.program = own;
         self.stream = HostStream::new(self.code.streams[own as usize]);
         // ORDERING: Relaxed: the ticket, or the countdown that led here, orders this after the store.
         let place = self.item.at.places[own as usize].load(Ordering::Relaxed);
         (self.step, self.is_body_done) = (place >> 1, place & 1 != 0);
+    }
+
+    /// Goes to another item of the run, which has this program. Returns the program's number there.
+    #[inline(never)]
+    fn go_to_item_of(&mut self, program: u32) -> u32 {
+        let number = if self.programs == 1 { program } else { program / self.programs };
+        self.item = self.item.run.item(number);
+        self.base = self.item.at.base;
+        program - self.base
+    }
+
+    /// Returns the ticket of programs of this item.
+    #[inline(always)]
+    fn ticket(&self, first: u32, count: u32) -> Ticket {
+        Ticket::new(self.slot, self.base + first, count)
     }
 
     /// Runs steps until the program, and those it leads to, are parked or done.
@@ -160,7 +175,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             }
             if !self.queue.has_fuel() {
                 self.store_place(self.step << 1);
-                return self.queue.defer(self.item.ticket(self.program, 1));
+                return self.queue.defer(self.ticket(self.program, 1));
             }
         }
     }
@@ -316,21 +331,25 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     pub(super) fn follow(&mut self, mut target: Target) -> Option<Ticket> {
         loop {
             match target {
-                Target::Start { first, count } => return Some(self.item.ticket(first, count)),
+                Target::Start { first, count } => return Some(self.ticket(first, count)),
                 Target::Arrive(gate) if self.arrives_last(gate) => target = self.code.gates[gate as usize].then,
                 Target::Arrive(_) => return None,
-                Target::Release(node) => {
-                    self.item.release(node);
-                    return None;
-                }
-                Target::Phase(phase) => return self.end_phase(phase),
-                Target::End if self.item.live.pipe.is_some() => return self.end_phase(0),
-                Target::End => {
-                    RunInner::finish(self.item.run.me(), Some(self.slot));
-                    return None;
-                }
+                other => return self.follow_other(other),
             }
         }
+    }
+
+    /// Follows a target other than programs and gates. Not inlined: most targets are those.
+    #[inline(never)]
+    fn follow_other(&mut self, target: Target) -> Option<Ticket> {
+        match target {
+            Target::Start { .. } | Target::Arrive(_) => unreachable!("`follow` has followed these"),
+            Target::Release(node) => self.item.release(node),
+            Target::Phase(phase) => return self.end_phase(phase),
+            Target::End if self.item.live.pipe.is_some() => return self.end_phase(0),
+            Target::End => RunInner::finish(self.item.run.me(), Some(self.slot)),
+        }
+        None
     }
 
     /// Ends a phase of the item. Returns programs that are ready now. The run may be gone afterwards.

@@ -170,7 +170,7 @@ impl RunInner {
 
     #[inline]
     pub(super) fn pipe(&self) -> Option<&Pipe> {
-        self.live.get().and_then(|live| live.pipe.as_ref())
+        self.live.get()?.pipe.as_deref()
     }
 
     /// Lets no further item begin, where items wait for those behind them, and arrives for these. Calls
@@ -198,7 +198,7 @@ impl RunInner {
 impl Item<'_> {
     #[inline]
     fn pipe(&self) -> &Pipe {
-        self.live.pipe.as_ref().expect("the run is over many items")
+        self.live.pipe.as_deref().expect("the run is over many items")
     }
 
     #[inline]

@@ -151,7 +151,7 @@ impl RunInner {
             && !self.core.poll_budget.is_zero()
             && !cfg!(anabranch_loom);
         let has_threads = self.core.pool.is_some();
-        let pipe = Some(Pipe::new(plan, has_threads, Cost::new(is_known && has_threads)));
+        let pipe = Some(Box::new(Pipe::new(plan, has_threads, Cost::new(is_known && has_threads))));
         let wakes = self.wakes(plan.slots, slot);
         let live = Live { wakes, context: AsyncContext::current(), slot, first, more: iterations.collect(), pipe };
         // From here on the end of the run drops what was filled.
