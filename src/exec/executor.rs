@@ -110,7 +110,8 @@ impl Executor {
     /// use futures::{TryStreamExt, stream};
     ///
     /// let squares = Pipeline::new("squares", &Ranked::default(), |g, x| g.task("square", &x, |x: &u64| x * x))?;
-    /// let results = Executor::inline().pipe(&squares, stream::iter(1..=4));
+    /// let exec = Executor::inline();
+    /// let results = exec.pipe(&squares, stream::iter(1..=4));
     /// assert_eq!(futures::executor::block_on(results.try_collect::<Vec<_>>())?, [1, 4, 9, 16]);
     /// # Ok::<(), anabranch::Error>(())
     /// ```
