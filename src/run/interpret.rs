@@ -15,7 +15,7 @@ use super::pipe::Phases;
 use super::sample::Sample;
 use super::state;
 use crate::device::StreamMut;
-use crate::device::host::{Barrier, HostStream, Queue, Resume, Ticket, aside};
+use crate::device::host::{Barrier, HostStream, Queue, Resume, Ticket, TicketOrigin, aside};
 use crate::error::BoxError;
 use crate::graph::NodeId;
 use crate::plan::code::{Code, HostStep, Target, flag};
@@ -38,6 +38,7 @@ impl Resume for RunInner {
         let mut interpreter = Interpreter {
             item,
             base: item.at.base,
+            origin: TicketOrigin::new(item.live.slot, item.at.base),
             programs: code.programs(),
             code,
             barrier,
@@ -69,6 +70,7 @@ pub(super) struct Interpreter<'r, 'q, Q> {
     /// The item's first program among those of all iterations, and the number of its programs.
     base: u32,
     programs: u32,
+    origin: TicketOrigin,
     pub(super) code: &'r Code,
     pub(super) barrier: Barrier,
     /// A copy, for when the run may be gone.
@@ -122,13 +124,14 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         let number = if self.programs == 1 { program } else { program / self.programs };
         self.item = self.item.run.item(number);
         self.base = self.item.at.base;
+        self.origin = TicketOrigin::new(self.slot, self.base);
         program - self.base
     }
 
     /// Returns the ticket of programs of this item.
     #[inline(always)]
     fn ticket(&self, first: u32, count: u32) -> Ticket {
-        Ticket::new(self.slot, self.base + first, count)
+        self.origin.plus(first, count)
     }
 
     /// Runs steps until the program, and those it leads to, are parked or done.
@@ -328,13 +331,20 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
 
     /// Follows a target through the gates it fills. Returns the programs that are ready now.
     #[inline]
-    pub(super) fn follow(&mut self, mut target: Target) -> Option<Ticket> {
+    pub(super) fn follow(&mut self, target: Target) -> Option<Ticket> {
+        self.reach(target).unwrap_or_else(|other| self.follow_other(other))
+    }
+
+    /// Follows a target through the gates it fills, by a shared reference: so the compiler keeps what it has
+    /// loaded. Returns a target that is neither a program nor a gate.
+    #[inline]
+    fn reach(&self, mut target: Target) -> Result<Option<Ticket>, Target> {
         loop {
             match target {
-                Target::Start { first, count } => return Some(self.ticket(first, count)),
+                Target::Start { first, count } => return Ok(Some(self.ticket(first, count))),
                 Target::Arrive(gate) if self.arrives_last(gate) => target = self.code.gates[gate as usize].then,
-                Target::Arrive(_) => return None,
-                other => return self.follow_other(other),
+                Target::Arrive(_) => return Ok(None),
+                other => return Err(other),
             }
         }
     }

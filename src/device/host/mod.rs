@@ -25,5 +25,5 @@ pub(crate) use pool::{Around, Entry, Pool, Resume, SLOTS_MAX};
 pub(crate) use sleep::Sleep;
 pub(crate) use slice::{Pace, Slice};
 pub use stream::HostStream;
-pub(crate) use ticket::{Progress, Queue, Ticket};
+pub(crate) use ticket::{Progress, Queue, Ticket, TicketOrigin};
 pub(crate) use worker::{Alone, Tickets, aside, is_aside, is_worker};

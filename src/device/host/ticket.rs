@@ -59,6 +59,23 @@ impl Ticket {
     }
 }
 
+/// What the tickets of one item have in common: the slot, and the first of its programs. Each costs one
+/// addition.
+#[derive(Clone, Copy)]
+pub(crate) struct TicketOrigin(u64);
+
+impl TicketOrigin {
+    pub(crate) fn new(slot: u16, base: u32) -> Self {
+        Self(u64::from(slot) << (2 * PROGRAM_BITS) | u64::from(base))
+    }
+
+    /// Returns the ticket of `count` programs from `first` on.
+    #[inline(always)]
+    pub(crate) fn plus(self, first: u32, count: u32) -> Ticket {
+        Ticket(self.0 + (u64::from(count) << PROGRAM_BITS | u64::from(first)))
+    }
+}
+
 /// The queue of ready programs, as the code that runs programs sees it. There are two: one whose
 /// programs may be run by several workers at once, and one for a single thread, which needs no
 /// read-modify-write operations at all.
