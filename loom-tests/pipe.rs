@@ -36,31 +36,33 @@ fn values(results: Vec<Result<u32>>) -> Vec<u32> {
     results.into_iter().map(|result| result.expect("nothing fails")).collect()
 }
 
-// Seen to fail (a deadlock) without the fence in `Item::end`, and with a gate that begins anew behind the
-// beginning of its phase.
+// Seen to fail without the fence in `Item::end` (a deadlock; not with one interruption), and with an item
+// that ends before the arrows of its phase are followed (a word that was freed).
 #[test]
 fn an_iteration_is_used_again_when_its_item_is_over() {
-    let pipeline = adding(1);
-    check_within(1, move || {
+    let pipeline = adding(1).serial().expect("the pipeline is right");
+    check_within(2, move || {
         let results = collect(workers(1).pipe(&pipeline, stream::iter(1..=2)));
         assert_eq!(values(results), [2, 3]);
     });
 }
 
-// Seen to fail (a use of what was freed) with phases that count as ended before their arrows are followed.
+// Seen to fail without the ring in `Item::end` (a deadlock), and with an item that ends before the arrows of
+// its phase are followed (a word that was freed).
 #[test]
 fn a_phase_may_still_leave_when_the_next_one_ends_its_item() {
     let pipeline = adding(2).serial().expect("the pipeline is right");
-    check_within(1, move || {
+    check_within(2, move || {
         let results = collect(workers(2).pipe(&pipeline, stream::iter(1..=1)));
         assert_eq!(values(results), [3]);
     });
 }
 
+// Seen to fail (a deadlock) without the closes in the drop of `Items` and in `RunInner::cancel`.
 #[test]
 fn a_dropped_consumer_leaves_the_last_item_to_its_worker() {
     let pipeline = adding(1);
-    check_within(1, move || {
+    check_within(2, move || {
         let exec = workers(1);
         let task = Task::new();
         {
@@ -72,10 +74,12 @@ fn a_dropped_consumer_leaves_the_last_item_to_its_worker() {
     });
 }
 
+// Seen to fail (more steps than a model may have) while a poll went round until a cancel from elsewhere was
+// done.
 #[test]
 fn a_cancel_from_elsewhere_ends_the_stream_once() {
     let pipeline = adding(1);
-    check_within(1, move || {
+    check_within(2, move || {
         let exec = workers(1);
         let results = exec.pipe(&pipeline, stream::iter(1..=1));
         let canceller = results.canceller();
@@ -91,6 +95,7 @@ fn a_cancel_from_elsewhere_ends_the_stream_once() {
     });
 }
 
+// Seen to fail (the second item fails, too) without `forget_failure`.
 #[test]
 fn an_item_that_fails_leaves_nothing_to_the_next_one() {
     let pipeline = Pipeline::new("failing", &Ranked::default(), move |g, item| {
@@ -98,16 +103,17 @@ fn an_item_that_fails_leaves_nothing_to_the_next_one() {
         g.task("passed", &checked, |item: &u32| *item)
     });
     let pipeline = pipeline.and_then(|pipeline| pipeline.in_flight(1)).expect("the pipeline is right");
-    check_within(1, move || {
+    check_within(2, move || {
         let results = collect(workers(1).pipe(&pipeline, stream::iter(1..=2)));
         assert!(results[0].is_err() && matches!(results[1], Ok(2)), "{results:?}");
     });
 }
 
+// Seen to fail (a deadlock) without the close in `RunInner::cancel`.
 #[test]
 fn a_shutdown_ends_a_stream_that_nobody_polls() {
     let pipeline = adding(1);
-    check_within(1, move || {
+    check_within(2, move || {
         let exec = workers(1);
         let task = Task::new();
         let mut results = pin!(exec.pipe(&pipeline, stream::iter(1..=1)));
