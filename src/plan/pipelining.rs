@@ -36,7 +36,7 @@ pub(crate) struct Pipelining {
     pub(crate) begun_by_source: Vec<u32>,
     pub(crate) feeds: Vec<Feed>,
     pub(crate) inits: Vec<Init>,
-    /// What is dropped at the end of each item: offsets in its memory.
+    /// The values that are dropped at the end of each item: offsets in its memory.
     pub(crate) dropped: Vec<(u32, &'static Transfer)>,
     /// The inputs that are results: they are dropped at the end of an item that has failed.
     pub(crate) inputs_out: Vec<(u32, &'static Transfer)>,

@@ -116,7 +116,7 @@ impl Pipe {
         match &self.begun {
             None => self.count_one(),
             Some(begun) => {
-                // Held until the item is counted: whoever ends the items arrives for those that do not come.
+                // Held until the item is counted: the end of items arrives for those that do not come.
                 let mut begun = lock(begun);
                 let is_open = !begun.has_ended && self.count_one();
                 begun.items += u64::from(is_open);

@@ -27,7 +27,7 @@ pub(crate) struct Slice {
     is_spent: bool,
 }
 
-/// What is known of the steps behind a poll, for the next poll of the same future.
+/// The pace of the steps of one poll, for the next poll of the same future.
 pub(crate) struct Pace {
     batch: u32,
     earlier_batch: u32,
