@@ -261,13 +261,14 @@ impl<I, T> Pipeline<I, T> {
     }
 }
 
-/// Checks that a plan can have so many items in flight.
+/// Checks that a plan can have so many items in flight: a ticket can name each program of each. On any
+/// device, a plan has no more programs than nodes.
 pub(super) fn check_slots(plan: &Plan, slots: u32) -> Result<()> {
     if slots == 0 {
         return Err(Kind::TooFewSlots { slots, why: "an item needs one".into() }.into());
     }
-    let programs = plan.inner().code.programs().max(1) as usize;
-    let limit = (NODES_MAX / programs).min(SLOTS_MAX as usize);
+    let nodes = plan.inner().code.step_of.len().max(1);
+    let limit = (NODES_MAX / nodes).min(SLOTS_MAX as usize);
     if slots as usize > limit {
         let what = "the number of items in flight".into();
         return Err(Kind::Limit { what, got: slots as usize, limit }.into());

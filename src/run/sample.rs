@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::inner::RunInner;
+use crate::error::shielded;
 
 /// The time of one visit. Its drop adds it.
 pub(super) struct Sample {
-    run: Arc<RunInner>,
+    /// None once it was added.
+    run: Option<Arc<RunInner>>,
     start: Instant,
 }
 
@@ -16,7 +18,7 @@ impl RunInner {
     #[inline]
     pub(super) fn sample(&self) -> Option<Sample> {
         let pipe = self.live.get()?.pipe.as_ref()?;
-        pipe.cost.wants_sample().then(|| Sample { run: self.me(), start: Instant::now() })
+        pipe.cost.wants_sample().then(|| Sample { run: Some(self.me()), start: Instant::now() })
     }
 
     /// Returns whether polls run the items.
@@ -34,6 +36,9 @@ impl RunInner {
 impl Drop for Sample {
     fn drop(&mut self) {
         let nanos = self.start.elapsed().as_nanos();
-        self.run.pipe().into_iter().for_each(|pipe| pipe.cost.add(nanos));
+        let run = self.run.take();
+        run.as_ref().and_then(|run| run.pipe()).into_iter().for_each(|pipe| pipe.cost.add(nanos));
+        // This may be the last owner of the run, whose drop runs user code.
+        let _ = shielded(|| drop(run));
     }
 }
