@@ -183,10 +183,12 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         let depth = phases.iter().max().map_or(1, |last| last + 1);
         let slots = settings.slots.unwrap_or((2 * depth).max(4));
         let wanted = Wanted { slots, is_lockstep: settings.beat == Beat::Lockstep, is_serial: settings.is_serial };
-        let pipelining = Pipelining::new(graph, &phases, wanted)?;
         let plan = |phases| graph.compile_phased(&definition.answers.replay(), phases);
-        let merged = (plan(None)?, Arc::new(pipelining.merged()));
-        let phased = if depth > 1 { plan(Some(phases.clone()))? } else { merged.0.clone() };
+        let merged = plan(None)?;
+        let is_split = depth > 1 || merged.inner().has_queued();
+        let phased = if is_split { plan(Some(phases.clone()))? } else { merged.clone() };
+        let pipelining = Pipelining::new(graph, &phases, &phased.inner().queue_code().queued, wanted)?;
+        let merged = (merged, Arc::new(pipelining.merged()));
         check_slots(&phased, slots)?;
         let phased = (phased, Arc::new(pipelining));
         let phasing = known.map_or_else(OnceLock::new, OnceLock::from);

@@ -58,6 +58,10 @@ pub(crate) enum Target {
     Release(NodeId),
     /// The item has passed a phase.
     Phase(u32),
+    /// The work of a phase is queued on its device: what is queued behind it can go on.
+    PhaseQueued(u32),
+    /// The device has done the work of such a phase.
+    PhaseReached(u32),
     /// The run, or the item, is complete.
     End,
 }
@@ -167,6 +171,8 @@ pub(crate) struct Code {
     pub(crate) roots: u32,
     /// The programs of each phase that wait for nothing else, in a pipeline: the first, and how many.
     pub(crate) phases: Vec<(u32, u32)>,
+    /// For each phase that is one segment its device: the phases whose work can be queued behind each other.
+    pub(crate) queued: Vec<Option<u32>>,
     pub(crate) targets: Vec<Target>,
     pub(crate) gates: Vec<Gate>,
     /// Where each node stands in `steps`. Nodes of inner graphs count on behind those of the outermost one,

@@ -279,9 +279,14 @@ impl PlanInner {
         Ok(Plan(Arc::new(Self { schedule, code, queue_code, fabric, layout, inputs, outputs, by_name, is_pipelined })))
     }
 
+    /// Returns whether a body only enqueues its work, on a device that has a queue.
+    pub(crate) fn has_queued(&self) -> bool {
+        self.fabric.has_queued()
+    }
+
     /// Returns the code for an executor whose devices have queues; made when it is asked for first.
     pub(crate) fn queue_code(&self) -> &Code {
-        if !self.fabric.has_queued() {
+        if !self.has_queued() {
             return &self.code;
         }
         self.queue_code.get_or_init(|| {

@@ -5,6 +5,7 @@ use super::code::{Code, Gate, HostStep, Member, Segment, Target, flag};
 use super::fabric::{Facts, Unit};
 use super::numbering::Numbering;
 use super::programs::Programs;
+use super::queued::Queued;
 use super::records::Records;
 use super::segments::Segments;
 use super::{NONE, Schedule, Step};
@@ -24,6 +25,7 @@ struct Lowering<'a> {
     records: &'a Records,
     numbering: &'a Numbering,
     causes: Causes<'a>,
+    queued: Queued,
     code: &'a mut Code,
     first_node: u32,
     first_program: u32,
@@ -53,7 +55,8 @@ pub(super) fn lower(code: &mut Code, schedule: &Schedule, unit: &Unit, has_queue
     let segments = segments.as_ref();
     let programs = &Programs::new(schedule, segments);
     let records = &Records::new(programs);
-    let causes = Causes::new(segments, records, code.events);
+    let queued = Queued::new(schedule, segments, code.events);
+    let causes = Causes::new(segments, records, code.events + queued.events());
     let phase = |node: NodeId| schedule.phases().map_or(0, |phases| phases[node.index()]);
     let numbering = &Numbering::new(programs, records, &causes, phase);
     let (first_node, first_program) = (code.step_of.len() as u32, code.programs());
@@ -66,6 +69,7 @@ pub(super) fn lower(code: &mut Code, schedule: &Schedule, unit: &Unit, has_queue
         records,
         numbering,
         causes,
+        queued,
         code,
         first_node,
         first_program,
@@ -116,6 +120,7 @@ impl<'a> Lowering<'a> {
             self.add_steps(program, &led_to, end);
         }
         self.code.starts.push(self.code.steps.len() as u32);
+        self.code.queued = self.queued.devices;
     }
 
     /// Returns the nodes of a program with what stands around them.
@@ -126,6 +131,10 @@ impl<'a> Lowering<'a> {
     /// Returns the number of a node among those of all graphs.
     fn number(&self, node: NodeId) -> NodeId {
         NodeId(self.first_node + node.0)
+    }
+
+    fn phase(&self, node: NodeId) -> Option<u32> {
+        self.schedule.phases().map(|phases| phases[node.index()])
     }
 
     fn facts(&self, node: NodeId) -> &'a Facts {
@@ -179,13 +188,16 @@ impl<'a> Lowering<'a> {
     fn add_end_gates(&mut self) -> Vec<Option<Target>> {
         let programs = 0..self.numbering.order.len() as u32;
         let sink = |program| Some(self.stops(program).last()?).filter(|stop| stop.record == NONE);
-        let phase = |node: NodeId| self.schedule.phases().map(|phases| phases[node.index()]);
-        let sinks = programs.filter_map(|program| sink(program).map(|stop| (phase(stop.node), program)));
+        let sinks = programs.filter_map(|program| sink(program).map(|stop| (self.phase(stop.node), program)));
         let mut sinks: Vec<(Option<u32>, u32)> = sinks.collect();
         sinks.sort_unstable();
         let mut ends = vec![None; self.numbering.order.len()];
         for sinks in sinks.chunk_by(|one, other| one.0 == other.0) {
-            let end = sinks[0].0.map_or(self.end, Target::Phase);
+            let end = match sinks[0].0 {
+                None => self.end,
+                Some(phase) if self.queued.is_queued(phase) => Target::PhaseReached(phase),
+                Some(phase) => Target::Phase(phase),
+            };
             match sinks {
                 [(_, sink)] => ends[*sink as usize] = Some(end),
                 _ => {
@@ -212,13 +224,16 @@ impl<'a> Lowering<'a> {
             let end = if stop.is_last && stop.record == NONE { end } else { None };
             let submitted = led_by(self.causes.submitted(stop.record)).iter().copied();
             if let Some(segment) = self.causes.segment(stop.node) {
-                let targets = extend(&mut self.code.targets, submitted);
+                let phase = self.phase(stop.node).filter(|&phase| self.queued.is_queued(phase));
+                let targets = extend(&mut self.code.targets, submitted.chain(phase.map(Target::PhaseQueued)));
                 let reached = led_by(self.causes.reached(stop.record)).iter().copied().chain(end);
                 let reached = extend(&mut self.code.targets, reached);
                 let waits: Vec<u32> = stop.waits.iter().filter_map(|wait| self.causes.event(self.record_of(wait))).collect();
-                let waits = extend(&mut self.code.segment_waits, waits.into_iter());
+                let waits = waits.into_iter().chain(phase.into_iter().flat_map(|phase| self.queued.waits(phase)));
+                let waits = extend(&mut self.code.segment_waits, waits);
                 let members = self.add_members(segment);
-                let (step, event) = (index as u32, self.causes.event(stop.record));
+                let event = self.causes.event(stop.record).or_else(|| self.queued.event(phase?));
+                let step = index as u32;
                 self.code.segments.push(Segment { step, members, waits, event, reached, key: Default::default() });
                 self.add_step(&stop, targets, true);
                 continue;

@@ -42,6 +42,7 @@ pub(crate) mod picture;
 pub(crate) mod pipelining;
 mod policy;
 mod programs;
+mod queued;
 mod ranked;
 mod ready_set;
 mod records;

@@ -20,9 +20,10 @@
 //! never comes earlier: each arrow starts at a phase that comes after the beginning of the gate's own phase,
 //! through the iteration's reuse, through the order of the phase, or through the arrow back from a reader.
 
-use crate::error::{Kind, Result};
 use std::sync::Arc;
 
+use super::queued::is_one;
+use crate::error::{Kind, Result};
 use crate::graph::{Between, Fill, Graph, Kept, Maker, NodeId, Stays, Transfer, ValueInfo};
 use crate::name::Name;
 use crate::value::Cells;
@@ -47,9 +48,46 @@ pub(crate) struct Pipelining {
 pub(crate) struct PhaseRule {
     /// The number of arrivals at its gate.
     pub(crate) arrivals: u32,
+    /// Those that its submission brings come first.
     pub(crate) arrows: Vec<Arrow>,
+    /// How many arrows come when the phase is queued on its device, if it is queued on one. The others come
+    /// with its end.
+    pub(crate) queued_arrows: u32,
     /// Whether a value of it is fed back.
     pub(crate) has_feeds: bool,
+    /// Whether the phase is queued behind that of the item before: on the same lane.
+    pub(crate) is_behind_itself: bool,
+}
+
+/// What has come of a phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Passed {
+    /// It is queued on its device.
+    Queued,
+    /// Its device has done it.
+    Reached,
+    /// It has ended, and was not queued.
+    Ended,
+}
+
+impl PhaseRule {
+    /// Returns the arrows that come then.
+    #[inline]
+    pub(crate) fn arrows_of(&self, passed: Passed) -> &[Arrow] {
+        let (queued, others) = self.arrows.split_at(self.queued_arrows as usize);
+        match passed {
+            Passed::Queued => queued,
+            Passed::Reached => others,
+            Passed::Ended => &self.arrows,
+        }
+    }
+
+    /// Returns whether the values that are fed back are copied then.
+    #[inline]
+    pub(crate) fn feeds_on(&self, passed: Passed) -> bool {
+        let not_then = if self.is_behind_itself { Passed::Reached } else { Passed::Queued };
+        self.has_feeds && passed != not_then
+    }
 }
 
 /// An arrival at the gate of a phase, of a later or an earlier item.
@@ -102,11 +140,12 @@ impl Pipelining {
         Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
     }
 
-    /// Returns how a graph runs over items, with these phases, counted from 0.
+    /// Returns how a graph runs over items, with these phases, counted from 0. `queued` has the device of each
+    /// phase that is one segment.
     ///
     /// # Errors
     /// If an edge leads to an earlier phase, a feedback to a later one, or there are too few slots.
-    pub(crate) fn new(graph: &Graph, phase_of: &[u32], wanted: Wanted) -> Result<Self> {
+    pub(crate) fn new(graph: &Graph, phase_of: &[u32], queued: &[Option<u32>], wanted: Wanted) -> Result<Self> {
         let depth = phase_of.iter().max().map_or(1, |last| last + 1);
         let mut drawing = Drawing { graph, phase_of, wanted, depth, arrows: Vec::new(), is_ordered: vec![false; depth as usize] };
         drawing.add_data()?;
@@ -122,10 +161,15 @@ impl Pipelining {
         feeds.iter().for_each(|feed| phases[feed.phase as usize].has_feeds = true);
         drawing.arrows.sort_unstable();
         drawing.arrows.dedup();
-        for &(from, arrow) in &drawing.arrows {
-            phases[arrow.phase as usize].arrivals += 1;
+        let (behind, others): (Vec<_>, Vec<_>) =
+            drawing.arrows.iter().partition(|(from, arrow)| drawing.is_behind(queued, *from, *arrow));
+        for (from, arrow) in behind {
             phases[from as usize].arrows.push(arrow);
+            phases[from as usize].queued_arrows += 1;
+            phases[from as usize].is_behind_itself |= arrow.phase == from;
         }
+        others.into_iter().for_each(|(from, arrow)| phases[from as usize].arrows.push(arrow));
+        drawing.arrows.iter().for_each(|(_, arrow)| phases[arrow.phase as usize].arrivals += 1);
         let init = |between: &Between| Init { name: between.name.clone(), input: between.input, make: between.init.clone() };
         let inits = graph.between.iter().map(init).collect();
         let (dropped, inputs_out) = (dropped(graph), inputs_out(graph));
@@ -137,10 +181,17 @@ impl Pipelining {
     pub(crate) fn merged(&self) -> Self {
         let is_ordered = self.phases.iter().zip(0..).any(|(rule, phase)| rule.arrows.contains(&Arrow { phase, shift: 1 }));
         let arrows = if is_ordered { vec![Arrow { phase: 0, shift: 1 }] } else { Vec::new() };
-        let rule = PhaseRule { arrivals: 1 + arrows.len() as u32, arrows, has_feeds: !self.feeds.is_empty() };
+        let (arrivals, has_feeds) = (1 + arrows.len() as u32, !self.feeds.is_empty());
+        let rule = PhaseRule { arrivals, arrows, has_feeds, ..Default::default() };
         let feeds = self.feeds.iter().map(|feed| Feed { phase: 0, ..*feed }).collect();
         let (inits, dropped, inputs_out) = (self.inits.clone(), self.dropped.clone(), self.inputs_out.clone());
         Self { slots: self.slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
+    }
+
+    /// Returns whether items begin at different lanes of a device: those of a single phase, unless it is queued
+    /// behind that of the item before.
+    pub(crate) fn is_spread(&self) -> bool {
+        matches!(&self.phases[..], [rule] if !rule.is_behind_itself)
     }
 
     /// Returns whether phases wait for items behind theirs.
@@ -206,6 +257,16 @@ impl Drawing<'_> {
 
     fn add(&mut self, from: u32, phase: u32, shift: i32) {
         self.arrows.push((from, Arrow { phase, shift }));
+    }
+
+    /// Returns whether the work of a device that an arrow leads to is queued behind what it comes from: behind
+    /// an earlier phase of its item; or behind its own phase of the item before, which is on the same lane. In
+    /// lockstep it begins when the schedule iteration before has ended. A value for another phase of a later
+    /// item is not on the lane of its reader.
+    fn is_behind(&self, queued: &[Option<u32>], from: u32, Arrow { phase, shift }: Arrow) -> bool {
+        let feeds_another = || self.arrows.iter().any(|&(other, arrow)| other == from && arrow.phase < from);
+        let is_order = || from == phase && shift == 1 && !feeds_another();
+        !self.wanted.is_lockstep && is_one(queued, from, phase) && (shift == 0 || is_order())
     }
 
     fn add_data(&mut self) -> Result<()> {

@@ -12,6 +12,7 @@ use crate::device::queue::Event;
 use crate::error::{Error, Result, shielded};
 use crate::graph::NodeId;
 use crate::plan::code::{Home, Segment, Target, flag};
+use crate::plan::pipelining::Passed;
 use crate::runtime::{Devices, LaneId, when_reached};
 use crate::sync::Ordering;
 use crate::value::Access;
@@ -38,8 +39,11 @@ impl Item<'_> {
     /// If the executor has no such device.
     pub(super) fn lane_of(self, program: u32) -> Result<LaneId> {
         let Home { device, id, .. } = self.code().homes[program as usize];
-        // Runs in flight begin at different lanes, so that they seldom share one.
-        self.run.devices().lane(device, id.wrapping_add(self.live.slot.into()))
+        // Runs in flight, and items of a single phase, begin at different lanes, so that they seldom share one.
+        // Several phases keep to lanes of their own: an upload does not queue behind the item before's kernels.
+        let is_spread = self.run.pipelining.as_ref().is_some_and(|plan| plan.is_spread());
+        let item = if is_spread { self.at.number } else { 0 };
+        self.run.devices().lane(device, id.wrapping_add(u32::from(self.live.slot) + item))
     }
 
     /// Returns the name of the device that a node is queued on, if it is.
@@ -130,6 +134,7 @@ impl Item<'_> {
     /// Follows a target for which no interpreter runs.
     fn follow(self, mut target: Target) {
         let pool = self.run.core.pool.as_ref().expect("an executor with devices has workers");
+        let pass = |phase, passed| self.pass(phase, passed, &mut Phases::new(), &mut |ticket| pool.submit(ticket));
         loop {
             match target {
                 Target::Start { first, count } => return pool.submit(self.ticket(first, count)),
@@ -138,10 +143,10 @@ impl Item<'_> {
                 }
                 Target::Arrive(_) => return,
                 Target::Release(node) => return self.release(node),
-                Target::Phase(phase) => return self.end_phase(phase, &mut Phases::new(), &mut |ticket| pool.submit(ticket)),
-                Target::End if self.live.pipe.is_some() => {
-                    return self.end_phase(0, &mut Phases::new(), &mut |ticket| pool.submit(ticket));
-                }
+                Target::Phase(phase) => return pass(phase, Passed::Ended),
+                Target::PhaseQueued(phase) => return pass(phase, Passed::Queued),
+                Target::PhaseReached(phase) => return pass(phase, Passed::Reached),
+                Target::End if self.live.pipe.is_some() => return pass(0, Passed::Ended),
                 Target::End => return RunInner::finish(self.run.me(), Some(self.live.slot)),
             }
         }

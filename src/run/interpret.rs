@@ -19,6 +19,7 @@ use crate::device::host::{Barrier, HostStream, Queue, Resume, Ticket, TicketOrig
 use crate::error::BoxError;
 use crate::graph::NodeId;
 use crate::plan::code::{Code, HostStep, Target, flag};
+use crate::plan::pipelining::Passed;
 use crate::runtime::LaneId;
 use crate::sync::Ordering;
 use crate::value::Outcome;
@@ -355,19 +356,21 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         match target {
             Target::Start { .. } | Target::Arrive(_) => unreachable!("`follow` has followed these"),
             Target::Release(node) => self.item.release(node),
-            Target::Phase(phase) => return self.end_phase(phase),
-            Target::End if self.item.live.pipe.is_some() => return self.end_phase(0),
+            Target::Phase(phase) => return self.pass(phase, Passed::Ended),
+            Target::PhaseQueued(phase) => return self.pass(phase, Passed::Queued),
+            Target::PhaseReached(phase) => return self.pass(phase, Passed::Reached),
+            Target::End if self.item.live.pipe.is_some() => return self.pass(0, Passed::Ended),
             Target::End => RunInner::finish(self.item.run.me(), Some(self.slot)),
         }
         None
     }
 
-    /// Ends a phase of the item. Returns programs that are ready now. The run may be gone afterwards.
-    fn end_phase(&mut self, phase: u32) -> Option<Ticket> {
+    /// Passes a phase of the item. Returns programs that are ready now. The run may be gone afterwards.
+    fn pass(&mut self, phase: u32, passed: Passed) -> Option<Ticket> {
         // What follows may wake the consumer, which takes longer than a cheap item.
         drop(self.sample.take());
         let (item, queue, mut held) = (self.item, &mut *self.queue, None);
-        item.end_phase(phase, &mut self.ended, &mut |ticket| {
+        item.pass(phase, passed, &mut self.ended, &mut |ticket| {
             if let Some(earlier) = held.replace(ticket) {
                 queue.push(earlier);
             }

@@ -26,7 +26,7 @@ use crate::device::host::{Ticket, aside};
 use crate::error::shielded;
 use crate::graph::NodeId;
 use crate::plan::Pipelining;
-use crate::plan::pipelining::Feed;
+use crate::plan::pipelining::{Feed, Passed};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Mutex, Ordering, fence, lock};
 use crate::value::Access;
 
@@ -248,11 +248,12 @@ impl Item<'_> {
         self.end_rest(ended, ready);
     }
 
-    /// Carries out what follows the end of a phase. Calls `ready` with programs that can be resumed. The run
-    /// may be over afterwards. `ended` is empty before and after.
+    /// Carries out what follows when a phase has ended, or is queued or reached. Calls `ready` with programs
+    /// that can be resumed. The run may be over afterwards, unless the phase is only queued. `ended` is empty
+    /// before and after.
     #[inline]
-    pub(super) fn end_phase(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
-        self.end_one(phase, ended, ready);
+    pub(super) fn pass(self, phase: u32, passed: Passed, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+        self.pass_one(phase, passed, ended, ready);
         if !ended.is_empty() {
             self.end_rest(ended, ready);
         }
@@ -263,24 +264,24 @@ impl Item<'_> {
     fn end_rest(self, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
         let run = self.run;
         while let Some((number, phase)) = ended.pop() {
-            run.item(number).end_one(phase, ended, ready);
+            run.item(number).pass_one(phase, Passed::Ended, ended, ready);
         }
     }
 
-    /// Ends a phase. Adds the phases without work that begin thereby to `ended`: their items are not over.
+    /// Passes a phase. Adds the phases without work that begin thereby to `ended`: their items are not over.
     #[inline]
-    fn end_one(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+    fn pass_one(self, phase: u32, passed: Passed, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
         let (plan, pipe) = (self.run.pipelining(), self.pipe());
         let rule = &plan.phases[phase as usize];
-        if rule.has_feeds {
+        if rule.feeds_on(passed) {
             plan.feeds.iter().filter(|feed| feed.phase == phase).for_each(|feed| self.feed(feed));
         }
-        for arrow in &rule.arrows {
+        for arrow in rule.arrows_of(passed) {
             self.later(arrow.shift).arrive(arrow.phase, ended, ready);
         }
         // Last: until then the item, and so the run, is not over, whatever other threads do with the items
         // that the arrows lead to.
-        if plan.phases.len() == 1 || pipe.arrive(&self.state().ends) {
+        if passed != Passed::Queued && (plan.phases.len() == 1 || pipe.arrive(&self.state().ends)) {
             self.end();
         }
     }

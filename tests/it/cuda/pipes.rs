@@ -1,8 +1,11 @@
-//! Pipelines whose nodes are kernels: several items are on the device at once.
+//! Pipelines whose nodes are kernels: several items are on the device at once. The software driver finds work
+//! that reads memory without being behind the work that writes it.
+
+use std::sync::Arc;
 
 use anabranch::graph::Graph;
 use anabranch::pipe::{Beat, Phases};
-use anabranch::{Buffer, DeviceStream, Executor, HostBuffer, Pipeline, Ranked, Value, take};
+use anabranch::{BoxError, Buffer, DeviceStream, Executor, HostBuffer, Pipeline, Ranked, Value, take};
 use anabranch_soft_cuda::{Code, Which};
 use futures::{StreamExt, stream};
 
@@ -85,6 +88,90 @@ fn several_items_are_on_the_device_at_once() {
     assert!(rest.into_iter().eq((0..9).map(|item| 3.0 * item as f32)));
     drop(exec);
     gpu.is_clean();
+}
+
+/// Counts the kernels that are queued while the very first stands still. Then lets all items come through.
+fn queued_behind_the_first(gpu: &Gpu, pipeline: &Pipeline<Vec<f32>, HostBuffer<f32>>, expected: usize, value: fn(u16) -> f32) {
+    for exec in [gpu.executor(1), gpu.executor(2), gpu.executor_of_calls(1)] {
+        let before = gpu.device.calls_of("cuLaunchKernel") + gpu.device.calls_of("cuGraphLaunch");
+        let launched = || (gpu.device.calls_of("cuLaunchKernel") + gpu.device.calls_of("cuGraphLaunch") - before) as usize;
+        gpu.device.stall_operation(Which::Kernel, 1);
+        let mut results = exec.pipe(pipeline, items(20));
+        assert!(crate::support::poll_once(&mut results.next()).is_pending());
+        until(|| launched() >= expected);
+        gpu.device.release_stall();
+        let rest = block_on(results.map(|result| result.unwrap()[0]).collect::<Vec<_>>());
+        assert!(rest.into_iter().eq((0..20).map(value)));
+    }
+    gpu.is_clean();
+}
+
+#[test]
+fn phases_are_queued_behind_earlier_ones_of_their_item() {
+    // Seen to fail (never to end) when each phase waited for the end of the one before: then no second kernel
+    // is queued. Seen to fail (memory is read before it is written) without the events between phases.
+    let pipeline = Pipeline::new("chain", &Ranked::default(), |g: &mut Graph, item: Value<Vec<f32>>| {
+        let up = g.try_kernel("up", &item, upload);
+        let double = g.try_kernel("double", (&up, &up), adding());
+        let again = g.try_kernel("again", (&double, &up), adding());
+        g.try_kernel("down", &again, download)
+    });
+    let pipeline = pipeline.unwrap().phases(Phases::Each).and_then(|pipeline| pipeline.in_flight(5)).unwrap();
+    queued_behind_the_first(&Gpu::new(), &pipeline, 5 * 2, |item| 3.0 * f32::from(item));
+}
+
+/// A sum on the device.
+type Sum = Option<Arc<Buffer<f32>>>;
+
+/// Adds the item to the sum of those before.
+fn summing() -> impl Fn(&mut DeviceStream, &Buffer<f32>, &Sum) -> Result<Sum, BoxError> {
+    let add = adding();
+    move |s, x, before| {
+        let sum = match before {
+            Some(before) => add(s, x, before)?,
+            None => {
+                let new = s.alloc(x.len())?;
+                let zero = filling(0.0)(s, new)?;
+                add(s, x, &zero)?
+            }
+        };
+        Ok(Some(Arc::new(sum)))
+    }
+}
+
+fn download_sum(s: &mut DeviceStream, sum: &Sum) -> Result<HostBuffer<f32>, BoxError> {
+    Ok(s.download(sum.as_ref().expect("it was made"))?)
+}
+
+/// Sums of all items so far, kept on the device by feedback, or in a state.
+fn sums() -> [Pipeline<Vec<f32>, HostBuffer<f32>>; 2] {
+    let fed = |g: &mut Graph, item: Value<Vec<f32>>| {
+        let before = g.feedback("before", Sum::default);
+        let up = g.try_kernel("up", &item, upload);
+        let sum = g.try_kernel("sum", (&up, &*before), summing());
+        g.feed(before, &sum);
+        g.try_kernel("down", &sum, download_sum)
+    };
+    let kept = |g: &mut Graph, item: Value<Vec<f32>>| {
+        let mut total = g.state("total", Sum::default);
+        let (up, add) = (g.try_kernel("up", &item, upload), summing());
+        let sum = g.try_kernel("sum", (&mut total, &up), move |s: &mut DeviceStream, total: &mut Sum, x: &Buffer<f32>| {
+            *total = add(s, x, total)?;
+            Ok(total.clone())
+        });
+        g.try_kernel("down", &sum, download_sum)
+    };
+    [Pipeline::new("fed", &Ranked::default(), fed).unwrap(), Pipeline::new("kept", &Ranked::default(), kept).unwrap()]
+}
+
+#[test]
+fn a_phase_is_queued_behind_that_of_the_item_before() {
+    // Seen to fail (never to end) when a phase with feedback, or a state, waited for the end of the item before.
+    // Seen to fail (memory is read before it is written) when the items of such a phase are on several lanes.
+    for (pipeline, phases) in sums().iter().flat_map(|pipeline| [(pipeline, Phases::Written), (pipeline, Phases::Each)]) {
+        let pipeline = pipeline.clone().phases(phases).and_then(|pipeline| pipeline.in_flight(4)).unwrap();
+        queued_behind_the_first(&Gpu::new(), &pipeline, 4, |item| (0..=item).map(f32::from).sum());
+    }
 }
 
 #[test]
