@@ -15,6 +15,9 @@
 //!  an item is there                            the source ─▶ phases that read no other
 //! ```
 //!
+//! A phase of kernels can end twice: it is *queued* on its device, and *reached*. What is queued behind it needs
+//! the first only (`queued.rs`).
+//!
 //! An item gets an iteration only when the item before it there is over, and its results were taken. A gate
 //! begins anew with the last arrival, before the phase begins. An arrival for the next item in the iteration
 //! never comes earlier: each arrow starts at a phase that comes after the beginning of the gate's own phase,
@@ -140,8 +143,8 @@ impl Pipelining {
         Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
     }
 
-    /// Returns how a graph runs over items, with these phases, counted from 0. `queued` has the device of each
-    /// phase that is one segment.
+    /// Returns how a graph runs over items, with these phases, counted from 0. `queued` has the device of
+    /// each phase that is one segment.
     ///
     /// # Errors
     /// If an edge leads to an earlier phase, a feedback to a later one, or there are too few slots.
@@ -188,8 +191,8 @@ impl Pipelining {
         Self { slots: self.slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
     }
 
-    /// Returns whether items begin at different lanes of a device: those of a single phase, unless it is queued
-    /// behind that of the item before.
+    /// Returns whether items begin at different lanes of a device: those of a single phase, unless it is
+    /// queued behind that of the item before.
     pub(crate) fn is_spread(&self) -> bool {
         matches!(&self.phases[..], [rule] if !rule.is_behind_itself)
     }
@@ -259,10 +262,10 @@ impl Drawing<'_> {
         self.arrows.push((from, Arrow { phase, shift }));
     }
 
-    /// Returns whether the work of a device that an arrow leads to is queued behind what it comes from: behind
-    /// an earlier phase of its item; or behind its own phase of the item before, which is on the same lane. In
-    /// lockstep it begins when the schedule iteration before has ended. A value for another phase of a later
-    /// item is not on the lane of its reader.
+    /// Returns whether the work of a device that an arrow leads to is queued behind what it comes from:
+    /// behind an earlier phase of its item; or behind its own phase of the item before, which is on the same
+    /// lane. In lockstep it begins when the schedule iteration before has ended. A value for another phase of
+    /// a later item is not on the lane of its reader.
     fn is_behind(&self, queued: &[Option<u32>], from: u32, Arrow { phase, shift }: Arrow) -> bool {
         let feeds_another = || self.arrows.iter().any(|&(other, arrow)| other == from && arrow.phase < from);
         let is_order = || from == phase && shift == 1 && !feeds_another();

@@ -39,8 +39,9 @@ impl Item<'_> {
     /// If the executor has no such device.
     pub(super) fn lane_of(self, program: u32) -> Result<LaneId> {
         let Home { device, id, .. } = self.code().homes[program as usize];
-        // Runs in flight, and items of a single phase, begin at different lanes, so that they seldom share one.
-        // Several phases keep to lanes of their own: an upload does not queue behind the item before's kernels.
+        // Runs in flight, and items of a single phase, begin at different lanes, so that they seldom share
+        // one. Several phases keep to lanes of their own: an upload does not queue behind the item before's
+        // kernels.
         let is_spread = self.run.pipelining.as_ref().is_some_and(|plan| plan.is_spread());
         let item = if is_spread { self.at.number } else { 0 };
         self.run.devices().lane(device, id.wrapping_add(u32::from(self.live.slot) + item))

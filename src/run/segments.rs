@@ -75,7 +75,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
                 }
             }
             self.abandon_if_cancelled(members, stream);
-            Ok(Job { key: Some(&segment.key), is_recorded: segment.event.is_some(), judge: &mut judge })
+            Ok(Job { key: Some((&segment.key, item.at.number)), is_recorded: segment.event.is_some(), judge: &mut judge })
         });
         let launched = match &submission.outcome {
             Ok(submitted) if submitted.is_graph => Launched::CudaGraph,

@@ -19,8 +19,9 @@ pub(super) const SEGMENTS_MAX: usize = 1024;
 
 pub(super) struct Graphs {
     pub(super) is_on: bool,
-    /// By the address of the segment's key. The key is kept, so the address stays its own.
-    pub(super) segments: HashMap<usize, Known>,
+    /// By the address of the segment's key, which is kept, so that the address stays its own; and by the
+    /// place of its values. So each item in flight has a graph with the addresses that it had before.
+    pub(super) segments: HashMap<(usize, u32), Known>,
     /// Counts launches: the time of use.
     pub(super) now: u64,
 }

@@ -34,7 +34,7 @@ impl Graphs {
     ///
     /// # Errors
     /// If the device is lost.
-    pub(super) fn launch(&mut self, recording: &Recording, key: &Arc<()>) -> Result<bool> {
+    pub(super) fn launch(&mut self, recording: &Recording, key: (&Arc<()>, u32)) -> Result<bool> {
         let ops = &recording.ops;
         if !self.is_on
             || !(OPS_MIN..=OPS_MAX).contains(&ops.len())
@@ -64,16 +64,17 @@ impl Graphs {
     }
 
     /// Returns the variant of this recording. The first time there is none, and it is remembered.
-    fn recall(&mut self, recording: &Recording, key: &Arc<()>) -> Option<&mut Variant> {
+    fn recall(&mut self, recording: &Recording, (key, place): (&Arc<()>, u32)) -> Option<&mut Variant> {
         let now = self.now;
-        let known = self.segments.entry(Arc::as_ptr(key).addr());
-        let known = known.or_insert_with(|| Known { key: Arc::downgrade(key), variants: Vec::new(), used: now });
+        let of = (Arc::as_ptr(key).addr(), place);
+        let known =
+            self.segments.entry(of).or_insert_with(|| Known { key: Arc::downgrade(key), variants: Vec::new(), used: now });
         known.used = now;
         let found = known.variants.iter().position(|variant| variant.is_like(recording));
         if let Some(found) = found {
             // The next recording is most likely the same, and the last variant is dropped first.
             known.variants[..=found].rotate_right(1);
-            return self.segments.get_mut(&Arc::as_ptr(key).addr()).map(|known| &mut known.variants[0]);
+            return self.segments.get_mut(&of).map(|known| &mut known.variants[0]);
         }
         known.variants.insert(0, Variant::new(recording));
         known.variants.truncate(VARIANTS_MAX);

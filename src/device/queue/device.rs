@@ -42,8 +42,9 @@ pub(crate) struct Event(pub(crate) usize);
 
 /// How parts are to be submitted.
 pub(crate) struct Job<'a> {
-    /// The same whenever these parts are submitted, and only then; None if they do not come again.
-    pub(crate) key: Option<&'a Arc<()>>,
+    /// The same whenever these parts are submitted, and only then; None if they do not come again. The number
+    /// is the place where their values lie: parts of another place have other addresses.
+    pub(crate) key: Option<(&'a Arc<()>, u32)>,
     /// Whether another stream will wait for the end.
     pub(crate) is_recorded: bool,
     pub(crate) judge: &'a mut dyn Judge,

@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
+use anabranch::device::Launch;
 use anabranch::graph::Graph;
 use anabranch::pipe::{Beat, Phases};
-use anabranch::{BoxError, Buffer, DeviceStream, Executor, HostBuffer, Pipeline, Ranked, Value, take};
+use anabranch::{BoxError, Buffer, DeviceStream, Executor, HostBuffer, Inputs, Pipeline, Ranked, Value, take};
 use anabranch_soft_cuda::{Code, Which};
 use futures::{StreamExt, stream};
 
-use super::graphs::{adding, download, upload};
+use super::graphs::{add, adding, download, upload};
 use super::{Gpu, filling};
-use crate::support::{block_on, executor, until};
+use crate::support::{block_on, executor, plan, until};
 
 /// Uploads an item, doubles it on the device, adds the sum of the items before, and takes it down. The sum is
 /// kept on the host, in a state behind a download.
@@ -252,5 +253,47 @@ fn a_buffer_goes_from_item_to_item_as_a_state() {
     let found = block_on(exec.pipe(&pipeline, items(20)).map(Result::unwrap).collect::<Vec<_>>());
     assert!(found.into_iter().eq((0..20).map(|item| item as f32 + (item as f32 - 1.0).max(0.0))));
     drop(exec);
+    gpu.is_clean();
+}
+
+/// What an item of the next test works on: made once, and used again and again.
+type Buffers = [Buffer<f32>; 2];
+
+fn buffers(exec: &Executor) -> Buffers {
+    let (mut g, x, first) = super::uploaded("first");
+    let second = g.try_kernel("second", &x, upload);
+    g.output("first", &first);
+    g.output("second", &second);
+    let mut made = block_on(exec.run(&plan(&g), Inputs::new().with("x", vec![1.0_f32; 64]))).unwrap();
+    ["first", "second"].map(|name| Arc::into_inner(made.take(name).unwrap()).unwrap())
+}
+
+#[test]
+fn each_item_in_flight_has_a_cuda_graph_of_its_own() {
+    // Seen to fail with one graph for all items: then every launch sets the addresses of another item.
+    const SLOTS: u32 = 4;
+    let pipeline = Pipeline::new("again", &Ranked::default(), |g: &mut Graph, item: Value<Buffers>| {
+        let add = add();
+        g.try_kernel("twice", take(&item), move |s: &mut DeviceStream, [mut x, mut y]: Buffers| {
+            let len = x.len();
+            s.launch(&add, Launch::for_len(len), (&x, &x, &mut y, len as u32))?;
+            s.launch(&add, Launch::for_len(len), (&y, &y, &mut x, len as u32))?;
+            Ok([x, y])
+        })
+    });
+    let pipeline = pipeline.unwrap().in_flight(SLOTS).unwrap();
+    let gpu = Gpu::new();
+    let exec = gpu.executor(1);
+    let (free, taken) = futures::channel::mpsc::unbounded();
+    (0..SLOTS).for_each(|_| free.unbounded_send(buffers(&exec)).unwrap());
+    let mut results = exec.pipe(&pipeline, taken);
+    for _ in 0..100 {
+        let buffers = block_on(results.next()).unwrap().unwrap();
+        free.unbounded_send(buffers).unwrap();
+    }
+    assert!(gpu.device.calls_of("cuGraphLaunch") > 90);
+    assert_eq!(gpu.device.calls_of("cuGraphInstantiateWithFlags"), u64::from(SLOTS));
+    assert_eq!(gpu.device.calls_of("cuGraphExecKernelNodeSetParams_v2"), 0);
+    drop((results, free, exec));
     gpu.is_clean();
 }
