@@ -5,6 +5,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use futures::{StreamExt, stream};
+
 use super::harness::{block_on, check, check_within, join, spawn};
 use super::runs::{Alive, check_values, poll_once};
 use crate::device::queue::{Arg, Event, Fault, HostMemory, Job, Memory, Part, Queue, QueueDevice, Submitted, Timeline};
@@ -12,9 +14,10 @@ use crate::device::{DeviceStream, Launch};
 use crate::engine::Pushed;
 use crate::engine::order::Ending;
 use crate::error::{Error, Result};
+use crate::pipe::Phases;
 use crate::policy::PerOperator;
 use crate::sync::{AtomicU64, Ordering, spin_loop};
-use crate::{Engine, Executor, Graph, Inputs, Op, Plan};
+use crate::{Engine, Executor, Graph, Inputs, Op, Pipeline, Plan, Ranked};
 
 /// A device of one lane.
 struct Device {
@@ -94,12 +97,12 @@ impl QueueDevice for Device {
         Ok(DeviceStream::queue(Box::new(Nothing)))
     }
 
-    fn submit(&self, _: DeviceStream, _: &mut Job<'_>) -> Result<Submitted> {
+    fn submit(&self, _: DeviceStream, job: &mut Job<'_>) -> Result<Submitted> {
         let point = self.issued.fetch_add(1, Ordering::Relaxed) + 1;
         if self.is_prompt {
             self.lane.0.store(point, Ordering::Release);
         }
-        Ok(Submitted { point, event: None, is_graph: false })
+        Ok(Submitted { point, event: job.is_recorded.then_some(Event(1)), is_graph: false })
     }
 
     fn backlog(&self, _: u32) -> Option<u64> {
@@ -174,6 +177,34 @@ fn a_run_that_is_dropped_while_its_device_is_at_it_frees_its_values_afterwards()
             spin_loop();
         }
     });
+}
+
+/// Two phases of kernels. The second reads the first, and has a state.
+fn two_phases(in_flight: u32) -> Pipeline<i32, i32> {
+    let pipeline = Pipeline::new("kernels", &Ranked::default(), |g, item| {
+        let mut total = g.state("total", || 0);
+        let first = g.kernel("first", &item, |_: &mut DeviceStream, x: &i32| x + 1);
+        g.kernel("second", (&mut total, &first), |_: &mut DeviceStream, total: &mut i32, x: &i32| {
+            *total += x;
+            *total
+        })
+    });
+    let phased = pipeline.and_then(|pipeline| pipeline.phases(Phases::Each));
+    phased.and_then(|pipeline| pipeline.in_flight(in_flight)).expect("the pipeline is right")
+}
+
+// The worker queues the kernels of the second item while the reactor ends the first. Seen to fail (a word that
+// was freed) with a segment that is awaited before the arrows of its submission are followed.
+#[test]
+fn kernels_are_queued_behind_an_item_that_ends_meanwhile() {
+    for in_flight in [1, 2] {
+        let pipeline = two_phases(in_flight);
+        check_within(1, move || {
+            let (exec, _) = executor(true);
+            let results: Vec<_> = block_on(exec.pipe(&pipeline, stream::iter([1, 2])).collect());
+            assert_eq!(results.into_iter().map(|result| result.expect("nothing goes wrong")).collect::<Vec<_>>(), [2, 5]);
+        });
+    }
 }
 
 /// An engine on a device, and that device's lane.
