@@ -240,8 +240,9 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     }
 
     pub(crate) fn port(&self) -> Typed<I, T> {
-        let definition = &self.inner.definition;
-        Typed { offset: definition.graph.inputs[0].offset, take: definition.take.clone(), item: PhantomData }
+        let Inner { definition, merged, .. } = &*self.inner;
+        let (offset, access) = (definition.graph.inputs[0].offset, merged.0.inner().inputs[0].access());
+        Typed { offset, access, take: definition.take.clone(), item: PhantomData }
     }
 }
 

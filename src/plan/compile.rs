@@ -13,7 +13,7 @@ use crate::graph::{
     Body, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node,
 };
 use crate::name::Name;
-use crate::value::Layout;
+use crate::value::{Access, Layout};
 
 /// The most memory that the values of one run may take in place; what is behind a `Vec` or a `Box` does not
 /// count.
@@ -46,6 +46,13 @@ pub(crate) struct PlanInput {
     pub(crate) port: InputPort,
     pub(crate) is_shared: bool,
     pub(crate) taker: Option<NodeId>,
+}
+
+impl PlanInput {
+    /// Returns how a value is put into its cell.
+    pub(crate) fn access(&self) -> Access {
+        if self.is_shared { Access::Share } else { Access::Tagged }
+    }
 }
 
 impl Graph {

@@ -15,8 +15,8 @@
 //!  an item is there                            the source ─▶ phases that read no other
 //! ```
 //!
-//! A phase of kernels can end twice: it is *queued* on its device, and *reached*. What is queued behind it needs
-//! the first only (`queued.rs`).
+//! A phase of kernels can end twice: it is *queued* on its device, and *reached*. What is queued behind it
+//! needs the first only (`queued.rs`).
 //!
 //! An item gets an iteration only when the item before it there is over, and its results were taken. A gate
 //! begins anew with the last arrival, before the phase begins. An arrival for the next item in the iteration
@@ -74,6 +74,12 @@ pub(crate) enum Passed {
 }
 
 impl PhaseRule {
+    /// Returns whether its end does anything but end its item.
+    #[inline]
+    pub(crate) fn leads_on(&self) -> bool {
+        self.has_feeds || !self.arrows.is_empty()
+    }
+
     /// Returns the arrows that come then.
     #[inline]
     pub(crate) fn arrows_of(&self, passed: Passed) -> &[Arrow] {

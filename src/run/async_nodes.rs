@@ -9,8 +9,6 @@ use super::interpret::{Interpreter, StepResult};
 use super::outcomes::outcome;
 use super::state;
 use super::step_state::phase;
-use smallvec::SmallVec;
-
 use crate::device::host::{Alone, Pace, Queue, Resume, Ticket, Tickets, aside};
 use crate::error::{BoxError, panic_message, shielded};
 use crate::graph::NodeId;
@@ -93,18 +91,18 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
 impl RunInner {
     /// Makes an inline run progress, for a time slice. Workers do that for other runs.
     pub(super) fn drive(&self) -> Drive {
-        self.drive_with(&mut Pace::new(), &mut SmallVec::new())
+        self.drive_with(&mut Pace::new(), |_| ())
     }
 
-    /// Does the same with programs that became ready. The first of them is run first.
-    pub(super) fn drive_with(&self, pace: &mut Pace, ready: &mut Tickets) -> Drive {
+    /// Does the same, in that pace, with programs that `add` adds. The last of them is run first.
+    pub(super) fn drive_with(&self, pace: &mut Pace, add: impl FnOnce(&mut Tickets)) -> Drive {
         if self.core.pool.is_some() {
             return Drive::Done;
         }
         // The thread that is making the run live drives it next.
         let Some(live) = self.live.get() else { return Drive::Busy };
         let Some(mut driver) = self.try_driver() else { return Drive::Busy };
-        driver.extend(ready.drain(..).rev());
+        add(&mut driver);
         let run = || match &self.core.choices {
             Some(choices) => self.run_chosen(choices, &mut driver, live),
             None => self.run_inline(&mut driver, live, pace),
@@ -172,6 +170,7 @@ impl RunInner {
     }
 
     /// Runs the programs of an inline run for a time slice. Returns true if some are left.
+    #[inline]
     fn run_inline(&self, tickets: &mut Tickets, live: &Live, pace: &mut Pace) -> bool {
         let mut queue = Alone::<false>::for_a_slice(tickets, &self.progress, pace);
         loop {

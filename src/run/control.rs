@@ -156,7 +156,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         item.free_events(&code.segments[range(scope.segments)]);
         for at in range(scope.segments) {
             // ORDERING: Relaxed: the tickets for these programs come after this.
-            item.at.points[at].store(0, Ordering::Relaxed);
+            item.at.on_devices().points[at].store(0, Ordering::Relaxed);
         }
         self.store_place(self.step << 1);
         match scope.programs {

@@ -18,6 +18,7 @@ impl Countdown {
     }
 
     /// Begins anew. All arrivals of the last iteration are done.
+    #[inline]
     pub(crate) fn reset(&self, count: u32) {
         // ORDERING: Relaxed: the programs that arrive next are started after this.
         self.0.store(count, Ordering::Relaxed);

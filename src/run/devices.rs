@@ -61,7 +61,7 @@ impl Item<'_> {
         let code = self.code();
         // ORDERING: AcqRel: the thread that takes the point awaits it, once. Of "store the point, look for
         // watchers" and "watch, look for the point" one side sees the other, by the barrier of `watch`.
-        let point = self.at.points[code.segment_index(step)].swap(0, Ordering::AcqRel);
+        let point = self.at.on_devices().points[code.segment_index(step)].swap(0, Ordering::AcqRel);
         if point != 0
             && let Ok(lane) = self.lane_of(code.program_of(step))
         {
@@ -87,7 +87,7 @@ impl Item<'_> {
     /// be wrong, also earlier ones.
     fn check_faults(self) -> Result<()> {
         // ORDERING: Relaxed: stored before the item began.
-        let (devices, before) = (self.run.devices(), self.at.lane_faults.load(Ordering::Relaxed));
+        let (devices, before) = (self.run.devices(), self.at.on_devices().lane_faults.load(Ordering::Relaxed));
         if devices.faults() == before {
             return Ok(());
         }
@@ -170,7 +170,7 @@ impl Item<'_> {
         for segment in segments {
             let Some(slot) = segment.event else { continue };
             // ORDERING: Relaxed: the gates that lead here order it after the store in `submit_segment`.
-            let handle = self.at.events[slot as usize].swap(0, Ordering::Relaxed);
+            let handle = self.at.on_devices().events[slot as usize].swap(0, Ordering::Relaxed);
             if handle != 0
                 && let Ok(lane) = self.lane_of(self.code().program_of(segment.step))
             {

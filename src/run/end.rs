@@ -38,7 +38,9 @@ impl RunInner {
     fn end(&self, bits: u32, slot: Option<u16>) {
         let _ = self.verdict.set(self.judge(bits));
         if let Some(slot) = slot {
-            self.items().for_each(|item| item.free_events(&self.code().segments));
+            if self.core.devices.is_some() {
+                self.items().for_each(|item| item.free_events(&self.code().segments));
+            }
             if let Some(pool) = &self.core.pool {
                 // SAFETY: `launch` entered the run in this slot; its end gate is full, or its only ticket is
                 // void, so no ticket for it exists, and none will.

@@ -23,6 +23,15 @@ impl Flight {
         }
     }
 
+    /// Returns the number of iterations that are free.
+    #[inline]
+    pub(super) fn room(&self) -> u32 {
+        match self {
+            Self::Ordered { slots, len, .. } => slots - len,
+            Self::Unordered { free, .. } => free.len() as u32,
+        }
+    }
+
     /// Returns an iteration for one more item, if there is one.
     #[inline]
     pub(super) fn free(&self) -> Option<u32> {

@@ -106,15 +106,10 @@ pub(super) struct Iteration {
     pub(super) gates: Box<[Countdown]>,
     /// Where each program continues: twice its step, plus one when the step's body is done.
     pub(super) places: Box<[AtomicU32]>,
-    /// The events that streams of a device wait for; 0 until recorded.
-    pub(super) events: Box<[AtomicU64]>,
-    /// The end of each segment that is not awaited, as a point of its lane. 0 until it is submitted, and once
-    /// it is awaited.
-    pub(super) points: Box<[AtomicU64]>,
+    /// What it needs on an executor with devices. In a box: most have none.
+    pub(super) on_devices: Option<Box<OnDevices>>,
     /// The number of its item.
     pub(super) item: AtomicU64,
-    /// The number of lane faults found when it began.
-    pub(super) lane_faults: AtomicU64,
     pub(super) asyncs: Box<[StepState]>,
     pub(super) controls: Box<[StepState]>,
     /// The failures, each with its node, if it has one.
@@ -125,6 +120,23 @@ pub(super) struct Iteration {
     pub(super) is_marked: AtomicBool,
     /// Whether the item is counted in the state of the run.
     pub(super) has_failed: AtomicBool,
+}
+
+/// What an execution of the graph needs for devices with queues.
+pub(super) struct OnDevices {
+    /// The events that streams of a device wait for; 0 until recorded.
+    pub(super) events: Box<[AtomicU64]>,
+    /// The end of each segment that is not awaited, as a point of its lane. 0 until it is submitted, and once
+    /// it is awaited.
+    pub(super) points: Box<[AtomicU64]>,
+    /// The number of lane faults found when it began.
+    pub(super) lane_faults: AtomicU64,
+}
+
+impl Iteration {
+    pub(super) fn on_devices(&self) -> &OnDevices {
+        self.on_devices.as_deref().expect("only an executor with devices has segments")
+    }
 }
 
 impl Live {
@@ -151,6 +163,12 @@ impl<'r> Item<'r> {
     #[inline]
     pub(super) fn plan(self) -> &'r PlanInner {
         self.run.plan()
+    }
+
+    /// Returns the item in another iteration of the same run.
+    #[inline]
+    pub(super) fn iteration(self, number: u32) -> Self {
+        Self { at: self.live.iteration(number), ..self }
     }
 
     /// Returns the ticket of programs of this item.
@@ -207,6 +225,7 @@ impl RunInner {
     }
 
     /// Returns the code that this executor runs.
+    #[inline]
     pub(super) fn code(&self) -> &Code {
         if self.core.devices.is_some() { self.plan().queue_code() } else { &self.plan().code }
     }
@@ -231,7 +250,7 @@ impl RunInner {
 
     /// Returns the items of all iterations, once the run is live.
     pub(super) fn items(&self) -> impl Iterator<Item = Item<'_>> {
-        let live = self.live.get();
-        live.into_iter().flat_map(|live| 0..1 + live.more.len() as u32).map(|number| self.item(number))
+        let iterations = self.live.get().map_or(0, |live| 1 + live.more.len() as u32);
+        (0..iterations).map(|number| self.item(number))
     }
 }

@@ -32,7 +32,7 @@ impl Resume for RunInner {
             return;
         }
         let item = run.first().expect("the run is live");
-        let sample = run.sample();
+        let sample = item.live.pipe.as_ref().and_then(|pipe| run.sample(pipe));
         let code = run.code();
         let program = queue.keep_first(ticket);
         let (stream, barrier) = (HostStream::new(0), run.core.barrier);
@@ -50,7 +50,6 @@ impl Resume for RunInner {
             step: 0,
             is_body_done: false,
             submitted: None,
-            ended: Phases::new(),
             sample,
             queues: PhantomData,
         };
@@ -84,8 +83,6 @@ pub(super) struct Interpreter<'r, 'q, Q> {
     is_body_done: bool,
     /// The lane that the step's segment was submitted to, and its point there.
     pub(super) submitted: Option<(LaneId, u64)>,
-    /// Phases that end without work, while that is found out.
-    ended: Phases,
     /// The time of this visit, if that is wanted.
     sample: Option<Sample>,
     queues: PhantomData<&'q ()>,
@@ -123,7 +120,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     #[inline(never)]
     fn go_to_item_of(&mut self, program: u32) -> u32 {
         let number = if self.programs == 1 { program } else { program / self.programs };
-        self.item = self.item.run.item(number);
+        self.item = self.item.iteration(number);
         self.base = self.item.at.base;
         self.origin = TicketOrigin::new(self.slot, self.base);
         program - self.base
@@ -191,8 +188,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         if !self.queue.has_fuel() {
             return None;
         }
-        let ticket = self.queue.pop_of(self.slot)?;
-        Some(self.queue.keep_first(ticket))
+        self.queue.next_of(self.slot)
     }
 
     #[inline(always)]
@@ -355,13 +351,28 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     fn follow_other(&mut self, target: Target) -> Option<Ticket> {
         match target {
             Target::Start { .. } | Target::Arrive(_) => unreachable!("`follow` has followed these"),
-            Target::Release(node) => self.item.release(node),
-            Target::Phase(phase) => return self.pass(phase, Passed::Ended),
-            Target::PhaseQueued(phase) => return self.pass(phase, Passed::Queued),
-            Target::PhaseReached(phase) => return self.pass(phase, Passed::Reached),
-            Target::End if self.item.live.pipe.is_some() => return self.pass(0, Passed::Ended),
-            Target::End => RunInner::finish(self.item.run.me(), Some(self.slot)),
+            Target::Release(node) => {
+                self.item.release(node);
+                None
+            }
+            Target::End if self.item.live.pipe.is_none() => {
+                RunInner::finish(self.item.run.me(), Some(self.slot));
+                None
+            }
+            Target::End => self.end_item(),
+            Target::Phase(phase) => self.pass(phase, Passed::Ended),
+            Target::PhaseQueued(phase) => self.pass(phase, Passed::Queued),
+            Target::PhaseReached(phase) => self.pass(phase, Passed::Reached),
         }
+    }
+
+    /// Ends an item of a single phase. Returns programs that are ready now. The run may be gone afterwards.
+    fn end_item(&mut self) -> Option<Ticket> {
+        if self.item.run.pipelining().phases[0].leads_on() {
+            return self.pass(0, Passed::Ended);
+        }
+        drop(self.sample.take());
+        self.item.end(self.code);
         None
     }
 
@@ -370,7 +381,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         // What follows may wake the consumer, which takes longer than a cheap item.
         drop(self.sample.take());
         let (item, queue, mut held) = (self.item, &mut *self.queue, None);
-        item.pass(phase, passed, &mut self.ended, &mut |ticket| {
+        item.pass(phase, passed, &mut Phases::new(), &mut |ticket| {
             if let Some(earlier) = held.replace(ticket) {
                 queue.push(earlier);
             }

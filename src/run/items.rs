@@ -2,6 +2,7 @@
 //! takes their results. A result that is not taken keeps its iteration: that is the back-pressure.
 
 use std::fmt;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -30,7 +31,10 @@ pub(crate) struct Items<P> {
     flight: Flight,
     /// The number of items that have begun.
     begun: u64,
+    /// The iterations of those that come next: they have their items, and have not begun.
+    filled: Range<u32>,
     has_ended: bool,
+    has_workers: bool,
     key: WaiterKey,
     pace: Pace,
     ready: Tickets,
@@ -46,7 +50,9 @@ impl<P: Port> Items<P> {
             port,
             flight: Flight::new(slots, is_ordered),
             begun: 0,
+            filled: 0..0,
             has_ended: false,
+            has_workers: core.pool.is_some(),
             key: WaiterKey::default(),
             pace: Pace::new(),
             ready: Tickets::new(),
@@ -75,17 +81,15 @@ impl<P: Port> Items<P> {
         if self.is_over {
             return Poll::Ready(None);
         }
+        // Without workers, results of the last poll are taken without looking at anything else.
+        if !self.has_workers
+            && let Some(result) = self.take()
+        {
+            return Poll::Ready(Some(result));
+        }
         // A task that awaits one result after the other would otherwise never come to a pending poll.
         #[cfg(feature = "tokio")]
         let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
-        // Without workers, results of the last poll are taken without looking at anything else.
-        if self.run.core.pool.is_none()
-            && let Some(result) = self.take()
-        {
-            #[cfg(feature = "tokio")]
-            budget.made_progress();
-            return Poll::Ready(Some(result));
-        }
         let polled = match self.poll_start(cx) {
             Poll::Ready(Ok(())) => self.advance(cx, source),
             Poll::Ready(Err(error)) => self.end(Some(error)),
@@ -124,7 +128,6 @@ impl<P: Port> Items<P> {
     where
         F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
     {
-        let has_workers = self.run.core.pool.is_some();
         let is_beside = self.run.is_cheap();
         loop {
             if self.is_cancelled() {
@@ -132,7 +135,7 @@ impl<P: Port> Items<P> {
                 self.run.close();
             }
             if let Some(result) = self.take() {
-                if has_workers && !is_beside && !self.is_over {
+                if self.has_workers && !is_beside && !self.is_over {
                     self.fill(cx, &mut source);
                     self.submit();
                 }
@@ -160,7 +163,8 @@ impl<P: Port> Items<P> {
                 }
                 return self.pending();
             }
-            let drive = self.run.drive_with(&mut self.pace, &mut self.ready);
+            let ready = &mut self.ready;
+            let drive = self.run.drive_with(&mut self.pace, |driver| driver.extend(ready.drain(..).rev()));
             if self.done().is_some() {
                 continue;
             }
@@ -191,27 +195,34 @@ impl<P: Port> Items<P> {
     /// Takes the next result, if it is there.
     #[inline]
     fn take(&mut self) -> Option<Result<P::Output>> {
-        let Some(iteration) = self.done() else {
-            // Nothing ends any more.
-            let is_lost = self.flight.len() > 0 && self.run.is_complete();
-            return is_lost.then(|| {
-                self.is_over = true;
-                Err(self.run.why_over())
-            });
-        };
+        let Some(iteration) = self.done() else { return self.take_loss() };
         self.flight.end(iteration);
         let item = self.run.item(iteration);
+        if item.is_marked() {
+            return Some(self.take_failed(iteration));
+        }
         // SAFETY: the item is done, and the next one in its iteration begins after this.
         let values = unsafe { FrameValues::new(&self.run.plan, self.run.code(), &item.at.frame) };
-        Some(match item.failure() {
-            None => Ok(self.port.take(&values)),
-            Some(failure) => {
-                self.port.discard(&values);
-                item.forget_failure();
-                self.is_over = failure.is_cancelled() || failure.is_shut_down();
-                Err(failure)
-            }
-        })
+        Some(Ok(self.port.take(&values)))
+    }
+
+    /// Takes an error instead of a result that does not come, because nothing ends any more.
+    fn take_loss(&mut self) -> Option<Result<P::Output>> {
+        let is_lost = self.flight.len() > 0 && self.run.is_complete();
+        self.is_over |= is_lost;
+        is_lost.then(|| Err(self.run.why_over()))
+    }
+
+    /// Takes the failure of a done item.
+    #[cold]
+    fn take_failed(&mut self, iteration: u32) -> Result<P::Output> {
+        let item = self.run.item(iteration);
+        let failure = item.failure();
+        // SAFETY: the item is done, and the next one in its iteration begins after this.
+        self.port.discard(&unsafe { FrameValues::new(&self.run.plan, self.run.code(), &item.at.frame) });
+        item.forget_failure();
+        self.is_over = failure.is_cancelled() || failure.is_shut_down();
+        Err(failure)
     }
 
     /// Begins items while an iteration is free and the source has some.
@@ -220,32 +231,82 @@ impl<P: Port> Items<P> {
     where
         F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
     {
-        let mut has_panicked = false;
-        while let (false, Some(iteration)) = (self.has_ended, self.flight.free()) {
+        let (room, begun) = (self.flight.room(), self.begun);
+        if self.has_ended || room == 0 || !self.run.reserve_items(room) {
+            return;
+        }
+        // The source is foreign code, and is not polled again after a panic.
+        let filled = catch_unwind(AssertUnwindSafe(|| self.fill_room(cx, source)));
+        self.begin_filled();
+        if let Err(panic) = filled {
+            self.begin_failed(Kind::SourcePanicked { message: panic_message(panic) }.into());
+            self.has_ended = true;
+        }
+        if self.has_ended {
+            let (ready, ended) = (&mut self.ready, &mut self.ended);
+            self.run.end_items(ended, &mut |ticket| ready.push(ticket));
+        }
+        self.run.release_items(room - (self.begun - begun) as u32);
+    }
+
+    /// Puts items into the free iterations.
+    #[inline]
+    fn fill_room<F>(&mut self, cx: &mut Context<'_>, source: &mut F)
+    where
+        F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
+    {
+        while let Some(iteration) = self.flight.free() {
             if self.is_cancelled() {
-                break;
+                return;
             }
-            // The source is foreign code, and is not polled again after a panic.
-            let polled = catch_unwind(AssertUnwindSafe(|| source(cx)));
-            let sourced = match polled {
-                Ok(Poll::Pending) => break,
-                Ok(Poll::Ready(None)) => {
-                    self.end_source();
-                    break;
-                }
-                Ok(Poll::Ready(Some(Ok(item)))) => self.port.fill(self.run.plan(), &self.run.item(iteration).at.frame, item),
-                Ok(Poll::Ready(Some(Err(error)))) => Err(Error::with_source(Kind::SourceFailed, error)),
-                Err(panic) => {
-                    has_panicked = true;
-                    Err(Kind::SourcePanicked { message: panic_message(panic) }.into())
-                }
+            let sourced = match source(cx) {
+                Poll::Pending => return,
+                Poll::Ready(None) => return self.has_ended = true,
+                Poll::Ready(Some(Ok(item))) => self.port.fill(self.run.plan(), &self.run.item(iteration).at.frame, item),
+                Poll::Ready(Some(Err(error))) => Err(Error::with_source(Kind::SourceFailed, error)),
             };
-            if !self.begin(iteration, sourced) {
-                break;
+            match sourced {
+                Ok(()) => self.add_filled(iteration),
+                Err(failure) => self.begin_failed(failure),
             }
-            if has_panicked {
-                self.end_source();
-            }
+        }
+    }
+
+    #[inline]
+    fn add_filled(&mut self, iteration: u32) {
+        if self.filled.end != iteration {
+            self.begin_filled();
+            self.filled = iteration..iteration;
+        }
+        self.filled.end += 1;
+        self.flight.begin();
+    }
+
+    /// Begins the items that are filled.
+    #[inline]
+    fn begin_filled(&mut self) {
+        let filled = std::mem::take(&mut self.filled);
+        self.begin(filled, false);
+    }
+
+    /// Begins a failure that stands in the place of an item.
+    #[cold]
+    fn begin_failed(&mut self, failure: Error) {
+        self.begin_filled();
+        if let Some(iteration) = self.flight.free() {
+            self.run.item(iteration).add_fault(None, failure);
+            self.flight.begin();
+            self.begin(iteration..iteration + 1, true);
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, iterations: Range<u32>, is_empty: bool) {
+        let ready = &mut self.ready;
+        let count = u64::from(iterations.end - iterations.start);
+        let add = &mut |ticket| ready.push(ticket);
+        if count > 0 && self.run.begin_items(iterations, self.begun, is_empty, &mut self.ended, add) {
+            self.begun += count;
         }
     }
 
@@ -255,29 +316,6 @@ impl<P: Port> Items<P> {
         if let Some(pool) = &self.run.core.pool {
             self.ready.drain(..).for_each(|ticket| pool.submit(ticket));
         }
-    }
-
-    /// Records that no item comes any more. What waits for one goes on.
-    fn end_source(&mut self) {
-        self.has_ended = true;
-        let (ready, ended) = (&mut self.ready, &mut self.ended);
-        self.run.end_items(ended, &mut |ticket| ready.push(ticket));
-    }
-
-    /// Begins an item, or the failure that stands in its place. Returns false if the run is over.
-    #[inline]
-    fn begin(&mut self, iteration: u32, sourced: Result<()>) -> bool {
-        let is_empty = sourced.is_err();
-        if let Err(failure) = sourced {
-            self.run.item(iteration).add_fault(None, failure);
-        }
-        let ready = &mut self.ready;
-        let has_begun = self.run.item(iteration).begin(self.begun, is_empty, &mut self.ended, &mut |ticket| ready.push(ticket));
-        if has_begun {
-            self.flight.begin();
-            self.begun += 1;
-        }
-        has_begun
     }
 
     /// Ends the stream, with an error or without.
@@ -303,10 +341,9 @@ impl RunInner {
 }
 
 impl Item<'_> {
-    /// Returns why a done item has no results, if it has none.
-    #[inline]
-    fn failure(self) -> Option<Error> {
-        self.is_marked().then(|| self.result().err().unwrap_or_else(|| cancelled(self.run.state.glance())))
+    /// Returns why a done item has no results.
+    fn failure(self) -> Error {
+        self.result().err().unwrap_or_else(|| cancelled(self.run.state.glance()))
     }
 }
 

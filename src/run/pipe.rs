@@ -8,12 +8,15 @@
 //!  done         results taken               free
 //!
 //!  open         event                       open         then
-//!  n > 0        begin                       n + 1
-//!  0            begin                       (unchanged)  refused: the run is over
-//!  n            an item ends; close, once   n - 1        at 0 the run ends
+//!  n > 0        reserve, for m items        n + m
+//!  0            reserve                     (unchanged)  refused: the run is over
+//!  n            an item ends, or does not   n - 1        at 0 the run ends
+//!               come; close, once
 //! ```
-//! The consumer has one count until it closes, and each item one. So the run ends once, after its last item,
-//! and no item begins after that.
+//! The consumer has one count until it closes, and each item one, which is reserved before the source is
+//! asked for it. So the run ends once, after its last item, and no item begins after that.
+
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -26,6 +29,7 @@ use crate::device::host::{Ticket, aside};
 use crate::error::shielded;
 use crate::graph::NodeId;
 use crate::plan::Pipelining;
+use crate::plan::code::Code;
 use crate::plan::pipelining::{Feed, Passed};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Mutex, Ordering, fence, lock};
 use crate::value::Access;
@@ -110,34 +114,33 @@ impl Pipe {
         if self.is_shared { gate.arrive::<true>() } else { gate.arrive::<false>() }
     }
 
-    /// Counts one more item, unless the run is over, or items have ended.
+    /// Counts so many items that may begin, unless the run is over.
     #[inline]
-    fn try_open(&self) -> bool {
-        match &self.begun {
-            None => self.count_one(),
-            Some(begun) => {
-                // Held until the item is counted: the end of items arrives for those that do not come.
-                let mut begun = lock(begun);
-                let is_open = !begun.has_ended && self.count_one();
-                begun.items += u64::from(is_open);
-                is_open
-            }
-        }
-    }
-
-    #[inline]
-    fn count_one(&self) -> bool {
+    fn reserve(&self, items: u32) -> bool {
+        let items = u64::from(items);
         if !self.is_shared {
             // ORDERING: Relaxed: the consumer's thread alone begins and ends items. A cancel from elsewhere
             // does not rely on the count: it ends the run itself.
             let open = self.open.0.load(Ordering::Relaxed);
-            // ORDERING: Relaxed: as for the load.
-            self.open.0.store(open + u64::from(open > 0), Ordering::Relaxed);
+            if open > 0 {
+                // ORDERING: Relaxed: as for the load.
+                self.open.0.store(open + items, Ordering::Relaxed);
+            }
             return open > 0;
         }
-        let more = |open: u64| (open > 0).then_some(open + 1);
+        let more = |open: u64| (open > 0).then_some(open + items);
         // ORDERING: Relaxed: a count above 0 keeps the run, and the tickets bring the item to its threads.
         self.open.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Counts items among those that items before them wait for, unless these have ended.
+    #[inline]
+    fn enter(&self, items: u32) -> bool {
+        self.begun.as_ref().is_none_or(|begun| {
+            let mut begun = lock(begun);
+            begun.items += if begun.has_ended { 0 } else { u64::from(items) };
+            !begun.has_ended
+        })
     }
 
     /// Lets no further item begin. Returns how many have begun, the first time.
@@ -146,19 +149,20 @@ impl Pipe {
         (!std::mem::replace(&mut begun.has_ended, true)).then_some(begun.items)
     }
 
-    /// Gives a count back. Returns true for the last.
+    /// Gives counts back. Returns true for the last.
     #[must_use = "the last ends the run"]
     #[inline]
-    fn leave(&self) -> bool {
+    fn leave(&self, count: u32) -> bool {
+        let count = u64::from(count);
         if !self.is_shared {
-            // ORDERING: Relaxed: see `try_open`.
+            // ORDERING: Relaxed: see `reserve`.
             let open = self.open.0.load(Ordering::Relaxed);
-            // ORDERING: Relaxed: see `try_open`.
-            self.open.0.store(open.saturating_sub(1), Ordering::Relaxed);
-            return open == 1;
+            // ORDERING: Relaxed: see `reserve`.
+            self.open.0.store(open.saturating_sub(count), Ordering::Relaxed);
+            return open == count;
         }
         // ORDERING: AcqRel: the last sees what all items did.
-        self.open.0.fetch_sub(1, Ordering::AcqRel) == 1
+        self.open.0.fetch_sub(count, Ordering::AcqRel) == count
     }
 }
 
@@ -183,12 +187,64 @@ impl RunInner {
         }
     }
 
+    /// Begins items that have counts and whose memory is filled, from that number on; or empty ones. Calls
+    /// `ready` with programs that can be resumed. Returns false if no item begins any more.
+    #[must_use = "items that did not begin are still the caller's"]
+    #[inline]
+    pub(super) fn begin_items(
+        &self,
+        iterations: Range<u32>,
+        number: u64,
+        is_empty: bool,
+        ended: &mut Phases,
+        ready: &mut impl FnMut(Ticket),
+    ) -> bool {
+        let (plan, count) = (self.pipelining(), iterations.end - iterations.start);
+        let first = self.item(iterations.start);
+        if !first.pipe().enter(count) {
+            return false;
+        }
+        for (iteration, number) in iterations.clone().zip(number..) {
+            first.iteration(iteration).begin(number, is_empty);
+        }
+        for &phase in &plan.begun_by_source {
+            let programs = first.programs_of(phase);
+            // Then those of the items follow each other.
+            if plan.phases[phase as usize].arrivals == 1 && !is_empty && programs == (0, self.code().programs()) {
+                ready(first.ticket(0, count * programs.1));
+            } else {
+                iterations.clone().for_each(|iteration| first.iteration(iteration).arrive(phase, ended, ready));
+            }
+        }
+        if !ended.is_empty() {
+            first.end_rest(ended, ready);
+        }
+        true
+    }
+
     /// Gives the consumer's count back: no further item begins. The run may be over afterwards.
     pub(super) fn close(&self) {
         if let (Some(pipe), Some(live)) = (self.pipe(), self.live.get())
             // ORDERING: Relaxed: only one call continues; the count orders the rest.
             && !pipe.is_closed.swap(true, Ordering::Relaxed)
-            && pipe.leave()
+            && pipe.leave(1)
+        {
+            Self::finish(self.me(), Some(live.slot));
+        }
+    }
+
+    /// Counts so many items that may begin. Returns false if the run is over.
+    #[inline]
+    pub(super) fn reserve_items(&self, items: u32) -> bool {
+        self.pipe().is_some_and(|pipe| pipe.reserve(items))
+    }
+
+    /// Gives back what was reserved for items that did not begin. The run may be over afterwards.
+    #[inline]
+    pub(super) fn release_items(&self, items: u32) {
+        if items > 0
+            && let (Some(pipe), Some(live)) = (self.pipe(), self.live.get())
+            && pipe.leave(items)
         {
             Self::finish(self.me(), Some(live.slot));
         }
@@ -216,30 +272,26 @@ impl Item<'_> {
         // No shift is beyond the number of slots.
         let back = if number >= slots { slots } else { 0 };
         let ahead = if number < 0 { slots } else { 0 };
-        self.run.item((number + ahead - back) as u32)
+        self.iteration((number + ahead - back) as u32)
     }
 
-    /// Begins an item, of that number, whose memory is filled; or an empty one. Calls `ready` with programs
-    /// that can be resumed. Returns false if the run is over.
-    #[must_use = "an item that did not begin is still the caller's"]
     #[inline]
-    pub(super) fn begin(self, number: u64, is_empty: bool, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) -> bool {
-        if !self.pipe().try_open() {
-            return false;
-        }
-        // ORDERING: Relaxed: only the consumer's task begins items, and the arrivals below publish it.
+    fn begin(self, number: u64, is_empty: bool) {
+        // ORDERING: Relaxed: only the consumer's task begins items, and the arrivals that follow publish it.
         self.at.item.store(number, Ordering::Relaxed);
-        if self.run.core.devices.is_some() {
-            // ORDERING: Relaxed: as for the state.
-            self.at.lane_faults.store(self.run.lane_faults(), Ordering::Relaxed);
+        if let (Some(own), Some(devices)) = (&self.at.on_devices, &self.run.core.devices) {
+            // ORDERING: Relaxed: as for the number.
+            own.lane_faults.store(devices.faults(), Ordering::Relaxed);
         }
         // ORDERING: Relaxed: as for the number.
         self.state().state.store(if is_empty { item::EMPTY } else { item::BEGUN }, Ordering::Relaxed);
-        for &phase in &self.run.pipelining().begun_by_source {
-            self.arrive(phase, ended, ready);
-        }
-        self.end_rest(ended, ready);
-        true
+    }
+
+    /// Returns the programs that begin a phase: the first, and how many.
+    #[inline]
+    fn programs_of(self, phase: u32) -> (u32, u32) {
+        let code = self.code();
+        code.phases.get(phase as usize).copied().unwrap_or((0, code.roots))
     }
 
     /// Arrives at the gate of a phase instead of a later item that does not come.
@@ -251,7 +303,7 @@ impl Item<'_> {
     /// Carries out what follows when a phase has ended, or is queued or reached. Calls `ready` with programs
     /// that can be resumed. The run may be over afterwards, unless the phase is only queued. `ended` is empty
     /// before and after.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pass(self, phase: u32, passed: Passed, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
         self.pass_one(phase, passed, ended, ready);
         if !ended.is_empty() {
@@ -260,36 +312,38 @@ impl Item<'_> {
     }
 
     /// Ends phases without work, and those that begin thereby. Nothing recurses.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn end_rest(self, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
-        let run = self.run;
         while let Some((number, phase)) = ended.pop() {
-            run.item(number).pass_one(phase, Passed::Ended, ended, ready);
+            self.iteration(number).pass_one(phase, Passed::Ended, ended, ready);
         }
     }
 
     /// Passes a phase. Adds the phases without work that begin thereby to `ended`: their items are not over.
-    #[inline]
+    #[inline(always)]
     fn pass_one(self, phase: u32, passed: Passed, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
         let (plan, pipe) = (self.run.pipelining(), self.pipe());
         let rule = &plan.phases[phase as usize];
         if rule.feeds_on(passed) {
             plan.feeds.iter().filter(|feed| feed.phase == phase).for_each(|feed| self.feed(feed));
         }
-        for arrow in rule.arrows_of(passed) {
-            self.later(arrow.shift).arrive(arrow.phase, ended, ready);
+        if !rule.arrows.is_empty() {
+            for arrow in rule.arrows_of(passed) {
+                self.later(arrow.shift).arrive(arrow.phase, ended, ready);
+            }
         }
         // Last: until then the item, and so the run, is not over, whatever other threads do with the items
         // that the arrows lead to.
         if passed != Passed::Queued && (plan.phases.len() == 1 || pipe.arrive(&self.state().ends)) {
-            self.end();
+            self.end(self.code());
         }
     }
 
     /// Arrives at the gate of a phase. The last arrival begins the phase.
     #[inline]
     fn arrive(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
-        let (pipe, plan, code) = (self.pipe(), self.run.pipelining(), self.code());
+        let (pipe, plan) = (self.pipe(), self.run.pipelining());
         let arrivals = plan.phases[phase as usize].arrivals;
         if arrivals > 1 {
             let gate = &pipe.gates[self.at.number as usize * plan.phases.len() + phase as usize];
@@ -299,7 +353,7 @@ impl Item<'_> {
             // Before the phase begins: an arrival for the next item in this iteration comes after that.
             gate.reset(arrivals);
         }
-        let (first, count) = code.phases.get(phase as usize).copied().unwrap_or((0, code.roots));
+        let (first, count) = self.programs_of(phase);
         if count == 0 || self.is_empty() {
             ended.push((self.at.number, phase));
         } else {
@@ -320,7 +374,7 @@ impl Item<'_> {
 
     /// Copies a value from a cell of one item to the feedback of another. Returns false after a panic.
     fn copy(self, feed: &Feed, from: Self, offset: u32, to: Self) -> bool {
-        let access = if self.plan().inputs[feed.input as usize].is_shared { Access::Share } else { Access::Tagged };
+        let access = self.plan().inputs[feed.input as usize].access();
         // SAFETY: the phase has ended, and the value stays until the item does. Only this phase writes the
         // feedback's cells, in the order of items.
         let from = unsafe { from.at.frame.cells(Access::Tagged) };
@@ -338,16 +392,18 @@ impl Item<'_> {
 
     /// Ends an item: drops what it has beside its results, and makes its gates and places as new. The run may
     /// be over afterwards.
-    #[inline]
-    fn end(self) {
+    #[inline(always)]
+    pub(super) fn end(self, code: &Code) {
         let (run, live) = (self.run, self.live);
         let pipe = self.pipe();
         let (state, plan) = (self.state(), run.pipelining());
         if self.is_marked() || !plan.dropped.is_empty() {
             aside(|| self.drop_values());
         }
-        self.renew();
-        state.ends.reset(plan.phases.len() as u32);
+        self.renew(code);
+        if plan.phases.len() > 1 {
+            state.ends.reset(plan.phases.len() as u32);
+        }
         // ORDERING: Release pairs with the Acquire in `is_done`.
         state.state.store(item::DONE, Ordering::Release);
         // From here on the consumer may begin another item in this iteration.
@@ -361,7 +417,7 @@ impl Item<'_> {
                 aside(|| run.lane.ring());
             }
         }
-        if pipe.leave() {
+        if pipe.leave(1) {
             RunInner::finish(run.me(), Some(live.slot));
         }
     }
@@ -380,9 +436,8 @@ impl Item<'_> {
         values.drop_cells(plan.dropped.iter().copied());
     }
 
-    #[inline]
-    fn renew(self) {
-        let code = self.code();
+    #[inline(always)]
+    fn renew(self, code: &Code) {
         for (gate, countdown) in code.gates.iter().zip(&self.at.gates) {
             countdown.reset(gate.count);
         }
@@ -393,7 +448,7 @@ impl Item<'_> {
         if !code.segments.is_empty() {
             self.free_events(&code.segments);
             // ORDERING: Relaxed: the tickets for these programs come after this.
-            self.at.points.iter().for_each(|point| point.store(0, Ordering::Relaxed));
+            self.at.on_devices().points.iter().for_each(|point| point.store(0, Ordering::Relaxed));
         }
     }
 

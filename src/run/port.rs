@@ -27,8 +27,9 @@ pub(crate) trait Port {
 
 /// The item and the results of a pipeline.
 pub(crate) struct Typed<I, T> {
-    /// The cell of the item.
+    /// The cell of the item, and how it is stored there.
     pub(crate) offset: u32,
+    pub(crate) access: Access,
     pub(crate) take: Arc<dyn Fn(Cells<'_>) -> T + Send + Sync>,
     pub(crate) item: PhantomData<fn(I)>,
 }
@@ -37,10 +38,10 @@ impl<I: Send + Sync + 'static, T> Port for Typed<I, T> {
     type Item = I;
     type Output = T;
 
-    fn fill(&self, plan: &PlanInner, frame: &Frame, item: I) -> Result<()> {
-        let access = if plan.inputs[0].is_shared { Access::Share } else { Access::Tagged };
+    #[inline]
+    fn fill(&self, _: &PlanInner, frame: &Frame, item: I) -> Result<()> {
         // SAFETY: no step uses the frame, and the offset is that of a `Cell<I>` in its layout.
-        unsafe { frame.cells(access) }.put(Slot::at(self.offset), item);
+        unsafe { frame.cells(self.access) }.put(Slot::at(self.offset), item);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::inner::RunInner;
+use super::pipe::Pipe;
 use crate::error::shielded;
 
 /// The time of one visit. Its drop adds it.
@@ -16,8 +17,7 @@ pub(super) struct Sample {
 impl RunInner {
     /// Begins to time a visit, if that is wanted.
     #[inline]
-    pub(super) fn sample(&self) -> Option<Sample> {
-        let pipe = self.live.get()?.pipe.as_ref()?;
+    pub(super) fn sample(&self, pipe: &Pipe) -> Option<Sample> {
         pipe.cost.wants_sample().then(|| Sample { run: Some(self.me()), start: Instant::now() })
     }
 

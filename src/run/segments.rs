@@ -44,7 +44,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             Ok(submitted) => {
                 if let (Some(slot), Some(event)) = (segment.event, submitted.event) {
                     // ORDERING: Relaxed: the gate before each step that waits for the event comes after this.
-                    item.at.events[slot as usize].store(event.0 as u64, Ordering::Relaxed);
+                    item.at.on_devices().events[slot as usize].store(event.0 as u64, Ordering::Relaxed);
                 }
             }
             Err(error) => self.fail_members(segment, &error),
@@ -57,7 +57,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         let (item, run, code) = (self.item, self.item.run, self.code);
         let members = code.members_of(segment);
         // ORDERING: Relaxed: the gate before this step comes after the store in `submit_segment`.
-        let event = |&slot: &u32| item.at.events[slot as usize].load(Ordering::Relaxed) as usize;
+        let event = |&slot: &u32| item.at.on_devices().events[slot as usize].load(Ordering::Relaxed) as usize;
         let waits = || slice(&code.segment_waits, segment.waits).iter().map(event);
         let mut observed = Vec::new();
         let mut judge = Members { item, members };
@@ -159,7 +159,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             Some((_, point)) => {
                 // ORDERING: Release pairs with the swap in `await_segment`; the barrier is the light side of
                 // `RunInner::watch`.
-                item.at.points[self.code.segment_index(self.step)].store(point, Ordering::Release);
+                item.at.on_devices().points[self.code.segment_index(self.step)].store(point, Ordering::Release);
                 self.barrier.light();
                 if item.run.state.glance() & state::WATCHED != 0 {
                     item.await_segment(self.step);

@@ -6,7 +6,7 @@ use std::task::Poll;
 use super::Inputs;
 use super::cost::Cost;
 use super::countdown::Countdown;
-use super::inner::{Iteration, Live, RunInner, Start, Waiting};
+use super::inner::{Iteration, Live, OnDevices, RunInner, Start, Waiting};
 use super::outcomes::cancelled;
 use super::pipe::{Phases, Pipe};
 use super::state;
@@ -16,7 +16,7 @@ use crate::error::{Error, Kind, Refused, Result, shielded};
 use crate::plan::pipelining::Init;
 use crate::runtime::{AsyncContext, Client, Resumes, WakeSet};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, fence, lock};
-use crate::value::{Access, Frame};
+use crate::value::Frame;
 
 impl Client for RunInner {
     fn shut_down(self: Arc<Self>) {
@@ -168,7 +168,7 @@ impl RunInner {
 
     /// Puts what a state or a feedback begins with into the cells of its iterations.
     fn fill(&self, init: &Init) -> Result<()> {
-        let access = if self.plan().inputs[init.input as usize].is_shared { Access::Share } else { Access::Tagged };
+        let access = self.plan().inputs[init.input as usize].access();
         let filled = shielded(|| {
             let fill = (init.make)();
             for item in self.items() {
@@ -192,12 +192,8 @@ impl RunInner {
         (!code.asyncs.is_empty()).then(|| WakeSet::new(programs, resumes()))
     }
 
-    /// Returns the number of faults that lanes have had.
-    pub(super) fn lane_faults(&self) -> u64 {
-        self.core.devices.as_ref().map_or(0, |devices| devices.faults())
-    }
-
     /// Returns an iteration before its start.
+    #[inline(always)]
     fn iteration(&self, number: u32, frame: Frame) -> Iteration {
         let code = self.code();
         Iteration {
@@ -206,12 +202,14 @@ impl RunInner {
             frame,
             gates: code.gates.iter().map(|gate| Countdown::new(gate.count)).collect(),
             places: code.starts[..code.programs() as usize].iter().map(|&step| AtomicU32::new(step << 1)).collect(),
-            events: (0..code.events).map(|_| AtomicU64::new(0)).collect(),
-            points: code.segments.iter().map(|_| AtomicU64::new(0)).collect(),
+            on_devices: self.core.devices.as_ref().map(|devices| {
+                let words = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
+                let (events, points) = (words(code.events as usize), words(code.segments.len()));
+                Box::new(OnDevices { events, points, lane_faults: AtomicU64::new(devices.faults()) })
+            }),
             item: AtomicU64::new(0),
-            lane_faults: AtomicU64::new(self.lane_faults()),
-            asyncs: code.asyncs.iter().map(|_| StepState::new()).collect(),
-            controls: code.controls.iter().map(|_| StepState::new()).collect(),
+            asyncs: StepState::of(code.asyncs.len()),
+            controls: StepState::of(code.controls.len()),
             faults: Mutex::new(Vec::new()),
             outcomes: OnceLock::new(),
             is_marked: AtomicBool::new(false),

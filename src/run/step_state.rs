@@ -24,13 +24,18 @@ pub(super) mod phase {
 }
 
 impl StepState {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             phase: AtomicU32::new(phase::IDLE),
             count: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
             since: Mutex::new(None),
         }
+    }
+
+    /// Returns the states of so many steps: mostly none.
+    pub(super) fn of(steps: usize) -> Box<[Self]> {
+        if steps == 0 { Box::default() } else { (0..steps).map(|_| Self::new()).collect() }
     }
 
     /// Makes it as new: the item is over.

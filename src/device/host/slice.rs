@@ -36,7 +36,7 @@ pub(crate) struct Pace {
 }
 
 /// The most steps from one poll to the next without a read of the clock.
-const CARRIED_MAX: u32 = 64;
+const CARRIED_MAX: u32 = 256;
 
 impl Pace {
     /// Returns the pace of a future that was never polled.

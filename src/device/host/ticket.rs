@@ -30,9 +30,10 @@ impl Ticket {
     }
 
     /// Splits off the first program; returns it and the rest, if there is one.
+    #[inline]
     pub(crate) fn split_first(self) -> (u32, Option<Ticket>) {
-        let (first, count) = (self.first(), self.count());
-        (first, (count > 1).then(|| Ticket::new(self.slot(), first + 1, count - 1)))
+        // The first program is one further, and the count one less.
+        (self.first(), (self.count() > 1).then_some(Ticket(self.0 + 1 - (1 << PROGRAM_BITS))))
     }
 
     /// Splits into tickets for one program each.
@@ -89,8 +90,8 @@ pub(crate) trait Queue<'q> {
     /// Adds a program that gives way to other runs: it continues after them.
     fn defer(&mut self, ticket: Ticket);
 
-    /// Takes the newest of this thread's own tickets, if it is for the run in `slot`.
-    fn pop_of(&mut self, slot: u16) -> Option<Ticket>;
+    /// Takes a program from the newest of this thread's own tickets, if that is for the run in `slot`.
+    fn next_of(&mut self, slot: u16) -> Option<u32>;
 
     /// Returns the first program of a ticket, and pushes the rest.
     fn keep_first(&mut self, ticket: Ticket) -> u32;

@@ -80,10 +80,10 @@ impl<'p> Queue<'p> for Shared<'p> {
         self.pool.push_common([ticket]);
     }
 
-    fn pop_of(&mut self, slot: u16) -> Option<Ticket> {
+    fn next_of(&mut self, slot: u16) -> Option<u32> {
         let ticket = self.pool.deques[self.worker].pop()?;
         if ticket.slot() == slot {
-            return Some(ticket);
+            return Some(self.keep_first(ticket));
         }
         self.push(ticket);
         None
@@ -249,9 +249,14 @@ impl<'a, const BESIDE: bool> Queue<'a> for Alone<'a, BESIDE> {
     }
 
     #[inline]
-    fn pop_of(&mut self, slot: u16) -> Option<Ticket> {
-        let is_for_run = self.tickets.last().is_some_and(|ticket| ticket.slot() == slot);
-        if is_for_run { self.tickets.pop() } else { None }
+    fn next_of(&mut self, slot: u16) -> Option<u32> {
+        let newest = self.tickets.last_mut().filter(|ticket| ticket.slot() == slot)?;
+        let (first, rest) = newest.split_first();
+        match rest {
+            Some(rest) => *newest = rest,
+            None => _ = self.tickets.pop(),
+        }
+        Some(first)
     }
 
     #[inline]

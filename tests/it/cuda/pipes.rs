@@ -167,8 +167,9 @@ fn sums() -> [Pipeline<Vec<f32>, HostBuffer<f32>>; 2] {
 
 #[test]
 fn a_phase_is_queued_behind_that_of_the_item_before() {
-    // Seen to fail (never to end) when a phase with feedback, or a state, waited for the end of the item before.
-    // Seen to fail (memory is read before it is written) when the items of such a phase are on several lanes.
+    // Seen to fail (never to end) when a phase with feedback, or a state, waited for the end of the item
+    // before. Seen to fail (memory is read before it is written) when the items of such a phase are on
+    // several lanes.
     for (pipeline, phases) in sums().iter().flat_map(|pipeline| [(pipeline, Phases::Written), (pipeline, Phases::Each)]) {
         let pipeline = pipeline.clone().phases(phases).and_then(|pipeline| pipeline.in_flight(4)).unwrap();
         queued_behind_the_first(&Gpu::new(), &pipeline, 4, |item| (0..=item).map(f32::from).sum());
