@@ -10,7 +10,7 @@ use crate::error::{Kind, Result};
 use crate::graph::{Graph, NODES_MAX, Outlets, Value};
 use crate::name::Name;
 use crate::phases::{Beat, Phasing};
-use crate::plan::{Pipelining, Plan, Schedule, Wanted};
+use crate::plan::{OverItems, Pipelining, Plan, Schedule, Wanted};
 use crate::policy::Policy;
 use crate::run::port::Typed;
 use crate::runtime::{Core, Timeline};
@@ -86,6 +86,12 @@ struct Settings {
     beat: Beat,
     is_serial: bool,
     cpus: u32,
+}
+
+impl Settings {
+    fn wanted(&self, slots: u32) -> Wanted {
+        Wanted { slots, is_lockstep: self.beat == Beat::Lockstep, is_serial: self.is_serial }
+    }
 }
 
 impl<I: Data, T: Send + 'static> Pipeline<I, T> {
@@ -182,8 +188,7 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         let graph = &definition.graph;
         let depth = phases.iter().max().map_or(1, |last| last + 1);
         let slots = settings.slots.unwrap_or((2 * depth).max(4));
-        let wanted = Wanted { slots, is_lockstep: settings.beat == Beat::Lockstep, is_serial: settings.is_serial };
-        let pipelining = Pipelining::new(graph, &phases, wanted)?;
+        let pipelining = Pipelining::new(graph, &phases, settings.wanted(slots))?;
         let plan = |phases| graph.compile_phased(&definition.answers.replay(), phases);
         let merged = (plan(None)?, Arc::new(pipelining.merged()));
         let phased = if depth > 1 { plan(Some(phases.clone()))? } else { merged.0.clone() };
@@ -213,11 +218,6 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         Self::phased(definition.clone(), *settings, costs_us)
     }
 
-    /// Returns the number of phases.
-    pub fn depth(&self) -> u32 {
-        self.inner.phases.iter().max().map_or(1, |last| last + 1)
-    }
-
     /// Returns the phase of a node, from 1 on. None if there is no such node.
     pub fn phase_of(&self, node: &str) -> Option<u32> {
         let shape = self.inner.definition.graph.shape();
@@ -244,6 +244,32 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
 }
 
 impl<I, T> Pipeline<I, T> {
+    /// Returns the number of phases.
+    pub fn depth(&self) -> u32 {
+        self.inner.phases.iter().max().map_or(1, |last| last + 1)
+    }
+
+    /// Returns how a run goes: with phases, and in one.
+    pub(super) fn over_items(&self) -> [OverItems<'_>; 2] {
+        let Inner { definition, phases, settings, phased, merged, .. } = &*self.inner;
+        [phased, merged].map(|(plan, pipelining)| OverItems {
+            graph: &definition.graph,
+            schedule: plan.schedule(),
+            pipelining,
+            phase_of: phases,
+            wanted: settings.wanted(pipelining.slots),
+        })
+    }
+
+    pub(super) fn costs_us(&self) -> &[f64] {
+        &self.inner.costs_us
+    }
+
+    /// Returns how many CPU nodes run at once.
+    pub(super) fn cores(&self) -> u32 {
+        self.inner.settings.cpus
+    }
+
     /// Returns when the nodes run, by their costs: the period, the latency, what bounds them, and a picture.
     /// Its bytes are those of values in place: what lies behind a `Vec` or a `Box` does not count.
     ///
