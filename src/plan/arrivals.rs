@@ -61,7 +61,9 @@ impl<'a> Arrivals<'a> {
 
     /// Checks that each gate counts as many arrivals as come.
     pub(super) fn check(&self) -> Result<()> {
-        for (item, phase) in (0..self.items).flat_map(|item| (0..self.pipelining.phases.len() as u32).map(move |phase| (item, phase))) {
+        for (item, phase) in
+            (0..self.items).flat_map(|item| (0..self.pipelining.phases.len() as u32).map(move |phase| (item, phase)))
+        {
             let counts = match self.pipelining.phases[phase as usize].arrivals {
                 // Such a gate does not count: any arrival begins the phase.
                 0 | 1 => 1,

@@ -5,16 +5,18 @@
 //!  rule                                            edges
 //!  an edge of the graph                            source #k ─▶ target #k
 //!  a state goes from item to item                  holder #k ─▶ holder #k + 1
-//!  feedback of lag l                               maker #k ─▶ reader #k + l; the end of its phase, too: it copies
-//!  a feedback's cell is read before it is written  reader #k ─▶ the end of the maker's phase #k + R - l
-//!  a feed that fails repeats the one before        the end of the maker's phase #k ─▶ its end #k + 1
+//!  feedback of lag l                               maker #k, and the end of its phase ─▶ reader #k + l
+//!  a feedback's cell is read before it is written  reader #k ─▶ the end of its phase #k + R - l
+//!  a feed that fails repeats the one before        the end of its phase #k ─▶ its end #k + 1
 //!  a slot has one item                             begin of #k ─▶ node #k ─▶ result of #k ─▶ begin of #k + R
 //!  a serial phase                                  its end #k ─▶ its begin #k + 1
-//!  lockstep                                        the end of phase q #k + p - q - 1 ─▶ the begin of phase p #k
+//!  lockstep                                        the end of phase q #k + p - q - 1 ─▶ the begin of p #k
 //!  a gate has begun anew                           the begin of its phase #k - R ─▶ each arrival for #k
 //! ```
-//! The last one, and the counts of all gates, prove that a gate opens with the arrivals for its item, and with
-//! no others.
+//! R is the number of slots. The value of a feedback is copied at the end of its maker's phase.
+//!
+//! The last rule, and the counts of all gates, prove that a gate opens with the arrivals for its item, and
+//! with no others.
 
 use super::arrivals::Arrivals;
 use super::unrolled::{Ids, OverItems};
@@ -199,10 +201,7 @@ mod tests {
         assert_eq!(verify(&circle, ELASTIC, without(1, 2, 0)), nothing_orders("c #0", "b #0"));
         assert_eq!(verify(&circle, ELASTIC, without(1, 1, 1)), nothing_orders("b #2", "b #1"));
         assert_eq!(verify(&circle, ELASTIC, without(2, 0, 3)), nothing_orders("a #4", "c #1"));
-        assert_eq!(
-            verify(&circle, ELASTIC, without(2, 2, 1)),
-            nothing_orders("the end of phase 3 #2", "the end of phase 3 #1")
-        );
+        assert_eq!(verify(&circle, ELASTIC, without(2, 2, 1)), nothing_orders("the end of phase 3 #2", "the end of phase 3 #1"));
         assert_eq!(verify(&apart(), ELASTIC, without(0, 1, 3)), nothing_orders("the end of phase 2 #3", "a #0"));
     }
 
@@ -242,10 +241,7 @@ mod tests {
             pipelining.phases[0].arrows.push(Arrow { phase: 1, shift: SLOTS as i32 - 1 });
             pipelining.phases[1].arrivals += 1;
         };
-        assert_eq!(
-            verify(&free(), ELASTIC, early),
-            nothing_orders("the end of phase 1 #4", "the begin of phase 2 #3")
-        );
+        assert_eq!(verify(&free(), ELASTIC, early), nothing_orders("the end of phase 1 #4", "the begin of phase 2 #3"));
     }
 
     #[test]

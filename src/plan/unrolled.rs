@@ -5,7 +5,7 @@
 //!  mark                     comes after
 //!  the begin of item k      the begin of item k - 1, the result of item k - R
 //!  the begin of a phase     all arrivals at its gate
-//!  the end of a phase       the last node of each of its streams
+//!  the end of a phase       the last nodes of its streams that no other stream waits for
 //!  the result of item k     the result of item k - 1, the ends of all phases of item k
 //! ```
 //! R is the number of slots. In a proof each item has streams of its own: what orders two items is arrows and
@@ -85,12 +85,13 @@ impl OverItems<'_> {
     /// # Errors
     /// As [`Shape::verify_programs`]: the error names the nodes with their items.
     pub(crate) fn verify(&self, items: u32) -> Result<()> {
+        let ids = self.ids(items)?;
         let arrivals = Arrivals::new(self.pipelining, items);
         arrivals.check()?;
-        let unrolling = Unrolling::new(self, &arrivals, items, Some(items))?;
+        let unrolling = Unrolling::new(self, &arrivals, ids, Some(items));
         let mut shape = unrolling.shape();
         unrolling.add_marks(&mut shape);
-        self.add_rules(&mut shape, unrolling.ids, &arrivals);
+        self.add_rules(&mut shape, ids, &arrivals);
         shape.verify_order(&unrolling.proof())
     }
 
@@ -100,9 +101,20 @@ impl OverItems<'_> {
     /// # Errors
     /// If they have too many nodes.
     pub(crate) fn unrolled(&self, items: u32) -> Result<Unrolled> {
+        let ids = self.ids(items)?;
         let arrivals = Arrivals::new(self.pipelining, items);
-        let unrolling = Unrolling::new(self, &arrivals, items, None)?;
+        let unrolling = Unrolling::new(self, &arrivals, ids, None);
         Ok(Unrolled { shape: unrolling.shape(), programs: unrolling.programs(), slots: unrolling.lanes })
+    }
+
+    fn ids(&self, items: u32) -> Result<Ids> {
+        let (nodes, depth) = (self.schedule.order().len() as u32, self.pipelining.phases.len() as u32);
+        let ids = Ids { nodes, items, depth };
+        let got = (nodes as usize + ids.marks() as usize).saturating_mul(items as usize);
+        if got > NODES_MAX {
+            return Err(Kind::Limit { what: "the number of nodes of all items".into(), got, limit: NODES_MAX }.into());
+        }
+        Ok(ids)
     }
 
     /// Returns the phase of a node in the schedule.
@@ -117,10 +129,10 @@ struct Lane {
     phase: u32,
     /// Whether it waits for the begin of its phase, and for nothing else.
     is_root: bool,
-    /// The records for an item. The last is behind the last node.
+    /// The records for an item.
     records: u32,
-    /// Whether the last is added to those of the schedule.
-    is_added: bool,
+    /// Whether nothing else of its phase waits for its last node. Then there is one more record, behind that.
+    is_sink: bool,
 }
 
 struct Unrolling<'a> {
@@ -135,17 +147,11 @@ struct Unrolling<'a> {
 
 impl<'a> Unrolling<'a> {
     /// With marks if each item has streams of its own.
-    fn new(over: &'a OverItems<'a>, arrivals: &'a Arrivals<'a>, items: u32, lanes: Option<u32>) -> Result<Self> {
-        let depth = over.pipelining.phases.len() as u32;
-        let ids = Ids { nodes: over.schedule.order().len() as u32, items, depth };
-        let got = (ids.nodes as usize + ids.marks() as usize).saturating_mul(items as usize);
-        if got > NODES_MAX {
-            return Err(Kind::Limit { what: "the number of nodes of all items".into(), got, limit: NODES_MAX }.into());
-        }
+    fn new(over: &'a OverItems<'a>, arrivals: &'a Arrivals<'a>, ids: Ids, lanes: Option<u32>) -> Self {
         let lane = |stream| lane(over.schedule.steps(stream), |node| over.phase(node));
         let streams = (0..over.schedule.streams()).map(lane).collect();
-        let slots = over.pipelining.slots.min(items).max(1);
-        Ok(Self { over, arrivals, ids, streams, lanes: lanes.unwrap_or(slots), has_marks: lanes.is_some() })
+        let slots = over.pipelining.slots.min(ids.items).max(1);
+        Self { over, arrivals, ids, streams, lanes: lanes.unwrap_or(slots), has_marks: lanes.is_some() }
     }
 
     /// Returns the nodes of all items, with the edges within items.
@@ -199,8 +205,8 @@ impl<'a> Unrolling<'a> {
 
     /// Returns the points behind the last nodes of a phase.
     fn ends(&self, item: u32, phase: u32) -> impl Iterator<Item = Point> + '_ {
-        let streams = self.streams.iter().zip(0..).filter(move |(lane, _)| lane.phase == phase);
-        streams.map(move |(lane, stream)| self.point(item, stream, lane.records))
+        let sinks = self.streams.iter().zip(0..).filter(move |(lane, _)| lane.phase == phase && lane.is_sink);
+        sinks.map(move |(lane, stream)| self.point(item, stream, lane.records))
     }
 
     /// Returns the points that a phase waits for. Every phase has nodes, or nothing has.
@@ -248,7 +254,7 @@ impl<'a> Unrolling<'a> {
             Step::Record(point) => Step::Record(self.point(item, stream, point.seq)),
             Step::Release(node) => Step::Release(self.ids.node(item, node)),
         }));
-        if lane.is_added {
+        if lane.is_sink {
             steps.push(Step::Record(self.point(item, stream, lane.records)));
         }
     }
@@ -277,7 +283,8 @@ impl<'a> Unrolling<'a> {
             programs.push((StreamKind::Host, steps));
         };
         for item in 0..ids.items {
-            let before = |items: u32, mark: fn(Ids, u32) -> NodeId| item.checked_sub(items).map(|item| self.mark(mark(ids, item)));
+            let before =
+                |items: u32, mark: fn(Ids, u32) -> NodeId| item.checked_sub(items).map(|item| self.mark(mark(ids, item)));
             let slots = self.over.pipelining.slots;
             add(ids.item(item), before(1, Ids::item).into_iter().chain(before(slots, Ids::result)).collect());
             let ends = (0..ids.depth).map(|phase| self.mark(ids.end(item, phase)));
@@ -298,7 +305,7 @@ impl<'a> Unrolling<'a> {
 
 /// Reads the program of a stream, which has nodes of one phase.
 fn lane(steps: &[Step], phase: impl Fn(NodeId) -> u32) -> Lane {
-    let (mut lane, mut waits) = (Lane { phase: NONE, is_root: true, records: 0, is_added: false }, false);
+    let (mut lane, mut waits) = (Lane { phase: NONE, is_root: true, records: 0, is_sink: false }, false);
     for step in steps {
         match *step {
             Step::Wait(point) => waits |= point.seq > 0,
@@ -306,13 +313,13 @@ fn lane(steps: &[Step], phase: impl Fn(NodeId) -> u32) -> Lane {
                 if lane.phase == NONE {
                     (lane.phase, lane.is_root) = (phase(node), !waits);
                 }
-                lane.is_added = true;
+                lane.is_sink = true;
             }
-            Step::Record(point) => (lane.records, lane.is_added) = (point.seq, false),
+            Step::Record(point) => (lane.records, lane.is_sink) = (point.seq, false),
             Step::Release(_) => {}
         }
     }
-    lane.records += u32::from(lane.is_added);
+    lane.records += u32::from(lane.is_sink);
     lane.is_root &= lane.phase != NONE;
     lane
 }
