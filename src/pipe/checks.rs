@@ -51,10 +51,12 @@ impl<I, T> Pipeline<I, T> {
     ///
     /// The nodes are those of all items: node `track` of item 3 is `track #3`. Item k is in slot k modulo
     /// [`slots`](Pipeline::slots), and each slot has its own streams. Nodes take their costs, also those of
-    /// [`retime`](Pipeline::retime). The machine is that of [`phasing`](Pipeline::phasing): so many cores as
-    /// [`cpus`](Pipeline::cpus) says, and one kernel at a time on each device. Where several nodes could
-    /// begin, the first in the order of [`phasing`](Pipeline::phasing) does, as in lockstep. A run has no
-    /// such order: see [`Order::Seeded`](crate::sim::Order::Seeded) for others.
+    /// [`retime`](Pipeline::retime). The machine is that of [`phasing`](Pipeline::phasing): as many cores as
+    /// [`cpus`](Pipeline::cpus) says, and one kernel at a time on each device; copies have engines of their
+    /// own. [`Simulation::slots`] sets others.
+    ///
+    /// Where several nodes could begin, the one that lockstep begins first does. A run has no such order: see
+    /// [`Order::Seeded`](crate::sim::Order::Seeded) for others.
     ///
     /// An item with a node that fails does not disturb the others. [`races`](crate::sim::SimLog::races) are
     /// those within items; [`verify`](Pipeline::verify) checks the others.

@@ -156,8 +156,9 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         self.with(|settings| settings.is_serial = true)
     }
 
-    /// Sets how many CPU nodes run at once, for [`Phases::Auto`] and [`phasing`](Pipeline::phasing), and
-    /// splits the pipeline again. The default is the number of cores.
+    /// Sets how many CPU nodes run at once, for [`Phases::Auto`], [`phasing`](Pipeline::phasing) and
+    /// [`simulation`](Pipeline::simulation), and splits the pipeline again. The default is the number of
+    /// cores.
     ///
     /// # Errors
     /// If it is 0 and the planner is asked.

@@ -42,7 +42,7 @@ fn span(log: &SimLog, name: &str) -> (f64, f64) {
 #[test]
 fn chains_take_the_periods_of_the_table() {
     // Seen to fail with the nodes of an item before those of the items behind it: then the CPU does the last
-    // node of item k before the first of item k + 1, and the third chain has the period 4.
+    // node of item k before the first of item k + 1, and the fourth chain has the period 4.
     let (gpu, cpu) = (Backend::Gpu, Backend::Cpu);
     let table = [
         ([gpu, gpu, cpu, cpu], [1, 1, 1, 1], 4.0),

@@ -1,7 +1,9 @@
 //! Pipelines that prove themselves: `Pipeline::verify`. What it finds is in `src/plan/rules.rs`.
 
+use anabranch::graph::times;
 use anabranch::pipe::{Beat, Phases};
-use anabranch::{Graph, Pipeline, Ranked, Value};
+use anabranch::policy::PerOperator;
+use anabranch::{Graph, HostStream, Pipeline, Ranked, Value};
 
 use super::random::of_seed;
 use super::{Tallied, each};
@@ -48,6 +50,35 @@ fn feedback_of_every_lag_is_right_with_as_many_slots_as_it_needs() {
             pipeline.beat(Beat::Lockstep).unwrap().verify().unwrap();
         }
     }
+}
+
+#[test]
+fn nodes_on_several_devices_and_loops_are_right() {
+    // Seen to fail with only the first stream of a phase as its end.
+    let pipeline = Pipeline::new("devices", &PerOperator, |g: &mut Graph, item: Value<u64>| {
+        let before = g.feedback("before", || 0);
+        let wide = g.kernel("wide", (&item, &*before), |_: &mut HostStream, x: &u64, before: &u64| x + before);
+        g.node(&wide).devices([0, 1, 2]).phase(1);
+        let [left, right] = [("left", 0), ("right", 2)].map(|(name, device)| {
+            let value = g.kernel(name, &wide, |_: &mut HostStream, x: &u64| *x);
+            g.node(&value).devices([device]).phase(1);
+            value
+        });
+        let halved = g.repeat("halve", &left, times(3), |g, x: Value<u64>| g.task("half", &x, |x: &u64| x / 2));
+        g.node(&halved).phase(2);
+        let sum = g.task("sum", (&halved, &right), |x: &u64, y: &u64| x + y);
+        g.feed(before, &sum);
+        sum
+    });
+    let pipeline = pipeline.unwrap();
+    assert_eq!((pipeline.depth(), pipeline.schedule().streams()), (2, 5));
+    pipeline.verify().unwrap();
+    let log = pipeline.simulation(30).unwrap().run().unwrap();
+    assert!(log.races().unwrap().is_empty());
+    // The one that spans three devices runs on each.
+    assert_eq!(log.spans().len(), 30 * 7);
+    pipeline.clone().beat(Beat::Lockstep).unwrap().verify().unwrap();
+    pipeline.serial().unwrap().verify().unwrap();
 }
 
 #[test]
