@@ -193,8 +193,8 @@ fn two_phases(in_flight: u32) -> Pipeline<i32, i32> {
     phased.and_then(|pipeline| pipeline.in_flight(in_flight)).expect("the pipeline is right")
 }
 
-// The worker queues the kernels of the second item while the reactor ends the first. Seen to fail (a word that
-// was freed) with a segment that is awaited before the arrows of its submission are followed.
+// The worker queues the kernels of the second item while the reactor ends the first. Seen to fail (a word
+// that was freed) with a segment that is awaited before the arrows of its submission are followed.
 #[test]
 fn kernels_are_queued_behind_an_item_that_ends_meanwhile() {
     for in_flight in [1, 2] {

@@ -173,6 +173,8 @@ pub(crate) enum Kind {
     WaitsForever { node: Name },
     #[error("the program of stream {stream} {fault}")]
     Program { stream: u32, fault: String },
+    #[error("the gate of phase {phase} counts {counts} arrivals for item {item}, and {come} come")]
+    Arrivals { phase: u32, item: u32, counts: u32, come: u32 },
     #[error("node '{node}' is run {count} times: run it once")]
     RunCount { node: Name, count: u32 },
     #[error("node '{node}' spans {devices} devices and is run by {count} streams: it needs one on each of its devices")]

@@ -242,6 +242,7 @@ impl Error {
                 | RedundantWait { .. }
                 | NoRecord { .. }
                 | WaitsForever { .. }
+                | Arrivals { .. }
                 | RunCount { .. }
                 | DeviceCount { .. }
                 | Program { .. }

@@ -174,9 +174,7 @@ impl Shape {
 
     /// Adds a node and returns its id.
     pub fn node(&mut self, name: impl Into<Name>, backend: Backend) -> NodeId {
-        // Ids beyond u32 cannot exist: the check for NODES_MAX reports such a graph before an id is used.
-        let id = NodeId(self.nodes.len() as u32);
-        self.nodes.push(NodeShape {
+        self.push(NodeShape {
             name: name.into(),
             backend,
             command: None,
@@ -184,7 +182,14 @@ impl Shape {
             cost_us: 1.0,
             phase: None,
             control: None,
-        });
+        })
+    }
+
+    /// Adds a node as it is.
+    pub(crate) fn push(&mut self, node: NodeShape) -> NodeId {
+        // Ids beyond u32 cannot exist: the check for NODES_MAX reports such a graph before an id is used.
+        let id = NodeId(self.nodes.len() as u32);
+        self.nodes.push(node);
         id
     }
 

@@ -10,7 +10,7 @@ use crate::error::{Kind, Result};
 use crate::graph::{Graph, NODES_MAX, Outlets, Value};
 use crate::name::Name;
 use crate::phases::{Beat, Phasing};
-use crate::plan::{Pipelining, Plan, Schedule, Wanted};
+use crate::plan::{OverItems, Pipelining, Plan, Schedule, Wanted};
 use crate::policy::Policy;
 use crate::run::port::Typed;
 use crate::runtime::{Core, Timeline};
@@ -88,6 +88,12 @@ struct Settings {
     cpus: u32,
 }
 
+impl Settings {
+    fn wanted(&self, slots: u32) -> Wanted {
+        Wanted { slots, is_lockstep: self.beat == Beat::Lockstep, is_serial: self.is_serial }
+    }
+}
+
 impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     /// Returns the pipeline of a graph. `build` adds the nodes, as to any [`Graph`], and returns the results:
     /// a [`Value`], or a tuple of up to eight. They are moved out of each item. The policy is asked once.
@@ -150,8 +156,9 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         self.with(|settings| settings.is_serial = true)
     }
 
-    /// Sets how many CPU nodes run at once, for [`Phases::Auto`] and [`phasing`](Pipeline::phasing), and
-    /// splits the pipeline again. The default is the number of cores.
+    /// Sets how many CPU nodes run at once, for [`Phases::Auto`], [`phasing`](Pipeline::phasing) and
+    /// [`simulation`](Pipeline::simulation), and splits the pipeline again. The default is the number of
+    /// cores.
     ///
     /// # Errors
     /// If it is 0 and the planner is asked.
@@ -182,7 +189,7 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         let graph = &definition.graph;
         let depth = phases.iter().max().map_or(1, |last| last + 1);
         let slots = settings.slots.unwrap_or((2 * depth).max(4));
-        let wanted = Wanted { slots, is_lockstep: settings.beat == Beat::Lockstep, is_serial: settings.is_serial };
+        let wanted = settings.wanted(slots);
         let plan = |phases| graph.compile_phased(&definition.answers.replay(), phases);
         let merged = plan(None)?;
         let is_split = depth > 1 || merged.inner().has_queued();
@@ -215,11 +222,6 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         Self::phased(definition.clone(), *settings, costs_us)
     }
 
-    /// Returns the number of phases.
-    pub fn depth(&self) -> u32 {
-        self.inner.phases.iter().max().map_or(1, |last| last + 1)
-    }
-
     /// Returns the phase of a node, from 1 on. None if there is no such node.
     pub fn phase_of(&self, node: &str) -> Option<u32> {
         let shape = self.inner.definition.graph.shape();
@@ -247,6 +249,32 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
 }
 
 impl<I, T> Pipeline<I, T> {
+    /// Returns the number of phases.
+    pub fn depth(&self) -> u32 {
+        self.inner.phases.iter().max().map_or(1, |last| last + 1)
+    }
+
+    /// Returns how a run goes: with phases, and in one.
+    pub(super) fn over_items(&self) -> [OverItems<'_>; 2] {
+        let Inner { definition, phases, settings, phased, merged, .. } = &*self.inner;
+        [phased, merged].map(|(plan, pipelining)| OverItems {
+            graph: &definition.graph,
+            schedule: plan.schedule(),
+            pipelining,
+            phase_of: phases,
+            wanted: settings.wanted(pipelining.slots),
+        })
+    }
+
+    pub(super) fn costs_us(&self) -> &[f64] {
+        &self.inner.costs_us
+    }
+
+    /// Returns how many CPU nodes run at once.
+    pub(super) fn cores(&self) -> u32 {
+        self.inner.settings.cpus
+    }
+
     /// Returns when the nodes run, by their costs: the period, the latency, what bounds them, and a picture.
     /// Its bytes are those of values in place: what lies behind a `Vec` or a `Box` does not count.
     ///

@@ -17,6 +17,7 @@
 //         (labels)               (host streams for the rest)       (transitive reduction)
 
 mod ancestors;
+mod arrivals;
 mod causes;
 mod chains;
 pub(crate) mod code;
@@ -47,6 +48,7 @@ mod ranked;
 mod ready_set;
 mod records;
 mod releases;
+mod rules;
 mod runs;
 mod schedule;
 mod segments;
@@ -59,6 +61,7 @@ mod svg;
 mod table;
 #[cfg(feature = "json")]
 mod trace;
+mod unrolled;
 mod verify;
 mod waits;
 
@@ -73,6 +76,7 @@ pub(crate) use ranked::Ranked;
 pub use schedule::{InnerSchedule, Schedule, StreamKind};
 pub use spans::Span;
 pub use steps::{Point, Step};
+pub(crate) use unrolled::OverItems;
 pub(crate) use verify::check_steps;
 
 /// Instead of the number of a stream, a chain, a gate or the like: there is none.

@@ -52,12 +52,31 @@ impl Shape {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn verify_programs<P: AsRef<[Step]>>(&self, programs: &[(StreamKind, P)]) -> Result<()> {
+        let past = self.ordered(programs)?;
+        if self.nodes().len() <= EXACT_NODES_MAX { past.check_waits() } else { Ok(()) }
+    }
+
+    /// Checks the same, but for waits that could be left out.
+    pub(crate) fn verify_order<P: AsRef<[Step]>>(&self, programs: &[(StreamKind, P)]) -> Result<()> {
+        self.ordered(programs).map(|_| ())
+    }
+
+    fn ordered<P: AsRef<[Step]>>(&self, programs: &[(StreamKind, P)]) -> Result<Past<'_>> {
         check_ids(self)?;
         check_steps(self, programs)?;
         let past = Past::read(self, programs)?;
         past.check_edges()?;
         past.check_releases(programs)?;
-        if self.nodes().len() <= EXACT_NODES_MAX { past.check_waits() } else { Ok(()) }
+        Ok(past)
+    }
+
+    /// Returns the shape with the edges within phases only.
+    fn in_phases(&self, phases: &[u32]) -> Self {
+        let (mut shape, phase) = (Self::new(), |node: NodeId| phases[node.index()]);
+        self.nodes().iter().for_each(|node| _ = shape.push(node.clone()));
+        let inside = self.edges().iter().filter(|edge| phase(edge.source) == phase(edge.target));
+        inside.for_each(|&edge| shape.edge(edge));
+        shape
     }
 }
 
@@ -84,6 +103,9 @@ impl Schedule {
     /// Checks this schedule, and those of inner graphs, with [`Shape::verify_programs`], which
     /// shares no code with the compiler.
     ///
+    /// The schedule of a pipeline orders what is in one phase. Phases come one after the other in each item:
+    /// [`Pipeline::verify`](crate::Pipeline::verify) checks that.
+    ///
     /// # Errors
     /// As [`Shape::verify_programs`]; for a schedule of this library that is a defect of the library.
     pub fn verify(&self) -> Result<()> {
@@ -98,7 +120,10 @@ impl Schedule {
     fn verify_one(&self) -> Result<()> {
         let programs: Vec<(StreamKind, &[Step])> =
             (0..self.streams()).map(|stream| (self.kind(stream), self.steps(stream))).collect();
-        self.shape().verify_programs(&programs)
+        match self.phases() {
+            Some(phases) => self.shape().in_phases(phases).verify_programs(&programs),
+            None => self.shape().verify_programs(&programs),
+        }
     }
 }
 

@@ -114,6 +114,11 @@ impl SimLog {
         &self.events
     }
 
+    /// Returns the shape: the ids of its nodes are those of the events.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
     /// Returns the times at which nodes ran, in the order of their ends. Skipped nodes are left out.
     pub fn spans(&self) -> Vec<Span> {
         let mut started = vec![0.0; self.kinds.len()];

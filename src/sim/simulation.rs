@@ -128,6 +128,16 @@ impl Simulation {
         Self { shape, programs, names, places, slots, hand_off_us: 0.0, order, faults, is_one_at_a_time: false, inner }
     }
 
+    /// Sets what the log calls the streams and their points, and the place of each node in issue order.
+    pub(crate) fn with_names(self, names: Vec<(String, String)>, places: Vec<u32>) -> Self {
+        Self { names, places, ..self }
+    }
+
+    /// Returns the shape: the ids of its nodes are those of faults, and of the log.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
     /// Sets the work that the machine does at once. An engine with 0 slots counts as one with 1.
     pub fn slots(self, slots: Slots) -> Self {
         Self { slots, ..self }

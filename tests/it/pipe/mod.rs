@@ -9,8 +9,10 @@ mod panics;
 mod random;
 mod room;
 mod runtimes;
+mod simulated;
 mod sources;
 mod streams;
+mod verified;
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -308,6 +308,11 @@ fn pipeline(spec: &mut Spec, tally: &Tallied) -> Pipeline<Word, (Word, Word)> {
     if spec.is_serial { pipeline.serial().unwrap() } else { pipeline }
 }
 
+/// Returns the random pipeline of a seed.
+pub(super) fn of_seed(seed: u64, tally: &Tallied) -> Pipeline<Word, (Word, Word)> {
+    pipeline(&mut Spec::random(seed), tally)
+}
+
 /// Returns from how many items before a feedback is.
 fn lag<I: Send + Sync + 'static, T: Send + 'static>(pipeline: &Pipeline<I, T>, feedback: &Feedback) -> u32 {
     let phase = |node: usize| pipeline.phase_of(&format!("node {node}")).unwrap();
