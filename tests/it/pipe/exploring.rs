@@ -27,9 +27,13 @@ enum Node {
     Fed(usize),
     /// Fails for this item.
     Failing(usize),
+    /// Reads the item, and not the node before.
+    Aside,
+    /// Adds what the two nodes before have made.
+    Join,
 }
 
-/// A chain of nodes over items.
+/// Nodes over items, each of which reads the one before, but for those that read others.
 #[derive(Clone, Debug)]
 struct Case {
     /// Of each phase.
@@ -77,6 +81,10 @@ impl Case {
                     feedbacks.push((before, by));
                     fed
                 }
+                Node::Aside => add(g, number, Node::Task, &item, own),
+                Node::Join => g.task(name(number), (&values[number - 1], &last), move |other: &Word, x: &Word| {
+                    own.word(x.item, other.get() + x.get())
+                }),
                 node => add(g, number, node, &last, own),
             });
         }
@@ -84,36 +92,52 @@ impl Case {
         values[self.nodes.len()]
     }
 
-    /// The results, one item after the other; or the name of the node that fails.
-    fn expected(&self) -> Vec<Found> {
-        let mut sums = vec![0; self.nodes.len()];
-        let mut made: Vec<Vec<u64>> = vec![Vec::new(); self.nodes.len()];
-        let mut results = Vec::new();
+    /// What the nodes make, one item after the other.
+    fn made(&self) -> Vec<Vec<Option<u64>>> {
+        let (mut sums, mut fed) = (vec![0; self.nodes.len()], vec![Vec::new(); self.nodes.len()]);
+        let mut items = Vec::new();
         for item in 0..self.items {
-            let mut value = Ok(item as u64 + 1);
+            let mut made: Vec<Option<u64>> = Vec::new();
             for (phase, &node) in self.nodes.iter().enumerate() {
-                value = value.and_then(|x| match node {
-                    Node::Task | Node::Async(_) => Ok(3 * x + 1),
+                let before = |back: usize| phase.checked_sub(back).map_or(Some(item as u64 + 1), |phase| made[phase]);
+                let value = before(1).and_then(|x| match node {
+                    Node::Task | Node::Async(_) => Some(3 * x + 1),
                     Node::Sum | Node::AsyncSum(_) => {
                         sums[phase] += x;
-                        Ok(sums[phase])
+                        Some(sums[phase])
                     }
-                    Node::Fed(by) => Ok(x + item.checked_sub(1 + by - phase).map_or(0, |before| made[by][before])),
-                    Node::Failing(fails) => {
-                        if item == fails {
-                            Err(name(phase))
-                        } else {
-                            Ok(3 * x + 1)
-                        }
-                    }
+                    Node::Fed(by) => Some(x + item.checked_sub(1 + by - phase).map_or(0, |before| fed[by][before])),
+                    Node::Failing(fails) => (item != fails).then_some(3 * x + 1),
+                    Node::Aside => Some(3 * (item as u64 + 1) + 1),
+                    Node::Join => before(2).map(|other| other + x),
                 });
                 // What is fed back stays where an item fails.
-                let before = made[phase].last().copied().unwrap_or(0);
-                made[phase].push(value.as_ref().copied().unwrap_or(before));
+                let last = fed[phase].last().copied().unwrap_or(0);
+                fed[phase].push(value.unwrap_or(last));
+                made.push(value);
             }
-            results.push(value);
+            items.push(made);
         }
-        results
+        items
+    }
+
+    /// The results, or the names of the nodes that fail.
+    fn expected(&self) -> Vec<Found> {
+        let result = |(item, made): (usize, Vec<Option<u64>>)| {
+            let fails = self.nodes.iter().position(|node| *node == Node::Failing(item));
+            fails.map_or_else(|| Ok(made[self.nodes.len() - 1].unwrap()), |phase| Err(name(phase)))
+        };
+        self.made().into_iter().enumerate().map(result).collect()
+    }
+
+    /// The phases whose nodes the node of this phase reads.
+    fn reads(&self, phase: usize) -> impl Iterator<Item = usize> + use<> {
+        let (fewest, most) = match self.nodes[phase] {
+            Node::Aside => (1, 0),
+            Node::Join => (1, 2),
+            _ => (1, 1),
+        };
+        (fewest..=most).filter_map(move |back| phase.checked_sub(back))
     }
 
     fn source(&self, tally: &Tallied) -> impl futures::Stream<Item = Word> + Unpin + use<> {
@@ -159,7 +183,7 @@ fn add(g: &mut Graph, number: usize, node: Node, last: &Value<Word>, own: Tallie
                 Ok(add_up(&mut sum, &x))
             })
         }
-        Node::Fed(_) => unreachable!("its feedback is added with it"),
+        Node::Fed(_) | Node::Aside | Node::Join => unreachable!("they read others"),
     }
 }
 
@@ -174,16 +198,17 @@ async fn pend(times: usize) {
     }
 }
 
-/// Counts the orders of a case: how many steps of each item are done says which may come next.
+/// Counts the orders of a case: how many steps of each node are done, for each item, says which may come next.
 struct Orders<'a> {
     case: &'a Case,
-    expected: Vec<Found>,
+    made: Vec<Vec<Option<u64>>>,
     known: HashMap<Vec<usize>, u64>,
 }
 
 impl<'a> Orders<'a> {
     fn count(case: &'a Case) -> u64 {
-        Self { case, expected: case.expected(), known: HashMap::new() }.behind(&vec![0; case.items])
+        let nodes = case.items * case.nodes.len();
+        Self { case, made: case.made(), known: HashMap::new() }.behind(&vec![0; nodes])
     }
 
     /// The orders of all that is left.
@@ -191,37 +216,34 @@ impl<'a> Orders<'a> {
         if let Some(&orders) = self.known.get(done) {
             return orders;
         }
-        let next: Vec<usize> = (0..self.case.items).filter(|&item| self.may_step(done, item)).collect();
+        let depth = self.case.nodes.len();
+        let next: Vec<usize> = (0..done.len()).filter(|at| self.may_step(done, at / depth, at % depth)).collect();
         let is_over = (0..self.case.items).all(|item| self.is_done(done, item));
         assert!(is_over || !next.is_empty(), "{:?} stands still at {done:?}", self.case);
         let mut orders = u64::from(is_over);
-        for item in next {
+        for at in next {
             let mut done = done.to_vec();
-            done[item] += 1;
+            done[at] += 1;
             orders += self.behind(&done);
         }
         self.known.insert(done.to_vec(), orders);
         orders
     }
 
-    /// The steps of an item up to the beginning of a phase. A node that lacks an input takes one, too.
-    fn steps_before(&self, item: usize, phase: usize) -> usize {
-        let failing = self.expected[item].as_ref().err();
-        let fails =
-            failing.map_or(phase, |failing| self.case.nodes.iter().zip(0..).position(|(_, at)| name(at) == *failing).unwrap());
-        let steps = |(phase, node): (usize, &Node)| match node {
-            Node::Async(yields) | Node::AsyncSum(yields) if phase < fails => yields + 1,
+    /// The steps of a node. One that lacks an input takes one, too.
+    fn steps(&self, item: usize, phase: usize) -> usize {
+        match self.case.nodes[phase] {
+            Node::Async(yields) | Node::AsyncSum(yields) if self.made[item][phase].is_some() => yields + 1,
             _ => 1,
-        };
-        self.case.nodes.iter().enumerate().take(phase).map(steps).sum()
+        }
     }
 
     fn has_ended(&self, done: &[usize], item: usize, phase: usize) -> bool {
-        done[item] >= self.steps_before(item, phase + 1)
+        done[item * self.case.nodes.len() + phase] == self.steps(item, phase)
     }
 
     fn is_done(&self, done: &[usize], item: usize) -> bool {
-        self.has_ended(done, item, self.case.nodes.len() - 1)
+        (0..self.case.nodes.len()).all(|phase| self.has_ended(done, item, phase))
     }
 
     /// The iterations that were free until now.
@@ -231,12 +253,11 @@ impl<'a> Orders<'a> {
         self.case.slots + if self.case.is_unordered { items.filter(is_done).count() } else { items.take_while(is_done).count() }
     }
 
-    fn may_step(&self, done: &[usize], item: usize) -> bool {
-        if item >= self.room(done) || self.is_done(done, item) {
+    fn may_step(&self, done: &[usize], item: usize, phase: usize) -> bool {
+        if item >= self.room(done) || self.has_ended(done, item, phase) {
             return false;
         }
-        let begins = (0..self.case.nodes.len()).find(|&phase| self.steps_before(item, phase) == done[item]);
-        begins.is_none_or(|phase| self.may_begin(done, item, phase))
+        done[item * self.case.nodes.len() + phase] > 0 || self.may_begin(done, item, phase)
     }
 
     fn may_begin(&self, done: &[usize], item: usize, phase: usize) -> bool {
@@ -247,6 +268,7 @@ impl<'a> Orders<'a> {
             Ok(_) => self.room(done) > items,
             Err(_) => true,
         };
+        let is_made = case.reads(phase).all(|read| self.has_ended(done, item, read));
         let item = item as isize;
         let fed = |by: usize| case.nodes.iter().position(|node| *node == Node::Fed(by));
         let is_ordered = case.is_serial || matches!(case.nodes[phase], Node::Sum | Node::AsyncSum(_)) || fed(phase).is_some();
@@ -262,7 +284,7 @@ impl<'a> Orders<'a> {
         let is_read = fed(phase).is_none_or(|reader| {
             reader == phase || has_ended(item + (1 + phase - reader) as isize - case.slots as isize, reader)
         });
-        in_order && in_step && is_fed && is_read
+        is_made && in_order && in_step && is_fed && is_read
     }
 }
 
@@ -284,7 +306,11 @@ fn explore_all(case: &Case) -> u64 {
 
 #[test]
 fn pipelines_give_their_results_in_every_order() {
-    use Node::{Fed, Sum, Task};
+    // Seen to fail with phases that hold a state, or feed, and have no own order; with a lag that is one too small;
+    // without the arrow from a feedback's reader (where the reader is no ancestor of the maker); without the
+    // arrows of lockstep from its first phase; with programs that run on without a choice; and with items that
+    // begin only when all before them are over.
+    use Node::{Aside, Fed, Join, Sum, Task};
     // Without an item that begins in the place of another, the numbers are known: Young tableaux.
     assert_eq!(explore_all(&case(&[Task, Task], 3, 3)), 90);
     assert_eq!(explore_all(&case(&[Task, Task], 3, 3).serial()), 5);
@@ -300,6 +326,9 @@ fn pipelines_give_their_results_in_every_order() {
         case(&[Fed(1), Task], 3, 4),
         case(&[Fed(2), Task, Task], 3, 4),
         case(&[Task, Fed(2), Task], 3, 4),
+        case(&[Fed(1), Aside, Join], 2, 4),
+        case(&[Fed(1), Aside, Join], 3, 4),
+        case(&[Sum, Aside, Join], 2, 3),
         case(&[Task, Task], 3, 4).serial(),
         case(&[Task, Task], 2, 3).lockstep(),
         case(&[Task, Task], 3, 4).lockstep(),
@@ -312,6 +341,7 @@ fn pipelines_give_their_results_in_every_order() {
 
 #[test]
 fn an_item_that_fails_fails_in_every_order() {
+    // Seen to fail without `forget_failure`, and with a feed that repeats the one before the last.
     use Node::{Async, Failing, Fed, Sum, Task};
     for item in 0..4 {
         for case in [
@@ -329,6 +359,7 @@ fn an_item_that_fails_fails_in_every_order() {
 
 #[test]
 fn futures_end_in_every_order() {
+    // Seen to fail with states without an order of their own, and with items that begin too late.
     use Node::{Async, AsyncSum, Sum, Task};
     for case in [
         case(&[Async(0), Task], 2, 4),
@@ -377,6 +408,7 @@ fn explore_stream(case: &Case) -> usize {
 
 #[test]
 fn streams_of_runs_give_their_outputs_in_every_order() {
+    // Seen to fail with results that are taken only in the order in which their items began.
     use Node::{Async, Failing, Task};
     for (nodes, slots, items, ways) in [
         (&[Task, Task][..], 2, 4, 8),
@@ -394,6 +426,7 @@ fn streams_of_runs_give_their_outputs_in_every_order() {
 
 #[test]
 fn injected_faults_fail_their_node_in_every_order() {
+    // Seen to fail with faults that are not looked for in tasks.
     use Node::{Async, Fed, Sum, Task};
     for (case, at) in [
         (case(&[Task, Sum, Task], 2, 3), 0),
@@ -423,6 +456,8 @@ fn injected_faults_fail_their_node_in_every_order() {
 
 #[test]
 fn a_failure_names_choices_that_give_the_same_order_of_items_again() {
+    // Seen to fail without the first of the choices, and (an order is missing) with items that begin only when
+    // all before them are over.
     // The second node of the items is wide, and writes down in which order it has seen them.
     let seen = Arc::new(Mutex::new(Vec::new()));
     let writes = seen.clone();
