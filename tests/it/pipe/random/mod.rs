@@ -217,9 +217,11 @@ fn run(spec: &Spec, built: &Built, exec: &Executor, tally: &Tallied, dice: &mut 
 #[test]
 fn random_pipelines_give_what_one_item_after_the_other_gives() {
     // Seen to fail with arrivals of the first items that came to the last iterations, with an item that is a
-    // result and not dropped when it fails, and with a lockstep pipeline that was cancelled.
+    // result and not dropped when it fails, and with a lockstep pipeline that was cancelled. With loops and
+    // branches: where a failed item leaves them as they are. As streams: with results of `run_stream` in any
+    // order, and with results that free the place of another item.
     let number = |name: &str| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
-    let rounds = number("PIPE_ROUNDS").unwrap_or(if cfg!(debug_assertions) { 600 } else { 6000 });
+    let rounds = number("PIPE_ROUNDS").unwrap_or(if cfg!(debug_assertions) { 300 } else { 6000 });
     let first = number("PIPE_SEED").unwrap_or(0);
     let (mut execs, tally) = (executors(), Tallied::default());
     for seed in first..first + rounds {
