@@ -106,16 +106,21 @@ fn check(case: &Case, exec: &Executor, dice: &mut Dice) {
 
 #[test]
 fn random_pipelines_of_kernels_give_what_their_items_give_on_the_host() {
+    // Seen to fail with a lag that is one too small, with states without an order of their own, with results
+    // of `run_stream` in any order, and with gates that the item before leaves as they are.
     let number = |name: &str| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
-    let (first, rounds) = (number("PIPE_SEED").unwrap_or(0), number("PIPE_ROUNDS").unwrap_or(60));
+    let (first, rounds) = (number("PIPE_SEED").unwrap_or(0), number("PIPE_ROUNDS").unwrap_or(30));
     let gpu = Gpu::new();
     for seed in first..first + rounds {
         let (case, mut dice) = (Case::new(seed), Dice::new(!seed));
-        let execs =
-            [gpu.executor(1), gpu.executor(2), gpu.executor(8), gpu.executor_of_calls(2), executor(2), Executor::sim(seed)];
-        let exec = &execs[dice.below(execs.len())];
+        let exec = match dice.below(6) {
+            0 => Executor::sim(seed),
+            1 => executor(2),
+            2 => gpu.executor_of_calls(2),
+            workers => gpu.executor([1, 2, 8][workers - 3]),
+        };
         println!("PIPE_SEED={seed} PIPE_ROUNDS=1, {exec:?}: {:?}", case.pipeline);
-        check(&case, exec, &mut dice);
+        check(&case, &exec, &mut dice);
         until(|| exec.in_flight() == 0 && exec.in_limbo() == 0);
     }
     gpu.is_clean();

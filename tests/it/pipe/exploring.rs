@@ -198,7 +198,8 @@ async fn pend(times: usize) {
     }
 }
 
-/// Counts the orders of a case: how many steps of each node are done, for each item, says which may come next.
+/// Counts the orders of a case. How many steps of each node are done, for each item, says which may come
+/// next.
 struct Orders<'a> {
     case: &'a Case,
     made: Vec<Vec<Option<u64>>>,
@@ -306,10 +307,10 @@ fn explore_all(case: &Case) -> u64 {
 
 #[test]
 fn pipelines_give_their_results_in_every_order() {
-    // Seen to fail with phases that hold a state, or feed, and have no own order; with a lag that is one too small;
-    // without the arrow from a feedback's reader (where the reader is no ancestor of the maker); without the
-    // arrows of lockstep from its first phase; with programs that run on without a choice; and with items that
-    // begin only when all before them are over.
+    // Seen to fail with phases that hold a state, or feed, and have no own order; with a lag that is one too
+    // small; without the arrow from a feedback's reader (where that is no ancestor of the maker); without the
+    // arrows of lockstep from its first phase; with programs that run on without a choice; and with items
+    // that begin only when all before them are over.
     use Node::{Aside, Fed, Join, Sum, Task};
     // Without an item that begins in the place of another, the numbers are known: Young tableaux.
     assert_eq!(explore_all(&case(&[Task, Task], 3, 3)), 90);
@@ -456,8 +457,8 @@ fn injected_faults_fail_their_node_in_every_order() {
 
 #[test]
 fn a_failure_names_choices_that_give_the_same_order_of_items_again() {
-    // Seen to fail without the first of the choices, and (an order is missing) with items that begin only when
-    // all before them are over.
+    // Seen to fail without the first of the choices, and (an order is missing) with items that begin only
+    // when all before them are over.
     // The second node of the items is wide, and writes down in which order it has seen them.
     let seen = Arc::new(Mutex::new(Vec::new()));
     let writes = seen.clone();
