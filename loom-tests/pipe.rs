@@ -142,12 +142,16 @@ fn cancel_beside_a_poll(pipeline: &Pipeline<u32, u32>) {
     assert!(collect(results).iter().all(is_right));
 }
 
+// Seen to fail (a deadlock) without the fence in `make_iterations`, and without that in `drive_cancelled`. Not
+// without the close beside the first: with the fence, the rest of the poll sees the cancel.
 #[test]
 fn a_cancel_beside_the_start_ends_a_stream_that_nobody_polls_again() {
     let pipeline = adding(1);
     check_within(2, move || cancel_beside_a_poll(&pipeline));
 }
 
+// Seen to fail (a deadlock) with a `try_open` that gives its lock up before the item is counted, and without
+// the end of items in `RunInner::cancel`.
 #[test]
 fn an_item_that_begins_beside_a_cancel_does_not_wait_for_those_behind_it() {
     let pipeline = adding(3).in_flight(3).and_then(|pipeline| pipeline.beat(Beat::Lockstep)).expect("the pipeline is right");
