@@ -1,5 +1,6 @@
 //! Runs over many items: an iteration that becomes free × the phases that begin there × the wake of the
-//! consumer; a close × the last items × a drop; an item that fails × the next one in its iteration.
+//! consumer; a close × the last items × a drop; an item that fails × the next one in its iteration; a cancel
+//! × the making of the run's memory; an item that begins × a cancel, where items wait for those behind them.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -7,7 +8,7 @@ use std::task::Poll;
 use futures::{Stream, StreamExt, stream};
 
 use super::harness::{Task, block_on, check_within, join, spawn};
-use crate::pipe::Phases;
+use crate::pipe::{Beat, Phases};
 use crate::{Executor, Pipeline, Ranked, Result};
 
 /// One item in flight. Phases add one each.
@@ -123,4 +124,36 @@ fn a_shutdown_ends_a_stream_that_nobody_polls() {
         assert!(matches!(polled, Poll::Pending | Poll::Ready(Some(Ok(_)))));
         assert!(rest.last().is_none_or(|last| last.as_ref().map_or_else(crate::Error::is_shut_down, |_| true)), "{rest:?}");
     });
+}
+
+/// Polls a stream of one item once, while another thread cancels it. It ends without a further poll.
+fn cancel_beside_a_poll(pipeline: &Pipeline<u32, u32>) {
+    let exec = workers(1);
+    let task = Task::new();
+    // The source does not end, so that the consumer does not end the items.
+    let mut results = pin!(exec.pipe(pipeline, stream::iter(1..=1).chain(stream::pending())));
+    let canceller = results.canceller();
+    let cancelling = spawn(move || canceller.cancel());
+    let polled = task.poll_future(pin!(results.next()));
+    join(cancelling);
+    block_on(exec.idle()).expect("this is no node");
+    let is_right = |result: &Result<u32>| result.as_ref().map_or_else(crate::Error::is_cancelled, |sum| *sum > 1);
+    assert!(!matches!(&polled, Poll::Ready(first) if !first.as_ref().is_some_and(is_right)), "{polled:?}");
+    assert!(collect(results).iter().all(is_right));
+}
+
+// Seen to fail (a deadlock) without the fence in `make_iterations`, and without that in `drive_cancelled`.
+// Not without the close beside the first: with the fence, the rest of the poll sees the cancel.
+#[test]
+fn a_cancel_beside_the_start_ends_a_stream_that_nobody_polls_again() {
+    let pipeline = adding(1);
+    check_within(2, move || cancel_beside_a_poll(&pipeline));
+}
+
+// Seen to fail (a deadlock) with a `try_open` that gives its lock up before the item is counted, and without
+// the end of items in `RunInner::cancel`.
+#[test]
+fn an_item_that_begins_beside_a_cancel_does_not_wait_for_those_behind_it() {
+    let pipeline = adding(3).in_flight(3).and_then(|pipeline| pipeline.beat(Beat::Lockstep)).expect("the pipeline is right");
+    check_within(2, move || cancel_beside_a_poll(&pipeline));
 }

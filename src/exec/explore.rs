@@ -50,6 +50,10 @@ impl Executor {
 /// `test` must do the same each time, but for the choices of the executor. So it awaits runs one by one, and
 /// uses no time and no I/O.
 ///
+/// `test` may also await the results of a pipeline, or of [`Executor::run_stream`]: then the nodes of all
+/// items in flight run in every order. If it awaits each result at once, an item begins as soon as there is
+/// room for it.
+///
 /// # Errors
 /// If `test` returns an error, that is the source of an error that shows the choices. If `test` panics, the
 /// choices are printed. To replay them:

@@ -188,8 +188,11 @@ impl RunInner {
         }
     }
 
-    /// Runs nodes of a simulated run, each chosen among those that could run. Returns true if some are left.
+    /// Runs nodes of a simulated run, each chosen among those that could run. Returns true if some are left,
+    /// or if an item has ended: then the consumer takes its result, and the nodes of the item that begins in
+    /// its place are among the next to choose from.
     fn run_chosen(&self, choices: &Choices, tickets: &mut Tickets, live: &Live) -> bool {
+        let open = || live.pipe.as_ref().map_or(0, |pipe| pipe.open());
         for _ in 0..STEPS_MAX {
             take_woken(live, |ticket| tickets.push(ticket));
             if tickets.is_empty() {
@@ -202,8 +205,12 @@ impl RunInner {
             let chosen = singles.swap_remove(choice);
             tickets.extend(singles);
             let mut queue = Alone::for_a_step(tickets, &self.progress);
+            let before = open();
             // SAFETY: the ticket was made for this run, which the caller keeps alive.
             unsafe { Self::resume(self, chosen, &mut queue) };
+            if open() < before {
+                return true;
+            }
         }
         !tickets.is_empty()
     }

@@ -102,6 +102,12 @@ impl Pipe {
         self.items[iteration as usize].state.load(Ordering::Acquire) == item::DONE
     }
 
+    /// Returns the number of items that have begun and not ended, and of a consumer that has not closed.
+    pub(super) fn open(&self) -> u64 {
+        // ORDERING: Relaxed: a thread reads what it did itself.
+        self.open.0.load(Ordering::Relaxed)
+    }
+
     /// Records which item the consumer awaits; none for any. It checks the item once more behind a fence.
     pub(super) fn await_item(&self, iteration: Option<u32>) {
         let awaited = iteration.map_or(ANY, |iteration| iteration + 1);

@@ -39,12 +39,21 @@ pub(crate) fn adding() -> impl Fn(&mut DeviceStream, &Buffer<f32>, &Buffer<f32>)
     }
 }
 
-/// A random graph of sums: some of buffers on the device, some of vectors on the host, with the ways between.
+/// A random graph of sums.
 pub(crate) fn random(seed: u64, nodes: usize) -> Graph {
-    let (mut g, mut dice) = (Graph::new(), Dice::new(seed));
+    let mut g = Graph::new();
     let x = g.input::<Vec<f32>>("x");
-    let mut hosts: Vec<Value<Vec<f32>>> = vec![x];
-    let mut devices: Vec<Value<Buffer<f32>>> = vec![g.try_kernel("first", &x, upload)];
+    let last = sums(&mut g, &x, seed, nodes);
+    g.output("bits", &last);
+    g
+}
+
+/// Adds random sums: some of buffers on the device, some of vectors on the host, with the ways between.
+/// Returns the bits of all of them together.
+pub(crate) fn sums(g: &mut Graph, x: &Value<Vec<f32>>, seed: u64, nodes: usize) -> Value<Vec<u32>> {
+    let mut dice = Dice::new(seed);
+    let mut hosts: Vec<Value<Vec<f32>>> = vec![*x];
+    let mut devices: Vec<Value<Buffer<f32>>> = vec![g.try_kernel("first", x, upload)];
     let mut unread: Vec<Value<Buffer<f32>>> = Vec::new();
     for node in 0..nodes {
         let name = node.to_string();
@@ -76,12 +85,10 @@ pub(crate) fn random(seed: u64, nodes: usize) -> Graph {
         Ok(sum)
     });
     let down = g.try_kernel("down", &total, download);
-    let last = g.task("last", (&down, &hosts[..]), |x: &HostBuffer<f32>, hosts: Each<'_, Vec<f32>>| {
+    g.task("last", (&down, &hosts[..]), |x: &HostBuffer<f32>, hosts: Each<'_, Vec<f32>>| {
         let bits = |x: &f32| x.to_bits();
         let mut all: Vec<u32> = x.iter().map(bits).collect();
         hosts.iter().for_each(|host| all.extend(host.iter().map(bits)));
         all
-    });
-    g.output("bits", &last);
-    g
+    })
 }

@@ -12,6 +12,7 @@ mod launched;
 mod order;
 mod passing;
 mod pipes;
+mod pipes_random;
 mod runs;
 mod solver;
 mod thumbnails;

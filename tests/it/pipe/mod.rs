@@ -1,6 +1,7 @@
 //! Pipelines: items in, results out, in order, on every executor.
 
 mod dropping;
+mod exploring;
 mod failures;
 mod feedback;
 mod mistakes;

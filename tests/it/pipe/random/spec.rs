@@ -1,0 +1,209 @@
+//! A random pipeline as data: its nodes, what they read, and which of them fail for which items.
+
+use anabranch::pipe::{Beat, Phases};
+
+use crate::support::Dice;
+
+/// What a node reads.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Read {
+    Item,
+    Node(usize),
+}
+
+/// What becomes of a node for one item.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Fate {
+    Ok,
+    Error,
+    Panic,
+}
+
+/// How a graph is run over items.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Way {
+    Pipeline,
+    /// As a plain plan. Its nodes have no states and no feedback.
+    Stream {
+        is_ordered: bool,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) reads: Vec<Read>,
+    /// At the end, so that it may be taken. The state of a loop or a branch.
+    pub(super) last: Read,
+    pub(super) takes: bool,
+    /// Whether a loop or a branch begins with a copy of the last, which it may take.
+    pub(super) copies: bool,
+    pub(super) kind: usize,
+    pub(super) has_state: bool,
+    pub(super) phase: u32,
+    /// How often an async node, or the step of a loop or a branch, is pending.
+    pub(super) yields: usize,
+    /// The iterations of a loop; none if what it makes decides.
+    pub(super) times: Option<u64>,
+    pub(super) feedbacks: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Feedback {
+    pub(super) readers: Vec<usize>,
+    pub(super) maker: usize,
+}
+
+/// A pipeline as data.
+#[derive(Debug)]
+pub(super) struct Spec {
+    pub(super) seed: u64,
+    pub(super) way: Way,
+    pub(super) nodes: Vec<Node>,
+    pub(super) feedbacks: Vec<Feedback>,
+    /// The second result; the first is that of the last node.
+    pub(super) second: Option<Read>,
+    pub(super) phases: Phases,
+    pub(super) beat: Beat,
+    pub(super) slots: u32,
+    pub(super) is_serial: bool,
+    /// How many of a hundred nodes and items fail.
+    pub(super) failing: u64,
+}
+
+pub(super) const TASK: usize = 0;
+pub(super) const KERNEL: usize = 1;
+pub(super) const TRY_TASK: usize = 2;
+pub(super) const ASYNC: usize = 3;
+pub(super) const LOOP: usize = 4;
+pub(super) const BRANCH: usize = 5;
+
+pub(super) fn mix(seed: u64, words: impl Iterator<Item = u64>) -> u64 {
+    words.fold(seed.wrapping_mul(0x9e37_79b9), |sum, word| (sum.rotate_left(7) ^ word).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Says what becomes of a node for an item.
+pub(super) fn fate(seed: u64, failing: u64, kind: usize, node: usize, item: u64) -> Fate {
+    let chance = Dice::new(mix(seed, [node as u64, item].into_iter())).below(100) as u64;
+    match chance {
+        chance if chance >= failing => Fate::Ok,
+        // A plain task can only panic.
+        chance if chance % 2 == 0 || kind == TASK => Fate::Panic,
+        _ => Fate::Error,
+    }
+}
+
+/// Says whether a loop without a number of iterations goes on.
+pub(super) fn goes_on(word: u64) -> bool {
+    !word.is_multiple_of(3)
+}
+
+/// Says which arm a branch takes.
+pub(super) fn which(word: u64) -> Option<usize> {
+    [Some(0), Some(1), None][(word % 3) as usize]
+}
+
+impl Node {
+    /// Says whether a loop goes on after so many iterations.
+    pub(super) fn goes_on(&self, iterations: u64, word: u64) -> bool {
+        self.times.map_or_else(|| goes_on(word), |times| iterations < times)
+    }
+}
+
+impl Spec {
+    pub(super) fn random(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let phases = [Phases::Written, Phases::Each, Phases::Auto { depth: 1 + dice.below(4) as u32 }][dice.below(3)];
+        let stream = Way::Stream { is_ordered: dice.below(2) == 0 };
+        let mut spec = Self {
+            seed,
+            way: if dice.below(3) == 0 { stream } else { Way::Pipeline },
+            nodes: Vec::new(),
+            feedbacks: Vec::new(),
+            second: None,
+            phases,
+            beat: [Beat::Elastic, Beat::Elastic, Beat::Lockstep][dice.below(3)],
+            slots: 1 + dice.below(9) as u32,
+            is_serial: dice.below(4) == 0,
+            failing: [0, 0, 10, 30][dice.below(4)],
+        };
+        let inner = dice.below(8);
+        for _ in 0..inner {
+            spec.add_node(&mut dice, None);
+        }
+        // The last node reads what no other reads.
+        let reads: Vec<Read> = spec.reads().filter(|&read| spec.readers(read) == 0).collect();
+        spec.add_node(&mut dice, Some(reads));
+        if spec.way == Way::Pipeline {
+            spec.add_feedbacks(&mut dice);
+        }
+        let open: Vec<Read> =
+            spec.reads().filter(|&read| !spec.is_shared(read) && !spec.is_taken(read) && !spec.is_borrowed(read)).collect();
+        let second = open.get(dice.below(open.len().max(1))).copied();
+        spec.second = second.filter(|&read| read != Read::Node(spec.nodes.len() - 1));
+        spec
+    }
+
+    fn reads(&self) -> impl Iterator<Item = Read> + use<> {
+        std::iter::once(Read::Item).chain((0..self.nodes.len()).map(Read::Node))
+    }
+
+    fn readers(&self, read: Read) -> usize {
+        self.nodes.iter().filter(|node| node.reads.contains(&read) || node.last == read).count()
+    }
+
+    fn is_taken(&self, read: Read) -> bool {
+        self.nodes.iter().any(|node| node.takes && node.last == read)
+    }
+
+    /// Whether it may be the value of another node, which a loop or a branch has only read.
+    fn is_borrowed(&self, read: Read) -> bool {
+        let Read::Node(node) = read else { return false };
+        let node = &self.nodes[node];
+        node.kind >= LOOP && !node.takes && !node.copies
+    }
+
+    /// Whether an async node, a loop or a branch holds it as well.
+    fn is_shared(&self, read: Read) -> bool {
+        self.nodes.iter().any(|node| node.kind >= ASYNC && (node.reads.contains(&read) || node.last == read && !node.takes))
+    }
+
+    fn phase_of(&self, read: Read) -> u32 {
+        if let Read::Node(node) = read { self.nodes[node].phase } else { 1 }
+    }
+
+    fn add_node(&mut self, dice: &mut Dice, all: Option<Vec<Read>>) {
+        let open: Vec<Read> = self.reads().filter(|&read| !self.is_taken(read)).collect();
+        let is_last = all.is_some();
+        let mut reads = all.unwrap_or_else(|| (0..dice.below(4)).map(|_| open[dice.below(open.len())]).collect());
+        let last = reads.pop().unwrap_or_else(|| open[dice.below(open.len())]);
+        let is_own = last != Read::Item && !reads.contains(&last) && self.readers(last) == 0 && !self.is_borrowed(last);
+        let takes = !is_last && is_own && dice.below(2) == 0;
+        // What is moved out of an item must be its own.
+        let copies = !takes && (is_last && self.way == Way::Pipeline || dice.below(2) == 0);
+        let phase = reads.iter().chain([&last]).map(|&read| self.phase_of(read)).max().unwrap() + dice.below(2) as u32;
+        let (kind, yields) = (dice.below(6), dice.below(3));
+        let has_state = dice.below(3) == 0 && kind < LOOP && self.way == Way::Pipeline;
+        let times = Some(dice.below(4) as u64).filter(|&times| times < 3);
+        self.nodes.push(Node { reads, last, takes, copies, kind, has_state, phase, yields, times, feedbacks: Vec::new() });
+    }
+
+    fn add_feedbacks(&mut self, dice: &mut Dice) {
+        let last = self.nodes.len() - 1;
+        for number in 0..dice.below(3) {
+            let first = dice.below(last + 1);
+            let phase = self.nodes[first].phase;
+            let (mut readers, mut maker) = (vec![first], last);
+            if self.phases == Phases::Written {
+                readers.extend((0..last).filter(|&node| node != first && self.nodes[node].phase == phase && dice.below(2) == 0));
+                let makers: Vec<usize> = (0..=last).filter(|&node| self.nodes[node].phase >= phase).collect();
+                maker = makers[dice.below(makers.len())];
+            }
+            if self.is_taken(Read::Node(maker)) {
+                continue;
+            }
+            let number = number.min(self.feedbacks.len());
+            readers.iter().for_each(|&reader| self.nodes[reader].feedbacks.push(number));
+            self.feedbacks.push(Feedback { readers, maker });
+        }
+    }
+}
