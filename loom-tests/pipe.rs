@@ -1,6 +1,6 @@
 //! Runs over many items: an iteration that becomes free × the phases that begin there × the wake of the
-//! consumer; a close × the last items × a drop; an item that fails × the next one in its iteration; a cancel ×
-//! the making of the run's memory; an item that begins × a cancel, where items wait for those behind them.
+//! consumer; a close × the last items × a drop; an item that fails × the next one in its iteration; a cancel
+//! × the making of the run's memory; an item that begins × a cancel, where items wait for those behind them.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -142,8 +142,8 @@ fn cancel_beside_a_poll(pipeline: &Pipeline<u32, u32>) {
     assert!(collect(results).iter().all(is_right));
 }
 
-// Seen to fail (a deadlock) without the fence in `make_iterations`, and without that in `drive_cancelled`. Not
-// without the close beside the first: with the fence, the rest of the poll sees the cancel.
+// Seen to fail (a deadlock) without the fence in `make_iterations`, and without that in `drive_cancelled`.
+// Not without the close beside the first: with the fence, the rest of the poll sees the cancel.
 #[test]
 fn a_cancel_beside_the_start_ends_a_stream_that_nobody_polls_again() {
     let pipeline = adding(1);
