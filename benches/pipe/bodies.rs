@@ -9,7 +9,7 @@ use crate::Args;
 use crate::chain::{Chain, Serial};
 use crate::figures::{Budget, min, ratio, show_ratio, show_us};
 use crate::paced::spin;
-use crate::peers::{CHANNELS, ONE_PHASE, PHASE_EACH, Peer, TBB};
+use crate::peers::{CHANNELS, ONE_PHASE, ONE_PHASE_ON_WORKERS, PHASE_EACH, PHASE_EACH_ON_WORKERS, Peer, TBB};
 use crate::quiet::Quiet;
 use crate::table::{Table, median};
 
@@ -22,39 +22,60 @@ const CALIBRATED: usize = 200;
 const SHARE_OF_IDEAL_MIN: f64 = 0.95;
 const SPEEDUP_MIN: f64 = 1.95;
 
-/// Returns the table as Markdown.
+/// The peers, and the names of their columns. Ours come twice: with the consumer on the workers, as that of the
+/// others; and on the thread that waits, which is a third one then.
+const COLUMNS: [(usize, &str); 6] = [
+    (ONE_PHASE_ON_WORKERS, "ours, one phase"),
+    (PHASE_EACH_ON_WORKERS, "ours, a phase each"),
+    (TBB, "oneTBB"),
+    (CHANNELS, "tokio channels"),
+    (ONE_PHASE, "one phase, third thread"),
+    (PHASE_EACH, "a phase each, third thread"),
+];
+
+/// Returns the tables as Markdown: the times, and what they are of the ideal.
 pub(crate) fn report(args: &Args, peers: &mut [Box<dyn Peer>], quiet: &mut Quiet) -> String {
-    let head = ["two tasks", "ideal", "ours, one phase", "ours, a phase each", "oneTBB", "tokio channels"];
-    let verdicts = ["share of ideal: oneTBB", "share of ideal: a phase each", "budget", "one phase/a phase each", "budget"];
-    let mut table = Table::new(head.into_iter().chain(verdicts));
+    let names = COLUMNS.map(|(_, name)| name);
+    let mut times = Table::new(["two tasks", "ideal"].into_iter().chain(names));
+    let verdicts = ["two tasks", "oneTBB", "tokio channels", "ours", "budget", "third thread", "one phase/each", "budget"];
+    let mut shares = Table::new(verdicts.into_iter().chain(["the same, third thread"]));
     for (name, serial) in [("without states", Serial::None), ("two engines: a state each", Serial::All)] {
         let chain = Chain { tasks: 2, serial, in_flight: IN_FLIGHT, workers: WORKERS, work_ns: WORK_NS };
         let ideal_ns = body_ns();
         let figures = measure(&chain, args, peers, quiet);
-        let share = |peer: usize| (!figures[peer].is_empty()).then(|| ideal_ns / median(&figures[peer]));
-        let speedup = ratio(&figures[ONE_PHASE], &figures[PHASE_EACH]);
-        let show_share = |peer: usize| {
-            share(peer).map_or_else(|| "–".into(), |share| format!("{share:.3} ({:.3})", ideal_ns / min(&figures[peer])))
-        };
-        // Without states one phase has two items side by side as well.
-        let budget = if serial == Serial::All { Budget::AtLeast(SPEEDUP_MIN).verdict(speedup) } else { String::new() };
-        let cells = [ONE_PHASE, PHASE_EACH, TBB, CHANNELS].map(|peer| match &figures[peer][..] {
+        let cells = COLUMNS.map(|(peer, _)| match &figures[peer][..] {
             [] => "not measured".into(),
             figures => show_us(figures),
         });
-        let shares = [show_share(TBB), show_share(PHASE_EACH), Budget::AtLeast(SHARE_OF_IDEAL_MIN).verdict(share(PHASE_EACH))];
-        let cells = [name.to_owned(), format!("{:.2}", ideal_ns / 1e3)].into_iter().chain(cells);
-        table.push(cells.chain(shares).chain([show_ratio(&figures[ONE_PHASE], &figures[PHASE_EACH]), budget]));
+        times.push([name.to_owned(), format!("{:.2}", ideal_ns / 1e3)].into_iter().chain(cells));
+        shares.push(shares_of(name, serial, ideal_ns, &figures));
     }
     format!(
         "**50 µs of work in each of two tasks, {WORKERS} workers, {IN_FLIGHT} items in flight, µs per item**\n\n{}\n\n\
-         The ideal is the median of {CALIBRATED} bodies, timed alone: two workers without a gap.",
-        table.markdown()
+         The ideal is the median of {CALIBRATED} bodies, timed alone: two workers without a gap. The consumer is a \
+         future on the two workers, as that of the tokio chain. In the columns `third thread` it is on the thread that waits.\n\n\
+         **The same as shares of the ideal, and what two phases gain**\n\n{}",
+        times.markdown(),
+        shares.markdown()
     )
 }
 
+fn shares_of(name: &str, serial: Serial, ideal_ns: f64, figures: &[Vec<f64>]) -> Vec<String> {
+    let share = |peer: usize| (!figures[peer].is_empty()).then(|| ideal_ns / median(&figures[peer]));
+    let show_share = |peer: usize| {
+        share(peer).map_or_else(|| "–".into(), |share| format!("{share:.3} ({:.3})", ideal_ns / min(&figures[peer])))
+    };
+    let speedup = |one: usize, each: usize| (ratio(&figures[one], &figures[each]), show_ratio(&figures[one], &figures[each]));
+    let (gain, shown) = speedup(ONE_PHASE_ON_WORKERS, PHASE_EACH_ON_WORKERS);
+    // Without states one phase has two items side by side as well.
+    let budget = if serial == Serial::All { Budget::AtLeast(SPEEDUP_MIN).verdict(gain) } else { String::new() };
+    let ours = Budget::AtLeast(SHARE_OF_IDEAL_MIN).verdict(share(PHASE_EACH_ON_WORKERS));
+    let [tbb, channels, own, third] = [TBB, CHANNELS, PHASE_EACH_ON_WORKERS, PHASE_EACH].map(show_share);
+    vec![name.to_owned(), tbb, channels, own, ours, third, shown, budget, speedup(ONE_PHASE, PHASE_EACH).1]
+}
+
 fn measure(chain: &Chain, args: &Args, peers: &mut [Box<dyn Peer>], quiet: &mut Quiet) -> Vec<Vec<f64>> {
-    let columns = [ONE_PHASE, PHASE_EACH, TBB, CHANNELS];
+    let columns = COLUMNS.map(|(peer, _)| peer);
     let mut figures = vec![Vec::new(); peers.len()];
     for round in 0..args.rounds {
         for turn in 0..columns.len() {

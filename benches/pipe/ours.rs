@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use anabranch::pipe::Phases;
-use anabranch::{Executor, Graph, Pipeline, Ranked, Value};
+use anabranch::{Executor, Graph, Inputs, Pipeline, Ranked, Value};
 use futures::executor::block_on;
 use futures::stream::{self, Stream, StreamExt};
 
@@ -35,25 +35,52 @@ pub(crate) fn splits(workers: &[usize]) -> impl Iterator<Item = (usize, Split)> 
     all.filter(|&(workers, split)| workers > 0 || split == Split::One)
 }
 
-pub(crate) struct Ours(pub(crate) Split);
+/// Where the results are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Consumer {
+    /// On the thread that waits, beside the workers.
+    Beside,
+    /// In a future on the workers, as the tokio chain does.
+    OnWorkers,
+}
+
+pub(crate) struct Ours(pub(crate) Split, pub(crate) Consumer);
 
 impl Peer for Ours {
     fn name(&self) -> &'static str {
-        match self.0 {
-            Split::One => "ours, one phase",
-            Split::Each => "ours, a phase each",
+        match (self.0, self.1) {
+            (Split::One, Consumer::Beside) => "ours, one phase",
+            (Split::Each, Consumer::Beside) => "ours, a phase each",
+            (Split::One, Consumer::OnWorkers) => "ours on workers, one phase",
+            (Split::Each, Consumer::OnWorkers) => "ours on workers, a phase each",
         }
     }
 
     fn run(&mut self, chain: &Chain, target: Duration) -> Option<f64> {
-        if self.0 == Split::Each && chain.workers == 0 {
+        if chain.workers == 0 && (self.0 == Split::Each || self.1 == Consumer::OnWorkers) {
             return None;
         }
         let (exec, pipeline) = (executor(chain), pipeline(chain, self.0));
-        let figure = item_ns(chain, target, |items| block_on(sum(exec.pipe(&pipeline, stream::iter(0..items)))));
+        let figure = item_ns(chain, target, |items| match self.1 {
+            Consumer::Beside => block_on(sum(exec.pipe(&pipeline, stream::iter(0..items)))),
+            Consumer::OnWorkers => sum_on_workers(&exec, &pipeline, items),
+        });
         block_on(exec.shutdown()).expect("nothing runs any more");
         Some(figure)
     }
+}
+
+/// Takes the results in an async node.
+fn sum_on_workers(exec: &Executor, pipeline: &Pipeline<u64, u64>, items: u64) -> u64 {
+    let (mut graph, workers, pipeline) = (Graph::new(), exec.clone(), pipeline.clone());
+    let total = graph.future("sum", (), move || {
+        let results = workers.pipe(&pipeline, stream::iter(0..items));
+        async move { Ok(sum(results).await) }
+    });
+    graph.output("sum", &total);
+    let plan = graph.compile().expect("one node is a valid graph");
+    let mut outputs = block_on(exec.run(&plan, Inputs::new())).expect("no task fails");
+    *outputs.take("sum").expect("it is an output")
 }
 
 pub(crate) fn executor(chain: &Chain) -> Executor {

@@ -10,7 +10,7 @@ mod tbb;
 use std::time::Duration;
 
 use crate::chain::Chain;
-use crate::ours::{Ours, Split};
+use crate::ours::{Consumer, Ours, Split};
 
 /// One way to run a chain over items.
 pub(crate) trait Peer {
@@ -31,14 +31,18 @@ pub(crate) const PHASE_EACH: usize = 1;
 pub(crate) const TBB: usize = 2;
 pub(crate) const CHANNELS: usize = 3;
 pub(crate) const RUNS: usize = 4;
+pub(crate) const ONE_PHASE_ON_WORKERS: usize = 5;
+pub(crate) const PHASE_EACH_ON_WORKERS: usize = 6;
 
 /// Returns all peers, in the order of the columns.
 pub(crate) fn all() -> Vec<Box<dyn Peer>> {
     vec![
-        Box::new(Ours(Split::One)),
-        Box::new(Ours(Split::Each)),
+        Box::new(Ours(Split::One, Consumer::Beside)),
+        Box::new(Ours(Split::Each, Consumer::Beside)),
         Box::new(tbb::Tbb::new()),
         Box::new(channels::Channels),
         Box::new(runs::Runs),
+        Box::new(Ours(Split::One, Consumer::OnWorkers)),
+        Box::new(Ours(Split::Each, Consumer::OnWorkers)),
     ]
 }
