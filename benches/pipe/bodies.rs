@@ -22,8 +22,8 @@ const CALIBRATED: usize = 200;
 const SHARE_OF_IDEAL_MIN: f64 = 0.95;
 const SPEEDUP_MIN: f64 = 1.95;
 
-/// The peers, and the names of their columns. Ours come twice: with the consumer on the workers, as that of the
-/// others; and on the thread that waits, which is a third one then.
+/// The peers, and the names of their columns. Ours come twice: with the consumer on the workers, as that of
+/// the others; and on the thread that waits, which is a third one then.
 const COLUMNS: [(usize, &str); 6] = [
     (ONE_PHASE_ON_WORKERS, "ours, one phase"),
     (PHASE_EACH_ON_WORKERS, "ours, a phase each"),

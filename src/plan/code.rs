@@ -240,6 +240,7 @@ impl Code {
         if step.flags & flag::SEGMENT == 0 { step.access } else { member().expect("it is in its segment").access }
     }
 
+    #[inline]
     pub(crate) fn targets_of(&self, step: &HostStep) -> &[Target] {
         &self.targets[step.targets as usize..(step.targets + step.targets_len) as usize]
     }

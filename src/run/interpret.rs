@@ -143,7 +143,20 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             // ORDERING: the light side of the barrier in `RunInner::watch`.
             barrier.light();
             let attention = run.state.glance();
-            if attention != 0 || step.flags & ATTENDED != 0 || self.is_body_done {
+            let is_plain = attention == 0 && !self.is_body_done;
+            if is_plain && step.flags == 0 {
+                // Most steps of a chain: nothing follows but the next step.
+                if let Err(error) = self.call(step) {
+                    self.fail(error);
+                }
+                self.step += 1;
+                if self.queue.has_fuel() {
+                    continue;
+                }
+                self.store_place(self.step << 1);
+                return self.queue.defer(self.ticket(self.program, 1));
+            }
+            if !is_plain || step.flags & ATTENDED != 0 {
                 match self.run_attentively(step, attention) {
                     StepResult::Done => {}
                     StepResult::Parked => return,
@@ -297,18 +310,24 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// Carries out what follows the program's last step. The run may be gone afterwards, unless another
     /// program follows.
     fn end_program(&mut self, step: &HostStep) -> Next {
-        self.store_place((self.step + 1) << 1);
+        // In a run over many items, the next item begins the program anew.
+        let is_again = self.item.live.pipe.is_some();
+        let next = if is_again { self.code.starts[self.program as usize] } else { self.step + 1 };
+        self.store_place(next << 1);
         let mut held = None;
         if step.flags & flag::ARRIVE != 0 {
             held = self.follow(Target::Arrive(step.targets));
         } else if step.flags & flag::SEGMENT != 0 {
             self.end_segment(step, &mut held);
+        } else if let [target] = self.code.targets_of(step) {
+            held = self.follow(*target);
         } else {
             self.follow_all(step, &mut held);
         }
         held.map_or(Next::Leave, Next::Program)
     }
 
+    #[inline]
     pub(super) fn follow_all(&mut self, step: &HostStep, held: &mut Option<Ticket>) {
         let code = self.code;
         for &target in code.targets_of(step) {
@@ -371,15 +390,14 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         if self.item.run.pipelining().phases[0].leads_on() {
             return self.pass(0, Passed::Ended);
         }
-        drop(self.sample.take());
+        self.end_sample();
         self.item.end(self.code);
         None
     }
 
     /// Passes a phase of the item. Returns programs that are ready now. The run may be gone afterwards.
     fn pass(&mut self, phase: u32, passed: Passed) -> Option<Ticket> {
-        // What follows may wake the consumer, which takes longer than a cheap item.
-        drop(self.sample.take());
+        self.end_sample();
         let (item, queue, mut held) = (self.item, &mut *self.queue, None);
         item.pass(phase, passed, &mut Phases::new(), &mut |ticket| {
             if let Some(earlier) = held.replace(ticket) {
@@ -387,6 +405,14 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             }
         });
         held
+    }
+
+    /// Ends the time of this visit. What follows may wake the consumer, which takes longer than a cheap item.
+    #[inline]
+    fn end_sample(&mut self) {
+        if self.sample.is_some() {
+            self.sample = None;
+        }
     }
 
     #[inline]
@@ -408,6 +434,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     /// Stores where the program continues, before it parks or ends, and signals the futures of its nodes.
+    #[inline]
     pub(super) fn store_place(&self, place: u32) {
         // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`. The ticket that resumes the
         // program brings the place to its thread.

@@ -74,18 +74,29 @@ impl<P: Port> Items<P> {
     }
 
     /// Returns the next result; None after the last.
+    #[inline]
     pub(crate) fn poll_next<F>(&mut self, cx: &mut Context<'_>, source: F) -> Poll<Option<Result<P::Output>>>
+    where
+        F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
+    {
+        // Without workers, results of the last poll are taken without looking at anything else.
+        if !self.has_workers
+            && !self.is_over
+            && let Some(result) = self.take()
+        {
+            return Poll::Ready(Some(result));
+        }
+        self.poll_run(cx, source)
+    }
+
+    /// Does so when no result is known to be there.
+    #[inline(never)]
+    fn poll_run<F>(&mut self, cx: &mut Context<'_>, source: F) -> Poll<Option<Result<P::Output>>>
     where
         F: FnMut(&mut Context<'_>) -> Sourced<P::Item>,
     {
         if self.is_over {
             return Poll::Ready(None);
-        }
-        // Without workers, results of the last poll are taken without looking at anything else.
-        if !self.has_workers
-            && let Some(result) = self.take()
-        {
-            return Poll::Ready(Some(result));
         }
         // A task that awaits one result after the other would otherwise never come to a pending poll.
         #[cfg(feature = "tokio")]
@@ -164,7 +175,12 @@ impl<P: Port> Items<P> {
                 return self.pending();
             }
             let ready = &mut self.ready;
-            let drive = self.run.drive_with(&mut self.pace, |driver| driver.extend(ready.drain(..).rev()));
+            let drive = self.run.drive_with(&mut self.pace, |driver| {
+                // Most often it is one ticket.
+                while let Some(ticket) = ready.pop() {
+                    driver.push(ticket);
+                }
+            });
             if self.done().is_some() {
                 continue;
             }
@@ -193,7 +209,7 @@ impl<P: Port> Items<P> {
     }
 
     /// Takes the next result, if it is there.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self) -> Option<Result<P::Output>> {
         let Some(iteration) = self.done() else { return self.take_loss() };
         self.flight.end(iteration);

@@ -447,10 +447,6 @@ impl Item<'_> {
         for (gate, countdown) in code.gates.iter().zip(&self.at.gates) {
             countdown.reset(gate.count);
         }
-        for (place, &start) in self.at.places.iter().zip(&code.starts) {
-            // ORDERING: Relaxed: the tickets for these programs come after this.
-            place.store(start << 1, Ordering::Relaxed);
-        }
         if !code.segments.is_empty() {
             self.free_events(&code.segments);
             // ORDERING: Relaxed: the tickets for these programs come after this.

@@ -125,6 +125,7 @@ impl Progress {
         self.0.store(u64::from(slot) << 32 | u64::from(step), Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn leave(&self) {
         // ORDERING: Release: a thread that sees the store sees the place where the program was left.
         self.0.store(Self::NOWHERE, Ordering::Release);
