@@ -70,6 +70,14 @@ pub(crate) enum Kind {
         if *is_feedback { "is a feedback, which stays: return a value that a node makes of it" } else { "is a result of the pipeline twice: return it once, and clone what you need" }
     )]
     ResultTwice { value: String, is_feedback: bool },
+    #[error("{value} is a feedback, which cannot be fed to another: feed a value that a node makes of it")]
+    FedFeedback { value: String },
+    #[error(
+        "{} '{name}' in the graph of a pipeline: {}",
+        if *is_output { "output" } else { "input" },
+        if *is_output { "return the value from the closure instead" } else { "items come in as the closure's second argument" }
+    )]
+    PortInPipeline { name: Name, is_output: bool },
     #[error("feedback '{name}' has no value: call g.feed(feedback, &value) with the value that a later item reads")]
     NotFed { name: Name },
     #[error("'{name}' goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new")]

@@ -213,6 +213,8 @@ impl Error {
                 | HeldTwice { .. }
                 | ForeignState { .. }
                 | ResultTwice { .. }
+                | FedFeedback { .. }
+                | PortInPipeline { .. }
                 | NotFed { .. }
                 | OnlyInPipeline { .. }
                 | FeedbackPhases { .. }

@@ -1,6 +1,7 @@
 //! What the graph of a pipeline has beyond that of a run: states, feedback, and the values that come out of
 //! each item. A state and a feedback are inputs of the graph that the pipeline fills itself.
 
+use std::any::TypeId;
 use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,7 +14,7 @@ use super::handle::Value;
 use super::source::Binder;
 use super::values::{Maker, Type};
 use super::{NodeId, PORTS_MAX};
-use crate::error::Kind;
+use crate::error::{Kind, Result};
 use crate::name::Name;
 use crate::value::args::{Data, OneRead, Param, Single, tuples};
 use crate::value::{Cells, Slot, StateGuard, StateRef};
@@ -70,7 +71,7 @@ impl Graph {
     /// ```
     ///
     /// Its phase handles one item at a time, in order. If the node fails or panics, the state stays as the
-    /// node left it, and the next item finds it so.
+    /// node left it, and the next item finds it so. `init` is called in the first poll of the results.
     pub fn state<T: Send + 'static>(&mut self, name: impl Into<Name>, init: impl Fn() -> T + Send + Sync + 'static) -> State<T> {
         let slot = self.layout.slot::<StateRef<T>>();
         let init = move || -> Fill {
@@ -84,7 +85,8 @@ impl Graph {
 
     /// Adds a feedback to the graph of a [`Pipeline`](crate::Pipeline): a value of an earlier item. Where
     /// there is no earlier item it is `init()`. Nodes read it as `&*feedback`, and [`Graph::feed`] says which
-    /// value it has. All nodes that read it are in one phase.
+    /// value it has. All nodes that read it are in one phase. `init` is called in the first poll of the
+    /// results.
     ///
     /// If the value is made in the phase in which it is read, it is that of the item before; with each phase
     /// that it is made later, it is one item older. If the node that makes it fails for an item, the value
@@ -111,9 +113,16 @@ impl Graph {
 
     /// Gives a feedback its value: each item's is cloned for the later item that reads it.
     pub fn feed<T: Data + Clone>(&mut self, feedback: Feedback<T>, value: &Value<T>) {
-        if !self.owns(&feedback.value) || !self.owns(value) {
-            let name = self.between.get(feedback.place).map_or_else(|| "a feedback".into(), |between| between.name.clone());
+        let between = self.between.get(feedback.place);
+        let is_own = between.is_some_and(|between| self.inputs[between.input as usize].value == feedback.value.index);
+        if !is_own || !self.owns(&feedback.value) || !self.owns(value) {
+            let name = between.map_or_else(|| "a feedback".into(), |between| between.name.clone());
             return self.mistake(Kind::ForeignValue { name }.into());
+        }
+        let info = &self.values[value.index as usize];
+        if info.kept == Some(Kept::Feedback) {
+            let value = self.maker_name(info.maker);
+            return self.mistake(Kind::FedFeedback { value }.into());
         }
         if let Stays::Feedback { from, .. } = &mut self.between[feedback.place].is {
             *from = Some(value.index);
@@ -136,6 +145,14 @@ impl Graph {
         (value, self.between.len() - 1)
     }
 
+    /// Checks that the graph of a pipeline has no ports but its item, states and feedback.
+    pub(crate) fn check_ports(&self) -> Result<()> {
+        let is_between = |input: usize| self.between.iter().any(|between| between.input as usize == input);
+        let input = (1..self.inputs.len()).find(|&input| !is_between(input)).map(|input| (&self.inputs[input].name, false));
+        let port = input.or_else(|| Some((&self.outputs.first()?.name, true)));
+        port.map_or(Ok(()), |(name, is_output)| Err(Kind::PortInPipeline { name: name.clone(), is_output }.into()))
+    }
+
     /// Keeps a value until the end of its item.
     fn keep(&mut self, value: u32, why: Kept) {
         let info = &mut self.values[value as usize];
@@ -147,6 +164,13 @@ impl Graph {
                 self.shape_mut().output(node, output);
             }
         }
+    }
+
+    /// Returns the cell of a state, if it is of this graph. The type is checked too, as in [`Graph::owns`].
+    fn cell_of<T: Send + 'static>(&self, state: &State<T>) -> Option<Slot<StateRef<T>>> {
+        let between = self.between.get(state.place).filter(|_| self.address() == state.graph)?;
+        let value = &self.values[self.inputs[between.input as usize].value as usize];
+        (value.of.id == TypeId::of::<StateRef<T>>()).then(|| Slot::at(value.offset))
     }
 
     /// Records that a node holds a state.
@@ -182,13 +206,14 @@ impl<T: Send + 'static> OneRead<Graph> for &mut State<T> {
 
     fn bind(self, binder: &mut Binder<'_>) -> Held<T> {
         let (graph, reader) = (&mut *binder.graph, binder.reader);
-        if graph.address() == self.graph {
+        let own = graph.cell_of(self);
+        if own.is_some() {
             graph.hold(self.place, reader);
         } else {
             let name = graph.full_name(reader);
             graph.mistake(Kind::ForeignState { name }.into());
         }
-        Held(self.slot)
+        Held(own.unwrap_or(self.slot))
     }
 }
 
@@ -247,7 +272,7 @@ impl Graph {
         }
         self.values[value.index as usize].kept = None;
         self.keep(value.index, Kept::Result);
-        Outlet { offset: value.offset, kind: PhantomData }
+        Outlet { offset: self.values[value.index as usize].offset, kind: PhantomData }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Kind, Result};
-use crate::graph::{Backend, Graph, Maker, NodeId, Stays};
+use crate::graph::{Backend, Graph, Links, Maker, NodeId, Stays};
 use crate::phases::{PHASE_MAX, Phasing, Work};
 
 /// How the nodes of a pipeline get their phases.
@@ -39,9 +39,9 @@ pub(super) fn phases_of(graph: &Graph, phases: Phases, costs_us: &[f64], cpus: u
 /// reads.
 fn written(graph: &Graph) -> Result<Arc<[u32]>> {
     let shape = graph.shape();
-    let mut phases = vec![0; shape.nodes().len()];
+    let (mut phases, links) = (vec![0; shape.nodes().len()], Links::new(shape));
     for node in shape.topological_order() {
-        let before = shape.edges().iter().filter(|edge| edge.target == node).map(|edge| phases[edge.source.index()]);
+        let before = links.into.of(node).iter().map(|source| phases[source.index()]);
         let latest = before.max().unwrap_or(1).max(1);
         phases[node.index()] = shape.nodes()[node.index()].phase.unwrap_or(latest);
         let phase = phases[node.index()];

@@ -106,6 +106,12 @@ impl<S: Stream<Item = Inputs>> RunStream<S> {
         Ok(Self { source, items: Items::new(core, plan, pipelining, Named, is_ordered) })
     }
 
+    /// Ends the stream, as its drop does. Results that are there are still given out; then follows an error
+    /// for which [`Error::is_cancelled`](crate::Error::is_cancelled) is true.
+    pub fn cancel(&self) {
+        self.items.cancel();
+    }
+
     /// Returns a handle that cancels the stream from elsewhere.
     pub fn canceller(&self) -> Canceller {
         self.items.canceller()

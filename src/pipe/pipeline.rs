@@ -106,12 +106,13 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         build: impl FnOnce(&mut Graph, Value<I>) -> O,
     ) -> Result<Self> {
         let (name, mut graph) = (name.into(), Graph::new());
-        let item = graph.input::<I>("item");
+        let item = graph.input::<I>("the item");
         let built = graph.lend(|graph| {
             let results = build(graph, item);
             results.declare(graph)
         });
         let keys = built.ok_or_else(|| Kind::Replaced { of: format!("the pipeline '{name}'"), node: None }.into())?;
+        graph.check_ports()?;
         let recorder = Recorder::new(policy);
         let plan = graph.compile_phased(&recorder, None)?;
         let answers = recorder.into_answers();
@@ -229,7 +230,8 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         Some(self.inner.phases[node.index()] + 1)
     }
 
-    /// Returns the most items in flight.
+    /// Returns the most items in flight. The memory of their values is bounded by it; the pipeline prints the
+    /// bound (what lies behind a `Vec` or a `Box` does not count).
     pub fn slots(&self) -> u32 {
         self.inner.phased.1.slots
     }
@@ -314,6 +316,30 @@ fn cpus() -> u32 {
 impl<I, T> Clone for Pipeline<I, T> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), item: PhantomData }
+    }
+}
+
+/// Its phases, the memory of the items in flight, and its programs.
+impl<I, T> fmt::Display for Pipeline<I, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { definition, phases, phased: (plan, pipelining), .. } = &*self.inner;
+        let depth = phases.iter().max().map_or(1, |last| last + 1);
+        let plural = |count: u32| if count == 1 { "" } else { "s" };
+        let (slots, bytes) = (pipelining.slots, plan.inner().layout.size());
+        writeln!(
+            f,
+            "pipeline {}: {depth} phase{}, {slots} item{} in flight × {bytes} bytes = {} bytes",
+            definition.name,
+            plural(depth),
+            plural(slots),
+            u64::from(slots) * bytes as u64
+        )?;
+        let shape = definition.graph.shape();
+        for phase in 0..depth {
+            let nodes: Vec<&str> = shape.ids().filter(|id| phases[id.index()] == phase).map(|id| &**shape.name_of(id)).collect();
+            writeln!(f, "phase {}   {}", phase + 1, nodes.join(" · "))?;
+        }
+        write!(f, "{}", plan.schedule())
     }
 }
 

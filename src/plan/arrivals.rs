@@ -61,13 +61,14 @@ impl<'a> Arrivals<'a> {
 
     /// Checks that each gate counts as many arrivals as come.
     pub(super) fn check(&self) -> Result<()> {
+        let shifts = self.pipelining.shifts();
         for (item, phase) in
             (0..self.items).flat_map(|item| (0..self.pipelining.phases.len() as u32).map(move |phase| (item, phase)))
         {
             let counts = match self.pipelining.phases[phase as usize].arrivals {
                 // Such a gate does not count: any arrival begins the phase.
                 0 | 1 => 1,
-                _ if item < self.pipelining.slots => self.pipelining.first_arrivals(phase, item),
+                _ if item < self.pipelining.slots => self.pipelining.first_arrivals(phase, item, &shifts[phase as usize]),
                 arrivals => arrivals,
             };
             let come = self.at(item, phase).len() as u32;

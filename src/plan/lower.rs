@@ -120,7 +120,10 @@ impl<'a> Lowering<'a> {
             self.add_steps(program, &led_to, end);
         }
         self.code.starts.push(self.code.steps.len() as u32);
-        self.code.queued = self.queued.devices;
+        // An inner graph has no phases.
+        if self.schedule.phases().is_some() {
+            self.code.queued = self.queued.devices;
+        }
     }
 
     /// Returns the nodes of a program with what stands around them.

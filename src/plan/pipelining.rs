@@ -220,13 +220,20 @@ impl Pipelining {
 
     /// Returns how many arrivals the gate of a phase counts when an iteration is used for the first time.
     /// Those from items before the first do not come. Those of the first items for items before the first
-    /// come here, one round of the iterations later.
-    pub(crate) fn first_arrivals(&self, phase: u32, iteration: u32) -> u32 {
+    /// come here, one round of the iterations later. `shifts` are those of the [arrows to it](Self::shifts).
+    pub(crate) fn first_arrivals(&self, phase: u32, iteration: u32, shifts: &[i32]) -> u32 {
         let (iteration, slots) = (iteration as i32, self.slots as i32);
-        let arrows = || self.phases.iter().flat_map(|rule| &rule.arrows).filter(|arrow| arrow.phase == phase);
-        let missing = arrows().filter(|arrow| arrow.shift > iteration).count() as u32;
-        let more = arrows().filter(|arrow| iteration - arrow.shift >= slots).count() as u32;
+        let missing = shifts.iter().filter(|&&shift| shift > iteration).count() as u32;
+        let more = shifts.iter().filter(|&&shift| iteration - shift >= slots).count() as u32;
         self.phases[phase as usize].arrivals + more - missing
+    }
+
+    /// Returns the shifts of the arrows to each phase.
+    pub(crate) fn shifts(&self) -> Vec<Vec<i32>> {
+        let mut shifts = vec![Vec::new(); self.phases.len()];
+        let arrows = self.phases.iter().flat_map(|rule| &rule.arrows);
+        arrows.for_each(|arrow| shifts[arrow.phase as usize].push(arrow.shift));
+        shifts
     }
 }
 

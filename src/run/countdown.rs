@@ -40,7 +40,8 @@ impl Countdown {
             return true;
         }
         if !IS_SHARED {
-            // ORDERING: Relaxed: one thread at a time uses it, the only worker or the holder of the driver.
+            // ORDERING: Relaxed: one thread at a time uses it: the only worker, beside which no poll runs
+            // items, or the holder of the driver.
             self.0.store(self.0.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
             return false;
         }

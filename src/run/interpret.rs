@@ -48,6 +48,8 @@ impl Resume for RunInner {
             stream,
             program,
             step: 0,
+            // A poll may run items beside the only worker.
+            is_shared: Q::IS_SHARED || item.live.pipe.as_ref().is_some_and(|pipe| pipe.is_shared),
             is_body_done: false,
             submitted: None,
             sample,
@@ -79,6 +81,8 @@ pub(super) struct Interpreter<'r, 'q, Q> {
     stream: HostStream,
     pub(super) program: u32,
     pub(super) step: u32,
+    /// Whether other threads may arrive at the item's gates meanwhile.
+    is_shared: bool,
     /// Whether the body of the step that the program resumes at is done.
     is_body_done: bool,
     /// The lane that the step's segment was submitted to, and its point there.
@@ -418,7 +422,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     #[inline]
     fn arrives_last(&self, gate: u32) -> bool {
         let gate = &self.item.at.gates[gate as usize];
-        if Q::IS_SHARED { gate.arrive::<true>() } else { gate.arrive::<false>() }
+        if Q::IS_SHARED || self.is_shared { gate.arrive::<true>() } else { gate.arrive::<false>() }
     }
 
     /// Arrives at the gate of the program's own next step. False parks the program: its last arrival resumes

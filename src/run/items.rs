@@ -103,6 +103,11 @@ impl<P: Port> Items<P> {
         let budget = std::task::ready!(tokio::task::coop::poll_proceed(cx));
         let polled = match self.poll_start(cx) {
             Poll::Ready(Ok(())) => self.advance(cx, source),
+            // Another thread may have had any lock when this process was forked.
+            Poll::Ready(Err(error)) if self.run.core.is_forked() => {
+                self.is_over = true;
+                Poll::Ready(Some(Err(error)))
+            }
             Poll::Ready(Err(error)) => self.end(Some(error)),
             Poll::Pending => self.pending(),
         };

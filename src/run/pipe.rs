@@ -45,7 +45,7 @@ pub(super) struct Pipe {
     /// Where an item waits for items behind it, as in lockstep: those that have begun.
     begun: Option<Mutex<Begun>>,
     /// Whether threads other than the consumer's run phases.
-    is_shared: bool,
+    pub(super) is_shared: bool,
     pub(super) cost: Cost,
 }
 
@@ -79,8 +79,10 @@ pub(super) type Phases = SmallVec<[(u32, u32); 4]>;
 
 impl Pipe {
     pub(super) fn new(plan: &Pipelining, is_shared: bool, cost: Cost) -> Self {
+        let shifts = &plan.shifts();
         let gates = (0..plan.slots).flat_map(|iteration| {
-            (0..plan.phases.len() as u32).map(move |phase| Countdown::new(plan.first_arrivals(phase, iteration)))
+            let phases = (0..).zip(shifts);
+            phases.map(move |(phase, shifts)| Countdown::new(plan.first_arrivals(phase, iteration, shifts)))
         });
         let item = || ItemState { ends: Countdown::new(plan.phases.len() as u32), state: AtomicU32::new(item::BEGUN) };
         Self {
@@ -207,16 +209,18 @@ impl RunInner {
     ) -> bool {
         let (plan, count) = (self.pipelining(), iterations.end - iterations.start);
         let first = self.item(iterations.start);
-        if !first.pipe().enter(count) {
-            return false;
-        }
+        // Also those that do not begin are not done.
         for (iteration, number) in iterations.clone().zip(number..) {
             first.iteration(iteration).begin(number, is_empty);
+        }
+        if !first.pipe().enter(count) {
+            return false;
         }
         for &phase in &plan.begun_by_source {
             let programs = first.programs_of(phase);
             // Then those of the items follow each other.
-            if plan.phases[phase as usize].arrivals == 1 && !is_empty && programs == (0, self.code().programs()) {
+            let is_whole = programs.1 > 0 && programs == (0, self.code().programs());
+            if plan.phases[phase as usize].arrivals == 1 && !is_empty && is_whole {
                 ready(first.ticket(0, count * programs.1));
             } else {
                 iterations.clone().for_each(|iteration| first.iteration(iteration).arrive(phase, ended, ready));

@@ -285,10 +285,14 @@ impl<'a, const BESIDE: bool> Queue<'a> for Alone<'a, BESIDE> {
     }
 }
 
+/// The most steps that a poll beside workers runs before it reads the clock.
+const BESIDE_CARRIED_MAX: u32 = 64;
+
 impl<'a, const BESIDE: bool> Alone<'a, BESIDE> {
     /// Returns the queue of a poll, which ends after a time slice, and goes on in the pace of the last one.
     pub(crate) fn for_a_slice(tickets: &'a mut Tickets, progress: &'a Progress, pace: &'a mut Pace) -> Self {
         let (slice, fuel) = Slice::at(pace);
+        let fuel = if BESIDE { fuel.min(BESIDE_CARRIED_MAX) } else { fuel };
         Self { tickets, progress, fuel, turn: Turn::Slice(slice, pace), gives_way: false }
     }
 

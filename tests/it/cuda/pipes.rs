@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anabranch::device::Launch;
-use anabranch::graph::Graph;
+use anabranch::graph::{Graph, times};
 use anabranch::pipe::{Beat, Phases};
 use anabranch::{BoxError, Buffer, DeviceStream, Executor, HostBuffer, Inputs, Pipeline, Ranked, Value, take};
 use anabranch_soft_cuda::{Code, Which};
@@ -105,6 +105,20 @@ fn queued_behind_the_first(gpu: &Gpu, pipeline: &Pipeline<Vec<f32>, HostBuffer<f
         assert!(rest.into_iter().eq((0..20).map(value)));
     }
     gpu.is_clean();
+}
+
+#[test]
+fn a_loop_on_the_host_keeps_no_kernels_from_being_queued() {
+    // Seen to fail (never to end) when the code of the loop's body was taken for the whole.
+    let pipeline = Pipeline::new("chain", &Ranked::default(), |g: &mut Graph, item: Value<Vec<f32>>| {
+        let same = g.repeat("same", &item, times(2), |b, x| b.task("clone", &x, Vec::clone));
+        let up = g.try_kernel("up", &same, upload);
+        let double = g.try_kernel("double", (&up, &up), adding());
+        let again = g.try_kernel("again", (&double, &up), adding());
+        g.try_kernel("down", &again, download)
+    });
+    let pipeline = pipeline.unwrap().phases(Phases::Each).and_then(|pipeline| pipeline.in_flight(5)).unwrap();
+    queued_behind_the_first(&Gpu::new(), &pipeline, 5 * 2, |item| 3.0 * f32::from(item));
 }
 
 #[test]

@@ -298,3 +298,40 @@ fn results_that_are_there_are_given_out_after_a_cancel() {
         assert!(rest.iter().filter_map(|result| result.as_ref().ok()).copied().eq(given as u64..(given + rest.len()) as u64 - 1));
     }
 }
+
+#[test]
+fn an_item_that_a_cancel_keeps_from_beginning_has_no_result() {
+    // The source cancels while it is asked for an item. Seen to fail (a panic in a poll) in lockstep, with an
+    // item that is taken as done because the one before it in its place was.
+    for (cancelled_at, failed_at) in (0..8).flat_map(|at| (0..8).map(move |failed| (at, failed))) {
+        for (exec, beat) in executors().into_iter().flat_map(|exec| [(exec.clone(), Beat::Lockstep), (exec, Beat::Elastic)]) {
+            let pipeline = each(move |g, item: Value<u64>| {
+                let checked =
+                    g.try_task("checked", &item, move |x: &u64| if *x == failed_at { Err("bad".into()) } else { Ok(*x) });
+                crate::support::chain(g, &checked, 2)
+            });
+            let pipeline = pipeline.in_flight(3).and_then(|pipeline| pipeline.beat(beat)).unwrap();
+            let canceller = Arc::new(Mutex::new(None::<Canceller>));
+            let (theirs, mut next) = (canceller.clone(), 0..);
+            let source = stream::poll_fn(move |_| {
+                let item = next.next();
+                if item == Some(cancelled_at) {
+                    theirs.lock().unwrap().iter().for_each(Canceller::cancel);
+                }
+                Poll::Ready(item)
+            });
+            let results = exec.pipe(&pipeline, source);
+            *canceller.lock().unwrap() = Some(results.canceller());
+            let found: Vec<_> = block_on(results.collect());
+            let (last, before) = found.split_last().unwrap();
+            assert!(last.as_ref().unwrap_err().is_cancelled(), "{last:?}");
+            for (item, result) in (0..).zip(before) {
+                assert_eq!(
+                    result.as_ref().ok(),
+                    (item != failed_at).then_some(&(item + 2)),
+                    "{beat:?} {cancelled_at} {failed_at}"
+                );
+            }
+        }
+    }
+}

@@ -1,11 +1,12 @@
 //! Results come in the order of the items, one for each, however many items there are.
 
+use anabranch::graph::Graph;
 use anabranch::pipe::{Beat, Phases};
-use anabranch::{Executor, Pipeline, Ranked};
+use anabranch::{Executor, Inputs, Pipeline, Ranked, Value};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::chained;
-use crate::support::{block_on, executors};
+use super::{Tallied, Word, chained, each};
+use crate::support::{block_on, chain, executor, executors};
 
 /// Three tasks, the second of which adds up all items.
 fn sums() -> Pipeline<u64, (u64, u64)> {
@@ -90,5 +91,51 @@ fn a_stream_that_has_ended_gives_none_again_and_says_that_it_has() {
         assert_eq!(block_on(results.by_ref().count()), 3);
         assert!(results.is_terminated());
         assert!(block_on(results.next()).is_none());
+    }
+}
+
+#[test]
+fn items_go_through_a_pipeline_without_nodes() {
+    // Seen to fail (as a panic) with a ticket for no programs.
+    let same = Pipeline::new("same", &Ranked::default(), |_, item: Value<u64>| item).unwrap();
+    let empty = Graph::new().compile().unwrap();
+    for exec in executors() {
+        let found: Vec<u64> = block_on(exec.pipe(&same, stream::iter(0..9)).map(Result::unwrap).collect());
+        assert_eq!(found, (0..9).collect::<Vec<u64>>());
+        let runs = exec.run_stream(&empty, stream::iter((0..9).map(|_| Inputs::new())), 4).unwrap();
+        assert_eq!(block_on(runs.map(Result::unwrap).count()), 9);
+    }
+}
+
+#[test]
+fn many_nodes_in_many_phases_begin_soon() {
+    // Seen to fail (it takes minutes) with gates and phases that are found out edge by edge.
+    let long = Pipeline::new("long", &Ranked::default(), |g: &mut Graph, item| chain(g, &item, 30_000)).unwrap();
+    assert_eq!(long.depth(), 1);
+    let deep = each(|g, item: Value<u64>| chain(g, &item, 1000));
+    let exec = executor(2);
+    assert_eq!(block_on(exec.pipe(&deep, stream::iter(0..2)).map(Result::unwrap).collect::<Vec<u64>>()), [1000, 1001]);
+}
+
+#[test]
+fn the_only_worker_and_a_poll_count_down_the_same_gates() {
+    // Cheap items are run by the poll, too. The value of `word` is released by two phases. Seen to fail
+    // (words stay alive) with a worker that counts as if it were alone.
+    let tally = Tallied::default();
+    let words = tally.clone();
+    let pipeline = each(move |g, item: Value<u64>| {
+        let mut total = g.state("total", || 0u64);
+        let word = g.task("word", &item, move |x: &u64| words.word(*x, *x));
+        let twice = g.task("twice", &word, |word: &Word| 2 * word.get());
+        let sum = g.task("sum", (&mut total, &word), |total: &mut u64, word: &Word| {
+            *total += word.get();
+            *total
+        });
+        g.task("both", (&twice, &sum), |twice: &u64, sum: &u64| twice + sum)
+    });
+    let exec = executor(1);
+    for _ in 0..20 {
+        let found = block_on(exec.pipe(&pipeline, stream::iter(0..10_000)).map(Result::unwrap).count());
+        assert_eq!((found, tally.alive()), (10_000, 0));
     }
 }
