@@ -1,6 +1,8 @@
 //! Results come in the order of the items, one for each, however many items there are.
 
 use anabranch::graph::Graph;
+use std::time::{Duration, Instant};
+
 use anabranch::pipe::{Beat, Phases};
 use anabranch::{Executor, Inputs, Pipeline, Ranked, Value};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -126,7 +128,12 @@ fn the_only_worker_and_a_poll_count_down_the_same_gates() {
     let pipeline = each(move |g, item: Value<u64>| {
         let mut total = g.state("total", || 0u64);
         let word = g.task("word", &item, move |x: &u64| words.word(*x, *x));
-        let twice = g.task("twice", &word, |word: &Word| 2 * word.get());
+        let twice = g.task("twice", &word, |word: &Word| {
+            // Now and then items are dear for a while, so the poll and the worker take turns.
+            let end = Instant::now() + Duration::from_micros(if word.item % 100 < 10 { 2 } else { 0 });
+            while Instant::now() < end {}
+            2 * word.get()
+        });
         let sum = g.task("sum", (&mut total, &word), |total: &mut u64, word: &Word| {
             *total += word.get();
             *total
