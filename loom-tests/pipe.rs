@@ -143,14 +143,15 @@ fn cancel_beside_a_poll(pipeline: &Pipeline<u32, u32>) {
 }
 
 // Seen to fail (a deadlock) without the fence in `make_iterations`, and without that in `drive_cancelled`.
-// Not without the close beside the first: with the fence, the rest of the poll sees the cancel.
+// Not without the close beside the first: with the fence, the rest of the poll sees the cancel. Seen to fail,
+// too, when what was reserved for items that did not come is not given back.
 #[test]
 fn a_cancel_beside_the_start_ends_a_stream_that_nobody_polls_again() {
     let pipeline = adding(1);
     check_within(2, move || cancel_beside_a_poll(&pipeline));
 }
 
-// Seen to fail (a deadlock) with a `try_open` that gives its lock up before the item is counted, and without
+// Seen to fail (a deadlock) with an `enter` that gives its lock up before the item is counted, and without
 // the end of items in `RunInner::cancel`.
 #[test]
 fn an_item_that_begins_beside_a_cancel_does_not_wait_for_those_behind_it() {

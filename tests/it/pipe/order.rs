@@ -122,7 +122,7 @@ fn many_nodes_in_many_phases_begin_soon() {
 #[test]
 fn the_only_worker_and_a_poll_count_down_the_same_gates() {
     // Cheap items are run by the poll, too. The value of `word` is released by two phases. Seen to fail
-    // (words stay alive) with a worker that counts as if it were alone.
+    // (words stay alive) with a worker that counts as if it were alone, and a pause in the midst of a count.
     let tally = Tallied::default();
     let words = tally.clone();
     let pipeline = each(move |g, item: Value<u64>| {
