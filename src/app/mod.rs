@@ -45,6 +45,7 @@ mod description;
 mod fault;
 mod files;
 mod forms;
+mod kind;
 mod names;
 mod order;
 mod parts;
