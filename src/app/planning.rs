@@ -157,9 +157,8 @@ impl App {
     /// Returns the runnable that ends the pass that sends, and the one that begins the pass that receives.
     fn ends(&self, epoch: &Epoch, link: &Link) -> Option<(RunnableId, RunnableId)> {
         let Connection { source, target, .. } = &self.connections()[link.connection as usize];
-        let source = self.components()[source.component.index()].last();
-        let target = self.components()[target.component.index()].first();
-        Some((epoch.ends_of(source)?.1, epoch.ends_of(target)?.0))
+        let [source, target] = [source, target].map(|end| &self.components()[end.component.index()]);
+        Some((epoch.ends_of(source.last())?.1, epoch.ends_of_component(target)?.0))
     }
 
     fn work_of(&self, epoch: &Epoch, phases: Phases) -> Work {
