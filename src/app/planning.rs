@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::description::App;
 use super::fault::{Warning, quoted};
-use super::order::reachable;
+use super::order::is_before;
 use super::parts::{Connection, PassId};
 use super::ports::Mode;
 use super::schedule::{Delivery, Dependency, Epoch, Link, Reason, Role, RunnableId};
@@ -12,9 +12,6 @@ use crate::error::Result;
 use crate::graph::{Backend, NodeId, Shape};
 use crate::name::Name;
 use crate::phases::{Phasing, Work};
-
-/// The most targets of feedback for which a proposal looks up whether they close a circle.
-const SEARCHES_MAX: usize = 1024;
 
 /// An epoch with its phases planned. Node `i` of the phasing is runnable `i` of the epoch.
 #[derive(Clone, Debug)]
@@ -203,27 +200,22 @@ impl App {
     /// Adds the indirect connections. With free phases, one that closes no circle binds nothing.
     fn add_feedback(&self, epoch: &Epoch, phases: Phases, work: &mut Work) {
         let is_mixed = epoch.runnables.iter().any(|runnable| runnable.row > 0);
-        let edges: Vec<(u32, u32)> = match phases {
-            Phases::Written => Vec::new(),
-            Phases::Free => self.item_edges(epoch),
+        let is_indirect = |link: &&Link| !self.is_direct(link) && link.delivery != Delivery::AcrossEpochs;
+        let indirect = epoch.links.iter().filter(is_indirect).filter_map(|link| Some((link, self.ends(epoch, link)?)));
+        let indirect: Vec<(&Link, (RunnableId, RunnableId))> = indirect.collect();
+        let is_bound: Vec<bool> = match phases {
+            Phases::Written => {
+                let is_bound = |link: &Link| link.delivery == Delivery::Feedback && (link.offset.is_some() || !is_mixed);
+                indirect.iter().map(|(link, _)| is_bound(link)).collect()
+            }
+            Phases::Free => {
+                // Circles of these edges are an error of the work.
+                let pairs: Vec<(u32, u32)> = indirect.iter().map(|(_, (source, target))| (target.0, source.0)).collect();
+                is_before(epoch.runnables.len(), &self.item_edges(epoch), &pairs)
+            }
         };
-        let mut after: HashMap<RunnableId, Vec<bool>> = HashMap::new();
-        for link in &epoch.links {
-            if self.is_direct(link) || link.delivery == Delivery::AcrossEpochs {
-                continue;
-            }
-            let Some((source, target)) = self.ends(epoch, link) else { continue };
-            let is_bound = match phases {
-                Phases::Written => link.delivery == Delivery::Feedback && (link.offset.is_some() || !is_mixed),
-                Phases::Free if after.len() >= SEARCHES_MAX && !after.contains_key(&target) => false,
-                Phases::Free => {
-                    let after = after.entry(target).or_insert_with(|| reachable(epoch.runnables.len(), &edges, target.0));
-                    after[source.index()]
-                }
-            };
-            if is_bound {
-                work.feedback(NodeId(source.0), NodeId(target.0), self.bytes(link.connection));
-            }
+        for ((link, (source, target)), _) in indirect.into_iter().zip(is_bound).filter(|(_, is_bound)| *is_bound) {
+            work.feedback(NodeId(source.0), NodeId(target.0), self.bytes(link.connection));
         }
     }
 

@@ -82,6 +82,34 @@ fn sizes_of_messages_count_as_bytes_in_flight() {
 }
 
 #[test]
+fn any_number_of_connections_is_feedback_if_it_closes_a_circle() {
+    // Seen to fail with the first 1024 as feedback only.
+    let count = 1100;
+    let mut case = Case::new();
+    case.edit("N.node.json", |node| {
+        node["outputPorts"]["OUT"]["bytes"] = json!(1000);
+        node["passes"] = json!([{"name": "RUN", "processorTypes": ["CPU"]}]);
+    });
+    case.edit("T.graphlet.json", |graphlet| {
+        for number in 0..count {
+            let [from, to] = ["a", "b"].map(|name| format!("{name}{number}"));
+            for name in [&from, &to] {
+                graphlet["subcomponents"][name] = json!({"componentType": "N.node.json"});
+            }
+            let all = graphlet["connections"].as_array_mut().unwrap();
+            all.push(json!({"src": format!("{from}.OUT"), "dests": {format!("{to}.IN"): {}}}));
+            all.push(json!({"src": format!("{to}.OUT"), "dests": {format!("{from}.IN"): {"indirect": true}}}));
+        }
+    });
+    let bytes = |case: &mut Case| {
+        let app = case.rows(json!([["top"]])).open().unwrap();
+        app.auto(only(&app), 1).unwrap().phasing.bytes_in_flight()
+    };
+    // The case itself has a direct connection.
+    assert_eq!(bytes(&mut case), (2 * count + 1) * 1000);
+}
+
+#[test]
 fn what_a_plan_of_phases_cannot_keep_is_a_warning() {
     // Each was seen to fail with its warning left out.
     let warnings = |case: &Case| {
