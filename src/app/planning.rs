@@ -28,6 +28,10 @@ pub struct EpochPlan {
 
 impl EpochPlan {
     /// Returns the phase of a runnable; 0 if it is not pipelined.
+    ///
+    /// # Panics
+    ///
+    /// May panic if the runnable is not one of the epoch that was planned.
     pub fn phase_of(&self, runnable: RunnableId) -> u32 {
         self.phasing.phase_of(NodeId(runnable.0))
     }
@@ -39,6 +43,10 @@ impl EpochPlan {
 
     /// Returns the connections whose capacity in the file, or else 1, is smaller than they need: the position
     /// of each, and the `fifo-size` that it needs.
+    ///
+    /// # Panics
+    ///
+    /// May panic if the plan is not one of this application.
     pub fn too_small(&self, app: &App) -> Vec<(u32, u32)> {
         let declared = |number: u32| app.connections()[number as usize].fifo_size.unwrap_or(1);
         self.capacities.iter().copied().filter(|&(number, needed)| declared(number) < needed).collect()
@@ -46,6 +54,10 @@ impl EpochPlan {
 
     /// Returns the phases as the rows of `passes`: a component with all its passes in one phase by its name,
     /// and single passes by theirs.
+    ///
+    /// # Panics
+    ///
+    /// May panic if the plan is not one of this application and this epoch.
     pub fn rows(&self, app: &App, epoch: &Epoch) -> Vec<Vec<Name>> {
         let mut phases: BTreeMap<u32, BTreeMap<u32, Vec<PassId>>> = BTreeMap::new();
         for (runnable, number) in epoch.runnables.iter().zip(0..).filter(|(runnable, _)| runnable.role != Role::Submittee) {
@@ -77,6 +89,10 @@ enum Phases {
 
 impl App {
     /// Returns an epoch as a work, with the phases of the file. Node `i` is runnable `i`.
+    ///
+    /// # Panics
+    ///
+    /// May panic if the epoch is not one of this application. If it does not, the work means nothing.
     pub fn work(&self, epoch: &Epoch) -> Work {
         self.work_of(epoch, Phases::Written)
     }
@@ -86,6 +102,10 @@ impl App {
     /// # Errors
     ///
     /// As for [`Work::written`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`App::work`].
     pub fn written(&self, epoch: &Epoch) -> Result<EpochPlan> {
         let phasing = self.work(epoch).written()?;
         let direct = epoch.links.iter().filter(|link| self.is_direct(link));
@@ -101,6 +121,10 @@ impl App {
     /// # Errors
     ///
     /// As for [`Work::auto`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`App::work`].
     pub fn auto(&self, epoch: &Epoch, depth: u32) -> Result<EpochPlan> {
         let phasing = self.work_of(epoch, Phases::Free).auto(depth)?;
         let mut capacities = Vec::new();
@@ -117,6 +141,10 @@ impl App {
     /// the pass is on a device. A first pass reads the last passes of those components that are connected to
     /// its own by direct connections, in the order of the input ports. Each other pass reads the passes that
     /// it depends on. Indirect connections are left out.
+    ///
+    /// # Panics
+    ///
+    /// May panic if the epoch is not one of this application.
     pub fn shape(&self, epoch: &Epoch) -> Shape {
         let mut shape = Shape::new();
         shape.set_name(&epoch.name);
