@@ -142,6 +142,10 @@ impl App {
     /// its own by direct connections, in the order of the input ports. Each other pass reads the passes that
     /// it depends on. Indirect connections are left out.
     ///
+    /// A node has the [phase](crate::graph::NodeShape::phase) of its row, and none in row 0. A graph that is
+    /// made of the shape runs one item, and has no use for phases; a pipeline is built in the program, and
+    /// can give them to its nodes by their names. `docs/app-json.md` says what a description can run.
+    ///
     /// # Panics
     ///
     /// May panic if the epoch is not one of this application.
@@ -153,8 +157,10 @@ impl App {
             let pass = &self.passes()[runnable.pass.index()];
             let backend = if pass.processor.is_device() { Backend::Gpu } else { Backend::Cpu };
             let node = *nodes.entry(runnable.pass).or_insert_with(|| shape.node(&pass.name, backend));
+            let node = &mut shape.nodes_mut()[node.index()];
             // The submittee comes last, and its cost counts.
-            shape.nodes_mut()[node.index()].cost_us = runnable.cost_us();
+            node.cost_us = runnable.cost_us();
+            node.phase = (runnable.row > 0).then_some(runnable.row);
         }
         let node_of = |end: RunnableId| nodes[&epoch.runnables[end.index()].pass];
         for link in epoch.links.iter().filter(|link| self.is_direct(link)) {

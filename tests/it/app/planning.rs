@@ -3,7 +3,8 @@
 use anabranch::app::EpochPlan;
 use anabranch::graph::{Backend, Bodies};
 use anabranch::phases::Bound;
-use anabranch::{Executor, Graph, Name, Value};
+use anabranch::{Executor, Graph, Name, Pipeline, Ranked, Value};
+use futures::TryStreamExt;
 use serde_json::json;
 
 use super::{Case, only, sample};
@@ -107,6 +108,40 @@ fn any_number_of_connections_is_feedback_if_it_closes_a_circle() {
     };
     // The case itself has a direct connection.
     assert_eq!(bytes(&mut case), (2 * count + 1) * 1000);
+}
+
+#[test]
+fn a_shape_has_the_phases_of_the_rows() {
+    // Seen to fail with shapes without phases.
+    let mut case = Case::new();
+    let phases = |case: &Case| {
+        let app = case.open().unwrap();
+        let shape = app.shape(only(&app));
+        shape.nodes().iter().map(|node| node.phase).collect::<Vec<_>>()
+    };
+    assert_eq!(phases(&case), [Some(1), Some(1), Some(2), Some(2)]);
+    case.rows(json!([["top.a"], ["top.b"]]));
+    assert_eq!(phases(&case), [None, None, Some(1), Some(1)]);
+}
+
+#[test]
+fn a_pipeline_gets_the_phases_of_a_description_by_the_names_of_its_nodes() {
+    // As `docs/app-json.md` has it. Seen to fail with shapes without phases.
+    let app = Case::new().open().unwrap();
+    let shape = app.shape(only(&app));
+    let pipeline = Pipeline::new("x", &Ranked::default(), |g, item: Value<u64>| {
+        shape.nodes().iter().fold(item, |value, node| {
+            let next = g.task(&node.name, &value, |x: &u64| x + 1);
+            node.phase.into_iter().for_each(|phase| _ = g.node(&next).phase(phase));
+            next
+        })
+    })
+    .unwrap();
+    assert_eq!(pipeline.depth(), 2);
+    assert_eq!(["top.a.TEARDOWN", "top.b.SETUP"].map(|name| pipeline.phase_of(name)), [Some(1), Some(2)]);
+    let items = Executor::inline().pipe(&pipeline, futures::stream::iter([10, 20]));
+    let results: Vec<u64> = futures::executor::block_on(items.try_collect()).unwrap();
+    assert_eq!(results, [14, 24]);
 }
 
 #[test]
