@@ -63,7 +63,7 @@ fn too_small(
 /// Returns for each link of an epoch which end comes first within a frame.
 ///
 /// The consumer comes first if its last pass, which releases the message, comes before the pass that sends
-/// the next one. Only what is neither data nor a phase can bring that about.
+/// the next one. Data and phases alone never bring that about.
 fn orders(epoch: &Epoch, connections: &[Connection], components: &[Component]) -> Vec<Order> {
     let is_order = |reason| matches!(reason, Reason::Declared | Reason::Singleton(_));
     let has_order = epoch.dependencies.iter().any(|dependency| is_order(dependency.reason));

@@ -139,7 +139,8 @@ fn a_pipeline_gets_the_phases_of_a_description_by_the_names_of_its_nodes() {
     .unwrap();
     assert_eq!(pipeline.depth(), 2);
     assert_eq!(["top.a.TEARDOWN", "top.b.SETUP"].map(|name| pipeline.phase_of(name)), [Some(1), Some(2)]);
-    let items = Executor::inline().pipe(&pipeline, futures::stream::iter([10, 20]));
+    let exec = Executor::inline();
+    let items = exec.pipe(&pipeline, futures::stream::iter([10, 20]));
     let results: Vec<u64> = futures::executor::block_on(items.try_collect()).unwrap();
     assert_eq!(results, [14, 24]);
 }
