@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::depend;
 use super::fault::{Place, Warning, quoted};
 use super::files::Files;
-use super::forms::{EpochForm, HyperepochForm, ScheduleForm};
+use super::forms::{EpochForm, HyperepochForm, Map, Object, ScheduleForm};
 use super::names::Names;
 use super::parts::{Component, Connection, Pass, PassId};
 use super::processor::Processor;
@@ -20,6 +20,15 @@ use crate::error::Result;
 const PERIOD_NS_MAX: u64 = 1_000_000_000_000_000;
 /// The most frames of an epoch in one period of its hyperepoch.
 const FRAMES_MAX: u32 = 1 << 16;
+
+/// The most schedules.
+const SCHEDULES_MAX: usize = 256;
+/// The most hyperepochs and epochs of all schedules. Each epoch looks through all passes.
+const EPOCHS_MAX: usize = 4096;
+/// The most resources of all schedules. Each may list all passes.
+const RESOURCES_MAX: usize = 4096;
+/// The most runnables and dependencies of all schedules: each schedule has its own for the same components.
+const RUNNABLES_MAX: usize = 1 << 22;
 
 /// What all schedules of an application share.
 pub(super) struct Parts<'a> {
@@ -65,8 +74,46 @@ impl Costs {
     }
 }
 
+/// Builds all schedules of an application. `start` is the place of its file.
+pub(super) fn schedules(
+    forms: &Map<Object<ScheduleForm>>,
+    parts: &Parts<'_>,
+    start: &Place,
+    files: &mut Files<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<StmSchedule>> {
+    let count = forms.iter().count();
+    if count > SCHEDULES_MAX {
+        let place = start.at("stmSchedules");
+        return Err(place.fault(format_args!("{count} schedules, the limit is {SCHEDULES_MAX}")));
+    }
+    let (mut schedules, mut epochs, mut resources, mut runnables) = (Vec::new(), 0, 0, 0);
+    for (name, form) in forms.iter() {
+        let place = start.at(format_args!("stmSchedules.{name}"));
+        for (_, hyperepoch) in form.hyperepochs.iter() {
+            epochs += 1 + hyperepoch.epochs.iter().count();
+            resources += hyperepoch.resources.iter().count();
+        }
+        for (what, count, limit) in [("hyperepochs and epochs", epochs, EPOCHS_MAX), ("resources", resources, RESOURCES_MAX)] {
+            if count > limit {
+                return Err(place.fault(format_args!("{count} {what} in all schedules up to here, the limit is {limit}")));
+            }
+        }
+        let schedule = schedule(name, form, parts, &place, files, warnings)?;
+        let built = schedule.hyperepochs.iter().flat_map(|hyperepoch| &hyperepoch.epochs);
+        runnables += built.map(|epoch| epoch.runnables.len() + epoch.dependencies.len()).sum::<usize>();
+        if runnables > RUNNABLES_MAX {
+            return Err(place.fault(format_args!(
+                "all schedules up to here have more than {RUNNABLES_MAX} runnables and dependencies between them"
+            )));
+        }
+        schedules.push(schedule);
+    }
+    Ok(schedules)
+}
+
 /// Builds a schedule. `start` is its place.
-pub(super) fn schedule(
+fn schedule(
     name: &str,
     form: &ScheduleForm,
     parts: &Parts<'_>,

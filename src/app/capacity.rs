@@ -1,16 +1,11 @@
 //! The capacities of connections: how many messages each must hold, and the ones in a file that hold fewer.
 
-use std::collections::HashMap;
-
 use super::fault::{Warning, quoted};
-use super::order::reachable;
-use super::parts::{Component, Connection};
+use super::order::is_before;
+use super::parts::{Component, Connection, End};
 use super::ports::{Mode, Order, Port, capacity_needed};
 use super::schedule::{Delivery, Epoch, Link, Reason};
 use crate::error::Result;
-
-/// The most consumers for which the order of a connection that crosses phases is looked up.
-const SEARCHES_MAX: usize = 1024;
 
 /// Computes the capacity of each link of an epoch. Fails if a capacity in the file is too small.
 pub(super) fn check(
@@ -19,16 +14,11 @@ pub(super) fn check(
     components: &[Component],
     warnings: &mut Vec<Warning>,
 ) -> Result<()> {
-    let mut orders = Orders::new(epoch);
+    let orders = orders(epoch, connections, components);
     let mut links = std::mem::take(&mut epoch.links);
-    for link in &mut links {
+    for (link, order) in links.iter_mut().zip(orders) {
         let connection = &connections[link.connection as usize];
         let offset = link.offset.unwrap_or(0).max(0) as u32;
-        let order = match link.delivery {
-            Delivery::ByItem if connection.is_direct() => orders.of(epoch, connection, components),
-            Delivery::Inverted => Order::ConsumerFirst,
-            _ => Order::ProducerFirst,
-        };
         let needed = if connection.is_direct() { capacity_needed(offset, order) } else { 1 };
         if let Some(declared) = connection.fifo_size.filter(|&declared| declared < needed) {
             return Err(too_small(connection, offset, order, declared, needed, components));
@@ -70,35 +60,32 @@ fn too_small(
     ))
 }
 
-/// Finds out which end of a connection comes first within a frame.
-struct Orders {
-    /// True if anything but data and rows orders runnables, so that a consumer may come first.
-    is_possible: bool,
-    after: HashMap<u32, Vec<bool>>,
-}
-
-impl Orders {
-    fn new(epoch: &Epoch) -> Self {
-        let is_order = |reason| matches!(reason, Reason::Declared | Reason::Singleton(_));
-        let has_order = epoch.dependencies.iter().any(|dependency| is_order(dependency.reason));
-        let is_possible = has_order || epoch.runnables.iter().any(|runnable| runnable.row == 0);
-        Self { is_possible, after: HashMap::new() }
-    }
-
-    /// The consumer comes first if its last pass, which releases the message, comes before the pass that
-    /// sends the next one.
-    fn of(&mut self, epoch: &Epoch, connection: &Connection, components: &[Component]) -> Order {
-        let component = |end: super::parts::End| &components[end.component.index()];
-        let (producer, consumer) = (component(connection.source).last(), component(connection.target).last());
-        let (Some((sends, _)), Some((_, releases))) = (epoch.ends_of(producer), epoch.ends_of(consumer)) else {
-            return Order::ProducerFirst;
-        };
-        if !self.is_possible || (self.after.len() >= SEARCHES_MAX && !self.after.contains_key(&releases.0)) {
-            return Order::ProducerFirst;
+/// Returns for each link of an epoch which end comes first within a frame.
+///
+/// The consumer comes first if its last pass, which releases the message, comes before the pass that sends
+/// the next one. Data and phases alone never bring that about.
+fn orders(epoch: &Epoch, connections: &[Connection], components: &[Component]) -> Vec<Order> {
+    let is_order = |reason| matches!(reason, Reason::Declared | Reason::Singleton(_));
+    let has_order = epoch.dependencies.iter().any(|dependency| is_order(dependency.reason));
+    let is_possible = has_order || epoch.runnables.iter().any(|runnable| runnable.row == 0);
+    let first = |link: &Link| if link.delivery == Delivery::Inverted { Order::ConsumerFirst } else { Order::ProducerFirst };
+    let mut orders: Vec<Order> = epoch.links.iter().map(first).collect();
+    let (mut asked, mut pairs) = (Vec::new(), Vec::new());
+    for (number, link) in epoch.links.iter().enumerate().filter(|_| is_possible) {
+        let connection = &connections[link.connection as usize];
+        let component = |end: End| &components[end.component.index()];
+        let sends = epoch.ends_of(component(connection.source).last());
+        let releases = epoch.ends_of_component(component(connection.target));
+        if let (Delivery::ByItem, true, Some((sends, _)), Some((_, releases))) =
+            (link.delivery, connection.is_direct(), sends, releases)
+        {
+            asked.push(number);
+            pairs.push((releases.0, sends.0));
         }
-        let after = self.after.entry(releases.0).or_insert_with(|| reachable(epoch.runnables.len(), &epoch.edges(), releases.0));
-        if after[sends.index()] { Order::ConsumerFirst } else { Order::ProducerFirst }
     }
+    let is_first = is_before(epoch.runnables.len(), &epoch.edges(), &pairs);
+    asked.iter().zip(is_first).filter(|(_, is_first)| *is_first).for_each(|(&link, _)| orders[link] = Order::ConsumerFirst);
+    orders
 }
 
 impl Link {

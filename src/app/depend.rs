@@ -8,7 +8,7 @@ use super::capacity;
 use super::fault::{Place, Warning, quoted};
 use super::forms::ScheduleForm;
 use super::order::circle;
-use super::parts::{Connection, Pass, PassId};
+use super::parts::{Component, Connection, Pass, PassId};
 use super::ports::Mode;
 use super::rows::{Placed, Rows};
 use super::schedule::{Delivery, Dependency, Epoch, Link, Reason, Role, RunnableId, StmSchedule};
@@ -105,16 +105,17 @@ fn not_scheduled(placed: &Placed, pass: &Pass, source: &Pass) -> crate::error::E
 
 fn add_connections(schedule: &mut StmSchedule, rows: &Rows, parts: &Parts<'_>, warnings: &mut Vec<Warning>) -> Result<()> {
     let is_crossing = |connection: &&Connection| {
-        let [source, target] = ends(connection, parts).map(|pass| rows.of(pass));
-        source
-            .zip(target)
-            .is_some_and(|(source, target)| source.epoch == target.epoch && 0 < source.row && source.row < target.row)
+        let [sender, receiver] = ends(connection, parts);
+        rows.of(sender.last())
+            .zip(rows.first_of(receiver))
+            .is_some_and(|(source, (_, target))| source.epoch == target.epoch && 0 < source.row && source.row < target.row)
     };
     let stamped: HashSet<_> = parts.connections.iter().filter(is_crossing).map(|connection| connection.source).collect();
     for (connection, number) in parts.connections.iter().zip(0..) {
-        let [source, target] = ends(connection, parts);
-        let component = &parts.components[connection.target.component.index()];
-        let Some(consumer) = rows.of(target).or_else(|| rows.of_component(component)) else { continue };
+        let [sender, receiver] = ends(connection, parts);
+        let source = sender.last();
+        // The first pass may not be scheduled: then the first one that is receives.
+        let Some((target, consumer)) = rows.first_of(receiver) else { continue };
         let Some(producer) = rows.of(source) else {
             if connection.is_direct() {
                 return Err(not_scheduled(consumer, &parts.passes[target.index()], &parts.passes[source.index()]));
@@ -134,9 +135,10 @@ fn add_connections(schedule: &mut StmSchedule, rows: &Rows, parts: &Parts<'_>, w
         match delivery {
             Delivery::Within => add_between(epoch, source, target, Reason::Connection(number)),
             Delivery::Inverted => {
-                let [producer, consumer] =
-                    [connection.source, connection.target].map(|end| &parts.components[end.component.index()]);
-                add_between(epoch, consumer.last(), producer.first(), Reason::Singleton(number));
+                let [sender, receiver] = [sender, receiver].map(|component| epoch.ends_of_component(component));
+                if let (Some((first, _)), Some((_, last))) = (sender, receiver) {
+                    add(epoch, last, first, Reason::Singleton(number));
+                }
             }
             _ => {}
         }
@@ -153,14 +155,13 @@ fn add_connections(schedule: &mut StmSchedule, rows: &Rows, parts: &Parts<'_>, w
     Ok(())
 }
 
-/// Returns the pass that sends and the pass that receives.
-fn ends(connection: &Connection, parts: &Parts<'_>) -> [PassId; 2] {
-    let component = |end: super::parts::End| &parts.components[end.component.index()];
-    [component(connection.source).last(), component(connection.target).first()]
+/// Returns the component that sends and the one that receives.
+fn ends<'a>(connection: &Connection, parts: &Parts<'a>) -> [&'a Component; 2] {
+    [connection.source, connection.target].map(|end| &parts.components[end.component.index()])
 }
 
 fn names<'a>(connection: &Connection, parts: &Parts<'a>) -> [&'a str; 2] {
-    [connection.source, connection.target].map(|end| &*parts.components[end.component.index()].name)
+    ends(connection, parts).map(|component| &*component.name)
 }
 
 fn check_across(connection: &Connection, producer: &Placed, consumer: &Placed, parts: &Parts<'_>) -> Result<()> {

@@ -97,11 +97,7 @@ impl App {
         let external = form.stm_external_runnables.keys().collect();
         let names = Names::new(&tree, form.processes.keys().collect(), external);
         let parts = Parts { components: &tree.components, passes: &tree.passes, connections: &connections, names: &names };
-        let mut schedules = Vec::new();
-        for (name, form) in form.stm_schedules.iter() {
-            let place = start.at(format_args!("stmSchedules.{name}"));
-            schedules.push(build::schedule(name, form, &parts, &place, &mut files, &mut warnings)?);
-        }
+        let schedules = build::schedules(&form.stm_schedules, &parts, &start, &mut files, &mut warnings)?;
         check_circles(&tree, &connections, &schedules)?;
         let states = states(&form, &start)?;
         let (name, Tree { components, passes, .. }) = (form.name.clone().into(), tree);

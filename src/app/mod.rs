@@ -14,7 +14,8 @@
 //!
 //! A pass on a device is two runnables: a submitter on a CPU and a submittee on the engine. What depends on
 //! the pass comes after the submittee. A connection lets the consumer's first pass come after the producer's
-//! last one if both are in one phase of one epoch. If the consumer is in a later phase, it reads the message
+//! last one if both are in one phase of one epoch. If the first pass is not scheduled, the first one that is
+//! takes its place. If the consumer is in a later phase, it reads the message
 //! of its own item, which an earlier iteration has sent, so there is no dependency within the iteration.
 //!
 //! All CPUs of a machine are one engine with a lane for each. So are engines that differ in their number
@@ -45,6 +46,7 @@ mod description;
 mod fault;
 mod files;
 mod forms;
+mod kind;
 mod names;
 mod order;
 mod parts;

@@ -36,6 +36,10 @@ impl<'a> Names<'a> {
         self.external.contains(&name)
     }
 
+    pub(super) fn name_of(&self, pass: PassId) -> &str {
+        &self.tree.passes[pass.index()].name
+    }
+
     /// Returns the passes of a component, of all components in a graphlet, or one pass.
     pub(super) fn find(&self, name: &str, place: &Place) -> Result<Named> {
         if let Some(&pass) = self.passes.get(name) {

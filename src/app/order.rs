@@ -53,17 +53,27 @@ pub(super) fn circle(count: usize, edges: &[(u32, u32)]) -> Option<Vec<u32>> {
     }
 }
 
-/// Returns all nodes that can be reached from a node, itself included.
-pub(super) fn reachable(count: usize, edges: &[(u32, u32)], from: u32) -> Vec<bool> {
-    let (next, _) = successors(count, edges);
-    let (mut is_reached, mut open) = (vec![false; count], vec![from]);
-    is_reached[from as usize] = true;
-    while let Some(node) = open.pop() {
-        for &target in &next[node as usize] {
-            if !std::mem::replace(&mut is_reached[target as usize], true) {
-                open.push(target);
-            }
+/// Returns for each pair of nodes whether a path leads from the first to the second, which is true for a node
+/// and itself. The graph has no circles: of a node of a circle, or behind one, a path may be missed.
+///
+/// Each pass over the edges answers for 64 first nodes, so that any number of pairs takes bounded time.
+pub(super) fn is_before(count: usize, edges: &[(u32, u32)], pairs: &[(u32, u32)]) -> Vec<bool> {
+    let mut places = vec![u32::MAX; count];
+    topological(count, edges).iter().zip(0..).for_each(|(&node, place)| places[node as usize] = place);
+    // When an edge is followed, all edges into its source have been.
+    let mut edges = edges.to_vec();
+    edges.sort_unstable_by_key(|&(source, _)| places[source as usize]);
+    let mut sorted: Vec<usize> = (0..pairs.len()).collect();
+    sorted.sort_unstable_by_key(|&pair| pairs[pair].0);
+    let groups: Vec<&[usize]> = sorted.chunk_by(|&a, &b| pairs[a].0 == pairs[b].0).collect();
+    let (mut is_before, mut marks) = (vec![false; pairs.len()], vec![0_u64; count]);
+    for groups in groups.chunks(64) {
+        marks.fill(0);
+        groups.iter().enumerate().for_each(|(bit, group)| marks[pairs[group[0]].0 as usize] |= 1 << bit);
+        edges.iter().for_each(|&(source, target)| marks[target as usize] |= marks[source as usize]);
+        for (bit, group) in groups.iter().enumerate() {
+            group.iter().for_each(|&pair| is_before[pair] = marks[pairs[pair].1 as usize] >> bit & 1 == 1);
         }
     }
-    is_reached
+    is_before
 }

@@ -43,10 +43,10 @@ pub struct Component {
     pub process: Option<Name>,
     /// The machine that the process runs on.
     pub machine: Option<Name>,
-    /// Its input ports.
-    pub inputs: Vec<PortShape>,
+    /// Its input ports. The components of one file share them.
+    pub inputs: Arc<[PortShape]>,
     /// Its output ports.
-    pub outputs: Vec<PortShape>,
+    pub outputs: Arc<[PortShape]>,
     pub(super) passes: Range<u32>,
     pub(super) file: Arc<Path>,
     /// Where it is a subcomponent of another one.
@@ -103,7 +103,7 @@ pub struct Pass {
     pub number: u32,
     /// The processor that it runs on.
     pub processor: Processor,
-    /// The passes of the same component that come before it.
+    /// The passes of the same component that come before it, each once.
     pub after: Vec<PassId>,
     /// True if the file gives no dependencies, so that the pass comes after the one before it.
     pub is_implicit: bool,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::description::App;
 use super::fault::{Warning, quoted};
-use super::order::reachable;
+use super::order::is_before;
 use super::parts::{Connection, PassId};
 use super::ports::Mode;
 use super::schedule::{Delivery, Dependency, Epoch, Link, Reason, Role, RunnableId};
@@ -12,9 +12,6 @@ use crate::error::Result;
 use crate::graph::{Backend, NodeId, Shape};
 use crate::name::Name;
 use crate::phases::{Phasing, Work};
-
-/// The most targets of feedback for which a proposal looks up whether they close a circle.
-const SEARCHES_MAX: usize = 1024;
 
 /// An epoch with its phases planned. Node `i` of the phasing is runnable `i` of the epoch.
 #[derive(Clone, Debug)]
@@ -31,6 +28,10 @@ pub struct EpochPlan {
 
 impl EpochPlan {
     /// Returns the phase of a runnable; 0 if it is not pipelined.
+    ///
+    /// # Panics
+    ///
+    /// May panic if the runnable is not one of the epoch that was planned.
     pub fn phase_of(&self, runnable: RunnableId) -> u32 {
         self.phasing.phase_of(NodeId(runnable.0))
     }
@@ -42,6 +43,10 @@ impl EpochPlan {
 
     /// Returns the connections whose capacity in the file, or else 1, is smaller than they need: the position
     /// of each, and the `fifo-size` that it needs.
+    ///
+    /// # Panics
+    ///
+    /// May panic if the plan is not one of this application.
     pub fn too_small(&self, app: &App) -> Vec<(u32, u32)> {
         let declared = |number: u32| app.connections()[number as usize].fifo_size.unwrap_or(1);
         self.capacities.iter().copied().filter(|&(number, needed)| declared(number) < needed).collect()
@@ -49,6 +54,10 @@ impl EpochPlan {
 
     /// Returns the phases as the rows of `passes`: a component with all its passes in one phase by its name,
     /// and single passes by theirs.
+    ///
+    /// # Panics
+    ///
+    /// May panic if the plan is not one of this application and this epoch.
     pub fn rows(&self, app: &App, epoch: &Epoch) -> Vec<Vec<Name>> {
         let mut phases: BTreeMap<u32, BTreeMap<u32, Vec<PassId>>> = BTreeMap::new();
         for (runnable, number) in epoch.runnables.iter().zip(0..).filter(|(runnable, _)| runnable.role != Role::Submittee) {
@@ -80,6 +89,10 @@ enum Phases {
 
 impl App {
     /// Returns an epoch as a work, with the phases of the file. Node `i` is runnable `i`.
+    ///
+    /// # Panics
+    ///
+    /// May panic if the epoch is not one of this application. If it does not, the work means nothing.
     pub fn work(&self, epoch: &Epoch) -> Work {
         self.work_of(epoch, Phases::Written)
     }
@@ -89,6 +102,10 @@ impl App {
     /// # Errors
     ///
     /// As for [`Work::written`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`App::work`].
     pub fn written(&self, epoch: &Epoch) -> Result<EpochPlan> {
         let phasing = self.work(epoch).written()?;
         let direct = epoch.links.iter().filter(|link| self.is_direct(link));
@@ -104,6 +121,10 @@ impl App {
     /// # Errors
     ///
     /// As for [`Work::auto`].
+    ///
+    /// # Panics
+    ///
+    /// As for [`App::work`].
     pub fn auto(&self, epoch: &Epoch, depth: u32) -> Result<EpochPlan> {
         let phasing = self.work_of(epoch, Phases::Free).auto(depth)?;
         let mut capacities = Vec::new();
@@ -120,6 +141,14 @@ impl App {
     /// the pass is on a device. A first pass reads the last passes of those components that are connected to
     /// its own by direct connections, in the order of the input ports. Each other pass reads the passes that
     /// it depends on. Indirect connections are left out.
+    ///
+    /// A node has the [phase](crate::graph::NodeShape::phase) of its row, and none in row 0. A graph that is
+    /// made of the shape runs one item, and has no use for phases; a pipeline is built in the program, and
+    /// can give them to its nodes by their names. `docs/app-json.md` says what a description can run.
+    ///
+    /// # Panics
+    ///
+    /// May panic if the epoch is not one of this application.
     pub fn shape(&self, epoch: &Epoch) -> Shape {
         let mut shape = Shape::new();
         shape.set_name(&epoch.name);
@@ -128,8 +157,10 @@ impl App {
             let pass = &self.passes()[runnable.pass.index()];
             let backend = if pass.processor.is_device() { Backend::Gpu } else { Backend::Cpu };
             let node = *nodes.entry(runnable.pass).or_insert_with(|| shape.node(&pass.name, backend));
+            let node = &mut shape.nodes_mut()[node.index()];
             // The submittee comes last, and its cost counts.
-            shape.nodes_mut()[node.index()].cost_us = runnable.cost_us();
+            node.cost_us = runnable.cost_us();
+            node.phase = (runnable.row > 0).then_some(runnable.row);
         }
         let node_of = |end: RunnableId| nodes[&epoch.runnables[end.index()].pass];
         for link in epoch.links.iter().filter(|link| self.is_direct(link)) {
@@ -157,9 +188,8 @@ impl App {
     /// Returns the runnable that ends the pass that sends, and the one that begins the pass that receives.
     fn ends(&self, epoch: &Epoch, link: &Link) -> Option<(RunnableId, RunnableId)> {
         let Connection { source, target, .. } = &self.connections()[link.connection as usize];
-        let source = self.components()[source.component.index()].last();
-        let target = self.components()[target.component.index()].first();
-        Some((epoch.ends_of(source)?.1, epoch.ends_of(target)?.0))
+        let [source, target] = [source, target].map(|end| &self.components()[end.component.index()]);
+        Some((epoch.ends_of(source.last())?.1, epoch.ends_of_component(target)?.0))
     }
 
     fn work_of(&self, epoch: &Epoch, phases: Phases) -> Work {
@@ -204,27 +234,22 @@ impl App {
     /// Adds the indirect connections. With free phases, one that closes no circle binds nothing.
     fn add_feedback(&self, epoch: &Epoch, phases: Phases, work: &mut Work) {
         let is_mixed = epoch.runnables.iter().any(|runnable| runnable.row > 0);
-        let edges: Vec<(u32, u32)> = match phases {
-            Phases::Written => Vec::new(),
-            Phases::Free => self.item_edges(epoch),
+        let is_indirect = |link: &&Link| !self.is_direct(link) && link.delivery != Delivery::AcrossEpochs;
+        let indirect = epoch.links.iter().filter(is_indirect).filter_map(|link| Some((link, self.ends(epoch, link)?)));
+        let indirect: Vec<(&Link, (RunnableId, RunnableId))> = indirect.collect();
+        let is_bound: Vec<bool> = match phases {
+            Phases::Written => {
+                let is_bound = |link: &Link| link.delivery == Delivery::Feedback && (link.offset.is_some() || !is_mixed);
+                indirect.iter().map(|(link, _)| is_bound(link)).collect()
+            }
+            Phases::Free => {
+                // Circles of these edges are an error of the work.
+                let pairs: Vec<(u32, u32)> = indirect.iter().map(|(_, (source, target))| (target.0, source.0)).collect();
+                is_before(epoch.runnables.len(), &self.item_edges(epoch), &pairs)
+            }
         };
-        let mut after: HashMap<RunnableId, Vec<bool>> = HashMap::new();
-        for link in &epoch.links {
-            if self.is_direct(link) || link.delivery == Delivery::AcrossEpochs {
-                continue;
-            }
-            let Some((source, target)) = self.ends(epoch, link) else { continue };
-            let is_bound = match phases {
-                Phases::Written => link.delivery == Delivery::Feedback && (link.offset.is_some() || !is_mixed),
-                Phases::Free if after.len() >= SEARCHES_MAX && !after.contains_key(&target) => false,
-                Phases::Free => {
-                    let after = after.entry(target).or_insert_with(|| reachable(epoch.runnables.len(), &edges, target.0));
-                    after[source.index()]
-                }
-            };
-            if is_bound {
-                work.feedback(NodeId(source.0), NodeId(target.0), self.bytes(link.connection));
-            }
+        for ((link, (source, target)), _) in indirect.into_iter().zip(is_bound).filter(|(_, is_bound)| *is_bound) {
+            work.feedback(NodeId(source.0), NodeId(target.0), self.bytes(link.connection));
         }
     }
 

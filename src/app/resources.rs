@@ -41,7 +41,7 @@ impl Resources {
                     resources.streams.push(EngineStream { name: specifier.to_owned().into(), process, engine });
                 }
                 (true, None) => resources.mutexes.push(Mutex { name: specifier.to_owned().into(), passes }),
-                (false, None) => resources.add_engine(scope, name, &passes, &place, warnings),
+                (false, None) => resources.add_engine((scope, name), &passes, names, &place, warnings),
             }
         }
         for engine in &mut resources.engines {
@@ -52,7 +52,14 @@ impl Resources {
         Ok(resources)
     }
 
-    fn add_engine(&mut self, machine: &str, name: &str, passes: &[PassId], place: &Place, warnings: &mut Vec<Warning>) {
+    fn add_engine(
+        &mut self,
+        (machine, name): (&str, &str),
+        passes: &[PassId],
+        names: &Names<'_>,
+        place: &Place,
+        warnings: &mut Vec<Warning>,
+    ) {
         let stem = match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
             "" => name,
             stem => stem,
@@ -66,10 +73,12 @@ impl Resources {
             self.engines.push(Engine { name: format!("{machine}.{name}").into(), lanes: 1, machine, stem });
         }
         if let (Some(first), true) = (passes.first(), stem == "CPU" || known.is_some()) {
-            let text = format!(
-                "pass number {} and others are given to this lane, but may run on any of {machine}.{stem}",
-                first.index()
-            );
+            let (first, others) = (quoted(names.name_of(*first)), passes.len() - 1);
+            let given = match others {
+                0 => format!("{first} is"),
+                _ => format!("{first} and {others} more are"),
+            };
+            let text = format!("{given} given to this lane, but may run on any of {machine}.{stem}");
             warnings.push(Warning::new(place, text));
         }
         self.given.extend(passes.iter().map(|&pass| (pass, EngineId(number as u32))));

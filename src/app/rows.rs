@@ -77,9 +77,9 @@ impl Rows {
         self.0[pass.index()].as_ref()
     }
 
-    /// Returns the place of the first pass of a component that is scheduled.
-    pub(super) fn of_component(&self, component: &Component) -> Option<&Placed> {
-        component.passes().find_map(|pass| self.of(pass))
+    /// Returns the first pass of a component that is scheduled, and its place.
+    pub(super) fn first_of(&self, component: &Component) -> Option<(PassId, &Placed)> {
+        component.passes().find_map(|pass| Some((pass, self.of(pass)?)))
     }
 
     /// Returns the passes of an epoch, in their order.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fault::Place;
-use super::parts::PassId;
+use super::parts::{Component, PassId};
 use super::processor::Processor;
 use crate::name::Name;
 
@@ -263,5 +263,12 @@ impl Epoch {
         let first = self.runnables.partition_point(|runnable| runnable.pass < pass);
         let count = self.runnables[first..].iter().take_while(|runnable| runnable.pass == pass).count();
         (count > 0).then(|| (RunnableId(first as u32), RunnableId((first + count - 1) as u32)))
+    }
+
+    /// Returns the first and the last runnable of a component. The epoch may have only some of its passes.
+    pub(super) fn ends_of_component(&self, component: &Component) -> Option<(RunnableId, RunnableId)> {
+        let first = self.runnables.partition_point(|runnable| runnable.pass < component.first());
+        let end = self.runnables.partition_point(|runnable| runnable.pass <= component.last());
+        (first < end).then(|| (RunnableId(first as u32), RunnableId(end as u32 - 1)))
     }
 }

@@ -48,6 +48,10 @@ impl EpochPlan {
     /// # Errors
     ///
     /// As for [`Phasing::simulate`](crate::phases::Phasing::simulate).
+    ///
+    /// # Panics
+    ///
+    /// May panic if the epoch is not the one that was planned.
     pub fn to_perfetto(&self, epoch: &Epoch, items: u64, beat: Beat) -> Result<String> {
         let spans = self.phasing.simulate(items, beat)?;
         let mut events = names(epoch);

@@ -6,14 +6,13 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::fault::{Place, list, quoted};
+use super::fault::{Place, quoted};
 use super::files::{Document, Files};
 use super::forms::{AppForm, ConnectionForm, GraphletForm, Map, NodeForm, Object, PortForm, SubcomponentForm};
-use super::order::circle;
-use super::parts::{Component, ComponentId, Pass, PassId, PortShape};
+use super::kind::{NodeKind, PassKind, check_ports};
+use super::parts::{Component, ComponentId, Pass, PassId};
 use crate::error::{Kind, Result};
 use crate::graph::NAME_BYTES_MAX;
-use crate::name::Name;
 
 /// How deep graphlets may be nested.
 const NESTING_MAX: usize = 64;
@@ -21,6 +20,11 @@ const NESTING_MAX: usize = 64;
 const COMPONENTS_MAX: usize = 1 << 15;
 /// The most passes.
 pub(super) const PASSES_MAX: usize = 1 << 15;
+/// The most ports of all components with passes.
+const PORTS_MAX: usize = 1 << 20;
+/// The most dependencies between the passes of a component, of all components. Each schedule copies those
+/// of the passes that it has.
+const DEPENDENCIES_MAX: usize = 1 << 18;
 
 /// What a component of the tree is.
 pub(super) enum Content {
@@ -74,13 +78,24 @@ pub(super) struct Tree {
     pub(super) members: Vec<Member>,
     pub(super) components: Vec<Component>,
     pub(super) passes: Vec<Pass>,
+    /// What the components of one file share, so that a file of many ports is not copied for each of them.
+    kinds: HashMap<Arc<Path>, Rc<NodeKind>>,
+    ports: usize,
+    dependencies: usize,
 }
 
 impl Tree {
     pub(super) fn new(file: &Arc<Path>, app: Rc<AppForm>, files: &mut Files<'_>) -> Result<Self> {
         let content = Content::App(app);
         let root = Member { name: String::new(), file: file.clone(), content, children: HashMap::new(), parent: None, depth: 0 };
-        let mut tree = Self { members: vec![root], components: Vec::new(), passes: Vec::new() };
+        let mut tree = Self {
+            members: vec![root],
+            components: Vec::new(),
+            passes: Vec::new(),
+            kinds: HashMap::new(),
+            ports: 0,
+            dependencies: 0,
+        };
         let mut next = 0;
         while next < tree.members.len() {
             tree.add_subcomponents(next, files)?;
@@ -150,7 +165,10 @@ impl Tree {
                 return Err(typed.fault(format_args!("the application has more than {COMPONENTS_MAX} components")));
             }
             let content = match document {
-                Document::Graphlet(form) => Content::Graphlet(form),
+                Document::Graphlet(form) => {
+                    check_ports(&form.input_ports, &form.output_ports, &file)?;
+                    Content::Graphlet(form)
+                }
                 Document::Node(form) => {
                     let component = self.add_component(&path, &file, place, &form)?;
                     Content::Node(form, component)
@@ -175,42 +193,28 @@ impl Tree {
     fn add_component(&mut self, path: &str, file: &Arc<Path>, place: Place, form: &NodeForm) -> Result<ComponentId> {
         let component = ComponentId(self.components.len() as u32);
         let start = self.passes.len();
-        let listed = Place::new(file, "passes");
-        if form.passes.is_empty() {
-            return Err(listed.fault("a node has at least one pass"));
-        }
         if start + form.passes.len() > PASSES_MAX {
             return Err(place.fault(format_args!("the application has more than {PASSES_MAX} passes")));
         }
-        let mut numbers = HashMap::new();
-        for (number, pass) in form.passes.iter().enumerate() {
-            let at = listed.at(format_args!("[{number}].name"));
-            if pass.name.is_empty() || pass.name.contains('.') {
-                return Err(at.fault(format_args!("{} is no name of a pass: it is not empty and has no '.'", quoted(&pass.name))));
+        let kind = match self.kinds.get(file) {
+            Some(known) => known.clone(),
+            None => {
+                let kind = Rc::new(NodeKind::new(form, file)?);
+                self.kinds.insert(file.clone(), kind.clone());
+                kind
             }
-            if let Some(first) = numbers.insert(&*pass.name, number) {
-                return Err(
-                    at.fault(format_args!("the name {} is that of passes[{first}]: give each its own", quoted(&pass.name)))
-                );
-            }
+        };
+        self.ports += kind.inputs.len() + kind.outputs.len();
+        if self.ports > PORTS_MAX {
+            return Err(place.fault(format_args!("the components of the application have more than {PORTS_MAX} ports")));
         }
-        for (number, pass) in form.passes.iter().enumerate() {
-            let at = listed.at(format_args!("[{number}]"));
-            let [processor] = pass.processor_types[..] else {
-                let count = pass.processor_types.len();
-                return Err(at.at(".processorTypes").fault(format_args!("a pass has one processor, and not {count}")));
-            };
-            let mut after = Vec::new();
-            for (index, name) in pass.dependencies.iter().flatten().enumerate() {
-                let Some(&known) = numbers.get(&**name) else {
-                    let known = list(form.passes.iter().map(|pass| &*pass.name));
-                    let fault = format!("there is no pass {}; the node has {known}", quoted(name));
-                    return Err(at.at(format_args!(".dependencies[{index}]")).fault(fault));
-                };
-                after.push(PassId((start + known) as u32));
-            }
-            let is_implicit = pass.dependencies.is_none();
-            after.extend((is_implicit && number > 0).then(|| PassId((start + number - 1) as u32)));
+        self.dependencies += kind.passes.iter().map(|pass| pass.after.len()).sum::<usize>();
+        if self.dependencies > DEPENDENCIES_MAX {
+            return Err(place.fault(format_args!(
+                "the passes of the application have more than {DEPENDENCIES_MAX} dependencies within their components"
+            )));
+        }
+        for (pass, number) in kind.passes.iter().zip(0..) {
             let name = format!("{path}.{}", pass.name);
             if name.len() + "_submittee".len() > NAME_BYTES_MAX {
                 return Err(Kind::Limit {
@@ -220,47 +224,21 @@ impl Tree {
                 }
                 .into());
             }
-            self.passes.push(Pass { name: name.into(), component, number: number as u32, processor, after, is_implicit });
+            let after = pass.after.iter().map(|before| PassId(start as u32 + before)).collect();
+            let PassKind { processor, is_implicit, .. } = *pass;
+            self.passes.push(Pass { name: name.into(), component, number, processor, after, is_implicit });
         }
-        self.check_passes(start, &listed)?;
         self.components.push(Component {
             name: path.to_owned().into(),
-            kind: form.name.clone().into(),
+            kind: kind.name.clone(),
             process: None,
             machine: None,
-            inputs: shapes(&form.input_ports),
-            outputs: shapes(&form.output_ports),
+            inputs: kind.inputs.clone(),
+            outputs: kind.outputs.clone(),
             passes: start as u32..self.passes.len() as u32,
             file: file.clone(),
             place,
         });
         Ok(component)
     }
-
-    /// Fails if passes of one component depend on each other in a circle.
-    fn check_passes(&self, start: usize, place: &Place) -> Result<()> {
-        let passes = &self.passes[start..];
-        let edges: Vec<(u32, u32)> = passes
-            .iter()
-            .zip(0..)
-            .flat_map(|(pass, number)| pass.after.iter().map(move |source| (source.0 - start as u32, number)))
-            .collect();
-        let Some(circle) = circle(passes.len(), &edges) else { return Ok(()) };
-        let names: Vec<&str> = circle.iter().map(|&number| &*passes[number as usize].name).collect();
-        Err(place.fault(format_args!(
-            "passes depend on each other in a circle: {}: remove one of the dependencies",
-            names.join(" -> ")
-        )))
-    }
-}
-
-fn shapes(ports: &Map<Object<PortForm>>) -> Vec<PortShape> {
-    let shape = |(name, form): (&str, &Object<PortForm>)| PortShape {
-        name: Name::from(name.to_owned()),
-        kind: form.kind.clone().map(Name::from),
-        array: form.array,
-        binding_required: form.binding_required.unwrap_or(false),
-        bytes: form.bytes,
-    };
-    ports.iter().map(shape).collect()
 }

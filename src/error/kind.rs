@@ -91,10 +91,10 @@ pub(crate) enum Kind {
     )]
     FeedbackForward { feedback: Name, reader: Name, maker: Name, read: u32, made: u32 },
     #[error(
-        "'{target}' is in phase {second} and depends on '{source_node}' in phase {first}, a later one: move one of them, or feed the value back with g.feedback and g.feed"
+        "'{target}' is in phase {second} and depends on '{source_node}' in phase {first}, a later one: put '{target}' in phase {first} or later, or make the edge feedback (in a pipeline, by g.feedback and g.feed) if '{target}' needs the value of an earlier item"
     )]
     PhaseBack { source_node: Name, target: Name, first: u32, second: u32 },
-    #[error("'{node}' is in phase {phase}: phases are from 1 to {max}")]
+    #[error("node '{node}' is in phase {phase}: phases are from 1 to {max}")]
     PhaseRange { node: Name, phase: u32, max: u32 },
     #[error("{slots} items in flight are too few: {why}")]
     TooFewSlots { slots: u32, why: String },
@@ -102,7 +102,9 @@ pub(crate) enum Kind {
     SourcePanicked { message: String },
     #[error("what '{name}' begins with could not be made, a panic: {message}")]
     InitPanicked { name: Name, message: String },
-    #[error("an item of the source is an error")]
+    #[error(
+        "the source gave an error instead of this item: its cause says why (`{{:#}}` prints it); skip this result, and later items follow, or end the stream with `?`"
+    )]
     SourceFailed,
     #[error("an inner graph cannot be compiled or cut by itself: compile or cut the graph around it")]
     IsInner,
@@ -146,15 +148,9 @@ pub(crate) enum Kind {
     )]
     ItemCycle { path: Vec<Name> },
     #[error(
-        "the edge from '{source_node}' in phase {from} to '{target}' in phase {to} leads to an earlier phase: put '{target}' in phase {from} or later, or declare the edge as feedback if '{target}' needs the value of an earlier item"
-    )]
-    EarlierPhase { source_node: Name, from: u32, target: Name, to: u32 },
-    #[error(
         "the feedback from '{source_node}' in phase {from} to '{target}' in phase {to} leads to a later phase: put '{target}' in phase {from} or earlier, or make it an ordinary edge"
     )]
     LaterPhase { source_node: Name, from: u32, target: Name, to: u32 },
-    #[error("node '{node}' is in phase {phase}: phases are from 1 to {limit}")]
-    Phase { node: Name, phase: u32, limit: u32 },
     #[error("'{first}' and '{second}' are in one phase (together), but {} is fixed for the first and {} for the second: fix the same for both", fixed(.phase), fixed(.other))]
     PhasesApart { first: Name, phase: u32, second: Name, other: u32 },
     #[error(

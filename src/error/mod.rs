@@ -223,9 +223,7 @@ impl Error {
                 | PhaseRange { .. }
                 | TooFewSlots { .. }
                 | ItemCycle { .. }
-                | EarlierPhase { .. }
                 | LaterPhase { .. }
-                | Phase { .. }
                 | PhasesApart { .. }
                 | NoPhase { .. }
                 | NoCapacity { .. }
@@ -278,7 +276,6 @@ impl Error {
             | NotJoined { node }
             | BuildPanicked { node }
             | Body { node, .. }
-            | Phase { node, .. }
             | NoPhase { node, .. }
             | UnknownResource { node, .. }
             | Undecided { node, .. }
@@ -287,7 +284,7 @@ impl Error {
             Within { node, .. } | Replaced { node, .. } | Policy { node, .. } => node.as_deref(),
             HeldTwice { second: node, .. } | PhaseBack { target: node, .. } | FeedbackForward { reader: node, .. } => Some(node),
             PhaseRange { node, .. } | FeedbackPhases { node, .. } | ForeignState { name: node } => Some(node),
-            PhasesApart { second: node, .. } | EarlierPhase { target: node, .. } | LaterPhase { target: node, .. } => Some(node),
+            PhasesApart { second: node, .. } | LaterPhase { target: node, .. } => Some(node),
             Cycle { path } | ItemCycle { path } => path.first().map(|node| &**node),
             TakenAndReadInside { reader, .. } => Some(reader),
             TakenState { taker, .. }

@@ -12,7 +12,7 @@
 //! | [`items`] | a graph over a stream of items: phases, states, feedback |
 //! | [`gpus`] | kernels, buffers and streams; what differs between a host and a GPU |
 //! | [`variables`] | engines: order that follows from what operations read and write |
-//! | [`flows`] | control flow as async code; which of graph, loop, engine and flow to choose |
+//! | [`flows`] | control flow as async code; which of graph, pipeline, loop, engine and flow to choose |
 //! | [`simulation`] | all orders of a graph, virtual time, pictures, and the tool |
 //
 // GUIDES: text for users, beside the API. Lives here: one Markdown file per subject, whose code is tested.

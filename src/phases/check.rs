@@ -160,7 +160,7 @@ fn fixed(work: &Work) -> Result<(Vec<Option<u32>>, Vec<Vec<usize>>)> {
             Some(Fixed::Unpipelined) => Some(0),
             Some(Fixed::Phase(phase @ 1..=PHASE_MAX)) => Some(phase),
             Some(Fixed::Phase(phase)) => {
-                return Err(Kind::Phase { node: node.name.clone(), phase, limit: PHASE_MAX }.into());
+                return Err(Kind::PhaseRange { node: node.name.clone(), phase, max: PHASE_MAX }.into());
             }
         });
     }

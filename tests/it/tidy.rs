@@ -22,7 +22,7 @@ const COMMENT_COLUMNS_MAX: usize = 110;
 const CIRCLE_FILES_MAX: usize = 3;
 const ROOT_NAMES_MAX: usize = 25;
 /// The rooms whose comments are plain.
-const PLAIN: [&str; 7] = ["phases", "app", "value", "runtime", "run", "engine", "flow"];
+const PLAIN: [&str; 8] = ["phases", "app", "value", "runtime", "run", "engine", "flow", "pipe"];
 
 /// A source file: its path inside the package, and its text.
 struct Source {

@@ -151,6 +151,103 @@ fn connections_through_graphlets_keep_their_parameters() {
     assert_eq!((data.fifo_size, data.reuse, data.target.index), (Some(7), true, Some(0)));
 }
 
+/// An application of this many components of the node `N`.
+fn many(count: usize) -> Case {
+    let mut case = Case::new();
+    let nodes: serde_json::Map<String, Value> =
+        (0..count).map(|number| (format!("n{number:03}"), json!({"componentType": "N.node.json"}))).collect();
+    case.set("x.app.json", json!({"name": "X", "subcomponents": nodes}));
+    case
+}
+
+#[test]
+fn components_of_one_file_share_its_ports_and_all_ports_have_a_bound() {
+    // Seen to fail with ports that are copied for each component, and without either bound.
+    let ports = |count: usize| (0..count).map(|port| (format!("P{port}"), json!({}))).collect::<Value>();
+    let mut case = many(200);
+    case.edit("N.node.json", |node| node["inputPorts"] = ports(4096));
+    let app = soon(|| case.open()).unwrap();
+    let [first, .., last] = app.components() else { panic!("200 components") };
+    assert!(std::ptr::eq(&*first.inputs, &*last.inputs));
+    let mut more = many(300);
+    more.edit("N.node.json", |node| node["inputPorts"] = ports(4096));
+    assert_eq!(
+        soon(|| more.fault()),
+        "x.app.json: subcomponents.n255: the components of the application have more than 1048576 ports"
+    );
+    case.edit("N.node.json", |node| node["inputPorts"] = ports(4097));
+    let fault = "inputPorts: a component has at most 4096 of these ports, and not 4097";
+    assert_eq!(case.fault(), format!("N.node.json: {fault}"));
+    let mut case = Case::new();
+    case.edit("T.graphlet.json", |graphlet| graphlet["inputPorts"] = ports(4097));
+    assert_eq!(case.fault(), format!("T.graphlet.json: {fault}"));
+}
+
+#[test]
+fn dependencies_of_passes_count_once_and_have_a_bound() {
+    // Seen to fail with a dependency for each entry of the file, and without the bound.
+    let mut case = many(2);
+    case.edit("N.node.json", |node| node["passes"][1]["dependencies"] = json!(vec!["SETUP"; 300_000]));
+    assert_eq!(soon(|| case.open()).unwrap().passes()[1].after.len(), 1);
+    let names: Vec<String> = (0..600).map(|pass| format!("P{pass}")).collect();
+    let passes = |node: &mut Value| {
+        let pass = |number: usize| json!({"name": names[number], "processorTypes": ["CPU"], "dependencies": names[..number]});
+        node["passes"] = (0..names.len()).map(pass).collect();
+    };
+    case.edit("N.node.json", passes);
+    let fault = "the passes of the application have more than 262144 dependencies within their components";
+    assert_eq!(soon(|| case.fault()), format!("x.app.json: subcomponents.n001: {fault}"));
+    let mut one = many(1);
+    one.edit("N.node.json", passes);
+    assert!(soon(|| one.open()).is_ok());
+}
+
+#[test]
+fn schedules_do_not_multiply_beyond_a_bound() {
+    // Each was seen to be read without its bound.
+    let mut case = Case::new();
+    let epoch = || json!({"passes": [["top"]]});
+    let hyperepoch = || json!({"period": 1, "epochs": {"e": epoch()}});
+    let schedule = || json!({"wcet": "c.yaml", "hyperepochs": {"h": hyperepoch()}});
+    let copies = |count: usize, form: Value| (0..count).map(|number| (format!("c{number}"), form.clone())).collect::<Value>();
+    let many = [
+        (json!({"stmSchedules": copies(257, schedule())}), "stmSchedules: 257 schedules, the limit is 256"),
+        (
+            json!({"stmSchedules": {"s": {"hyperepochs": copies(4097, json!({"period": 1, "epochs": {}}))}}}),
+            "stmSchedules.s: 4097 hyperepochs and epochs in all schedules up to here, the limit is 4096",
+        ),
+        (
+            json!({"stmSchedules": {"s": {"hyperepochs": {"h": {"period": 1, "epochs": copies(4096, epoch())}}}}}),
+            "stmSchedules.s: 4097 hyperepochs and epochs in all schedules up to here, the limit is 4096",
+        ),
+        (
+            json!({"stmSchedules": {"s": {"hyperepochs": {"h": {"period": 1, "resources": copies(4097, json!([])), "epochs": {}}}}}}),
+            "stmSchedules.s: 4097 resources in all schedules up to here, the limit is 4096",
+        ),
+    ];
+    for (part, expected) in many {
+        case.edit("x.app.json", |app| app["stmSchedules"] = part["stmSchedules"].clone());
+        assert_eq!(soon(|| case.fault()), format!("x.app.json: {expected}"));
+    }
+}
+
+#[test]
+fn passes_that_many_schedules_run_have_a_bound() {
+    // Seen to be read without the bound.
+    let mut case = many(8);
+    let passes = |node: &mut Value| {
+        let pass = |number: usize| json!({"name": format!("P{number}"), "processorTypes": ["CPU"]});
+        node["passes"] = (0..4096).map(pass).collect();
+    };
+    case.edit("N.node.json", passes).edit("x.app.json", |app| {
+        let names: Vec<String> = (0..8).map(|number| format!("n{number:03}")).collect();
+        let schedule = json!({"hyperepochs": {"h": {"period": 1, "epochs": {"e": {"passes": [names]}}}}});
+        app["stmSchedules"] = (0..100).map(|number| (format!("c{number:03}"), schedule.clone())).collect();
+    });
+    let fault = "all schedules up to here have more than 4194304 runnables and dependencies between them";
+    assert_eq!(soon(|| case.fault()), format!("x.app.json: stmSchedules.c064: {fault}"));
+}
+
 #[test]
 fn a_large_description_is_read_and_simulated_in_bounded_time() {
     // Seen to fail with a smaller bound on the passes.

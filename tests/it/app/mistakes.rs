@@ -231,6 +231,46 @@ fn a_singleton_inverts_the_dependency_across_one_phase_and_crosses_no_more() {
 }
 
 #[test]
+fn a_component_of_which_only_a_later_pass_is_scheduled_keeps_its_order() {
+    // Seen to fail with the order of the first pass only, which is not there.
+    let mut case = Case::new();
+    case.rows(json!([["top.a", "top.b.TEARDOWN"]]));
+    let app = case.open().unwrap();
+    assert_eq!(before(&app, only(&app), "top.b.TEARDOWN"), ["top.a.TEARDOWN"]);
+    let edges = app.shape(only(&app)).edges().len();
+    assert_eq!(edges, 2);
+    // So across phases: the consumer reads by item.
+    case.rows(json!([[], ["top.a"], ["top.b.TEARDOWN"]]));
+    let app = case.open().unwrap();
+    assert_eq!(app.shape(only(&app)).edges().len(), edges);
+    assert!(only(&app).links[0].is_stamped);
+    // And against the direction of a singleton.
+    case.edit("T.graphlet.json", |graphlet| graphlet["connections"][0]["dests"]["b.IN"] = json!({"mode": "singleton"}));
+    case.rows(json!([[], ["top.a.TEARDOWN"], ["top.b.SETUP"]]));
+    let app = case.open().unwrap();
+    assert_eq!(before(&app, only(&app), "top.a.TEARDOWN"), ["top.b.SETUP"]);
+}
+
+#[test]
+fn the_order_of_any_number_of_consumers_is_found() {
+    // Seen to refuse all consumers behind the first 1024.
+    let mut case = Case::new();
+    let names: Vec<String> = (0..1100).map(|number| format!("b{number}")).collect();
+    case.edit("T.graphlet.json", |graphlet| {
+        names.iter().for_each(|name| graphlet["subcomponents"][name] = json!({"componentType": "N.node.json"}));
+        let dests: serde_json::Map<_, _> = names.iter().map(|name| (format!("{name}.IN"), json!({"fifo-size": 1}))).collect();
+        graphlet["connections"] = json!([{"src": "a.OUT", "dests": dests}]);
+    });
+    let rows = names.iter().map(|name| format!("top.{name}")).collect::<Vec<_>>();
+    case.rows(json!([[], ["top.a"], rows])).edit("x.app.json", |app| {
+        let last: Vec<String> = names.iter().map(|name| format!("top.{name}.TEARDOWN")).collect();
+        app["stmSchedules"]["s"]["passDependencies"] = json!({"top.a.SETUP": last});
+    });
+    let app = case.open().unwrap();
+    assert!(only(&app).links.len() == 1100 && only(&app).links.iter().all(|link| link.capacity == 1));
+}
+
+#[test]
 fn parameters_that_contradict_each_other_are_refused() {
     // Seen to fail without the check of `reuse`.
     let with = |params: serde_json::Value| {

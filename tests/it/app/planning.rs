@@ -3,7 +3,8 @@
 use anabranch::app::EpochPlan;
 use anabranch::graph::{Backend, Bodies};
 use anabranch::phases::Bound;
-use anabranch::{Executor, Graph, Name, Value};
+use anabranch::{Executor, Graph, Name, Pipeline, Ranked, Value};
+use futures::TryStreamExt;
 use serde_json::json;
 
 use super::{Case, only, sample};
@@ -79,6 +80,69 @@ fn sizes_of_messages_count_as_bytes_in_flight() {
     assert_eq!(bytes(&case), 0);
     case.edit("N.node.json", |node| node["outputPorts"]["OUT"]["bytes"] = json!(1000));
     assert!(bytes(&case) >= 2000, "{}", bytes(&case));
+}
+
+#[test]
+fn any_number_of_connections_is_feedback_if_it_closes_a_circle() {
+    // Seen to fail with the first 1024 as feedback only.
+    let count = 1100;
+    let mut case = Case::new();
+    case.edit("N.node.json", |node| {
+        node["outputPorts"]["OUT"]["bytes"] = json!(1000);
+        node["passes"] = json!([{"name": "RUN", "processorTypes": ["CPU"]}]);
+    });
+    case.edit("T.graphlet.json", |graphlet| {
+        for number in 0..count {
+            let [from, to] = ["a", "b"].map(|name| format!("{name}{number}"));
+            for name in [&from, &to] {
+                graphlet["subcomponents"][name] = json!({"componentType": "N.node.json"});
+            }
+            let all = graphlet["connections"].as_array_mut().unwrap();
+            all.push(json!({"src": format!("{from}.OUT"), "dests": {format!("{to}.IN"): {}}}));
+            all.push(json!({"src": format!("{to}.OUT"), "dests": {format!("{from}.IN"): {"indirect": true}}}));
+        }
+    });
+    let bytes = |case: &mut Case| {
+        let app = case.rows(json!([["top"]])).open().unwrap();
+        app.auto(only(&app), 1).unwrap().phasing.bytes_in_flight()
+    };
+    // The case itself has a direct connection.
+    assert_eq!(bytes(&mut case), (2 * count + 1) * 1000);
+}
+
+#[test]
+fn a_shape_has_the_phases_of_the_rows() {
+    // Seen to fail with shapes without phases.
+    let mut case = Case::new();
+    let phases = |case: &Case| {
+        let app = case.open().unwrap();
+        let shape = app.shape(only(&app));
+        shape.nodes().iter().map(|node| node.phase).collect::<Vec<_>>()
+    };
+    assert_eq!(phases(&case), [Some(1), Some(1), Some(2), Some(2)]);
+    case.rows(json!([["top.a"], ["top.b"]]));
+    assert_eq!(phases(&case), [None, None, Some(1), Some(1)]);
+}
+
+#[test]
+fn a_pipeline_gets_the_phases_of_a_description_by_the_names_of_its_nodes() {
+    // As `docs/app-json.md` has it. Seen to fail with shapes without phases.
+    let app = Case::new().open().unwrap();
+    let shape = app.shape(only(&app));
+    let pipeline = Pipeline::new("x", &Ranked::default(), |g, item: Value<u64>| {
+        shape.nodes().iter().fold(item, |value, node| {
+            let next = g.task(&node.name, &value, |x: &u64| x + 1);
+            node.phase.into_iter().for_each(|phase| _ = g.node(&next).phase(phase));
+            next
+        })
+    })
+    .unwrap();
+    assert_eq!(pipeline.depth(), 2);
+    assert_eq!(["top.a.TEARDOWN", "top.b.SETUP"].map(|name| pipeline.phase_of(name)), [Some(1), Some(2)]);
+    let exec = Executor::inline();
+    let items = exec.pipe(&pipeline, futures::stream::iter([10, 20]));
+    let results: Vec<u64> = futures::executor::block_on(items.try_collect()).unwrap();
+    assert_eq!(results, [14, 24]);
 }
 
 #[test]

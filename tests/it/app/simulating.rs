@@ -47,6 +47,22 @@ fn no_two_runnables_share_a_lane_and_dependencies_hold() {
 }
 
 #[test]
+fn passes_that_are_given_to_one_of_several_lanes_are_named() {
+    // Seen to fail with the number of the first pass, and "others" where there are none.
+    let warning = |passes: Value| {
+        let mut case = Case::new();
+        case.edit("x.app.json", |app| resources(app)["m.CPU1"] = passes);
+        let app = case.open().unwrap();
+        let [warning] = app.warnings() else { panic!("{:?}", app.warnings()) };
+        warning.to_string()
+    };
+    let place = "x.app.json: stmSchedules.s.hyperepochs.h.resources.m.CPU1";
+    let lane = "given to this lane, but may run on any of m.CPU";
+    assert_eq!(warning(json!(["top.b.TEARDOWN"])), format!("{place}: 'top.b.TEARDOWN' is {lane}"));
+    assert_eq!(warning(json!(["top"])), format!("{place}: 'top.a.SETUP' and 3 more are {lane}"));
+}
+
+#[test]
 fn frames_begin_at_their_times_and_after_the_frame_before() {
     // Seen to fail with frames that overlap.
     let starts = |period: u64| {

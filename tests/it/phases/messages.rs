@@ -47,8 +47,8 @@ fn an_edge_to_an_earlier_phase_is_an_error_that_names_feedback() {
     });
     assert_eq!(
         written,
-        "the edge from 'a' in phase 2 to 'b' in phase 1 leads to an earlier phase: put 'b' in phase 2 or later, or declare \
-         the edge as feedback if 'b' needs the value of an earlier item"
+        "'b' is in phase 1 and depends on 'a' in phase 2, a later one: put 'b' in phase 2 or later, or make the edge feedback \
+         (in a pipeline, by g.feedback and g.feed) if 'b' needs the value of an earlier item"
     );
     assert_eq!(
         auto,

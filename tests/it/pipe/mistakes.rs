@@ -32,8 +32,8 @@ fn phases_go_forward() {
         let late = add(g, "late", 2, &item, &item);
         add(g, "early", 1, &late, &item)
     });
-    let text = "'early' is in phase 1 and depends on 'late' in phase 2, a later one: move one of them, or feed the value back \
-                with g.feedback and g.feed";
+    let text = "'early' is in phase 1 and depends on 'late' in phase 2, a later one: put 'early' in phase 2 or later, or make \
+                the edge feedback (in a pipeline, by g.feedback and g.feed) if 'early' needs the value of an earlier item";
     assert_eq!((error.to_string().as_str(), error.node()), (text, Some("early")));
 }
 
@@ -42,7 +42,7 @@ fn phases_are_counted_from_1() {
     for phase in [0, u32::MAX] {
         let error = fault(|g, item| add(g, "node", phase, &item, &item));
         assert_eq!(error.node(), Some("node"));
-        assert!(error.to_string().starts_with(&format!("'node' is in phase {phase}: phases are from 1 to ")), "{error}");
+        assert!(error.to_string().starts_with(&format!("node 'node' is in phase {phase}: phases are from 1 to ")), "{error}");
     }
 }
 
