@@ -59,17 +59,6 @@ fn a_phase_may_still_leave_when_the_next_one_ends_its_item() {
     });
 }
 
-// The second phase of the last item may begin behind that of the item before, on another thread. Seen to fail
-// (a word that was freed) with a phase whose arrow to its own item does not come last.
-#[test]
-fn an_item_may_end_while_the_phase_that_let_its_last_phase_begin_leaves() {
-    let pipeline = adding(2).serial().and_then(|pipeline| pipeline.in_flight(2)).expect("the pipeline is right");
-    check_within(1, move || {
-        let results = collect(workers(2).pipe(&pipeline, stream::iter(1..=2)));
-        assert_eq!(values(results), [3, 4]);
-    });
-}
-
 // Seen to fail (a deadlock) without the closes in the drop of `Items` and in `RunInner::cancel`.
 #[test]
 fn a_dropped_consumer_leaves_the_last_item_to_its_worker() {

@@ -36,8 +36,6 @@ pub(crate) struct Pipelining {
     /// The number of iterations: the most items in flight.
     pub(crate) slots: u32,
     pub(crate) phases: Vec<PhaseRule>,
-    /// The number of phases whose ends an item's own end waits for.
-    pub(crate) ends: u32,
     /// The phases whose gates count the arrival of an item.
     pub(crate) begun_by_source: Vec<u32>,
     pub(crate) feeds: Vec<Feed>,
@@ -62,9 +60,6 @@ pub(crate) struct PhaseRule {
     pub(crate) has_feeds: bool,
     /// Whether the phase is queued behind that of the item before: on the same lane.
     pub(crate) is_behind_itself: bool,
-    /// Whether the item's end waits for it. Not if its end lets another phase of the item begin: that is its
-    /// last arrow, and the item ends after it.
-    pub(crate) ends_item: bool,
 }
 
 /// What has come of a phase.
@@ -83,14 +78,6 @@ impl PhaseRule {
     #[inline]
     pub(crate) fn leads_on(&self) -> bool {
         self.has_feeds || !self.arrows.is_empty()
-    }
-
-    /// Lets the arrows to phases of the same item come last: when the last of them is followed, the item may
-    /// be over.
-    fn put_own_item_last(&mut self) {
-        let at_end = &mut self.arrows[self.queued_arrows as usize..];
-        at_end.sort_by_key(|arrow| arrow.shift == 0);
-        self.ends_item = at_end.last().is_none_or(|arrow| arrow.shift != 0);
     }
 
     /// Returns the arrows that come then.
@@ -157,9 +144,9 @@ pub(crate) struct Wanted {
 impl Pipelining {
     /// Returns how a plan without phases runs over items, at most `slots` at once, in any order.
     pub(crate) fn unordered(slots: u32) -> Self {
-        let rule = PhaseRule { arrivals: 1, ends_item: true, ..Default::default() };
+        let rule = PhaseRule { arrivals: 1, ..Default::default() };
         let (feeds, inits, dropped, inputs_out) = Default::default();
-        Self { slots, phases: vec![rule], ends: 1, begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
+        Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
     }
 
     /// Returns how a graph runs over items, with these phases, counted from 0. `queued` has the device of
@@ -192,12 +179,10 @@ impl Pipelining {
         }
         others.into_iter().for_each(|(from, arrow)| phases[from as usize].arrows.push(arrow));
         drawing.arrows.iter().for_each(|(_, arrow)| phases[arrow.phase as usize].arrivals += 1);
-        phases.iter_mut().for_each(PhaseRule::put_own_item_last);
-        let ends = phases.iter().filter(|rule| rule.ends_item).count() as u32;
         let init = |between: &Between| Init { name: between.name.clone(), input: between.input, make: between.init.clone() };
         let inits = graph.between.iter().map(init).collect();
         let (dropped, inputs_out) = (dropped(graph), inputs_out(graph));
-        Ok(Self { slots: wanted.slots, phases, ends, begun_by_source, feeds, inits, dropped, inputs_out })
+        Ok(Self { slots: wanted.slots, phases, begun_by_source, feeds, inits, dropped, inputs_out })
     }
 
     /// Returns how the same graph runs over items in a single phase. Feedback is from as many items before as
@@ -206,10 +191,10 @@ impl Pipelining {
         let is_ordered = self.phases.iter().zip(0..).any(|(rule, phase)| rule.arrows.contains(&Arrow { phase, shift: 1 }));
         let arrows = if is_ordered { vec![Arrow { phase: 0, shift: 1 }] } else { Vec::new() };
         let (arrivals, has_feeds) = (1 + arrows.len() as u32, !self.feeds.is_empty());
-        let rule = PhaseRule { arrivals, arrows, has_feeds, ends_item: true, ..Default::default() };
+        let rule = PhaseRule { arrivals, arrows, has_feeds, ..Default::default() };
         let feeds = self.feeds.iter().map(|feed| Feed { phase: 0, ..*feed }).collect();
         let (inits, dropped, inputs_out) = (self.inits.clone(), self.dropped.clone(), self.inputs_out.clone());
-        Self { slots: self.slots, phases: vec![rule], ends: 1, begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
+        Self { slots: self.slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
     }
 
     /// Returns whether items begin at different lanes of a device: those of a single phase, unless it is

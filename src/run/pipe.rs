@@ -60,7 +60,7 @@ struct Begun {
 const ANY: u32 = u32::MAX;
 
 struct ItemState {
-    /// Of the phases that it waits for, those that have not ended.
+    /// The phases that have not ended.
     ends: Countdown,
     state: AtomicU32,
 }
@@ -84,7 +84,7 @@ impl Pipe {
             let phases = (0..).zip(shifts);
             phases.map(move |(phase, shifts)| Countdown::new(plan.first_arrivals(phase, iteration, shifts)))
         });
-        let item = || ItemState { ends: Countdown::new(plan.ends), state: AtomicU32::new(item::BEGUN) };
+        let item = || ItemState { ends: Countdown::new(plan.phases.len() as u32), state: AtomicU32::new(item::BEGUN) };
         Self {
             gates: gates.collect(),
             items: (0..plan.slots).map(|_| item()).collect(),
@@ -338,16 +338,14 @@ impl Item<'_> {
         if rule.feeds_on(passed) {
             plan.feeds.iter().filter(|feed| feed.phase == phase).for_each(|feed| self.feed(feed));
         }
-        let may_end = rule.ends_item && passed != Passed::Queued;
         if !rule.arrows.is_empty() {
             for arrow in rule.arrows_of(passed) {
                 self.later(arrow.shift).arrive(arrow.phase, ended, ready);
             }
         }
         // Last: until then the item, and so the run, is not over, whatever other threads do with the items
-        // that the arrows lead to. A phase that does not end the item has let another one begin by its last
-        // arrow: after that nothing here is touched.
-        if may_end && (plan.ends == 1 || pipe.arrive(&self.state().ends)) {
+        // that the arrows lead to.
+        if passed != Passed::Queued && (plan.phases.len() == 1 || pipe.arrive(&self.state().ends)) {
             self.end(self.code());
         }
     }
@@ -413,8 +411,8 @@ impl Item<'_> {
             aside(|| self.drop_values());
         }
         self.renew(code);
-        if plan.ends > 1 {
-            state.ends.reset(plan.ends);
+        if plan.phases.len() > 1 {
+            state.ends.reset(plan.phases.len() as u32);
         }
         // ORDERING: Release pairs with the Acquire in `is_done`.
         state.state.store(item::DONE, Ordering::Release);
