@@ -146,3 +146,17 @@ fn the_only_worker_and_a_poll_count_down_the_same_gates() {
         assert_eq!((found, tally.alive()), (10_000, 0));
     }
 }
+
+#[test]
+fn a_pipeline_prints_its_phases_and_the_bound_of_its_memory() {
+    let pipeline = each(|g, item: Value<u64>| chain(g, &item, 2)).in_flight(6).unwrap();
+    let text = "\
+pipeline pipeline: 2 phases, 6 items in flight × 48 bytes = 288 bytes
+phase 1   link 0
+phase 2   link 1
+policy ranked: 2 nodes, 2 host streams, 0 records, 0 waits
+host 0   run link 0
+host 1   run link 1
+";
+    assert_eq!(pipeline.to_string(), text);
+}
