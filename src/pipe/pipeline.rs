@@ -211,7 +211,9 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     }
 
     /// Plans again with the times that nodes really took. Nodes that the timeline does not know keep their
-    /// costs. With [`Phases::Auto`] the nodes may change their phases.
+    /// costs. With [`Phases::Auto`] the nodes may change their phases. The timeline knows the runs of this
+    /// very pipeline: not those of what [`in_flight`](Pipeline::in_flight) or another setting makes of it.
+    /// For nodes on a GPU it has the time to enqueue their work.
     ///
     /// # Errors
     /// As [`Pipeline::phases`].

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
-use super::pipe::Phases;
+use super::pipe::EndedPhases;
 use super::state;
 use crate::device::host::aside;
 use crate::device::queue::Event;
@@ -135,7 +135,7 @@ impl Item<'_> {
     /// Follows a target for which no interpreter runs.
     fn follow(self, mut target: Target) {
         let pool = self.run.core.pool.as_ref().expect("an executor with devices has workers");
-        let pass = |phase, passed| self.pass(phase, passed, &mut Phases::new(), &mut |ticket| pool.submit(ticket));
+        let pass = |phase, passed| self.pass(phase, passed, &mut EndedPhases::new(), &mut |ticket| pool.submit(ticket));
         loop {
             match target {
                 Target::Start { first, count } => return pool.submit(self.ticket(first, count)),

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
-use super::pipe::Phases;
+use super::pipe::EndedPhases;
 use super::sample::Sample;
 use super::state;
 use crate::device::StreamMut;
@@ -403,7 +403,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     fn pass(&mut self, phase: u32, passed: Passed) -> Option<Ticket> {
         self.end_sample();
         let (item, queue, mut held) = (self.item, &mut *self.queue, None);
-        item.pass(phase, passed, &mut Phases::new(), &mut |ticket| {
+        item.pass(phase, passed, &mut EndedPhases::new(), &mut |ticket| {
             if let Some(earlier) = held.replace(ticket) {
                 queue.push(earlier);
             }

@@ -12,7 +12,7 @@ use super::async_nodes::Drive;
 use super::flight::Flight;
 use super::inner::{COMPLETE, Item, RunInner};
 use super::outcomes::cancelled;
-use super::pipe::Phases;
+use super::pipe::EndedPhases;
 use super::port::Port;
 use super::state;
 use super::values::FrameValues;
@@ -38,7 +38,7 @@ pub(crate) struct Items<P> {
     key: WaiterKey,
     pace: Pace,
     ready: Tickets,
-    ended: Phases,
+    ended: EndedPhases,
     is_over: bool,
 }
 
@@ -56,7 +56,7 @@ impl<P: Port> Items<P> {
             key: WaiterKey::default(),
             pace: Pace::new(),
             ready: Tickets::new(),
-            ended: Phases::new(),
+            ended: EndedPhases::new(),
             is_over: false,
         }
     }

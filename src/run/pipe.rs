@@ -74,8 +74,8 @@ mod item {
     pub(super) const DONE: u32 = 2;
 }
 
-/// Phases of items: the iteration, and the phase.
-pub(super) type Phases = SmallVec<[(u32, u32); 4]>;
+/// Phases without work that have begun, and so end at once: the iteration, and the phase.
+pub(super) type EndedPhases = SmallVec<[(u32, u32); 4]>;
 
 impl Pipe {
     pub(super) fn new(plan: &Pipelining, is_shared: bool, cost: Cost) -> Self {
@@ -187,7 +187,7 @@ impl RunInner {
 
     /// Lets no further item begin, where items wait for those behind them, and arrives for these. Calls
     /// `ready` with programs that can be resumed. The run may be over afterwards.
-    pub(super) fn end_items(&self, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+    pub(super) fn end_items(&self, ended: &mut EndedPhases, ready: &mut impl FnMut(Ticket)) {
         let plan = self.pipelining();
         // Each arrival lets an item end. So until the last one the run is not over.
         for (phase, item) in self.pipe().and_then(Pipe::end_items).into_iter().flat_map(|items| plan.missing_behind(items)) {
@@ -204,7 +204,7 @@ impl RunInner {
         iterations: Range<u32>,
         number: u64,
         is_empty: bool,
-        ended: &mut Phases,
+        ended: &mut EndedPhases,
         ready: &mut impl FnMut(Ticket),
     ) -> bool {
         let (plan, count) = (self.pipelining(), iterations.end - iterations.start);
@@ -305,7 +305,7 @@ impl Item<'_> {
     }
 
     /// Arrives at the gate of a phase instead of a later item that does not come.
-    fn arrive_for_missing(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+    fn arrive_for_missing(self, phase: u32, ended: &mut EndedPhases, ready: &mut impl FnMut(Ticket)) {
         self.arrive(phase, ended, ready);
         self.end_rest(ended, ready);
     }
@@ -314,7 +314,7 @@ impl Item<'_> {
     /// that can be resumed. The run may be over afterwards, unless the phase is only queued. `ended` is empty
     /// before and after.
     #[inline(always)]
-    pub(super) fn pass(self, phase: u32, passed: Passed, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+    pub(super) fn pass(self, phase: u32, passed: Passed, ended: &mut EndedPhases, ready: &mut impl FnMut(Ticket)) {
         self.pass_one(phase, passed, ended, ready);
         if !ended.is_empty() {
             self.end_rest(ended, ready);
@@ -324,7 +324,7 @@ impl Item<'_> {
     /// Ends phases without work, and those that begin thereby. Nothing recurses.
     #[cold]
     #[inline(never)]
-    fn end_rest(self, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+    fn end_rest(self, ended: &mut EndedPhases, ready: &mut impl FnMut(Ticket)) {
         while let Some((number, phase)) = ended.pop() {
             self.iteration(number).pass_one(phase, Passed::Ended, ended, ready);
         }
@@ -332,7 +332,7 @@ impl Item<'_> {
 
     /// Passes a phase. Adds the phases without work that begin thereby to `ended`: their items are not over.
     #[inline(always)]
-    fn pass_one(self, phase: u32, passed: Passed, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+    fn pass_one(self, phase: u32, passed: Passed, ended: &mut EndedPhases, ready: &mut impl FnMut(Ticket)) {
         let (plan, pipe) = (self.run.pipelining(), self.pipe());
         let rule = &plan.phases[phase as usize];
         if rule.feeds_on(passed) {
@@ -352,7 +352,7 @@ impl Item<'_> {
 
     /// Arrives at the gate of a phase. The last arrival begins the phase.
     #[inline]
-    fn arrive(self, phase: u32, ended: &mut Phases, ready: &mut impl FnMut(Ticket)) {
+    fn arrive(self, phase: u32, ended: &mut EndedPhases, ready: &mut impl FnMut(Ticket)) {
         let (pipe, plan) = (self.pipe(), self.run.pipelining());
         let arrivals = plan.phases[phase as usize].arrivals;
         if arrivals > 1 {

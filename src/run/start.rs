@@ -8,7 +8,7 @@ use super::cost::Cost;
 use super::countdown::Countdown;
 use super::inner::{Iteration, Live, OnDevices, RunInner, Start, Waiting};
 use super::outcomes::cancelled;
-use super::pipe::{Phases, Pipe};
+use super::pipe::{EndedPhases, Pipe};
 use super::state;
 use super::step_state::StepState;
 use crate::device::host::{Entry, Ticket};
@@ -230,7 +230,7 @@ impl RunInner {
         }
         if self.pipelining.is_some() {
             if let Some(pool) = &self.core.pool {
-                self.end_items(&mut Phases::new(), &mut |ticket| pool.submit(ticket));
+                self.end_items(&mut EndedPhases::new(), &mut |ticket| pool.submit(ticket));
             }
             self.close();
             self.lane.ring();
