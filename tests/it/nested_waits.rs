@@ -65,7 +65,15 @@ fn a_flow_or_an_operation_awaited_in_a_task_is_an_error() {
     // Seen to hang.
     for workers in [1, 2] {
         let exec = executor(workers);
-        let said = in_a_task(&exec, |exec| told(exec.flow(async |f: &Flow| f.get(&f.task("one", (), || 1)).await)).map(drop));
+        let said = in_a_task(&exec, |exec| {
+            // Until then no other worker ends it.
+            let (told_so, is_told) = mpsc::channel::<()>();
+            let is_told = Mutex::new(is_told);
+            let one = move || is_told.lock().unwrap().recv().map_or(1, |()| 2);
+            let said = told(exec.flow(async move |f: &Flow| f.get(&f.task("one", (), one)).await)).map(drop);
+            drop(told_so);
+            said
+        });
         assert_eq!(said.as_ref().as_ref().unwrap_err(), SAID);
         let said = in_a_task(&exec, |exec| {
             let engine = Engine::new(exec).unwrap();
