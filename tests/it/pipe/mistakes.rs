@@ -268,7 +268,7 @@ fn an_item_that_nothing_reads_is_said() {
 
 #[test]
 fn a_feedback_is_not_fed_to_another() {
-    // Seen to fail (as a data race) when it was allowed: the copy was not ordered behind what is copied.
+    // Seen to fail without the check. The copy would not be ordered behind what is copied.
     let text = mistake(|g, item| {
         let (first, second) = (g.feedback("first", || 0), g.feedback("second", || 0));
         let out = add(g, "out", 1, &first, &second);
@@ -283,8 +283,8 @@ fn a_feedback_is_not_fed_to_another() {
 
 #[test]
 fn a_pipeline_has_no_ports_by_name() {
-    // Seen to fail when they were allowed: an output leaked a value for each item, and every item failed for
-    // an input.
+    // Seen to fail without the check. An output would leak a value for each item, and an input fail every
+    // item.
     let text = mistake(|g, item| {
         let out = chain(g, &item, 1);
         g.output("out", &out);
@@ -300,8 +300,7 @@ fn a_pipeline_has_no_ports_by_name() {
 
 #[test]
 fn a_state_of_a_graph_that_is_gone_is_refused() {
-    // The next graph may have its address. Seen to fail with a state that is known by that alone: its cell
-    // was out of bounds.
+    // The next graph may have its address, so the type is checked, too. Seen to fail without both checks.
     for _ in 0..100 {
         let mut state = {
             let mut gone = Graph::new();
