@@ -58,7 +58,7 @@ pub(crate) enum Target {
     Release(NodeId),
     /// The item has passed a phase.
     Phase(u32),
-    /// The work of a phase is queued on its device: what is queued behind it can go on.
+    /// The device has the work of a phase in its queue: work that goes behind it can be queued.
     PhaseQueued(u32),
     /// The device has done the work of such a phase.
     PhaseReached(u32),

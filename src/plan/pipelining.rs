@@ -15,8 +15,8 @@
 //!  an item is there                            the source ─▶ phases that read no other
 //! ```
 //!
-//! A phase of kernels can end twice: it is *queued* on its device, and *reached*. What is queued behind it
-//! needs the first only (`queued.rs`).
+//! A phase of kernels can end twice: when it is *queued* on its device, and when it is *reached*. Kernels
+//! that follow wait for the first end only (`queued.rs`).
 //!
 //! An item gets an iteration only when the item before it there is over, and its results were taken. A gate
 //! begins anew with the last arrival, before the phase begins. An arrival for the next item in the iteration

@@ -6,7 +6,7 @@ use super::segments::Segments;
 use super::{NONE, Schedule, StreamKind};
 use crate::graph::NodeId;
 
-/// What is queued behind what, of one pipeline.
+/// Which phases of a pipeline are queued, and which wait for which.
 #[derive(Default)]
 pub(super) struct Queued {
     /// For each phase that is one segment its device.

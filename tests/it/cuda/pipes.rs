@@ -285,7 +285,7 @@ fn buffers(exec: &Executor) -> Buffers {
 
 #[test]
 fn each_item_in_flight_has_a_cuda_graph_of_its_own() {
-    // Seen to fail with one graph for all items: then every launch sets the addresses of another item.
+    // Seen to fail with one graph for all items: then launches set the addresses of other items.
     const SLOTS: u32 = 4;
     let pipeline = Pipeline::new("again", &Ranked::default(), |g: &mut Graph, item: Value<Buffers>| {
         let add = add();
