@@ -149,6 +149,11 @@ impl Pipelining {
         Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
     }
 
+    /// Returns whether nothing follows the end of an item's only phase.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.dropped.is_empty() && matches!(&*self.phases, [only] if !only.leads_on())
+    }
+
     /// Returns how a graph runs over items, with these phases, counted from 0. `queued` has the device of
     /// each phase that is one segment.
     ///

@@ -6,7 +6,6 @@ use super::Outputs;
 use super::inner::{COMPLETE, Item, RunInner};
 use super::outcomes::cancelled;
 use super::state;
-use super::values::FrameValues;
 use crate::error::{Error, Result, shielded};
 use crate::sync::OnceLock;
 
@@ -81,11 +80,11 @@ impl RunInner {
     /// even if a worker is still leaving the run.
     pub(super) fn outputs(&self) -> Result<Outputs> {
         let verdict = self.verdict.get().expect("the run is complete").clone();
-        let Some(live) = self.live.get() else {
+        let Some(item) = self.first() else {
             return verdict.map(|()| unreachable!("only a run that started completes without an error"));
         };
         // SAFETY: the run is complete: no step touches its cells any more, and `Run` calls this once.
-        let values = unsafe { FrameValues::new(&self.plan, self.code(), &live.first.frame) };
+        let values = unsafe { item.values() };
         let outputs = verdict.map(|()| values.outputs());
         if outputs.is_ok() {
             values.drop_outputs();
@@ -101,7 +100,7 @@ impl Drop for RunInner {
         let is_clean = self.pipelining.is_none() && matches!(self.verdict.get(), Some(Ok(())));
         for item in self.items() {
             // SAFETY: `&mut self`: no other thread touches the cells of a run that is being dropped.
-            let values = unsafe { FrameValues::new(&self.plan, self.code(), &item.at.frame) };
+            let values = unsafe { item.values() };
             values.drop_inputs();
             values.drop_outputs();
             if !is_clean {

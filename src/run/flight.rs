@@ -54,12 +54,13 @@ impl Flight {
         }
     }
 
-    /// Returns the iteration whose item comes next, if that is done.
+    /// Returns what `done` says of the iteration whose item comes next.
     #[inline]
-    pub(super) fn done(&self, is_done: impl Fn(u32) -> bool) -> Option<u32> {
+    pub(super) fn next<D>(&self, mut done: impl FnMut(u32) -> Option<D>) -> Option<D> {
         match self {
-            Self::Ordered { first, len, .. } => (*len > 0 && is_done(*first)).then_some(*first),
-            Self::Unordered { busy, .. } => busy.iter().copied().find(|&iteration| is_done(iteration)),
+            Self::Ordered { first, len, .. } if *len > 0 => done(*first),
+            Self::Ordered { .. } => None,
+            Self::Unordered { busy, .. } => busy.iter().find_map(|&iteration| done(iteration)),
         }
     }
 

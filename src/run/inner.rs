@@ -9,6 +9,7 @@ use super::countdown::Countdown;
 use super::pipe::Pipe;
 use super::state::{self, State};
 use super::step_state::StepState;
+use super::values::FrameValues;
 use crate::device::host::{Progress, Ticket, Tickets};
 use crate::error::{Error, Result};
 use crate::graph::NodeId;
@@ -110,6 +111,10 @@ pub(super) struct Iteration {
     pub(super) on_devices: Option<Box<OnDevices>>,
     /// The number of its item.
     pub(super) item: AtomicU64,
+    /// Of its item: see `pipe::item`.
+    pub(super) state: AtomicU32,
+    /// The phases of its item that have not ended.
+    pub(super) ends: Countdown,
     pub(super) asyncs: Box<[StepState]>,
     pub(super) controls: Box<[StepState]>,
     /// The failures, each with its node, if it has one.
@@ -148,7 +153,7 @@ impl Live {
 
 /// One execution of the graph, in one iteration of a run.
 #[derive(Clone, Copy)]
-pub(super) struct Item<'r> {
+pub(crate) struct Item<'r> {
     pub(super) run: &'r RunInner,
     pub(super) live: &'r Live,
     pub(super) at: &'r Iteration,
@@ -175,6 +180,15 @@ impl<'r> Item<'r> {
     #[inline]
     pub(super) fn ticket(self, first: u32, count: u32) -> Ticket {
         Ticket::new(self.live.slot, self.at.base + first, count)
+    }
+
+    /// Returns the item's values.
+    ///
+    /// # Safety
+    /// No step touches the cells of the item while these live.
+    pub(super) unsafe fn values(self) -> FrameValues<'r> {
+        // SAFETY: the frame was made for the plan; the caller promises the rest.
+        unsafe { FrameValues::new(&self.run.plan, self.code(), &self.at.frame) }
     }
 
     /// Returns the cells as the node may use them.

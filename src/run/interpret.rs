@@ -324,6 +324,15 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         } else if step.flags & flag::SEGMENT != 0 {
             self.end_segment(step, &mut held);
         } else if let [target] = self.code.targets_of(step) {
+            // Most items: here, so that the compiler keeps what it has loaded.
+            if let (Target::End, Some(pipe)) = (target, &self.item.live.pipe)
+                && pipe.is_plain
+                && !self.item.is_marked()
+            {
+                self.end_sample();
+                self.item.set_done(pipe);
+                return Next::Leave;
+            }
             held = self.follow(*target);
         } else {
             self.follow_all(step, &mut held);
@@ -438,7 +447,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     }
 
     /// Stores where the program continues, before it parks or ends, and signals the futures of its nodes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn store_place(&self, place: u32) {
         // ORDERING: Release pairs with the Acquire in `RunInner::catch_up`. The ticket that resumes the
         // program brings the place to its thread.
@@ -455,6 +464,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
 
     /// Signals that this program has come to `step`. The end of a segment is signalled when its device has
     /// done it.
+    #[cold]
     fn signal_watchers(&self, step: u32) {
         let start = self.code.starts[self.program as usize];
         if step == start || self.code.steps[step as usize - 1].flags & flag::SEGMENT == 0 {

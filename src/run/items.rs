@@ -15,7 +15,6 @@ use super::outcomes::cancelled;
 use super::pipe::EndedPhases;
 use super::port::Port;
 use super::state;
-use super::values::FrameValues;
 use crate::device::host::{Pace, Tickets};
 use crate::error::{BoxError, Error, Kind, Result, panic_message};
 use crate::plan::{Pipelining, Plan};
@@ -206,25 +205,26 @@ impl<P: Port> Items<P> {
         self.run.state.glance() & state::CANCELLED != 0
     }
 
-    /// Returns the iteration of an item that is done and comes next.
+    /// Returns the item that is done and comes next.
     #[inline]
-    fn done(&self) -> Option<u32> {
-        let pipe = self.run.pipe()?;
-        self.flight.done(|iteration| pipe.is_done(iteration))
+    fn done(&self) -> Option<Item<'_>> {
+        let first = self.run.first()?;
+        self.flight.next(|number| Some(first.iteration(number)).filter(|item| item.is_done()))
     }
 
     /// Takes the next result, if it is there.
     #[inline(always)]
     fn take(&mut self) -> Option<Result<P::Output>> {
-        let Some(iteration) = self.done() else { return self.take_loss() };
-        self.flight.end(iteration);
-        let item = self.run.item(iteration);
+        let Some(item) = self.done() else { return self.take_loss() };
+        let number = item.at.number;
         if item.is_marked() {
-            return Some(self.take_failed(iteration));
+            self.flight.end(number);
+            return Some(self.take_failed(number));
         }
         // SAFETY: the item is done, and the next one in its iteration begins after this.
-        let values = unsafe { FrameValues::new(&self.run.plan, self.run.code(), &item.at.frame) };
-        Some(Ok(self.port.take(&values)))
+        let taken = unsafe { self.port.take(item) };
+        self.flight.end(number);
+        Some(Ok(taken))
     }
 
     /// Takes an error instead of a result that does not come, because nothing ends any more.
@@ -240,7 +240,7 @@ impl<P: Port> Items<P> {
         let item = self.run.item(iteration);
         let failure = item.failure();
         // SAFETY: the item is done, and the next one in its iteration begins after this.
-        self.port.discard(&unsafe { FrameValues::new(&self.run.plan, self.run.code(), &item.at.frame) });
+        unsafe { self.port.discard(item) };
         item.forget_failure();
         self.is_over = failure.is_cancelled() || failure.is_shut_down();
         Err(failure)
@@ -283,7 +283,7 @@ impl<P: Port> Items<P> {
             let sourced = match source(cx) {
                 Poll::Pending => return,
                 Poll::Ready(None) => return self.has_ended = true,
-                Poll::Ready(Some(Ok(item))) => self.port.fill(self.run.plan(), &self.run.item(iteration).at.frame, item),
+                Poll::Ready(Some(Ok(item))) => self.fill_iteration(iteration, item),
                 Poll::Ready(Some(Err(error))) => Err(Error::with_source(Kind::SourceFailed, error)),
             };
             match sourced {
@@ -291,6 +291,15 @@ impl<P: Port> Items<P> {
                 Err(failure) => self.begin_failed(failure),
             }
         }
+    }
+
+    /// Puts an item into a free iteration.
+    #[inline]
+    fn fill_iteration(&self, iteration: u32, value: P::Item) -> Result<()> {
+        let item = self.run.item(iteration);
+        self.port.fill(item.plan(), &item.at.frame, value)?;
+        item.begin(self.begun + u64::from(self.filled.end - self.filled.start), false);
+        Ok(())
     }
 
     #[inline]
@@ -315,7 +324,9 @@ impl<P: Port> Items<P> {
     fn begin_failed(&mut self, failure: Error) {
         self.begin_filled();
         if let Some(iteration) = self.flight.free() {
-            self.run.item(iteration).add_fault(None, failure);
+            let item = self.run.item(iteration);
+            item.add_fault(None, failure);
+            item.begin(self.begun, true);
             self.flight.begin();
             self.begin(iteration..iteration + 1, true);
         }
@@ -326,7 +337,7 @@ impl<P: Port> Items<P> {
         let ready = &mut self.ready;
         let count = u64::from(iterations.end - iterations.start);
         let add = &mut |ticket| ready.push(ticket);
-        if count > 0 && self.run.begin_items(iterations, self.begun, is_empty, &mut self.ended, add) {
+        if count > 0 && self.run.begin_items(iterations, is_empty, &mut self.ended, add) {
             self.begun += count;
         }
     }

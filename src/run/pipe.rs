@@ -24,7 +24,6 @@ use super::cost::Cost;
 use super::countdown::Countdown;
 use super::inner::{Item, RunInner};
 use super::outcomes::outcome;
-use super::values::FrameValues;
 use crate::device::host::{Ticket, aside};
 use crate::error::shielded;
 use crate::graph::NodeId;
@@ -37,7 +36,6 @@ use crate::value::Access;
 pub(super) struct Pipe {
     /// Of each phase of each iteration, iteration by iteration.
     gates: Box<[Countdown]>,
-    items: Box<[ItemState]>,
     open: Line<AtomicU64>,
     is_closed: AtomicBool,
     /// The iteration whose end the consumer awaits, plus one; 0 for none; [`ANY`] for all.
@@ -46,6 +44,8 @@ pub(super) struct Pipe {
     begun: Option<Mutex<Begun>>,
     /// Whether threads other than the consumer's run phases.
     pub(super) is_shared: bool,
+    /// Whether an item that does not fail is done as soon as its programs are.
+    pub(super) is_plain: bool,
     pub(super) cost: Cost,
 }
 
@@ -58,12 +58,6 @@ struct Begun {
 
 /// Instead of an iteration: the consumer awaits the end of any item.
 const ANY: u32 = u32::MAX;
-
-struct ItemState {
-    /// The phases that have not ended.
-    ends: Countdown,
-    state: AtomicU32,
-}
 
 /// The states of an iteration.
 mod item {
@@ -78,30 +72,22 @@ mod item {
 pub(super) type EndedPhases = SmallVec<[(u32, u32); 4]>;
 
 impl Pipe {
-    pub(super) fn new(plan: &Pipelining, is_shared: bool, cost: Cost) -> Self {
+    pub(super) fn new(plan: &Pipelining, code: &Code, is_shared: bool, cost: Cost) -> Self {
         let shifts = &plan.shifts();
         let gates = (0..plan.slots).flat_map(|iteration| {
             let phases = (0..).zip(shifts);
             phases.map(move |(phase, shifts)| Countdown::new(plan.first_arrivals(phase, iteration, shifts)))
         });
-        let item = || ItemState { ends: Countdown::new(plan.phases.len() as u32), state: AtomicU32::new(item::BEGUN) };
         Self {
             gates: gates.collect(),
-            items: (0..plan.slots).map(|_| item()).collect(),
             open: Line(AtomicU64::new(1)),
             is_closed: AtomicBool::new(false),
             awaited: Line(AtomicU32::new(0)),
             begun: plan.waits_behind().then(Mutex::default),
             is_shared,
+            is_plain: plan.is_plain() && code.gates.is_empty() && code.segments.is_empty(),
             cost,
         }
-    }
-
-    /// Returns whether the item in an iteration is done. What it made is then visible.
-    #[inline]
-    pub(super) fn is_done(&self, iteration: u32) -> bool {
-        // ORDERING: Acquire pairs with the Release in `Item::end`.
-        self.items[iteration as usize].state.load(Ordering::Acquire) == item::DONE
     }
 
     /// Returns the number of items that have begun and not ended, and of a consumer that has not closed.
@@ -195,24 +181,19 @@ impl RunInner {
         }
     }
 
-    /// Begins items that have counts and whose memory is filled, from that number on; or empty ones. Calls
-    /// `ready` with programs that can be resumed. Returns false if no item begins any more.
+    /// Begins items that have counts and are marked as begun: all without a value, or none. Calls `ready`
+    /// with programs that can be resumed. Returns false if no item begins any more.
     #[must_use = "items that did not begin are still the caller's"]
     #[inline]
     pub(super) fn begin_items(
         &self,
         iterations: Range<u32>,
-        number: u64,
         is_empty: bool,
         ended: &mut EndedPhases,
         ready: &mut impl FnMut(Ticket),
     ) -> bool {
         let (plan, count) = (self.pipelining(), iterations.end - iterations.start);
         let first = self.item(iterations.start);
-        // Also those that do not begin are not done.
-        for (iteration, number) in iterations.clone().zip(number..) {
-            first.iteration(iteration).begin(number, is_empty);
-        }
         if !first.pipe().enter(count) {
             return false;
         }
@@ -267,9 +248,11 @@ impl Item<'_> {
         self.live.pipe.as_deref().expect("the run is over many items")
     }
 
+    /// Returns whether the item is done. What it made is then visible.
     #[inline]
-    fn state(&self) -> &ItemState {
-        &self.pipe().items[self.at.number as usize]
+    pub(super) fn is_done(self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `Item::end`.
+        self.at.state.load(Ordering::Acquire) == item::DONE
     }
 
     /// Returns the item that comes so many items later, or earlier.
@@ -285,8 +268,10 @@ impl Item<'_> {
         self.iteration((number + ahead - back) as u32)
     }
 
+    /// Marks an item as begun, with its number, or without a value. Those that then do not begin are not done
+    /// either.
     #[inline]
-    fn begin(self, number: u64, is_empty: bool) {
+    pub(super) fn begin(self, number: u64, is_empty: bool) {
         // ORDERING: Relaxed: only the consumer's task begins items, and the arrivals that follow publish it.
         self.at.item.store(number, Ordering::Relaxed);
         if let (Some(own), Some(devices)) = (&self.at.on_devices, &self.run.core.devices) {
@@ -294,7 +279,7 @@ impl Item<'_> {
             own.lane_faults.store(devices.faults(), Ordering::Relaxed);
         }
         // ORDERING: Relaxed: as for the number.
-        self.state().state.store(if is_empty { item::EMPTY } else { item::BEGUN }, Ordering::Relaxed);
+        self.at.state.store(if is_empty { item::EMPTY } else { item::BEGUN }, Ordering::Relaxed);
     }
 
     /// Returns the programs that begin a phase: the first, and how many.
@@ -345,7 +330,7 @@ impl Item<'_> {
         }
         // Last: until then the item, and so the run, is not over, whatever other threads do with the items
         // that the arrows lead to.
-        if passed != Passed::Queued && (plan.phases.len() == 1 || pipe.arrive(&self.state().ends)) {
+        if passed != Passed::Queued && (plan.phases.len() == 1 || pipe.arrive(&self.at.ends)) {
             self.end(self.code());
         }
     }
@@ -404,18 +389,22 @@ impl Item<'_> {
     /// be over afterwards.
     #[inline(always)]
     pub(super) fn end(self, code: &Code) {
-        let (run, live) = (self.run, self.live);
-        let pipe = self.pipe();
-        let (state, plan) = (self.state(), run.pipelining());
+        let plan = self.run.pipelining();
         if self.is_marked() || !plan.dropped.is_empty() {
             aside(|| self.drop_values());
         }
         self.renew(code);
         if plan.phases.len() > 1 {
-            state.ends.reset(plan.phases.len() as u32);
+            self.at.ends.reset(plan.phases.len() as u32);
         }
+        self.set_done(self.pipe());
+    }
+
+    /// Lets the consumer take the results. The run may be over afterwards.
+    #[inline(always)]
+    pub(super) fn set_done(self, pipe: &Pipe) {
         // ORDERING: Release pairs with the Acquire in `is_done`.
-        state.state.store(item::DONE, Ordering::Release);
+        self.at.state.store(item::DONE, Ordering::Release);
         // From here on the consumer may begin another item in this iteration.
         if pipe.is_shared {
             // ORDERING: pairs with the fence in `Lane::poll`: of "store DONE, load awaited" and "store
@@ -424,18 +413,18 @@ impl Item<'_> {
             // ORDERING: Relaxed: the fence orders it.
             let awaited = pipe.awaited.0.load(Ordering::Relaxed);
             if awaited == ANY || awaited == self.at.number + 1 {
-                aside(|| run.lane.ring());
+                aside(|| self.run.lane.ring());
             }
         }
         if pipe.leave(1) {
-            RunInner::finish(run.me(), Some(live.slot));
+            RunInner::finish(self.run.me(), Some(self.live.slot));
         }
     }
 
     /// Drops the values that stayed until the end of the item; of one that has failed, all.
     fn drop_values(self) {
         // SAFETY: all phases of the item have ended, and its results are not taken yet.
-        let values = unsafe { FrameValues::new(&self.run.plan, self.code(), &self.at.frame) };
+        let values = unsafe { self.values() };
         let plan = self.run.pipelining();
         if self.is_marked() {
             values.drop_carried();
@@ -487,6 +476,6 @@ impl Item<'_> {
     #[inline]
     pub(super) fn is_empty(self) -> bool {
         // ORDERING: Relaxed: the consumer's own store, which an arrival at a gate has brought to its thread.
-        self.state().state.load(Ordering::Relaxed) == item::EMPTY
+        self.at.state.load(Ordering::Relaxed) == item::EMPTY
     }
 }

@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use super::inner::Item;
 use super::inputs::Inputs;
 use super::outputs::Outputs;
-use super::values::FrameValues;
 use crate::error::Result;
 use crate::plan::PlanInner;
 use crate::value::{Access, Cells, Frame, Slot};
@@ -19,10 +19,16 @@ pub(crate) trait Port {
     /// # Errors
     /// If the item does not fit the plan. It is not stored then.
     fn fill(&self, plan: &PlanInner, frame: &Frame, item: Self::Item) -> Result<()>;
-    /// Moves the results of a done item out.
-    fn take(&self, values: &FrameValues<'_>) -> Self::Output;
+    /// Moves the results of an item out.
+    ///
+    /// # Safety
+    /// The item is done, and no other begins in its iteration meanwhile.
+    unsafe fn take(&self, item: Item<'_>) -> Self::Output;
     /// Drops the rest of an item that has failed.
-    fn discard(&self, values: &FrameValues<'_>);
+    ///
+    /// # Safety
+    /// As for [`take`](Port::take).
+    unsafe fn discard(&self, item: Item<'_>);
 }
 
 /// The item and the results of a pipeline.
@@ -45,11 +51,13 @@ impl<I: Send + Sync + 'static, T> Port for Typed<I, T> {
         Ok(())
     }
 
-    fn take(&self, values: &FrameValues<'_>) -> T {
-        (self.take)(values.cells())
+    #[inline]
+    unsafe fn take(&self, item: Item<'_>) -> T {
+        // SAFETY: the caller promises that no step touches the cells.
+        (self.take)(unsafe { item.at.frame.cells(Access::Tagged) })
     }
 
-    fn discard(&self, _: &FrameValues<'_>) {}
+    unsafe fn discard(&self, _: Item<'_>) {}
 }
 
 /// The inputs and the outputs of a plan.
@@ -65,14 +73,17 @@ impl Port for Named {
         Ok(())
     }
 
-    fn take(&self, values: &FrameValues<'_>) -> Outputs {
+    unsafe fn take(&self, item: Item<'_>) -> Outputs {
+        // SAFETY: the caller promises that no step touches the cells.
+        let values = unsafe { item.values() };
         let outputs = values.outputs();
         values.drop_outputs();
         values.drop_inputs();
         outputs
     }
 
-    fn discard(&self, values: &FrameValues<'_>) {
-        values.drop_inputs();
+    unsafe fn discard(&self, item: Item<'_>) {
+        // SAFETY: the caller promises that no step touches the cells.
+        unsafe { item.values() }.drop_inputs();
     }
 }

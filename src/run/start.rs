@@ -151,7 +151,7 @@ impl RunInner {
             && !self.core.poll_budget.is_zero()
             && !cfg!(anabranch_loom);
         let has_threads = self.core.pool.is_some();
-        let pipe = Some(Box::new(Pipe::new(plan, has_threads, Cost::new(is_known && has_threads))));
+        let pipe = Some(Box::new(Pipe::new(plan, code, has_threads, Cost::new(is_known && has_threads))));
         let wakes = self.wakes(plan.slots, slot);
         let live = Live { wakes, context: AsyncContext::current(), slot, first, more: iterations.collect(), pipe };
         // From here on the end of the run drops what was filled.
@@ -208,6 +208,8 @@ impl RunInner {
                 Box::new(OnDevices { events, points, lane_faults: AtomicU64::new(devices.faults()) })
             }),
             item: AtomicU64::new(0),
+            state: AtomicU32::new(0),
+            ends: Countdown::new(self.pipelining.as_ref().map_or(0, |plan| plan.phases.len() as u32)),
             asyncs: StepState::of(code.asyncs.len()),
             controls: StepState::of(code.controls.len()),
             faults: Mutex::new(Vec::new()),

@@ -80,6 +80,42 @@ fn values_of_failed_items_are_dropped_at_their_end() {
 }
 
 #[test]
+fn an_item_without_gates_leaves_only_its_results() {
+    // Seen to leak words with ends that do nothing but that the item is done.
+    let tally = Tallied::default();
+    for exec in executors() {
+        let pipeline =
+            Pipeline::new("pipeline", &Ranked::default(), |g, item: Value<Word>| g.task("read", &item, |x: &Word| x.item));
+        let source = stream::iter(0..30).map(|item| tally.word(item, item));
+        let results = block_on(exec.pipe(&pipeline.unwrap(), source).try_collect::<Vec<_>>()).unwrap();
+        assert_eq!(results, (0..30).collect::<Vec<_>>());
+        until(|| tally.alive() == 0);
+    }
+}
+
+#[test]
+fn a_result_beside_a_failure_is_dropped() {
+    // Seen to leak words with failed items whose end does nothing but that the item is done.
+    let tally = Tallied::default();
+    for exec in executors() {
+        let own = tally.clone();
+        let pipeline =
+            Pipeline::new("pipeline", &Ranked::default(), |g, item: Value<u64>| {
+                let word = g.task("word", &item, move |x: &u64| own.word(*x, *x));
+                let odd = g.try_task("odd", (&item, &word), |x: &u64, _: &Word| {
+                    if x.is_multiple_of(2) { Err::<u64, BoxError>("even".into()) } else { Ok(*x) }
+                });
+                (word, odd)
+            });
+        let results = block_on(exec.pipe(&pipeline.unwrap(), stream::iter(0..30)).collect::<Vec<_>>());
+        assert_eq!(results.iter().filter(|result| result.is_err()).count(), 15);
+        until(|| tally.alive() == 15);
+        drop(results);
+        assert_eq!(tally.alive(), 0, "{exec:?}");
+    }
+}
+
+#[test]
 fn nothing_of_a_failed_item_runs_behind_the_failure() {
     // Seen to abort (a read of an empty cell) with nodes that run though they lack an input.
     for exec in executors() {
