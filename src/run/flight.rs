@@ -4,15 +4,16 @@
 pub(super) enum Flight {
     /// Results come in the order of their items: a ring.
     Ordered { slots: u32, first: u32, len: u32 },
-    /// Results come as they are done.
-    Unordered { busy: Vec<u32>, free: Vec<u32> },
+    /// Results come as they are done. The search for one goes round, from `at` on: each gets its turn, and a
+    /// round finds all that are done.
+    Unordered { busy: Vec<u32>, at: usize, free: Vec<u32> },
 }
 
 impl Flight {
     pub(super) fn new(slots: u32, is_ordered: bool) -> Self {
         match is_ordered {
             true => Self::Ordered { slots, first: 0, len: 0 },
-            false => Self::Unordered { busy: Vec::with_capacity(slots as usize), free: (0..slots).rev().collect() },
+            false => Self::Unordered { busy: Vec::with_capacity(slots as usize), at: 0, free: (0..slots).rev().collect() },
         }
     }
 
@@ -50,7 +51,7 @@ impl Flight {
     pub(super) fn begin(&mut self) {
         match self {
             Self::Ordered { len, .. } => *len += 1,
-            Self::Unordered { busy, free } => busy.extend(free.pop()),
+            Self::Unordered { busy, free, .. } => busy.extend(free.pop()),
         }
     }
 
@@ -60,7 +61,7 @@ impl Flight {
         match self {
             Self::Ordered { first, len, .. } if *len > 0 => done(*first),
             Self::Ordered { .. } => None,
-            Self::Unordered { busy, .. } => busy.iter().find_map(|&iteration| done(iteration)),
+            Self::Unordered { busy, at, .. } => round(busy, *at).find_map(|place| done(busy[place])),
         }
     }
 
@@ -72,9 +73,11 @@ impl Flight {
                 *len -= 1;
                 *first = if iteration + 1 == *slots { 0 } else { iteration + 1 };
             }
-            Self::Unordered { busy, free } => {
-                busy.retain(|&other| other != iteration);
-                free.push(iteration);
+            Self::Unordered { busy, at, free } => {
+                // The search that found it began at the same place.
+                let place = round(busy, *at).find(|&place| busy[place] == iteration);
+                *at = place.expect("it is in use");
+                free.push(busy.swap_remove(*at));
             }
         }
     }
@@ -86,4 +89,9 @@ impl Flight {
             Self::Unordered { .. } => None,
         }
     }
+}
+
+/// Returns all places, from one of them on.
+fn round(places: &[u32], from: usize) -> impl Iterator<Item = usize> + use<> {
+    (from..places.len()).chain(0..from.min(places.len()))
 }
