@@ -77,7 +77,7 @@ impl<I, T> Pipeline<I, T> {
     ///     found
     /// })?
     /// .phases(Phases::Each)?
-    /// .serial()?
+    /// .serial()
     /// .cpus(2)?;
     ///
     /// let simulation = frames.simulation(10)?;

@@ -25,7 +25,7 @@ fn chain(on: [Backend; 4], phases: [u32; 4]) -> Pipeline<u64, u64> {
         }
         last
     };
-    Pipeline::new("chain", &Ranked::default(), build).and_then(|pipeline| pipeline.cpus(1)?.serial()).unwrap()
+    Pipeline::new("chain", &Ranked::default(), build).and_then(|pipeline| pipeline.serial().cpus(1)).unwrap()
 }
 
 fn makespan_us(pipeline: &Pipeline<u64, u64>, items: u32) -> f64 {
@@ -119,7 +119,7 @@ fn serial(seed: u64) -> Pipeline<u64, u64> {
         g.node(&last).phase(*phases.iter().max().unwrap() + dice.below(2) as u32).cost_us(1.0 + dice.below(9) as f64);
         last
     };
-    Pipeline::new("serial", &Ranked::default(), build).and_then(Pipeline::serial).unwrap()
+    Pipeline::new("serial", &Ranked::default(), build).map(Pipeline::serial).unwrap()
 }
 
 #[test]
