@@ -18,7 +18,7 @@ use crate::value::Cells;
 use crate::value::args::Data;
 
 /// The most items of one pipeline in flight.
-const SLOTS_MAX: u32 = 1 << 16;
+const IN_FLIGHT_MAX: u32 = 1 << 16;
 
 /// A graph that runs once for each item of a stream, for several items at once: `I` is an item, `T` its
 /// results. Immutable and cheap to clone; [`Executor::pipe`](crate::Executor::pipe) runs it.
@@ -205,9 +205,9 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
 
     /// Draws the arrows between phases.
     fn with_arrows(definition: Arc<Definition<T>>, split: Arc<Split>, settings: Settings) -> Result<Self> {
-        let (depth, most) = (split.depth(), slots_max(&split.plan));
+        let (depth, most) = (split.depth(), in_flight_max(&split.plan));
         let slots = settings.slots.unwrap_or((2 * depth).max(4).min(most.max(depth)));
-        check_slots(&split.plan, slots)?;
+        check_in_flight(&split.plan, slots)?;
         let queued = &split.plan.inner().queue_code().queued;
         let phased = Pipelining::new(&definition.graph, &split.phases, queued, settings.wanted(slots))?;
         let (merged, phased) = (Arc::new(phased.merged()), Arc::new(phased));
@@ -245,7 +245,7 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     /// Returns the most items in flight, which [`in_flight`](Pipeline::in_flight) sets. The memory of their
     /// values is bounded by it; the pipeline prints the bound (what lies behind a `Vec` or a `Box` does not
     /// count).
-    pub fn slots(&self) -> u32 {
+    pub fn max_in_flight(&self) -> u32 {
         self.inner.phased.slots
     }
 
@@ -310,11 +310,11 @@ impl<I, T> Pipeline<I, T> {
 
 /// Checks that a plan can have so many items in flight: a ticket can name each program of each. On any
 /// device, a plan has no more programs than nodes.
-pub(super) fn check_slots(plan: &Plan, slots: u32) -> Result<()> {
+pub(super) fn check_in_flight(plan: &Plan, slots: u32) -> Result<()> {
     if slots == 0 {
         return Err(Kind::TooFewSlots { slots, why: "an item needs one".into() }.into());
     }
-    let limit = slots_max(plan);
+    let limit = in_flight_max(plan);
     if slots > limit {
         let what = "the number of items in flight".into();
         return Err(Kind::Limit { what, got: slots as usize, limit: limit as usize }.into());
@@ -322,9 +322,9 @@ pub(super) fn check_slots(plan: &Plan, slots: u32) -> Result<()> {
     Ok(())
 }
 
-fn slots_max(plan: &Plan) -> u32 {
+fn in_flight_max(plan: &Plan) -> u32 {
     let nodes = plan.inner().code.step_of.len().max(1);
-    ((NODES_MAX / nodes) as u32).min(SLOTS_MAX)
+    ((NODES_MAX / nodes) as u32).min(IN_FLIGHT_MAX)
 }
 
 fn cpus() -> u32 {

@@ -65,7 +65,7 @@ fn chains_take_the_periods_of_the_table() {
 }
 
 #[test]
-fn wide_phases_have_as_many_items_at_once_as_cores_and_slots() {
+fn wide_phases_have_as_many_items_at_once_as_cores_and_in_flight() {
     // Seen to fail with one stream for all slots.
     let makespan_us = |slots, cores, items| {
         let pipeline = chained(1).in_flight(slots).and_then(|pipeline| pipeline.cpus(cores)).unwrap();
@@ -93,7 +93,7 @@ fn elastic_is_never_slower_than_lockstep() {
     let (tally, mut dice) = (Tallied::default(), Dice::new(1));
     for seed in 0..400 {
         let elastic = of_seed(seed, &tally).beat(Beat::Elastic).unwrap();
-        let slots = elastic.slots().max(elastic.depth());
+        let slots = elastic.max_in_flight().max(elastic.depth());
         let elastic = elastic.in_flight(slots).unwrap();
         let lockstep = elastic.clone().beat(Beat::Lockstep).unwrap();
         let items = 1 + dice.below(3 * slots as usize) as u32;
@@ -184,29 +184,29 @@ fn a_simulation_has_the_costs_of_real_runs() {
 }
 
 #[test]
-fn the_log_shows_slots_and_the_consumer() {
-    // The second item of the slot waits for the first to end. Seen to fail without the waits of the consumer.
+fn the_log_shows_places_and_the_consumer() {
+    // The second item of the place waits for the first to end. Seen to fail without the waits of the consumer.
     let pipeline = chained(2).in_flight(1).and_then(|pipeline| pipeline.cpus(1)).unwrap();
-    let expected = "       0.000 us  consumer       record consumer@1
-       0.000 us  slot 0 host 0  wait consumer@1
-       0.000 us  slot 0 host 0  run link 0 #0
-       1.000 us  slot 0 host 0  done link 0 #0
-       1.000 us  slot 0 host 0  record slot 0 host 0@1
-       1.000 us  slot 0 host 1  wait slot 0 host 0@1
-       1.000 us  consumer       wait slot 0 host 0@1
-       1.000 us  slot 0 host 1  run link 1 #0
-       2.000 us  slot 0 host 1  done link 1 #0
-       2.000 us  slot 0 host 1  record slot 0 host 1@1
-       2.000 us  consumer       wait slot 0 host 1@1
-       2.000 us  consumer       record consumer@2
-       2.000 us  slot 0 host 0  wait consumer@2
-       2.000 us  slot 0 host 0  run link 0 #1
-       3.000 us  slot 0 host 0  done link 0 #1
-       3.000 us  slot 0 host 0  record slot 0 host 0@2
-       3.000 us  slot 0 host 1  wait slot 0 host 0@2
-       3.000 us  slot 0 host 1  run link 1 #1
-       4.000 us  slot 0 host 1  done link 1 #1
-       4.000 us  slot 0 host 1  record slot 0 host 1@2
+    let expected = "       0.000 us  consumer        record consumer@1
+       0.000 us  place 0 host 0  wait consumer@1
+       0.000 us  place 0 host 0  run link 0 #0
+       1.000 us  place 0 host 0  done link 0 #0
+       1.000 us  place 0 host 0  record place 0 host 0@1
+       1.000 us  place 0 host 1  wait place 0 host 0@1
+       1.000 us  consumer        wait place 0 host 0@1
+       1.000 us  place 0 host 1  run link 1 #0
+       2.000 us  place 0 host 1  done link 1 #0
+       2.000 us  place 0 host 1  record place 0 host 1@1
+       2.000 us  consumer        wait place 0 host 1@1
+       2.000 us  consumer        record consumer@2
+       2.000 us  place 0 host 0  wait consumer@2
+       2.000 us  place 0 host 0  run link 0 #1
+       3.000 us  place 0 host 0  done link 0 #1
+       3.000 us  place 0 host 0  record place 0 host 0@2
+       3.000 us  place 0 host 1  wait place 0 host 0@2
+       3.000 us  place 0 host 1  run link 1 #1
+       4.000 us  place 0 host 1  done link 1 #1
+       4.000 us  place 0 host 1  record place 0 host 1@2
 ";
     assert_eq!(pipeline.simulation(2).unwrap().run().unwrap().to_string(), expected);
 }

@@ -18,7 +18,7 @@ fn random_pipelines_keep_every_order() {
         println!("seed {seed}");
         let pipeline = of_seed(seed, &tally);
         pipeline.verify().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        if pipeline.depth() <= pipeline.slots() {
+        if pipeline.depth() <= pipeline.max_in_flight() {
             let other = pipeline.beat(Beat::Lockstep).map(Pipeline::serial).unwrap();
             other.verify().unwrap_or_else(|error| panic!("seed {seed}, serial in lockstep: {error}"));
         }
