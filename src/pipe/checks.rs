@@ -57,7 +57,8 @@ impl<I, T> Pipeline<I, T> {
     /// others.
     ///
     /// Where several nodes could begin, the one that lockstep begins first does. A run has no such order: see
-    /// [`Order::Seeded`](crate::sim::Order::Seeded) for others.
+    /// [`Order::Seeded`](crate::sim::Order::Seeded) for others. [`SimLog::to_svg`](crate::sim::SimLog::to_svg)
+    /// draws it.
     ///
     /// An item with a node that fails does not disturb the others. [`races`](crate::sim::SimLog::races) are
     /// those within items; [`verify`](Pipeline::verify) checks the others.
@@ -96,9 +97,10 @@ impl<I, T> Pipeline<I, T> {
         let nodes = over.schedule.order().len();
         unrolled.shape.nodes_mut().iter_mut().zip(self.costs_us().iter().cycle()).for_each(|(node, &us)| node.cost_us = us);
         let places = self.places(&over, items as usize, nodes)?;
+        unrolled.shape.set_name(self.name());
         let names = names(over.schedule, unrolled.slots);
         let machine = Slots::default().compute(1).cores(self.cores());
-        Ok(Simulation::of_programs(unrolled.shape, unrolled.programs).with_names(names, places).slots(machine))
+        Ok(Simulation::of_programs(unrolled.shape, unrolled.programs).over_items(nodes as u32, names, places).slots(machine))
     }
 
     /// Returns the place of each node of each item in the order of lockstep: by schedule iteration, then by

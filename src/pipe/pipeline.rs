@@ -281,6 +281,10 @@ impl<I, T> Pipeline<I, T> {
         })
     }
 
+    pub(super) fn name(&self) -> &Name {
+        &self.inner.definition.name
+    }
+
     pub(super) fn costs_us(&self) -> &[f64] {
         &self.inner.split.costs_us
     }

@@ -25,12 +25,12 @@ impl Graph {
     /// Makes a graph of one that came as data, as [`Shape::from_json`] reads it, by the bodies of its nodes'
     /// commands.
     ///
-    /// Backends, commands, costs, devices, phases and order are those of the shape. What a loop reads are its states;
-    /// its body gives the first of the new ones, in order, and the others stay as they are. It takes those
-    /// inputs that are [taken](Shape::take_input), and only reads the others. What a branch reads first is
-    /// its selector, the rest goes through it likewise. A loop without a condition is repeated `iterations`
-    /// times. Outputs have the names of the nodes that give them (with a number behind it, for the second
-    /// value of a loop or branch and those after it).
+    /// Backends, commands, costs, devices, phases and order are those of the shape. What a loop reads are its
+    /// states; its body gives the first of the new ones, in order, and the others stay as they are. It takes
+    /// those inputs that are [taken](Shape::take_input), and only reads the others. What a branch reads first
+    /// is its selector, the rest goes through it likewise. A loop without a condition is repeated
+    /// `iterations` times. Outputs have the names of the nodes that give them (with a number behind it, for
+    /// the second value of a loop or branch and those after it).
     ///
     /// # Errors
     /// Names the node, by its path, that has no body; that reads other values than its body takes; that is to

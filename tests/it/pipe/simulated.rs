@@ -211,6 +211,53 @@ fn the_log_shows_places_and_the_consumer() {
     assert_eq!(pipeline.simulation(2).unwrap().run().unwrap().to_string(), expected);
 }
 
+/// The boxes of a picture: the node, its row, its colour and that of its rim.
+fn boxes(picture: &str) -> Vec<(&str, &str, &str, &str)> {
+    let lines = picture.lines().filter(|line: &&str| line.starts_with("<g>"));
+    lines
+        .map(|line| {
+            let [name, row] = [("<title>", " on "), (" on ", ": ")].map(|(text, end)| between(line, text, end));
+            let [fill, rim] = ["fill=\"", "stroke=\""].map(|text| between(line, text, "\""));
+            (name, row, fill, rim)
+        })
+        .collect()
+}
+
+fn between<'a>(line: &'a str, text: &str, end: &str) -> &'a str {
+    line.split_once(text).unwrap().1.split_once(end).unwrap().0
+}
+
+#[test]
+fn a_picture_has_a_row_for_each_core_and_device_and_a_colour_for_each_item() {
+    // Seen to fail with the streams as rows, and with a colour for each node.
+    let (gpu, cpu) = (Backend::Gpu, Backend::Cpu);
+    let simulation = chain([cpu, gpu, gpu, cpu], [1, 1, 2, 2]).simulation(3).unwrap();
+    let picture = simulation.run().unwrap().to_svg();
+    assert!(picture.contains(">chain</text>") && picture.contains("3 items · 12 nodes ran · takes 8 µs"), "{picture}");
+    let all = boxes(&picture);
+    assert_eq!(all.len(), 12);
+    let colors: Vec<&str> = (0..3).map(|item| all.iter().find(|node| node.0 == format!("node 0 #{item}")).unwrap().2).collect();
+    assert!(colors[0] != colors[1] && colors[1] != colors[2] && colors[0] != colors[2]);
+    for (name, row, color, rim) in all {
+        let (node, item) = name.split_once(" #").unwrap();
+        assert_eq!(row, if ["node 0", "node 3"].contains(&node) { "core 0" } else { "GPU 0" });
+        assert_eq!((color, rim), (colors[item.parse::<usize>().unwrap()], "#00000033"), "{name}");
+    }
+    // Three cores, and no stream has two of these nodes.
+    let picture =
+        chained(1).in_flight(8).and_then(|chained| chained.cpus(3)).unwrap().simulation(8).unwrap().run().unwrap().to_svg();
+    let mut rows: Vec<&str> = boxes(&picture).iter().map(|node| node.1).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    assert_eq!(rows, ["core 0", "core 1", "core 2"]);
+    // A node that fails, and those that are skipped.
+    let id = simulation.shape().ids().find(|id| *simulation.shape().nodes()[id.index()].name == *"node 1 #1").unwrap();
+    let picture = simulation.clone().faults(Faults::new(0).fail_node(id)).run().unwrap().to_svg();
+    let names: Vec<&str> = boxes(&picture).iter().filter(|node| node.0.ends_with("#1")).map(|node| node.0).collect();
+    assert_eq!(names, ["node 0 #1", "node 1 #1"]);
+    assert_eq!(boxes(&picture).iter().filter(|node| node.3 != "#00000033").map(|node| node.0).collect::<Vec<_>>(), ["node 1 #1"]);
+}
+
 #[test]
 fn too_many_items_are_refused() {
     let error = chained(2).simulation(u32::MAX).unwrap_err();
