@@ -131,8 +131,8 @@ impl Executor {
         Piped::new(self.core(), pipeline, items, |item| item.map_err(Into::into))
     }
 
-    /// Runs a plan for each of a stream of inputs, at most `in_flight` at once. The outputs are a stream, in the
-    /// order of the inputs. It begins with its first poll, and counts as one run in flight.
+    /// Runs a plan for each of a stream of inputs, at most `in_flight` at once. The outputs are a stream, in
+    /// the order of the inputs. It begins with its first poll, and counts as one run in flight.
     ///
     /// # Errors
     /// If `in_flight` is 0, or too large for the plan.

@@ -57,8 +57,8 @@ impl<I, T> Pipeline<I, T> {
     /// others.
     ///
     /// Where several nodes could begin, the one that lockstep begins first does. A run has no such order: see
-    /// [`Order::Seeded`](crate::sim::Order::Seeded) for others. [`SimLog::to_svg`](crate::sim::SimLog::to_svg)
-    /// draws it.
+    /// [`Order::Seeded`](crate::sim::Order::Seeded) for others.
+    /// [`SimLog::to_svg`](crate::sim::SimLog::to_svg) draws the log.
     ///
     /// An item with a node that fails does not disturb the others. [`races`](crate::sim::SimLog::races) are
     /// those within items; [`verify`](Pipeline::verify) checks the others.

@@ -83,8 +83,8 @@ impl Graph {
         }
     }
 
-    /// Adds the nodes of a graph that came as data to this one, as [`Graph::from_shape`] does. What its bodies
-    /// capture are values of this graph: the item of a [`Pipeline`](crate::Pipeline), a
+    /// Adds the nodes of a graph that came as data to this one, as [`Graph::from_shape`] does. What its
+    /// bodies capture are values of this graph: the item of a [`Pipeline`](crate::Pipeline), or a
     /// [feedback](Graph::feedback). Its outputs are not declared: [`Graph::value_named`] returns the value of
     /// a node. The first mistake is what `compile` returns.
     ///

@@ -185,7 +185,7 @@ fn a_simulation_has_the_costs_of_real_runs() {
 
 #[test]
 fn the_log_shows_places_and_the_consumer() {
-    // The second item of the place waits for the first to end. Seen to fail without the waits of the consumer.
+    // The second item of a place waits for the first to end. Seen to fail without the waits of the consumer.
     let pipeline = chained(2).in_flight(1).and_then(|pipeline| pipeline.cpus(1)).unwrap();
     let expected = "       0.000 us  consumer        record consumer@1
        0.000 us  place 0 host 0  wait consumer@1
