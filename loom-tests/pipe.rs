@@ -41,7 +41,7 @@ fn values(results: Vec<Result<u32>>) -> Vec<u32> {
 // that ends before the arrows of its phase are followed (a word that was freed).
 #[test]
 fn an_iteration_is_used_again_when_its_item_is_over() {
-    let pipeline = adding(1).serial().expect("the pipeline is right");
+    let pipeline = adding(1).serial();
     check_within(2, move || {
         let results = collect(workers(1).pipe(&pipeline, stream::iter(1..=2)));
         assert_eq!(values(results), [2, 3]);
@@ -52,7 +52,7 @@ fn an_iteration_is_used_again_when_its_item_is_over() {
 // its phase are followed (a word that was freed).
 #[test]
 fn a_phase_may_still_leave_when_the_next_one_ends_its_item() {
-    let pipeline = adding(2).serial().expect("the pipeline is right");
+    let pipeline = adding(2).serial();
     check_within(2, move || {
         let results = collect(workers(2).pipe(&pipeline, stream::iter(1..=1)));
         assert_eq!(values(results), [3]);

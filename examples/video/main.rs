@@ -55,7 +55,8 @@ async fn main() -> Result<(), BoxError> {
     let drawn: Vec<Option<&RgbImage>> = frames.iter().map(|frame| Some(&frame.as_ref().ok()?.0)).collect();
     picture::contact_sheet(&drawn).save(folder.join("frames.png"))?;
     std::fs::write(folder.join("phases.svg"), video.phasing()?.to_svg())?;
-    println!("the pictures are frames.png and phases.svg in {}", folder.display());
+    std::fs::write(folder.join("simulation.svg"), video.simulation(6)?.run()?.to_svg())?;
+    println!("the pictures are frames.png, phases.svg and simulation.svg in {}", folder.display());
     Ok(())
 }
 

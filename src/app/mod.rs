@@ -4,7 +4,9 @@
 //! [`App::open`] reads and checks them. An [`App`] has its [`Component`]s with their [`Pass`]es, its
 //! [`Connection`]s, and the [`StmSchedule`] of each state. A schedule has [`Hyperepoch`]s, and these have
 //! [`Epoch`]s. Of an epoch, [`App::written`] plans the phases that the file has, [`App::auto`] finds better
-//! ones, and [`App::shape`] is the graph of one item, for [`Graph::from_shape`](crate::Graph::from_shape).
+//! ones, and [`App::shape`] is the graph of one item, which runs with bodies for its passes: once
+//! ([`Graph::from_shape`](crate::Graph::from_shape)), or over items
+//! ([`Graph::add_shape`](crate::Graph::add_shape)).
 //! [`Hyperepoch::simulate`] runs one hyperepoch on its engines. [`ports`] is a model of the original's ports.
 //!
 //! # How a description is read

@@ -142,9 +142,10 @@ impl App {
     /// its own by direct connections, in the order of the input ports. Each other pass reads the passes that
     /// it depends on. Indirect connections are left out.
     ///
-    /// A node has the [phase](crate::graph::NodeShape::phase) of its row, and none in row 0. A graph that is
-    /// made of the shape runs one item, and has no use for phases; a pipeline is built in the program, and
-    /// can give them to its nodes by their names. `docs/app-json.md` says what a description can run.
+    /// A node has the [phase](crate::graph::NodeShape::phase) of its row, and none in row 0.
+    /// [`Graph::from_shape`](crate::Graph::from_shape) makes a graph of it that runs one item. In a
+    /// [`Pipeline`](crate::Pipeline), [`Graph::add_shape`](crate::Graph::add_shape) makes one that runs items
+    /// in these phases. `docs/app-json.md` says what of a description can run.
     ///
     /// # Panics
     ///

@@ -131,21 +131,21 @@ impl Executor {
         Piped::new(self.core(), pipeline, items, |item| item.map_err(Into::into))
     }
 
-    /// Runs a plan for each of a stream of inputs, at most `slots` at once. The outputs are a stream, in the
-    /// order of the inputs. It begins with its first poll, and counts as one run in flight.
+    /// Runs a plan for each of a stream of inputs, at most `in_flight` at once. The outputs are a stream, in
+    /// the order of the inputs. It begins with its first poll, and counts as one run in flight.
     ///
     /// # Errors
-    /// If `slots` is 0, or too large for the plan.
-    pub fn run_stream<S: Stream<Item = Inputs>>(&self, plan: &Plan, inputs: S, slots: u32) -> Result<RunStream<S>> {
-        RunStream::new(self.core(), plan, inputs, slots, true)
+    /// If `in_flight` is 0, or too large for the plan.
+    pub fn run_stream<S: Stream<Item = Inputs>>(&self, plan: &Plan, inputs: S, in_flight: u32) -> Result<RunStream<S>> {
+        RunStream::new(self.core(), plan, inputs, in_flight, true)
     }
 
     /// Does the same as [`Executor::run_stream`], and gives out the outputs as they come.
     ///
     /// # Errors
-    /// If `slots` is 0, or too large for the plan.
-    pub fn run_stream_unordered<S: Stream<Item = Inputs>>(&self, plan: &Plan, inputs: S, slots: u32) -> Result<RunStream<S>> {
-        RunStream::new(self.core(), plan, inputs, slots, false)
+    /// If `in_flight` is 0, or too large for the plan.
+    pub fn run_stream_unordered<S: Stream<Item = Inputs>>(&self, plan: &Plan, inputs: S, in_flight: u32) -> Result<RunStream<S>> {
+        RunStream::new(self.core(), plan, inputs, in_flight, false)
     }
 
     /// Waits until no run is in flight. A run that is never polled or dropped stays in flight.

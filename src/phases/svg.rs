@@ -9,8 +9,8 @@ use crate::plan::picture::{
     CHAR, Scale, chart_width, draw_head, draw_key_box, draw_label, escaped, lane_height, pad, time, width_wanted,
 };
 
-/// The colours of the phases, from 1 on; then they repeat.
-const COLORS: [&str; 8] = ["#8ec9a6", "#f4c875", "#c3a6e0", "#8fbde0", "#f0a898", "#b9cc74", "#e6a9cd", "#86cfcf"];
+/// The colours of the phases, from 1 on; then they repeat. In pictures of simulations, those of the items.
+pub(crate) const COLORS: [&str; 8] = ["#8ec9a6", "#f4c875", "#c3a6e0", "#8fbde0", "#f0a898", "#b9cc74", "#e6a9cd", "#86cfcf"];
 const UNPIPELINED: &str = "#d5dbdf";
 /// The rim of the item that is followed.
 const DARK: &str = "#263238";

@@ -9,13 +9,13 @@ impl<I, T> Pipeline<I, T> {
     /// Checks that a run keeps every order that the graph asks for, whatever the nodes take, and never waits
     /// for ever.
     ///
-    /// It unrolls more items than two rounds of the slots have. What a run does with them is what phases wait
-    /// for, and the slots. What it must keep comes from the graph, and is checked as
+    /// It unrolls more than twice as many items as can be in flight. What a run does with them is what phases
+    /// wait for, and the number of items in flight. What it must keep comes from the graph, and is checked as
     /// [`Shape::verify_programs`](crate::graph::Shape::verify_programs) does: data and order within an item,
-    /// a state before the next item has it, feedback before it is read and until it was read, the memory of a
-    /// slot until its results were taken, and [`serial`](Pipeline::serial) and [`beat`](Pipeline::beat). The
-    /// arrivals that each phase waits for are counted. This is done for the phases, and for the same graph in
-    /// one phase, which executors without threads run.
+    /// a state before the next item has it, feedback before it is read and until it was read, the memory of
+    /// an item until its results were taken, and [`serial`](Pipeline::serial) and [`beat`](Pipeline::beat).
+    /// The arrivals that each phase waits for are counted. This is done for the phases, and for the same
+    /// graph in one phase, which executors without threads run.
     ///
     /// # Errors
     /// The first thing that is wrong: the error names the nodes with their items, such as `track #3`. For a
@@ -49,14 +49,16 @@ impl<I, T> Pipeline<I, T> {
     /// Returns the simulation of a run over so many items, with phases. The source has each item as soon as
     /// it is asked for it, and results are taken as soon as they are there.
     ///
-    /// The nodes are those of all items: node `track` of item 3 is `track #3`. Item k is in slot k modulo
-    /// [`slots`](Pipeline::slots), and each slot has its own streams. Nodes take their costs, also those of
-    /// [`retime`](Pipeline::retime). The machine is that of [`phasing`](Pipeline::phasing): as many cores as
-    /// [`cpus`](Pipeline::cpus) says, and one kernel at a time on each device; copies have engines of their
-    /// own. [`Simulation::slots`] sets others.
+    /// The nodes are those of all items: node `track` of item 3 is `track #3`. There are
+    /// [`max_in_flight`](Pipeline::max_in_flight) places for items, each with its own streams. Item k has
+    /// place k modulo their number. Nodes take their costs, also those of [`retime`](Pipeline::retime). The
+    /// machine is that of [`phasing`](Pipeline::phasing): as many cores as [`cpus`](Pipeline::cpus) says, and
+    /// one kernel at a time on each device; copies have engines of their own. [`Simulation::slots`] sets
+    /// others.
     ///
     /// Where several nodes could begin, the one that lockstep begins first does. A run has no such order: see
     /// [`Order::Seeded`](crate::sim::Order::Seeded) for others.
+    /// [`SimLog::to_svg`](crate::sim::SimLog::to_svg) draws the log.
     ///
     /// An item with a node that fails does not disturb the others. [`races`](crate::sim::SimLog::races) are
     /// those within items; [`verify`](Pipeline::verify) checks the others.
@@ -77,7 +79,7 @@ impl<I, T> Pipeline<I, T> {
     ///     found
     /// })?
     /// .phases(Phases::Each)?
-    /// .serial()?
+    /// .serial()
     /// .cpus(2)?;
     ///
     /// let simulation = frames.simulation(10)?;
@@ -95,9 +97,10 @@ impl<I, T> Pipeline<I, T> {
         let nodes = over.schedule.order().len();
         unrolled.shape.nodes_mut().iter_mut().zip(self.costs_us().iter().cycle()).for_each(|(node, &us)| node.cost_us = us);
         let places = self.places(&over, items as usize, nodes)?;
+        unrolled.shape.set_name(self.name());
         let names = names(over.schedule, unrolled.slots);
         let machine = Slots::default().compute(1).cores(self.cores());
-        Ok(Simulation::of_programs(unrolled.shape, unrolled.programs).with_names(names, places).slots(machine))
+        Ok(Simulation::of_programs(unrolled.shape, unrolled.programs).over_items(nodes as u32, names, places).slots(machine))
     }
 
     /// Returns the place of each node of each item in the order of lockstep: by schedule iteration, then by
@@ -119,9 +122,9 @@ impl<I, T> Pipeline<I, T> {
     }
 }
 
-/// Returns what a log calls the streams of all slots, and the consumer; and their points.
-fn names(schedule: &Schedule, slots: u32) -> Vec<(String, String)> {
+/// Returns what a log calls the streams of all places, and the consumer; and their points.
+fn names(schedule: &Schedule, places: u32) -> Vec<(String, String)> {
     let both = |name: String| (name.clone(), name);
-    let of_slot = |slot| (0..schedule.streams()).map(move |stream| format!("slot {slot} {}", schedule.stream_name(stream)));
-    (0..slots).flat_map(of_slot).chain(["consumer".into()]).map(both).collect()
+    let of_place = |place| (0..schedule.streams()).map(move |stream| format!("place {place} {}", schedule.stream_name(stream)));
+    (0..places).flat_map(of_place).chain(["consumer".into()]).map(both).collect()
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use futures_core::{FusedStream, Stream};
 use pin_project::pin_project;
 
-use super::pipeline::{Pipeline, check_slots};
+use super::pipeline::{Pipeline, check_in_flight};
 use crate::error::{BoxError, Result};
 use crate::plan::{Pipelining, Plan};
 use crate::run::items::Items;
@@ -100,9 +100,9 @@ pub struct RunStream<S> {
 }
 
 impl<S: Stream<Item = Inputs>> RunStream<S> {
-    pub(crate) fn new(core: &Arc<Core>, plan: &Plan, source: S, slots: u32, is_ordered: bool) -> Result<Self> {
-        check_slots(plan, slots)?;
-        let pipelining = Arc::new(Pipelining::unordered(slots));
+    pub(crate) fn new(core: &Arc<Core>, plan: &Plan, source: S, in_flight: u32, is_ordered: bool) -> Result<Self> {
+        check_in_flight(plan, in_flight)?;
+        let pipelining = Arc::new(Pipelining::unordered(in_flight));
         Ok(Self { source, items: Items::new(core, plan, pipelining, Named, is_ordered) })
     }
 

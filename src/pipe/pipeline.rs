@@ -18,7 +18,7 @@ use crate::value::Cells;
 use crate::value::args::Data;
 
 /// The most items of one pipeline in flight.
-const SLOTS_MAX: u32 = 1 << 16;
+const IN_FLIGHT_MAX: u32 = 1 << 16;
 
 /// A graph that runs once for each item of a stream, for several items at once: `I` is an item, `T` its
 /// results. Immutable and cheap to clone; [`Executor::pipe`](crate::Executor::pipe) runs it.
@@ -59,15 +59,11 @@ pub struct Pipeline<I, T> {
 
 struct Inner<T> {
     definition: Arc<Definition<T>>,
-    /// From 0 on.
-    phases: Arc<[u32]>,
+    split: Arc<Split>,
     settings: Settings,
-    costs_us: Arc<[f64]>,
-    /// With its phases, and how it runs over items.
-    phased: (Plan, Arc<Pipelining>),
-    /// In one phase, for an executor without threads.
-    merged: (Plan, Arc<Pipelining>),
-    phasing: OnceLock<Phasing>,
+    /// How a run goes over items with phases; and in one, for an executor without threads.
+    phased: Arc<Pipelining>,
+    merged: Arc<Pipelining>,
 }
 
 /// What never changes.
@@ -75,7 +71,18 @@ struct Definition<T> {
     name: Name,
     graph: Graph,
     answers: Answers,
+    /// In one phase.
+    plan: Plan,
     take: Arc<dyn Fn(Cells<'_>) -> T + Send + Sync>,
+}
+
+/// What the items in flight, the beat and the order of items do not change.
+struct Split {
+    /// From 0 on.
+    phases: Arc<[u32]>,
+    costs_us: Arc<[f64]>,
+    plan: Plan,
+    phasing: OnceLock<Phasing>,
 }
 
 #[derive(Clone, Copy)]
@@ -91,6 +98,12 @@ struct Settings {
 impl Settings {
     fn wanted(&self, slots: u32) -> Wanted {
         Wanted { slots, is_lockstep: self.beat == Beat::Lockstep, is_serial: self.is_serial }
+    }
+}
+
+impl Split {
+    fn depth(&self) -> u32 {
+        self.phases.iter().max().map_or(1, |last| last + 1)
     }
 }
 
@@ -114,26 +127,26 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         let keys = built.ok_or_else(|| Kind::Replaced { of: format!("the pipeline '{name}'"), node: None }.into())?;
         graph.check_ports()?;
         let recorder = Recorder::new(policy);
-        let plan = graph.compile_phased(&recorder, None)?;
+        let plan = graph.compile_piped(&recorder)?;
         let answers = recorder.into_answers();
         let mut costs_us = vec![0.0; graph.shape().nodes().len()];
         plan.schedule().spans().iter().for_each(|span| costs_us[span.node.index()] = span.end_us - span.start_us);
-        let definition = Definition { name, graph, answers, take: Arc::new(move |cells| O::take(&keys, cells)) };
+        let definition = Definition { name, graph, answers, plan, take: Arc::new(move |cells| O::take(&keys, cells)) };
         let settings = Settings { slots: None, phases: Phases::Written, beat: Beat::Elastic, is_serial: false, cpus: cpus() };
-        Self::phased(Arc::new(definition), settings, costs_us.into())
+        Self::split(Arc::new(definition), None, settings, costs_us.into())
     }
 
-    /// Splits the pipeline into phases.
+    /// Splits the pipeline into phases. The first of the settings: others are checked against the phases.
     ///
     /// # Errors
-    /// If the phases do not fit the graph: the error names the nodes.
+    /// If the phases do not fit the graph: the error names the nodes. If more items must be in flight than
+    /// [`in_flight`](Pipeline::in_flight) has said.
     pub fn phases(self, phases: Phases) -> Result<Self> {
-        let Inner { definition, costs_us, settings, .. } = &*self.inner;
-        Self::phased(definition.clone(), Settings { phases, ..*settings }, costs_us.clone())
+        self.split_again(Settings { phases, ..self.inner.settings }, self.inner.split.costs_us.clone())
     }
 
     /// Sets the most items in flight: begun, and not taken yet. Each has memory of its own. The default is
-    /// twice the number of phases, and at least 4.
+    /// twice the number of phases, and at least 4 (fewer if the graph has millions of nodes).
     ///
     /// # Errors
     /// If a feedback, or lockstep, needs more.
@@ -144,17 +157,14 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     /// Sets when a phase begins an item. The default is [`Beat::Elastic`].
     ///
     /// # Errors
-    /// If fewer items are in flight than lockstep needs.
+    /// If lockstep needs more items in flight than [`in_flight`](Pipeline::in_flight) has said.
     pub fn beat(self, beat: Beat) -> Result<Self> {
         self.with(|settings| settings.beat = beat)
     }
 
     /// Lets every phase have the items in order, one at a time.
-    ///
-    /// # Errors
-    /// None; it can be chained like the other settings.
-    pub fn serial(self) -> Result<Self> {
-        self.with(|settings| settings.is_serial = true)
+    pub fn serial(self) -> Self {
+        self.with(|settings| settings.is_serial = true).expect("that fits any number of items in flight")
     }
 
     /// Sets how many CPU nodes run at once, for [`Phases::Auto`], [`phasing`](Pipeline::phasing) and
@@ -162,92 +172,93 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     /// cores.
     ///
     /// # Errors
-    /// If it is 0 and the planner is asked.
+    /// As [`Pipeline::phases`]; or if it is 0 and the planner is asked.
     pub fn cpus(self, cpus: u32) -> Result<Self> {
-        let Inner { definition, costs_us, settings, .. } = &*self.inner;
-        Self::phased(definition.clone(), Settings { cpus, ..*settings }, costs_us.clone())
+        self.split_again(Settings { cpus, ..self.inner.settings }, self.inner.split.costs_us.clone())
     }
 
+    /// Sets what leaves the phases as they are.
     fn with(self, set: impl FnOnce(&mut Settings)) -> Result<Self> {
-        let Inner { definition, phases, costs_us, phasing, .. } = &*self.inner;
-        let mut settings = self.inner.settings;
+        let Inner { definition, split, settings, .. } = &*self.inner;
+        let mut settings = *settings;
         set(&mut settings);
-        Self::compiled(definition.clone(), (phases.clone(), phasing.get().cloned()), settings, costs_us.clone())
+        Self::with_arrows(definition.clone(), split.clone(), settings)
     }
 
-    /// Compiles it with new phases.
-    fn phased(definition: Arc<Definition<T>>, settings: Settings, costs_us: Arc<[f64]>) -> Result<Self> {
-        let phases = phases_of(&definition.graph, settings.phases, &costs_us, settings.cpus)?;
-        Self::compiled(definition, phases, settings, costs_us)
+    fn split_again(&self, settings: Settings, costs_us: Arc<[f64]>) -> Result<Self> {
+        Self::split(self.inner.definition.clone(), Some(&self.inner.split), settings, costs_us)
     }
 
-    fn compiled(
-        definition: Arc<Definition<T>>,
-        (phases, known): (Arc<[u32]>, Option<Phasing>),
-        settings: Settings,
-        costs_us: Arc<[f64]>,
-    ) -> Result<Self> {
-        let graph = &definition.graph;
-        let depth = phases.iter().max().map_or(1, |last| last + 1);
-        let slots = settings.slots.unwrap_or((2 * depth).max(4));
-        let wanted = settings.wanted(slots);
-        let plan = |phases| graph.compile_phased(&definition.answers.replay(), phases);
-        let merged = plan(None)?;
-        let is_split = depth > 1 || merged.inner().has_queued();
-        let phased = if is_split { plan(Some(phases.clone()))? } else { merged.clone() };
-        let pipelining = Pipelining::new(graph, &phases, &phased.inner().queue_code().queued, wanted)?;
-        let merged = (merged, Arc::new(pipelining.merged()));
-        check_slots(&phased, slots)?;
-        let phased = (phased, Arc::new(pipelining));
-        let phasing = known.map_or_else(OnceLock::new, OnceLock::from);
-        let inner = Inner { definition, phases, settings, costs_us, phased, merged, phasing };
+    /// Finds the phases, and compiles their plan if they are not those of `last`.
+    fn split(definition: Arc<Definition<T>>, last: Option<&Split>, settings: Settings, costs_us: Arc<[f64]>) -> Result<Self> {
+        let (phases, phasing) = phases_of(&definition.graph, settings.phases, &costs_us, settings.cpus)?;
+        let merged = &definition.plan;
+        let is_split = merged.inner().has_queued() || phases.iter().any(|&phase| phase > 0);
+        let plan = match last.filter(|last| last.phases == phases) {
+            Some(last) => last.plan.clone(),
+            None if is_split => merged.inner().in_phases(phases.clone(), &definition.answers.replay())?,
+            None => merged.clone(),
+        };
+        let split = Split { phases, costs_us, plan, phasing: phasing.map_or_else(OnceLock::new, OnceLock::from) };
+        Self::with_arrows(definition, Arc::new(split), settings)
+    }
+
+    /// Draws the arrows between phases.
+    fn with_arrows(definition: Arc<Definition<T>>, split: Arc<Split>, settings: Settings) -> Result<Self> {
+        let (depth, most) = (split.depth(), in_flight_max(&split.plan));
+        let slots = settings.slots.unwrap_or((2 * depth).max(4).min(most.max(depth)));
+        check_in_flight(&split.plan, slots)?;
+        let queued = &split.plan.inner().queue_code().queued;
+        let phased = Pipelining::new(&definition.graph, &split.phases, queued, settings.wanted(slots))?;
+        let (merged, phased) = (Arc::new(phased.merged()), Arc::new(phased));
+        let inner = Inner { definition, split, settings, phased, merged };
         Ok(Self { inner: Arc::new(inner), item: PhantomData })
     }
 
     /// Returns the programs of one item. In a pipeline of several phases they are those of one schedule
     /// iteration: every phase handles an item of its own.
     pub fn schedule(&self) -> &Schedule {
-        self.inner.phased.0.schedule()
+        self.inner.split.plan.schedule()
     }
 
     /// Plans again with the times that nodes really took. Nodes that the timeline does not know keep their
     /// costs. With [`Phases::Auto`] the nodes may change their phases. The timeline knows the runs of this
-    /// very pipeline: not those of what [`in_flight`](Pipeline::in_flight) or another setting makes of it.
-    /// For nodes on a GPU it has the time to enqueue their work.
+    /// pipeline, and of all that settings make of the same one: `pipeline.clone().in_flight(8)?` can be
+    /// planned by the runs of `pipeline`. For nodes on a GPU it has the time to enqueue their work.
     ///
     /// # Errors
     /// As [`Pipeline::phases`].
     pub fn retime(self, timeline: &Timeline) -> Result<Self> {
-        let Inner { definition, settings, phased, merged, costs_us, .. } = &*self.inner;
-        let took = [phased, merged].map(|(plan, _)| timeline.costs_us(plan));
-        let took = took[0].iter().zip(&took[1]).map(|(phased, merged)| phased.or(*merged));
-        let costs_us: Arc<[f64]> = took.zip(&**costs_us).map(|(took, &known)| took.unwrap_or(known)).collect();
-        Self::phased(definition.clone(), *settings, costs_us)
+        let Inner { definition, split, settings, .. } = &*self.inner;
+        let took = timeline.costs_of_graph_us(&definition.plan).into_iter().zip(&*split.costs_us);
+        let costs_us = took.map(|(took, &known)| took.unwrap_or(known)).collect();
+        self.split_again(*settings, costs_us)
     }
 
     /// Returns the phase of a node, from 1 on. None if there is no such node.
     pub fn phase_of(&self, node: &str) -> Option<u32> {
         let shape = self.inner.definition.graph.shape();
         let node = shape.ids().find(|&id| &**shape.name_of(id) == node)?;
-        Some(self.inner.phases[node.index()] + 1)
+        Some(self.inner.split.phases[node.index()] + 1)
     }
 
-    /// Returns the most items in flight. The memory of their values is bounded by it; the pipeline prints the
-    /// bound (what lies behind a `Vec` or a `Box` does not count).
-    pub fn slots(&self) -> u32 {
-        self.inner.phased.1.slots
+    /// Returns the most items in flight, which [`in_flight`](Pipeline::in_flight) sets. The memory of their
+    /// values is bounded by it; the pipeline prints the bound (what lies behind a `Vec` or a `Box` does not
+    /// count).
+    pub fn max_in_flight(&self) -> u32 {
+        self.inner.phased.slots
     }
 
     /// Returns how a run goes on an executor: in one phase where one thread does everything anyway.
-    pub(crate) fn for_core(&self, core: &Core) -> &(Plan, Arc<Pipelining>) {
-        let Inner { phased, merged, .. } = &*self.inner;
-        let is_alone = core.pool.is_none() && core.choices.is_none() && merged.0.inner().code.asyncs.is_empty();
-        if is_alone { merged } else { phased }
+    pub(crate) fn for_core(&self, core: &Core) -> (&Plan, &Arc<Pipelining>) {
+        let Inner { definition, split, phased, merged, .. } = &*self.inner;
+        let is_alone = core.pool.is_none() && core.choices.is_none() && definition.plan.inner().code.asyncs.is_empty();
+        if is_alone { (&definition.plan, merged) } else { (&split.plan, phased) }
     }
 
     pub(crate) fn port(&self) -> Typed<I, T> {
-        let Inner { definition, merged, .. } = &*self.inner;
-        let (offset, access) = (definition.graph.inputs[0].offset, merged.0.inner().inputs[0].access());
+        let definition = &self.inner.definition;
+        let (offset, access) = (definition.graph.inputs[0].offset, definition.plan.inner().inputs[0].access());
         Typed { offset, access, take: definition.take.clone(), item: PhantomData }
     }
 }
@@ -255,23 +266,27 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
 impl<I, T> Pipeline<I, T> {
     /// Returns the number of phases.
     pub fn depth(&self) -> u32 {
-        self.inner.phases.iter().max().map_or(1, |last| last + 1)
+        self.inner.split.depth()
     }
 
     /// Returns how a run goes: with phases, and in one.
     pub(super) fn over_items(&self) -> [OverItems<'_>; 2] {
-        let Inner { definition, phases, settings, phased, merged, .. } = &*self.inner;
-        [phased, merged].map(|(plan, pipelining)| OverItems {
+        let Inner { definition, split, settings, phased, merged } = &*self.inner;
+        [(&split.plan, phased), (&definition.plan, merged)].map(|(plan, pipelining)| OverItems {
             graph: &definition.graph,
             schedule: plan.schedule(),
             pipelining,
-            phase_of: phases,
+            phase_of: &split.phases,
             wanted: settings.wanted(pipelining.slots),
         })
     }
 
+    pub(super) fn name(&self) -> &Name {
+        &self.inner.definition.name
+    }
+
     pub(super) fn costs_us(&self) -> &[f64] {
-        &self.inner.costs_us
+        &self.inner.split.costs_us
     }
 
     /// Returns how many CPU nodes run at once.
@@ -285,30 +300,35 @@ impl<I, T> Pipeline<I, T> {
     /// # Errors
     /// If the costs are no numbers from 0 to 10¹².
     pub fn phasing(&self) -> Result<&Phasing> {
-        if let Some(phasing) = self.inner.phasing.get() {
+        let Inner { definition, split, settings, .. } = &*self.inner;
+        let Split { phases, costs_us, phasing, .. } = &**split;
+        if let Some(phasing) = phasing.get() {
             return Ok(phasing);
         }
-        let Inner { definition, phases, settings, costs_us, .. } = &*self.inner;
         let mut work = work_of(&definition.graph, costs_us, settings.cpus)?;
         definition.graph.shape().ids().for_each(|node| work.phase(node, phases[node.index()] + 1));
-        let phasing = work.written()?;
-        Ok(self.inner.phasing.get_or_init(|| phasing))
+        let found = work.written()?;
+        Ok(phasing.get_or_init(|| found))
     }
 }
 
 /// Checks that a plan can have so many items in flight: a ticket can name each program of each. On any
 /// device, a plan has no more programs than nodes.
-pub(super) fn check_slots(plan: &Plan, slots: u32) -> Result<()> {
+pub(super) fn check_in_flight(plan: &Plan, slots: u32) -> Result<()> {
     if slots == 0 {
         return Err(Kind::TooFewSlots { slots, why: "an item needs one".into() }.into());
     }
-    let nodes = plan.inner().code.step_of.len().max(1);
-    let limit = (NODES_MAX / nodes).min(SLOTS_MAX as usize);
-    if slots as usize > limit {
+    let limit = in_flight_max(plan);
+    if slots > limit {
         let what = "the number of items in flight".into();
-        return Err(Kind::Limit { what, got: slots as usize, limit }.into());
+        return Err(Kind::Limit { what, got: slots as usize, limit: limit as usize }.into());
     }
     Ok(())
+}
+
+fn in_flight_max(plan: &Plan) -> u32 {
+    let nodes = plan.inner().code.step_of.len().max(1);
+    ((NODES_MAX / nodes) as u32).min(IN_FLIGHT_MAX)
 }
 
 fn cpus() -> u32 {
@@ -324,10 +344,10 @@ impl<I, T> Clone for Pipeline<I, T> {
 /// Its phases, the memory of the items in flight, and its programs.
 impl<I, T> fmt::Display for Pipeline<I, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { definition, phases, phased: (plan, pipelining), .. } = &*self.inner;
-        let depth = phases.iter().max().map_or(1, |last| last + 1);
+        let Inner { definition, split, phased, .. } = &*self.inner;
+        let Split { phases, plan, .. } = &**split;
         let plural = |count: u32| if count == 1 { "" } else { "s" };
-        let (slots, bytes) = (pipelining.slots, plan.inner().layout.size());
+        let (depth, slots, bytes) = (split.depth(), phased.slots, plan.inner().layout.size());
         writeln!(
             f,
             "pipeline {}: {depth} phase{}, {slots} item{} in flight × {bytes} bytes = {} bytes",
@@ -349,8 +369,8 @@ impl<I, T> fmt::Debug for Pipeline<I, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pipeline")
             .field("name", &self.inner.definition.name)
-            .field("phases", &self.inner.phases)
-            .field("in_flight", &self.inner.phased.1.slots)
+            .field("phases", &self.inner.split.phases)
+            .field("in_flight", &self.inner.phased.slots)
             .finish()
     }
 }

@@ -77,16 +77,15 @@ impl Graph {
         if let (Some(between), None) = (self.between.first(), self.fault()) {
             return Err(Kind::OnlyInPipeline { name: between.name.clone() }.into());
         }
-        self.compiled(policy, None, false)
+        self.compiled(policy, false)
     }
 
-    /// Compiles the graph of a pipeline. `phases` are those of its nodes, counted from 0, if there are
-    /// several.
-    pub(crate) fn compile_phased(&self, policy: &dyn Policy, phases: Option<Arc<[u32]>>) -> Result<Plan> {
-        self.compiled(policy, phases, true)
+    /// Compiles the graph of a pipeline, in one phase.
+    pub(crate) fn compile_piped(&self, policy: &dyn Policy) -> Result<Plan> {
+        self.compiled(policy, true)
     }
 
-    fn compiled(&self, policy: &dyn Policy, phases: Option<Arc<[u32]>>, is_pipelined: bool) -> Result<Plan> {
+    fn compiled(&self, policy: &dyn Policy, is_pipelined: bool) -> Result<Plan> {
         if let Some(fault) = self.fault() {
             return Err(fault);
         }
@@ -112,7 +111,7 @@ impl Graph {
             graph.check_taken()?;
         }
         let fabric = Arc::new(Fabric::new(self, &nested)?);
-        let schedule = Schedule::with_inner(shape.clone(), shapes, policy, phases)?;
+        let schedule = Schedule::with_inner(shape.clone(), shapes, policy, None)?;
         let inputs = self.inputs.iter().map(|port| {
             let value = &self.values[port.value as usize];
             PlanInput { port: port.clone(), is_shared: value.sharer.is_some(), taker: value.taker }
@@ -254,6 +253,12 @@ impl Plan {
         self.0.schedule.verify()
     }
 
+    /// Returns whether both are plans of one graph, whose nodes have the same ids in both: a plan and what it
+    /// was compiled to again.
+    pub(crate) fn is_of_same_graph(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0.fabric, &other.0.fabric)
+    }
+
     pub(crate) fn inner(&self) -> &PlanInner {
         &self.0
     }
@@ -266,9 +271,17 @@ impl PlanInner {
         for (node, cost_us) in shape.nodes_mut().iter_mut().zip(costs_us) {
             node.cost_us = cost_us.unwrap_or(node.cost_us);
         }
+        self.compiled_again(Arc::new(shape), policy, self.schedule.phases().map(Arc::from))
+    }
+
+    /// Compiles the graph of a pipeline again, with these phases of its nodes, counted from 0.
+    pub(crate) fn in_phases(&self, phases: Arc<[u32]>, policy: &dyn Policy) -> Result<Plan> {
+        self.compiled_again(self.schedule.shape().clone(), policy, Some(phases))
+    }
+
+    fn compiled_again(&self, shape: Arc<Shape>, policy: &dyn Policy, phases: Option<Arc<[u32]>>) -> Result<Plan> {
         let inner = self.schedule.inner().iter().map(|inner| inner.0.map(|schedule| schedule.shape().clone()));
-        let phases = self.schedule.phases().map(Arc::from);
-        let schedule = Schedule::with_inner(Arc::new(shape), inner.collect(), policy, phases)?;
+        let schedule = Schedule::with_inner(shape, inner.collect(), policy, phases)?;
         let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
         Self::lowered(schedule, self.fabric.clone(), self.layout, inputs, outputs, self.is_pipelined)
     }

@@ -171,7 +171,8 @@ mod tests {
         let phase_of: Vec<u32> = (0..graph.shape().nodes().len() as u32).collect();
         let mut pipelining = Pipelining::new(graph, &phase_of, &[], wanted).expect("the phases fit");
         change(&mut pipelining);
-        let plan = graph.compile_phased(&Ranked::default(), Some(phase_of.as_slice().into())).expect("a graph");
+        let plan = graph.compile_piped(&Ranked::default()).expect("a graph");
+        let plan = plan.inner().in_phases(phase_of.as_slice().into(), &Ranked::default()).expect("a graph");
         let over = OverItems { graph, schedule: plan.schedule(), pipelining: &pipelining, phase_of: &phase_of, wanted };
         over.verify(2 * SLOTS + 3).map_or_else(|error| error.to_string(), |()| "right".into())
     }

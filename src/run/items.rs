@@ -383,7 +383,7 @@ impl<P> fmt::Debug for Items<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Items")
             .field("in_flight", &self.flight.len())
-            .field("slots", &self.run.pipelining().slots)
+            .field("max_in_flight", &self.run.pipelining().slots)
             .field("has_ended", &self.has_ended)
             .finish()
     }

@@ -82,9 +82,18 @@ impl Timeline {
     /// Returns, for each node of a plan, the median of how long it took, in microseconds; none for nodes that
     /// have not succeeded yet.
     pub fn costs_us(&self, plan: &Plan) -> Vec<Option<f64>> {
+        self.medians_us(plan, |of| of.is_same(plan))
+    }
+
+    /// Returns the same for all plans of its graph together.
+    pub(crate) fn costs_of_graph_us(&self, plan: &Plan) -> Vec<Option<f64>> {
+        self.medians_us(plan, |of| of.is_of_same_graph(plan))
+    }
+
+    fn medians_us(&self, plan: &Plan, is_counted: impl Fn(&Plan) -> bool) -> Vec<Option<f64>> {
         let mut took: Vec<Vec<Duration>> = vec![Vec::new(); plan.schedule().shape().nodes().len()];
         let (kept, nodes) = (self.kept(), took.len());
-        let spans = kept.nodes.iter().filter(|span| span.is_ok && span.plan.is_same(plan) && span.id.index() < nodes);
+        let spans = kept.nodes.iter().filter(|span| span.is_ok && is_counted(&span.plan) && span.id.index() < nodes);
         spans.for_each(|span| took[span.id.index()].push(span.end - span.start));
         let median = |took: &mut Vec<Duration>| {
             took.sort_unstable();

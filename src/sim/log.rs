@@ -103,6 +103,8 @@ pub struct SimLog {
     /// What streams are called, and what their points.
     pub(super) names: Vec<(String, String)>,
     pub(super) kinds: Vec<StreamKind>,
+    /// 0 if its nodes are not those of items.
+    pub(super) nodes_of_item: u32,
     pub(super) events: Vec<SimEvent>,
     pub(super) races: Option<Vec<Race>>,
     pub(super) choices: Vec<(u32, u32)>,

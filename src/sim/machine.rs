@@ -129,7 +129,8 @@ impl<'a> Machine<'a> {
         let Self { simulation, clocks, races, log: events, chooser, .. } = self;
         let kinds = simulation.programs.iter().map(|program| program.0).collect();
         let (shape, names, races) = (simulation.shape.clone(), simulation.names.clone(), clocks.is_some().then_some(races));
-        Ok(SimLog { shape, names, kinds, events, races, choices: chooser.made })
+        let nodes_of_item = simulation.nodes_of_item;
+        Ok(SimLog { shape, names, kinds, nodes_of_item, events, races, choices: chooser.made })
     }
 
     /// Returns an error if a stream has not come to its end, or choices to replay do not fit.

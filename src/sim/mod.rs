@@ -18,6 +18,7 @@ mod inner;
 mod log;
 mod machine;
 mod simulation;
+mod svg;
 
 pub use crate::device::sim::Order;
 pub use explore::Explored;

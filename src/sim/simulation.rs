@@ -8,7 +8,7 @@ use super::log::SimLog;
 use super::machine::Machine;
 use crate::device::sim::Order;
 use crate::error::{Kind, Result};
-use crate::graph::{Backend, COST_US_MAX, NodeId, Shape, check_ids};
+use crate::graph::{Backend, COST_US_MAX, NodeId, NodeShape, Shape, check_ids};
 use crate::plan::{Point, Schedule, Step, StreamKind, check_steps};
 
 /// The work that a simulated machine does at once. Each device has compute and copy engines of its own; the
@@ -82,6 +82,8 @@ pub struct Simulation {
     pub(super) programs: Vec<(StreamKind, Vec<Step>)>,
     /// What the log calls the streams, and what it calls their points.
     pub(super) names: Vec<(String, String)>,
+    /// 0 if its nodes are not those of items.
+    pub(super) nodes_of_item: u32,
     /// The place of each node in issue order.
     pub(super) places: Vec<u32>,
     pub(super) slots: Slots,
@@ -124,13 +126,25 @@ impl Simulation {
         let places = (0..shape.nodes().len() as u32).collect();
         let names = (0..programs.len()).map(|stream| (format!("stream {stream}"), stream.to_string())).collect();
         let (slots, order, faults) = (Slots::default(), Order::default(), Faults::default());
-        let inner = Vec::new();
-        Self { shape, programs, names, places, slots, hand_off_us: 0.0, order, faults, is_one_at_a_time: false, inner }
+        Self {
+            shape,
+            programs,
+            names,
+            nodes_of_item: 0,
+            places,
+            slots,
+            hand_off_us: 0.0,
+            order,
+            faults,
+            is_one_at_a_time: false,
+            inner: Vec::new(),
+        }
     }
 
-    /// Sets what the log calls the streams and their points, and the place of each node in issue order.
-    pub(crate) fn with_names(self, names: Vec<(String, String)>, places: Vec<u32>) -> Self {
-        Self { names, places, ..self }
+    /// Sets how many nodes each item has, what the log calls the streams and their points, and the place of
+    /// each node in issue order.
+    pub(crate) fn over_items(self, nodes_of_item: u32, names: Vec<(String, String)>, places: Vec<u32>) -> Self {
+        Self { nodes_of_item, names, places, ..self }
     }
 
     /// Returns the shape: the ids of its nodes are those of faults, and of the log.
@@ -211,14 +225,7 @@ impl Simulation {
         if self.is_one_at_a_time {
             return (0, EngineKind::Cores);
         }
-        let node = &self.shape.nodes()[node.index()];
-        let device = if let StreamKind::Device(device) = self.programs[stream as usize].0 { device } else { 0 };
-        match (&**node.command(), node.backend) {
-            ("copy-up", _) | (_, Backend::Mixed) => (device, EngineKind::CopyUp),
-            ("copy-down", _) => (device, EngineKind::CopyDown),
-            (_, Backend::Gpu) => (device, EngineKind::Compute),
-            (_, Backend::Cpu) => (0, EngineKind::Cores),
-        }
+        engine_of(self.programs[stream as usize].0, &self.shape.nodes()[node.index()])
     }
 
     /// Returns the number of slots that an engine has.
@@ -234,13 +241,24 @@ impl Simulation {
     }
 }
 
+/// Returns the engine that a node on a stream of this kind takes.
+pub(super) fn engine_of(kind: StreamKind, node: &NodeShape) -> EngineId {
+    let device = if let StreamKind::Device(device) = kind { device } else { 0 };
+    match (&**node.command(), node.backend) {
+        ("copy-up", _) | (_, Backend::Mixed) => (device, EngineKind::CopyUp),
+        ("copy-down", _) => (device, EngineKind::CopyDown),
+        (_, Backend::Gpu) => (device, EngineKind::Compute),
+        (_, Backend::Cpu) => (0, EngineKind::Cores),
+    }
+}
+
 /// An engine: its device and its kind.
 pub(super) type EngineId = (u32, EngineKind);
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum EngineKind {
+    Cores,
     Compute,
     CopyUp,
     CopyDown,
-    Cores,
 }

@@ -1,10 +1,12 @@
 //! Files in and out.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 
 use anabranch::graph::Shape;
+use serde::de::IgnoredAny;
 
 use crate::Failure;
 
@@ -14,13 +16,38 @@ const BYTES_MAX: u64 = 4 << 30;
 /// Reads a graph; its error names the file and the place in it.
 pub(crate) fn graph(path: &Path) -> Result<Shape, Failure> {
     let text = text(path)?;
-    let mut shape = Shape::from_json(&text).map_err(|error| Failure::Invalid(format!("{}: {error}", path.display())))?;
+    let mut shape = Shape::from_json(&text).map_err(|error| {
+        let hint = match Looks::of(&text) {
+            Some(Looks::Description) => "; this looks like an application description, which `anabranch pipeline` reads",
+            _ => "",
+        };
+        Failure::Invalid(format!("{}: {error}{hint}", path.display()))
+    })?;
     if shape.name().is_none()
         && let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "-")
     {
         shape.set_name(stem.to_owned());
     }
     Ok(shape)
+}
+
+/// What a file that cannot be read as one of these looks like: one of the others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Looks {
+    Graph,
+    Description,
+}
+
+impl Looks {
+    /// Goes by the keys of the outermost object.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        let keys: BTreeMap<String, IgnoredAny> = serde_json::from_str(text).ok()?;
+        match keys.contains_key("nodes") {
+            true => Some(Self::Graph),
+            false if ["subcomponents", "stmSchedules"].iter().any(|key| keys.contains_key(*key)) => Some(Self::Description),
+            false => None,
+        }
+    }
 }
 
 /// Reads a file, or the standard input if it is named `-`.

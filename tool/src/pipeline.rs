@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::Failure;
 use crate::args::{PipelineArgs, PipelineFormat};
+use crate::files::{self, Looks};
 
 /// How many items a trace shows.
 const ITEMS: u64 = 8;
@@ -36,7 +37,7 @@ pub(crate) fn text(args: &PipelineArgs, format: PipelineFormat) -> Result<String
                 app.schedule(Some(name)).map(|_| String::new()).unwrap_or_else(|error| error.to_string()),
             ));
         }
-        state => app.schedule(state.as_deref()).map_err(invalid)?,
+        state => app.schedule(state.as_deref()).map_err(|error| no_description(&args.file, &error))?,
     };
     let mut hyperepochs = Vec::new();
     for hyperepoch in &schedule.hyperepochs {
@@ -82,7 +83,14 @@ fn open(file: &Path) -> Result<App, Failure> {
         Ok(metadata) if !metadata.is_file() => return Err(cannot(std::io::Error::other("it is not a regular file"))),
         known => known.and_then(|_| std::fs::File::open(file)).map_err(cannot)?,
     };
-    App::open(file).map_err(|error| Failure::Invalid(error.to_string()))
+    App::open(file).map_err(|error| no_description(file, &error))
+}
+
+/// Says why a file is no description, and what it may be instead.
+fn no_description(file: &Path, error: &anabranch::Error) -> Failure {
+    let looks = files::text(file).ok().and_then(|text| Looks::of(&text));
+    let hint = if looks == Some(Looks::Graph) { "; this looks like a graph, which `anabranch plan` reads" } else { "" };
+    Failure::Invalid(format!("{error}{hint}"))
 }
 
 fn epochs(schedule: &StmSchedule) -> String {

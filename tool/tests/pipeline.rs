@@ -85,6 +85,30 @@ fn exit_codes_tell_whether_the_call_or_the_description_is_at_fault() {
 }
 
 #[test]
+fn a_graph_and_a_description_are_told_apart() {
+    // Seen to fail without the hints.
+    let path = std::env::temp_dir().join(format!("anabranch-graph-{}.json", std::process::id()));
+    std::fs::write(&path, r#"{"nodes": [{"name": "a", "backend": "cpu"}]}"#).unwrap();
+    for (file, why) in [
+        (path.to_str().unwrap(), "missing field `name` at line 1 column 44"),
+        ("graphs/loops.json", "the application has no `stmSchedules`"),
+    ] {
+        let expected = format!("error: {file}: {why}; this looks like a graph, which `anabranch plan` reads\n");
+        assert_eq!(refused(&[file]), (1, expected));
+    }
+    std::fs::remove_file(&path).unwrap();
+    for command in ["plan", "simulate", "verify", "compare"] {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        let output = tool.args([command, PIPED]).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        let hint = "; this looks like an application description, which `anabranch pipeline` reads\n";
+        assert!(output.status.code() == Some(1) && message.ends_with(hint), "{command}: {message}");
+    }
+    // Neither.
+    assert_eq!(refused(&["app/nodes/Sink.node.json"]).1.matches("looks like").count(), 0);
+}
+
+#[test]
 fn mistakes_are_named_by_file_and_place() {
     // Seen to fail with an exit code of 2.
     let dir = std::env::temp_dir().join(format!("anabranch-pipeline-{}", std::process::id()));

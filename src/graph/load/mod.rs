@@ -6,29 +6,31 @@
 
 mod control;
 
-use std::any::TypeId;
+use std::any::{TypeId, type_name};
 use std::collections::HashSet;
 
 use super::bodies::{Bodies, Loose};
 use super::builder::Graph;
-use super::check::check;
+use super::check::{check, unknown_node};
+use super::handle::Value;
 use super::links::{Links, kahn_order};
 use super::ports::numbered;
 use super::shape::Link;
 use super::values::Maker;
 use super::{Control, Edge, EdgeKind, NESTING_MAX, NodeId, Shape};
 use crate::error::{Error, Kind, Result};
+use crate::value::args::Data;
 
 impl Graph {
     /// Makes a graph of one that came as data, as [`Shape::from_json`] reads it, by the bodies of its nodes'
     /// commands.
     ///
-    /// Backends, commands, costs, devices and order are those of the shape. What a loop reads are its states;
-    /// its body gives the first of the new ones, in order, and the others stay as they are. It takes those
-    /// inputs that are [taken](Shape::take_input), and only reads the others. What a branch reads first is
-    /// its selector, the rest goes through it likewise. A loop without a condition is repeated `iterations`
-    /// times. Outputs have the names of the nodes that give them (with a number behind it, for the second
-    /// value of a loop or branch and those after it).
+    /// Backends, commands, costs, devices, phases and order are those of the shape. What a loop reads are its
+    /// states; its body gives the first of the new ones, in order, and the others stay as they are. It takes
+    /// those inputs that are [taken](Shape::take_input), and only reads the others. What a branch reads first
+    /// is its selector, the rest goes through it likewise. A loop without a condition is repeated
+    /// `iterations` times. Outputs have the names of the nodes that give them (with a number behind it, for
+    /// the second value of a loop or branch and those after it).
     ///
     /// # Errors
     /// Names the node, by its path, that has no body; that reads other values than its body takes; that is to
@@ -79,6 +81,62 @@ impl Graph {
             Some(fault) => Err(fault),
             None => Ok(graph),
         }
+    }
+
+    /// Adds the nodes of a graph that came as data to this one, as [`Graph::from_shape`] does. What its
+    /// bodies capture are values of this graph: the item of a [`Pipeline`](crate::Pipeline), or a
+    /// [feedback](Graph::feedback). Its outputs are not declared: [`Graph::value_named`] returns the value of
+    /// a node. The first mistake is what `compile` returns.
+    ///
+    /// # Examples
+    /// A description runs over items, in its phases:
+    /// ```
+    /// use anabranch::graph::{Backend, Bodies, Shape};
+    /// use anabranch::{Executor, Graph, Name, Pipeline, Ranked, Value};
+    /// use futures::{TryStreamExt, stream};
+    ///
+    /// let mut shape = Shape::new();
+    /// let [decode, double] = ["decode", "double"].map(|name| shape.node(name, Backend::Cpu));
+    /// shape.read(decode, 0, double);
+    /// shape.nodes_mut()[double.index()].phase = Some(2);
+    ///
+    /// let numbers = Pipeline::new("numbers", &Ranked::default(), |g, line: Value<String>| {
+    ///     let bodies = Bodies::new()
+    ///         .node("decode", move |g: &mut Graph, name: &Name, ()| {
+    ///             g.try_task(name, &line, |line: &String| Ok(line.parse::<u64>()?))
+    ///         })
+    ///         .node("double", |g: &mut Graph, name: &Name, x: Value<u64>| g.task(name, &x, |x: &u64| 2 * x));
+    ///     g.add_shape(&shape, &bodies);
+    ///     g.value_named::<u64>("double")
+    /// })?;
+    /// assert_eq!(numbers.phase_of("double"), Some(2));
+    ///
+    /// let lines = stream::iter(["1".to_owned(), "20".to_owned()]);
+    /// let exec = Executor::inline();
+    /// let doubled: Vec<u64> = futures::executor::block_on(exec.pipe(&numbers, lines).try_collect())?;
+    /// assert_eq!(doubled, [2, 40]);
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn add_shape(&mut self, shape: &Shape, bodies: &Bodies) {
+        if let Err(fault) = Loader::new(bodies, shape, String::new(), 0).load(self, &[]) {
+            self.mistake(fault);
+        }
+    }
+
+    /// Returns the value of a node by the node's name; of a loop or a branch, the first. If there is no such
+    /// node, or its value is no `T`, that is what `compile` returns.
+    pub fn value_named<T: Data>(&mut self, node: &str) -> Value<T> {
+        let mut named = self.shape().ids().zip(&self.works).filter(|(id, _)| &**self.shape().name_of(*id) == node);
+        let fault = match named.next().filter(|(_, work)| work.values > 0) {
+            None => format!("is asked for its value: {}", unknown_node(self.shape(), node)),
+            Some((_, work)) => match &self.values[work.value as usize].of {
+                of if of.id == TypeId::of::<T>() => return self.value_at(work.value),
+                of => format!("gives a `{}`, and a `{}` is asked for", of.name, type_name::<T>()),
+            },
+        };
+        self.mistake(Kind::Body { node: node.to_owned().into(), fault }.into());
+        // Of no graph: what reads it is a second mistake.
+        Value::new(0, u32::MAX, 0)
     }
 }
 
@@ -181,6 +239,7 @@ impl<'a> Loader<'a> {
                 let changed = &mut graph.shape_mut().nodes_mut()[giver.index()];
                 (changed.backend, changed.cost_us) = (shape.backend, shape.cost_us);
                 (changed.command, changed.devices) = (shape.command.clone(), shape.devices.clone());
+                changed.phase = shape.phase.or(changed.phase);
             }
             self.nodes[node.index()] = Some((giver, is_new));
         }

@@ -5,6 +5,7 @@ mod hostile;
 mod mistakes;
 mod planning;
 mod ports;
+mod running;
 mod samples;
 mod simulating;
 

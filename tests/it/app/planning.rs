@@ -3,8 +3,7 @@
 use anabranch::app::EpochPlan;
 use anabranch::graph::{Backend, Bodies};
 use anabranch::phases::Bound;
-use anabranch::{Executor, Graph, Name, Pipeline, Ranked, Value};
-use futures::TryStreamExt;
+use anabranch::{Executor, Graph, Name, Value};
 use serde_json::json;
 
 use super::{Case, only, sample};
@@ -122,27 +121,6 @@ fn a_shape_has_the_phases_of_the_rows() {
     assert_eq!(phases(&case), [Some(1), Some(1), Some(2), Some(2)]);
     case.rows(json!([["top.a"], ["top.b"]]));
     assert_eq!(phases(&case), [None, None, Some(1), Some(1)]);
-}
-
-#[test]
-fn a_pipeline_gets_the_phases_of_a_description_by_the_names_of_its_nodes() {
-    // As `docs/app-json.md` has it. Seen to fail with shapes without phases.
-    let app = Case::new().open().unwrap();
-    let shape = app.shape(only(&app));
-    let pipeline = Pipeline::new("x", &Ranked::default(), |g, item: Value<u64>| {
-        shape.nodes().iter().fold(item, |value, node| {
-            let next = g.task(&node.name, &value, |x: &u64| x + 1);
-            node.phase.into_iter().for_each(|phase| _ = g.node(&next).phase(phase));
-            next
-        })
-    })
-    .unwrap();
-    assert_eq!(pipeline.depth(), 2);
-    assert_eq!(["top.a.TEARDOWN", "top.b.SETUP"].map(|name| pipeline.phase_of(name)), [Some(1), Some(2)]);
-    let exec = Executor::inline();
-    let items = exec.pipe(&pipeline, futures::stream::iter([10, 20]));
-    let results: Vec<u64> = futures::executor::block_on(items.try_collect()).unwrap();
-    assert_eq!(results, [14, 24]);
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn a_fault_fails_only_items_that_were_in_flight() {
             let found = results(&exec, &pipeline, 30);
             assert_eq!(found.len(), 30);
             let failed = found.iter().filter(|result| result.is_err()).count();
-            assert!((1..=pipeline.slots() as usize).contains(&failed), "{pipeline:?} {operation}: {failed} failed");
+            assert!((1..=pipeline.max_in_flight() as usize).contains(&failed), "{pipeline:?} {operation}: {failed} failed");
             for (result, item) in found.into_iter().zip(0..) {
                 match result {
                     Ok((value, _)) => assert_eq!(value, 3.0 * item as f32),

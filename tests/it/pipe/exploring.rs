@@ -63,7 +63,7 @@ impl Case {
         let built = Pipeline::new("explored", &Ranked::default(), |g: &mut Graph, item: Value<Word>| self.chain(g, item, tally));
         let phased = built.and_then(|pipeline| pipeline.phases(Phases::Each));
         let pipeline = phased.and_then(|pipeline| pipeline.in_flight(self.slots as u32)?.beat(self.beat)).unwrap();
-        if self.is_serial { pipeline.serial().unwrap() } else { pipeline }
+        if self.is_serial { pipeline.serial() } else { pipeline }
     }
 
     /// Adds the nodes.

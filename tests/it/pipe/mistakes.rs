@@ -322,7 +322,7 @@ fn a_depth_is_from_1_on() {
 }
 
 #[test]
-fn the_number_of_slots_of_a_stream_of_runs_is_checked() {
+fn the_number_of_items_in_flight_of_a_stream_of_runs_is_checked() {
     let mut g = Graph::new();
     let x = g.input::<u64>("x");
     let out = chain(&mut g, &x, 1);

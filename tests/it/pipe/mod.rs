@@ -10,6 +10,7 @@ mod panics;
 mod random;
 mod room;
 mod runtimes;
+mod settings;
 mod simulated;
 mod sources;
 mod streams;

@@ -41,8 +41,7 @@ fn results_come_in_order() {
     for exec in executors() {
         for phases in [Phases::Written, Phases::Each, Phases::Auto { depth: 2 }] {
             for (beat, slots) in [(Beat::Elastic, 1), (Beat::Elastic, 3), (Beat::Elastic, 8), (Beat::Lockstep, 3)] {
-                let pipeline = sums().phases(phases).unwrap().in_flight(slots.max(3)).unwrap().beat(beat).unwrap();
-                let pipeline = if beat == Beat::Elastic { pipeline.in_flight(slots).unwrap() } else { pipeline };
+                let pipeline = sums().phases(phases).unwrap().in_flight(slots).unwrap().beat(beat).unwrap();
                 for len in [0, 1, 2, 5, 20] {
                     runs_in_order(&exec, &pipeline, len);
                 }
@@ -72,8 +71,7 @@ fn the_stream_ends_after_any_number_of_items() {
             for beat in [Beat::Elastic, Beat::Lockstep] {
                 let fewest = if beat == Beat::Lockstep { depth } else { 1 };
                 for slots in [fewest, fewest + 1, 2 * depth + 1] {
-                    let pipeline = chained(depth).in_flight(slots.max(depth) as u32).unwrap().beat(beat).unwrap();
-                    let pipeline = pipeline.in_flight(slots as u32).unwrap();
+                    let pipeline = chained(depth).in_flight(slots as u32).unwrap().beat(beat).unwrap();
                     for len in 0..=(2 * slots + depth) as u64 {
                         let results = block_on(exec.pipe(&pipeline, stream::iter(0..len)).try_collect::<Vec<_>>()).unwrap();
                         assert!(results.into_iter().eq((0..len).map(|x| x + depth as u64)), "{exec:?} {pipeline:?} {len}");

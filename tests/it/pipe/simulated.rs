@@ -25,7 +25,7 @@ fn chain(on: [Backend; 4], phases: [u32; 4]) -> Pipeline<u64, u64> {
         }
         last
     };
-    Pipeline::new("chain", &Ranked::default(), build).and_then(|pipeline| pipeline.cpus(1)?.serial()).unwrap()
+    Pipeline::new("chain", &Ranked::default(), build).and_then(|pipeline| pipeline.serial().cpus(1)).unwrap()
 }
 
 fn makespan_us(pipeline: &Pipeline<u64, u64>, items: u32) -> f64 {
@@ -65,7 +65,7 @@ fn chains_take_the_periods_of_the_table() {
 }
 
 #[test]
-fn wide_phases_have_as_many_items_at_once_as_cores_and_slots() {
+fn wide_phases_have_as_many_items_at_once_as_cores_and_in_flight() {
     // Seen to fail with one stream for all slots.
     let makespan_us = |slots, cores, items| {
         let pipeline = chained(1).in_flight(slots).and_then(|pipeline| pipeline.cpus(cores)).unwrap();
@@ -93,7 +93,7 @@ fn elastic_is_never_slower_than_lockstep() {
     let (tally, mut dice) = (Tallied::default(), Dice::new(1));
     for seed in 0..400 {
         let elastic = of_seed(seed, &tally).beat(Beat::Elastic).unwrap();
-        let slots = elastic.slots().max(elastic.depth());
+        let slots = elastic.max_in_flight().max(elastic.depth());
         let elastic = elastic.in_flight(slots).unwrap();
         let lockstep = elastic.clone().beat(Beat::Lockstep).unwrap();
         let items = 1 + dice.below(3 * slots as usize) as u32;
@@ -119,7 +119,7 @@ fn serial(seed: u64) -> Pipeline<u64, u64> {
         g.node(&last).phase(*phases.iter().max().unwrap() + dice.below(2) as u32).cost_us(1.0 + dice.below(9) as f64);
         last
     };
-    Pipeline::new("serial", &Ranked::default(), build).and_then(Pipeline::serial).unwrap()
+    Pipeline::new("serial", &Ranked::default(), build).map(Pipeline::serial).unwrap()
 }
 
 #[test]
@@ -184,31 +184,78 @@ fn a_simulation_has_the_costs_of_real_runs() {
 }
 
 #[test]
-fn the_log_shows_slots_and_the_consumer() {
-    // The second item of the slot waits for the first to end. Seen to fail without the waits of the consumer.
+fn the_log_shows_places_and_the_consumer() {
+    // The second item of a place waits for the first to end. Seen to fail without the waits of the consumer.
     let pipeline = chained(2).in_flight(1).and_then(|pipeline| pipeline.cpus(1)).unwrap();
-    let expected = "       0.000 us  consumer       record consumer@1
-       0.000 us  slot 0 host 0  wait consumer@1
-       0.000 us  slot 0 host 0  run link 0 #0
-       1.000 us  slot 0 host 0  done link 0 #0
-       1.000 us  slot 0 host 0  record slot 0 host 0@1
-       1.000 us  slot 0 host 1  wait slot 0 host 0@1
-       1.000 us  consumer       wait slot 0 host 0@1
-       1.000 us  slot 0 host 1  run link 1 #0
-       2.000 us  slot 0 host 1  done link 1 #0
-       2.000 us  slot 0 host 1  record slot 0 host 1@1
-       2.000 us  consumer       wait slot 0 host 1@1
-       2.000 us  consumer       record consumer@2
-       2.000 us  slot 0 host 0  wait consumer@2
-       2.000 us  slot 0 host 0  run link 0 #1
-       3.000 us  slot 0 host 0  done link 0 #1
-       3.000 us  slot 0 host 0  record slot 0 host 0@2
-       3.000 us  slot 0 host 1  wait slot 0 host 0@2
-       3.000 us  slot 0 host 1  run link 1 #1
-       4.000 us  slot 0 host 1  done link 1 #1
-       4.000 us  slot 0 host 1  record slot 0 host 1@2
+    let expected = "       0.000 us  consumer        record consumer@1
+       0.000 us  place 0 host 0  wait consumer@1
+       0.000 us  place 0 host 0  run link 0 #0
+       1.000 us  place 0 host 0  done link 0 #0
+       1.000 us  place 0 host 0  record place 0 host 0@1
+       1.000 us  place 0 host 1  wait place 0 host 0@1
+       1.000 us  consumer        wait place 0 host 0@1
+       1.000 us  place 0 host 1  run link 1 #0
+       2.000 us  place 0 host 1  done link 1 #0
+       2.000 us  place 0 host 1  record place 0 host 1@1
+       2.000 us  consumer        wait place 0 host 1@1
+       2.000 us  consumer        record consumer@2
+       2.000 us  place 0 host 0  wait consumer@2
+       2.000 us  place 0 host 0  run link 0 #1
+       3.000 us  place 0 host 0  done link 0 #1
+       3.000 us  place 0 host 0  record place 0 host 0@2
+       3.000 us  place 0 host 1  wait place 0 host 0@2
+       3.000 us  place 0 host 1  run link 1 #1
+       4.000 us  place 0 host 1  done link 1 #1
+       4.000 us  place 0 host 1  record place 0 host 1@2
 ";
     assert_eq!(pipeline.simulation(2).unwrap().run().unwrap().to_string(), expected);
+}
+
+/// The boxes of a picture: the node, its row, its colour and that of its rim.
+fn boxes(picture: &str) -> Vec<(&str, &str, &str, &str)> {
+    let lines = picture.lines().filter(|line: &&str| line.starts_with("<g>"));
+    lines
+        .map(|line| {
+            let [name, row] = [("<title>", " on "), (" on ", ": ")].map(|(text, end)| between(line, text, end));
+            let [fill, rim] = ["fill=\"", "stroke=\""].map(|text| between(line, text, "\""));
+            (name, row, fill, rim)
+        })
+        .collect()
+}
+
+fn between<'a>(line: &'a str, text: &str, end: &str) -> &'a str {
+    line.split_once(text).unwrap().1.split_once(end).unwrap().0
+}
+
+#[test]
+fn a_picture_has_a_row_for_each_core_and_device_and_a_colour_for_each_item() {
+    // Seen to fail with the streams as rows, and with a colour for each node.
+    let (gpu, cpu) = (Backend::Gpu, Backend::Cpu);
+    let simulation = chain([cpu, gpu, gpu, cpu], [1, 1, 2, 2]).simulation(3).unwrap();
+    let picture = simulation.run().unwrap().to_svg();
+    assert!(picture.contains(">chain</text>") && picture.contains("3 items · 12 nodes ran · takes 8 µs"), "{picture}");
+    let all = boxes(&picture);
+    assert_eq!(all.len(), 12);
+    let colors: Vec<&str> = (0..3).map(|item| all.iter().find(|node| node.0 == format!("node 0 #{item}")).unwrap().2).collect();
+    assert!(colors[0] != colors[1] && colors[1] != colors[2] && colors[0] != colors[2]);
+    for (name, row, color, rim) in all {
+        let (node, item) = name.split_once(" #").unwrap();
+        assert_eq!(row, if ["node 0", "node 3"].contains(&node) { "core 0" } else { "GPU 0" });
+        assert_eq!((color, rim), (colors[item.parse::<usize>().unwrap()], "#00000033"), "{name}");
+    }
+    // Three cores, and no stream has two of these nodes.
+    let picture =
+        chained(1).in_flight(8).and_then(|chained| chained.cpus(3)).unwrap().simulation(8).unwrap().run().unwrap().to_svg();
+    let mut rows: Vec<&str> = boxes(&picture).iter().map(|node| node.1).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    assert_eq!(rows, ["core 0", "core 1", "core 2"]);
+    // A node that fails, and those that are skipped.
+    let id = simulation.shape().ids().find(|id| *simulation.shape().nodes()[id.index()].name == *"node 1 #1").unwrap();
+    let picture = simulation.clone().faults(Faults::new(0).fail_node(id)).run().unwrap().to_svg();
+    let names: Vec<&str> = boxes(&picture).iter().filter(|node| node.0.ends_with("#1")).map(|node| node.0).collect();
+    assert_eq!(names, ["node 0 #1", "node 1 #1"]);
+    assert_eq!(boxes(&picture).iter().filter(|node| node.3 != "#00000033").map(|node| node.0).collect::<Vec<_>>(), ["node 1 #1"]);
 }
 
 #[test]

@@ -98,8 +98,8 @@ fn a_consumer_that_stops_has_at_most_the_items_in_flight_taken() {
     // Seen to fail with one slot more.
     for exec in executors() {
         for (slots, beat) in [(1, Beat::Elastic), (3, Beat::Elastic), (5, Beat::Lockstep)] {
-            let (counts, pipeline) = (Arc::new(Seen::default()), chained(3).in_flight(5).unwrap().beat(beat).unwrap());
-            let mut results = exec.pipe(&pipeline.in_flight(slots).unwrap(), seen(&counts, stream::iter(0..)));
+            let (counts, pipeline) = (Arc::new(Seen::default()), chained(3).in_flight(slots).unwrap().beat(beat).unwrap());
+            let mut results = exec.pipe(&pipeline, seen(&counts, stream::iter(0..)));
             for taken in 1..4 {
                 block_on(results.next()).unwrap().unwrap();
                 assert!(counts.given.load(SeqCst) <= slots as usize + taken, "{exec:?}: {slots} slots");

@@ -70,7 +70,7 @@ fn pipeline(spec: &mut Spec, tally: &Tallied) -> Pipeline<Word, (Word, Word)> {
     let needs = lags.unwrap_or(1).max(if spec.beat == Beat::Lockstep { pipeline.depth() } else { 1 });
     spec.slots = spec.slots.max(needs);
     let pipeline = pipeline.in_flight(spec.slots).and_then(|pipeline| pipeline.beat(spec.beat)).unwrap();
-    if spec.is_serial { pipeline.serial().unwrap() } else { pipeline }
+    if spec.is_serial { pipeline.serial() } else { pipeline }
 }
 
 /// Returns the random pipeline of a seed.
