@@ -73,12 +73,7 @@ impl Flight {
                 *len -= 1;
                 *first = if iteration + 1 == *slots { 0 } else { iteration + 1 };
             }
-            Self::Unordered { busy, at, free } => {
-                // The search that found it began at the same place.
-                let place = round(busy, *at).find(|&place| busy[place] == iteration);
-                *at = place.expect("it is in use");
-                free.push(busy.swap_remove(*at));
-            }
+            Self::Unordered { busy, at, free } => free.push(take_out(busy, at, iteration)),
         }
     }
 
@@ -89,6 +84,14 @@ impl Flight {
             Self::Unordered { .. } => None,
         }
     }
+}
+
+/// Takes an iteration out of those in use. Not inlined: most results are ordered.
+#[inline(never)]
+fn take_out(busy: &mut Vec<u32>, at: &mut usize, iteration: u32) -> u32 {
+    // The search that found it began at the same place.
+    *at = round(busy, *at).find(|&place| busy[place] == iteration).expect("it is in use");
+    busy.swap_remove(*at)
 }
 
 /// Returns all places, from one of them on.
