@@ -315,24 +315,20 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
     /// program follows.
     fn end_program(&mut self, step: &HostStep) -> Next {
         // In a run over many items, the next item begins the program anew.
-        let is_again = self.item.live.pipe.is_some();
-        let next = if is_again { self.code.starts[self.program as usize] } else { self.step + 1 };
+        let pipe = self.item.live.pipe.as_deref();
+        let next = if pipe.is_some() { self.code.starts[self.program as usize] } else { self.step + 1 };
         self.store_place(next << 1);
+        if let Some(pipe) = pipe.filter(|pipe| pipe.is_plain && !self.item.is_marked()) {
+            self.end_sample();
+            self.item.set_done(pipe);
+            return Next::Leave;
+        }
         let mut held = None;
         if step.flags & flag::ARRIVE != 0 {
             held = self.follow(Target::Arrive(step.targets));
         } else if step.flags & flag::SEGMENT != 0 {
             self.end_segment(step, &mut held);
         } else if let [target] = self.code.targets_of(step) {
-            // Most items: here, so that the compiler keeps what it has loaded.
-            if let (Target::End, Some(pipe)) = (target, &self.item.live.pipe)
-                && pipe.is_plain
-                && !self.item.is_marked()
-            {
-                self.end_sample();
-                self.item.set_done(pipe);
-                return Next::Leave;
-            }
             held = self.follow(*target);
         } else {
             self.follow_all(step, &mut held);

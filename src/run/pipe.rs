@@ -44,7 +44,7 @@ pub(super) struct Pipe {
     begun: Option<Mutex<Begun>>,
     /// Whether threads other than the consumer's run phases.
     pub(super) is_shared: bool,
-    /// Whether an item that does not fail is done as soon as its programs are.
+    /// Whether an item that does not fail is done when its only program is.
     pub(super) is_plain: bool,
     pub(super) cost: Cost,
 }
@@ -85,7 +85,7 @@ impl Pipe {
             awaited: Line(AtomicU32::new(0)),
             begun: plan.waits_behind().then(Mutex::default),
             is_shared,
-            is_plain: plan.is_plain() && code.gates.is_empty() && code.segments.is_empty(),
+            is_plain: plan.is_plain() && code.is_one_program(),
             cost,
         }
     }
