@@ -19,7 +19,8 @@ use crate::run::{Inputs, Run};
 use crate::runtime::{Core, Idle, IdleWait, Keeper, WaiterKey, is_inside};
 use crate::value::args::Data;
 
-/// Runs plans, engines and flows on workers and devices. A clone is a further handle to the same executor.
+/// Runs plans, pipelines, engines and flows on workers and devices. A clone is a further handle to the same
+/// executor.
 ///
 /// When the last handle is dropped, runs that are in flight end with an error for which
 /// [`Error::is_shut_down`] is true. The drop does not wait; [`Executor::shutdown`] does.

@@ -14,10 +14,12 @@ pub enum Phases {
     /// phase of those that it reads, or else in the first. Without any there is one phase.
     #[default]
     Written,
-    /// A phase for each node.
+    /// A phase for each node, or for several that a feedback keeps together.
     Each,
     /// The split with the shortest period, by the costs of the nodes
-    /// ([`cost_us`](crate::graph::NodeMut::cost_us)), with at most `depth` phases.
+    /// ([`cost_us`](crate::graph::NodeMut::cost_us)), with at most `depth` phases. Written phases do not
+    /// count. The age of a [feedback](crate::Graph::feedback) follows from the phases, so the results of a
+    /// graph with feedback can depend on the costs.
     Auto {
         /// The most phases.
         depth: u32,

@@ -222,9 +222,10 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     }
 
     /// Plans again with the times that nodes really took. Nodes that the timeline does not know keep their
-    /// costs. With [`Phases::Auto`] the nodes may change their phases. The timeline knows the runs of this
-    /// pipeline, and of all that settings make of the same one: `pipeline.clone().in_flight(8)?` can be
-    /// planned by the runs of `pipeline`. For nodes on a GPU it has the time to enqueue their work.
+    /// costs. With [`Phases::Auto`] the nodes may change their phases, and so a feedback its age. The
+    /// timeline knows the runs of this pipeline, and of all that settings make of the same one:
+    /// `pipeline.clone().in_flight(8)?` can be planned by the runs of `pipeline`. For nodes on a GPU it has
+    /// the time to enqueue their work.
     ///
     /// # Errors
     /// As [`Pipeline::phases`].

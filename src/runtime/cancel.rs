@@ -1,15 +1,16 @@
-//! Handles that cancel a run or a flow.
+//! Handles that cancel a run, a pipeline or a flow.
 
 use std::sync::Weak;
 
 use crate::error::shielded;
 
-/// Cancels a run or a flow from elsewhere; made by [`Run::canceller`](crate::Run::canceller) and
+/// Cancels a run, a pipeline or a flow from elsewhere; made by [`Run::canceller`](crate::Run::canceller),
+/// [`Piped::canceller`](crate::pipe::Piped::canceller) and
 /// [`FlowRun::canceller`](crate::flow::FlowRun::canceller). Does not keep it alive.
 #[derive(Clone, Debug)]
 pub struct Canceller(Weak<dyn Cancel>);
 
-/// A run or a flow: it can be cancelled by a [`Canceller`].
+/// A run, a pipeline or a flow: it can be cancelled by a [`Canceller`].
 pub(crate) trait Cancel: Send + Sync + 'static {
     fn cancel(&self);
 }

@@ -84,7 +84,7 @@ impl NodeSpan {
 
 /// How the work of a node or an operation was submitted to its device. On a CUDA device, operations are
 /// enqueued call by call. Nodes are enqueued call by call the first time. From the second time on they are
-/// part of a CUDA graph, if [`cuda_graphs`](crate::exec::ExecutorBuilder::cuda_graphs) are on and the calls
+/// part of a CUDA graph, if `ExecutorBuilder::cuda_graphs` are on and the calls
 /// are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]

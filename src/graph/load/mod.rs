@@ -22,7 +22,7 @@ use crate::error::{Error, Kind, Result};
 use crate::value::args::Data;
 
 impl Graph {
-    /// Makes a graph of one that came as data, as [`Shape::from_json`] reads it, by the bodies of its nodes'
+    /// Makes a graph of one that came as data, as `Shape::from_json` reads it, by the bodies of its nodes'
     /// commands.
     ///
     /// Backends, commands, costs, devices, phases and order are those of the shape. What a loop reads are its
