@@ -37,8 +37,8 @@ fn values(results: Vec<Result<u32>>) -> Vec<u32> {
     results.into_iter().map(|result| result.expect("nothing fails")).collect()
 }
 
-// Seen to fail without the fence in `Item::end` (a deadlock; not with one interruption), and with an item
-// that ends before the arrows of its phase are followed (a word that was freed).
+// Seen to fail without the fence in `Item::set_done` (a deadlock; not with one interruption), and with an
+// item that ends before the arrows of its phase are followed (a word that was freed).
 #[test]
 fn an_iteration_is_used_again_when_its_item_is_over() {
     let pipeline = adding(1).serial();
@@ -48,8 +48,8 @@ fn an_iteration_is_used_again_when_its_item_is_over() {
     });
 }
 
-// Seen to fail without the ring in `Item::end` (a deadlock), and with an item that ends before the arrows of
-// its phase are followed (a word that was freed).
+// Seen to fail without the ring in `Item::set_done` (a deadlock), and with an item that ends before the
+// arrows of its phase are followed (a word that was freed).
 #[test]
 fn a_phase_may_still_leave_when_the_next_one_ends_its_item() {
     let pipeline = adding(2).serial();

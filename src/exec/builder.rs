@@ -83,8 +83,9 @@ impl ExecutorBuilder {
 
     /// Sets how long one poll may run items of a [`Pipeline`](crate::Pipeline) beside the workers, once items
     /// are known to take less than a microsecond. It is at most 100 µs, and 20 µs by default. With zero, only
-    /// workers run items: set that if a node that is cheap as a rule may wait for the task that polls, or be
-    /// dear all at once. The clock is read every 64 nodes at least, so once so many dear ones may be run.
+    /// workers run items: set that if a node that is cheap as a rule may wait for the task that polls, or may
+    /// suddenly take long. The clock is read every 64 nodes at least, so up to 64 long ones may run in one
+    /// poll.
     pub fn poll_budget(mut self, budget: Duration) -> Self {
         self.poll_budget = budget;
         self

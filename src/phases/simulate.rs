@@ -30,8 +30,8 @@ pub struct ItemSpan {
 pub enum Beat {
     /// When the schedule iteration before it has ended.
     Lockstep,
-    /// Each of its nodes when its inputs are there, in the order that lockstep has on each lane. Never
-    /// slower.
+    /// Each of its nodes when its inputs are there. [`Phasing::simulate`] keeps the order that lockstep has
+    /// on each lane, and then it is never slower.
     #[default]
     Elastic,
 }

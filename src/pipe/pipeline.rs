@@ -154,7 +154,9 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         self.with(|settings| settings.slots = Some(items))
     }
 
-    /// Sets when a phase begins an item. The default is [`Beat::Elastic`].
+    /// Sets when a phase begins an item. The default is [`Beat::Elastic`]: as soon as it can. Where nodes
+    /// wait for a core or a device, a run has no order of its own: on few cores it can be slower than
+    /// lockstep.
     ///
     /// # Errors
     /// If lockstep needs more items in flight than [`in_flight`](Pipeline::in_flight) has said.
@@ -172,8 +174,11 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     /// cores.
     ///
     /// # Errors
-    /// As [`Pipeline::phases`]; or if it is 0 and the planner is asked.
+    /// As [`Pipeline::phases`]; or if it is 0.
     pub fn cpus(self, cpus: u32) -> Result<Self> {
+        if cpus == 0 {
+            return Err(Kind::Setting { what: "the number of CPU nodes at once", must: "1 or more", got: 0 }.into());
+        }
         self.split_again(Settings { cpus, ..self.inner.settings }, self.inner.split.costs_us.clone())
     }
 

@@ -218,7 +218,7 @@ impl Code {
         }
     }
 
-    /// Returns whether it is one program, which only ends the run.
+    /// Returns whether it is one program, with whose end the run or the item is over.
     pub(crate) fn is_one_program(&self) -> bool {
         let has_others = self.programs() > 1 || !self.gates.is_empty() || !self.segments.is_empty();
         !has_others && self.steps.last().is_some_and(|last| matches!(self.targets_of(last), [Target::End]))

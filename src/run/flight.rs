@@ -5,7 +5,7 @@ pub(super) enum Flight {
     /// Results come in the order of their items: a ring.
     Ordered { slots: u32, first: u32, len: u32 },
     /// Results come as they are done. The search for one goes round, from `at` on: each gets its turn, and a
-    /// round finds all that are done.
+    /// round finds all that are done. Where only one of them is done, it looks at all others.
     Unordered { busy: Vec<u32>, at: usize, free: Vec<u32> },
 }
 
@@ -90,8 +90,10 @@ impl Flight {
 #[inline(never)]
 fn take_out(busy: &mut Vec<u32>, at: &mut usize, iteration: u32) -> u32 {
     // The search that found it began at the same place.
-    *at = round(busy, *at).find(|&place| busy[place] == iteration).expect("it is in use");
-    busy.swap_remove(*at)
+    let place = round(busy, *at).find(|&place| busy[place] == iteration).expect("it is in use");
+    // The last one takes this place. It has its turn in the next round, or newer ones would have it always.
+    *at = place + 1;
+    busy.swap_remove(place)
 }
 
 /// Returns all places, from one of them on.

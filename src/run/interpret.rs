@@ -400,7 +400,7 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             return self.pass(0, Passed::Ended);
         }
         self.end_sample();
-        self.item.end(self.code);
+        self.item.end();
         None
     }
 

@@ -251,7 +251,7 @@ impl Item<'_> {
     /// Returns whether the item is done. What it made is then visible.
     #[inline]
     pub(super) fn is_done(self) -> bool {
-        // ORDERING: Acquire pairs with the Release in `Item::end`.
+        // ORDERING: Acquire pairs with the Release in `Item::set_done`.
         self.at.state.load(Ordering::Acquire) == item::DONE
     }
 
@@ -331,7 +331,7 @@ impl Item<'_> {
         // Last: until then the item, and so the run, is not over, whatever other threads do with the items
         // that the arrows lead to.
         if passed != Passed::Queued && (plan.phases.len() == 1 || pipe.arrive(&self.at.ends)) {
-            self.end(self.code());
+            self.end();
         }
     }
 
@@ -388,12 +388,12 @@ impl Item<'_> {
     /// Ends an item: drops what it has beside its results, and makes its gates and places as new. The run may
     /// be over afterwards.
     #[inline(always)]
-    pub(super) fn end(self, code: &Code) {
+    pub(super) fn end(self) {
         let plan = self.run.pipelining();
         if self.is_marked() || !plan.dropped.is_empty() {
             aside(|| self.drop_values());
         }
-        self.renew(code);
+        self.renew(self.code());
         if plan.phases.len() > 1 {
             self.at.ends.reset(plan.phases.len() as u32);
         }
@@ -468,7 +468,8 @@ impl Item<'_> {
     /// Returns whether a node of the item has an outcome, or the item a failure.
     #[inline]
     pub(super) fn is_marked(self) -> bool {
-        // ORDERING: Relaxed: `is_done`, or the arrivals at the gate of the item's end, have acquired it.
+        // ORDERING: Relaxed: `is_done`, or the arrivals at the gate of the item's end, have acquired it; or
+        // its only program asks, which has brought it to its thread.
         self.at.is_marked.load(Ordering::Relaxed)
     }
 

@@ -123,11 +123,13 @@ impl Graph {
         }
     }
 
-    /// Returns the value of a node by the node's name; of a loop or a branch, the first. If there is no such
-    /// node, or its value is no `T`, that is what `compile` returns.
+    /// Returns the value of a node by the node's name; of a loop or a branch, the first. A body that returns
+    /// a value that is there already adds no node. If there is no such node, or its value is no `T`, that is
+    /// what `compile` returns.
     pub fn value_named<T: Data>(&mut self, node: &str) -> Value<T> {
         let mut named = self.shape().ids().zip(&self.works).filter(|(id, _)| &**self.shape().name_of(*id) == node);
-        let fault = match named.next().filter(|(_, work)| work.values > 0) {
+        let fault = match named.next() {
+            Some((_, work)) if work.values == 0 => "is asked for its value: it has none".to_owned(),
             None => format!("is asked for its value: {}", unknown_node(self.shape(), node)),
             Some((_, work)) => match &self.values[work.value as usize].of {
                 of if of.id == TypeId::of::<T>() => return self.value_at(work.value),

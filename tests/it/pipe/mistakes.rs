@@ -186,6 +186,7 @@ fn what_stays_is_not_taken() {
 fn items_in_flight_are_enough() {
     let said = |made: anabranch::Result<Pipeline<u64, u64>>| made.unwrap_err().to_string();
     assert_eq!(said(chained(2).in_flight(0)), "0 items in flight are too few: an item needs one");
+    assert_eq!(said(chained(2).cpus(0)), "the number of CPU nodes at once must be 1 or more, not 0");
     let lockstep = chained(3).beat(Beat::Lockstep).unwrap();
     let text = "2 items in flight are too few: in lockstep all 3 phases have an item, so in_flight must be 3 or more";
     assert_eq!(said(lockstep.clone().in_flight(2)), text);

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
+use std::time::Duration;
 
-use anabranch::{BoxError, Graph, Inputs, Outputs, Plan, Result, inputs, take};
+use anabranch::{BoxError, Executor, Graph, Inputs, Outputs, Plan, Result, inputs, take};
 use futures::stream::FusedStream;
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -55,6 +56,37 @@ fn unordered_outputs_are_all_there() {
             expected.sort_unstable();
             assert_eq!(found, expected, "{exec:?} {slots}");
         }
+    }
+}
+
+#[test]
+fn unordered_outputs_have_their_turn_though_newer_ones_are_done() {
+    // Seen to fail with a search that does not go on behind what it took: item 1 never came.
+    const SLOTS: u32 = 4;
+    let (ran, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counted, given) = (ran.clone(), begun.clone());
+    let mut g = Graph::new();
+    let x = g.input::<u64>("x");
+    let out = g.task("count", &x, move |x: &u64| {
+        counted.fetch_add(1, SeqCst);
+        *x
+    });
+    g.output("out", &out);
+    // Only workers run items, and the consumer takes one only when all are done.
+    let exec = Executor::builder().workers(2).poll_budget(Duration::ZERO).build().unwrap();
+    let source = stream::iter(0..).map(move |x: u64| {
+        given.fetch_add(1, SeqCst);
+        inputs! { "x" => x }
+    });
+    let mut results = exec.run_stream_unordered(&plan(&g), source, SLOTS).unwrap();
+    let mut places = Vec::new();
+    for _ in 0..60 {
+        until(|| ran.load(SeqCst) == begun.load(SeqCst));
+        places.extend(block_on(results.next()).map(self::out));
+    }
+    for item in 0..40 {
+        let place = places.iter().position(|&found| found == Some(item));
+        assert!(place.is_some_and(|place| place <= item as usize + 2 * SLOTS as usize), "{item} of {places:?}");
     }
 }
 
