@@ -26,7 +26,9 @@ pub(crate) enum Kind {
     Cycle { path: Vec<Name> },
     #[error("node '{node}' has an edge to itself: remove it")]
     SelfEdge { node: Name },
-    #[error("nothing reads the value of '{node}': make it an output, read it, or let the node return ()")]
+    #[error(
+        "nothing reads the value of '{node}': make it an output (in a pipeline: return it from the closure), read it, or let the node return ()"
+    )]
     UnusedNode { node: Name },
     #[error("nothing reads the input '{name}': read it in a node, or remove it")]
     UnusedInput { name: Name },
@@ -100,11 +102,9 @@ pub(crate) enum Kind {
     TooFewSlots { slots: u32, why: String },
     #[error("the source of the items panicked: {message}")]
     SourcePanicked { message: String },
-    #[error("what '{name}' begins with could not be made, a panic: {message}")]
+    #[error("the first value of '{name}' could not be made, a panic: {message}")]
     InitPanicked { name: Name, message: String },
-    #[error(
-        "the source gave an error instead of this item: its cause says why (`{{:#}}` prints it); skip this result, and later items follow, or end the stream with `?`"
-    )]
+    #[error("the source gave an error instead of this item (skip it, and later items follow)")]
     SourceFailed,
     #[error("an inner graph cannot be compiled or cut by itself: compile or cut the graph around it")]
     IsInner,

@@ -60,7 +60,10 @@ impl<T> StateRef<T> {
     /// The caller is the only thread that runs the node now, for any item.
     pub(super) unsafe fn take_out(&self) -> StateGuard<T> {
         // ORDERING: Acquire pairs with the Release of the guard's drop.
-        assert!(!self.0.is_out.load(Ordering::Acquire), "the future of an earlier item still has the state");
+        assert!(
+            !self.0.is_out.load(Ordering::Acquire),
+            "the future of an earlier item still has the state: its guard must be dropped before that future ends"
+        );
         // SAFETY: no guard has the value, and the caller is the only thread that runs its node.
         let value = unsafe { &mut *self.0.value.get() }.take();
         // ORDERING: Relaxed: the thread that runs the node for the next item comes after this one.

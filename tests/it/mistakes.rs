@@ -104,7 +104,10 @@ fn what_nobody_reads_is_named() {
         let a = one(g, "a");
         g.task("b", &a, |a: &u64| *a);
     });
-    assert_eq!(node, "nothing reads the value of 'b': make it an output, read it, or let the node return ()");
+    assert_eq!(
+        node,
+        "nothing reads the value of 'b': make it an output (in a pipeline: return it from the closure), read it, or let the node return ()"
+    );
     let input = mistake(|g| _ = g.input::<u64>("x"));
     assert_eq!(input, "nothing reads the input 'x': read it in a node, or remove it");
 }

@@ -86,9 +86,13 @@ fn open(file: &Path) -> Result<App, Failure> {
     App::open(file).map_err(|error| no_description(file, &error))
 }
 
+/// The largest file that is read again to say what it may be, in bytes.
+const READ_AGAIN_MAX: u64 = 16 << 20;
+
 /// Says why a file is no description, and what it may be instead.
 fn no_description(file: &Path, error: &anabranch::Error) -> Failure {
-    let looks = files::text(file).ok().and_then(|text| Looks::of(&text));
+    let is_small = std::fs::metadata(file).is_ok_and(|metadata| metadata.len() <= READ_AGAIN_MAX);
+    let looks = if is_small { files::text(file).ok().and_then(|text| Looks::of(&text)) } else { None };
     let hint = if looks == Some(Looks::Graph) { "; this looks like a graph, which `anabranch plan` reads" } else { "" };
     Failure::Invalid(format!("{error}{hint}"))
 }

@@ -236,7 +236,7 @@ fn mistakes_in_inner_graphs_come_out_of_compile_with_their_path() {
     };
     assert_eq!(
         looping(unused),
-        "in 'a/body': nothing reads the value of 'unused': make it an output, read it, or let the node return ()"
+        "in 'a/body': nothing reads the value of 'unused': make it an output (in a pipeline: return it from the closure), read it, or let the node return ()"
     );
     assert_eq!(
         mistake(|g, x| {

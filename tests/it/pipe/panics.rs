@@ -78,7 +78,7 @@ fn a_panic_where_a_state_or_a_feedback_is_made_ends_that_run() {
             is_bad.store(true, SeqCst);
             let mut results = exec.pipe(&pipeline, stream::iter(0..10));
             let error = block_on(results.next()).unwrap().unwrap_err();
-            assert_eq!(error.to_string(), "what 'memory' begins with could not be made, a panic: no memory of it");
+            assert_eq!(error.to_string(), "the first value of 'memory' could not be made, a panic: no memory of it");
             assert!(error.is_panic() && block_on(results.next()).is_none());
             assert_eq!(exec.in_flight(), 0);
             is_bad.store(false, SeqCst);
