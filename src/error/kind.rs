@@ -98,7 +98,7 @@ pub(crate) enum Kind {
     PhaseBack { source_node: Name, target: Name, first: u32, second: u32 },
     #[error("node '{node}' is in phase {phase}: phases are from 1 to {max}")]
     PhaseRange { node: Name, phase: u32, max: u32 },
-    #[error("{slots} items in flight are too few: {why}")]
+    #[error("{} too few: {why}", in_flight(*.slots))]
     TooFewSlots { slots: u32, why: String },
     #[error("the source of the items panicked: {message}")]
     SourcePanicked { message: String },
@@ -371,6 +371,10 @@ pub(crate) enum Kind {
     Spent,
     #[error("output '{name}' was already taken: keep the value of the first take")]
     OutputTaken { name: String },
+}
+
+fn in_flight(items: u32) -> String {
+    if items == 1 { "1 item in flight is".into() } else { format!("{items} items in flight are") }
 }
 
 /// `'a' -> 'b' -> 'a'`, with the middle left out when it is long.
