@@ -2,8 +2,8 @@
 //! and a load of the run's state. Countdowns and queues are used only where programs meet.
 //!
 //! The last target of a program's last step may end the run, and free it. After that target the interpreter
-//! does not read the run. So releases come before a last step's records (see `plan::lower`), and the run is a
-//! field of the interpreter: an argument would have to live until its function returns.
+//! does not read the run. So releases come before a last step's records (see `plan::lower`), and the run and
+//! its code are fields of the interpreter: an argument would have to live until its function returns.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -174,7 +174,8 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
             } else if let Err(error) = self.call(step) {
                 self.fail(error);
             }
-            match self.lead_on(step) {
+            let next = if step.flags & flag::LAST != 0 { self.end_program() } else { self.lead_on(step) };
+            match next {
                 Next::Step => self.step += 1,
                 // Many short programs that lead to each other take as long as one long program.
                 Next::Program(ticket) if !self.queue.has_fuel() => return self.queue.defer(ticket),
@@ -290,14 +291,11 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         self.is_body_done = true;
     }
 
-    /// Carries out what follows a step: records, releases, the gate of the next step.
+    /// Carries out what follows a step that is not the last: records, releases, the gate of the next step.
     #[inline(always)]
     fn lead_on(&mut self, step: &HostStep) -> Next {
         let mut held = None;
-        if step.flags & (flag::LAST | flag::TARGETS) != 0 {
-            if step.flags & flag::LAST != 0 {
-                return self.end_program(step);
-            }
+        if step.flags & flag::TARGETS != 0 {
             self.follow_all(step, &mut held);
         } else if step.flags & flag::ARRIVE != 0 && self.arrives_last(step.targets) {
             held = self.follow(self.code.gates[step.targets as usize].then);
@@ -313,7 +311,9 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
 
     /// Carries out what follows the program's last step. The run may be gone afterwards, unless another
     /// program follows.
-    fn end_program(&mut self, step: &HostStep) -> Next {
+    fn end_program(&mut self) -> Next {
+        let code = self.code;
+        let step = &code.steps[self.step as usize];
         // In a run over many items, the next item begins the program anew.
         let pipe = self.item.live.pipe.as_deref();
         let next = if pipe.is_some() { self.code.starts[self.program as usize] } else { self.step + 1 };
