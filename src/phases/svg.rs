@@ -5,9 +5,7 @@
 use std::fmt::Write;
 
 use super::phasing::{PhaseSpan, Phasing};
-use crate::plan::picture::{
-    CHAR, Scale, chart_width, draw_head, draw_key_box, draw_label, escaped, lane_height, pad, time, width_wanted,
-};
+use crate::plan::picture::{CHAR, Rows, Scale, draw_key_box, draw_label, escaped, pad, time};
 
 /// The colours of the phases, from 1 on; then they repeat. In pictures of simulations, those of the items.
 pub(crate) const COLORS: [&str; 8] = ["#8ec9a6", "#f4c875", "#c3a6e0", "#8fbde0", "#f0a898", "#b9cc74", "#e6a9cd", "#86cfcf"];
@@ -15,7 +13,6 @@ const UNPIPELINED: &str = "#d5dbdf";
 /// The rim of the item that is followed.
 const DARK: &str = "#263238";
 const HEADER: f64 = 92.0;
-const AXIS: f64 = 34.0;
 /// Periods in the picture.
 const PERIODS: u32 = 2;
 /// The most phases that the key names.
@@ -28,31 +25,20 @@ impl Phasing {
     pub fn to_svg(&self) -> String {
         let rows = self.rows();
         let names: Vec<String> = rows.iter().map(|&row| self.row_name(row)).collect();
-        let gutter = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64 * CHAR + 26.0;
-        let makespan_us = (f64::from(PERIODS) * self.period_us()).max(f64::MIN_POSITIVE);
         let times_us = self.iteration().iter().map(|span| span.end_us - span.start_us).collect();
         let labels = self.iteration().iter().map(|span| self.label(span, 0).chars().count()).collect();
-        let chart = chart_width(width_wanted(times_us, labels, makespan_us));
-        let scale = Scale { left: gutter.max(60.0), width: chart, makespan_us };
-        let lane = lane_height(rows.len() as u32);
-        let bottom = HEADER + lane * rows.len() as f64;
+        let drawn = Rows::new(names, HEADER, f64::from(PERIODS) * self.period_us(), times_us, labels);
         let mut out = String::new();
-        draw_head((scale.left + chart + 24.0, bottom + AXIS), "", &mut out);
-        self.draw_header(&scale, &mut out);
-        let step = (11.0 / lane).ceil() as usize;
-        for (number, name) in names.iter().enumerate() {
-            let color = if number % 2 == 0 { "#f5f7f9" } else { "#edf1f4" };
-            let name = (number % step == 0).then_some(&**name);
-            scale.draw_lane(HEADER + number as f64 * lane, lane, color, name, &mut out);
-        }
-        scale.draw_axis(HEADER, bottom, &mut out);
+        drawn.draw_head(&mut out);
+        self.draw_header(&drawn.scale, &mut out);
+        drawn.draw(&mut out);
         for period in 0..PERIODS {
             for span in self.iteration() {
                 let row = rows.binary_search(&(span.resource, span.lane)).unwrap_or(0);
-                self.draw_box(span, period, (HEADER + row as f64 * lane, lane), &scale, &mut out);
+                self.draw_box(span, period, (drawn.top(row), drawn.lane), &drawn.scale, &mut out);
             }
         }
-        draw_periods(self.period_us(), &scale, bottom, &mut out);
+        draw_periods(self.period_us(), &drawn.scale, drawn.bottom(), &mut out);
         out.push_str("</svg>\n");
         out
     }

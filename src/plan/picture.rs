@@ -92,6 +92,56 @@ impl Scale {
     }
 }
 
+/// Rows with their names on the left and a time axis below, under a header.
+pub(crate) struct Rows {
+    names: Vec<String>,
+    header: f64,
+    /// The height of a row.
+    pub(crate) lane: f64,
+    pub(crate) scale: Scale,
+}
+
+impl Rows {
+    const AXIS: f64 = 34.0;
+
+    /// `times_us` and `labels` are those of the boxes: how long they are, and the characters of their labels.
+    pub(crate) fn new(names: Vec<String>, header: f64, makespan_us: f64, times_us: Vec<f64>, labels: Vec<usize>) -> Self {
+        let makespan_us = makespan_us.max(f64::MIN_POSITIVE);
+        let gutter = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64 * CHAR + 26.0;
+        let width = chart_width(width_wanted(times_us, labels, makespan_us));
+        let scale = Scale { left: gutter.max(60.0), width, makespan_us };
+        Self { lane: lane_height(names.len() as u32), names, header, scale }
+    }
+
+    pub(crate) fn name(&self, row: usize) -> &str {
+        &self.names[row]
+    }
+
+    pub(crate) fn top(&self, row: usize) -> f64 {
+        self.header + self.lane * row as f64
+    }
+
+    pub(crate) fn bottom(&self) -> f64 {
+        self.top(self.names.len())
+    }
+
+    /// Opens the picture.
+    pub(crate) fn draw_head(&self, out: &mut String) {
+        draw_head((self.scale.left + self.scale.width + 24.0, self.bottom() + Self::AXIS), "", out);
+    }
+
+    /// Draws the rows and the axis. Of low rows only some have their names.
+    pub(crate) fn draw(&self, out: &mut String) {
+        let step = (11.0 / self.lane).ceil() as usize;
+        for (row, name) in self.names.iter().enumerate() {
+            let color = if row % 2 == 0 { "#f5f7f9" } else { "#edf1f4" };
+            let name = (row % step == 0).then_some(&**name);
+            self.scale.draw_lane(self.top(row), self.lane, color, name, out);
+        }
+        self.scale.draw_axis(self.header, self.bottom(), out);
+    }
+}
+
 /// Draws a piece of a key: a box, and what it means.
 pub(crate) fn draw_key_box(x: f64, y: f64, fill: &str, name: &str, out: &mut String) {
     let _ = writeln!(

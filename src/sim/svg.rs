@@ -9,10 +9,9 @@ use super::simulation::{EngineId, EngineKind, engine_of};
 use crate::graph::NodeId;
 use crate::phases::COLORS;
 use crate::plan::Span;
-use crate::plan::picture::{CHAR, Scale, chart_width, draw_head, draw_label, escaped, lane_height, pad, time, width_wanted};
+use crate::plan::picture::{Rows, draw_label, escaped, pad, time};
 
 const HEADER: f64 = 56.0;
-const AXIS: f64 = 34.0;
 /// The rim of a node that failed.
 const RED: &str = "#c2351f";
 
@@ -36,29 +35,17 @@ impl SimLog {
         rows.sort_unstable();
         rows.dedup();
         let names: Vec<String> = rows.iter().map(|&row| row_name(row, &rows)).collect();
-        let gutter = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64 * CHAR + 26.0;
-        let makespan_us = self.makespan_us().max(f64::MIN_POSITIVE);
         let times_us = placed.iter().map(|placed| placed.span.end_us - placed.span.start_us).collect();
         let labels = placed.iter().map(|placed| self.shape.name_of(placed.span.node).chars().count()).collect();
-        let chart = chart_width(width_wanted(times_us, labels, makespan_us));
-        let scale = Scale { left: gutter.max(60.0), width: chart, makespan_us };
-        let lane = lane_height(rows.len() as u32);
-        let bottom = HEADER + lane * rows.len() as f64;
+        let drawn = Rows::new(names, HEADER, self.makespan_us(), times_us, labels);
         let mut out = String::new();
-        draw_head((scale.left + chart + 24.0, bottom + AXIS), "", &mut out);
+        drawn.draw_head(&mut out);
         self.draw_header(placed.len(), &mut out);
-        let step = (11.0 / lane).ceil() as usize;
-        for (number, name) in names.iter().enumerate() {
-            let color = if number % 2 == 0 { "#f5f7f9" } else { "#edf1f4" };
-            let name = (number % step == 0).then_some(&**name);
-            scale.draw_lane(HEADER + number as f64 * lane, lane, color, name, &mut out);
-        }
-        scale.draw_axis(HEADER, bottom, &mut out);
+        drawn.draw(&mut out);
         let failed: HashSet<NodeId> = self.failed().collect();
-        for Placed { span, engine, lane: number } in &placed {
-            let row = rows.binary_search(&(*engine, *number)).unwrap_or(0);
-            let (top, row_name) = (HEADER + row as f64 * lane, &names[row]);
-            self.draw_box(span, failed.contains(&span.node), (top, lane, row_name), &scale, &mut out);
+        for Placed { span, engine, lane } in &placed {
+            let row = rows.binary_search(&(*engine, *lane)).unwrap_or(0);
+            self.draw_box(span, failed.contains(&span.node), row, &drawn, &mut out);
         }
         out.push_str("</svg>\n");
         out
@@ -95,18 +82,19 @@ impl SimLog {
         );
     }
 
-    fn draw_box(&self, span: &Span, has_failed: bool, (top, lane, row): (f64, f64, &str), scale: &Scale, out: &mut String) {
-        let pad = pad(lane);
-        let (x, y) = (scale.x(span.start_us), top + pad);
+    fn draw_box(&self, span: &Span, has_failed: bool, row: usize, rows: &Rows, out: &mut String) {
+        let (lane, scale, pad) = (rows.lane, &rows.scale, pad(rows.lane));
+        let (x, y) = (scale.x(span.start_us), rows.top(row) + pad);
         let (width, height) = ((scale.x(span.end_us) - x - 1.0).max(1.5), lane - 2.0 * pad);
         let item = span.node.index().checked_div(self.nodes_of_item as usize).unwrap_or(0);
         let (color, thick) = if has_failed { (RED, 2.0) } else { ("#00000033", 0.8) };
         let name = self.shape.name_of(span.node);
         let _ = write!(
             out,
-            "<g><title>{} on {row}: {} from {}</title><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+            "<g><title>{} on {}: {} from {}</title><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
              rx=\"{:.1}\" fill=\"{}\" stroke=\"{color}\" stroke-width=\"{thick}\"/>",
             escaped(name),
+            rows.name(row),
             time(span.end_us - span.start_us),
             time(span.start_us),
             (height / 5.0).min(4.0),
