@@ -35,8 +35,11 @@ pub(crate) fn report(args: &Args, peers: &mut [Box<dyn Peer>], quiet: &mut Quiet
 }
 
 fn chains(args: &Args) -> Vec<Chain> {
-    let kinds: &[(usize, Serial)] =
-        if args.quick { &[(3, Serial::None)] } else { &[(3, Serial::None), (4, Serial::None), (3, Serial::Middle)] };
+    let kinds: &[(usize, Serial)] = if args.quick {
+        &[(3, Serial::None)]
+    } else {
+        &[(3, Serial::None), (4, Serial::None), (3, Serial::Middle), (3, Serial::All)]
+    };
     let mut chains = Vec::new();
     for &workers in &args.workers {
         for &(tasks, serial) in kinds {

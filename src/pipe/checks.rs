@@ -92,7 +92,7 @@ impl<I, T> Pipeline<I, T> {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn simulation(&self, items: u32) -> Result<Simulation> {
-        let [over, _] = self.over_items();
+        let [over, ..] = self.over_items();
         let mut unrolled = over.unrolled(items)?;
         let nodes = over.schedule.order().len();
         unrolled.shape.nodes_mut().iter_mut().zip(self.costs_us().iter().cycle()).for_each(|(node, &us)| node.cost_us = us);

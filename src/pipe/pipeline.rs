@@ -61,10 +61,15 @@ struct Inner<T> {
     definition: Arc<Definition<T>>,
     split: Arc<Split>,
     settings: Settings,
-    /// How a run goes over items with phases; and in one, for an executor without threads.
+    /// How a run goes over items with phases; where those are joined that only continue another, for threads;
+    /// and in one, for an executor without threads.
     phased: Arc<Pipelining>,
+    joined: Form,
     merged: Arc<Pipelining>,
 }
+
+/// A plan, and how a run of it goes over items.
+type Form = (Plan, Arc<Pipelining>);
 
 /// What never changes.
 struct Definition<T> {
@@ -82,6 +87,8 @@ struct Split {
     phases: Arc<[u32]>,
     costs_us: Arc<[f64]>,
     plan: Plan,
+    /// With the phases joined that only continue another, once it is needed.
+    joined: OnceLock<Plan>,
     phasing: OnceLock<Phasing>,
 }
 
@@ -104,6 +111,30 @@ impl Settings {
 impl Split {
     fn depth(&self) -> u32 {
         self.phases.iter().max().map_or(1, |last| last + 1)
+    }
+}
+
+impl<T> Definition<T> {
+    /// Returns the plan with these phases, from 0 on.
+    fn in_phases(&self, phases: Arc<[u32]>) -> Result<Plan> {
+        let merged = self.plan.inner();
+        let is_split = merged.has_queued() || phases.iter().any(|&phase| phase > 0);
+        if is_split { merged.in_phases(phases, &self.answers.replay()) } else { Ok(self.plan.clone()) }
+    }
+
+    /// Returns how a run goes on threads.
+    fn joined(&self, split: &Split, phased: &Arc<Pipelining>) -> Result<Form> {
+        let Some(parts) = phased.joins(&self.graph, &split.phases) else {
+            return Ok((split.plan.clone(), phased.clone()));
+        };
+        let plan = match split.joined.get() {
+            Some(plan) => plan.clone(),
+            None => {
+                let plan = self.in_phases(split.phases.iter().map(|&phase| parts[phase as usize]).collect())?;
+                split.joined.get_or_init(|| plan).clone()
+            }
+        };
+        Ok((plan, Arc::new(phased.joined(&parts))))
     }
 }
 
@@ -197,14 +228,11 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     /// Finds the phases, and compiles their plan if they are not those of `last`.
     fn split(definition: Arc<Definition<T>>, last: Option<&Split>, settings: Settings, costs_us: Arc<[f64]>) -> Result<Self> {
         let (phases, phasing) = phases_of(&definition.graph, settings.phases, &costs_us, settings.cpus)?;
-        let merged = &definition.plan;
-        let is_split = merged.inner().has_queued() || phases.iter().any(|&phase| phase > 0);
-        let plan = match last.filter(|last| last.phases == phases) {
-            Some(last) => last.plan.clone(),
-            None if is_split => merged.inner().in_phases(phases.clone(), &definition.answers.replay())?,
-            None => merged.clone(),
+        let (plan, joined) = match last.filter(|last| last.phases == phases) {
+            Some(last) => (last.plan.clone(), last.joined.clone()),
+            None => (definition.in_phases(phases.clone())?, OnceLock::new()),
         };
-        let split = Split { phases, costs_us, plan, phasing: phasing.map_or_else(OnceLock::new, OnceLock::from) };
+        let split = Split { phases, costs_us, plan, joined, phasing: phasing.map_or_else(OnceLock::new, OnceLock::from) };
         Self::with_arrows(definition, Arc::new(split), settings)
     }
 
@@ -216,7 +244,8 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         let queued = &split.plan.inner().queue_code().queued;
         let phased = Pipelining::new(&definition.graph, &split.phases, queued, settings.wanted(slots))?;
         let (merged, phased) = (Arc::new(phased.merged()), Arc::new(phased));
-        let inner = Inner { definition, split, settings, phased, merged };
+        let joined = definition.joined(&split, &phased)?;
+        let inner = Inner { definition, split, settings, phased, joined, merged };
         Ok(Self { inner: Arc::new(inner), item: PhantomData })
     }
 
@@ -257,9 +286,9 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
 
     /// Returns how a run goes on an executor: in one phase where one thread does everything anyway.
     pub(crate) fn for_core(&self, core: &Core) -> (&Plan, &Arc<Pipelining>) {
-        let Inner { definition, split, phased, merged, .. } = &*self.inner;
+        let Inner { definition, joined: (plan, joined), merged, .. } = &*self.inner;
         let is_alone = core.pool.is_none() && core.choices.is_none() && definition.plan.inner().code.asyncs.is_empty();
-        if is_alone { (&definition.plan, merged) } else { (&split.plan, phased) }
+        if is_alone { (&definition.plan, merged) } else { (plan, joined) }
     }
 
     pub(crate) fn port(&self) -> Typed<I, T> {
@@ -275,10 +304,10 @@ impl<I, T> Pipeline<I, T> {
         self.inner.split.depth()
     }
 
-    /// Returns how a run goes: with phases, and in one.
-    pub(super) fn over_items(&self) -> [OverItems<'_>; 2] {
-        let Inner { definition, split, settings, phased, merged } = &*self.inner;
-        [(&split.plan, phased), (&definition.plan, merged)].map(|(plan, pipelining)| OverItems {
+    /// Returns how a run goes: with phases, with joined ones, and in one.
+    pub(super) fn over_items(&self) -> [OverItems<'_>; 3] {
+        let Inner { definition, split, settings, phased, joined: (plan, joined), merged } = &*self.inner;
+        [(&split.plan, phased), (plan, joined), (&definition.plan, merged)].map(|(plan, pipelining)| OverItems {
             graph: &definition.graph,
             schedule: plan.schedule(),
             pipelining,

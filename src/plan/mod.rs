@@ -25,6 +25,7 @@ mod compile;
 mod critical_path;
 mod dot;
 mod fabric;
+mod joining;
 #[cfg(feature = "json")]
 mod json;
 mod link;

@@ -32,6 +32,7 @@ use crate::name::Name;
 use crate::value::Cells;
 
 /// How a plan runs over many items.
+#[derive(Clone)]
 pub(crate) struct Pipelining {
     /// The number of iterations: the most items in flight.
     pub(crate) slots: u32,
@@ -40,6 +41,8 @@ pub(crate) struct Pipelining {
     pub(crate) begun_by_source: Vec<u32>,
     pub(crate) feeds: Vec<Feed>,
     pub(crate) inits: Vec<Init>,
+    /// The phases that no later one of their item waits for: with the last of them the item ends.
+    pub(crate) last_phases: u32,
     /// The values that are dropped at the end of each item: offsets in its memory.
     pub(crate) dropped: Vec<(u32, &'static Transfer)>,
     /// The inputs that are results: they are dropped at the end of an item that has failed.
@@ -47,11 +50,11 @@ pub(crate) struct Pipelining {
 }
 
 /// What a phase waits for, and what its end does.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct PhaseRule {
     /// The number of arrivals at its gate.
     pub(crate) arrivals: u32,
-    /// Those that its submission brings come first.
+    /// Those that its submission brings come first. Of the others, those within the item come last.
     pub(crate) arrows: Vec<Arrow>,
     /// How many arrows come when the phase is queued on its device, if it is queued on one. The others come
     /// with its end.
@@ -60,6 +63,8 @@ pub(crate) struct PhaseRule {
     pub(crate) has_feeds: bool,
     /// Whether the phase is queued behind that of the item before: on the same lane.
     pub(crate) is_behind_itself: bool,
+    /// Whether a later phase of the item waits for its end. Then the item does not end with this one.
+    pub(crate) is_followed: bool,
 }
 
 /// What has come of a phase.
@@ -146,7 +151,7 @@ impl Pipelining {
     pub(crate) fn unordered(slots: u32) -> Self {
         let rule = PhaseRule { arrivals: 1, ..Default::default() };
         let (feeds, inits, dropped, inputs_out) = Default::default();
-        Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
+        Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, last_phases: 1, dropped, inputs_out }
     }
 
     /// Returns whether nothing follows the end of an item's only phase.
@@ -175,19 +180,25 @@ impl Pipelining {
         feeds.iter().for_each(|feed| phases[feed.phase as usize].has_feeds = true);
         drawing.arrows.sort_unstable();
         drawing.arrows.dedup();
-        let (behind, others): (Vec<_>, Vec<_>) =
+        let (behind, mut others): (Vec<_>, Vec<_>) =
             drawing.arrows.iter().partition(|(from, arrow)| drawing.is_behind(queued, *from, *arrow));
+        // With an arrow within its item, another thread may end the item.
+        others.sort_by_key(|(_, arrow)| arrow.shift == 0);
         for (from, arrow) in behind {
             phases[from as usize].arrows.push(arrow);
             phases[from as usize].queued_arrows += 1;
             phases[from as usize].is_behind_itself |= arrow.phase == from;
         }
-        others.into_iter().for_each(|(from, arrow)| phases[from as usize].arrows.push(arrow));
+        for (from, arrow) in others {
+            phases[from as usize].arrows.push(arrow);
+            phases[from as usize].is_followed |= arrow.shift == 0;
+        }
         drawing.arrows.iter().for_each(|(_, arrow)| phases[arrow.phase as usize].arrivals += 1);
         let init = |between: &Between| Init { name: between.name.clone(), input: between.input, make: between.init.clone() };
         let inits = graph.between.iter().map(init).collect();
+        let last_phases = phases.iter().filter(|rule| !rule.is_followed).count() as u32;
         let (dropped, inputs_out) = (dropped(graph), inputs_out(graph));
-        Ok(Self { slots: wanted.slots, phases, begun_by_source, feeds, inits, dropped, inputs_out })
+        Ok(Self { slots: wanted.slots, phases, begun_by_source, feeds, inits, last_phases, dropped, inputs_out })
     }
 
     /// Returns how the same graph runs over items in a single phase. Feedback is from as many items before as
@@ -198,8 +209,7 @@ impl Pipelining {
         let (arrivals, has_feeds) = (1 + arrows.len() as u32, !self.feeds.is_empty());
         let rule = PhaseRule { arrivals, arrows, has_feeds, ..Default::default() };
         let feeds = self.feeds.iter().map(|feed| Feed { phase: 0, ..*feed }).collect();
-        let (inits, dropped, inputs_out) = (self.inits.clone(), self.dropped.clone(), self.inputs_out.clone());
-        Self { slots: self.slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, dropped, inputs_out }
+        Self { phases: vec![rule], begun_by_source: vec![0], feeds, last_phases: 1, ..self.clone() }
     }
 
     /// Returns whether items begin at different lanes of a device: those of a single phase, unless it is
@@ -380,5 +390,52 @@ impl Drawing<'_> {
             self.add(from, phase, from as i32 - phase as i32 + 1);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ELASTIC: Wanted = Wanted { slots: 5, is_lockstep: false, is_serial: false };
+
+    /// Three nodes in a row, of which the last is fed back to the first.
+    fn circle() -> Graph {
+        let mut g = Graph::new();
+        let before = g.feedback("before", || 0);
+        let a = g.task("a", &*before, |x: &u64| *x);
+        let b = g.task("b", &a, |x: &u64| *x);
+        let c = g.task("c", &b, |x: &u64| *x);
+        g.feed(before, &c);
+        g.output("c", &c);
+        g
+    }
+
+    /// Returns the arrows of phases, and whether each is followed by a later phase of its item.
+    fn arrows(pipelining: &Pipelining) -> Vec<(Vec<(u32, i32)>, bool)> {
+        let arrows = |rule: &PhaseRule| rule.arrows.iter().map(|arrow| (arrow.phase, arrow.shift)).collect();
+        pipelining.phases.iter().map(|rule| (arrows(rule), rule.is_followed)).collect()
+    }
+
+    #[test]
+    fn the_arrows_within_an_item_come_last_and_lead_to_its_last_phases() {
+        // Seen to fail with arrows in the order of the phases that they lead to.
+        let pipelining = Pipelining::new(&circle(), &[0, 1, 2], &[], ELASTIC).expect("the phases fit");
+        let expected = [(vec![(2, 2), (1, 0)], true), (vec![(2, 0)], true), (vec![(0, 3), (2, 1)], false)];
+        assert_eq!((arrows(&pipelining), pipelining.last_phases), (expected.to_vec(), 1));
+    }
+
+    #[test]
+    fn an_item_does_not_end_before_the_device_has_reached_all_its_phases() {
+        // Seen to fail with phases that count as followed when the next one is queued behind them.
+        let mut g = Graph::new();
+        let item = g.input::<u64>("item");
+        let [a, b] = ["a", "b"].map(|name| g.task(name, &item, |x: &u64| *x));
+        let c = g.task("c", (&a, &b), |x: &u64, y: &u64| x + y);
+        g.output("c", &c);
+        let queued = [Some(0), None, Some(0)];
+        let pipelining = Pipelining::new(&g, &[0, 1, 2], &queued, ELASTIC).expect("the phases fit");
+        let expected = [(vec![(2, 0)], false), (vec![(2, 0)], true), (vec![], false)];
+        assert_eq!((arrows(&pipelining), pipelining.last_phases), (expected.to_vec(), 2));
     }
 }

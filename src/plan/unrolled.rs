@@ -6,7 +6,7 @@
 //!  the begin of item k      the begin of item k - 1, the result of item k - R
 //!  the begin of a phase     all arrivals at its gate
 //!  the end of a phase       the last nodes of its streams that no other stream waits for
-//!  the result of item k     the result of item k - 1, the ends of all phases of item k
+//!  the result of item k     the result of item k - 1, the ends of the last phases of item k
 //! ```
 //! R is the number of slots. In a proof each item has streams of its own: what orders two items is arrows and
 //! slots, and nothing else. In a simulation each slot has streams, and its items follow each other.
@@ -209,6 +209,12 @@ impl<'a> Unrolling<'a> {
         sinks.map(move |(lane, stream)| self.point(item, stream, lane.records))
     }
 
+    /// Returns the phases whose ends end an item.
+    fn last_phases(&self) -> impl Iterator<Item = u32> + '_ {
+        let phases = (0..).zip(&self.over.pipelining.phases);
+        phases.filter(|(_, rule)| !rule.is_followed).map(|(phase, _)| phase)
+    }
+
     /// Returns the points that a phase waits for. Every phase has nodes, or nothing has.
     fn begins(&self, item: u32, phase: u32) -> Vec<Point> {
         if self.has_marks {
@@ -265,7 +271,7 @@ impl<'a> Unrolling<'a> {
         let (mut programs, mut consumer) = (self.of_slots(), Vec::new());
         for item in 0..self.ids.items {
             if let Some(before) = item.checked_sub(self.over.pipelining.slots) {
-                let ends = (0..self.ids.depth).flat_map(|phase| self.ends(before, phase));
+                let ends = self.last_phases().flat_map(|phase| self.ends(before, phase));
                 consumer.extend(ends.map(Step::Wait));
             }
             consumer.push(Step::Record(Point { stream: self.behind(), seq: item + 1 }));
@@ -287,7 +293,7 @@ impl<'a> Unrolling<'a> {
                 |items: u32, mark: fn(Ids, u32) -> NodeId| item.checked_sub(items).map(|item| self.mark(mark(ids, item)));
             let slots = self.over.pipelining.slots;
             add(ids.item(item), before(1, Ids::item).into_iter().chain(before(slots, Ids::result)).collect());
-            let ends = (0..ids.depth).map(|phase| self.mark(ids.end(item, phase)));
+            let ends = self.last_phases().map(|phase| self.mark(ids.end(item, phase)));
             add(ids.result(item), before(1, Ids::result).into_iter().chain(ends).collect());
             for phase in 0..ids.depth {
                 let begin = ids.begin(item, phase);

@@ -113,7 +113,7 @@ pub(super) struct Iteration {
     pub(super) item: AtomicU64,
     /// Of its item: see `pipe::item`.
     pub(super) state: AtomicU32,
-    /// The phases of its item that have not ended.
+    /// The last phases of its item that have not ended.
     pub(super) ends: Countdown,
     pub(super) asyncs: Box<[StepState]>,
     pub(super) controls: Box<[StepState]>,

@@ -323,14 +323,15 @@ impl Item<'_> {
         if rule.feeds_on(passed) {
             plan.feeds.iter().filter(|feed| feed.phase == phase).for_each(|feed| self.feed(feed));
         }
+        // Until the last arrow, or the count behind them, the item is not over, and so neither is the run,
+        // whatever other threads do with the items that the arrows lead to. Then the run may be gone.
+        let may_end = passed != Passed::Queued && !rule.is_followed;
         if !rule.arrows.is_empty() {
             for arrow in rule.arrows_of(passed) {
                 self.later(arrow.shift).arrive(arrow.phase, ended, ready);
             }
         }
-        // Last: until then the item, and so the run, is not over, whatever other threads do with the items
-        // that the arrows lead to.
-        if passed != Passed::Queued && (plan.phases.len() == 1 || pipe.arrive(&self.at.ends)) {
+        if may_end && (plan.last_phases == 1 || pipe.arrive(&self.at.ends)) {
             self.end();
         }
     }
@@ -394,8 +395,8 @@ impl Item<'_> {
             aside(|| self.drop_values());
         }
         self.renew(self.code());
-        if plan.phases.len() > 1 {
-            self.at.ends.reset(plan.phases.len() as u32);
+        if plan.last_phases > 1 {
+            self.at.ends.reset(plan.last_phases);
         }
         self.set_done(self.pipe());
     }

@@ -209,7 +209,7 @@ impl RunInner {
             }),
             item: AtomicU64::new(0),
             state: AtomicU32::new(0),
-            ends: Countdown::new(self.pipelining.as_ref().map_or(0, |plan| plan.phases.len() as u32)),
+            ends: Countdown::new(self.pipelining.as_ref().map_or(0, |plan| plan.last_phases)),
             asyncs: StepState::of(code.asyncs.len()),
             controls: StepState::of(code.controls.len()),
             faults: Mutex::new(Vec::new()),

@@ -1,10 +1,9 @@
 //! Results come in the order of the items, one for each, however many items there are.
 
-use anabranch::graph::Graph;
 use std::time::{Duration, Instant};
 
 use anabranch::pipe::{Beat, Phases};
-use anabranch::{Executor, Inputs, Pipeline, Ranked, Value};
+use anabranch::{Executor, Graph, Inputs, Pipeline, Ranked, Value, explore};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{Tallied, Word, chained, each};
@@ -157,4 +156,27 @@ host 0   run link 0
 host 1   run link 1
 ";
     assert_eq!(pipeline.to_string(), text);
+}
+
+#[test]
+fn a_phase_waits_for_all_nodes_of_the_one_before() {
+    // Seen to fail with phases that are joined because one leads only to the other.
+    for (reads_both, orders) in [(false, 2), (true, 2)] {
+        let built = Pipeline::new("two and one", &Ranked::default(), |g: &mut Graph, item: Value<u64>| {
+            let [left, right] = ["left", "right"].map(|name| g.task(name, &item, |x: &u64| x + 1));
+            let last = match reads_both {
+                false => g.task("last", &left, |x: &u64| x + 1),
+                true => g.task("last", (&left, &right), |x: &u64, y: &u64| x + y),
+            };
+            [&left, &right].into_iter().for_each(|value| _ = g.node(value).phase(1));
+            g.node(&last).phase(2);
+            (last, right)
+        });
+        let pipeline = built.and_then(|pipeline| pipeline.in_flight(1)).unwrap();
+        let explored = explore(100, |exec| {
+            assert_eq!(block_on(exec.pipe(&pipeline, stream::iter(0..1)).count()), 1);
+            Ok(())
+        });
+        assert_eq!(explored.unwrap().orders, orders, "{reads_both}");
+    }
 }

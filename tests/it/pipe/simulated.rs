@@ -193,7 +193,6 @@ fn the_log_shows_places_and_the_consumer() {
        1.000 us  place 0 host 0  done link 0 #0
        1.000 us  place 0 host 0  record place 0 host 0@1
        1.000 us  place 0 host 1  wait place 0 host 0@1
-       1.000 us  consumer        wait place 0 host 0@1
        1.000 us  place 0 host 1  run link 1 #0
        2.000 us  place 0 host 1  done link 1 #0
        2.000 us  place 0 host 1  record place 0 host 1@1

@@ -11,8 +11,8 @@ use super::{Tallied, each};
 #[test]
 fn random_pipelines_keep_every_order() {
     // Seen to fail without the arrow from the readers of a feedback back to its maker, without the order of a
-    // phase that feeds, without arrivals of first items in the last slots, and with a merged pipeline that
-    // has no order.
+    // phase that feeds, without arrivals of first items in the last slots, with a merged pipeline that has no
+    // order, and with joined phases that wait for what the last of them waits for.
     let (rounds, tally) = (if cfg!(debug_assertions) { 500 } else { 5000 }, Tallied::default());
     for seed in 0..rounds {
         println!("seed {seed}");
