@@ -195,6 +195,8 @@ impl Error {
                 | NoName { .. }
                 | DuplicatePort { .. }
                 | ForeignValue { .. }
+                | ForeignUse { .. }
+                | ForeignFeed { .. }
                 | Cycle { .. }
                 | SelfEdge { .. }
                 | UnusedNode { .. }
@@ -296,7 +298,7 @@ impl Error {
             | NoSuchArm { node, .. } => Some(node),
             Within { node, .. } | Replaced { node, .. } | Policy { node, .. } => node.as_deref(),
             HeldTwice { second: node, .. } | PhaseBack { target: node, .. } | FeedbackForward { reader: node, .. } => Some(node),
-            PhaseRange { node, .. } | FeedbackPhases { node, .. } | ForeignState { name: node } => Some(node),
+            PhaseRange { node, .. } | FeedbackPhases { node, .. } | ForeignState { name: node, .. } => Some(node),
             PhasesApart { second: node, .. } | LaterPhase { target: node, .. } => Some(node),
             Cycle { path } | ItemCycle { path } => path.first().map(|node| &**node),
             TakenAndReadInside { reader, .. } => Some(reader),
