@@ -53,6 +53,7 @@ impl Phasing {
             Bound::CriticalPath(0) => "the longest path, through unpipelined nodes".into(),
             Bound::CriticalPath(phase) => format!("the longest path of phase {phase}"),
             Bound::Order => "edges and resources together".into(),
+            Bound::Nothing => "nothing: no node takes time".into(),
         }
     }
 

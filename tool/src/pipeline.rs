@@ -80,6 +80,9 @@ fn open(file: &Path) -> Result<App, Failure> {
         return Err(Failure::Usage(why.into()));
     }
     match std::fs::metadata(file) {
+        Ok(metadata) if metadata.is_dir() => {
+            return Err(cannot(std::io::Error::other("it is a directory: name the description in it")));
+        }
         Ok(metadata) if !metadata.is_file() => return Err(cannot(std::io::Error::other("it is not a regular file"))),
         known => known.and_then(|_| std::fs::File::open(file)).map_err(cannot)?,
     };
@@ -388,6 +391,7 @@ fn plan_form<'a>(app: &App, epoch: &'a Epoch, plan: &EpochPlan) -> PlanForm<'a> 
         bound: match phasing.bound() {
             Bound::Resource(name) => format!("resource {name}"),
             Bound::CriticalPath(phase) => format!("critical path of phase {phase}"),
+            Bound::Nothing => "nothing".into(),
             _ => "order".into(),
         },
         method: match phasing.method() {

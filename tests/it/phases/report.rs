@@ -56,6 +56,17 @@ fn the_bound_is_a_resource_a_path_or_the_order() {
 }
 
 #[test]
+fn without_work_nothing_bounds_the_period() {
+    // Seen to fail with a resource of load 0 that is always busy.
+    let idle = Items::new(&[1], &[(0, 0)], &[]);
+    for work in [idle.work(), Items::new(&[2], &[], &[]).work()] {
+        let phasing = work.written().unwrap();
+        assert_eq!((phasing.bound(), phasing.period_us()), (Bound::Nothing, 0.0));
+        assert!(phasing.to_string().contains("bound        nothing: no node takes time\n"), "{phasing}");
+    }
+}
+
+#[test]
 fn bytes_count_the_reach_of_a_value_once_and_feedback_by_its_lag() {
     // Seen to fail with the sum of the edges of a node.
     let items = Items::new(&[1], &[(0, 1), (0, 1), (0, 1)], &[(0, 1, 100), (0, 2, 10), (1, 2, 1)]);
