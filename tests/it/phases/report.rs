@@ -25,8 +25,8 @@ fn a_phasing_prints_as_a_table() {
     let text = work.written().unwrap().to_string();
     let expected = "\
 2 phases, 4 nodes: period 2.4 ms, latency 4.4 ms
-unpipelined  log 0.25 µs
-phase 1      resize 900 µs · detect 1.5 ms
+unpipelined  log 0.00025 ms
+phase 1      resize 0.9 ms · detect 1.5 ms
 phase 2      track 2 ms
 load         GPU 100 % (2.4 ms) · cores × 2 42 % (2 ms)
 bound        resource GPU is always busy
@@ -36,6 +36,8 @@ warning      unpipelined node 'log' mixes the data of different items: in one sc
 and 'track' has item N - 1
 ";
     assert_eq!(text, expected, "\n{text}");
+    let text = work.written().unwrap().in_unit_of(1.0).to_string();
+    assert!(text.starts_with("2 phases, 4 nodes: period 2400 µs, latency 4400 µs\nunpipelined  log 0.25 µs\n"), "{text}");
     let nodes: Vec<_> = (0..100).map(|node| (0, node)).collect();
     let long = Items::new(&[1], &nodes, &[]).work().written().unwrap().to_string();
     assert!(long.lines().all(|line| line.chars().count() <= 110), "{long}");
