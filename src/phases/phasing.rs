@@ -12,6 +12,9 @@ use crate::name::Name;
 
 /// A work split into phases, with its periodic schedule. Immutable.
 ///
+/// Each phase handles one item at a time. A run of a [`Pipeline`](crate::Pipeline) can be faster: a phase
+/// without a state handles several items side by side there.
+///
 /// Prints itself as a table: the phases with their nodes, and what follows from them.
 #[derive(Clone, Debug)]
 pub struct Phasing {
