@@ -27,8 +27,9 @@ use crate::value::args::Data;
 ///
 /// # Errors
 /// An item that fails is an `Err` in its place: with the first cause, as of a [`Run`](crate::Run), and the
-/// number of the item ([`Error::item`](crate::Error::item)). Later items go on. If the source panics, that is an `Err` in the place of its next item, and the source has
-/// ended. A shutdown or a cancel is the last `Err`. For waits inside of a task, see [`Run`](crate::Run).
+/// number of the item ([`Error::item`](crate::Error::item)). Later items go on. If the source panics, that is
+/// an `Err` in the place of its next item, and the source has ended. A shutdown or a cancel is the last
+/// `Err`. For waits inside of a task, see [`Run`](crate::Run).
 ///
 /// # Cancellation
 /// Dropping it ends the pipeline: nothing new starts, async nodes are dropped where they stand, and a task

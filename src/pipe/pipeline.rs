@@ -230,8 +230,10 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     /// costs. With [`Phases::Auto`] the nodes may change their phases, and so a feedback its age. The
     /// timeline knows the runs of this pipeline, and of all that settings make of the same one:
     /// `pipeline.clone().in_flight(8)?` can be planned by the runs of `pipeline`. For nodes on a GPU it has
-    /// the time to enqueue their work. A timeline without a run of it leaves the costs as they are: give it to
-    /// an executor ([`observer`](crate::exec::ExecutorBuilder::observer)) and let that run the pipeline first.
+    /// the time to enqueue their work.
+    ///
+    /// A timeline without a run of the pipeline leaves the costs as they are. So make it the
+    /// [observer](crate::exec::ExecutorBuilder::observer) of an executor, and run the pipeline there first.
     ///
     /// # Errors
     /// As [`Pipeline::phases`].
@@ -303,7 +305,8 @@ impl<I, T> Pipeline<I, T> {
 
     /// Returns when the nodes run, by their costs: the period, the latency, what bounds them, and a picture.
     /// Each phase handles one item at a time there. A run can be faster, because a phase without a state
-    /// handles several items side by side: [`simulation`](Pipeline::simulation) shows a run. Its bytes are those of values in place: what lies behind a `Vec` or a `Box` does not count.
+    /// handles several items side by side: [`simulation`](Pipeline::simulation) shows a run. Its bytes are
+    /// those of values in place: what lies behind a `Vec` or a `Box` does not count.
     ///
     /// # Errors
     /// If the costs are no numbers from 0 to 10¹².

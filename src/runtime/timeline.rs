@@ -106,9 +106,11 @@ impl Timeline {
 impl Plan {
     /// Compiles the plan's graph again with the times that its nodes really took: [`CriticalPath`] with as
     /// many streams on each device as this plan has on the device with the most. Nodes that the timeline does
-    /// not know keep their `cost_us`, so one without a run of the plan changes no cost: an executor must have
-    /// run the plan with the timeline as its [`observer`](crate::exec::ExecutorBuilder::observer). Of a kernel on a CUDA device a timeline knows only how long it took to
+    /// not know keep their `cost_us`. Of a kernel on a CUDA device a timeline knows only how long it took to
     /// enqueue its work: give it a `cost_us`, and time it on a host.
+    ///
+    /// A timeline without a run of the plan changes no cost. So make it the
+    /// [observer](crate::exec::ExecutorBuilder::observer) of an executor, and run the plan there first.
     ///
     /// # Errors
     /// As [`Graph::compile`](crate::Graph::compile), whose checks this plan has passed.

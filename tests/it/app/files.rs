@@ -72,7 +72,7 @@ fn a_folder_and_a_pipe_are_no_files() {
 
 #[test]
 fn malformed_json_is_named_by_file_and_place() {
-    // Each was seen to come with the place that it has here, and numbers, lists and empty files with serde's words.
+    // Each was seen to come with the place that it has here, and some with serde's words.
     for (file, text, expected) in [
         ("x.app.json", "", "x.app.json: the file is empty: it must be a JSON object, with `name`, "),
         ("N.node.json", " \n", "N.node.json: the file is empty: it must be a JSON object, with `name`, `inputPorts`, "),
@@ -135,6 +135,15 @@ fn malformed_json_is_named_by_file_and_place() {
             r#"{"name": "N", "passes": [{"name": "A", "processorTypes": ["CPU"]}, {"name": "A", "processorTypes": ["CPU"]}]}"#,
             "N.node.json: passes[1].name: the name 'A' is that of passes[0]: give each its own",
         ),
+    ] {
+        assert_fault(file, text, expected);
+    }
+}
+
+#[test]
+fn malformed_costs_are_named_by_file_and_place() {
+    // Each was seen to come with the place that it has here.
+    for (file, text, expected) in [
         ("c.yaml", "p.top_a_pass_0: many\n", "c.yaml: p.top_a_pass_0: invalid type: string"),
         ("c.yaml", "p.top_a_pass_0: -5\n", "c.yaml: p.top_a_pass_0: a cost of -5.0 ns: a cost is from 0 to 10^15"),
         ("c.yaml", "p.top_a_pass_0: 1e300\n", "c.yaml: p.top_a_pass_0: a cost of 1e300 ns: a cost is from 0 to 10^15"),
@@ -142,11 +151,16 @@ fn malformed_json_is_named_by_file_and_place() {
         ("c.yaml", "- 1\n- 2\n", "c.yaml: "),
         ("c.yaml", "a: {b: 1}\n", "c.yaml: a: "),
     ] {
-        let mut case = Case::new();
-        case.set_text(file, text);
-        let fault = case.fault();
-        assert!(fault.starts_with(expected), "\n{fault}\n{expected}");
+        assert_fault(file, text, expected);
     }
+}
+
+/// Checks how the error begins if a file has this text.
+fn assert_fault(file: &str, text: &str, expected: &str) {
+    let mut case = Case::new();
+    case.set_text(file, text);
+    let fault = case.fault();
+    assert!(fault.starts_with(expected), "\n{fault}\n{expected}");
 }
 
 #[test]

@@ -267,7 +267,7 @@ fn names_are_unique() {
 
 #[test]
 fn a_message_says_which_state_or_feedback_it_is_about() {
-    // Seen to fail with messages that say `input`, and with the name of the own feedback in the foreign one's place.
+    // Seen to fail with messages that say `input`, and with the name of the graph's own feedback.
     let text = mistake(|g, _| {
         let before = g.feedback("before", || 0u64);
         g.node(&before).cost_us(1.0);

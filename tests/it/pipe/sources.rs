@@ -76,7 +76,7 @@ fn a_source_that_panics_has_ended_with_an_error_in_the_place_of_its_next_item() 
 
 #[test]
 fn an_error_of_a_source_counts_as_an_item() {
-    // Seen to fail with the number of the iteration, and with one that leaves out the items before it in a poll.
+    // Seen to fail with the number of the iteration, and with one that skips the items of its poll.
     for exec in executors() {
         let source = stream::iter(0..30).map(|item| if item % 4 == 3 { Err("none") } else { Ok(item) });
         let results = block_on(exec.try_pipe(&chained(3), source).collect::<Vec<_>>());
