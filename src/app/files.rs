@@ -40,7 +40,11 @@ pub(super) struct Files<'a> {
 
 /// Reads a file from disk. Refuses a directory, and a device or a pipe, which may have no end.
 pub(super) fn from_disk(path: &Path) -> io::Result<Vec<u8>> {
-    if !std::fs::metadata(path)?.is_file() {
+    let metadata = std::fs::metadata(path)?;
+    if metadata.is_dir() {
+        return Err(io::Error::other("it is a directory: name a file in it"));
+    }
+    if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
@@ -56,7 +60,7 @@ impl<'a> Files<'a> {
     pub(super) fn app(&mut self, file: &Arc<Path>) -> Result<AppForm> {
         let place = Place::new(file, "");
         let text = self.text(file, &place)?;
-        json::<AppForm>(&text, &place)
+        json::<AppForm>(&text, &place, "`name`, `subcomponents`, `connections`, `processes`, `states` and `stmSchedules`")
     }
 
     /// Returns the file of a component, which `place` names relative to its own file.
@@ -77,8 +81,8 @@ impl<'a> Files<'a> {
         let file: Arc<Path> = key.clone().into();
         let start = Place::new(&file, "");
         let document = match is_node {
-            true => Document::Node(Rc::new(json(&text, &start)?)),
-            false => Document::Graphlet(Rc::new(json(&text, &start)?)),
+            true => Document::Node(Rc::new(json(&text, &start, "`name`, `inputPorts`, `outputPorts` and `passes`")?)),
+            false => Document::Graphlet(Rc::new(json(&text, &start, "`subcomponents` and `connections`")?)),
         };
         self.known.insert(key, (file.clone(), document.clone()));
         Ok((file, document))
@@ -135,13 +139,33 @@ fn beside(relative: &str, place: &Place) -> Result<PathBuf> {
     Ok(folder.join(relative))
 }
 
-fn json<T: for<'de> Deserialize<'de>>(text: &str, start: &Place) -> Result<T> {
+/// Reads a file that is an object with these keys, among others.
+fn json<T: for<'de> Deserialize<'de>>(text: &str, start: &Place, keys: &str) -> Result<T> {
+    if text.trim().is_empty() {
+        return Err(start.fault(format_args!("the file is empty: it must be a JSON object, with {keys}")));
+    }
     let mut reader = serde_json::Deserializer::from_str(text);
     let form: Object<T> = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
-        let place = if path == "." || path == "?" { start.clone() } else { start.at(path) };
-        place.fault(error.into_inner())
+        let (is_whole, fault) = (path == "." || path == "?", error.into_inner());
+        match is_whole && !fault.is_data() {
+            true => start.fault(format_args!("the file must be a JSON object, with {keys}: {fault}")),
+            false => (if is_whole { start.clone() } else { start.at(path) }).fault(plain(&fault)),
+        }
     })?;
-    reader.end().map_err(|error| start.fault(error))?;
+    reader.end().map_err(|error| start.fault(format_args!("the file must be one JSON object, and no more: {error}")))?;
     Ok(form.into_inner())
+}
+
+/// Says what serde says with JSON's words instead of Rust's types.
+fn plain(fault: &serde_json::Error) -> String {
+    let words = [
+        (", expected u32", ", expected a whole number from 0 to 4294967295"),
+        (", expected u64", ", expected a whole number from 0 on"),
+        (", expected i64", ", expected a whole number"),
+        (", expected a sequence", ", expected a list"),
+        ("invalid type: sequence", "invalid type: list"),
+        ("invalid type: map", "invalid type: object"),
+    ];
+    words.iter().fold(fault.to_string(), |text, (theirs, ours)| text.replace(theirs, ours))
 }

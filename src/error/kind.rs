@@ -16,12 +16,21 @@ pub(crate) enum Kind {
     DuplicateName { name: Name },
     #[error("node number {number}, counted from 0, has no name: give it one")]
     NoName { number: u32 },
-    #[error("two {what}s are named '{name}': rename one")]
-    DuplicatePort { what: &'static str, name: Name },
+    #[error("{} named '{name}': rename one", two(.first, .second))]
+    DuplicatePort { first: &'static str, second: &'static str, name: Name },
     #[error(
         "'{name}' uses a value of another graph: read a value only in the graph that made it, or in its inner graphs; let the closure of a loop or branch return what is read outside"
     )]
     ForeignValue { name: Name },
+    #[error(
+        "{user} a value of another graph: use a value only in the graph that made it; let the closure of a loop or branch return what is used outside"
+    )]
+    ForeignUse { user: &'static str },
+    #[error(
+        "feedback '{name}' {}",
+        if *is_value { "is fed a value of another graph: feed one of the pipeline's own graph; let the closure of a loop or branch return it" } else { "is of another graph: feed it in the graph that made it" }
+    )]
+    ForeignFeed { name: Name, is_value: bool },
     #[error("the nodes {} wait for each other in a circle: remove one of these edges", circle(.path))]
     Cycle { path: Vec<Name> },
     #[error("node '{node}' has an edge to itself: remove it")]
@@ -30,10 +39,10 @@ pub(crate) enum Kind {
         "nothing reads the value of '{node}': make it an output (in a pipeline: return it from the closure), read it, or let the node return ()"
     )]
     UnusedNode { node: Name },
-    #[error("nothing reads the input '{name}': read it in a node, or remove it")]
-    UnusedInput { name: Name },
-    #[error("'{name}' is an input, not a node: it has no backend, command or cost, and it waits for nothing")]
-    NotANode { name: Name },
+    #[error("{}, or remove it", unused(.what, .name))]
+    UnusedInput { what: &'static str, name: Name },
+    #[error("'{name}' is {}, not a node: it has no backend, command or cost, and it waits for nothing", a(.what))]
+    NotANode { what: &'static str, name: Name },
     #[error("'{first}' and '{second}' both take {value} by value: only one node can, let the other read it by reference")]
     TakenTwice { value: String, first: Name, second: Name },
     #[error("'{node}' takes {value} by value and reads it too: read the taken value instead")]
@@ -56,7 +65,8 @@ pub(crate) enum Kind {
     #[error("'{taker}' takes {value} by value, but {why}")]
     TakenState { value: String, taker: Name, why: String },
     #[error(
-        "{what} '{name}' is declared in an inner graph, which has none: read the values of the graph around it, and return results from the closure"
+        "{what} '{name}' is declared in an inner graph, which has none: {}",
+        if matches!(*what, "state" | "feedback") { "declare it in the pipeline's own graph" } else { "read the values of the graph around it, and return results from the closure" }
     )]
     InnerPort { what: &'static str, name: Name },
     #[error(
@@ -64,15 +74,15 @@ pub(crate) enum Kind {
     )]
     HeldTwice { state: Name, first: Name, second: Name },
     #[error(
-        "'{name}' holds a state of another graph: the node that holds a state is in the pipeline's own graph, and in no loop or branch"
+        "'{name}' holds state '{state}' of another graph: the node that holds a state is in the pipeline's own graph, and in no loop or branch"
     )]
-    ForeignState { name: Name },
+    ForeignState { name: Name, state: Name },
     #[error(
         "{value} {}",
-        if *is_feedback { "is a feedback, which stays: return a value that a node makes of it" } else { "is a result of the pipeline twice: return it once, and clone what you need" }
+        if *is_feedback { "cannot be a result, because it stays: return a value that a node makes of it" } else { "is a result of the pipeline twice: return it once, and clone what you need" }
     )]
     ResultTwice { value: String, is_feedback: bool },
-    #[error("{value} is a feedback, which cannot be fed to another: feed a value that a node makes of it")]
+    #[error("{value} cannot be fed to another: feed a value that a node makes of it")]
     FedFeedback { value: String },
     #[error(
         "{} '{name}' in the graph of a pipeline: {}",
@@ -82,8 +92,8 @@ pub(crate) enum Kind {
     PortInPipeline { name: Name, is_output: bool },
     #[error("feedback '{name}' has no value: call g.feed(feedback, &value) with the value that a later item reads")]
     NotFed { name: Name },
-    #[error("'{name}' goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new")]
-    OnlyInPipeline { name: Name },
+    #[error("{what} goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new")]
+    OnlyInPipeline { what: String },
     #[error(
         "'{node}' reads the feedback '{feedback}' in phase {second}, and '{other}' in phase {first}: read it in one phase, or declare two feedbacks"
     )]
@@ -371,6 +381,23 @@ pub(crate) enum Kind {
     Spent,
     #[error("output '{name}' was already taken: keep the value of the first take")]
     OutputTaken { name: String },
+}
+
+/// `two inputs are`, or `a state and a feedback are`.
+fn two(first: &str, second: &str) -> String {
+    if first == second { format!("two {first}s are") } else { format!("{} and {} are", a(first), a(second)) }
+}
+
+fn a(what: &str) -> String {
+    format!("{} {what}", if what.starts_with(['i', 'o']) { "an" } else { "a" })
+}
+
+fn unused(what: &str, name: &Name) -> String {
+    match what {
+        "state" => format!("no node holds state '{name}': let one read it as `&mut state`"),
+        "feedback" => format!("nothing reads feedback '{name}': read it in a node as `&*feedback`"),
+        _ => format!("nothing reads the {what} '{name}': read it in a node"),
+    }
 }
 
 fn in_flight(items: u32) -> String {

@@ -38,6 +38,8 @@ struct Inner {
     kind: Arc<Kind>,
     source: Option<Source>,
     others: Vec<Error>,
+    /// The number of the item, of an error of a run over many items.
+    item: Option<u64>,
     /// Set if one of its clones, which share all this, is reported.
     is_reported: AtomicBool,
     listener: OnceLock<Weak<dyn Listener>>,
@@ -55,7 +57,18 @@ impl Error {
     }
 
     fn of(kind: Arc<Kind>, source: Option<Source>, others: Vec<Error>) -> Self {
-        Self(Arc::new(Inner { kind, source, others, is_reported: AtomicBool::default(), listener: OnceLock::new() }))
+        Self::of_item(kind, source, others, None)
+    }
+
+    fn of_item(kind: Arc<Kind>, source: Option<Source>, others: Vec<Error>, item: Option<u64>) -> Self {
+        Self(Arc::new(Inner { kind, source, others, item, is_reported: AtomicBool::default(), listener: OnceLock::new() }))
+    }
+
+    /// Returns the error of an item of a run. Its message names the item.
+    pub(crate) fn in_item(&self, item: u64) -> Self {
+        let Inner { kind, source, others, .. } = &*self.0;
+        let others = others.iter().map(|other| other.in_item(item)).collect();
+        Self::of_item(kind.clone(), source.clone(), others, Some(item))
     }
 
     /// Returns the error of an inner graph. Its path becomes part of the name of the node.
@@ -182,6 +195,8 @@ impl Error {
                 | NoName { .. }
                 | DuplicatePort { .. }
                 | ForeignValue { .. }
+                | ForeignUse { .. }
+                | ForeignFeed { .. }
                 | Cycle { .. }
                 | SelfEdge { .. }
                 | UnusedNode { .. }
@@ -283,7 +298,7 @@ impl Error {
             | NoSuchArm { node, .. } => Some(node),
             Within { node, .. } | Replaced { node, .. } | Policy { node, .. } => node.as_deref(),
             HeldTwice { second: node, .. } | PhaseBack { target: node, .. } | FeedbackForward { reader: node, .. } => Some(node),
-            PhaseRange { node, .. } | FeedbackPhases { node, .. } | ForeignState { name: node } => Some(node),
+            PhaseRange { node, .. } | FeedbackPhases { node, .. } | ForeignState { name: node, .. } => Some(node),
             PhasesApart { second: node, .. } | LaterPhase { target: node, .. } => Some(node),
             Cycle { path } | ItemCycle { path } => path.first().map(|node| &**node),
             TakenAndReadInside { reader, .. } => Some(reader),
@@ -310,6 +325,13 @@ impl Error {
         }
     }
 
+    /// Returns the number of the item that the error is about, from 0 on: of a pipeline, or of
+    /// [`Executor::run_stream`](crate::Executor::run_stream). Every item counts, also one that its source
+    /// gave as an error. None for other errors, and for the one that ends a stream.
+    pub fn item(&self) -> Option<u64> {
+        self.0.item
+    }
+
     /// Returns the nodes of a circle, from one of them to the same one.
     pub(crate) fn circle(&self) -> Option<&[Name]> {
         if let Kind::Cycle { path } = &*self.0.kind { Some(path) } else { None }
@@ -331,7 +353,7 @@ impl Drop for Inner {
         let listener = self.listener.take().filter(|_| !*self.is_reported.get_mut());
         if let Some(listener) = listener.and_then(|listener| listener.upgrade()) {
             let (source, others) = (self.source.take(), mem::take(&mut self.others));
-            listener.take(Error::of(self.kind.clone(), source, others));
+            listener.take(Error::of_item(self.kind.clone(), source, others, self.item));
         }
     }
 }
@@ -345,6 +367,9 @@ impl Kind {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(item) = self.item() {
+            write!(f, "item #{item}: ")?;
+        }
         write!(f, "{}", self.0.kind)?;
         // `{:#}` prints the causes on the same line.
         if f.alternate() {

@@ -141,10 +141,35 @@ impl Executor {
         RunStream::new(self.core(), plan, inputs, in_flight, true)
     }
 
-    /// Does the same as [`Executor::run_stream`], and gives out the outputs as they come.
+    /// Does the same as [`Executor::run_stream`], and gives out the outputs as they come. To know whose they
+    /// are, let an id be an input that is an output too. An error has the number of its inputs
+    /// ([`Error::item`](crate::Error::item)).
     ///
     /// # Errors
     /// If `in_flight` is 0, or too large for the plan.
+    ///
+    /// # Examples
+    /// ```
+    /// use anabranch::{Executor, Graph, inputs};
+    /// use futures::{StreamExt, TryStreamExt, stream};
+    ///
+    /// let mut g = Graph::new();
+    /// let (id, x) = (g.input::<u64>("id"), g.input::<f64>("x"));
+    /// let root = g.task("root", &x, |x: &f64| x.sqrt());
+    /// g.output("id", &id);
+    /// g.output("root", &root);
+    ///
+    /// let requests = stream::iter([(7, 4.0), (8, 9.0)]).map(|(id, x)| inputs! { "id" => id as u64, "x" => x });
+    /// let exec = Executor::host()?;
+    /// let mut answers = exec.run_stream_unordered(&g.compile()?, requests, 4)?;
+    /// # futures::executor::block_on(async {
+    /// while let Some(mut answer) = answers.try_next().await? {
+    ///     let (id, root) = (answer.take::<u64>("id")?, answer.take::<f64>("root")?);
+    ///     assert_eq!(*root, if *id == 7 { 2.0 } else { 3.0 });
+    /// }
+    /// # Ok::<(), anabranch::Error>(()) })?;
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
     pub fn run_stream_unordered<S: Stream<Item = Inputs>>(&self, plan: &Plan, inputs: S, in_flight: u32) -> Result<RunStream<S>> {
         RunStream::new(self.core(), plan, inputs, in_flight, false)
     }

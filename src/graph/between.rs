@@ -41,6 +41,13 @@ pub(crate) enum Kept {
     Feedback,
 }
 
+impl Stays {
+    /// What it is called in messages.
+    pub(crate) fn what(&self) -> &'static str {
+        if matches!(self, Self::State { .. }) { "state" } else { "feedback" }
+    }
+}
+
 impl Kept {
     pub(crate) fn why(self) -> &'static str {
         match self {

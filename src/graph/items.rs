@@ -25,6 +25,7 @@ pub struct State<T> {
     graph: usize,
     slot: Slot<StateRef<T>>,
     place: usize,
+    name: Name,
 }
 
 /// The value that a later node made for an earlier item: made by [`Graph::feedback`], read as
@@ -32,6 +33,7 @@ pub struct State<T> {
 pub struct Feedback<T> {
     value: Value<T>,
     place: usize,
+    name: Name,
 }
 
 impl<T> Deref for Feedback<T> {
@@ -73,14 +75,14 @@ impl Graph {
     /// Its phase handles one item at a time, in order. If the node fails or panics, the state stays as the
     /// node left it, and the next item finds it so. `init` is called in the first poll of the results.
     pub fn state<T: Send + 'static>(&mut self, name: impl Into<Name>, init: impl Fn() -> T + Send + Sync + 'static) -> State<T> {
-        let slot = self.layout.slot::<StateRef<T>>();
+        let (name, slot) = (name.into(), self.layout.slot::<StateRef<T>>());
         let init = move || -> Fill {
             let home = StateRef::new(init());
             Box::new(move |cells| cells.put(slot, home.share()))
         };
         let is = Stays::State { holder: None };
-        let (_, place) = self.add_between(name.into(), Type::of::<StateRef<T>>(), slot.offset(), Arc::new(init), is);
-        State { graph: self.address(), slot, place }
+        let (_, place) = self.add_between(name.clone(), Type::of::<StateRef<T>>(), slot.offset(), Arc::new(init), is);
+        State { graph: self.address(), slot, place, name }
     }
 
     /// Adds a feedback to the graph of a [`Pipeline`](crate::Pipeline): a value of an earlier item. Where
@@ -96,7 +98,7 @@ impl Graph {
         name: impl Into<Name>,
         init: impl Fn() -> T + Send + Sync + 'static,
     ) -> Feedback<T> {
-        let slot = self.layout.slot::<T>();
+        let (name, slot) = (name.into(), self.layout.slot::<T>());
         let init = move || -> Fill {
             let first = init();
             Box::new(move |cells| cells.put(slot, first.clone()))
@@ -106,18 +108,18 @@ impl Graph {
             to.replace(Slot::at(place), value);
         };
         let is = Stays::Feedback { from: None, copy };
-        let (value, place) = self.add_between(name.into(), Type::of::<T>(), slot.offset(), Arc::new(init), is);
+        let (value, place) = self.add_between(name.clone(), Type::of::<T>(), slot.offset(), Arc::new(init), is);
         self.values[value as usize].kept = Some(Kept::Feedback);
-        Feedback { value: self.value_at(value), place }
+        Feedback { value: self.value_at(value), place, name }
     }
 
     /// Gives a feedback its value: each item's is cloned for the later item that reads it.
     pub fn feed<T: Data + Clone>(&mut self, feedback: Feedback<T>, value: &Value<T>) {
         let between = self.between.get(feedback.place);
         let is_own = between.is_some_and(|between| self.inputs[between.input as usize].value == feedback.value.index);
-        if !is_own || !self.owns(&feedback.value) || !self.owns(value) {
-            let name = between.map_or_else(|| "a feedback".into(), |between| between.name.clone());
-            return self.mistake(Kind::ForeignValue { name }.into());
+        let is_own = is_own && self.owns(&feedback.value);
+        if !is_own || !self.owns(value) {
+            return self.mistake(Kind::ForeignFeed { name: feedback.name, is_value: is_own }.into());
         }
         let info = &self.values[value.index as usize];
         if info.kept == Some(Kept::Feedback) {
@@ -138,7 +140,7 @@ impl Graph {
         init: Arc<dyn Fn() -> Fill + Send + Sync>,
         is: Stays,
     ) -> (u32, usize) {
-        self.check_port("input", &name, self.inputs.len(), |graph| graph.inputs.iter().any(|port| port.name == name));
+        self.check_port(is.what(), &name);
         let input = self.inputs.len().min(PORTS_MAX) as u32;
         let value = self.input_of_type(name.clone(), of, offset);
         self.between.push(Between { name, input, init, is });
@@ -210,8 +212,8 @@ impl<T: Send + 'static> OneRead<Graph> for &mut State<T> {
         if own.is_some() {
             graph.hold(self.place, reader);
         } else {
-            let name = graph.full_name(reader);
-            graph.mistake(Kind::ForeignState { name }.into());
+            let (name, state) = (graph.full_name(reader), self.name.clone());
+            graph.mistake(Kind::ForeignState { name, state }.into());
         }
         Held(own.unwrap_or(self.slot))
     }
@@ -260,9 +262,8 @@ pub trait Outlets {
 
 impl Graph {
     fn outlet<T: Data>(&mut self, value: &Value<T>) -> Outlet<T> {
-        let name = Name::from("the results");
         if !self.owns(value) {
-            self.mistake(Kind::ForeignValue { name }.into());
+            self.mistake(Kind::ForeignUse { user: "the pipeline returns" }.into());
             return Outlet { offset: 0, kind: PhantomData };
         }
         let (maker, kept) = (self.values[value.index as usize].maker, self.values[value.index as usize].kept);

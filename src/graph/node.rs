@@ -27,13 +27,13 @@ impl Graph {
     pub fn node<T: 'static>(&mut self, value: &Value<T>) -> NodeMut<'_> {
         let mut node = None;
         if !self.owns(value) {
-            self.mistake(Kind::ForeignValue { name: "a node".into() }.into());
+            self.mistake(Kind::ForeignUse { user: "`node` or `order` is given" }.into());
         } else {
             match self.values[value.index as usize].maker {
                 Maker::Node(found) => node = Some(found),
                 Maker::Input(input) => {
-                    let name = self.inputs[input as usize].name.clone();
-                    self.mistake(Kind::NotANode { name }.into());
+                    let (what, name) = (self.input_kind(input), self.inputs[input as usize].name.clone());
+                    self.mistake(Kind::NotANode { what, name }.into());
                 }
             }
         }

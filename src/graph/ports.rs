@@ -28,25 +28,43 @@ impl Graph {
         self.outputs.push(OutputPort { name, value, of, offset });
     }
 
-    /// Reports a port that cannot be added to `count` others. An inner graph has none: it reads the graphs
-    /// around it, and its closure returns its results.
-    pub(super) fn check_port(&mut self, what: &'static str, name: &Name, count: usize, is_used: impl FnOnce(&Self) -> bool) {
+    /// Reports a port that cannot be added. An inner graph has none: it reads the graphs around it, and its
+    /// closure returns its results.
+    pub(super) fn check_port(&mut self, what: &'static str, name: &Name) {
         if self.is_inner() {
             self.mistake(Kind::InnerPort { what, name: name.clone() }.into());
         }
         if let Err(error) = check_name(name) {
             self.mistake(error);
         }
-        if !self.has_too_many(what, count) && is_used(self) {
-            self.mistake(Kind::DuplicatePort { what, name: name.clone() }.into());
+        let is_output = what == "output";
+        let (ports, count) = if is_output { ("outputs", self.outputs.len()) } else { ("inputs", self.inputs.len()) };
+        if self.has_too_many(ports, count) {
+            return;
         }
+        let same = if is_output {
+            self.outputs.iter().any(|port| port.name == *name).then_some(what)
+        } else {
+            let input = self.inputs.iter().position(|port| port.name == *name);
+            input.map(|input| self.input_kind(input as u32))
+        };
+        if let Some(first) = same {
+            self.mistake(Kind::DuplicatePort { first, second: what, name: name.clone() }.into());
+        }
+    }
+
+    /// Returns what an input is called in messages: in a pipeline it may be a state or a feedback.
+    pub(crate) fn input_kind(&self, input: u32) -> &'static str {
+        // They are in the order of their inputs.
+        let place = self.between.binary_search_by_key(&input, |between| between.input);
+        place.map_or("input", |place| self.between[place].is.what())
     }
 
     /// Returns true, and reports it, if no port can be added to `count` others: their names are searched one
     /// by one.
-    pub(super) fn has_too_many(&mut self, what: &str, count: usize) -> bool {
+    pub(super) fn has_too_many(&mut self, ports: &str, count: usize) -> bool {
         if count >= PORTS_MAX {
-            self.mistake(Kind::Limit { what: format!("the number of {what}s"), got: count + 1, limit: PORTS_MAX }.into());
+            self.mistake(Kind::Limit { what: format!("the number of {ports}"), got: count + 1, limit: PORTS_MAX }.into());
         }
         count >= PORTS_MAX
     }

@@ -110,7 +110,10 @@ impl Graph {
         match maker {
             Maker::Node(node) => format!("'{}'", self.full_name(node)),
             Maker::Input(input) if self.is_inner() => self.inputs[input as usize].name.to_string(),
-            Maker::Input(input) => format!("'{}'", self.inputs[input as usize].name),
+            Maker::Input(input) => {
+                let (what, name) = (self.input_kind(input), &self.inputs[input as usize].name);
+                if what == "input" { format!("'{name}'") } else { format!("{what} '{name}'") }
+            }
         }
     }
 

@@ -181,8 +181,8 @@ impl Cut<'_> {
         let index = match maker {
             Some(node) => self.section.value_of_type(info.of, info.offset, Maker::Node(node)),
             None => {
-                let (name, count) = (self.name(value, info.maker), self.section.inputs.len());
-                self.section.check_port("input", &name, count, |graph| graph.inputs.iter().any(|port| port.name == name));
+                let name = self.name(value, info.maker);
+                self.section.check_port("input", &name);
                 self.section.input_of_type(name, info.of, info.offset)
             }
         };
@@ -269,14 +269,14 @@ impl Cut<'_> {
         let is_unit = self.section.values[value as usize].of.id == TypeId::of::<()>();
         match names.get(&name) {
             None if is_unit => {}
-            None if self.section.has_too_many("output", names.len()) => {}
+            None if self.section.has_too_many("outputs", names.len()) => {}
             None => {
                 names.insert(name.clone(), value);
                 self.add_output(name, value, true);
             }
             Some(&known) if known == value => {}
             Some(_) => {
-                let duplicate = Kind::DuplicatePort { what: "output", name };
+                let duplicate = Kind::DuplicatePort { first: "output", second: "output", name };
                 self.section.mistake(duplicate.into());
             }
         }

@@ -80,7 +80,7 @@ impl Graph {
         let given = first.map(|first| match self.values[first as usize].maker {
             Maker::Node(node) => format!(" ('{}')", self.shape().name_of(node)),
             Maker::Input(state) if self.is_inner() => format!(" (state {state} around it)"),
-            Maker::Input(input) => format!(" ('{}')", self.inputs[input as usize].name),
+            Maker::Input(_) => format!(" ({})", self.maker_name(self.values[first as usize].maker)),
         });
         format!("state {number} of '{}'{}", self.shape().name_of(node), given.unwrap_or_default()).into()
     }

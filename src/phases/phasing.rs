@@ -12,6 +12,9 @@ use crate::name::Name;
 
 /// A work split into phases, with its periodic schedule. Immutable.
 ///
+/// Each phase handles one item at a time. A run of a [`Pipeline`](crate::Pipeline) can be faster: a phase
+/// without a state handles several items side by side there.
+///
 /// Prints itself as a table: the phases with their nodes, and what follows from them.
 #[derive(Clone, Debug)]
 pub struct Phasing {
@@ -50,6 +53,8 @@ pub enum Bound {
     CriticalPath(u32),
     /// Neither: the order that edges and resources force together.
     Order,
+    /// No node takes any time.
+    Nothing,
 }
 
 /// How busy a resource is.
@@ -196,6 +201,9 @@ pub(super) fn us(ps: u64) -> f64 {
 }
 
 fn bound(iteration: &Iteration<'_>, period: u64) -> Bound {
+    if period == 0 {
+        return Bound::Nothing;
+    }
     let checked = iteration.checked;
     let is_full = |load: u64, capacity: u32| load.div_ceil(u64::from(capacity)) >= period;
     let mut loads = checked.loads().into_iter().zip(&checked.resources);

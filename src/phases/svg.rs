@@ -129,7 +129,8 @@ impl Phasing {
             (height / 5.0).min(4.0),
             fill(self.phase_of(span.node)),
         );
-        draw_label(&label, (x, y, width, height), out);
+        let name = self.name_of(span.node).map_or("", |name| name);
+        draw_label(name, &item_text(self.item(span, period)), (x, y, width, height), out);
         out.push_str("</g>\n");
     }
 }

@@ -26,9 +26,10 @@ use crate::value::args::Data;
 /// polled.
 ///
 /// # Errors
-/// An item that fails is an `Err` in its place: with the first cause, as of a [`Run`](crate::Run). Later
-/// items go on. If the source panics, that is an `Err` in the place of its next item, and the source has
-/// ended. A shutdown or a cancel is the last `Err`. For waits inside of a task, see [`Run`](crate::Run).
+/// An item that fails is an `Err` in its place: with the first cause, as of a [`Run`](crate::Run), and the
+/// number of the item ([`Error::item`](crate::Error::item)). Later items go on. If the source panics, that is
+/// an `Err` in the place of its next item, and the source has ended. A shutdown or a cancel is the last
+/// `Err`. For waits inside of a task, see [`Run`](crate::Run).
 ///
 /// # Cancellation
 /// Dropping it ends the pipeline: nothing new starts, async nodes are dropped where they stand, and a task

@@ -261,6 +261,9 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     /// `pipeline.clone().in_flight(8)?` can be planned by the runs of `pipeline`. For nodes on a GPU it has
     /// the time to enqueue their work.
     ///
+    /// A timeline without a run of the pipeline leaves the costs as they are. So make it the
+    /// [observer](crate::exec::ExecutorBuilder::observer) of an executor, and run the pipeline there first.
+    ///
     /// # Errors
     /// As [`Pipeline::phases`].
     pub fn retime(self, timeline: &Timeline) -> Result<Self> {
@@ -330,7 +333,9 @@ impl<I, T> Pipeline<I, T> {
     }
 
     /// Returns when the nodes run, by their costs: the period, the latency, what bounds them, and a picture.
-    /// Its bytes are those of values in place: what lies behind a `Vec` or a `Box` does not count.
+    /// Each phase handles one item at a time there. A run can be faster, because a phase without a state
+    /// handles several items side by side: [`simulation`](Pipeline::simulation) shows a run. Its bytes are
+    /// those of values in place: what lies behind a `Vec` or a `Box` does not count.
     ///
     /// # Errors
     /// If the costs are no numbers from 0 to 10¹².
@@ -376,11 +381,12 @@ impl<I, T> Clone for Pipeline<I, T> {
     }
 }
 
-/// Its phases, the memory of the items in flight, and its programs.
+/// Its phases, the memory of the items in flight, how old its feedback is, and its programs.
 impl<I, T> fmt::Display for Pipeline<I, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { definition, split, phased, .. } = &*self.inner;
         let Split { phases, plan, .. } = &**split;
+        let graph = &definition.graph;
         let plural = |count: u32| if count == 1 { "" } else { "s" };
         let (depth, slots, bytes) = (split.depth(), phased.slots, plan.inner().layout.size());
         writeln!(
@@ -391,10 +397,14 @@ impl<I, T> fmt::Display for Pipeline<I, T> {
             plural(slots),
             u64::from(slots) * bytes as u64
         )?;
-        let shape = definition.graph.shape();
+        let shape = graph.shape();
         for phase in 0..depth {
             let nodes: Vec<&str> = shape.ids().filter(|id| phases[id.index()] == phase).map(|id| &**shape.name_of(id)).collect();
             writeln!(f, "phase {}   {}", phase + 1, nodes.join(" · "))?;
+        }
+        for feed in &phased.feeds {
+            let (name, lag) = (&graph.inputs[feed.input as usize].name, feed.lag);
+            writeln!(f, "feedback '{name}' is from {lag} item{} before", plural(lag))?;
         }
         write!(f, "{}", plan.schedule())
     }

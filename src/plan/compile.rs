@@ -75,7 +75,8 @@ impl Graph {
     /// answer. The error names the nodes.
     pub fn compile_with(&self, policy: &dyn Policy) -> Result<Plan> {
         if let (Some(between), None) = (self.between.first(), self.fault()) {
-            return Err(Kind::OnlyInPipeline { name: between.name.clone() }.into());
+            let what = format!("{} '{}'", between.is.what(), between.name);
+            return Err(Kind::OnlyInPipeline { what }.into());
         }
         self.compiled(policy, false)
     }
@@ -127,7 +128,8 @@ impl Graph {
                 Maker::Node(node) if self.works[node.index()].is_control && !self.is_last_unread(number, node) => {}
                 Maker::Node(node) => return Err(Kind::UnusedNode { node: self.shape().name_of(node).clone() }.into()),
                 Maker::Input(input) => {
-                    return Err(Kind::UnusedInput { name: self.inputs[input as usize].name.clone() }.into());
+                    let (what, name) = (self.input_kind(input), self.inputs[input as usize].name.clone());
+                    return Err(Kind::UnusedInput { what, name }.into());
                 }
             }
         }

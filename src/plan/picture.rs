@@ -157,21 +157,49 @@ pub(crate) fn pad(lane: f64) -> f64 {
     (lane * 0.14).min(5.0)
 }
 
-/// Draws the label of a box, cut to its width, if there is room.
-pub(crate) fn draw_label(name: &str, (x, y, width, height): (f64, f64, f64, f64), out: &mut String) {
+/// Draws the label of a box, if there is room: a name, and the item behind it, if it has one. The name is cut
+/// to the width of the box.
+pub(crate) fn draw_label(name: &str, item: &str, (x, y, width, height): (f64, f64, f64, f64), out: &mut String) {
     let room = ((width - 6.0) / CHAR).floor().max(0.0) as usize;
-    if let Some(label) = fitted(name, room).filter(|_| height >= 11.0) {
+    if let Some(label) = fitted(name, item, room).filter(|_| height >= 11.0) {
         let (x, y) = (x + width / 2.0, y + height / 2.0 + 4.0);
         let _ = write!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", escaped(&label));
     }
 }
 
-/// Returns the name, cut if it is longer than `room` characters; none if hardly anything would be left.
-fn fitted(name: &str, room: usize) -> Option<String> {
-    match (name.chars().count(), room) {
-        (length, room) if length <= room => Some(name.to_owned()),
-        (_, 0..3) => None,
-        (_, room) => Some(name.chars().take(room - 1).chain(['…']).collect()),
+/// Returns a label of at most `room` characters: the name, cut if it is too long, and the item, which is not
+/// cut. If hardly anything is left of the name, it is the item alone; none if there is no room for that.
+fn fitted(name: &str, item: &str, room: usize) -> Option<String> {
+    let behind = if item.is_empty() { String::new() } else { format!(" {item}") };
+    match (name.chars().count(), room.saturating_sub(behind.chars().count())) {
+        (length, room) if length <= room => Some(format!("{name}{behind}")),
+        (_, 0..3) => Some(item.to_owned()).filter(|item| (1..=room).contains(&item.chars().count())),
+        (_, room) => Some(name.chars().take(room - 1).chain(['…']).chain(behind.chars()).collect()),
+    }
+}
+
+/// A unit for texts in which all times have the same.
+#[derive(Clone, Copy)]
+pub(crate) struct Unit {
+    name: &'static str,
+    us: f64,
+}
+
+impl Unit {
+    /// Returns the unit that fits a time.
+    pub(crate) fn of(us: f64) -> Self {
+        let units = [("s", 1_000_000.0), ("ms", 1_000.0)];
+        let fits = units.into_iter().find(|(_, unit_us)| us >= *unit_us);
+        let (name, us) = fits.unwrap_or(("µs", 1.0));
+        Self { name, us }
+    }
+
+    /// Returns a time with the unit. Of a short one, the first two digits that are not 0 are there.
+    pub(crate) fn text(self, us: f64) -> String {
+        let value = us / self.us;
+        let zeros = if value > 0.0 { -value.log10().floor() } else { 0.0 };
+        let text = format!("{value:.*}", (zeros + 1.0).clamp(2.0, 9.0) as usize);
+        format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), self.name)
     }
 }
 

@@ -239,7 +239,7 @@ impl<'a> Panel<'a> {
                 format!("{} · {}", node.name, control.remark())
             }
         };
-        draw_label(&name, (x, y, width, height), out);
+        draw_label(&name, "", (x, y, width, height), out);
         out.push_str("</g>\n");
     }
 }

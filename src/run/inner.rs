@@ -16,7 +16,7 @@ use crate::graph::NodeId;
 use crate::plan::code::Code;
 use crate::plan::{Pipelining, Plan, PlanInner};
 use crate::runtime::{AsyncContext, Collector, Core, Held, Lane, WakeSet};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering};
 use crate::value::{Cells, Frame};
 
 /// The point of a run's own lane at which the run is complete.
@@ -168,6 +168,12 @@ impl<'r> Item<'r> {
     #[inline]
     pub(super) fn plan(self) -> &'r PlanInner {
         self.run.plan()
+    }
+
+    /// Returns its number among all items.
+    pub(super) fn number(self) -> u64 {
+        // ORDERING: Relaxed: stored before the item began.
+        self.at.item.load(Ordering::Relaxed)
     }
 
     /// Returns the item in another iteration of the same run.

@@ -44,7 +44,7 @@ impl Inputs {
     pub(super) fn check(&self, plan: &PlanInner) -> Result<()> {
         if plan.is_pipelined {
             // It may have come to the caller in a span.
-            return Err(Kind::OnlyInPipeline { name: "a plan of a pipeline".into() }.into());
+            return Err(Kind::OnlyInPipeline { what: "a plan of a pipeline".into() }.into());
         }
         for (name, type_name, given) in &self.given {
             let Some(input) = plan.inputs.iter().find(|input| *input.port.name == **name) else {

@@ -243,7 +243,8 @@ impl<P: Port> Items<P> {
         unsafe { self.port.discard(item) };
         item.forget_failure();
         self.is_over = failure.is_cancelled() || failure.is_shut_down();
-        Err(failure)
+        // A cancel is of no item: it ends the stream.
+        Err(if self.is_over { failure } else { failure.in_item(item.number()) })
     }
 
     /// Begins items while an iteration is free and the source has some.

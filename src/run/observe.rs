@@ -6,16 +6,13 @@ use super::inner::Item;
 use crate::error::{Kind, shielded};
 use crate::graph::NodeId;
 use crate::runtime::{NodeSpan, inside};
-use crate::sync::Ordering;
 
 impl Item<'_> {
     /// Returns the span of a node that ran from `start` until now, if there is an observer.
     pub(super) fn span(self, node: NodeId, start: Instant, is_ok: bool) -> Option<NodeSpan> {
         self.run.core.observer.as_ref()?;
         let span = NodeSpan::new(&self.run.plan, node, self.code().stream_of(node), start, Instant::now());
-        // ORDERING: Relaxed: stored before the item began.
-        let item = self.at.item.load(Ordering::Relaxed);
-        Some(NodeSpan { run: self.run.number, item, is_ok, ..span })
+        Some(NodeSpan { run: self.run.number, item: self.number(), is_ok, ..span })
     }
 
     pub(super) fn observe(self, span: Option<NodeSpan>) {

@@ -109,6 +109,9 @@ impl Plan {
     /// not know keep their `cost_us`. Of a kernel on a CUDA device a timeline knows only how long it took to
     /// enqueue its work: give it a `cost_us`, and time it on a host.
     ///
+    /// A timeline without a run of the plan changes no cost. So make it the
+    /// [observer](crate::exec::ExecutorBuilder::observer) of an executor, and run the plan there first.
+    ///
     /// # Errors
     /// As [`Graph::compile`](crate::Graph::compile), whose checks this plan has passed.
     ///

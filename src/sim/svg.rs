@@ -100,7 +100,9 @@ impl SimLog {
             (height / 5.0).min(4.0),
             COLORS[item % COLORS.len()],
         );
-        draw_label(name, (x, y, width, height), out);
+        // Nodes of a pipeline have the number of their item behind their name.
+        let (name, item) = name.rsplit_once(' ').filter(|_| self.nodes_of_item > 0).unwrap_or((name, ""));
+        draw_label(name, item, (x, y, width, height), out);
         out.push_str("</g>\n");
     }
 }

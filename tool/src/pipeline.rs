@@ -28,6 +28,35 @@ struct Simulated<'a> {
     epochs: Vec<Planned<'a>>,
 }
 
+/// The unit of all times of a report.
+#[derive(Clone, Copy)]
+struct Unit {
+    name: &'static str,
+    us: f64,
+}
+
+impl Unit {
+    /// Returns the unit that fits the shortest period.
+    fn of(hyperepochs: &[Simulated<'_>]) -> Self {
+        let planned = hyperepochs.iter().flat_map(|hyperepoch| &hyperepoch.epochs);
+        let plans = planned.flat_map(|planned| std::iter::once(&planned.written).chain(&planned.proposed));
+        let periods = plans.map(|plan| plan.phasing.period_us()).filter(|&us| us > 0.0);
+        let given = hyperepochs.iter().map(|simulated| simulated.log.period_us).fold(f64::INFINITY, f64::min);
+        let shortest = periods.reduce(f64::min).unwrap_or(given);
+        match shortest {
+            us if us < 1e3 => Self { name: "µs", us: 1.0 },
+            us if us < 1e6 => Self { name: "ms", us: 1e3 },
+            _ => Self { name: "s", us: 1e6 },
+        }
+    }
+
+    /// Returns a time, without an end of zeros.
+    fn text(self, us: f64) -> String {
+        let text = format!("{:.6}", us / self.us);
+        format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), self.name)
+    }
+}
+
 pub(crate) fn text(args: &PipelineArgs, format: PipelineFormat) -> Result<String, Failure> {
     let invalid = |error: anabranch::Error| Failure::Invalid(error.to_string());
     let app = open(&args.file)?;
@@ -80,6 +109,9 @@ fn open(file: &Path) -> Result<App, Failure> {
         return Err(Failure::Usage(why.into()));
     }
     match std::fs::metadata(file) {
+        Ok(metadata) if metadata.is_dir() => {
+            return Err(cannot(std::io::Error::other("it is a directory: name the description in it")));
+        }
         Ok(metadata) if !metadata.is_file() => return Err(cannot(std::io::Error::other("it is not a regular file"))),
         known => known.and_then(|_| std::fs::File::open(file)).map_err(cannot)?,
     };
@@ -116,23 +148,25 @@ fn one<'a>(args: &PipelineArgs, schedule: &StmSchedule, hyperepochs: &'a [Simula
 }
 
 fn report(app: &App, schedule: &StmSchedule, hyperepochs: &[Simulated<'_>]) -> String {
+    let unit = Unit::of(hyperepochs);
     let mut out = format!("application {}, schedule {}\n", app.name(), schedule.name);
+    out.push_str("phases are counted with one item at a time; in a Pipeline, those without a state handle several\n");
     for Simulated { hyperepoch, log, epochs } in hyperepochs {
         for planned in epochs {
             let Planned { epoch, written, proposed } = planned;
             // Writing to a string cannot fail.
             let _ = writeln!(
                 out,
-                "\nepoch {}: {} frame{} of {} us, as written",
+                "\nepoch {}: {} frame{} of {}, as written",
                 epoch.name,
                 epoch.frames,
                 s(epoch.frames),
-                us(epoch.period_ns)
+                unit.text(epoch.period_ns as f64 / 1e3)
             );
-            write_plan(&mut out, app, written);
+            write_plan(&mut out, app, written, unit);
             if let Some(proposed) = proposed {
                 let _ = writeln!(out, "\nepoch {}: proposed", epoch.name);
-                write_plan(&mut out, app, proposed);
+                write_plan(&mut out, app, proposed, unit);
                 let rows = serde_json::to_string(&rows(app, epoch, proposed)).expect("rows are strings");
                 let _ = writeln!(out, "{:<13}\"passes\": {rows}", "to write");
                 for (connection, capacity) in proposed.too_small(app) {
@@ -140,7 +174,7 @@ fn report(app: &App, schedule: &StmSchedule, hyperepochs: &[Simulated<'_>]) -> S
                 }
             }
         }
-        write_log(&mut out, hyperepoch, log);
+        write_log(&mut out, hyperepoch, log, unit);
     }
     if !app.warnings().is_empty() {
         out.push('\n');
@@ -149,8 +183,8 @@ fn report(app: &App, schedule: &StmSchedule, hyperepochs: &[Simulated<'_>]) -> S
     out
 }
 
-fn write_plan(out: &mut String, app: &App, plan: &EpochPlan) {
-    let _ = write!(out, "{}", plan.phasing);
+fn write_plan(out: &mut String, app: &App, plan: &EpochPlan, unit: Unit) {
+    let _ = write!(out, "{}", plan.phasing.in_unit_of(unit.us));
     let is_sized = |&(connection, _): &(u32, u32)| {
         let source = app.connections()[connection as usize].source;
         app.components()[source.component.index()].outputs[source.port as usize].bytes.is_some()
@@ -168,37 +202,36 @@ fn write_plan(out: &mut String, app: &App, plan: &EpochPlan) {
     others.for_each(|text| _ = writeln!(out, "{:<13}{text}", "warning"));
 }
 
-fn write_log(out: &mut String, hyperepoch: &Hyperepoch, log: &HyperepochLog) {
+fn write_log(out: &mut String, hyperepoch: &Hyperepoch, log: &HyperepochLog, unit: Unit) {
     let fits = if log.fits() { "fits" } else { "does not fit" };
     let _ = writeln!(
         out,
-        "\nhyperepoch {}: {} runnables in {:.3} us, which {fits} in {} us; critical path {:.3} us",
+        "\nhyperepoch {}: {} runnables in {}, which {fits} in {}; critical path {}",
         hyperepoch.name,
         log.spans.len(),
-        log.length_us,
-        us(hyperepoch.period_ns),
-        log.critical_path_us
+        unit.text(log.length_us),
+        unit.text(log.period_us),
+        unit.text(log.critical_path_us)
     );
     let width = log.engines.iter().map(|engine| engine.name.chars().count()).max().unwrap_or(0).max(8);
-    let _ = writeln!(out, "{:<width$} {:>5} {:>14} {:>9} {:>14}", "resource", "lanes", "busy us", "average %", "bound us");
+    let [busy, bound] = ["busy", "bound"].map(|what| format!("{what} {}", unit.name));
+    let _ = writeln!(out, "{:<width$} {:>5} {busy:>14} {:>9} {bound:>14}", "resource", "lanes", "average %");
     for engine in &log.engines {
         let average = 100.0 * engine.share;
         let _ = writeln!(
             out,
             "{:<width$} {:>5} {:>14.3} {:>9.1} {:>14.3}",
-            &*engine.name, engine.lanes, engine.busy_us, average, engine.bound_us
+            &*engine.name,
+            engine.lanes,
+            engine.busy_us / unit.us,
+            average,
+            engine.bound_us / unit.us
         );
     }
 }
 
 fn s(count: u32) -> &'static str {
     if count == 1 { "" } else { "s" }
-}
-
-/// Nanoseconds as microseconds, without an end of zeros.
-fn us(ns: u64) -> String {
-    let text = format!("{}.{:03}", ns / 1000, ns % 1000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn rows(app: &App, epoch: &Epoch, plan: &EpochPlan) -> Vec<Vec<String>> {
@@ -388,6 +421,7 @@ fn plan_form<'a>(app: &App, epoch: &'a Epoch, plan: &EpochPlan) -> PlanForm<'a> 
         bound: match phasing.bound() {
             Bound::Resource(name) => format!("resource {name}"),
             Bound::CriticalPath(phase) => format!("critical path of phase {phase}"),
+            Bound::Nothing => "nothing".into(),
             _ => "order".into(),
         },
         method: match phasing.method() {

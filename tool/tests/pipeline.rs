@@ -55,6 +55,58 @@ fn a_proposal_is_printed_beside_the_phases_that_are_written() {
 }
 
 #[test]
+fn the_example_of_the_page_prints_what_stands_there() {
+    // Seen to fail with another cost in the page.
+    let page = include_str!("../../docs/app-json.md");
+    let example = page.split("## A whole example").nth(1).unwrap().split("\n## ").next().unwrap();
+    let folder = std::env::temp_dir().join(format!("anabranch-page-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    // A block has the file that the text before it names last, or what the tool prints.
+    let pieces: Vec<&str> = example.split("```").collect();
+    let (mut files, mut output) = (0, "");
+    for pair in pieces.chunks_exact(2) {
+        let (kind, text) = pair[1].split_once('\n').unwrap();
+        match kind {
+            "text" => output = text,
+            _ => {
+                files += 1;
+                std::fs::write(folder.join(pair[0].rsplit('`').nth(1).unwrap()), text).unwrap();
+            }
+        }
+    }
+    let output = output.strip_prefix("$ anabranch pipeline camera.app.json --auto 3\n").unwrap();
+    let file = folder.join("camera.app.json");
+    assert_eq!((files, &*printed(&[file.to_str().unwrap(), "--auto", "3"])), (5, output));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn times_of_a_report_have_one_unit() {
+    // Seen to fail with a unit for each plan, and with one for the longest period.
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(FLAT)).unwrap();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("units");
+    for part in ["graphlets", "nodes", "systems"] {
+        let (from, to) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/app").join(part), folder.join(part));
+        std::fs::create_dir_all(&to).unwrap();
+        for file in std::fs::read_dir(from).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+    }
+    let costs = std::fs::read_to_string(folder.join("systems/Chain_wcet.yaml")).unwrap();
+    std::fs::write(folder.join("systems/Chain_wcet.yaml"), costs.replace("1000000", "100000")).unwrap();
+    let file = folder.join("systems/Short.app.json");
+    std::fs::write(&file, text).unwrap();
+    // As written the period is 1.4 ms, and as proposed 0.8 ms.
+    let report = printed(&[file.to_str().unwrap(), "--auto", "2"]);
+    assert!(
+        report.contains("period 1400 µs") && report.contains("period 800 µs") && report.contains("frame of 33000 µs"),
+        "{report}"
+    );
+    assert!(!report.contains(" ms") && !report.contains(" us"), "{report}");
+}
+
+#[test]
 fn a_trace_has_a_slice_for_each_node_of_each_item() {
     let trace: serde_json::Value = serde_json::from_str(&printed(&[PIPED, "--format", "perfetto"])).unwrap();
     let slices = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
@@ -65,7 +117,7 @@ fn a_trace_has_a_slice_for_each_node_of_each_item() {
 fn exit_codes_tell_whether_the_call_or_the_description_is_at_fault() {
     let none = "error: app/none.app.json: cannot read: No such file or directory (os error 2)\n";
     assert_eq!(refused(&["app/none.app.json"]), (2, none.into()));
-    assert_eq!(refused(&["app"]), (2, "error: app: cannot read: it is not a regular file\n".into()));
+    assert_eq!(refused(&["app"]), (2, "error: app: cannot read: it is a directory: name the description in it\n".into()));
     let (code, message) = refused(&["-"]);
     assert!(code == 2 && message.contains("name its file, not the standard input"), "{message}");
     assert_eq!(refused(&[PIPED, "--auto", "0"]).0, 2);
@@ -81,7 +133,10 @@ fn exit_codes_tell_whether_the_call_or_the_description_is_at_fault() {
     let (code, message) = refused(&["app/nodes/Sink.node.json"]);
     assert_eq!((code, &message[..]), (1, "error: app/nodes/Sink.node.json: the application has no `stmSchedules`\n"));
     let (code, message) = refused(&["app/systems/Chain_wcet.yaml"]);
-    assert!(code == 1 && message.starts_with("error: app/systems/Chain_wcet.yaml: expected value at line 1"), "{message}");
+    assert!(
+        code == 1 && message.starts_with("error: app/systems/Chain_wcet.yaml: the file must be a JSON object, with"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -129,7 +184,11 @@ fn mistakes_are_named_by_file_and_place() {
             "camera.passes[1][0]: there is no component or pass 'top.filtre'; 'top' has 'filter', 'sink'",
         ),
         ("\"top.track\"", "\"top.source\"", "camera.passes[2][1]: the pass 'top.source.SETUP' is scheduled twice, here and at"),
-        ("\"period\": 33000000", "\"period\": -1", "main.period: invalid value: integer `-1`, expected u64 at line 22 column"),
+        (
+            "\"period\": 33000000",
+            "\"period\": -1",
+            "main.period: invalid value: integer `-1`, expected a whole number from 0 on at line 22 column",
+        ),
     ] {
         assert!(text.contains(old), "{old}");
         std::fs::write(&file, text.replacen(old, new, 1)).unwrap();

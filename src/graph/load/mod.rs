@@ -70,10 +70,10 @@ impl Graph {
             if !seen.insert((node, output)) {
                 continue;
             }
-            let (name, count) = (numbered(shape.name_of(node), output), graph.outputs.len());
+            let name = numbered(shape.name_of(node), output);
             let is_said = !shape.outputs().is_empty();
             if is_said || value.of.id != TypeId::of::<()>() {
-                graph.check_port("output", &name, count, |graph| graph.outputs.iter().any(|port| port.name == name));
+                graph.check_port("output", &name);
                 graph.output_own(name, value.value);
             }
         }

@@ -15,7 +15,7 @@ impl<R: Single> Sealed for R {}
 /// calls read [`Var`](crate::Var)s.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read here",
-    label = "give `&x`, `take(&x)`, `&xs[..]`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s"
+    label = "give `&x`, `take(&x)`, `&xs[..]`, in a pipeline `&mut state` or `&*feedback`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s"
 )]
 pub trait OneRead<X: Place>: Single {
     #[doc(hidden)]
@@ -33,9 +33,12 @@ pub trait OneRead<X: Place>: Single {
 /// | `&x` | `&T` | `Arc<T>` |
 /// | `take(&x)` | `T` | `T` |
 /// | `&xs[..]` | [`Each<T>`](super::Each) | `Vec<Arc<T>>` |
+///
+/// In a pipeline, a node also reads `&*feedback`, as a value, and `&mut state`: `&mut T`, or a
+/// `StateGuard<T>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read here",
-    label = "give `&x`, `take(&x)`, `&xs[..]`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s"
+    label = "give `&x`, `take(&x)`, `&xs[..]`, in a pipeline `&mut state` or `&*feedback`, a tuple of up to eight of these, or `()`: a node reads `Value`s of its graph, an operation or a call reads `Var`s"
 )]
 pub trait Reads<X: Place>: Sealed {
     #[doc(hidden)]

@@ -53,13 +53,13 @@ fn a_folder_and_a_pipe_are_no_files() {
     // Seen to wait for ever for a pipe that is opened.
     let folder = Folder::new("folder");
     let error = App::open(&folder.0).unwrap_err().to_string();
-    assert!(error.ends_with("cannot read the file: it is not a regular file"), "{error}");
+    assert!(error.ends_with("cannot read the file: it is a directory: name a file in it"), "{error}");
     let app = folder.0.join("x.app.json");
     fs::create_dir(folder.0.join("T.graphlet.json")).unwrap();
     fs::write(&app, json!({"name": "X", "subcomponents": {"t": {"componentType": "T.graphlet.json"}}}).to_string()).unwrap();
     let error = App::open(&app).unwrap_err().to_string();
     assert!(error.contains("x.app.json: subcomponents.t.componentType: cannot read the file"), "{error}");
-    assert!(error.ends_with("it is not a regular file"), "{error}");
+    assert!(error.ends_with("it is a directory: name a file in it"), "{error}");
     let error = App::open(folder.0.join("none.app.json")).unwrap_err().to_string();
     assert!(error.ends_with("none.app.json: cannot read the file: No such file or directory (os error 2)"), "{error}");
     #[cfg(unix)]
@@ -72,11 +72,26 @@ fn a_folder_and_a_pipe_are_no_files() {
 
 #[test]
 fn malformed_json_is_named_by_file_and_place() {
-    // Each was seen to come with the place that it has here.
+    // Each was seen to come with the place that it has here, and some with serde's words.
     for (file, text, expected) in [
-        ("x.app.json", "", "x.app.json: EOF while parsing a value at line 1 column 0"),
-        ("x.app.json", "[]", "x.app.json: invalid type: sequence, expected an object at line 1 column 0"),
-        ("x.app.json", "{\"name\": \"X\"} {}", "x.app.json: trailing characters at line 1 column 15"),
+        ("x.app.json", "", "x.app.json: the file is empty: it must be a JSON object, with `name`, "),
+        ("N.node.json", " \n", "N.node.json: the file is empty: it must be a JSON object, with `name`, `inputPorts`, "),
+        (
+            "T.graphlet.json",
+            "a graphlet",
+            "T.graphlet.json: the file must be a JSON object, with `subcomponents` and `connections`: expected value at line 1 column 1",
+        ),
+        ("x.app.json", "[]", "x.app.json: invalid type: list, expected an object at line 1 column 0"),
+        (
+            "x.app.json",
+            "{\"name\": \"X\"} {}",
+            "x.app.json: the file must be one JSON object, and no more: trailing characters at line 1 column 15",
+        ),
+        (
+            "T.graphlet.json",
+            r#"{"connections": [{"src": "a.OUT", "dests": {"b.IN": {"fifo-size": -1}}}]}"#,
+            "T.graphlet.json: connections[0].dests.b.IN.fifo-size: invalid value: integer `-1`, expected a whole number from 0 to 4294967295",
+        ),
         ("x.app.json", "{\"name\": 5}", "x.app.json: name: invalid type: integer `5`, expected a string at line 1 column 10"),
         (
             "x.app.json",
@@ -86,7 +101,7 @@ fn malformed_json_is_named_by_file_and_place() {
         (
             "T.graphlet.json",
             "{\"subcomponents\": {\"a\": []}}",
-            "T.graphlet.json: subcomponents.a: invalid type: sequence, expected an object",
+            "T.graphlet.json: subcomponents.a: invalid type: list, expected an object",
         ),
         (
             "T.graphlet.json",
@@ -120,6 +135,15 @@ fn malformed_json_is_named_by_file_and_place() {
             r#"{"name": "N", "passes": [{"name": "A", "processorTypes": ["CPU"]}, {"name": "A", "processorTypes": ["CPU"]}]}"#,
             "N.node.json: passes[1].name: the name 'A' is that of passes[0]: give each its own",
         ),
+    ] {
+        assert_fault(file, text, expected);
+    }
+}
+
+#[test]
+fn malformed_costs_are_named_by_file_and_place() {
+    // Each was seen to come with the place that it has here.
+    for (file, text, expected) in [
         ("c.yaml", "p.top_a_pass_0: many\n", "c.yaml: p.top_a_pass_0: invalid type: string"),
         ("c.yaml", "p.top_a_pass_0: -5\n", "c.yaml: p.top_a_pass_0: a cost of -5.0 ns: a cost is from 0 to 10^15"),
         ("c.yaml", "p.top_a_pass_0: 1e300\n", "c.yaml: p.top_a_pass_0: a cost of 1e300 ns: a cost is from 0 to 10^15"),
@@ -127,11 +151,16 @@ fn malformed_json_is_named_by_file_and_place() {
         ("c.yaml", "- 1\n- 2\n", "c.yaml: "),
         ("c.yaml", "a: {b: 1}\n", "c.yaml: a: "),
     ] {
-        let mut case = Case::new();
-        case.set_text(file, text);
-        let fault = case.fault();
-        assert!(fault.starts_with(expected), "\n{fault}\n{expected}");
+        assert_fault(file, text, expected);
     }
+}
+
+/// Checks how the error begins if a file has this text.
+fn assert_fault(file: &str, text: &str, expected: &str) {
+    let mut case = Case::new();
+    case.set_text(file, text);
+    let fault = case.fault();
+    assert!(fault.starts_with(expected), "\n{fault}\n{expected}");
 }
 
 #[test]

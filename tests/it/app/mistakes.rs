@@ -67,7 +67,7 @@ fn a_flat_list_shows_the_form() {
         ),
     );
     case.rows(json!("top.a"));
-    assert_fault(&case, &format!("{EPOCH}.passes: invalid type: string \"top.a\", expected a sequence"));
+    assert_fault(&case, &format!("{EPOCH}.passes: invalid type: string \"top.a\", expected a list"));
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn a_single_pass_loses_its_implicit_dependency_and_declared_ones_hold() {
     for (dependencies, expected) in [
         (json!({"top.a": ["top.b.SETUP"]}), ".top.a: 'top.a' is a component: name one of its passes"),
         (json!({"top.a.SETUP": ["top.b.RUN"]}), ".top.a.SETUP[0]: there is no component or pass 'top.b.RUN'"),
-        (json!({"top.a.SETUP": "top.b.SETUP"}), ".top.a.SETUP: invalid type: string \"top.b.SETUP\", expected a sequence"),
+        (json!({"top.a.SETUP": "top.b.SETUP"}), ".top.a.SETUP: invalid type: string \"top.b.SETUP\", expected a list"),
     ] {
         case.edit("x.app.json", |app| app["stmSchedules"]["s"]["passDependencies"] = dependencies);
         assert_fault(&case, &format!("{start}{expected}"));
@@ -328,10 +328,10 @@ fn numbers_out_of_range_are_refused() {
     for (key, value, expected) in [
         ("frames", json!(0), ".frames: 0 frames: an epoch has from 1 to 65536"),
         ("frames", json!(4_000_000_000_u32), ".frames: 4000000000 frames: an epoch has from 1 to 65536"),
-        ("frames", json!(-1), ".frames: invalid value: integer `-1`, expected u32"),
+        ("frames", json!(-1), ".frames: invalid value: integer `-1`, expected a whole number from 0 to 4294967295"),
         ("period", json!(0), ".period: a period of 0 ns: a period is from 1 to 10^15"),
         ("period", json!(u64::MAX), ".period: a period of 18446744073709551615 ns: a period is"),
-        ("period", json!(1e30), ".period: invalid type: floating point `1e+30`, expected u64"),
+        ("period", json!(1e30), ".period: invalid type: floating point `1e+30`, expected a whole number from 0 on"),
         ("aliasGroups", json!({"g": ["top.c"]}), ".aliasGroups.g[0]: there is no component or pass 'top.c'"),
         ("aliasGroups", json!({"g": ["top.a", "top.a"]}), ".aliasGroups.g[1]: 'top.a' is in two alias groups, or twice in one"),
     ] {

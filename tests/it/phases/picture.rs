@@ -35,6 +35,30 @@ fn two_periods_are_drawn_with_their_items() {
 }
 
 #[test]
+fn a_label_that_is_too_long_keeps_its_item() {
+    // Seen to fail with labels that are cut at their end, and with a name of no letters before the item.
+    let mut work = Work::new();
+    let cores = work.resource("cores", 1);
+    let name = "a node whose name is far too long for its box";
+    let nodes: Vec<_> = (0..12).map(|number| work.node(format!("{name} {number}"), cores, 1.0)).collect();
+    nodes.iter().zip(1..).for_each(|(&node, phase)| work.phase(node, phase));
+    // In the narrow boxes there is room for the item alone, or for nothing.
+    let narrow = work.node("narrow", cores, 0.3);
+    work.phase(narrow, 3);
+    let picture = work.written().unwrap().to_svg();
+    let mut found: Vec<&str> = labels(&picture)
+        .into_iter()
+        .map(|label| label.trim_start_matches("a node wh").trim_start_matches(['o', 's', 'e']))
+        .collect();
+    let item = |item: i64| if item == 0 { "k".into() } else { format!("k{item:+}") };
+    let mut expected: Vec<String> = (-11..1).chain(-10..2).map(|number| format!("… {}", item(number))).collect();
+    expected.extend([item(-2), item(-1)]);
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn boxes_stand_where_the_schedule_puts_them() {
     // Seen to fail with rows by resource alone.
     for seed in 0..100 {

@@ -25,8 +25,8 @@ fn a_phasing_prints_as_a_table() {
     let text = work.written().unwrap().to_string();
     let expected = "\
 2 phases, 4 nodes: period 2.4 ms, latency 4.4 ms
-unpipelined  log 0.25 µs
-phase 1      resize 900 µs · detect 1.5 ms
+unpipelined  log 0.00025 ms
+phase 1      resize 0.9 ms · detect 1.5 ms
 phase 2      track 2 ms
 load         GPU 100 % (2.4 ms) · cores × 2 42 % (2 ms)
 bound        resource GPU is always busy
@@ -36,6 +36,8 @@ warning      unpipelined node 'log' mixes the data of different items: in one sc
 and 'track' has item N - 1
 ";
     assert_eq!(text, expected, "\n{text}");
+    let text = work.written().unwrap().in_unit_of(1.0).to_string();
+    assert!(text.starts_with("2 phases, 4 nodes: period 2400 µs, latency 4400 µs\nunpipelined  log 0.25 µs\n"), "{text}");
     let nodes: Vec<_> = (0..100).map(|node| (0, node)).collect();
     let long = Items::new(&[1], &nodes, &[]).work().written().unwrap().to_string();
     assert!(long.lines().all(|line| line.chars().count() <= 110), "{long}");
@@ -53,6 +55,17 @@ fn the_bound_is_a_resource_a_path_or_the_order() {
     // A resource waits for the first node, and works then.
     let fan = Items::new(&[1, 1], &[(0, 1), (1, 1), (1, 1)], &[(0, 1, 0), (0, 2, 0)]);
     assert_eq!(bound(&fan, &[1, 1, 1]), Bound::Order);
+}
+
+#[test]
+fn without_work_nothing_bounds_the_period() {
+    // Seen to fail with a resource of load 0 that is always busy.
+    let idle = Items::new(&[1], &[(0, 0)], &[]);
+    for work in [idle.work(), Items::new(&[2], &[], &[]).work()] {
+        let phasing = work.written().unwrap();
+        assert_eq!((phasing.bound(), phasing.period_us()), (Bound::Nothing, 0.0));
+        assert!(phasing.to_string().contains("bound        nothing: no node takes time\n"), "{phasing}");
+    }
 }
 
 #[test]

@@ -45,6 +45,26 @@ fn a_failed_item_is_an_error_in_its_place_and_its_state_stays_as_the_node_left_i
 }
 
 #[test]
+fn an_error_names_its_item_and_so_do_the_other_failures() {
+    // Seen to fail with the number of the iteration, and without those of the others.
+    let pipeline = Pipeline::new("pipeline", &Ranked::default(), |g, item: Value<u64>| {
+        let fail = |x: &u64| if x % 7 == 6 { Err::<u64, BoxError>("six".into()) } else { Ok(*x) };
+        (g.try_task("left", &item, fail), g.try_task("right", &item, fail))
+    });
+    let pipeline = pipeline.unwrap();
+    for exec in executors() {
+        let results = block_on(exec.pipe(&pipeline, stream::iter(0..40)).collect::<Vec<_>>());
+        let failed = (0..).zip(results).filter_map(|(item, result)| Some((item, result.err()?))).collect::<Vec<_>>();
+        assert!(failed.iter().map(|(item, _)| *item).eq([6, 13, 20, 27, 34]), "{exec:?}");
+        for (item, error) in failed {
+            let message = error.to_string();
+            assert!(message.starts_with(&format!("item #{item}: node '")), "{exec:?}: {message}");
+            assert!(error.others().iter().chain([&error]).all(|error| error.item() == Some(item)), "{exec:?}: {error:?}");
+        }
+    }
+}
+
+#[test]
 fn the_first_error_stops_a_consumer_that_asks_for_that() {
     for exec in executors() {
         let error = block_on(exec.pipe(&numbered(|item| item == 5), stream::iter(0..)).try_collect::<Vec<_>>()).unwrap_err();

@@ -48,6 +48,14 @@ fn feedback_is_from_as_many_items_before_as_phases_lie_between() {
     }
 }
 
+#[test]
+fn a_pipeline_prints_how_old_its_feedback_is() {
+    // Seen to fail without these lines.
+    let lines = |lag| lagged(lag).to_string().lines().filter(|line| line.contains("feedback")).collect::<Vec<_>>().join("\n");
+    assert_eq!(lines(1), "feedback 'before' is from 1 item before");
+    assert_eq!(lines(3), "feedback 'before' is from 3 items before");
+}
+
 /// Adds up the items: the sum so far is fed back. Items below 0 fail, in a task or in an async node.
 fn summed(is_async: bool) -> Pipeline<i64, i64> {
     let add = |before: i64, item: i64| if item < 0 { Err::<i64, BoxError>("negative".into()) } else { Ok(before + item) };

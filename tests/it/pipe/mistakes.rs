@@ -54,7 +54,7 @@ fn feedback_goes_back() {
         g.feed(before, &made);
         made
     });
-    assert_eq!(error.to_string(), "nothing reads the input 'before': read it in a node, or remove it");
+    assert_eq!(error.to_string(), "nothing reads feedback 'before': read it in a node as `&*feedback`, or remove it");
     let error = fault(|g, item| {
         let before = g.feedback("before", || 0);
         let made = add(g, "made", 1, &item, &item);
@@ -104,7 +104,7 @@ fn one_node_holds_a_state() {
         let _ = g.state("tracker", || 0u64);
         g.task("first", &item, |x: &u64| *x)
     });
-    assert_eq!(text, "nothing reads the input 'tracker': read it in a node, or remove it");
+    assert_eq!(text, "no node holds state 'tracker': let one read it as `&mut state`, or remove it");
 }
 
 #[test]
@@ -121,14 +121,14 @@ fn states_and_feedback_are_for_pipelines() {
         let mut state = g.state("tracker", || 0u64);
         g.task("node", &mut state, |x: &mut u64| *x)
     });
-    assert_eq!(state, "'tracker' goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new");
+    assert_eq!(state, "state 'tracker' goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new");
     let feedback = compile(|g| {
         let before = g.feedback("before", || 0u64);
         let node = g.task("node", &*before, |x: &u64| *x);
         g.feed(before, &node);
         node
     });
-    assert_eq!(feedback, "'before' goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new");
+    assert_eq!(feedback, "feedback 'before' goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_result_is_one_and_nobody_elses() {
         g.feed(before, &node);
         before_too
     });
-    assert_eq!(feedback, "'before' is a feedback, which stays: return a value that a node makes of it");
+    assert_eq!(feedback, "feedback 'before' cannot be a result, because it stays: return a value that a node makes of it");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn what_stays_is_not_taken() {
         g.feed(before, &node);
         node
     });
-    let text = "'taker' takes 'before' by value, but it stays until the next item has its own: read it by reference";
+    let text = "'taker' takes feedback 'before' by value, but it stays until the next item has its own: read it by reference";
     assert_eq!(feedback, text);
 }
 
@@ -212,18 +212,18 @@ fn values_and_states_are_of_the_same_graph() {
     let text = mistake(|g, item| add(g, "node", 1, &item, &foreign));
     assert!(text.starts_with("'node' uses a value of another graph"), "{text}");
     let text = mistake(|_, _| foreign);
-    assert!(text.starts_with("'the results' uses a value of another graph"), "{text}");
+    assert!(text.starts_with("the pipeline returns a value of another graph"), "{text}");
     let text = mistake(|g, item| {
         let before = g.feedback("before", || 0);
         let node = add(g, "node", 1, &item, &before);
         g.feed(before, &foreign);
         node
     });
-    assert!(text.starts_with("'before' uses a value of another graph"), "{text}");
+    assert!(text.starts_with("feedback 'before' is fed a value of another graph"), "{text}");
     let mut state: State<u64> = other.state("tracker", || 0);
     let error = fault(|g, item| g.task("node", (&mut state, &item), |_: &mut u64, x: &u64| *x));
-    let text = "'node' holds a state of another graph: the node that holds a state is in the pipeline's own graph, and in no loop \
-                or branch";
+    let text = "'node' holds state 'tracker' of another graph: the node that holds a state is in the pipeline's own graph, and in \
+                no loop or branch";
     assert_eq!((error.to_string().as_str(), error.node()), (text, Some("node")));
     let text = mistake(|g, item| {
         let mut state = g.state("tracker", || 0u64);
@@ -232,7 +232,7 @@ fn values_and_states_are_of_the_same_graph() {
             b.task("node", (&mut state, &x), |_: &mut u64, x: &u64| *x)
         })
     });
-    assert!(text.contains("node' holds a state of another graph"), "{text}");
+    assert!(text.contains("node' holds state 'tracker' of another graph"), "{text}");
 }
 
 #[test]
@@ -255,7 +255,42 @@ fn names_are_unique() {
         g.feed(b, &item);
         node
     });
-    assert_eq!(text, "two inputs are named 'before': rename one");
+    assert_eq!(text, "two feedbacks are named 'before': rename one");
+    let text = mistake(|g, item| {
+        let (a, _) = (g.feedback("before", || 0), g.state("before", || 0));
+        let node = add(g, "node", 1, &item, &a);
+        g.feed(a, &item);
+        node
+    });
+    assert_eq!(text, "a feedback and a state are named 'before': rename one");
+}
+
+#[test]
+fn a_message_says_which_state_or_feedback_it_is_about() {
+    // Seen to fail with messages that say `input`, and with the name of the graph's own feedback.
+    let text = mistake(|g, _| {
+        let before = g.feedback("before", || 0u64);
+        g.node(&before).cost_us(1.0);
+        *before
+    });
+    assert_eq!(text, "'before' is a feedback, not a node: it has no backend, command or cost, and it waits for nothing");
+    let mut other = Graph::new();
+    let foreign = other.feedback("theirs", || 0);
+    let text = mistake(|g, item| {
+        let ours = g.feedback("ours", || 0);
+        g.feed(foreign, &item);
+        *ours
+    });
+    assert_eq!(text, "feedback 'theirs' is of another graph: feed it in the graph that made it");
+    let text = mistake(|g, item| {
+        let one = g.task("one", &item, |x: &u64| *x);
+        g.repeat("loop", take(&one), anabranch::graph::times(2), |b, x| {
+            let _ = b.state("tracker", || 0);
+            b.task("node", &x, |x: &u64| *x)
+        })
+    });
+    let expected = "state 'tracker' is declared in an inner graph, which has none: declare it in the pipeline's own graph";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]
@@ -279,7 +314,7 @@ fn a_feedback_is_not_fed_to_another() {
         g.feed(first, &both);
         both
     });
-    assert_eq!(text, "'first' is a feedback, which cannot be fed to another: feed a value that a node makes of it");
+    assert_eq!(text, "feedback 'first' cannot be fed to another: feed a value that a node makes of it");
 }
 
 #[test]
@@ -312,7 +347,7 @@ fn a_state_of_a_graph_that_is_gone_is_refused() {
             let counted = g.task("counted", (&mut count, &item), |count: &mut u64, x: &u64| *count + x);
             g.task("node", (&mut state, &counted), |state: &mut Vec<u8>, x: &u64| state.len() as u64 + x)
         });
-        assert!(error.to_string().starts_with("'node' holds a state of another graph"), "{error}");
+        assert!(error.to_string().starts_with("'node' holds state 'state' of another graph"), "{error}");
     }
 }
 

@@ -9,7 +9,7 @@ use anabranch::{Executor, Graph, Pipeline, Ranked, Timeline, Value};
 use futures::{StreamExt, stream};
 
 use super::random::of_seed;
-use super::{Tallied, chained};
+use super::{Tallied, chained, each};
 use crate::support::{Dice, block_on};
 
 /// A chain of nodes that take 1 us each: where they run, and their phases.
@@ -255,6 +255,17 @@ fn a_picture_has_a_row_for_each_core_and_device_and_a_colour_for_each_item() {
     let names: Vec<&str> = boxes(&picture).iter().filter(|node| node.0.ends_with("#1")).map(|node| node.0).collect();
     assert_eq!(names, ["node 0 #1", "node 1 #1"]);
     assert_eq!(boxes(&picture).iter().filter(|node| node.3 != "#00000033").map(|node| node.0).collect::<Vec<_>>(), ["node 1 #1"]);
+}
+
+#[test]
+fn a_picture_cuts_names_and_not_items() {
+    // Seen to fail with labels that are cut at their end.
+    let pipeline = each(|g, item: Value<u64>| g.task("a name that is far too long for its box", &item, |x: &u64| *x));
+    let picture = pipeline.cpus(1).unwrap().simulation(50).unwrap().run().unwrap().to_svg();
+    for item in 0..50 {
+        let is_there = picture.contains(&format!("… #{item}</text>"));
+        assert!(is_there, "{item} {picture}");
+    }
 }
 
 #[test]

@@ -68,8 +68,21 @@ fn a_source_that_panics_has_ended_with_an_error_in_the_place_of_its_next_item() 
             assert_eq!(results.len() as u64, good + 1);
             assert!(results.iter().flatten().copied().eq((0..good).map(|x| x + 3)));
             let error = results.last().unwrap().as_ref().unwrap_err();
-            assert_eq!((error.to_string(), error.is_panic()), ("the source of the items panicked: no more".into(), true));
+            let message = format!("item #{good}: the source of the items panicked: no more");
+            assert_eq!((error.to_string(), error.is_panic(), error.item()), (message, true, Some(good)));
         }
+    }
+}
+
+#[test]
+fn an_error_of_a_source_counts_as_an_item() {
+    // Seen to fail with the number of the iteration, and with one that skips the items of its poll.
+    for exec in executors() {
+        let source = stream::iter(0..30).map(|item| if item % 4 == 3 { Err("none") } else { Ok(item) });
+        let results = block_on(exec.try_pipe(&chained(3), source).collect::<Vec<_>>());
+        let found: Vec<Option<u64>> =
+            results.into_iter().map(|result| result.map_or_else(|error| error.item(), |_| None)).collect();
+        assert!(found.into_iter().eq((0..30).map(|item| (item % 4 == 3).then_some(item))), "{exec:?}");
     }
 }
 
@@ -168,7 +181,7 @@ fn an_error_of_the_source_is_an_error_in_its_place() {
         let found: Vec<Option<u64>> = results.iter().map(|result| result.as_ref().ok().copied()).collect();
         assert_eq!(found, [Some(3), None, Some(4), Some(5), None, None], "{exec:?}");
         // Seen to fail with a message that does not say what to do.
-        let text = "the source gave an error instead of this item (skip it, and later items follow): broken";
+        let text = "item #1: the source gave an error instead of this item (skip it, and later items follow): broken";
         assert_eq!(format!("{:#}", results[1].as_ref().unwrap_err()), text);
     }
 }

@@ -102,6 +102,8 @@ fn inputs_that_do_not_fit_are_errors_in_their_places() {
             _ => inputs! { "x" => x },
         });
         let results = block_on(exec.run_stream(&plan, stream::iter(source), 3).unwrap().collect::<Vec<_>>());
+        let items = (0..).zip(&results).filter_map(|(item, result)| Some((item, result.as_ref().err()?.item())));
+        assert!(items.into_iter().all(|(item, found)| found == Some(item)), "{exec:?}");
         let found: Vec<Option<u64>> = results.into_iter().map(out).collect();
         assert!(found.into_iter().eq((0..12).map(|x| (x % 4 == 0).then_some(x + 5))), "{exec:?}");
     }
