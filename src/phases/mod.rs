@@ -65,7 +65,6 @@ mod work;
 
 pub use phasing::{Bound, Load, Method, PhaseSpan, Phasing};
 pub use simulate::{Beat, ItemSpan};
-pub(crate) use svg::COLORS;
 pub use work::{Resource, Work};
 
 /// The largest phase.

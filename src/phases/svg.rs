@@ -5,10 +5,8 @@
 use std::fmt::Write;
 
 use super::phasing::{PhaseSpan, Phasing};
-use crate::plan::picture::{CHAR, Rows, Scale, draw_key_box, draw_label, escaped, pad, time};
+use crate::plan::picture::{CHAR, COLORS, Rows, Scale, draw_key_box, draw_label, escaped, pad, time};
 
-/// The colours of the phases, from 1 on; then they repeat. In pictures of simulations, those of the items.
-pub(crate) const COLORS: [&str; 8] = ["#8ec9a6", "#f4c875", "#c3a6e0", "#8fbde0", "#f0a898", "#b9cc74", "#e6a9cd", "#86cfcf"];
 const UNPIPELINED: &str = "#d5dbdf";
 /// The rim of the item that is followed.
 const DARK: &str = "#263238";

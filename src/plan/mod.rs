@@ -25,6 +25,7 @@ mod compile;
 mod critical_path;
 mod dot;
 mod fabric;
+pub(crate) mod gantt;
 mod joining;
 #[cfg(feature = "json")]
 mod json;

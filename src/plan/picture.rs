@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+/// The colours of phases and items.
+pub(crate) const COLORS: [&str; 8] = ["#8ec9a6", "#f4c875", "#c3a6e0", "#8fbde0", "#f0a898", "#b9cc74", "#e6a9cd", "#86cfcf"];
 /// The width of a character of the boxes' font, in pixels.
 pub(crate) const CHAR: f64 = 6.3;
 /// Between these the time axis is as wide as the boxes want it, in pixels.

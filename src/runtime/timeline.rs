@@ -1,11 +1,12 @@
 //! A timeline: an observer that keeps the spans of nodes and operations, up to a bound.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{NodeSpan, Observer, OpSpan};
+use super::{Launched, NodeSpan, Observer, OpSpan};
 use crate::error::Result;
+use crate::plan::gantt::{Gantt, Ran};
 use crate::plan::{CriticalPath, Plan, Span, StreamKind};
 
 /// An observer that keeps the spans of nodes and operations, up to a bound.
@@ -79,6 +80,56 @@ impl Timeline {
         runs.iter().map(drawn).collect()
     }
 
+    /// Draws all runs as an SVG, from the first start on: a row for each node that the host, or a device, did
+    /// at once, and a box for each node. The boxes of a run have one colour; of a run over items, those of an
+    /// item. Nodes that failed have a red rim. A loop or a branch is one box.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    /// use anabranch::{Executor, Pipeline, Ranked, Timeline};
+    /// use futures::{StreamExt, stream};
+    ///
+    /// let squares = Pipeline::new("squares", &Ranked::default(), |g, x| g.task("square", &x, |x: &u64| x * x))?;
+    /// let timeline = Arc::new(Timeline::new(100_000));
+    /// let exec = Executor::builder().workers(2).observer(timeline.clone()).build()?;
+    /// futures::executor::block_on(exec.pipe(&squares, stream::iter(0..4)).count());
+    /// let picture = timeline.to_svg();
+    /// # assert!(picture.contains("4 items · 4 nodes ran"), "{picture}");
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn to_svg(&self) -> String {
+        let mut spans = self.spans();
+        spans.retain(|span| span.id.index() < span.plan.schedule().shape().nodes().len());
+        spans.sort_by_key(|span| span.start);
+        let over_items: HashSet<u64> = spans.iter().filter(|span| span.item > 0).map(|span| span.run).collect();
+        let mut runs: Vec<(u64, u64)> = spans.iter().map(|span| (span.run, span.item)).collect();
+        runs.sort_unstable();
+        runs.dedup();
+        let begin = spans.first().map(|span| span.start);
+        let us = |time: Instant| begin.map_or(0.0, |begin| (time - begin).as_secs_f64() * 1e6);
+        let (what, count) = (if over_items.is_empty() { "run" } else { "item" }, runs.len());
+        let ran = |span: &NodeSpan| Ran {
+            engine: device_of(span),
+            start_us: us(span.start),
+            end_us: us(span.end),
+            name: span.node.to_string(),
+            item: if over_items.contains(&span.run) { format!("#{}", span.item) } else { String::new() },
+            group: runs.binary_search(&(span.run, span.item)).unwrap_or(0),
+            has_failed: !span.is_ok,
+        };
+        let gantt = Gantt {
+            title: "timeline",
+            counts: format!("{count} {what}{} · ", if count == 1 { "" } else { "s" }),
+            makespan_us: spans.iter().map(|span| us(span.end)).fold(0.0, f64::max),
+            ran: spans.iter().map(ran).collect(),
+        };
+        gantt.to_svg(|device, lane, is_alone| {
+            let engine = device.map_or_else(|| "host".into(), |device| format!("GPU {device}"));
+            if is_alone { engine } else { format!("{engine} · {lane}") }
+        })
+    }
+
     /// Returns, for each node of a plan, the median of how long it took, in microseconds; none for nodes that
     /// have not succeeded yet.
     pub fn costs_us(&self, plan: &Plan) -> Vec<Option<f64>> {
@@ -100,6 +151,14 @@ impl Timeline {
             took.get(took.len() / 2).map(|time| time.as_secs_f64() * 1e6)
         };
         took.iter_mut().map(median).collect()
+    }
+}
+
+/// Returns the device that a node's work was enqueued on.
+fn device_of(span: &NodeSpan) -> Option<u32> {
+    match span.plan.schedule().kind(span.stream) {
+        StreamKind::Device(device) if span.launched != Launched::Host => Some(device),
+        _ => None,
     }
 }
 

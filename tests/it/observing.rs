@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anabranch::exec::{NodeSpan, Observer, OpSpan};
 use anabranch::graph::times;
 use anabranch::{BoxError, Engine, Executor, Flow, Function, Graph, HostStream, Inputs, Op, Plan, Timeline, Value};
 use futures::future::join_all;
 
-use crate::support::{block_on, chain, panic_quietly, plan, poll_once};
+use crate::support::{block_on, boxes, chain, panic_quietly, plan, poll_once};
 
 /// Returns an executor and what it writes down.
 fn observed(workers: usize, spans_max: usize) -> (Executor, Arc<Timeline>) {
@@ -273,4 +274,34 @@ fn an_observer_that_panics_at_an_operation_is_reported() {
         let flow = exec.flow(async |f: &Flow| Ok(*f.get(&f.task("touch", (), || 1)).await?));
         assert_eq!(block_on(flow).unwrap_err().to_string(), "the observer panicked at 'touch': not this one");
     }
+}
+
+#[test]
+fn a_timeline_draws_what_ran_at_once_on_rows_and_each_item_in_its_colour() {
+    // Seen to fail with a row for each stream, with a colour for each node, and without the sort by start.
+    let (timeline, begin, plan) = (Timeline::new(100), Instant::now(), three());
+    let ids: Vec<_> = plan.schedule().shape().ids().collect();
+    let add = |run, item, id: usize, times: (u64, u64), is_ok| {
+        let [start, end] = [times.0, times.1].map(|us| begin + Duration::from_micros(us));
+        let mut span = NodeSpan::new(&plan, ids[id], 0, start, end);
+        (span.run, span.item, span.is_ok) = (run, item, is_ok);
+        timeline.node(&span);
+    };
+    assert!(timeline.to_svg().contains(">0 runs · 0 nodes ran · takes 0 µs<"));
+    // A run over two items, the second of which fails, beside another run.
+    add(5, 0, 2, (25, 90), true);
+    add(4, 0, 0, (10, 30), true);
+    add(4, 1, 0, (30, 50), true);
+    add(4, 0, 1, (30, 70), true);
+    add(4, 1, 1, (70, 80), false);
+    let picture = timeline.to_svg();
+    assert!(picture.contains(">3 items · 5 nodes ran · takes 80 µs<"), "{picture}");
+    let drawn = boxes(&picture);
+    let places: Vec<_> = drawn.iter().map(|node| (node.0, node.1)).collect();
+    let [first, second, third] = ["host · 0", "host · 1", "host · 2"];
+    assert_eq!(places, [("a #0", first), ("c", second), ("a #1", first), ("b #0", third), ("b #1", first)]);
+    let color = |at: usize| drawn[at].2;
+    assert_eq!((color(0), color(2)), (color(3), color(4)));
+    assert!(color(0) != color(1) && color(1) != color(2) && color(0) != color(2));
+    assert_eq!(drawn.iter().filter(|node| node.3 != "#00000033").map(|node| node.0).collect::<Vec<_>>(), ["b #1"]);
 }

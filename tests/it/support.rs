@@ -229,3 +229,19 @@ pub(crate) fn thread_time() -> Duration {
         FIRST.elapsed()
     }
 }
+
+/// The boxes of a picture: the node, its row, its colour and that of its rim.
+pub(crate) fn boxes(picture: &str) -> Vec<(&str, &str, &str, &str)> {
+    let lines = picture.lines().filter(|line: &&str| line.starts_with("<g>"));
+    lines
+        .map(|line| {
+            let [name, row] = [("<title>", " on "), (" on ", ": ")].map(|(text, end)| between(line, text, end));
+            let [fill, rim] = ["fill=\"", "stroke=\""].map(|text| between(line, text, "\""));
+            (name, row, fill, rim)
+        })
+        .collect()
+}
+
+fn between<'a>(line: &'a str, text: &str, end: &str) -> &'a str {
+    line.split_once(text).unwrap().1.split_once(end).unwrap().0
+}

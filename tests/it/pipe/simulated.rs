@@ -10,7 +10,7 @@ use futures::{StreamExt, stream};
 
 use super::random::of_seed;
 use super::{Tallied, chained, each};
-use crate::support::{Dice, block_on};
+use crate::support::{Dice, block_on, boxes};
 
 /// A chain of nodes that take 1 us each: where they run, and their phases.
 fn chain(on: [Backend; 4], phases: [u32; 4]) -> Pipeline<u64, u64> {
@@ -208,22 +208,6 @@ fn the_log_shows_places_and_the_consumer() {
        4.000 us  place 0 host 1  record place 0 host 1@2
 ";
     assert_eq!(pipeline.simulation(2).unwrap().run().unwrap().to_string(), expected);
-}
-
-/// The boxes of a picture: the node, its row, its colour and that of its rim.
-fn boxes(picture: &str) -> Vec<(&str, &str, &str, &str)> {
-    let lines = picture.lines().filter(|line: &&str| line.starts_with("<g>"));
-    lines
-        .map(|line| {
-            let [name, row] = [("<title>", " on "), (" on ", ": ")].map(|(text, end)| between(line, text, end));
-            let [fill, rim] = ["fill=\"", "stroke=\""].map(|text| between(line, text, "\""));
-            (name, row, fill, rim)
-        })
-        .collect()
-}
-
-fn between<'a>(line: &'a str, text: &str, end: &str) -> &'a str {
-    line.split_once(text).unwrap().1.split_once(end).unwrap().0
 }
 
 #[test]
