@@ -245,7 +245,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Returns when the resources have ended these loads at the soonest.
+    /// Returns when the resources have ended these loads, and all that is placed, at the soonest.
     fn loads_floor(&self, loads: &[u64]) -> u64 {
         let now = self.now();
         let ends = loads.iter().enumerate().filter(|(_, remaining)| **remaining > 0).map(|(resource, remaining)| {
@@ -253,6 +253,22 @@ impl<'s> Search<'s> {
             let count = lanes.len() as u64;
             let free: u64 = lanes.map(|lane| self.free[lane].max(now)).sum();
             (free + remaining).div_ceil(count)
+        });
+        ends.max().unwrap_or(0)
+    }
+
+    /// Returns when the resources have ended these loads at the soonest. A lane that is busy for longer than
+    /// that takes none of them.
+    fn late_floor(&self, loads: &[u64]) -> u64 {
+        let now = self.now();
+        let ends = loads.iter().enumerate().filter(|(_, load)| **load > 0).map(|(resource, &load)| {
+            let mut free: Vec<u64> = self.lanes.of(resource).map(|lane| self.free[lane].max(now)).collect();
+            free.sort_unstable();
+            let sums = free.iter().scan(load, |sum, free| {
+                *sum += free;
+                Some(*sum)
+            });
+            sums.zip(1..).map(|(sum, lanes)| sum.div_ceil(lanes)).min().unwrap_or(0)
         });
         ends.max().unwrap_or(0)
     }
@@ -278,7 +294,7 @@ impl<'s> Search<'s> {
             late[resource] += if offset == self.ends.1 { cost } else { 0 };
         }
         first = first.min((self.ends.0 + 1) * period - by_lane(self.iteration.checked, &early).min(period));
-        last = last.max(self.ends.1 * period + self.loads_floor(&late));
+        last = last.max(self.ends.1 * period + self.late_floor(&late));
         last.saturating_sub(first)
     }
 }

@@ -115,8 +115,9 @@ fn auto_is_the_best_of_all_phases_and_orders_for_all_small_graphs() {
 
 #[test]
 fn auto_is_the_best_of_all_phases_and_orders_for_random_graphs_of_five_to_seven() {
-    // Seen to fail with a search that ends at the first schedule of the shortest period.
-    for seed in 0..setting("AUTO_SEEDS", 80) {
+    // Seen to fail with a search that ends at the first schedule of the shortest period; and seed 526 with a
+    // bound that counts a lane that other phases keep busy.
+    for seed in (0..setting("AUTO_SEEDS", 80)).chain([526]) {
         let mut dice = Dice::new(seed);
         let mut items = Items::random(&mut dice, 7, false).shuffled(&mut dice);
         if items.nodes.len() < 5 {
@@ -131,7 +132,7 @@ fn auto_is_the_best_of_all_phases_and_orders_for_random_graphs_of_five_to_seven(
 fn auto_is_the_best_of_all_phases_and_orders_for_random_works() {
     // Seen to fail with feedback that may lead to a later phase, without `together`, without fixed phases,
     // and with twins that need not commute.
-    for seed in 0..1500 {
+    for seed in 0..setting("AUTO_SEEDS", 1500) {
         let mut dice = Dice::new(seed);
         let nodes_max = if seed % 8 == 0 { 7 } else { 5 };
         let items = Items::random(&mut dice, nodes_max, seed % 2 == 0).shuffled(&mut dice);
