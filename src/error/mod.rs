@@ -327,7 +327,7 @@ impl Error {
 
     /// Returns the number of the item that the error is about, from 0 on: of a pipeline, or of
     /// [`Executor::run_stream`](crate::Executor::run_stream). Every item counts, also one that its source
-    /// gave as an error. None for other errors, and for the one that ends a stream.
+    /// gave as an error. None for other errors, and for a cancel or a shutdown.
     pub fn item(&self) -> Option<u64> {
         self.0.item
     }

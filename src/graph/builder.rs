@@ -221,6 +221,12 @@ impl Graph {
         &self.shape
     }
 
+    /// Replaces the shape by that of a plan of this graph, in which the readers of a value come before the node
+    /// that takes it.
+    pub(crate) fn set_shape(&mut self, shape: Arc<Shape>) {
+        self.shape = shape;
+    }
+
     pub(super) fn shape_mut(&mut self) -> &mut Shape {
         Arc::make_mut(&mut self.shape)
     }

@@ -14,7 +14,8 @@ impl<I, T> Pipeline<I, T> {
     /// [`Shape::verify_programs`](crate::graph::Shape::verify_programs) does: data and order within an item,
     /// a state before the next item has it, feedback before it is read and until it was read, the memory of
     /// an item until its results were taken, and [`serial`](Pipeline::serial) and [`beat`](Pipeline::beat).
-    /// The arrivals that each phase waits for are counted. This is done for the phases, and for the same
+    /// The arrivals that each phase waits for are counted. This is done for the phases, for those
+    /// that runs on threads have, where phases that only continue another are one with it, and for the same
     /// graph in one phase, which executors without threads run.
     ///
     /// # Errors
@@ -39,7 +40,9 @@ impl<I, T> Pipeline<I, T> {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn verify(&self) -> Result<()> {
-        for over in self.over_items() {
+        let [phased, joined, merged] = self.over_items();
+        let is_joined = !std::ptr::eq(phased.pipelining, joined.pipelining);
+        for over in [Some(phased), Some(joined).filter(|_| is_joined), Some(merged)].into_iter().flatten() {
             over.schedule.verify()?;
             over.verify(2 * over.pipelining.slots + self.depth())?;
         }

@@ -87,7 +87,7 @@ struct Split {
     phases: Arc<[u32]>,
     costs_us: Arc<[f64]>,
     plan: Plan,
-    /// With the phases joined that only continue another, once it is needed.
+    /// With the phases joined that only continue another, once a setting lets them be joined.
     joined: OnceLock<Plan>,
     phasing: OnceLock<Phasing>,
 }
@@ -160,6 +160,8 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         let recorder = Recorder::new(policy);
         let plan = graph.compile_piped(&recorder)?;
         let answers = recorder.into_answers();
+        // Phases keep also the orders that only the compiler finds.
+        graph.set_shape(plan.schedule().shape().clone());
         let mut costs_us = vec![0.0; graph.shape().nodes().len()];
         plan.schedule().spans().iter().for_each(|span| costs_us[span.node.index()] = span.end_us - span.start_us);
         let definition = Definition { name, graph, answers, plan, take: Arc::new(move |cells| O::take(&keys, cells)) };

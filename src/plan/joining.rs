@@ -19,6 +19,9 @@ use crate::graph::{Backend, Graph, NodeId};
 impl Pipelining {
     /// Returns the phase that each phase is part of when they are joined; None if no phase continues another.
     pub(crate) fn joins(&self, graph: &Graph, phase_of: &[u32]) -> Option<Vec<u32>> {
+        if !(0..self.phases.len()).any(|phase| self.only_next(phase).is_some()) {
+            return None;
+        }
         let ends = Ends::new(graph, phase_of, self.phases.len());
         let mut last: Vec<u32> = (0..self.phases.len() as u32).collect();
         for phase in (0..self.phases.len()).rev() {

@@ -14,6 +14,7 @@ mod settings;
 mod simulated;
 mod sources;
 mod streams;
+mod taken;
 mod verified;
 
 use std::pin::Pin;
