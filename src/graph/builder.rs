@@ -221,7 +221,7 @@ impl Graph {
         &self.shape
     }
 
-    /// Replaces the shape by that of a plan of this graph, in which the readers of a value come before the node
+    /// Replaces the shape by that of a plan of this graph. There, the readers of a value come before the node
     /// that takes it.
     pub(crate) fn set_shape(&mut self, shape: Arc<Shape>) {
         self.shape = shape;

@@ -469,8 +469,8 @@ impl Item<'_> {
     /// Returns whether a node of the item has an outcome, or the item a failure.
     #[inline]
     pub(super) fn is_marked(self) -> bool {
-        // ORDERING: Relaxed: `is_done` has acquired it, or the arrivals at the gate of the last phase, or those
-        // at the count of the last phases; or the item's only program asks, on its own thread.
+        // ORDERING: Relaxed: `is_done` has acquired it, or the arrivals at the gate of the last phase, or at
+        // the count of the last phases; or the item's only program asks, on its own thread.
         self.at.is_marked.load(Ordering::Relaxed)
     }
 

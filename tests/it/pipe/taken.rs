@@ -24,7 +24,7 @@ fn three(phases: Option<[u32; 3]>) -> anabranch::Result<Pipeline<u64, (u64, u64)
 
 #[test]
 fn a_value_is_read_before_it_is_taken_whatever_the_phases() {
-    // Seen to fail with phases that know only the edges of the graph, and not the order of readers and takers.
+    // Seen to fail with phases that know only the edges of the graph, and not the orders of takers.
     for phases in [None, Some([1, 1, 2]), Some([1, 2, 2]), Some([1, 2, 3]), Some([1, 1, 1])] {
         let pipeline = three(phases).unwrap();
         pipeline.verify().unwrap_or_else(|error| panic!("{phases:?}: {error}"));
