@@ -35,7 +35,7 @@ pub(crate) struct Gantt<'a, E> {
 impl<E: Ord + Copy> Gantt<'_, E> {
     /// Draws it as an SVG. `name` is that of a row: of an engine, a number there, and whether it is the only
     /// one.
-    pub(crate) fn to_svg(mut self, name: impl Fn(E, usize, bool) -> String) -> String {
+    pub(crate) fn draw(mut self, name: impl Fn(E, usize, bool) -> String) -> String {
         let lanes = self.lanes();
         let mut rows: Vec<(E, usize)> = self.ran.iter().zip(&lanes).map(|(ran, &lane)| (ran.engine, lane)).collect();
         rows.sort_unstable();

@@ -124,7 +124,7 @@ impl Timeline {
             makespan_us: spans.iter().map(|span| us(span.end)).fold(0.0, f64::max),
             ran: spans.iter().map(ran).collect(),
         };
-        gantt.to_svg(|device, lane, is_alone| {
+        gantt.draw(|device, lane, is_alone| {
             let engine = device.map_or_else(|| "host".into(), |device| format!("GPU {device}"));
             if is_alone { engine } else { format!("{engine} · {lane}") }
         })

@@ -25,11 +25,11 @@ impl SimLog {
             makespan_us: self.makespan_us(),
             ran: self.spans().into_iter().map(|span| self.ran(span, failed.contains(&span.node))).collect(),
         };
-        gantt.to_svg(row_name)
+        gantt.draw(row_name)
     }
 
     fn ran(&self, span: Span, has_failed: bool) -> Ran<EngineId> {
-        let name = &*self.shape.name_of(span.node);
+        let name = self.shape.name_of(span.node);
         // Nodes of a pipeline have the number of their item behind their name.
         let (name, item) = name.rsplit_once(' ').filter(|_| self.nodes_of_item > 0).unwrap_or((name, ""));
         Ran {
