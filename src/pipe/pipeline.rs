@@ -87,8 +87,9 @@ struct Split {
     phases: Arc<[u32]>,
     costs_us: Arc<[f64]>,
     plan: Plan,
-    /// With the phases joined that only continue another, once a setting lets them be joined.
-    joined: OnceLock<Plan>,
+    /// The phase that each is part of when those are joined that only continue another, and the plan with
+    /// these. None if nothing is joined. Found once a setting lets them be joined.
+    joined: OnceLock<Option<(Vec<u32>, Plan)>>,
     phasing: OnceLock<Phasing>,
 }
 
@@ -123,18 +124,27 @@ impl<T> Definition<T> {
     }
 
     /// Returns how a run goes on threads.
-    fn joined(&self, split: &Split, phased: &Arc<Pipelining>) -> Result<Form> {
-        let Some(parts) = phased.joins(&self.graph, &split.phases) else {
-            return Ok((split.plan.clone(), phased.clone()));
-        };
-        let plan = match split.joined.get() {
-            Some(plan) => plan.clone(),
+    fn joined(&self, split: &Split, phased: &Arc<Pipelining>, settings: &Settings) -> Result<Form> {
+        let as_asked = || (split.plan.clone(), phased.clone());
+        // Then every phase waits for the item before, or for other phases.
+        if settings.is_serial || settings.beat == Beat::Lockstep {
+            return Ok(as_asked());
+        }
+        // The number of items in flight changes no join.
+        let joined = match split.joined.get() {
+            Some(joined) => joined,
             None => {
-                let plan = self.in_phases(split.phases.iter().map(|&phase| parts[phase as usize]).collect())?;
-                split.joined.get_or_init(|| plan).clone()
+                let joined = self.find_joined(split, phased)?;
+                split.joined.get_or_init(|| joined)
             }
         };
-        Ok((plan, Arc::new(phased.joined(&parts))))
+        Ok(joined.as_ref().map_or_else(as_asked, |(parts, plan)| (plan.clone(), Arc::new(phased.joined(parts)))))
+    }
+
+    fn find_joined(&self, split: &Split, phased: &Pipelining) -> Result<Option<(Vec<u32>, Plan)>> {
+        let Some(parts) = phased.joins(&self.graph, &split.phases) else { return Ok(None) };
+        let phases = split.phases.iter().map(|&phase| parts[phase as usize]).collect();
+        Ok(Some((parts, self.in_phases(phases)?)))
     }
 }
 
@@ -246,7 +256,7 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         let queued = &split.plan.inner().queue_code().queued;
         let phased = Pipelining::new(&definition.graph, &split.phases, queued, settings.wanted(slots))?;
         let (merged, phased) = (Arc::new(phased.merged()), Arc::new(phased));
-        let joined = definition.joined(&split, &phased)?;
+        let joined = definition.joined(&split, &phased, &settings)?;
         let inner = Inner { definition, split, settings, phased, joined, merged };
         Ok(Self { inner: Arc::new(inner), item: PhantomData })
     }

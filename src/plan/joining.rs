@@ -53,7 +53,7 @@ impl Pipelining {
             let rule = PhaseRule { arrows: rule.arrows.iter().map(to_parts).collect(), ..rule.clone() };
             phases.resize_with(phases.len().max(part as usize + 1), PhaseRule::default);
             let joined = &mut phases[part as usize];
-            // What follows comes with the last of them, what is waited for is that of the first.
+            // The first of them waits, and the last one leads on.
             let arrivals = if joined.arrivals == 0 { rule.arrivals } else { joined.arrivals };
             *joined = PhaseRule { arrivals, ..rule };
         }

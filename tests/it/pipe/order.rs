@@ -161,7 +161,7 @@ host 1   run link 1
 #[test]
 fn a_phase_waits_for_all_nodes_of_the_one_before() {
     // Seen to fail with phases that are joined because one leads only to the other.
-    for (reads_both, orders) in [(false, 2), (true, 2)] {
+    for reads_both in [false, true] {
         let built = Pipeline::new("two and one", &Ranked::default(), |g: &mut Graph, item: Value<u64>| {
             let [left, right] = ["left", "right"].map(|name| g.task(name, &item, |x: &u64| x + 1));
             let last = match reads_both {
@@ -177,6 +177,6 @@ fn a_phase_waits_for_all_nodes_of_the_one_before() {
             assert_eq!(block_on(exec.pipe(&pipeline, stream::iter(0..1)).count()), 1);
             Ok(())
         });
-        assert_eq!(explored.unwrap().orders, orders, "{reads_both}");
+        assert_eq!(explored.unwrap().orders, 2, "{reads_both}");
     }
 }
