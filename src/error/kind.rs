@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::Error;
+use super::{Error, PortKind};
 use crate::name::Name;
 
 /// The kind of an error. Private, so that kinds can be added; the predicates of [`Error`] are the public
@@ -16,8 +16,10 @@ pub(crate) enum Kind {
     DuplicateName { name: Name },
     #[error("node number {number}, counted from 0, has no name: give it one")]
     NoName { number: u32 },
-    #[error("{} named '{name}': rename one", two(.first, .second))]
-    DuplicatePort { first: &'static str, second: &'static str, name: Name },
+    #[error("{} named '{name}': rename one", two(*.first, *.second))]
+    DuplicatePort { first: PortKind, second: PortKind, name: Name },
+    #[error("two resources are named '{name}': rename one")]
+    DuplicateResource { name: Name },
     #[error(
         "'{name}' uses a value of another graph: read a value only in the graph that made it, or in its inner graphs; let the closure of a loop or branch return what is read outside"
     )]
@@ -39,10 +41,10 @@ pub(crate) enum Kind {
         "nothing reads the value of '{node}': make it an output (in a pipeline: return it from the closure), read it, or let the node return ()"
     )]
     UnusedNode { node: Name },
-    #[error("{}, or remove it", unused(.what, .name))]
-    UnusedInput { what: &'static str, name: Name },
-    #[error("'{name}' is {}, not a node: it has no backend, command or cost, and it waits for nothing", a(.what))]
-    NotANode { what: &'static str, name: Name },
+    #[error("{}, or remove it", unused(*.kind, .name))]
+    UnusedInput { kind: PortKind, name: Name },
+    #[error("'{name}' is {}, not a node: it has no backend, command or cost, and it waits for nothing", a(*.kind))]
+    NotANode { kind: PortKind, name: Name },
     #[error("'{first}' and '{second}' both take {value} by value: only one node can, let the other read it by reference")]
     TakenTwice { value: String, first: Name, second: Name },
     #[error("'{node}' takes {value} by value and reads it too: read the taken value instead")]
@@ -65,10 +67,10 @@ pub(crate) enum Kind {
     #[error("'{taker}' takes {value} by value, but {why}")]
     TakenState { value: String, taker: Name, why: String },
     #[error(
-        "{what} '{name}' is declared in an inner graph, which has none: {}",
-        if matches!(*what, "state" | "feedback") { "declare it in the pipeline's own graph" } else { "read the values of the graph around it, and return results from the closure" }
+        "{kind} '{name}' is declared in an inner graph, which has none: {}",
+        if matches!(kind, PortKind::State | PortKind::Feedback) { "declare it in the pipeline's own graph" } else { "read the values of the graph around it, and return results from the closure" }
     )]
-    InnerPort { what: &'static str, name: Name },
+    InnerPort { kind: PortKind, name: Name },
     #[error(
         "state '{state}' is held by '{first}' and by '{second}': one node holds a state, let the other read a value that the first makes of it"
     )]
@@ -103,9 +105,14 @@ pub(crate) enum Kind {
     )]
     FeedbackForward { feedback: Name, reader: Name, maker: Name, read: u32, made: u32 },
     #[error(
-        "'{target}' is in phase {second} and depends on '{source_node}' in phase {first}, a later one: put '{target}' in phase {first} or later, or make the edge feedback (in a pipeline, by g.feedback and g.feed) if '{target}' needs the value of an earlier item"
+        "'{target}' is in phase {second} and depends on '{source_node}' in phase {first}, a later one: put '{target}' in phase {first} or later{}",
+        if *is_data { format!(", or make the edge feedback (in a pipeline, by g.feedback and g.feed) if '{target}' needs the value of an earlier item") } else { format!(", or '{source_node}' in phase {second} or earlier") }
     )]
-    PhaseBack { source_node: Name, target: Name, first: u32, second: u32 },
+    PhaseBack { source_node: Name, target: Name, first: u32, second: u32, is_data: bool },
+    #[error(
+        "'{taker}' takes {value} by value in phase {takes}, and '{reader}' reads it in phase {reads}, a later one: put '{taker}' in phase {reads} or later, or let it read {value} by reference"
+    )]
+    TakenBefore { value: String, taker: Name, reader: Name, takes: u32, reads: u32 },
     #[error("node '{node}' is in phase {phase}: phases are from 1 to {max}")]
     PhaseRange { node: Name, phase: u32, max: u32 },
     #[error("{} too few: {why}", in_flight(*.slots))]
@@ -384,19 +391,19 @@ pub(crate) enum Kind {
 }
 
 /// `two inputs are`, or `a state and a feedback are`.
-fn two(first: &str, second: &str) -> String {
+fn two(first: PortKind, second: PortKind) -> String {
     if first == second { format!("two {first}s are") } else { format!("{} and {} are", a(first), a(second)) }
 }
 
-fn a(what: &str) -> String {
-    format!("{} {what}", if what.starts_with(['i', 'o']) { "an" } else { "a" })
+fn a(kind: PortKind) -> String {
+    format!("{} {kind}", if matches!(kind, PortKind::Input | PortKind::Output) { "an" } else { "a" })
 }
 
-fn unused(what: &str, name: &Name) -> String {
-    match what {
-        "state" => format!("no node holds state '{name}': let one read it as `&mut state`"),
-        "feedback" => format!("nothing reads feedback '{name}': read it in a node as `&*feedback`"),
-        _ => format!("nothing reads the {what} '{name}': read it in a node"),
+fn unused(kind: PortKind, name: &Name) -> String {
+    match kind {
+        PortKind::State => format!("no node holds state '{name}': let one read it as `&mut state`"),
+        PortKind::Feedback => format!("nothing reads feedback '{name}': read it in a node as `&*feedback`"),
+        _ => format!("nothing reads the {kind} '{name}': read it in a node"),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod foreign;
 mod kind;
+mod port_kind;
 mod refused;
 
 use std::borrow::Cow;
@@ -16,6 +17,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::name::Name;
 pub(crate) use foreign::{Foreign, dispose, drop_each, panic_message, shielded};
 pub(crate) use kind::Kind;
+pub(crate) use port_kind::PortKind;
 pub use refused::Refused;
 
 /// Any error a node body may return.
@@ -194,6 +196,7 @@ impl Error {
             DuplicateName { .. }
                 | NoName { .. }
                 | DuplicatePort { .. }
+                | DuplicateResource { .. }
                 | ForeignValue { .. }
                 | ForeignUse { .. }
                 | ForeignFeed { .. }
@@ -235,6 +238,7 @@ impl Error {
                 | FeedbackPhases { .. }
                 | FeedbackForward { .. }
                 | PhaseBack { .. }
+                | TakenBefore { .. }
                 | PhaseRange { .. }
                 | TooFewSlots { .. }
                 | ItemCycle { .. }
@@ -305,6 +309,7 @@ impl Error {
             TakenState { taker, .. }
             | TakenShared { taker, .. }
             | TakeCircle { taker, .. }
+            | TakenBefore { taker, .. }
             | TakenTwice { second: taker, .. } => Some(taker),
             NotOrdered { later, .. } => Some(later),
             ReleasedEarly { reader, .. } => Some(reader),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::NodeId;
+use crate::error::PortKind;
 use crate::name::Name;
 use crate::value::Cells;
 
@@ -42,9 +43,8 @@ pub(crate) enum Kept {
 }
 
 impl Stays {
-    /// What it is called in messages.
-    pub(crate) fn what(&self) -> &'static str {
-        if matches!(self, Self::State { .. }) { "state" } else { "feedback" }
+    pub(crate) fn kind(&self) -> PortKind {
+        if matches!(self, Self::State { .. }) { PortKind::State } else { PortKind::Feedback }
     }
 }
 

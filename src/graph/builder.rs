@@ -15,7 +15,7 @@ use super::handle::Value;
 use super::shape::{NodeId, Shape};
 use super::values::{InputPort, OutputPort, Type, ValueInfo};
 use crate::device::KernelStream;
-use crate::error::{BoxError, Error, Kind};
+use crate::error::{BoxError, Error, Kind, PortKind};
 use crate::name::Name;
 use crate::value::args::{Data, Fallible, FutureFn, Infallible, KernelFn, Reads, TaskFn};
 use crate::value::{Arena, Layout};
@@ -110,7 +110,7 @@ impl Graph {
     /// Declares a named input, given to each run by `inputs! { "name" => value }`.
     pub fn input<T: Data>(&mut self, name: impl Into<Name>) -> Value<T> {
         let name = name.into();
-        self.check_port("input", &name);
+        self.check_port(PortKind::Input, &name);
         let offset = self.layout.slot::<T>().offset();
         let value = self.input_of_type(name, Type::of::<T>(), offset);
         self.value_at(value)
@@ -205,7 +205,7 @@ impl Graph {
     /// Declares `value` as the output `name`. A finished run returns it as an `Arc`.
     pub fn output<T: Data>(&mut self, name: impl Into<Name>, value: &Value<T>) {
         let name = name.into();
-        self.check_port("output", &name);
+        self.check_port(PortKind::Output, &name);
         if !self.owns(value) {
             return self.mistake(Kind::ForeignValue { name }.into());
         }

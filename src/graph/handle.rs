@@ -65,11 +65,11 @@ impl<T> Takable for &Value<T> {
 /// none until it is written.
 ///
 /// Only one node can take a value. It runs after all nodes that read it, which the plan sees to by order-only
-/// edges, so the taker needs no copy and the memory can be used again. Outputs and values read by async nodes
-/// are shared and cannot be taken; `compile` says so. A variable's value cannot be taken while a value from
-/// [`Var::read`](crate::Var::read) or [`Flow::get`](crate::Flow::get) is kept: then the operation does not
-/// begin and leaves its variables as they were, and its handle has the error. If others may look at any time,
-/// read it and return a new one.
+/// edges, so the taker needs no copy and the memory can be used again; if one of them fails, it is skipped.
+/// Outputs and values read by async nodes are shared and cannot be taken; `compile` says so. A variable's
+/// value cannot be taken while a value from [`Var::read`](crate::Var::read) or
+/// [`Flow::get`](crate::Flow::get) is kept: then the operation does not begin and leaves its variables as
+/// they were, and its handle has the error. If others may look at any time, read it and return a new one.
 pub fn take<V: Takable>(value: V) -> V::Take {
     value.take()
 }

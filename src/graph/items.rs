@@ -140,7 +140,7 @@ impl Graph {
         init: Arc<dyn Fn() -> Fill + Send + Sync>,
         is: Stays,
     ) -> (u32, usize) {
-        self.check_port(is.what(), &name);
+        self.check_port(is.kind(), &name);
         let input = self.inputs.len().min(PORTS_MAX) as u32;
         let value = self.input_of_type(name.clone(), of, offset);
         self.between.push(Between { name, input, init, is });

@@ -32,8 +32,8 @@ impl Graph {
             match self.values[value.index as usize].maker {
                 Maker::Node(found) => node = Some(found),
                 Maker::Input(input) => {
-                    let (what, name) = (self.input_kind(input), self.inputs[input as usize].name.clone());
-                    self.mistake(Kind::NotANode { what, name }.into());
+                    let (kind, name) = (self.input_kind(input), self.inputs[input as usize].name.clone());
+                    self.mistake(Kind::NotANode { kind, name }.into());
                 }
             }
         }

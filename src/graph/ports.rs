@@ -4,7 +4,7 @@ use super::PORTS_MAX;
 use super::builder::Graph;
 use super::check::check_name;
 use super::values::{InputPort, Maker, OutputPort, Sharer, Type, ValueInfo};
-use crate::error::Kind;
+use crate::error::{Kind, PortKind};
 use crate::name::Name;
 
 impl Graph {
@@ -30,34 +30,34 @@ impl Graph {
 
     /// Reports a port that cannot be added. An inner graph has none: it reads the graphs around it, and its
     /// closure returns its results.
-    pub(super) fn check_port(&mut self, what: &'static str, name: &Name) {
+    pub(super) fn check_port(&mut self, kind: PortKind, name: &Name) {
         if self.is_inner() {
-            self.mistake(Kind::InnerPort { what, name: name.clone() }.into());
+            self.mistake(Kind::InnerPort { kind, name: name.clone() }.into());
         }
         if let Err(error) = check_name(name) {
             self.mistake(error);
         }
-        let is_output = what == "output";
+        let is_output = kind == PortKind::Output;
         let (ports, count) = if is_output { ("outputs", self.outputs.len()) } else { ("inputs", self.inputs.len()) };
         if self.has_too_many(ports, count) {
             return;
         }
         let same = if is_output {
-            self.outputs.iter().any(|port| port.name == *name).then_some(what)
+            self.outputs.iter().any(|port| port.name == *name).then_some(kind)
         } else {
             let input = self.inputs.iter().position(|port| port.name == *name);
             input.map(|input| self.input_kind(input as u32))
         };
         if let Some(first) = same {
-            self.mistake(Kind::DuplicatePort { first, second: what, name: name.clone() }.into());
+            self.mistake(Kind::DuplicatePort { first, second: kind, name: name.clone() }.into());
         }
     }
 
-    /// Returns what an input is called in messages: in a pipeline it may be a state or a feedback.
-    pub(crate) fn input_kind(&self, input: u32) -> &'static str {
+    /// Returns what an input is.
+    pub(crate) fn input_kind(&self, input: u32) -> PortKind {
         // They are in the order of their inputs.
         let place = self.between.binary_search_by_key(&input, |between| between.input);
-        place.map_or("input", |place| self.between[place].is.what())
+        place.map_or(PortKind::Input, |place| self.between[place].is.kind())
     }
 
     /// Returns true, and reports it, if no port can be added to `count` others: their names are searched one

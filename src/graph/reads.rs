@@ -6,7 +6,7 @@ use super::builder::Graph;
 use super::handle::Value;
 use super::values::{Maker, Sharer, Type, Use, ValueInfo};
 use super::{Edge, EdgeKind, NodeId};
-use crate::error::Kind;
+use crate::error::{Kind, PortKind};
 use crate::value::Slot;
 
 impl Graph {
@@ -111,8 +111,8 @@ impl Graph {
             Maker::Node(node) => format!("'{}'", self.full_name(node)),
             Maker::Input(input) if self.is_inner() => self.inputs[input as usize].name.to_string(),
             Maker::Input(input) => {
-                let (what, name) = (self.input_kind(input), &self.inputs[input as usize].name);
-                if what == "input" { format!("'{name}'") } else { format!("{what} '{name}'") }
+                let (kind, name) = (self.input_kind(input), &self.inputs[input as usize].name);
+                if kind == PortKind::Input { format!("'{name}'") } else { format!("{kind} '{name}'") }
             }
         }
     }

@@ -12,7 +12,7 @@ use super::ports::numbered;
 use super::shape::Link;
 use super::values::{Maker, OutputPort, Sharer, ValueInfo};
 use super::{Edge, NodeId, Shape, unknown_node};
-use crate::error::{Kind, Result};
+use crate::error::{Kind, PortKind, Result};
 use crate::name::Name;
 
 impl Shape {
@@ -182,7 +182,7 @@ impl Cut<'_> {
             Some(node) => self.section.value_of_type(info.of, info.offset, Maker::Node(node)),
             None => {
                 let name = self.name(value, info.maker);
-                self.section.check_port("input", &name);
+                self.section.check_port(PortKind::Input, &name);
                 self.section.input_of_type(name, info.of, info.offset)
             }
         };
@@ -276,7 +276,7 @@ impl Cut<'_> {
             }
             Some(&known) if known == value => {}
             Some(_) => {
-                let duplicate = Kind::DuplicatePort { first: "output", second: "output", name };
+                let duplicate = Kind::DuplicatePort { first: PortKind::Output, second: PortKind::Output, name };
                 self.section.mistake(duplicate.into());
             }
         }

@@ -83,7 +83,7 @@ fn check_names(work: &Work) -> Result<()> {
     for (name, capacity) in &work.resources {
         check_name(name)?;
         if !seen.insert(name) {
-            return Err(Kind::DuplicatePort { first: "resource", second: "resource", name: name.clone() }.into());
+            return Err(Kind::DuplicateResource { name: name.clone() }.into());
         }
         if *capacity == 0 {
             return Err(Kind::NoCapacity { resource: name.clone() }.into());

@@ -105,7 +105,7 @@ fn check_phases(checked: &Checked, phases: &[u32]) -> Result<()> {
             return Err(Kind::LaterPhase { source_node, from: from.max(1), target, to: to.max(1) }.into());
         }
         if !edge.is_feedback && from > to && to > 0 {
-            return Err(Kind::PhaseBack { source_node, target, first: from, second: to }.into());
+            return Err(Kind::PhaseBack { source_node, target, first: from, second: to, is_data: true }.into());
         }
     }
     check_depth(checked, phases.iter().copied().max().unwrap_or(1))

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::phasing::{Bound, Method, Phasing};
 use crate::graph::NodeId;
-use crate::plan::picture::Unit;
+use crate::plan::TimeUnit;
 
 /// Rows are wrapped before this column.
 const WIDTH: usize = 110;
@@ -14,21 +14,20 @@ const MARGIN: usize = 13;
 /// With all times in the unit that fits the period.
 impl fmt::Display for Phasing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.in_unit_of(self.period_us()).fmt(f)
+        self.in_unit(TimeUnit::of(self.period_us())).fmt(f)
     }
 }
 
 impl Phasing {
-    /// Returns the same table with all times in the unit that fits this one, in microseconds: for reports of
-    /// several phasings.
-    pub fn in_unit_of(&self, us: f64) -> impl fmt::Display {
-        Table { phasing: self, unit: Unit::of(us) }
+    /// Returns the same table with all times in this unit: for reports of several phasings.
+    pub fn in_unit(&self, unit: TimeUnit) -> impl fmt::Display {
+        Table { phasing: self, unit }
     }
 }
 
 struct Table<'a> {
     phasing: &'a Phasing,
-    unit: Unit,
+    unit: TimeUnit,
 }
 
 impl fmt::Display for Table<'_> {
@@ -63,7 +62,7 @@ impl fmt::Display for Table<'_> {
 }
 
 impl Phasing {
-    fn node_text(&self, node: usize, unit: Unit) -> String {
+    fn node_text(&self, node: usize, unit: TimeUnit) -> String {
         let name = self.name_of(NodeId(node as u32)).map(|name| printable(name));
         format!("{} {}", name.unwrap_or_default(), unit.text(super::phasing::us(self.checked.nodes[node].cost)))
     }

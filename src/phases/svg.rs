@@ -5,7 +5,8 @@
 use std::fmt::Write;
 
 use super::phasing::{PhaseSpan, Phasing};
-use crate::plan::picture::{CHAR, COLORS, Rows, Scale, draw_key_box, draw_label, escaped, pad, time};
+use crate::plan::picture::{CHAR, COLORS, Rows, Scale, draw_key_box, draw_label, escaped, pad};
+use crate::plan::time_unit::time;
 
 const UNPIPELINED: &str = "#d5dbdf";
 /// The rim of the item that is followed.

@@ -61,15 +61,20 @@ struct Inner<T> {
     definition: Arc<Definition<T>>,
     split: Arc<Split>,
     settings: Settings,
-    /// How a run goes over items with phases; where those are joined that only continue another, for threads;
-    /// and in one, for an executor without threads.
-    phased: Arc<Pipelining>,
+    /// With the phases that were asked for.
+    phased: Form,
+    /// Where phases that only continue another are one with it: for runs on threads.
     joined: Form,
-    merged: Arc<Pipelining>,
+    /// In one phase: for runs on an executor without threads.
+    merged: Form,
 }
 
-/// A plan, and how a run of it goes over items.
-type Form = (Plan, Arc<Pipelining>);
+/// A form in which a pipeline can run.
+#[derive(Clone)]
+struct Form {
+    plan: Plan,
+    pipelining: Arc<Pipelining>,
+}
 
 /// What never changes.
 struct Definition<T> {
@@ -87,8 +92,8 @@ struct Split {
     phases: Arc<[u32]>,
     costs_us: Arc<[f64]>,
     plan: Plan,
-    /// The phase that each is part of when those are joined that only continue another, and the plan with
-    /// these. None if nothing is joined. Found once a setting lets them be joined.
+    /// The joined phase of each phase, and the plan with these. None if nothing is joined. Found once a
+    /// setting lets them be joined, before a run needs it: a mistake is an error of the setting.
     joined: OnceLock<Option<(Vec<u32>, Plan)>>,
     phasing: OnceLock<Phasing>,
 }
@@ -123,28 +128,30 @@ impl<T> Definition<T> {
         if is_split { merged.in_phases(phases, &self.answers.replay()) } else { Ok(self.plan.clone()) }
     }
 
-    /// Returns how a run goes on threads.
-    fn joined(&self, split: &Split, phased: &Arc<Pipelining>, settings: &Settings) -> Result<Form> {
-        let as_asked = || (split.plan.clone(), phased.clone());
+    /// Returns the form with joined phases, or the one with the phases themselves if none are joined.
+    fn joined(&self, split: &Split, phased: &Form, settings: &Settings) -> Result<Form> {
         // Then every phase waits for the item before, or for other phases.
         if settings.is_serial || settings.beat == Beat::Lockstep {
-            return Ok(as_asked());
+            return Ok(phased.clone());
         }
         // The number of items in flight changes no join.
         let joined = match split.joined.get() {
             Some(joined) => joined,
             None => {
-                let joined = self.find_joined(split, phased)?;
+                let joined = self.find_joined(split, &phased.pipelining)?;
                 split.joined.get_or_init(|| joined)
             }
         };
-        Ok(joined.as_ref().map_or_else(as_asked, |(parts, plan)| (plan.clone(), Arc::new(phased.joined(parts)))))
+        Ok(match joined {
+            Some((joined_of, plan)) => Form { plan: plan.clone(), pipelining: Arc::new(phased.pipelining.joined(joined_of)) },
+            None => phased.clone(),
+        })
     }
 
     fn find_joined(&self, split: &Split, phased: &Pipelining) -> Result<Option<(Vec<u32>, Plan)>> {
-        let Some(parts) = phased.joins(&self.graph, &split.phases) else { return Ok(None) };
-        let phases = split.phases.iter().map(|&phase| parts[phase as usize]).collect();
-        Ok(Some((parts, self.in_phases(phases)?)))
+        let Some(joined_of) = phased.joined_of(&self.graph, &split.phases) else { return Ok(None) };
+        let phases = split.phases.iter().map(|&phase| joined_of[phase as usize]).collect();
+        Ok(Some((joined_of, self.in_phases(phases)?)))
     }
 }
 
@@ -255,7 +262,8 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
         check_in_flight(&split.plan, slots)?;
         let queued = &split.plan.inner().queue_code().queued;
         let phased = Pipelining::new(&definition.graph, &split.phases, queued, settings.wanted(slots))?;
-        let (merged, phased) = (Arc::new(phased.merged()), Arc::new(phased));
+        let merged = Form { plan: definition.plan.clone(), pipelining: Arc::new(phased.merged()) };
+        let phased = Form { plan: split.plan.clone(), pipelining: Arc::new(phased) };
         let joined = definition.joined(&split, &phased, &settings)?;
         let inner = Inner { definition, split, settings, phased, joined, merged };
         Ok(Self { inner: Arc::new(inner), item: PhantomData })
@@ -263,6 +271,10 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
 
     /// Returns the programs of one item. In a pipeline of several phases they are those of one schedule
     /// iteration: every phase handles an item of its own.
+    ///
+    /// They have the phases that were asked for. A run on threads joins a phase that only continues another
+    /// to it, and a run without threads mostly has one phase: that is quicker, with the same results. So
+    /// the stream that an error or a span names can be another one than here.
     pub fn schedule(&self) -> &Schedule {
         self.inner.split.plan.schedule()
     }
@@ -296,14 +308,15 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     /// values is bounded by it; the pipeline prints the bound (what lies behind a `Vec` or a `Box` does not
     /// count).
     pub fn max_in_flight(&self) -> u32 {
-        self.inner.phased.slots
+        self.inner.phased.pipelining.slots
     }
 
     /// Returns how a run goes on an executor: in one phase where one thread does everything anyway.
     pub(crate) fn for_core(&self, core: &Core) -> (&Plan, &Arc<Pipelining>) {
-        let Inner { definition, joined: (plan, joined), merged, .. } = &*self.inner;
-        let is_alone = core.pool.is_none() && core.choices.is_none() && definition.plan.inner().code.asyncs.is_empty();
-        if is_alone { (&definition.plan, merged) } else { (plan, joined) }
+        let Inner { joined, merged, .. } = &*self.inner;
+        let is_alone = core.pool.is_none() && core.choices.is_none() && merged.plan.inner().code.asyncs.is_empty();
+        let Form { plan, pipelining } = if is_alone { merged } else { joined };
+        (plan, pipelining)
     }
 
     pub(crate) fn port(&self) -> Typed<I, T> {
@@ -319,10 +332,10 @@ impl<I, T> Pipeline<I, T> {
         self.inner.split.depth()
     }
 
-    /// Returns how a run goes: with phases, with joined ones, and in one.
+    /// Returns all forms: with the phases that were asked for, with joined ones, and in one.
     pub(super) fn over_items(&self) -> [OverItems<'_>; 3] {
-        let Inner { definition, split, settings, phased, joined: (plan, joined), merged } = &*self.inner;
-        [(&split.plan, phased), (plan, joined), (&definition.plan, merged)].map(|(plan, pipelining)| OverItems {
+        let Inner { definition, split, settings, phased, joined, merged } = &*self.inner;
+        [phased, joined, merged].map(|Form { plan, pipelining }| OverItems {
             graph: &definition.graph,
             schedule: plan.schedule(),
             pipelining,
@@ -400,7 +413,7 @@ impl<I, T> fmt::Display for Pipeline<I, T> {
         let Split { phases, plan, .. } = &**split;
         let graph = &definition.graph;
         let plural = |count: u32| if count == 1 { "" } else { "s" };
-        let (depth, slots, bytes) = (split.depth(), phased.slots, plan.inner().layout.size());
+        let (depth, slots, bytes) = (split.depth(), phased.pipelining.slots, plan.inner().layout.size());
         writeln!(
             f,
             "pipeline {}: {depth} phase{}, {slots} item{} in flight × {bytes} bytes = {} bytes",
@@ -414,7 +427,7 @@ impl<I, T> fmt::Display for Pipeline<I, T> {
             let nodes: Vec<&str> = shape.ids().filter(|id| phases[id.index()] == phase).map(|id| &**shape.name_of(id)).collect();
             writeln!(f, "phase {}   {}", phase + 1, nodes.join(" · "))?;
         }
-        for feed in &phased.feeds {
+        for feed in &phased.pipelining.feeds {
             let (name, lag) = (&graph.inputs[feed.input as usize].name, feed.lag);
             writeln!(f, "feedback '{name}' is from {lag} item{} before", plural(lag))?;
         }
@@ -427,7 +440,7 @@ impl<I, T> fmt::Debug for Pipeline<I, T> {
         f.debug_struct("Pipeline")
             .field("name", &self.inner.definition.name)
             .field("phases", &self.inner.split.phases)
-            .field("in_flight", &self.inner.phased.slots)
+            .field("in_flight", &self.inner.phased.pipelining.slots)
             .finish()
     }
 }

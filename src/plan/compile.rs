@@ -75,7 +75,7 @@ impl Graph {
     /// answer. The error names the nodes.
     pub fn compile_with(&self, policy: &dyn Policy) -> Result<Plan> {
         if let (Some(between), None) = (self.between.first(), self.fault()) {
-            let what = format!("{} '{}'", between.is.what(), between.name);
+            let what = format!("{} '{}'", between.is.kind(), between.name);
             return Err(Kind::OnlyInPipeline { what }.into());
         }
         self.compiled(policy, false)
@@ -128,8 +128,8 @@ impl Graph {
                 Maker::Node(node) if self.works[node.index()].is_control && !self.is_last_unread(number, node) => {}
                 Maker::Node(node) => return Err(Kind::UnusedNode { node: self.shape().name_of(node).clone() }.into()),
                 Maker::Input(input) => {
-                    let (what, name) = (self.input_kind(input), self.inputs[input as usize].name.clone());
-                    return Err(Kind::UnusedInput { what, name }.into());
+                    let (kind, name) = (self.input_kind(input), self.inputs[input as usize].name.clone());
+                    return Err(Kind::UnusedInput { kind, name }.into());
                 }
             }
         }
@@ -185,7 +185,7 @@ impl Graph {
     }
 
     /// Returns an edge from every other reader of a taken value to its taker, with that value.
-    fn take_orders(&self) -> Vec<(NodeId, NodeId, u32)> {
+    pub(crate) fn take_orders(&self) -> Vec<(NodeId, NodeId, u32)> {
         let takers = self.values.iter().zip(0..).filter_map(|(value, number): (_, u32)| match (value.maker, value.taker) {
             (Maker::Node(_), Some(taker)) => Some((number, taker)),
             _ => None,

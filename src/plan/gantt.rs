@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::picture::{COLORS, Rows, draw_label, escaped, pad, time};
+use super::picture::{COLORS, Rows, draw_label, escaped, pad};
+use super::time_unit::time;
 
 const HEADER: f64 = 56.0;
 /// The rim of a node that failed.

@@ -61,6 +61,7 @@ mod stream_set;
 mod streams;
 mod svg;
 mod table;
+pub(crate) mod time_unit;
 #[cfg(feature = "json")]
 mod trace;
 mod unrolled;
@@ -78,6 +79,7 @@ pub(crate) use ranked::Ranked;
 pub use schedule::{InnerSchedule, Schedule, StreamKind};
 pub use spans::Span;
 pub use steps::{Point, Step};
+pub use time_unit::TimeUnit;
 pub(crate) use unrolled::OverItems;
 pub(crate) use verify::check_steps;
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use super::time_unit::time;
+
 /// The colours of phases and items.
 pub(crate) const COLORS: [&str; 8] = ["#8ec9a6", "#f4c875", "#c3a6e0", "#8fbde0", "#f0a898", "#b9cc74", "#e6a9cd", "#86cfcf"];
 /// The width of a character of the boxes' font, in pixels.
@@ -177,45 +179,6 @@ fn fitted(name: &str, item: &str, room: usize) -> Option<String> {
         (length, room) if length <= room => Some(format!("{name}{behind}")),
         (_, 0..3) => Some(item.to_owned()).filter(|item| (1..=room).contains(&item.chars().count())),
         (_, room) => Some(name.chars().take(room - 1).chain(['…']).chain(behind.chars()).collect()),
-    }
-}
-
-/// A unit for texts in which all times have the same.
-#[derive(Clone, Copy)]
-pub(crate) struct Unit {
-    name: &'static str,
-    us: f64,
-}
-
-impl Unit {
-    /// Returns the unit that fits a time.
-    pub(crate) fn of(us: f64) -> Self {
-        let units = [("s", 1_000_000.0), ("ms", 1_000.0)];
-        let fits = units.into_iter().find(|(_, unit_us)| us >= *unit_us);
-        let (name, us) = fits.unwrap_or(("µs", 1.0));
-        Self { name, us }
-    }
-
-    /// Returns a time with the unit. Of a short one, the first two digits that are not 0 are there.
-    pub(crate) fn text(self, us: f64) -> String {
-        let value = us / self.us;
-        let zeros = if value > 0.0 { -value.log10().floor() } else { 0.0 };
-        let text = format!("{value:.*}", (zeros + 1.0).clamp(2.0, 9.0) as usize);
-        format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), self.name)
-    }
-}
-
-/// Returns a time with its unit.
-pub(crate) fn time(us: f64) -> String {
-    let digits = |value: f64| {
-        let text = format!("{value:.2}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    };
-    match us {
-        us if us < 1_000.0 => format!("{} µs", digits(us)),
-        us if us < 1_000_000.0 => format!("{} ms", digits(us / 1_000.0)),
-        us if us < 1e15 => format!("{} s", digits(us / 1_000_000.0)),
-        us => format!("{:.2e} s", us / 1_000_000.0),
     }
 }
 

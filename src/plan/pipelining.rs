@@ -26,8 +26,8 @@
 use std::sync::Arc;
 
 use super::queued::is_one;
-use crate::error::{Kind, Result};
-use crate::graph::{Between, Fill, Graph, Kept, Maker, NodeId, Stays, Transfer, ValueInfo};
+use crate::error::{Error, Kind, Result};
+use crate::graph::{Between, Edge, Fill, Graph, Kept, Maker, NodeId, Stays, Transfer, ValueInfo};
 use crate::name::Name;
 use crate::value::Cells;
 
@@ -304,15 +304,28 @@ impl Drawing<'_> {
         for edge in self.graph.shape().edges() {
             let (first, second) = (self.phase(edge.source), self.phase(edge.target));
             if first > second {
-                let name = |node| self.graph.shape().name_of(node).clone();
-                let (source_node, target) = (name(edge.source), name(edge.target));
-                return Err(Kind::PhaseBack { source_node, target, first: first + 1, second: second + 1 }.into());
+                return Err(self.phase_back(edge));
             }
             if first < second {
                 self.add(first, second, 0);
             }
         }
         Ok(())
+    }
+
+    /// Returns the error of an edge that leads to an earlier phase.
+    fn phase_back(&self, edge: &Edge) -> Error {
+        let name = |node| self.graph.shape().name_of(node).clone();
+        let [first, second] = [edge.source, edge.target].map(|node| self.phase(node) + 1);
+        let (source_node, target, is_data) = (name(edge.source), name(edge.target), edge.is_data());
+        let mut takes = self.graph.take_orders().into_iter();
+        match takes.find(|&(reader, taker, _)| !is_data && (reader, taker) == (edge.source, edge.target)) {
+            Some((.., value)) => {
+                let value = self.graph.maker_name(self.graph.values[value as usize].maker);
+                Kind::TakenBefore { value, taker: target, reader: source_node, takes: second, reads: first }.into()
+            }
+            None => Kind::PhaseBack { source_node, target, first, second, is_data }.into(),
+        }
     }
 
     /// Adds what feedback waits for. Returns what is copied at the ends of phases.

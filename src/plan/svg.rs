@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::dot::fill;
-use super::picture::{
-    CHAR, Scale, chart_width, draw_head, draw_key_box, draw_label, escaped, lane_height, pad, time, width_wanted,
-};
+use super::picture::{CHAR, Scale, chart_width, draw_head, draw_key_box, draw_label, escaped, lane_height, pad, width_wanted};
 use super::runs::{Run, Runs};
 use super::spans::{Span, on_critical_path};
 use super::table::count;
+use super::time_unit::time;
 use super::{Schedule, StreamKind};
 use crate::graph::{Backend, COST_US_MAX, Control, NodeId};
 

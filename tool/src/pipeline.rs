@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anabranch::app::{App, Delivery, Epoch, EpochPlan, Hyperepoch, HyperepochLog, StmSchedule};
 use anabranch::phases::{Beat, Bound, Load, Method};
+use anabranch::plan::TimeUnit;
 use serde::Serialize;
 
 use crate::Failure;
@@ -28,33 +29,13 @@ struct Simulated<'a> {
     epochs: Vec<Planned<'a>>,
 }
 
-/// The unit of all times of a report.
-#[derive(Clone, Copy)]
-struct Unit {
-    name: &'static str,
-    us: f64,
-}
-
-impl Unit {
-    /// Returns the unit that fits the shortest period.
-    fn of(hyperepochs: &[Simulated<'_>]) -> Self {
-        let planned = hyperepochs.iter().flat_map(|hyperepoch| &hyperepoch.epochs);
-        let plans = planned.flat_map(|planned| std::iter::once(&planned.written).chain(&planned.proposed));
-        let periods = plans.map(|plan| plan.phasing.period_us()).filter(|&us| us > 0.0);
-        let given = hyperepochs.iter().map(|simulated| simulated.log.period_us).fold(f64::INFINITY, f64::min);
-        let shortest = periods.reduce(f64::min).unwrap_or(given);
-        match shortest {
-            us if us < 1e3 => Self { name: "µs", us: 1.0 },
-            us if us < 1e6 => Self { name: "ms", us: 1e3 },
-            _ => Self { name: "s", us: 1e6 },
-        }
-    }
-
-    /// Returns a time, without an end of zeros.
-    fn text(self, us: f64) -> String {
-        let text = format!("{:.6}", us / self.us);
-        format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), self.name)
-    }
+/// Returns the unit of all times of a report: it fits the shortest period.
+fn unit_of(hyperepochs: &[Simulated<'_>]) -> TimeUnit {
+    let planned = hyperepochs.iter().flat_map(|hyperepoch| &hyperepoch.epochs);
+    let plans = planned.flat_map(|planned| std::iter::once(&planned.written).chain(&planned.proposed));
+    let periods = plans.map(|plan| plan.phasing.period_us()).filter(|&us| us > 0.0);
+    let given = hyperepochs.iter().map(|simulated| simulated.log.period_us).fold(f64::INFINITY, f64::min);
+    TimeUnit::of(periods.reduce(f64::min).unwrap_or(given))
 }
 
 pub(crate) fn text(args: &PipelineArgs, format: PipelineFormat) -> Result<String, Failure> {
@@ -148,7 +129,7 @@ fn one<'a>(args: &PipelineArgs, schedule: &StmSchedule, hyperepochs: &'a [Simula
 }
 
 fn report(app: &App, schedule: &StmSchedule, hyperepochs: &[Simulated<'_>]) -> String {
-    let unit = Unit::of(hyperepochs);
+    let unit = unit_of(hyperepochs);
     let mut out = format!("application {}, schedule {}\n", app.name(), schedule.name);
     out.push_str("phases are counted with one item at a time; in a Pipeline, those without a state handle several\n");
     for Simulated { hyperepoch, log, epochs } in hyperepochs {
@@ -183,8 +164,8 @@ fn report(app: &App, schedule: &StmSchedule, hyperepochs: &[Simulated<'_>]) -> S
     out
 }
 
-fn write_plan(out: &mut String, app: &App, plan: &EpochPlan, unit: Unit) {
-    let _ = write!(out, "{}", plan.phasing.in_unit_of(unit.us));
+fn write_plan(out: &mut String, app: &App, plan: &EpochPlan, unit: TimeUnit) {
+    let _ = write!(out, "{}", plan.phasing.in_unit(unit));
     let is_sized = |&(connection, _): &(u32, u32)| {
         let source = app.connections()[connection as usize].source;
         app.components()[source.component.index()].outputs[source.port as usize].bytes.is_some()
@@ -202,7 +183,7 @@ fn write_plan(out: &mut String, app: &App, plan: &EpochPlan, unit: Unit) {
     others.for_each(|text| _ = writeln!(out, "{:<13}{text}", "warning"));
 }
 
-fn write_log(out: &mut String, hyperepoch: &Hyperepoch, log: &HyperepochLog, unit: Unit) {
+fn write_log(out: &mut String, hyperepoch: &Hyperepoch, log: &HyperepochLog, unit: TimeUnit) {
     let fits = if log.fits() { "fits" } else { "does not fit" };
     let _ = writeln!(
         out,
@@ -214,7 +195,7 @@ fn write_log(out: &mut String, hyperepoch: &Hyperepoch, log: &HyperepochLog, uni
         unit.text(log.critical_path_us)
     );
     let width = log.engines.iter().map(|engine| engine.name.chars().count()).max().unwrap_or(0).max(8);
-    let [busy, bound] = ["busy", "bound"].map(|what| format!("{what} {}", unit.name));
+    let [busy, bound] = ["busy", "bound"].map(|what| format!("{what} {unit}"));
     let _ = writeln!(out, "{:<width$} {:>5} {busy:>14} {:>9} {bound:>14}", "resource", "lanes", "average %");
     for engine in &log.engines {
         let average = 100.0 * engine.share;
@@ -223,9 +204,9 @@ fn write_log(out: &mut String, hyperepoch: &Hyperepoch, log: &HyperepochLog, uni
             "{:<width$} {:>5} {:>14.3} {:>9.1} {:>14.3}",
             &*engine.name,
             engine.lanes,
-            engine.busy_us / unit.us,
+            engine.busy_us / unit.us(),
             average,
-            engine.bound_us / unit.us
+            engine.bound_us / unit.us()
         );
     }
 }

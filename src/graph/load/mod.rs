@@ -18,7 +18,7 @@ use super::ports::numbered;
 use super::shape::Link;
 use super::values::Maker;
 use super::{Control, Edge, EdgeKind, NESTING_MAX, NodeId, Shape};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, PortKind, Result};
 use crate::value::args::Data;
 
 impl Graph {
@@ -73,7 +73,7 @@ impl Graph {
             let name = numbered(shape.name_of(node), output);
             let is_said = !shape.outputs().is_empty();
             if is_said || value.of.id != TypeId::of::<()>() {
-                graph.check_port("output", &name);
+                graph.check_port(PortKind::Output, &name);
                 graph.output_own(name, value.value);
             }
         }

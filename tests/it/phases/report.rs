@@ -1,6 +1,7 @@
 //! A phasing as text, and what it reports: bounds, loads, bytes, warnings.
 
 use anabranch::phases::{Bound, Work};
+use anabranch::plan::TimeUnit;
 
 use super::Items;
 
@@ -36,7 +37,7 @@ warning      unpipelined node 'log' mixes the data of different items: in one sc
 and 'track' has item N - 1
 ";
     assert_eq!(text, expected, "\n{text}");
-    let text = work.written().unwrap().in_unit_of(1.0).to_string();
+    let text = work.written().unwrap().in_unit(TimeUnit::Microseconds).to_string();
     assert!(text.starts_with("2 phases, 4 nodes: period 2400 µs, latency 4400 µs\nunpipelined  log 0.25 µs\n"), "{text}");
     let nodes: Vec<_> = (0..100).map(|node| (0, node)).collect();
     let long = Items::new(&[1], &nodes, &[]).work().written().unwrap().to_string();

@@ -12,7 +12,7 @@ use anabranch::run::Canceller;
 use anabranch::{Executor, Graph, Pipeline, Value, take};
 use futures::{Stream, StreamExt, stream};
 
-use super::{Tallied, Word, chained, each, poll_next, sums};
+use super::{Tallied, Word, each, each_run, poll_next, sums};
 use crate::support::{Alarm, block_on, executor, executors, poll_once, until};
 
 /// Phases with an async node and a state, with a loop, and with a branch. Adds 3 to each sum.
@@ -105,8 +105,8 @@ fn a_pipeline_may_be_cancelled_after_any_poll_and_again() {
 
 #[test]
 fn after_the_end_a_cancel_does_nothing() {
-    for exec in executors() {
-        let mut results = exec.pipe(&chained(2), stream::iter(0..3));
+    for (exec, pipeline) in each_run(2) {
+        let mut results = exec.pipe(&pipeline, stream::iter(0..3));
         let canceller = results.canceller();
         assert_eq!(block_on(results.by_ref().map(Result::unwrap).collect::<Vec<_>>()), [2, 3, 4]);
         canceller.cancel();
@@ -158,8 +158,8 @@ fn dropping_does_not_wait_for_a_task_that_blocks() {
 #[test]
 fn another_thread_may_cancel() {
     // Seen to hang with a cancel that does not close the run.
-    for exec in executors() {
-        let mut results = exec.pipe(&chained(2), stream::pending());
+    for (exec, pipeline) in each_run(2) {
+        let mut results = exec.pipe(&pipeline, stream::pending());
         let (alarm, waker) = Alarm::new();
         assert!(Pin::new(&mut results).poll_next(&mut Context::from_waker(&waker)).is_pending());
         let canceller = results.canceller();

@@ -35,6 +35,14 @@ fn phases_go_forward() {
     let text = "'early' is in phase 1 and depends on 'late' in phase 2, a later one: put 'early' in phase 2 or later, or make \
                 the edge feedback (in a pipeline, by g.feedback and g.feed) if 'early' needs the value of an earlier item";
     assert_eq!((error.to_string().as_str(), error.node()), (text, Some("early")));
+    let error = fault(|g, item| {
+        let [early, late] = [("early", 1), ("late", 2)].map(|(name, phase)| add(g, name, phase, &item, &item));
+        g.order(&late, &early);
+        add(g, "sum", 2, &early, &late)
+    });
+    let text = "'early' is in phase 1 and depends on 'late' in phase 2, a later one: put 'early' in phase 2 or later, or 'late' in \
+                phase 1 or earlier";
+    assert_eq!((error.to_string().as_str(), error.node()), (text, Some("early")));
 }
 
 #[test]

@@ -23,10 +23,10 @@ use std::task::{Context, Poll, Waker};
 
 use anabranch::graph::Graph;
 use anabranch::pipe::Phases;
-use anabranch::{Pipeline, Ranked, Value};
+use anabranch::{Executor, Pipeline, Ranked, Value};
 use futures::Stream;
 
-use crate::support::{Counted, Tally};
+use crate::support::{Counted, Tally, executors};
 
 /// Makes words that count themselves.
 #[derive(Clone, Default)]
@@ -83,6 +83,29 @@ impl<T: Send + Sync + 'static> Data for T {}
 /// A pipeline of `depth` phases, each of which adds 1.
 fn chained(depth: usize) -> Pipeline<u64, u64> {
     each(|g, item| crate::support::chain(g, &item, depth))
+}
+
+/// Two pipelines that give the same results. Runs on threads have the first in one phase. In the second,
+/// every other node holds a state, so no phases are joined.
+fn chained_and_held(depth: usize) -> [Pipeline<u64, u64>; 2] {
+    let held = |g: &mut Graph, item| {
+        (0..depth).fold(item, |last, number| match number % 2 {
+            0 => {
+                let mut count = g.state(format!("count {number}"), || 0);
+                g.task(format!("held {number}"), (&mut count, &last), |count: &mut u64, x: &u64| {
+                    *count += 1;
+                    x + 1
+                })
+            }
+            _ => g.task(format!("free {number}"), &last, |x: &u64| x + 1),
+        })
+    };
+    [chained(depth), each(held)]
+}
+
+/// Each executor with each of [these](chained_and_held).
+fn each_run(depth: usize) -> impl Iterator<Item = (Executor, Pipeline<u64, u64>)> {
+    executors().into_iter().flat_map(move |exec| chained_and_held(depth).map(|pipeline| (exec.clone(), pipeline)))
 }
 
 /// A pipeline of three phases, the second of them async: it is pending so many times, and has a state. Its

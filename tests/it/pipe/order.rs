@@ -6,7 +6,7 @@ use anabranch::pipe::{Beat, Phases};
 use anabranch::{Executor, Graph, Inputs, Pipeline, Ranked, Value, explore};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::{Tallied, Word, chained, each};
+use super::{Tallied, Word, chained, chained_and_held, each};
 use crate::support::{block_on, chain, executor, executors};
 
 /// Three tasks, the second of which adds up all items.
@@ -69,8 +69,9 @@ fn the_stream_ends_after_any_number_of_items() {
         for depth in 1..=6 {
             for beat in [Beat::Elastic, Beat::Lockstep] {
                 let fewest = if beat == Beat::Lockstep { depth } else { 1 };
-                for slots in [fewest, fewest + 1, 2 * depth + 1] {
-                    let pipeline = chained(depth).in_flight(slots as u32).unwrap().beat(beat).unwrap();
+                let slots = [fewest, fewest + 1, 2 * depth + 1];
+                for (slots, pipeline) in slots.into_iter().flat_map(|slots| chained_and_held(depth).map(|each| (slots, each))) {
+                    let pipeline = pipeline.in_flight(slots as u32).unwrap().beat(beat).unwrap();
                     for len in 0..=(2 * slots + depth) as u64 {
                         let results = block_on(exec.pipe(&pipeline, stream::iter(0..len)).try_collect::<Vec<_>>()).unwrap();
                         assert!(results.into_iter().eq((0..len).map(|x| x + depth as u64)), "{exec:?} {pipeline:?} {len}");
@@ -78,6 +79,21 @@ fn the_stream_ends_after_any_number_of_items() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn items_go_through_phases_that_are_joined_past_another() {
+    // Seen to fail with phases that are joined to the next one, whichever they lead to.
+    let pipeline = each(|g, item: Value<u64>| {
+        let [a, b] = [("a", 2), ("b", 3)].map(|(name, by)| g.task(name, &item, move |x: &u64| by * x));
+        let c = g.task("c", &a, |x: &u64| x + 1);
+        g.task("d", (&b, &c), |x: &u64, y: &u64| 100 * x + y)
+    });
+    pipeline.verify().unwrap();
+    for exec in executors() {
+        let results = block_on(exec.pipe(&pipeline, stream::iter(0..40)).try_collect::<Vec<_>>()).unwrap();
+        assert!(results.into_iter().eq((0..40).map(|x| 302 * x + 1)), "{exec:?}");
     }
 }
 

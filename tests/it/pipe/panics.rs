@@ -11,7 +11,7 @@ use anabranch::pipe::Phases;
 use anabranch::{Executor, Pipeline, Ranked, Value};
 use futures::{Stream, StreamExt, stream};
 
-use super::{chained, each};
+use super::{chained_and_held, each};
 use crate::support::{Deed, block_on, executors, hooked, panic_quietly, until};
 
 /// Runs a pipeline over 0..10, and returns what is said of the items that fail.
@@ -239,10 +239,10 @@ impl Observer for Nosy {
 
 #[test]
 fn an_observer_that_panics_fails_an_item_at_most() {
-    for workers in [0, 1, 2] {
+    for (workers, pipeline) in [0, 1, 2].into_iter().flat_map(|workers| chained_and_held(2).map(|each| (workers, each))) {
         let nosy = Arc::new(Nosy(AtomicUsize::new(0)));
         let exec = Executor::builder().workers(workers).observer(nosy.clone()).build().unwrap();
-        let results = block_on(exec.pipe(&chained(2), stream::iter(0..9)).collect::<Vec<_>>());
+        let results = block_on(exec.pipe(&pipeline, stream::iter(0..9)).collect::<Vec<_>>());
         assert_eq!((results.len(), nosy.0.load(SeqCst)), (9, 18));
         assert!(results.into_iter().zip(0..).all(|(result, item)| result.map_or_else(|_| true, |value| value == item + 2)));
     }

@@ -8,7 +8,7 @@ use std::task::Context;
 use anabranch::{BoxError, Executor, Graph, Inputs, Plan};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 
-use super::{chained, each, poll_next};
+use super::{chained, chained_and_held, each, poll_next};
 use crate::support::{Alarm, block_on, executor, executors, plan, poll_once, until};
 
 fn one() -> Plan {
@@ -24,8 +24,9 @@ fn one_at_a_time(workers: usize) -> Executor {
 
 #[test]
 fn a_pipeline_is_one_run_in_flight() {
-    for exec in [0, 1, 2].map(one_at_a_time) {
-        let mut results = exec.pipe(&chained(3), stream::iter(0..20));
+    for (workers, pipeline) in [0, 1, 2].into_iter().flat_map(|workers| chained_and_held(3).map(|each| (workers, each))) {
+        let exec = one_at_a_time(workers);
+        let mut results = exec.pipe(&pipeline, stream::iter(0..20));
         assert_eq!(exec.in_flight(), 0);
         assert_eq!(block_on(results.next()).unwrap().unwrap(), 3);
         assert_eq!(exec.in_flight(), 1);

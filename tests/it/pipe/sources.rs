@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use anabranch::pipe::Beat;
 use futures::{Stream, StreamExt, future, stream};
 
-use super::{Tallied, chained, poll_next, sums};
+use super::{Tallied, chained, each_run, poll_next, sums};
 use crate::support::{Alarm, block_on, executors, panic_quietly, until};
 
 /// Counts the polls of a source, and what it gave.
@@ -32,9 +32,9 @@ fn seen<S: Stream + Unpin>(seen: &Arc<Seen>, mut source: S) -> impl Stream<Item 
 #[test]
 fn a_source_that_never_yields_is_polled_only_when_the_results_are() {
     // Seen to fail with a poll that wakes its own task while no item is in flight.
-    for exec in executors() {
+    for (exec, pipeline) in each_run(3) {
         let counts = Arc::new(Seen::default());
-        let mut results = exec.pipe(&chained(3), seen(&counts, stream::pending::<u64>()));
+        let mut results = exec.pipe(&pipeline, seen(&counts, stream::pending::<u64>()));
         let (alarm, waker) = Alarm::new();
         for polls in 1..=5 {
             assert!(Pin::new(&mut results).poll_next(&mut Context::from_waker(&waker)).is_pending());
@@ -61,10 +61,10 @@ fn a_source_that_yields_forever_is_left_when_the_results_are() {
 #[test]
 fn a_source_that_panics_has_ended_with_an_error_in_the_place_of_its_next_item() {
     // Seen to hang with a source that is polled again.
-    for exec in executors() {
+    for (exec, pipeline) in each_run(3) {
         for good in [0, 1, 2, 5, 9] {
             let source = stream::iter(0..).map(move |item| if item == good { panic_quietly("no more") } else { item });
-            let results = block_on(exec.pipe(&chained(3), source).collect::<Vec<_>>());
+            let results = block_on(exec.pipe(&pipeline, source).collect::<Vec<_>>());
             assert_eq!(results.len() as u64, good + 1);
             assert!(results.iter().flatten().copied().eq((0..good).map(|x| x + 3)));
             let error = results.last().unwrap().as_ref().unwrap_err();
@@ -77,9 +77,9 @@ fn a_source_that_panics_has_ended_with_an_error_in_the_place_of_its_next_item() 
 #[test]
 fn an_error_of_a_source_counts_as_an_item() {
     // Seen to fail with the number of the iteration, and with one that skips the items of its poll.
-    for exec in executors() {
+    for (exec, pipeline) in each_run(3) {
         let source = stream::iter(0..30).map(|item| if item % 4 == 3 { Err("none") } else { Ok(item) });
-        let results = block_on(exec.try_pipe(&chained(3), source).collect::<Vec<_>>());
+        let results = block_on(exec.try_pipe(&pipeline, source).collect::<Vec<_>>());
         let found: Vec<Option<u64>> =
             results.into_iter().map(|result| result.map_or_else(|error| error.item(), |_| None)).collect();
         assert!(found.into_iter().eq((0..30).map(|item| (item % 4 == 3).then_some(item))), "{exec:?}");
@@ -88,7 +88,7 @@ fn an_error_of_a_source_counts_as_an_item() {
 
 #[test]
 fn a_source_may_wake_for_nothing() {
-    for exec in executors() {
+    for (exec, pipeline) in each_run(2) {
         let mut turn = 0;
         let source = stream::poll_fn(move |cx| {
             turn += 1;
@@ -101,7 +101,7 @@ fn a_source_may_wake_for_nothing() {
                 turn => Poll::Ready(Some(turn)),
             }
         });
-        let results = block_on(exec.pipe(&chained(2), source).map(Result::unwrap).collect::<Vec<_>>());
+        let results = block_on(exec.pipe(&pipeline, source).map(Result::unwrap).collect::<Vec<_>>());
         assert!(results.into_iter().eq((1..=20).map(|item| 3 * item + 2)), "{exec:?}");
     }
 }
@@ -109,9 +109,9 @@ fn a_source_may_wake_for_nothing() {
 #[test]
 fn a_consumer_that_stops_has_at_most_the_items_in_flight_taken() {
     // Seen to fail with one slot more.
-    for exec in executors() {
+    for (exec, chained) in each_run(3) {
         for (slots, beat) in [(1, Beat::Elastic), (3, Beat::Elastic), (5, Beat::Lockstep)] {
-            let (counts, pipeline) = (Arc::new(Seen::default()), chained(3).in_flight(slots).unwrap().beat(beat).unwrap());
+            let (counts, pipeline) = (Arc::new(Seen::default()), chained.clone().in_flight(slots).unwrap().beat(beat).unwrap());
             let mut results = exec.pipe(&pipeline, seen(&counts, stream::iter(0..)));
             for taken in 1..4 {
                 block_on(results.next()).unwrap().unwrap();
@@ -164,9 +164,9 @@ fn an_item_that_is_slow_wakes_the_consumer_once() {
 
 #[test]
 fn a_source_that_becomes_ready_wakes_the_consumer() {
-    for exec in executors() {
+    for (exec, pipeline) in each_run(3) {
         let (send, source) = futures::channel::mpsc::unbounded();
-        let results = exec.pipe(&chained(3), source);
+        let results = exec.pipe(&pipeline, source);
         let sender = std::thread::spawn(move || (0..20).for_each(|item| send.unbounded_send(item).unwrap()));
         assert_eq!(block_on(results.map(Result::unwrap).collect::<Vec<_>>()), (3..23).collect::<Vec<_>>());
         sender.join().unwrap();
@@ -175,9 +175,9 @@ fn a_source_that_becomes_ready_wakes_the_consumer() {
 
 #[test]
 fn an_error_of_the_source_is_an_error_in_its_place() {
-    for exec in executors() {
+    for (exec, pipeline) in each_run(2) {
         let source = stream::iter([Ok(1), Err("broken"), Ok(2), Ok(3), Err("broken"), Err("broken")]);
-        let results = block_on(exec.try_pipe(&chained(2), source).collect::<Vec<_>>());
+        let results = block_on(exec.try_pipe(&pipeline, source).collect::<Vec<_>>());
         let found: Vec<Option<u64>> = results.iter().map(|result| result.as_ref().ok().copied()).collect();
         assert_eq!(found, [Some(3), None, Some(4), Some(5), None, None], "{exec:?}");
         // Seen to fail with a message that does not say what to do.

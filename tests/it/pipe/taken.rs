@@ -63,5 +63,7 @@ fn a_taker_in_an_earlier_phase_than_a_reader_is_an_error() {
     // Seen to fail as the tests before.
     let error = three(Some([1, 3, 2])).map(|_| ()).unwrap_err();
     assert_eq!(error.node(), Some("take"));
-    assert!(error.to_string().starts_with("'take' is in phase 2 and depends on 'read' in phase 3, a later one"), "{error}");
+    let text = "'take' takes 'make' by value in phase 2, and 'read' reads it in phase 3, a later one: put 'take' in phase 3 or \
+                later, or let it read 'make' by reference";
+    assert_eq!(error.to_string(), text);
 }

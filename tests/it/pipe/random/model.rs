@@ -33,8 +33,11 @@ pub(super) fn model(spec: &Spec, lags: &[usize], items: &[Option<u64>]) -> Vec<E
         for (at, node) in spec.nodes.iter().enumerate() {
             let value = |read: &Read| if let Read::Node(node) = read { values[*node] } else { *item };
             let feedbacks = node.feedbacks.iter().map(|&feedback| Some(fed[feedback][number]));
+            // A taker comes after all that read the value, and depends on them.
+            let mut others = spec.nodes.iter().zip(&values).filter(|(other, _)| node.takes && other.reads_value(node.last));
+            let is_skipped = others.any(|(_, value)| value.is_none());
             let words: Option<Vec<u64>> = feedbacks.chain(node.reads.iter().chain([&node.last]).map(value)).collect();
-            let made = words.and_then(|words| {
+            let made = words.filter(|_| !is_skipped).and_then(|words| {
                 let (mut made, steps) = made(node, at, &words);
                 if node.has_state {
                     made = mix(made, [states[at]].into_iter());

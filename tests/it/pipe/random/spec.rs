@@ -103,6 +103,10 @@ pub(super) fn which(word: u64) -> Option<usize> {
 }
 
 impl Node {
+    pub(super) fn reads_value(&self, read: Read) -> bool {
+        self.reads.contains(&read) || self.last == read
+    }
+
     /// Says whether a loop goes on after so many iterations.
     pub(super) fn goes_on(&self, iterations: u64, word: u64) -> bool {
         self.times.map_or_else(|| goes_on(word), |times| iterations < times)
@@ -148,7 +152,7 @@ impl Spec {
     }
 
     fn readers(&self, read: Read) -> usize {
-        self.nodes.iter().filter(|node| node.reads.contains(&read) || node.last == read).count()
+        self.nodes.iter().filter(|node| node.reads_value(read)).count()
     }
 
     fn is_taken(&self, read: Read) -> bool {
@@ -176,11 +180,14 @@ impl Spec {
         let is_last = all.is_some();
         let mut reads = all.unwrap_or_else(|| (0..dice.below(4)).map(|_| open[dice.below(open.len())]).collect());
         let last = reads.pop().unwrap_or_else(|| open[dice.below(open.len())]);
-        let is_own = last != Read::Item && !reads.contains(&last) && self.readers(last) == 0 && !self.is_borrowed(last);
+        let is_own = !reads.contains(&last) && !self.is_shared(last) && !self.is_borrowed(last);
         let takes = !is_last && is_own && dice.below(2) == 0;
         // What is moved out of an item must be its own.
         let copies = !takes && (is_last && self.way == Way::Pipeline || dice.below(2) == 0);
-        let phase = reads.iter().chain([&last]).map(|&read| self.phase_of(read)).max().unwrap() + dice.below(2) as u32;
+        // A taker comes after all that read the value.
+        let others = self.nodes.iter().filter(|node| takes && node.reads_value(last)).map(|node| node.phase);
+        let phase =
+            others.chain(reads.iter().chain([&last]).map(|&read| self.phase_of(read))).max().unwrap() + dice.below(2) as u32;
         let (kind, yields) = (dice.below(6), dice.below(3));
         let has_state = dice.below(3) == 0 && kind < LOOP && self.way == Way::Pipeline;
         let times = Some(dice.below(4) as u64).filter(|&times| times < 3);
