@@ -101,6 +101,7 @@ impl App {
         check_circles(&tree, &connections, &schedules)?;
         let states = states(&form, &start)?;
         let (name, Tree { components, passes, .. }) = (form.name.clone().into(), tree);
+        warnings.extend(files.into_warnings());
         Ok(Self { name, components, passes, connections, processes, states, schedules, warnings, file })
     }
 

@@ -8,10 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_path_to_error::Track;
 
-use super::fault::{Place, normal, quoted};
+use super::fault::{Place, Warning, normal, quoted};
 use super::forms::{AppForm, GraphletForm, Map, NodeForm, Object};
-use super::wcet;
+use super::{slips, wcet};
 use crate::error::Result;
 
 /// The largest file, in bytes.
@@ -20,6 +21,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 const FILES_MAX: usize = 4096;
 /// The most bytes of all files.
 const BYTES_MAX: u64 = 256 << 20;
+/// The most warnings about keys.
+const WARNINGS_MAX: usize = 100;
 
 /// Reads the bytes of a file.
 type ReadFile<'a> = dyn FnMut(&Path) -> io::Result<Vec<u8>> + 'a;
@@ -36,6 +39,8 @@ pub(super) struct Files<'a> {
     known: HashMap<PathBuf, (Arc<Path>, Document)>,
     files: usize,
     bytes: u64,
+    /// The first of those about keys.
+    warnings: Vec<Warning>,
 }
 
 /// Reads a file from disk. Refuses a directory, and a device or a pipe, which may have no end.
@@ -54,13 +59,13 @@ pub(super) fn from_disk(path: &Path) -> io::Result<Vec<u8>> {
 
 impl<'a> Files<'a> {
     pub(super) fn new(read: &'a mut ReadFile<'a>) -> Self {
-        Self { read, known: HashMap::new(), files: 0, bytes: 0 }
+        Self { read, known: HashMap::new(), files: 0, bytes: 0, warnings: Vec::new() }
     }
 
     pub(super) fn app(&mut self, file: &Arc<Path>) -> Result<AppForm> {
         let place = Place::new(file, "");
         let text = self.text(file, &place)?;
-        json::<AppForm>(&text, &place, "`name`, `subcomponents`, `connections`, `processes`, `states` and `stmSchedules`")
+        self.json::<AppForm>(&text, &place, "`name`, `subcomponents`, `connections`, `processes`, `states` and `stmSchedules`")
     }
 
     /// Returns the file of a component, which `place` names relative to its own file.
@@ -81,8 +86,8 @@ impl<'a> Files<'a> {
         let file: Arc<Path> = key.clone().into();
         let start = Place::new(&file, "");
         let document = match is_node {
-            true => Document::Node(Rc::new(json(&text, &start, "`name`, `inputPorts`, `outputPorts` and `passes`")?)),
-            false => Document::Graphlet(Rc::new(json(&text, &start, "`subcomponents` and `connections`")?)),
+            true => Document::Node(Rc::new(self.json(&text, &start, "`name`, `inputPorts`, `outputPorts` and `passes`")?)),
+            false => Document::Graphlet(Rc::new(self.json(&text, &start, "`subcomponents` and `connections`")?)),
         };
         self.known.insert(key, (file.clone(), document.clone()));
         Ok((file, document))
@@ -128,6 +133,35 @@ impl<'a> Files<'a> {
             fault(format!("the file is not UTF-8 text at line {line}"))
         })
     }
+
+    /// Reads a file that is an object with these keys, among others.
+    fn json<T: for<'de> Deserialize<'de>>(&mut self, text: &str, start: &Place, keys: &str) -> Result<T> {
+        if text.trim().is_empty() {
+            return Err(start.fault(format_args!("the file is empty: it must be a JSON object, with {keys}")));
+        }
+        let (mut reader, mut track) = (serde_json::Deserializer::from_str(text), Track::new());
+        let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
+        let form = serde_ignored::deserialize(tracked, |path| {
+            if self.warnings.len() < WARNINGS_MAX {
+                self.warnings.extend(slips::of(&path, start));
+            }
+        });
+        let form: Object<T> = form.map_err(|fault: serde_json::Error| {
+            let path = track.path().to_string();
+            let is_whole = path == "." || path == "?";
+            match is_whole && !fault.is_data() {
+                true => start.fault(format_args!("the file must be a JSON object, with {keys}: {fault}")),
+                false => (if is_whole { start.clone() } else { start.at(path) }).fault(plain(&fault)),
+            }
+        })?;
+        reader.end().map_err(|error| start.fault(format_args!("the file must be one JSON object, and no more: {error}")))?;
+        Ok(form.into_inner())
+    }
+
+    /// Returns the warnings about keys.
+    pub(super) fn into_warnings(self) -> Vec<Warning> {
+        self.warnings
+    }
 }
 
 /// Returns the path of a file that another one names.
@@ -137,24 +171,6 @@ fn beside(relative: &str, place: &Place) -> Result<PathBuf> {
         return Err(place.fault(format_args!("{} is no path relative to this file", quoted(relative))));
     }
     Ok(folder.join(relative))
-}
-
-/// Reads a file that is an object with these keys, among others.
-fn json<T: for<'de> Deserialize<'de>>(text: &str, start: &Place, keys: &str) -> Result<T> {
-    if text.trim().is_empty() {
-        return Err(start.fault(format_args!("the file is empty: it must be a JSON object, with {keys}")));
-    }
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let form: Object<T> = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        let (is_whole, fault) = (path == "." || path == "?", error.into_inner());
-        match is_whole && !fault.is_data() {
-            true => start.fault(format_args!("the file must be a JSON object, with {keys}: {fault}")),
-            false => (if is_whole { start.clone() } else { start.at(path) }).fault(plain(&fault)),
-        }
-    })?;
-    reader.end().map_err(|error| start.fault(format_args!("the file must be one JSON object, and no more: {error}")))?;
-    Ok(form.into_inner())
 }
 
 /// Says what serde says with JSON's words instead of Rust's types.

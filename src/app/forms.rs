@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::fault::quoted;
@@ -29,7 +29,7 @@ pub(super) struct AppForm {
     #[serde(default)]
     pub(super) stm_schedules: Map<Object<ScheduleForm>>,
     #[serde(default)]
-    pub(super) stm_external_runnables: Map<IgnoredAny>,
+    pub(super) stm_external_runnables: Map<serde_json::Value>,
 }
 
 #[derive(Deserialize)]

@@ -59,6 +59,7 @@ mod resources;
 mod rows;
 mod schedule;
 mod simulation;
+mod slips;
 mod trace;
 mod tree;
 mod wcet;

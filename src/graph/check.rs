@@ -199,7 +199,7 @@ fn is_near(known: &str, name: &str) -> bool {
 
 /// Whether two words, not of one letter or two, differ between what they begin and end with alike in one
 /// letter or two neighbours.
-fn is_one_slip(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn is_one_slip(a: &[u8], b: &[u8]) -> bool {
     if a.len().min(b.len()) < 3 {
         return false;
     }

@@ -218,6 +218,69 @@ fn keys_that_stand_twice_are_refused_and_unknown_ones_are_not_read() {
     assert!(case.open().unwrap().warnings().is_empty());
 }
 
+/// Returns the warnings if what a pointer names has such a key, too.
+fn warnings_of(file: &str, pointer: &str, key: &str) -> Vec<String> {
+    let mut case = Case::new();
+    case.edit(file, |form| form.pointer_mut(pointer).unwrap()[key] = json!(1));
+    case.open().unwrap().warnings().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_key_that_is_like_one_that_is_read_is_a_warning() {
+    // Seen to fail without the keys of either file in the list, and with paths that serde writes.
+    let dest = "/connections/0/dests/b.IN";
+    for (file, pointer, key, expected) in [
+        (
+            "T.graphlet.json",
+            dest,
+            "fifo_size",
+            "connections[0].dests.b.IN: the key 'fifo_size' is not read: did you mean 'fifo-size'?",
+        ),
+        (
+            "T.graphlet.json",
+            dest,
+            "indrect",
+            "connections[0].dests.b.IN: the key 'indrect' is not read: did you mean 'indirect'?",
+        ),
+        (
+            "T.graphlet.json",
+            dest,
+            "dataOffset",
+            "connections[0].dests.b.IN: the key 'dataOffset' is not read: did you mean 'data-offset'?",
+        ),
+        ("T.graphlet.json", "", "outputports", "the key 'outputports' is not read: did you mean 'outputPorts'?"),
+        (
+            "N.node.json",
+            "/passes/0",
+            "dependancies",
+            "passes[0]: the key 'dependancies' is not read: did you mean 'dependencies'?",
+        ),
+        ("N.node.json", "/inputPorts/IN", "byte", "inputPorts.IN: the key 'byte' is not read: did you mean 'bytes'?"),
+        (
+            "x.app.json",
+            "/stmSchedules/s",
+            "passDependancies",
+            "stmSchedules.s: the key 'passDependancies' is not read: did you mean",
+        ),
+    ] {
+        let warnings = warnings_of(file, pointer, key);
+        let expected = format!("{file}: {expected}");
+        assert!(matches!(&warnings[..], [warning] if warning.starts_with(&expected)), "{warnings:?}\n{expected}");
+    }
+    for (pointer, key) in [("", "x"), ("", "name2"), ("/stmSchedules/s", "note"), ("", "stmExternalRunnables2")] {
+        assert_eq!(warnings_of("x.app.json", pointer, key), [""; 0]);
+    }
+    // Names are no keys, also where the value is not read.
+    let mut case = Case::new();
+    case.edit("x.app.json", |app| app["stmExternalRunnables"] = json!({"period2": {"frame": 1}}));
+    assert!(case.open().unwrap().warnings().is_empty());
+    // Seen to fail without a bound.
+    let mut case = Case::new();
+    let text = String::from_utf8(case.0["x.app.json"].clone()).unwrap();
+    case.set_text("x.app.json", text.replacen('{', &format!("{{{}", "\"frame\": 1, ".repeat(100_000)), 1));
+    assert_eq!(case.open().unwrap().warnings().len(), 100);
+}
+
 #[test]
 fn bytes_that_are_no_text_are_named() {
     // Seen to fail without the check for marks.
