@@ -45,7 +45,9 @@ pub(crate) use body::Body;
 pub use builder::Graph;
 pub(crate) use builder::NodeWork;
 pub(crate) use carry::Carries;
-pub(crate) use check::{check, check_ids, check_name, circle_of, explain_circle, is_one_slip, take_last, unknown_node};
+#[cfg(feature = "json")]
+pub(crate) use check::is_one_slip;
+pub(crate) use check::{check, check_ids, check_name, circle_of, explain_circle, take_last, unknown_node};
 pub use condition::{Condition, Times, times};
 pub use control::Branch;
 pub(crate) use control_node::ControlKind;
