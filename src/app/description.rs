@@ -15,7 +15,7 @@ use super::parts::{Component, ComponentId, Connection, Pass, PassId, Process};
 use super::schedule::StmSchedule;
 use super::tree::Tree;
 use super::wiring;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::name::Name;
 
 /// An application description of the Compute Graph Framework: components, passes, connections, and schedules
@@ -86,22 +86,33 @@ impl App {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn read_with(file: impl AsRef<Path>, mut read: impl FnMut(&Path) -> io::Result<Vec<u8>>) -> Result<Self> {
-        let file: Arc<Path> = normal(file.as_ref()).into();
         let mut files = Files::new(&mut read);
+        match Self::read(normal(file.as_ref()).into(), &mut files) {
+            Ok(mut app) => {
+                app.warnings.extend(files.into_warnings());
+                Ok(app)
+            }
+            Err(fault) => Err(match files.into_warnings().first() {
+                Some(warning) => Kind::Misspelt { fault, warning: warning.to_string() }.into(),
+                None => fault,
+            }),
+        }
+    }
+
+    fn read(file: Arc<Path>, files: &mut Files<'_>) -> Result<Self> {
         let form = Rc::new(files.app(&file)?);
         let start = Place::new(&file, "");
         let mut warnings = Vec::new();
-        let mut tree = Tree::new(&file, form.clone(), &mut files)?;
+        let mut tree = Tree::new(&file, form.clone(), files)?;
         let processes = processes(&form, &mut tree, &start)?;
         let connections = wiring::connections(&tree, &mut warnings)?;
         let external = form.stm_external_runnables.keys().collect();
         let names = Names::new(&tree, form.processes.keys().collect(), external);
         let parts = Parts { components: &tree.components, passes: &tree.passes, connections: &connections, names: &names };
-        let schedules = build::schedules(&form.stm_schedules, &parts, &start, &mut files, &mut warnings)?;
+        let schedules = build::schedules(&form.stm_schedules, &parts, &start, files, &mut warnings)?;
         check_circles(&tree, &connections, &schedules)?;
         let states = states(&form, &start)?;
         let (name, Tree { components, passes, .. }) = (form.name.clone().into(), tree);
-        warnings.extend(files.into_warnings());
         Ok(Self { name, components, passes, connections, processes, states, schedules, warnings, file })
     }
 

@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     UnusedNode { node: Name },
     #[error("{}, or remove it", unused(*.kind, .name))]
     UnusedInput { kind: PortKind, name: Name },
-    #[error("'{name}' is {}, not a node: it has no backend, command or cost, and it waits for nothing", a(*.kind))]
+    #[error("'{name}' is {}, not a node: it has no backend, command, cost or phase, and it waits for nothing", a(*.kind))]
     NotANode { kind: PortKind, name: Name },
     #[error("'{first}' and '{second}' both take {value} by value: only one node can, let the other read it by reference")]
     TakenTwice { value: String, first: Name, second: Name },
@@ -60,6 +60,10 @@ pub(crate) enum Kind {
     TakenAndReadInside { control: Name, value: String, reader: Name },
     #[error("'{taker}' takes {value} by value, but {sharer} shares it as an Arc: read it by reference instead")]
     TakenShared { value: String, taker: Name, sharer: String },
+    #[error(
+        "{value} is a result of the pipeline, which is moved out, but {sharer} shares it as an Arc: return a value that a node makes of it"
+    )]
+    SharedResult { value: String, sharer: String },
     #[error(
         "'{node}' takes {value}, which belongs to a graph around it: read it by reference, or make it a state of the loop or branch"
     )]
@@ -147,6 +151,8 @@ pub(crate) enum Kind {
     #[cfg_attr(not(feature = "json"), allow(dead_code))]
     #[error("{place}: {fault}")]
     Description { place: String, fault: String },
+    #[error("{fault}; perhaps because of this: {warning}")]
+    Misspelt { fault: Error, warning: String },
     #[error("node '{node}' names device {device}: use ordinals up to {limit}")]
     DeviceOrdinal { node: Name, device: u32, limit: u32 },
     #[error("node '{node}' names device {device} twice: name each of its devices once")]

@@ -210,12 +210,14 @@ impl Error {
                 | TakenAndReadInside { .. }
                 | TakeCircle { .. }
                 | TakenShared { .. }
+                | SharedResult { .. }
                 | Limit { .. }
                 | Cost { .. }
                 | DeviceOrdinal { .. }
                 | DeviceTwice { .. }
                 | Json { .. }
                 | Description { .. }
+                | Misspelt { .. }
                 | EmptySection { .. }
                 | UnknownNodeId { .. }
                 | Policy { .. }

@@ -103,7 +103,8 @@ impl Executor {
     }
 
     /// Runs a pipeline over a stream of items. The results are a stream, in the order of the items. It begins
-    /// with its first poll, and counts as one run in flight.
+    /// with its first poll, and counts as one run in flight. Of an iterator, `futures::stream::iter` makes a
+    /// stream. For a stream of `Result`s there is [`Executor::try_pipe`].
     ///
     /// # Examples
     /// ```

@@ -11,10 +11,13 @@ use crate::phases::{PHASE_MAX, Phasing, Work};
 #[non_exhaustive]
 pub enum Phases {
     /// As [`phase`](crate::graph::NodeMut::phase) said for each node. A node without a phase is in the latest
-    /// phase of those that it reads, or else in the first. Without any there is one phase.
+    /// phase of those that it reads, or else in the first. Phases without nodes are left out: 1 and 5 are 1
+    /// and 2. Without any there is one phase.
     #[default]
     Written,
-    /// A phase for each node, or for several that a feedback keeps together.
+    /// A phase for each node. Nodes that read one feedback are in one phase, with all on paths between them.
+    /// So are those on paths from the maker of a feedback to its readers. A circle through a feedback is
+    /// split: the feedback is as many items old as the circle has phases.
     Each,
     /// The split with the shortest period, by the costs of the nodes
     /// ([`cost_us`](crate::graph::NodeMut::cost_us)), with at most `depth` phases. Written phases do not
@@ -83,11 +86,12 @@ pub(super) fn work_of(graph: &Graph, costs_us: &[f64], cpus: u32) -> Result<Work
     }
     for between in &graph.between {
         let Stays::Feedback { from: Some(from), .. } = between.is else { continue };
+        let readers = graph.inputs[between.input as usize].readers.iter().map(|reader| nodes[reader.index()]);
+        // All get the same value, so it is as old for one as for the others.
+        work.together(&readers.clone().collect::<Vec<_>>());
         let value = &graph.values[from as usize];
         let Maker::Node(maker) = value.maker else { continue };
-        for &reader in &graph.inputs[between.input as usize].readers {
-            work.feedback(nodes[maker.index()], nodes[reader.index()], value.of.size.into());
-        }
+        readers.for_each(|reader| work.feedback(nodes[maker.index()], reader, value.of.size.into()));
     }
     Ok(work)
 }

@@ -1,6 +1,7 @@
 //! The picture of what ran: a row for each thing that an engine did at once, a box for each node, in the
 //! colour of its item.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -26,7 +27,7 @@ pub(crate) struct Ran<E> {
 
 /// What ran on engines, each of which does one thing or several at once.
 pub(crate) struct Gantt<'a, E> {
-    pub(crate) title: &'a str,
+    pub(crate) title: Cow<'a, str>,
     /// What the line below the title begins with.
     pub(crate) counts: String,
     pub(crate) makespan_us: f64,
@@ -72,12 +73,13 @@ impl<E: Ord + Copy> Gantt<'_, E> {
     }
 
     fn draw_header(&self, out: &mut String) {
-        let ran = self.ran.len();
+        let (ran, failed) = (self.ran.len(), self.ran.iter().filter(|ran| ran.has_failed).count());
+        let failed = if failed == 0 { String::new() } else { format!(" · {failed} failed (red rim)") };
         let _ = writeln!(
             out,
             "<text x=\"16\" y=\"24\" font-size=\"15\" font-weight=\"bold\">{}</text>\n\
-             <text x=\"16\" y=\"42\" fill=\"#60707c\">{}{ran} node{} ran · takes {}</text>",
-            escaped(self.title),
+             <text x=\"16\" y=\"42\" fill=\"#60707c\">{}{ran} node{} ran{failed} · takes {}</text>",
+            escaped(&self.title),
             self.counts,
             if ran == 1 { "" } else { "s" },
             time(self.makespan_us),
@@ -101,12 +103,13 @@ impl<E> Ran<E> {
         let (color, thick) = if self.has_failed { (RED, 2.0) } else { ("#00000033", 0.8) };
         let _ = write!(
             out,
-            "<g><title>{} on {}: {} from {}</title><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+            "<g><title>{} on {}: {} from {}{}</title><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
              rx=\"{:.1}\" fill=\"{}\" stroke=\"{color}\" stroke-width=\"{thick}\"/>",
             escaped(&self.full_name()),
             rows.name(row),
             time(self.end_us - self.start_us),
             time(self.start_us),
+            if self.has_failed { ", failed" } else { "" },
             (height / 5.0).min(4.0),
             COLORS[self.group % COLORS.len()],
         );

@@ -172,12 +172,16 @@ pub(crate) fn draw_label(name: &str, item: &str, (x, y, width, height): (f64, f6
 }
 
 /// Returns a label of at most `room` characters: the name, cut if it is too long, and the item, which is not
-/// cut. If hardly anything is left of the name, it is the item alone; none if there is no room for that.
+/// cut. Of a path, such as `top.filter.RUN`, the end stays: others begin alike. If hardly anything is left of
+/// the name, it is the item alone; none if there is no room for that.
 fn fitted(name: &str, item: &str, room: usize) -> Option<String> {
     let behind = if item.is_empty() { String::new() } else { format!(" {item}") };
     match (name.chars().count(), room.saturating_sub(behind.chars().count())) {
         (length, room) if length <= room => Some(format!("{name}{behind}")),
         (_, 0..3) => Some(item.to_owned()).filter(|item| (1..=room).contains(&item.chars().count())),
+        (length, room) if name.contains(['.', '/']) => {
+            Some(['…'].into_iter().chain(name.chars().skip(length + 1 - room)).chain(behind.chars()).collect())
+        }
         (_, room) => Some(name.chars().take(room - 1).chain(['…']).chain(behind.chars()).collect()),
     }
 }

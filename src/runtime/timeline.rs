@@ -32,6 +32,8 @@ pub struct Timeline {
 struct Kept {
     nodes: Vec<NodeSpan>,
     operations: Vec<OpSpan>,
+    /// How many nodes came when it was full.
+    nodes_left_out: u64,
 }
 
 impl Timeline {
@@ -82,7 +84,8 @@ impl Timeline {
 
     /// Draws all runs as an SVG, from the first start on: a row for each node that the host, or a device, did
     /// at once, and a box for each node. The boxes of a run have one colour; of a run over items, those of an
-    /// item. Nodes that failed have a red rim. A loop or a branch is one box.
+    /// item. Nodes that failed have a red rim. A loop or a branch is one box. If the timeline was full, the
+    /// title says how many nodes are left out.
     ///
     /// # Examples
     /// ```
@@ -99,7 +102,14 @@ impl Timeline {
     /// # Ok::<(), anabranch::Error>(())
     /// ```
     pub fn to_svg(&self) -> String {
-        let mut spans = self.spans();
+        let (mut spans, left_out) = {
+            let kept = self.kept();
+            (kept.nodes.clone(), kept.nodes_left_out)
+        };
+        let title = match left_out {
+            0 => "timeline".into(),
+            _ => format!("timeline, full: the first {} of {} nodes", spans.len(), spans.len() as u64 + left_out).into(),
+        };
         spans.retain(|span| span.id.index() < span.plan.schedule().shape().nodes().len());
         spans.sort_by_key(|span| span.start);
         let over_items: HashSet<u64> = spans.iter().filter(|span| span.item > 0).map(|span| span.run).collect();
@@ -119,7 +129,7 @@ impl Timeline {
             has_failed: !span.is_ok,
         };
         let gantt = Gantt {
-            title: "timeline",
+            title,
             counts: format!("{count} {what}{} · ", if count == 1 { "" } else { "s" }),
             makespan_us: spans.iter().map(|span| us(span.end)).fold(0.0, f64::max),
             ran: spans.iter().map(ran).collect(),
@@ -210,6 +220,8 @@ impl Observer for Timeline {
         let mut all = self.kept();
         if all.nodes.len() < self.spans_max {
             all.nodes.push(span.clone());
+        } else {
+            all.nodes_left_out += 1;
         }
     }
 

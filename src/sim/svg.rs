@@ -20,7 +20,7 @@ impl SimLog {
         let counts = items.map(|items| format!("{items} item{} · ", if items == 1 { "" } else { "s" }));
         let failed: HashSet<NodeId> = self.failed().collect();
         let gantt = Gantt {
-            title: self.shape.name().unwrap_or("simulation"),
+            title: self.shape.name().map_or("simulation", |name| name).into(),
             counts: counts.unwrap_or_default(),
             makespan_us: self.makespan_us(),
             ran: self.spans().into_iter().map(|span| self.ran(span, failed.contains(&span.node))).collect(),

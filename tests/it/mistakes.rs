@@ -219,7 +219,7 @@ fn an_input_is_not_a_node() {
         g.output("x", &x);
         g.node(&x).backend(Backend::Gpu);
     });
-    assert_eq!(text, "'x' is an input, not a node: it has no backend, command or cost, and it waits for nothing");
+    assert_eq!(text, "'x' is an input, not a node: it has no backend, command, cost or phase, and it waits for nothing");
 }
 
 #[test]

@@ -295,7 +295,7 @@ fn a_timeline_draws_what_ran_at_once_on_rows_and_each_item_in_its_colour() {
     add(4, 0, 1, (30, 70), true);
     add(4, 1, 1, (70, 80), false);
     let picture = timeline.to_svg();
-    assert!(picture.contains(">3 items · 5 nodes ran · takes 80 µs<"), "{picture}");
+    assert!(picture.contains(">3 items · 5 nodes ran · 1 failed (red rim) · takes 80 µs<"), "{picture}");
     let drawn = boxes(&picture);
     let places: Vec<_> = drawn.iter().map(|node| (node.0, node.1)).collect();
     let [first, second, third] = ["host · 0", "host · 1", "host · 2"];
@@ -304,4 +304,17 @@ fn a_timeline_draws_what_ran_at_once_on_rows_and_each_item_in_its_colour() {
     assert_eq!((color(0), color(2)), (color(3), color(4)));
     assert!(color(0) != color(1) && color(1) != color(2) && color(0) != color(2));
     assert_eq!(drawn.iter().filter(|node| node.3 != "#00000033").map(|node| node.0).collect::<Vec<_>>(), ["b #1"]);
+    assert!(picture.contains("<title>b #1 on host · 0: 10 µs from 60 µs, failed</title>"), "{picture}");
+}
+
+#[test]
+fn a_timeline_that_was_full_says_so() {
+    // Seen to fail without the count.
+    let (timeline, plan, now) = (Timeline::new(2), three(), Instant::now());
+    let picture = |timeline: &Timeline| timeline.to_svg();
+    for id in plan.schedule().shape().ids() {
+        assert!(picture(&timeline).contains(">timeline</text>"));
+        timeline.node(&NodeSpan::new(&plan, id, 0, now, now));
+    }
+    assert!(picture(&timeline).contains(">timeline, full: the first 2 of 3 nodes</text>"), "{}", picture(&timeline));
 }

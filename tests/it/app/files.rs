@@ -270,6 +270,12 @@ fn a_key_that_is_like_one_that_is_read_is_a_warning() {
     for (pointer, key) in [("", "x"), ("", "name2"), ("/stmSchedules/s", "note"), ("", "stmExternalRunnables2")] {
         assert_eq!(warnings_of("x.app.json", pointer, key), [""; 0]);
     }
+    // A file may also be wrong because of such a key.
+    let mut case = Case::new();
+    case.edit("x.app.json", |app| app["stmSchedule"] = app.as_object_mut().unwrap().remove("stmSchedules").unwrap());
+    let text = "x.app.json: states.RUN.stmScheduleKey: there is no schedule 's'; there are none; perhaps because of this: x.app.json: \
+                the key 'stmSchedule' is not read: did you mean 'stmSchedules'?";
+    assert_eq!(case.fault(), text);
     // Names are no keys, also where the value is not read.
     let mut case = Case::new();
     case.edit("x.app.json", |app| app["stmExternalRunnables"] = json!({"period2": {"frame": 1}}));

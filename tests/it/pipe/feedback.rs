@@ -56,6 +56,32 @@ fn a_pipeline_prints_how_old_its_feedback_is() {
     assert_eq!(lines(3), "feedback 'before' is from 3 items before");
 }
 
+#[test]
+fn nodes_that_read_one_feedback_stay_in_one_phase() {
+    // Seen to fail (as an error of `Each` and `Auto`) with readers that go to phases by themselves.
+    let moving = || {
+        let built = Pipeline::new("moving", &Ranked::default(), |g, target: Value<f64>| {
+            let before = g.feedback("before", || 0.0);
+            let seen = g.task("seen", &target, |target: &f64| *target);
+            let error = g.task("error", (&seen, &*before), |seen: &f64, before: &f64| seen - before);
+            let step = g.task("step", &error, |error: &f64| error / 2.0);
+            let place = g.task("move", (&step, &*before), |step: &f64, before: &f64| before + step);
+            let drawn = g.task("drawn", &place, |place: &f64| *place);
+            g.feed(before, &place);
+            drawn
+        });
+        built.unwrap()
+    };
+    for (phases, depth) in [(Phases::Written, 1), (Phases::Each, 3), (Phases::Auto { depth: 5 }, 3)] {
+        let pipeline = moving().phases(phases).and_then(|pipeline| pipeline.cpus(4)).unwrap();
+        assert_eq!(pipeline.depth(), depth, "{phases:?}");
+        for exec in executors() {
+            let places = block_on(exec.pipe(&pipeline, stream::iter([8.0; 4])).map(Result::unwrap).collect::<Vec<_>>());
+            assert_eq!(places, [4.0, 6.0, 7.0, 7.5], "{exec:?} {phases:?}");
+        }
+    }
+}
+
 /// Adds up the items: the sum so far is fed back. Items below 0 fail, in a task or in an async node.
 fn summed(is_async: bool) -> Pipeline<i64, i64> {
     let add = |before: i64, item: i64| if item < 0 { Err::<i64, BoxError>("negative".into()) } else { Ok(before + item) };

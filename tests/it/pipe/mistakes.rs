@@ -160,7 +160,9 @@ fn a_result_is_one_and_nobody_elses() {
         g.future("sharer", &node, async |_: std::sync::Arc<u64>| Ok(()));
         node
     });
-    assert!(shared.contains("'node'") && shared.contains("'sharer'") && shared.contains("result"), "{shared}");
+    let text = "'node' is a result of the pipeline, which is moved out, but the async node 'sharer' shares it as an Arc: return a \
+                value that a node makes of it";
+    assert_eq!(shared, text);
     let feedback = mistake(|g, item| {
         let before = g.feedback("before", || 0);
         let node = add(g, "node", 1, &item, &before);
@@ -281,7 +283,7 @@ fn a_message_says_which_state_or_feedback_it_is_about() {
         g.node(&before).cost_us(1.0);
         *before
     });
-    assert_eq!(text, "'before' is a feedback, not a node: it has no backend, command or cost, and it waits for nothing");
+    assert_eq!(text, "'before' is a feedback, not a node: it has no backend, command, cost or phase, and it waits for nothing");
     let mut other = Graph::new();
     let foreign = other.feedback("theirs", || 0);
     let text = mistake(|g, item| {

@@ -199,18 +199,23 @@ impl Spec {
         for number in 0..dice.below(3) {
             let first = dice.below(last + 1);
             let phase = self.nodes[first].phase;
-            let (mut readers, mut maker) = (vec![first], last);
-            if self.phases == Phases::Written {
-                readers.extend((0..last).filter(|&node| node != first && self.nodes[node].phase == phase && dice.below(2) == 0));
-                let makers: Vec<usize> = (0..=last).filter(|&node| self.nodes[node].phase >= phase).collect();
-                maker = makers[dice.below(makers.len())];
-            }
+            // Others than written phases are made to fit.
+            let is_written = self.phases == Phases::Written;
+            let may_read = |node: &usize| *node != first && (!is_written || self.nodes[*node].phase == phase);
+            let readers: Vec<usize> =
+                [first].into_iter().chain((0..last).filter(may_read).filter(|_| dice.below(2) == 0)).collect();
+            let makers: Vec<usize> = (0..=last).filter(|&node| !is_written || self.nodes[node].phase >= phase).collect();
+            let maker = makers[dice.below(makers.len())];
             if self.is_taken(Read::Node(maker)) {
                 continue;
             }
             let number = number.min(self.feedbacks.len());
             readers.iter().for_each(|&reader| self.nodes[reader].feedbacks.push(number));
             self.feedbacks.push(Feedback { readers, maker });
+        }
+        // Pipelines begin with the written phases.
+        if self.phases != Phases::Written && !self.feedbacks.is_empty() {
+            self.nodes.iter_mut().for_each(|node| node.phase = 1);
         }
     }
 }
