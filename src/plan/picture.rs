@@ -8,6 +8,8 @@ use super::time_unit::time;
 pub(crate) const COLORS: [&str; 8] = ["#8ec9a6", "#f4c875", "#c3a6e0", "#8fbde0", "#f0a898", "#b9cc74", "#e6a9cd", "#86cfcf"];
 /// The width of a character of the boxes' font, in pixels.
 pub(crate) const CHAR: f64 = 6.3;
+/// That of a capital.
+const CAPITAL: f64 = 8.0;
 /// Between these the time axis is as wide as the boxes want it, in pixels.
 const WIDTH_MIN: f64 = 720.0;
 const WIDTH_MAX: f64 = 2600.0;
@@ -164,26 +166,40 @@ pub(crate) fn pad(lane: f64) -> f64 {
 /// Draws the label of a box, if there is room: a name, and the item behind it, if it has one. The name is cut
 /// to the width of the box.
 pub(crate) fn draw_label(name: &str, item: &str, (x, y, width, height): (f64, f64, f64, f64), out: &mut String) {
-    let room = ((width - 6.0) / CHAR).floor().max(0.0) as usize;
-    if let Some(label) = fitted(name, item, room).filter(|_| height >= 11.0) {
+    if let Some(label) = fitted(name, item, width - 6.0).filter(|_| height >= 11.0) {
         let (x, y) = (x + width / 2.0, y + height / 2.0 + 4.0);
         let _ = write!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", escaped(&label));
     }
 }
 
-/// Returns a label of at most `room` characters: the name, cut if it is too long, and the item, which is not
-/// cut. Of a path, such as `top.filter.RUN`, the end stays: others begin alike. If hardly anything is left of
-/// the name, it is the item alone; none if there is no room for that.
-fn fitted(name: &str, item: &str, room: usize) -> Option<String> {
+/// Returns a label that is at most `room` pixels wide: the name, cut if it is too long, and the item, which
+/// is not cut. Of a path, such as `top.filter.RUN`, the end stays: others begin alike. If hardly anything is
+/// left of the name, it is the item alone; none if there is no room for that.
+fn fitted(name: &str, item: &str, room: f64) -> Option<String> {
     let behind = if item.is_empty() { String::new() } else { format!(" {item}") };
-    match (name.chars().count(), room.saturating_sub(behind.chars().count())) {
-        (length, room) if length <= room => Some(format!("{name}{behind}")),
-        (_, 0..3) => Some(item.to_owned()).filter(|item| (1..=room).contains(&item.chars().count())),
-        (length, room) if name.contains(['.', '/']) => {
-            Some(['…'].into_iter().chain(name.chars().skip(length + 1 - room)).chain(behind.chars()).collect())
-        }
-        (_, room) => Some(name.chars().take(room - 1).chain(['…']).chain(behind.chars()).collect()),
+    if width(name) + width(&behind) <= room {
+        return Some(format!("{name}{behind}"));
     }
+    let (mut left, is_path) = (room - width("…") - width(&behind), name.contains(['.', '/']));
+    let fits = |char: &char| {
+        left -= char_width(*char);
+        left >= 0.0
+    };
+    let kept: Vec<char> =
+        if is_path { name.chars().rev().take_while(fits).collect() } else { name.chars().take_while(fits).collect() };
+    match kept.len() {
+        0..2 => Some(item.to_owned()).filter(|item| !item.is_empty() && width(item) <= room),
+        _ if is_path => Some(format!("…{}{behind}", kept.into_iter().rev().collect::<String>())),
+        _ => Some(format!("{}…{behind}", kept.into_iter().collect::<String>())),
+    }
+}
+
+fn width(text: &str) -> f64 {
+    text.chars().map(char_width).sum()
+}
+
+fn char_width(char: char) -> f64 {
+    if char.is_uppercase() { CAPITAL } else { CHAR }
 }
 
 /// Returns text with what XML would read as its own escaped. Control characters become spaces: XML has no
