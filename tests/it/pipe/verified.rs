@@ -88,3 +88,18 @@ fn a_schedule_in_phases_is_checked_within_them() {
     pipeline.schedule().verify().unwrap();
     assert_eq!(pipeline.phases(Phases::Written).unwrap().schedule().streams(), 1);
 }
+
+#[test]
+fn a_feedback_is_read_before_a_later_item_gives_it_its_value() {
+    // Seen to fail without the arrow from the readers of a feedback back to its maker.
+    let pipeline = each(|g, item: Value<u64>| {
+        let before = g.feedback("before", || 0);
+        let reader = g.task("reader", (&item, &*before), |x: &u64, before: &u64| x + before);
+        let maker = g.task("maker", &item, |x: &u64| *x);
+        g.feed(before, &maker);
+        g.task("sum", (&reader, &maker), |x: &u64, y: &u64| x + y)
+    });
+    for slots in [2, 3, 6] {
+        pipeline.clone().in_flight(slots).unwrap().verify().unwrap();
+    }
+}

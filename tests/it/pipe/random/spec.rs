@@ -202,8 +202,9 @@ impl Spec {
             // Others than written phases are made to fit.
             let is_written = self.phases == Phases::Written;
             let may_read = |node: &usize| *node != first && (!is_written || self.nodes[*node].phase == phase);
+            let more = [0, 0, 3][dice.below(3)];
             let readers: Vec<usize> =
-                [first].into_iter().chain((0..last).filter(may_read).filter(|_| dice.below(2) == 0)).collect();
+                [first].into_iter().chain((0..last).filter(may_read).filter(|_| dice.below(10) < more)).collect();
             let makers: Vec<usize> = (0..=last).filter(|&node| !is_written || self.nodes[node].phase >= phase).collect();
             let maker = makers[dice.below(makers.len())];
             if self.is_taken(Read::Node(maker)) {
