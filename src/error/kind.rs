@@ -60,10 +60,8 @@ pub(crate) enum Kind {
     TakenAndReadInside { control: Name, value: String, reader: Name },
     #[error("'{taker}' takes {value} by value, but {sharer} shares it as an Arc: read it by reference instead")]
     TakenShared { value: String, taker: Name, sharer: String },
-    #[error(
-        "{value} is a result of the pipeline, which is moved out, but {sharer} shares it as an Arc: return a value that a node makes of it"
-    )]
-    SharedResult { value: String, sharer: String },
+    #[error("{value} is a result of the pipeline, which is moved out, but {why}: return a value that a node makes of it")]
+    SharedResult { value: String, why: String },
     #[error(
         "'{node}' takes {value}, which belongs to a graph around it: read it by reference, or make it a state of the loop or branch"
     )]

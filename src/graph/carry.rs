@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 
 use super::NodeId;
+use super::between::Kept;
 use super::builder::Graph;
 use super::control_node::{ControlKind, ControlNode, Inner, Origin, State};
 use super::nested::Role;
@@ -237,19 +238,25 @@ impl<'g> Settling<'g> {
         for (state, &[begins, ends]) in lost.iter().enumerate() {
             let takers = self.views(state).filter_map(|(graph, view)| Some((graph, view, view.taker?)));
             if let Some((graph, view, taker)) = takers.into_iter().next().filter(|_| begins.is_some()) {
-                return Err(taken(graph, view, taker, self.why(&reasons(0), state)));
+                let (why, instead) = self.why(&reasons(0), state);
+                return Err(taken(graph, view, taker, format!("{why}: {instead}")));
             }
             let value = &self.graph.values[first + state];
-            if let Some(taker) = value.taker.filter(|_| ends.is_some()) {
-                let (value, taker) = (self.control.states[state].name.to_string(), self.graph.full_name(taker));
-                return Err(Kind::TakenState { value, taker, why: self.why(&reasons(1), state) }.into());
+            if ends.is_none() || value.taker.is_none() && value.kept != Some(Kept::Result) {
+                continue;
             }
+            let (value, taker) = (self.control.states[state].name.to_string(), value.taker);
+            let (why, instead) = self.why(&reasons(1), state);
+            return Err(match taker.map(|taker| self.graph.full_name(taker)) {
+                Some(taker) => Kind::TakenState { value, taker, why: format!("{why}: {instead}") }.into(),
+                None => Kind::SharedResult { value, why }.into(),
+            });
         }
         Ok(())
     }
 
     /// Returns why something else may hold a state, and what to change.
-    fn why(&self, lost: &[Option<Lost>], mut state: usize) -> String {
+    fn why(&self, lost: &[Option<Lost>], mut state: usize) -> (String, String) {
         let (mut chain, mut links) = (String::new(), 0);
         while let Some(Lost::Given(number)) = lost[state]
             && let origin @ Origin::State(from) = self.control.flow.givers()[number].results[state]
@@ -263,22 +270,22 @@ impl<'g> Settling<'g> {
         if links > CHAIN_MAX {
             chain += &format!("so on as far as state {state}, and ");
         }
-        chain + &self.why_at_first(lost, state)
+        let (why, instead) = self.why_at_first(lost, state);
+        (chain + &why, instead)
     }
 
     /// Returns why something else may hold a state that is not given another one alone.
-    fn why_at_first(&self, lost: &[Option<Lost>], state: usize) -> String {
+    fn why_at_first(&self, lost: &[Option<Lost>], state: usize) -> (String, String) {
         let (name, of) = (self.name(), &self.control.states[state].name);
         let number = match lost[state] {
             None | Some(Lost::Read) => {
-                return format!(
-                    "'{name}' only reads what the state begins with: give that to it as `take(&value)` (in JSON, \"take\": true)"
-                );
+                let instead = "give that to it as `take(&value)` (in JSON, \"take\": true)";
+                return (format!("'{name}' only reads what the state begins with"), instead.into());
             }
             Some(Lost::Shared) => {
                 let sharers = self.views(state).filter_map(|(graph, view)| Some(graph.sharer_name(view.sharer?)));
                 let sharer = sharers.into_iter().next().unwrap_or_default();
-                return format!("{sharer} shares it as an Arc: read it by reference instead");
+                return (format!("{sharer} shares it as an Arc"), "read it by reference instead".into());
             }
             Some(Lost::Given(number)) => number,
         };
@@ -287,16 +294,17 @@ impl<'g> Settling<'g> {
         let twice = giver.results.iter().enumerate().position(|(other, given)| other != state && *given == origin);
         match (origin, twice) {
             (_, Some(other)) => {
-                format!("'{path}' gives one value as states {state} and {other}: give each a value of its own")
+                (format!("'{path}' gives one value as states {state} and {other}"), "give each a value of its own".into())
             }
             (Origin::Node { value, .. }, None) => {
                 let value = &graph.values[value as usize];
                 let (value, sharer) = (graph.maker_name(value.maker), value.sharer.map(|sharer| graph.sharer_name(sharer)));
                 let sharer = sharer.unwrap_or_default();
-                format!("'{path}' gives {value} for it, which {sharer} shares as an Arc: give one that nothing else holds")
+                let why = format!("'{path}' gives {value} for it, which {sharer} shares as an Arc");
+                (why, "give one that nothing else holds".into())
             }
             (Origin::State(_) | Origin::Around(_) | Origin::Nowhere, None) => {
-                format!("'{path}' gives {of} a value of the graph around: give one that '{path}' makes")
+                (format!("'{path}' gives {of} a value of the graph around"), format!("give one that '{path}' makes"))
             }
         }
     }

@@ -70,7 +70,8 @@ impl NodeMut<'_> {
         self.with(|shape| shape.cost_us = cost_us)
     }
 
-    /// Sets the phase, in a pipeline: from 1 on, and not before that of a node it reads. See
+    /// Sets the phase, in a pipeline: from 1 on, and not before that of a node it reads. Nodes of a loop or a
+    /// branch are in its phase, whatever is said of them. See
     /// [`Phases::Written`](crate::pipe::Phases::Written).
     pub fn phase(self, phase: u32) -> Self {
         self.with(|shape| shape.phase = Some(phase))

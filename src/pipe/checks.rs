@@ -14,9 +14,9 @@ impl<I, T> Pipeline<I, T> {
     /// [`Shape::verify_programs`](crate::graph::Shape::verify_programs) does: data and order within an item,
     /// a state before the next item has it, feedback before it is read and until it was read, the memory of
     /// an item until its results were taken, and [`serial`](Pipeline::serial) and [`beat`](Pipeline::beat).
-    /// The arrivals that each phase waits for are counted. This is done for the phases, for those
-    /// that runs on threads have, where phases that only continue another are one with it, and for the same
-    /// graph in one phase, which executors without threads run.
+    /// The arrivals that each phase waits for are counted. This is done for the phases, for those that most
+    /// runs have, where phases that only continue another are one with it, and for the same graph in one
+    /// phase, which executors without workers run if no node is async.
     ///
     /// # Errors
     /// The first thing that is wrong: the error names the nodes with their items, such as `track #3`. For a

@@ -11,8 +11,8 @@ use crate::phases::{PHASE_MAX, Phasing, Work};
 #[non_exhaustive]
 pub enum Phases {
     /// As [`phase`](crate::graph::NodeMut::phase) said for each node. A node without a phase is in the latest
-    /// phase of those that it reads, or else in the first. Phases without nodes are left out: 1 and 5 are 1
-    /// and 2. Without any there is one phase.
+    /// phase of those that it depends on, or else in the first. Phases without nodes are left out: 1 and 5
+    /// are 1 and 2. Without any there is one phase.
     #[default]
     Written,
     /// A phase for each node. Nodes that read one feedback are in one phase, with all on paths between them.

@@ -63,9 +63,9 @@ struct Inner<T> {
     settings: Settings,
     /// With the phases that were asked for.
     phased: Form,
-    /// Where phases that only continue another are one with it: for runs on threads.
+    /// Where phases that only continue another are one with it: for workers, async nodes and simulations.
     joined: Form,
-    /// In one phase: for runs on an executor without threads.
+    /// In one phase: for all others.
     merged: Form,
 }
 
@@ -272,9 +272,9 @@ impl<I: Data, T: Send + 'static> Pipeline<I, T> {
     /// Returns the programs of one item. In a pipeline of several phases they are those of one schedule
     /// iteration: every phase handles an item of its own.
     ///
-    /// They have the phases that were asked for. A run on threads joins a phase that only continues another
-    /// to it, and a run without threads mostly has one phase: that is quicker, with the same results. So
-    /// the stream that an error or a span names can be another one than here.
+    /// They have the phases that were asked for. Without workers, a run has one phase if no node is async and
+    /// nothing is simulated. In all other runs, a phase that only continues another is joined to it. That is
+    /// quicker, with the same results, and the stream that an error or a span names can be another than here.
     pub fn schedule(&self) -> &Schedule {
         self.inner.split.plan.schedule()
     }

@@ -145,7 +145,8 @@ impl Graph {
             }
             if let (Some(Kept::Result), Some(sharer)) = (value.kept, value.sharer) {
                 let (value, sharer) = (self.maker_name(value.maker), self.sharer_name(sharer));
-                return Err(Kind::SharedResult { value, sharer }.into());
+                let why = format!("{sharer} shares it as an Arc");
+                return Err(Kind::SharedResult { value, why }.into());
             }
             if let (Some(taker), Some(sharer)) = (value.taker, value.sharer) {
                 let (value, taker) = (self.maker_name(value.maker), self.full_name(taker));

@@ -157,7 +157,6 @@ fn dropping_does_not_wait_for_a_task_that_blocks() {
 
 #[test]
 fn another_thread_may_cancel() {
-    // Seen to hang with a cancel that does not close the run.
     for (exec, pipeline) in each_run(2) {
         let mut results = exec.pipe(&pipeline, stream::pending());
         let (alarm, waker) = Alarm::new();

@@ -1,9 +1,9 @@
 //! Mistakes in pipelines: each error names what is wrong, and says what to do.
 
-use anabranch::graph::Graph;
+use anabranch::graph::{Graph, times};
 use anabranch::pipe::{Beat, Phases, State};
 use anabranch::{Error, Executor, Pipeline, Ranked, Value, take};
-use futures::stream;
+use futures::{StreamExt, stream};
 
 use super::chained;
 use crate::support::{block_on, chain};
@@ -238,9 +238,7 @@ fn values_and_states_are_of_the_same_graph() {
     let text = mistake(|g, item| {
         let mut state = g.state("tracker", || 0u64);
         let one = g.task("one", &item, |x: &u64| *x);
-        g.repeat("loop", take(&one), anabranch::graph::times(2), |b, x| {
-            b.task("node", (&mut state, &x), |_: &mut u64, x: &u64| *x)
-        })
+        g.repeat("loop", take(&one), times(2), |b, x| b.task("node", (&mut state, &x), |_: &mut u64, x: &u64| *x))
     });
     assert!(text.contains("node' holds state 'tracker' of another graph"), "{text}");
 }
@@ -294,7 +292,7 @@ fn a_message_says_which_state_or_feedback_it_is_about() {
     assert_eq!(text, "feedback 'theirs' is of another graph: feed it in the graph that made it");
     let text = mistake(|g, item| {
         let one = g.task("one", &item, |x: &u64| *x);
-        g.repeat("loop", take(&one), anabranch::graph::times(2), |b, x| {
+        g.repeat("loop", take(&one), times(2), |b, x| {
             let _ = b.state("tracker", || 0);
             b.task("node", &x, |x: &u64| *x)
         })
@@ -310,6 +308,38 @@ fn an_item_that_nothing_reads_is_said() {
         chain(g, &one, 1)
     });
     assert_eq!(text, "nothing reads the input 'the item': read it in a node, or remove it");
+}
+
+#[test]
+fn a_result_that_something_else_may_hold_is_refused() {
+    // Seen to be accepted without the check. The poll that takes such a result panicked.
+    let step = |g: &mut Graph, x: Value<u64>| g.task("step", &x, |x: &u64| x + 1);
+    let told = |name: &str, why: &str| {
+        let result = format!("state 0 of '{name}' ('the item') is a result of the pipeline, which is moved out");
+        format!("{result}, but {why}: return a value that a node makes of it")
+    };
+    let reads = "'loop' only reads what the state begins with";
+    assert_eq!(mistake(|g, item| g.repeat("loop", &item, times(0), step)), told("loop", reads));
+    let asked = |g: &mut Graph, x: Value<u64>| g.task("more", &x, |x: &u64| *x < 2);
+    assert_eq!(mistake(|g, item| g.repeat("loop", &item, asked, step)), told("loop", reads));
+    let chosen = mistake(|g, item| {
+        let none = g.task("none", &item, |_: &u64| None);
+        g.branch("branch", &none, &item).arm(step).join()
+    });
+    assert_eq!(chosen, told("branch", "'branch' only reads what the state begins with"));
+    let shared = mistake(|g, item| {
+        let waits = |g: &mut Graph, x: Value<u64>| g.future("waits", &x, async |x: std::sync::Arc<u64>| Ok(*x + 1));
+        g.repeat("loop", take(&item), times(1), waits)
+    });
+    assert_eq!(shared, told("loop", "the async node 'loop/body/waits' shares it as an Arc"));
+    let around = mistake(|g, item| {
+        let outer = g.task("outer", &item, |x: &u64| *x);
+        g.repeat("loop", take(&item), times(1), |_: &mut Graph, _| outer)
+    });
+    assert_eq!(around, told("loop", "'loop/body' gives state 0 of 'loop' ('the item') a value of the graph around"));
+    let built = Pipeline::new("right", &Ranked::default(), |g, item| g.repeat("loop", take(&item), times(2), step)).unwrap();
+    let results = block_on(Executor::inline().pipe(&built, stream::iter([1, 5])).map(Result::unwrap).collect::<Vec<_>>());
+    assert_eq!(results, [3, 7]);
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn pipeline(spec: &mut Spec, tally: &Tallied) -> Pipeline<Word, (Word, Word)> {
 
 /// Returns the random pipeline of a seed.
 pub(super) fn of_seed(seed: u64, tally: &Tallied) -> Pipeline<Word, (Word, Word)> {
-    pipeline(&mut Spec::random(seed), tally)
+    pipeline(&mut Spec::of_way(Some(Way::Pipeline), seed), tally)
 }
 
 /// Builds the same graph for runs by themselves.

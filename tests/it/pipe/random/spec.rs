@@ -115,12 +115,17 @@ impl Node {
 
 impl Spec {
     pub(super) fn random(seed: u64) -> Self {
+        Self::of_way(None, seed)
+    }
+
+    /// A way that is not given is random, too.
+    pub(super) fn of_way(way: Option<Way>, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let phases = [Phases::Written, Phases::Each, Phases::Auto { depth: 1 + dice.below(4) as u32 }][dice.below(3)];
         let stream = Way::Stream { is_ordered: dice.below(2) == 0 };
         let mut spec = Self {
             seed,
-            way: if dice.below(3) == 0 { stream } else { Way::Pipeline },
+            way: way.unwrap_or(if dice.below(3) == 0 { stream } else { Way::Pipeline }),
             nodes: Vec::new(),
             feedbacks: Vec::new(),
             second: None,
