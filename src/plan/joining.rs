@@ -40,7 +40,8 @@ impl Pipelining {
     fn only_next(&self, phase: usize) -> Option<u32> {
         let rule = &self.phases[phase];
         match rule.arrows[..] {
-            [Arrow { phase: next, shift: 0 }] if !rule.has_feeds && self.phases[next as usize].arrivals == 1 => Some(next),
+            // A phase that feeds has an arrow to itself, too.
+            [Arrow { phase: next, shift: 0 }] if self.phases[next as usize].arrivals == 1 => Some(next),
             _ => None,
         }
     }

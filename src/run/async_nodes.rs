@@ -201,8 +201,10 @@ impl RunInner {
             // One ticket for each program, in an order that follows from the run alone.
             let mut singles: Vec<Ticket> = tickets.drain(..).flat_map(Ticket::singles).collect();
             let (choice, misfit) = choices.choose(singles.len());
-            misfit.into_iter().zip(self.first()).for_each(|(misfit, item)| item.add_fault(None, misfit));
             let chosen = singles.swap_remove(choice);
+            // Other items may be over, and wait for their results to be taken.
+            let item = self.item(chosen.first() / self.code().programs());
+            misfit.into_iter().for_each(|misfit| item.add_fault(None, misfit));
             tickets.extend(singles);
             let mut queue = Alone::for_a_step(tickets, &self.progress);
             let before = open();
