@@ -54,7 +54,7 @@ pub(crate) fn sums(g: &mut Graph, x: &Value<Vec<f32>>, seed: u64, nodes: usize) 
     let mut dice = Dice::new(seed);
     let mut hosts: Vec<Value<Vec<f32>>> = vec![*x];
     let mut devices: Vec<Value<Buffer<f32>>> = vec![g.try_kernel("first", x, upload)];
-    let mut unread: Vec<Value<Buffer<f32>>> = Vec::new();
+    let mut unread = devices.clone();
     for node in 0..nodes {
         let name = node.to_string();
         let pick = |dice: &mut Dice, len: usize| len - 1 - dice.below(len.min(6));
