@@ -1,4 +1,4 @@
-//! Phases that only continue another phase: for a run on threads they are one phase with it, without a gate.
+//! Phases that only continue another phase: for a run they are one phase with it, without a gate.
 //!
 //! A phase continues another one if it begins exactly when that one ends, whatever the nodes take:
 //!

@@ -85,7 +85,7 @@ fn chained(depth: usize) -> Pipeline<u64, u64> {
     each(|g, item| crate::support::chain(g, &item, depth))
 }
 
-/// Two pipelines that give the same results. Runs on threads have the first in one phase. In the second,
+/// Two pipelines that give the same results. Runs on workers have the first in one phase. In the second,
 /// every other node holds a state, so no phases are joined.
 fn chained_and_held(depth: usize) -> [Pipeline<u64, u64>; 2] {
     let held = |g: &mut Graph, item| {
