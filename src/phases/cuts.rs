@@ -1,6 +1,8 @@
 //! The heuristic for phases: cuts the schedule of a single phase at equal times, and the graph where paths
 //! become too long; then moves units to neighbouring phases while that helps.
 
+use std::collections::HashSet;
+
 use super::auto::{Found, Problem};
 use super::iteration::load_floor;
 
@@ -17,8 +19,12 @@ const DEPTHS_MAX: u32 = 32;
 pub(super) fn cut(problem: &Problem<'_>) -> Found {
     let units = problem.units;
     let single = units.legal(|_| 1);
+    let mut seen = HashSet::from([single.clone()]);
     let mut best = (problem.listed(&single), single);
     let mut consider = |phases: Vec<u32>| {
+        if !seen.insert(phases.clone()) {
+            return;
+        }
         let found = problem.listed(&phases);
         if found.score < best.0.score {
             best = (found, phases);
@@ -28,7 +34,7 @@ pub(super) fn cut(problem: &Problem<'_>) -> Found {
         consider(phases);
     }
     for phases in by_path(problem) {
-        consider(phases);
+        consider(units.legal(|unit| phases[unit]));
     }
     let (found, phases) = best;
     moved(problem, found, phases)
@@ -49,7 +55,8 @@ fn by_time<'p>(problem: &'p Problem<'p>) -> impl Iterator<Item = Vec<u32>> + 'p 
     })
 }
 
-/// Lets a phase end where the path through it would become too long, for several longest paths.
+/// Lets a phase end where the path through it would become too long, for several longest paths. The phases
+/// need not be legal.
 fn by_path<'p>(problem: &'p Problem<'p>) -> impl Iterator<Item = Vec<u32>> + 'p {
     let (mut low, whole) = (load_floor(problem.checked), dearest_path(problem));
     let mut high = whole.max(low);
@@ -106,7 +113,7 @@ fn greedy(problem: &Problem<'_>, path: u64) -> (Vec<u32>, bool) {
         }
         phases.push(phase);
     }
-    (units.legal(|unit| phases[unit]), is_enough)
+    (phases, is_enough)
 }
 
 /// Moves units to the phase before or behind, as long as that is better.

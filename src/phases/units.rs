@@ -1,7 +1,6 @@
 //! Units: sets of nodes that must share a phase, and the phases that each may have. The rules order the
 //! units: a unit is in the same phase as those before it, or in a later one.
 
-use super::PHASE_MAX;
 use super::check::Checked;
 use crate::error::{Kind, Result};
 use crate::graph::{Links, NodeId, kahn_order};
@@ -134,7 +133,7 @@ impl Units {
 
 /// Renumbers phases, so that none is empty.
 fn close_gaps(phases: &mut [u32]) {
-    let mut number = [0; PHASE_MAX as usize + 1];
+    let mut number = vec![0; phases.iter().max().map_or(0, |&deepest| deepest as usize + 1)];
     phases.iter().for_each(|&phase| number[phase as usize] = 1);
     for phase in 1..number.len() {
         number[phase] += number[phase - 1];

@@ -5,6 +5,22 @@ use super::Items;
 /// Period, latency, depth, bytes.
 pub(super) type Score = (u64, u64, u32, u64);
 
+/// The phases that are the best but for their bytes.
+pub(super) struct Best {
+    /// Period, latency, depth.
+    rank: (u64, u64, u32),
+    phases: Vec<Vec<u32>>,
+}
+
+impl Best {
+    /// Returns the best score, with the bytes of `items`.
+    pub(super) fn score(&self, items: &Items) -> Score {
+        let (period, latency, depth) = self.rank;
+        let bytes = self.phases.iter().map(|phases| bytes(items, phases)).min();
+        (period, latency, depth, bytes.unwrap_or(0))
+    }
+}
+
 /// Where all nodes are placed, in one order.
 struct Placing<'i> {
     items: &'i Items,
@@ -13,22 +29,30 @@ struct Placing<'i> {
     times: Vec<Option<(u64, u64)>>,
     /// By resource and lane: when it is free.
     free: Vec<Vec<u64>>,
+    /// Longer periods do not count.
+    limit: u64,
     best: Option<(u64, u64)>,
 }
 
-/// Returns the best score of all phases up to `depth`; none if no phases are legal.
-pub(super) fn best(items: &Items, depth: u32) -> Option<Score> {
+/// Returns the best of all phases up to `depth` whose period is at most `limit`; none if there are none.
+pub(super) fn best(items: &Items, depth: u32, limit: u64) -> Option<Best> {
     let nodes = items.nodes.len();
     let fixed = fixed(items);
     // An unpipelined node has phase 0.
     let lowest = |node: usize| u32::from(fixed[node] != Some(0));
     let mut phases: Vec<u32> = (0..nodes).map(lowest).collect();
-    let mut best: Option<Score> = None;
+    let mut best: Option<Best> = None;
     loop {
         if (0..nodes).all(|node| fixed[node].unwrap_or(phases[node]) == phases[node]) && is_legal(items, &phases) {
-            let (period, latency) = schedule(items, &phases);
-            let score = (period, latency, phases.iter().copied().max().unwrap_or(0).max(1), bytes(items, &phases));
-            best = Some(best.map_or(score, |best| best.min(score)));
+            let limit = best.as_ref().map_or(limit, |best| best.rank.0);
+            if let Some((period, latency)) = schedule(items, &phases, limit) {
+                let rank = (period, latency, phases.iter().copied().max().unwrap_or(0).max(1));
+                match &mut best {
+                    Some(best) if best.rank < rank => {}
+                    Some(best) if best.rank == rank => best.phases.push(phases.clone()),
+                    _ => best = Some(Best { rank, phases: vec![phases.clone()] }),
+                }
+            }
         }
         let Some(next) = (0..nodes).find(|&node| phases[node] < depth) else { return best };
         phases[..next].iter_mut().enumerate().for_each(|(node, phase)| *phase = lowest(node));
@@ -55,12 +79,13 @@ pub(super) fn is_legal(items: &Items, phases: &[u32]) -> bool {
     edges && feedback && items.together.iter().all(|group| group.iter().all(|&node| phases[node] == phases[group[0]]))
 }
 
-/// Returns the shortest period of these phases, and the smallest latency of the schedules that have it.
-pub(super) fn schedule(items: &Items, phases: &[u32]) -> (u64, u64) {
+/// Returns the shortest period of these phases, and the smallest latency of the schedules that have it; none
+/// if all periods are longer than `limit`.
+pub(super) fn schedule(items: &Items, phases: &[u32], limit: u64) -> Option<(u64, u64)> {
     let free = items.capacities.iter().map(|&lanes| vec![0; lanes as usize]).collect();
-    let mut placing = Placing { items, phases, times: vec![None; phases.len()], free, best: None };
+    let mut placing = Placing { items, phases, times: vec![None; phases.len()], free, limit, best: None };
     placing.all_orders(0);
-    placing.best.unwrap()
+    placing.best
 }
 
 /// Returns the bytes of all values in flight.
@@ -90,10 +115,15 @@ impl Placing<'_> {
         if self.times.iter().all(Option::is_some) {
             let rank = self.rank();
             self.best = Some(self.best.map_or(rank, |best| best.min(rank)));
+            self.limit = self.limit.min(rank.0);
         }
         for node in 0..self.phases.len() {
             let Some(start) = self.start(node).filter(|start| *start >= last) else { continue };
             let (resource, cost) = self.items.nodes[node];
+            // No order that goes on from here has a shorter period.
+            if start + cost > self.limit {
+                return;
+            }
             let lane = (0..self.free[resource].len()).min_by_key(|&lane| self.free[resource][lane]).unwrap();
             let free = std::mem::replace(&mut self.free[resource][lane], start + cost);
             self.times[node] = Some((start, start + cost));

@@ -1,5 +1,8 @@
 //! The search for phases against a literal one, on all small works and on many random ones.
 
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use anabranch::phases::{Method, Phasing};
 
 use super::{Items, brute, phases};
@@ -7,17 +10,27 @@ use crate::dice::Dice;
 
 /// Checks that `auto` finds the best score.
 fn check(items: &Items, depth: u32, seed: impl std::fmt::Display) {
-    let expected = brute::best(items, depth);
     let found = items.work().auto(depth);
-    let Some(expected) = expected else {
-        assert!(found.is_err(), "{seed}: no phases are legal in {items:?}");
-        return;
-    };
-    let found = found.unwrap_or_else(|error| panic!("{seed}: {error} in {items:?}"));
+    let best = best(items, depth, found.as_ref().ok());
+    match (found, best) {
+        (Ok(found), Some(best)) => check_found(items, &found, &best, seed),
+        (Ok(found), None) => panic!("{seed}: no phases have the period of {found:?} in {items:?}"),
+        (Err(error), best) => assert!(best.is_none(), "{seed}: {error} in {items:?}"),
+    }
+}
+
+/// Searches literally for phases whose period is no longer than the one found. If one is shorter, or as long
+/// and better, this is returned; and none if no phases have the period that `found` tells of.
+fn best(items: &Items, depth: u32, found: Option<&Phasing>) -> Option<brute::Best> {
+    brute::best(items, depth, found.map_or(u64::MAX, |found| found.period_us() as u64))
+}
+
+/// Checks that no phases are better than those found.
+fn check_found(items: &Items, found: &Phasing, best: &brute::Best, seed: impl std::fmt::Display) {
     assert_eq!(found.method(), Method::Exact, "{seed}");
     assert!(found.is_exact(), "{seed}");
-    assert_eq!(score(&found), expected, "{seed}: depth {depth}, {items:?}");
-    let phases = phases(&found, items.nodes.len());
+    assert_eq!(score(found), best.score(items), "{seed}: {items:?}");
+    let phases = phases(found, items.nodes.len());
     assert!(brute::is_legal(items, &phases), "{seed}: {phases:?} in {items:?}");
 }
 
@@ -78,40 +91,101 @@ fn swapped((drawn, resources): &Drawn, node: usize) -> Drawn {
     (drawn, (0..resources.len()).map(rename).collect())
 }
 
-/// Returns whether no edge leads where a longer path leads. Other edges change bytes, but no order.
-fn is_reduced(drawn: u32, nodes: usize) -> bool {
-    let before = |node: usize, reached: &[u32]| {
-        edges(drawn, nodes).filter(|edge| edge.1 == node).fold(0, |sum, (source, _)| sum | reached[source])
-    };
-    let mut reached: Vec<u32> = Vec::new();
-    (0..nodes).for_each(|node| reached.push(before(node, &reached) | 1 << node));
-    edges(drawn, nodes).all(|edge| {
-        let mut others = edges(drawn, nodes).filter(|&other| other.1 == edge.1 && other.0 != edge.0);
-        others.all(|(source, _)| reached[source] & 1 << edge.0 == 0)
-    })
+/// Returns whether no other way to number the nodes of the graph comes before this one. All are reached by
+/// swaps of neighbours.
+fn is_first(graph: &Drawn) -> bool {
+    let (mut seen, mut next) = (HashSet::from([graph.clone()]), vec![graph.clone()]);
+    while let Some(same) = next.pop() {
+        for node in (1..graph.1.len()).filter(|&node| same.0 & bit(node - 1, node) == 0) {
+            let swapped = swapped(&same, node - 1);
+            if swapped < *graph {
+                return false;
+            }
+            if seen.insert(swapped.clone()) {
+                next.push(swapped);
+            }
+        }
+    }
+    true
 }
 
-/// Checks all graphs of so many nodes, on so many resources. Of large ones, most ways to number the nodes of
-/// the same graph are left out.
-fn check_all_graphs(nodes: usize, resources_max: usize, depth: u32) {
-    let (mut graphs, all_edges) = (0_u64, setting("AUTO_REDUCED", 0) == 0);
-    for drawn in (0..1 << (nodes * (nodes - 1) / 2)).filter(|&drawn| all_edges || is_reduced(drawn, nodes)) {
-        all_resources(nodes, &mut |resources| {
-            let graph = (drawn, resources.to_vec());
-            let mut free = (1..nodes).filter(|&node| drawn & bit(node - 1, node) == 0);
-            if resources.iter().any(|&resource| resource >= resources_max) {
-                return;
-            }
-            if nodes > 5 && free.any(|node| swapped(&graph, node - 1) < graph) {
-                return;
-            }
-            let list: Vec<_> = resources.iter().enumerate().map(|(node, &on)| (on, 1 + (node as u64 * 2) % 3)).collect();
-            let edges = edges(drawn, nodes).map(|(source, target)| (source, target, bit(source, target).ilog2().into()));
-            check(&Items::new(&[1, 2, 1], &list, &edges.collect::<Vec<_>>()), depth, "all graphs");
-            graphs += 1;
-        });
+/// Returns the edges that could be added and lead where a path leads; none if an edge of the graph does so.
+fn shortcuts(drawn: u32, nodes: usize) -> Option<Vec<u32>> {
+    // By node: the nodes that lead to it.
+    let mut before = vec![0_u32; nodes];
+    let mut shortcuts = Vec::new();
+    for target in 0..nodes {
+        let sources = edges(drawn, nodes).filter(|edge| edge.1 == target);
+        let (direct, far) = sources.fold((0, 0), |(direct, far), (source, _)| (direct | 1 << source, far | before[source]));
+        if direct & far != 0 {
+            return None;
+        }
+        before[target] = direct | far;
+        shortcuts.extend((0..target).filter(|source| far & 1 << source != 0).map(|source| bit(source, target)));
     }
+    Some(shortcuts)
+}
+
+/// Checks all graphs of so many nodes, on so many resources; of large ones, with their nodes numbered in one
+/// way.
+fn check_all_graphs(nodes: usize, resources_max: usize, depth: u32) {
+    let (end, next) = (1_u32 << (nodes * (nodes - 1) / 2), AtomicU32::new(0));
+    let check_some = || {
+        let mut graphs = 0;
+        while let Some(drawn) = Some(next.fetch_add(1, Relaxed)).filter(|&drawn| drawn < end) {
+            graphs += check_graphs(drawn, nodes, resources_max, depth);
+            // A long run says how far it is.
+            if drawn % (1 << 16) == (1 << 16) - 1 {
+                println!("{} of {} sets of edges", drawn + 1, end);
+            }
+        }
+        graphs
+    };
+    let graphs: u64 = std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(check_some)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("all graphs")).sum()
+    });
     println!("{graphs} graphs of {nodes} nodes on up to {resources_max} resources, with up to {depth} phases");
+}
+
+/// Checks a graph on all resources, with all shortcuts; returns how many these are. If it has shortcuts
+/// itself, they are none: it was checked with those of the graph without.
+fn check_graphs(drawn: u32, nodes: usize, resources_max: usize, depth: u32) -> u64 {
+    let Some(mut shortcuts) = shortcuts(drawn, nodes) else { return 0 };
+    if setting("AUTO_REDUCED", 0) == 1 {
+        shortcuts.clear();
+    }
+    let mut graphs = 0;
+    all_resources(nodes, &mut |resources| {
+        let graph = (drawn, resources.to_vec());
+        let is_within = resources.iter().all(|&resource| resource < resources_max);
+        if is_within && (nodes <= 5 || is_first(&graph)) {
+            check_shortcuts(&graph, &shortcuts, depth);
+            graphs += 1 << shortcuts.len();
+        }
+    });
+    graphs
+}
+
+/// Checks a graph with all sets of shortcuts. They change how many bytes are in flight, but no order, so one
+/// literal search does for all.
+fn check_shortcuts(graph: &Drawn, shortcuts: &[u32], depth: u32) {
+    let auto = |items: &Items| items.work().auto(depth).expect("without feedback, one phase is legal");
+    let without = items(graph, 0);
+    let best = best(&without, depth, Some(&auto(&without))).expect("phases of the period that was found");
+    for set in 0..1_u32 << shortcuts.len() {
+        let added = shortcuts.iter().enumerate().filter(|(at, _)| set & 1 << at != 0).map(|(_, bit)| bit).sum();
+        let items = items(graph, added);
+        check_found(&items, &auto(&items), &best, "all graphs");
+    }
+}
+
+fn items((drawn, resources): &Drawn, added: u32) -> Items {
+    let list: Vec<_> = resources.iter().enumerate().map(|(node, &on)| (on, 1 + (node as u64 * 2) % 3)).collect();
+    let edges = edges(drawn | added, resources.len());
+    let edges = edges.map(|(source, target)| (source, target, bit(source, target).ilog2().into()));
+    Items::new(&[1, 2, 1], &list, &edges.collect::<Vec<_>>())
 }
 
 /// Returns a number from the environment, for runs that are longer than the suite may be.
