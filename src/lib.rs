@@ -17,6 +17,7 @@ pub mod run;
 mod runtime;
 pub mod sim;
 mod sync;
+pub mod tiles;
 mod value;
 
 #[cfg(test)]

@@ -18,6 +18,14 @@ pub(crate) enum Kind {
     NoName { number: u32 },
     #[error("{} named '{name}': rename one", two(*.first, *.second))]
     DuplicatePort { first: PortKind, second: PortKind, name: Name },
+    #[error("two stores are named '{store}': rename one")]
+    DuplicateStore { store: Name },
+    #[error("{place}: there is no store '{store}'; there are {}", list(.known))]
+    UnknownStore { place: String, store: String, known: Vec<Name> },
+    #[error("{what} {fault}")]
+    Outline { what: String, fault: String },
+    #[error("the groups need {bytes} bytes with one batch in flight, and may use {limit}: allow {bytes}")]
+    TooLittleMemory { bytes: u64, limit: u64 },
     #[error("two resources are named '{name}': rename one")]
     DuplicateResource { name: Name },
     #[error(

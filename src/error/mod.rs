@@ -250,6 +250,10 @@ impl Error {
                 | NoCapacity { .. }
                 | UnknownResource { .. }
                 | TimeLimit { .. }
+                | DuplicateStore { .. }
+                | UnknownStore { .. }
+                | Outline { .. }
+                | TooLittleMemory { .. }
         ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_graph())
     }
 

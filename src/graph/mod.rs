@@ -53,6 +53,8 @@ pub use control::Branch;
 pub(crate) use control_node::ControlKind;
 pub use handle::{Takable, Take, Value, take};
 pub use items::{Feedback, Held, Outlets, State};
+#[cfg(feature = "json")]
+pub(crate) use json::{fault as json_fault, no_json};
 pub(crate) use links::{Links, Rows, kahn_order};
 pub use nested::{Control, Role};
 pub use node::NodeMut;

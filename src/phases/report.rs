@@ -5,6 +5,7 @@ use std::fmt;
 use super::phasing::{Bound, Method, Phasing};
 use crate::graph::NodeId;
 use crate::plan::TimeUnit;
+use crate::plan::text::{bytes_text, printable};
 
 /// Rows are wrapped before this column.
 const WIDTH: usize = 110;
@@ -101,17 +102,4 @@ fn row(f: &mut fmt::Formatter<'_>, title: &str, items: impl Iterator<Item = Stri
         column += width + if column > MARGIN { 3 } else { 0 };
     }
     writeln!(f)
-}
-
-fn bytes_text(bytes: u64) -> String {
-    let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
-        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
-        None => format!("{bytes} bytes"),
-    }
-}
-
-/// Returns a name on one line: control characters become spaces.
-fn printable(name: &str) -> String {
-    name.replace(char::is_control, " ")
 }

@@ -61,6 +61,7 @@ mod stream_set;
 mod streams;
 mod svg;
 mod table;
+pub(crate) mod text;
 pub(crate) mod time_unit;
 #[cfg(feature = "json")]
 mod trace;

@@ -52,6 +52,7 @@ mod smoke;
 mod starved;
 mod support;
 mod tidy;
+mod tiles;
 mod values;
 mod vars;
 mod vocabulary;

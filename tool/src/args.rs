@@ -34,7 +34,8 @@ use crate::Failure;
     anabranch simulate graph.json --policy per-operator --seed 7 --format perfetto -o trace.json\n  \
     anabranch verify graph.json --plan plan.json\n  \
     anabranch compare graph.json --format svg -o policies.svg\n  \
-    anabranch pipeline camera.app.json --auto 3"
+    anabranch pipeline camera.app.json --auto 3\n  \
+    anabranch stream scope.json"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -117,6 +118,21 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "OUT")]
         out: Option<PathBuf>,
     },
+    /// Says which operations on arrays stream together, batch by batch: how far behind each other, in how much
+    /// memory, and why a group ends; also by the rule of Legate's checker. docs/streams-json.md has the format.
+    #[command(
+        after_help = "Examples:\n  anabranch stream scope.json\n  anabranch stream scope.json --memory-max 27000000\n  anabranch stream cases.json --case blur --format svg -o blur.svg"
+    )]
+    Stream {
+        #[command(flatten)]
+        stream: StreamArgs,
+        /// How to print it; text, or what the ending of OUT says.
+        #[arg(long, value_enum)]
+        format: Option<StreamFormat>,
+        /// Writes to a file.
+        #[arg(short, long, value_name = "OUT")]
+        out: Option<PathBuf>,
+    },
     /// Plans the epochs of an application description of the Compute Graph Framework: phases, period, latency,
     /// loads. docs/app-json.md has what is read and what is refused.
     #[command(
@@ -132,6 +148,18 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "OUT")]
         out: Option<PathBuf>,
     },
+}
+
+#[derive(Group)]
+pub(crate) struct StreamArgs {
+    /// The stores and the operations, as JSON: one case, or a list. '-' is the standard input.
+    pub(crate) file: PathBuf,
+    /// The most bytes in memory; too few are an error that says how many would do.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory_max: Option<u64>,
+    /// Reads this case of a list only.
+    #[arg(long, value_name = "ID")]
+    pub(crate) case: Option<String>,
 }
 
 #[derive(Group)]
@@ -250,6 +278,16 @@ pub(crate) fn format_of<F: ValueEnum + Clone>(format: Option<F>, out: Option<&Pa
             "{path}: no format ends in .{ending}: end it in .txt or one of {all}, or add --format with one of them"
         ))
     })
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum StreamFormat {
+    /// The groups with their operations and windows, and why they end.
+    Text,
+    /// The same by three rules, as JSON.
+    Json,
+    /// A picture: operations and tiles, step by step.
+    Svg,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

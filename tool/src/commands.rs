@@ -8,9 +8,11 @@ use anabranch::policy::{Policy, Single};
 use anabranch::sim::{Order, Simulation};
 use clap::ValueEnum;
 
-use crate::args::{Args, Command, CompareFormat, MachineArgs, PipelineFormat, PlanFormat, PolicyName, SimulateFormat, format_of};
+use crate::args::{
+    Args, Command, CompareFormat, MachineArgs, PipelineFormat, PlanFormat, PolicyName, SimulateFormat, StreamFormat, format_of,
+};
 use crate::form::PlanForm;
-use crate::{Failure, compare, files, form, pipeline};
+use crate::{Failure, compare, files, form, pipeline, stream};
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
@@ -51,6 +53,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let format = format_of(*format, out.as_deref(), CompareFormat::Text)?;
             let text = compare::text(&shape, *max_streams, machine, format)?;
             files::write(out.as_deref(), &text)
+        }
+        Command::Stream { stream, format, out } => {
+            let format = format_of(*format, out.as_deref(), StreamFormat::Text)?;
+            files::write(out.as_deref(), &stream::text(stream, format)?)
         }
         Command::Pipeline { pipeline, format, out } => {
             let format = format_of(*format, out.as_deref(), PipelineFormat::Text)?;

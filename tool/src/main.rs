@@ -1,5 +1,5 @@
-//! `anabranch`: plans, simulates, verifies and compares graphs that are given as JSON, and plans pipelines of
-//! application descriptions.
+//! `anabranch`: plans, simulates, verifies and compares graphs that are given as JSON, plans pipelines of
+//! application descriptions, and says which operations on arrays stream.
 
 mod args;
 mod commands;
@@ -7,6 +7,7 @@ mod compare;
 mod files;
 mod form;
 mod pipeline;
+mod stream;
 
 use std::process::ExitCode;
 

@@ -178,7 +178,7 @@ fn bad_graphs_are_named_by_place() {
         (r#"{"nodes": ["#.into(), "nodes: EOF while parsing a list at line 1"),
         ("{".into(), "EOF while parsing an object at line 1"),
         (r#"{"nodes": [{"name": "", "backend": "gpu"}]}"#.into(), "nodes[0].name: a node needs a name"),
-        (String::new(), "the text is empty: it should be a graph as JSON"),
+        (String::new(), "the text is empty: it should be JSON"),
         ("[]".into(), "invalid type: sequence, expected an object at line 1"),
         (r#"{"nodes": [["a", "gpu"]]}"#.into(), "nodes[0]: invalid type: sequence, expected an object at line 1"),
         (node(r#""inputs": [["a"]]"#), "nodes[1].inputs[0]: invalid type: sequence, expected an object at line 1"),
@@ -311,7 +311,7 @@ fn texts_that_are_not_plain_json_are_named() {
     assert_eq!(fault("\u{feff}{}"), "the text begins with a byte order mark: save it as UTF-8 without one");
     assert_eq!(fault("{\0\"\0"), "the text is UTF-16, or binary: save it as UTF-8");
     assert_eq!(fault("\0{\0\""), "the text is UTF-16, or binary: save it as UTF-8");
-    assert_eq!(fault(" \n"), "the text is empty: it should be a graph as JSON");
+    assert_eq!(fault(" \n"), "the text is empty: it should be JSON");
     assert_eq!(fault("<svg>"), "the text is no JSON: it begins with '<svg>'");
 }
 

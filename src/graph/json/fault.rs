@@ -20,7 +20,7 @@ fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
 }
 
 /// Returns the error for a fault at a place in the file.
-pub(super) fn fault(path: &str, fault: &str) -> Error {
+pub(crate) fn fault(path: &str, fault: &str) -> Error {
     let place = if path.is_empty() { String::new() } else { format!("{}: ", shortened(path, FAULT_CHARS_MAX)) };
     // The quoted text may be as long as the file. The line stands last, and is kept.
     let fault = match fault.rsplit_once(" at line ") {

@@ -6,6 +6,9 @@ mod forms;
 mod read;
 mod write;
 
+pub(crate) use fault::fault;
+pub(crate) use read::no_json;
+
 use super::Shape;
 use crate::error::Result;
 

@@ -64,11 +64,11 @@ pub(super) fn shape(text: &str) -> Result<Shape> {
 }
 
 /// Returns what a text is instead, if it does not even begin as JSON.
-fn no_json(text: &str) -> Option<String> {
+pub(crate) fn no_json(text: &str) -> Option<String> {
     let start = text.trim_start_matches([' ', '\t', '\n', '\r']);
     let is_word = |word: &&str| start.starts_with(*word);
     match start.chars().next() {
-        None => Some("the text is empty: it should be a graph as JSON".into()),
+        None => Some("the text is empty: it should be JSON".into()),
         Some('\u{feff}') => Some("the text begins with a byte order mark: save it as UTF-8 without one".into()),
         _ if text.chars().take(4).any(|char| char == '\0') => Some("the text is UTF-16, or binary: save it as UTF-8".into()),
         Some('{' | '[' | '"' | '-' | '0'..='9') => None,

@@ -1,0 +1,61 @@
+//! The rule of Legate's own checker (26.x), for comparison.
+//!
+//! Operations come in order, and must have equal launch domains. Of each store only the last access counts.
+//! Two accesses need equal partitions, also two reads. A store that is being reduced must not be used
+//! otherwise. Partitions are equal if the shapes of their tiles are, whatever their offsets: so a shifted
+//! read passes, and hangs there. Tasks with one point are exempt from equal domains, and may read a store
+//! that is being reduced.
+
+use super::outline::{Access, Mode, Op, OpKind, Outline};
+use super::reason::Reason;
+use super::rules::clash;
+
+/// A group that grows.
+#[derive(Default)]
+pub(super) struct Group {
+    ops: Vec<usize>,
+    /// By store: the operation and the place of its last access.
+    last: Vec<Option<(usize, usize)>>,
+}
+
+impl Group {
+    /// Adds an operation, or returns why it does not stream with the others.
+    pub(super) fn add(&mut self, outline: &Outline, number: usize) -> Vec<Reason> {
+        self.last.resize(outline.stores.len(), None);
+        let op = &outline.ops[number];
+        let launched = self.ops.iter().map(|&other| &outline.ops[other]).find(|other| !is_exempt(other));
+        if let Some(other) = launched.filter(|other| !is_exempt(op) && other.launch != op.launch) {
+            return vec![Reason::Launches { op: op.name.clone(), other: other.name.clone() }];
+        }
+        let mut last = self.last.clone();
+        for (place, access) in op.accesses.iter().enumerate() {
+            let store = access.store.index();
+            if let Some(reason) = last[store].and_then(|earlier| refused(outline, earlier, (number, place))) {
+                return vec![reason];
+            }
+            last[store] = Some((number, place));
+        }
+        self.last = last;
+        self.ops.push(number);
+        Vec::new()
+    }
+}
+
+fn is_exempt(op: &Op) -> bool {
+    op.kind == OpKind::Task && op.batches() == 1
+}
+
+fn refused(outline: &Outline, earlier: (usize, usize), later: (usize, usize)) -> Option<Reason> {
+    let access = |(op, place): (usize, usize)| -> &Access { &outline.ops[op].accesses[place] };
+    let (before, behind) = (access(earlier), access(later));
+    let clash = || clash(outline, earlier, later);
+    match (&before.mode, &behind.mode) {
+        (Mode::Reduce(one), Mode::Reduce(other)) if one == other => None,
+        (Mode::Reduce(_), Mode::Read) if is_exempt(&outline.ops[later.0]) => None,
+        (Mode::Reduce(_), _) => Some(Reason::Reduced { clash: clash() }),
+        // Nothing but a reduction is known of what comes before one.
+        (_, Mode::Reduce(_)) => None,
+        _ if before.part.is_equal_to_legate(&behind.part) => None,
+        _ => Some(Reason::Partitions { clash: clash() }),
+    }
+}

@@ -1,0 +1,169 @@
+//! How much of each store is in memory while a group streams.
+//!
+//! At step s, an operation with a skew has its batch s - skew. A tile that the first writer makes at step s
+//! stays until the last batch that meets it. So between writer and reader there are
+//!
+//! ```text
+//!  skew of the reader + its reach - skew of the writer + 1     tiles: the window of the store
+//! ```
+//! With n batches in flight there are n - 1 more. A store with a window of one tile belongs to a batch; those
+//! of one batch share memory, if they are not used at the same time.
+
+use super::meet::{Use, meeting};
+use super::outline::{Access, Mode, Outline, StoreId};
+
+/// Where an operation of a group runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Before all batches.
+    Before,
+    /// With its batch b at step b + skew.
+    Batches { skew: u64 },
+    /// Once, at the end of this step.
+    Once { step: u64 },
+}
+
+/// An operation of a group, and where it runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placed {
+    pub(super) op: usize,
+    pub(super) place: Place,
+}
+
+/// The part of a store that is in memory while a group streams.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// The store.
+    pub store: StoreId,
+    /// The most tiles that one batch in flight needs. None: the whole store.
+    pub tiles: Option<u64>,
+    /// The bytes of a tile.
+    pub tile_bytes: u64,
+    /// The bytes of the store.
+    pub store_bytes: u64,
+    /// The first and the last operation of the group that uses it, by their places in the group.
+    pub(super) used: (usize, usize),
+    /// The step in which its first tile is made; None if that is before the batches.
+    pub(super) from_step: Option<u64>,
+}
+
+impl Window {
+    /// Returns the bytes with so many batches in flight.
+    fn bytes(&self, in_flight: u64) -> u64 {
+        let tiles = |tiles: u64| (tiles + in_flight - 1).saturating_mul(self.tile_bytes).min(self.store_bytes);
+        self.tiles.map_or(self.store_bytes, tiles)
+    }
+
+    fn is_of_a_batch(&self) -> bool {
+        self.tiles == Some(1)
+    }
+}
+
+/// The windows of all stores that a group uses.
+#[derive(Clone, Debug)]
+pub(super) struct Windows(pub(super) Vec<Window>);
+
+impl Windows {
+    /// `is_whole` has the stores that are whole while the group streams.
+    pub(super) fn new(outline: &Outline, ops: &[Placed], is_whole: impl Fn(StoreId) -> bool) -> Self {
+        let mut windows: Vec<Window> = Vec::new();
+        for (at, placed) in ops.iter().enumerate() {
+            for access in &outline.ops[placed.op].accesses {
+                if let Some(window) = windows.iter_mut().find(|window| window.store == access.store) {
+                    window.used.1 = at;
+                    continue;
+                }
+                windows.push(window(outline, ops, at, access, is_whole(access.store)));
+            }
+        }
+        Self(windows)
+    }
+
+    /// Returns the most bytes with so many batches in flight.
+    pub(super) fn bytes(&self, in_flight: u64) -> u64 {
+        let (own, others): (Vec<_>, Vec<_>) = self.0.iter().partition(|window| window.is_of_a_batch());
+        let others: u64 = others.iter().map(|window| window.bytes(in_flight)).sum();
+        let own: Vec<(usize, usize, u64)> = own.iter().map(|window| (window.used.0, window.used.1, window.tile_bytes)).collect();
+        others.saturating_add(pack(&own).1.saturating_mul(in_flight))
+    }
+}
+
+/// Returns the window of a store that the operation at a place of the group is the first to use.
+fn window(outline: &Outline, ops: &[Placed], at: usize, first: &Access, is_whole: bool) -> Window {
+    let (id, store) = (first.store, &outline.stores[first.store.index()]);
+    let (launch, from_step) = (outline.ops[ops[at].op].axes(), first_step(ops[at].place));
+    let tile = |(axis, &extent): (usize, &u64)| first.part.along(axis).map_or(extent, |tiles| (tiles.tile as u64).min(extent));
+    let tile_bytes = store.extents.iter().enumerate().map(tile).product::<u64>().saturating_mul(store.element_bytes);
+    let mut window = Window { store: id, tiles: None, tile_bytes, store_bytes: store.bytes(), used: (at, at), from_step };
+    // A store that is read first was made before, and one that is reduced stays until the end.
+    if is_whole || store.is_kept || first.mode != Mode::Write || first.part.is_whole() {
+        return window;
+    }
+    let Some(from) = from_step else { return window };
+    let mut tiles = 1;
+    for placed in &ops[at..] {
+        for access in outline.ops[placed.op].accesses.iter().filter(|access| access.store == id) {
+            let Some(step) = first_step(placed.place) else { return window };
+            // The first writer may have other elements.
+            if access.mode != Mode::Read && access.part != first.part {
+                return window;
+            }
+            let later = Use { launch: outline.ops[placed.op].axes(), part: &access.part };
+            let Some(met) = meeting(&store.extents, Use { launch, part: &first.part }, later) else { continue };
+            tiles = tiles.max((step as i64 + met.reach - from as i64 + 1).max(1) as u64);
+        }
+    }
+    window.tiles = Some(tiles).filter(|&tiles| tiles.saturating_mul(tile_bytes) < window.store_bytes || tiles == 1);
+    window
+}
+
+/// Returns the step of the first batch; None if there are no batches yet.
+fn first_step(place: Place) -> Option<u64> {
+    match place {
+        Place::Before => None,
+        Place::Batches { skew } => Some(skew),
+        Place::Once { step } => Some(step),
+    }
+}
+
+/// Lays blocks out: each is used from its first to its last time, and those that are used at the same time do
+/// not overlap. Returns where each begins, and the size of all. Each takes the first gap that is large
+/// enough.
+pub(super) fn pack(blocks: &[(usize, usize, u64)]) -> (Vec<u64>, u64) {
+    let mut starts: Vec<u64> = Vec::with_capacity(blocks.len());
+    for (number, &(first, last, bytes)) in blocks.iter().enumerate() {
+        let together = |&other: &usize| blocks[other].0 <= last && first <= blocks[other].1;
+        let mut taken: Vec<(u64, u64)> =
+            (0..number).filter(together).map(|other| (starts[other], starts[other] + blocks[other].2)).collect();
+        taken.sort_unstable();
+        let mut start = 0;
+        for (begin, end) in taken {
+            if start + bytes <= begin {
+                break;
+            }
+            start = start.max(end);
+        }
+        starts.push(start);
+    }
+    let size = starts.iter().zip(blocks).map(|(start, block)| start + block.2).max().unwrap_or(0);
+    (starts, size)
+}
+
+/// Returns the most bytes of the operations one after the other, with whole stores.
+pub(super) fn unstreamed_bytes(outline: &Outline) -> u64 {
+    let mut used: Vec<Option<(usize, usize)>> = vec![None; outline.stores.len()];
+    let last = outline.ops.len().saturating_sub(1);
+    for (number, op) in outline.ops.iter().enumerate() {
+        for access in &op.accesses {
+            let store = &outline.stores[access.store.index()];
+            // A store that is read first was there before.
+            let from = if access.mode == Mode::Read { 0 } else { number };
+            let until = if store.is_kept { last } else { number };
+            let known = used[access.store.index()].get_or_insert((from, until));
+            known.1 = known.1.max(until);
+        }
+    }
+    let blocks: Vec<_> =
+        used.iter().zip(&outline.stores).filter_map(|(used, store)| used.map(|used| (used.0, used.1, store.bytes()))).collect();
+    pack(&blocks).1
+}

@@ -1,0 +1,275 @@
+//! What a scope does, without closures: its stores, and its operations in order.
+
+use std::collections::HashSet;
+
+use super::part::Part;
+use crate::error::{Kind, Result};
+use crate::name::Name;
+
+/// The most axes of a store or a launch.
+pub const AXES_MAX: usize = 8;
+/// The most stores, and the most operations, of one scope.
+pub const OPS_MAX: usize = 1 << 12;
+/// The most elements of a store, and the most batches of an operation.
+pub const VOLUME_MAX: u64 = 1 << 40;
+
+/// The stores and the operations of a scope, as the rules see them.
+///
+/// ```
+/// use anabranch::tiles::{Op, Outline, Part, Rule};
+///
+/// let mut outline = Outline::new();
+/// let (a, b) = (outline.store("a", [64], 8), outline.store("b", [64], 8));
+/// outline.op(Op::new("fill", [8]).write(a, Part::tiles([8])));
+/// outline.op(Op::new("blur", [8]).read(a, Part::tiles([8]).halo([1], [1])).write(b, Part::tiles([8])));
+/// let streamed = outline.stream(Rule::Exact)?;
+/// assert_eq!((streamed.groups().len(), streamed.groups()[0].skews()), (1, &[0, 1][..]));
+/// # Ok::<(), anabranch::Error>(())
+/// ```
+#[derive(Clone, Default, Debug)]
+pub struct Outline {
+    pub(super) name: Option<Name>,
+    pub(super) stores: Vec<StoreShape>,
+    pub(super) ops: Vec<Op>,
+}
+
+/// A store of an [`Outline`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StoreId(pub(super) u32);
+
+/// An operation of an [`Outline`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OpId(pub(super) u32);
+
+impl StoreId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl OpId {
+    /// Returns its place among the operations.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// An array that is known by its shape.
+#[derive(Clone, Debug)]
+pub(super) struct StoreShape {
+    pub(super) name: Name,
+    pub(super) extents: Vec<u64>,
+    pub(super) element_bytes: u64,
+    pub(super) is_kept: bool,
+}
+
+impl StoreShape {
+    pub(super) fn bytes(&self) -> u64 {
+        self.extents.iter().product::<u64>().saturating_mul(self.element_bytes)
+    }
+}
+
+/// What an operation does with a store.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Mode {
+    /// It reads elements.
+    Read,
+    /// It writes elements.
+    Write,
+    /// It adds to elements, by the operator of this name: batches in any order give the same.
+    Reduce(Name),
+}
+
+/// A kind of operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum OpKind {
+    /// A function for each batch.
+    Task,
+    /// The system's own fill with a constant.
+    Fill,
+    /// The host reads a value between operations.
+    HostRead,
+    /// A partition that data decides: which elements a batch uses is not known.
+    Image,
+    /// All batches run at once, and talk to each other.
+    Concurrent,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Access {
+    pub(super) store: StoreId,
+    pub(super) mode: Mode,
+    pub(super) part: Part,
+}
+
+/// An operation: its batches, and what each of them does with stores.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Op {
+    pub(super) name: Name,
+    pub(super) kind: OpKind,
+    /// None: it is not launched over a domain. Then it has one batch.
+    pub(super) launch: Option<Vec<u64>>,
+    pub(super) accesses: Vec<Access>,
+}
+
+impl Op {
+    /// Returns an operation with a batch for each point of a launch, numbered in row-major order.
+    pub fn new(name: impl Into<Name>, launch: impl Into<Vec<u64>>) -> Self {
+        Self { name: name.into(), kind: OpKind::Task, launch: Some(launch.into()), accesses: Vec::new() }
+    }
+
+    /// Returns an operation that is done once.
+    pub fn once(name: impl Into<Name>) -> Self {
+        Self { name: name.into(), kind: OpKind::Task, launch: None, accesses: Vec::new() }
+    }
+
+    /// Sets the kind; the default is [`OpKind::Task`].
+    pub fn kind(self, kind: OpKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// Lets each batch read this part of a store.
+    pub fn read(self, store: StoreId, part: Part) -> Self {
+        self.access(store, Mode::Read, part)
+    }
+
+    /// Lets each batch write this part of a store.
+    pub fn write(self, store: StoreId, part: Part) -> Self {
+        self.access(store, Mode::Write, part)
+    }
+
+    /// Lets each batch add to this part of a store, by a named operator.
+    pub fn reduce(self, store: StoreId, part: Part, operator: impl Into<Name>) -> Self {
+        self.access(store, Mode::Reduce(operator.into()), part)
+    }
+
+    fn access(mut self, store: StoreId, mode: Mode, part: Part) -> Self {
+        self.accesses.push(Access { store, mode, part });
+        self
+    }
+
+    /// Returns the axes of the launch.
+    pub(super) fn axes(&self) -> &[u64] {
+        self.launch.as_deref().unwrap_or(&[])
+    }
+
+    /// Returns the number of batches.
+    pub fn batches(&self) -> u64 {
+        self.axes().iter().product()
+    }
+}
+
+impl Outline {
+    /// Returns an outline without stores and operations.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns its name: that of a case in a file.
+    pub fn name(&self) -> Option<&Name> {
+        self.name.as_ref()
+    }
+
+    /// Adds a store: its shape, and the bytes of an element.
+    pub fn store(&mut self, name: impl Into<Name>, shape: impl Into<Vec<u64>>, element_bytes: u64) -> StoreId {
+        self.stores.push(StoreShape { name: name.into(), extents: shape.into(), element_bytes, is_kept: false });
+        StoreId(self.stores.len() as u32 - 1)
+    }
+
+    /// Adds an operation, behind those that are there.
+    pub fn op(&mut self, op: Op) -> OpId {
+        self.ops.push(op);
+        OpId(self.ops.len() as u32 - 1)
+    }
+
+    /// Keeps a store: it is whole at the end.
+    pub fn keep(&mut self, store: StoreId) {
+        self.stores.get_mut(store.index()).into_iter().for_each(|store| store.is_kept = true);
+    }
+
+    /// Returns the operations in order.
+    pub fn ops(&self) -> impl ExactSizeIterator<Item = OpId> + use<> {
+        (0..self.ops.len() as u32).map(OpId)
+    }
+
+    /// Returns the name of an operation.
+    ///
+    /// # Panics
+    /// If it is of another outline with more operations.
+    pub fn name_of(&self, op: OpId) -> &Name {
+        &self.ops[op.index()].name
+    }
+
+    pub(super) fn accesses(&self, op: OpId) -> &[Access] {
+        &self.ops[op.index()].accesses
+    }
+
+    /// Returns the name of a store.
+    ///
+    /// # Panics
+    /// If it is of another outline with more stores.
+    pub fn store_name(&self, store: StoreId) -> &Name {
+        &self.stores[store.index()].name
+    }
+
+    /// Checks names, sizes and parts.
+    pub(super) fn check(&self) -> Result<()> {
+        let counts = [("the number of stores", self.stores.len()), ("the number of operations", self.ops.len())];
+        if let Some((what, got)) = counts.into_iter().find(|&(_, got)| got > OPS_MAX) {
+            return Err(Kind::Limit { what: what.into(), got, limit: OPS_MAX }.into());
+        }
+        let mut names = HashSet::new();
+        for store in &self.stores {
+            if !names.insert(&*store.name) {
+                return Err(Kind::DuplicateStore { store: store.name.clone() }.into());
+            }
+            let sizes = sizes_fault(&store.extents, true);
+            let fault = sizes.or_else(|| (store.element_bytes > 1 << 20).then(|| "has elements of more than 2^20 bytes".into()));
+            if let Some(fault) = fault {
+                return Err(Kind::Outline { what: format!("store '{}'", store.name), fault }.into());
+            }
+        }
+        self.ops.iter().try_for_each(|op| self.check_op(op))
+    }
+
+    fn check_op(&self, op: &Op) -> Result<()> {
+        let fault = |fault: String| Err(Kind::Outline { what: format!("operation '{}'", op.name), fault }.into());
+        if let Some(sizes) = sizes_fault(op.axes(), false) {
+            return fault(sizes);
+        }
+        for access in &op.accesses {
+            let Some(store) = self.stores.get(access.store.index()) else {
+                return fault("uses a store of another outline".into());
+            };
+            if let Some(why) = access.part.fault(&store.extents, op.axes()) {
+                return fault(format!("{} store '{}' {why}", access.mode.verb(), store.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Mode {
+    pub(super) fn verb(&self) -> &'static str {
+        match self {
+            Self::Read => "reads",
+            Self::Write => "writes",
+            Self::Reduce(_) => "reduces into",
+        }
+    }
+}
+
+/// Returns why axes are no store or no launch.
+fn sizes_fault(axes: &[u64], may_be_empty: bool) -> Option<String> {
+    let volume = axes.iter().try_fold(1_u64, |product, &axis| product.checked_mul(axis));
+    match axes {
+        _ if axes.len() > AXES_MAX => Some(format!("has {} axes, and may have {AXES_MAX}", axes.len())),
+        _ if axes.contains(&0) && !may_be_empty => Some("has an axis without batches".into()),
+        _ if volume.is_none_or(|volume| volume > VOLUME_MAX) => {
+            Some(format!("has more than 2^40 {}", if may_be_empty { "elements" } else { "batches" }))
+        }
+        _ => None,
+    }
+}

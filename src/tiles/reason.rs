@@ -1,0 +1,175 @@
+//! Why operations do not stream together.
+
+use std::fmt;
+
+use super::outline::{Mode, OpId, OpKind};
+use super::part::Part;
+use crate::name::Name;
+
+/// Why an operation does not stream with those before it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A batch needs a later batch of an operation before. Only
+    /// [`Rule::InOrder`](super::Rule::InOrder) refuses that.
+    Ahead {
+        /// Where.
+        clash: Clash,
+        /// The first batch that needs a later one.
+        batch: u64,
+        /// The last one that it needs.
+        needs: u64,
+        /// By how many batches that is later, at the most.
+        lag: u64,
+    },
+    /// The first batch needs all batches of an operation before, or its last one: nothing would overlap.
+    NeedsLast {
+        /// Where.
+        clash: Clash,
+        /// By how many batches the last one that a batch needs is later, at the most.
+        lag: u64,
+    },
+    /// The number of batches is another.
+    Batches {
+        /// The operation, and one before.
+        op: Name,
+        /// The one before.
+        other: Name,
+        /// Their batches.
+        counts: [u64; 2],
+    },
+    /// An operation that is done once needs batches before it, and batches behind it need it.
+    AfterOnce {
+        /// Where.
+        clash: Clash,
+    },
+    /// Two batches of one operation use the same elements, and one of them writes them.
+    Interferes {
+        /// Where: both sides are of one operation.
+        clash: Clash,
+    },
+    /// More bytes are in flight than there may be.
+    Memory {
+        /// The operation with which they are too many.
+        op: Name,
+        /// What one batch in flight needs.
+        bytes: u64,
+        /// The bound, or the bytes of the program that does not stream.
+        limit: u64,
+    },
+    /// Operations of this kind do not stream.
+    Kind {
+        /// The operation.
+        op: Name,
+        /// Its kind.
+        kind: OpKind,
+    },
+    /// The partitions are not equal. Only [`Rule::Legate`](super::Rule::Legate) refuses that.
+    Partitions {
+        /// Where.
+        clash: Clash,
+    },
+    /// A reduction is pending. Only [`Rule::Legate`](super::Rule::Legate) refuses other uses of its store.
+    Reduced {
+        /// Where.
+        clash: Clash,
+    },
+    /// The launch domains are not equal. Only [`Rule::Legate`](super::Rule::Legate) refuses that.
+    Launches {
+        /// The operation.
+        op: Name,
+        /// One before.
+        other: Name,
+    },
+}
+
+/// Two uses of a store that must keep their order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Clash {
+    /// The store.
+    pub store: Name,
+    /// The use that comes first.
+    pub earlier: Side,
+    /// The other one.
+    pub later: Side,
+}
+
+/// A use of a store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Side {
+    /// The operation.
+    pub op: OpId,
+    /// Its name.
+    pub name: Name,
+    /// What it does.
+    pub mode: Mode,
+    /// Which elements each batch uses.
+    pub part: Part,
+}
+
+impl Reason {
+    /// Returns the operation that does not stream with those before it.
+    pub fn op(&self) -> &Name {
+        match self {
+            Self::Ahead { clash, .. }
+            | Self::NeedsLast { clash, .. }
+            | Self::AfterOnce { clash }
+            | Self::Interferes { clash }
+            | Self::Partitions { clash }
+            | Self::Reduced { clash } => &clash.later.name,
+            Self::Batches { op, .. } | Self::Memory { op, .. } | Self::Kind { op, .. } | Self::Launches { op, .. } => op,
+        }
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}' {} {}", self.name, self.mode.verb(), self.part)
+    }
+}
+
+impl fmt::Display for Clash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "store '{}': {}, and {}", self.store, self.earlier, self.later)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ahead { clash, batch, needs, lag } => {
+                let (later, earlier) = (&clash.later.name, &clash.earlier.name);
+                write!(f, "{clash}; batch {batch} of '{later}' needs batch {needs} of '{earlier}', {lag} later at the most")
+            }
+            Self::NeedsLast { clash, .. } => {
+                let (later, earlier) = (&clash.later.name, &clash.earlier.name);
+                write!(f, "{clash}; the first batch of '{later}' that shares elements needs '{earlier}' up to its last batch")
+            }
+            Self::Batches { op, other, counts: [own, others] } => {
+                write!(f, "'{op}' has {own} batch{}, and '{other}' has {others}", if *own == 1 { "" } else { "es" })
+            }
+            Self::AfterOnce { clash } => {
+                write!(f, "{clash}; '{}' is done once, after the batches that it needs", clash.earlier.name)
+            }
+            Self::Interferes { clash } => write!(f, "{clash}; so two batches of '{}' use the same elements", clash.later.name),
+            Self::Memory { op, bytes, limit } => {
+                write!(f, "with '{op}' one batch in flight needs {bytes} bytes, and there are {limit}")
+            }
+            Self::Kind { op, kind } => write!(f, "'{op}' {}", kind.why_not()),
+            Self::Partitions { clash } => write!(f, "{clash}; the partitions are not equal"),
+            Self::Reduced { clash } => write!(f, "{clash}; the store is being reduced"),
+            Self::Launches { op, other } => write!(f, "the launch domains of '{op}' and '{other}' are not equal"),
+        }
+    }
+}
+
+impl OpKind {
+    fn why_not(self) -> &'static str {
+        match self {
+            Self::Task | Self::Fill => "does not stream",
+            Self::HostRead => "reads a value on the host: it waits for all that is before it, so do it outside",
+            Self::Image => "has a partition that data decides: which batches it needs is not known before the run",
+            Self::Concurrent => "needs all its batches at once",
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Tiles: which operations stream together, and in how much memory.
+
+mod brute;
+#[cfg(feature = "json")]
+mod known;
+mod meetings;
+mod messages;
+mod rules;
