@@ -125,6 +125,13 @@ pub(crate) enum Kind {
     TakenBefore { value: String, taker: Name, reader: Name, takes: u32, reads: u32 },
     #[error("node '{node}' is in phase {phase}: phases are from 1 to {max}")]
     PhaseRange { node: Name, phase: u32, max: u32 },
+    #[error(
+        "in lockstep '{target}' cannot wait for '{source_node}' of {items} item{} before, because it begins then: let it wait for {least} before, or choose Beat::Elastic",
+        if *.items == 1 { "" } else { "s" }
+    )]
+    ItemsApart { source_node: Name, target: Name, items: u32, least: u32 },
+    #[error("'{node}' waits for an item 0 items before: give 1 or more, or use `after` for an edge within an item")]
+    NoItemsBefore { node: Name },
     #[error("{} too few: {why}", in_flight(*.slots))]
     TooFewSlots { slots: u32, why: String },
     #[error("the source of the items panicked: {message}")]

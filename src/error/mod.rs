@@ -243,6 +243,8 @@ impl Error {
                 | TakenBefore { .. }
                 | PhaseRange { .. }
                 | TooFewSlots { .. }
+                | ItemsApart { .. }
+                | NoItemsBefore { .. }
                 | ItemCycle { .. }
                 | LaterPhase { .. }
                 | PhasesApart { .. }

@@ -1,5 +1,5 @@
 //! What stays from item to item in the graph of a pipeline: states and feedback. Each is an input of the
-//! graph that the pipeline fills itself.
+//! graph that the pipeline fills itself. And the order between nodes of different items.
 
 use std::sync::Arc;
 
@@ -7,6 +7,14 @@ use super::NodeId;
 use crate::error::PortKind;
 use crate::name::Name;
 use crate::value::Cells;
+
+/// An edge from item to item: `target` waits for `source` of the item that is so many items before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ItemEdge {
+    pub(crate) source: NodeId,
+    pub(crate) target: NodeId,
+    pub(crate) items: u32,
+}
 
 /// Puts a value into the cells of an iteration.
 pub(crate) type Fill = Box<dyn Fn(Cells<'_>)>;

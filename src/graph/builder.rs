@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::around::{Around, Unfinished};
-use super::between::Between;
+use super::between::{Between, ItemEdge};
 use super::body::Body;
 use super::closures::{Async, Kernel, Task};
 use super::control_node::{ControlNode, InnerId};
@@ -62,6 +62,8 @@ pub struct Graph {
     pub(super) kept: Vec<(NodeId, u32)>,
     /// What stays from item to item, in the graph of a pipeline.
     pub(crate) between: Vec<Between>,
+    /// The order between nodes of different items, there.
+    pub(crate) item_edges: Vec<ItemEdge>,
 }
 
 /// The values of a node, and how its body is called.
@@ -104,6 +106,7 @@ impl Graph {
             captors: Vec::new(),
             kept: Vec::new(),
             between: Vec::new(),
+            item_edges: Vec::new(),
         }
     }
 

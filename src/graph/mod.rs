@@ -39,7 +39,7 @@ mod states;
 mod values;
 
 pub use crate::value::args::{Data, Each, FutureFn, KernelFn, OneRead, Reads, TaskFn};
-pub(crate) use between::{Between, Fill, Kept, Stays};
+pub(crate) use between::{Between, Fill, ItemEdge, Kept, Stays};
 pub use bodies::{Bodies, Given};
 pub(crate) use body::Body;
 pub use builder::Graph;

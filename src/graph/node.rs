@@ -98,6 +98,43 @@ impl NodeMut<'_> {
         self
     }
 
+    /// Adds an order-only edge from item to item, in a pipeline: the node waits for the node that gives
+    /// `earlier`, of the item that is `items` before. With 1 it is the item just before. So nodes of
+    /// different items may share memory that is not a value, such as a ring of buffers. The phases of the two
+    /// may be in any order.
+    ///
+    /// If `earlier` fails, or is skipped, the node goes on.
+    ///
+    /// # Examples
+    /// A ring of three buffers. An item is written into its buffer when the item three before was read there:
+    /// ```
+    /// use std::sync::Mutex;
+    ///
+    /// use anabranch::pipe::Phases;
+    /// use anabranch::{Executor, Pipeline, Ranked};
+    /// use futures::{TryStreamExt, stream};
+    ///
+    /// static RING: [Mutex<usize>; 3] = [const { Mutex::new(0) }; 3];
+    ///
+    /// let pipeline = Pipeline::new("ring", &Ranked::default(), |g, item| {
+    ///     let write = g.task("write", &item, |item: &usize| *RING[item % 3].lock().unwrap() = *item);
+    ///     let read = g.task("read", &item, |item: &usize| *RING[item % 3].lock().unwrap());
+    ///     g.node(&read).after(&write);
+    ///     g.node(&write).after_item(&read, 3);
+    ///     read
+    /// })?;
+    /// let pipeline = pipeline.phases(Phases::Each)?.in_flight(8)?;
+    /// let results = Executor::host()?.pipe(&pipeline, stream::iter(0..100));
+    /// assert_eq!(futures::executor::block_on(results.try_collect::<Vec<_>>())?, (0..100).collect::<Vec<_>>());
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn after_item<T: 'static>(self, earlier: &Value<T>, items: u32) -> Self {
+        if let Some(node) = self.node {
+            self.graph.order_items(earlier, node, items);
+        }
+        self
+    }
+
     fn with(self, change: impl FnOnce(&mut NodeShape)) -> Self {
         if let Some(node) = self.node {
             change(&mut self.graph.shape_mut().nodes_mut()[node.index()]);

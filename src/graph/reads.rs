@@ -2,6 +2,7 @@
 
 use std::any::TypeId;
 
+use super::between::ItemEdge;
 use super::builder::Graph;
 use super::handle::Value;
 use super::values::{Maker, Sharer, Type, Use, ValueInfo};
@@ -95,6 +96,29 @@ impl Graph {
             return;
         }
         self.order_own(earlier.index, later);
+    }
+
+    /// Orders a node behind the maker of a value, of an earlier item.
+    pub(super) fn order_items<T: 'static>(&mut self, earlier: &Value<T>, target: NodeId, items: u32) {
+        if items == 0 {
+            let node = self.full_name(target);
+            return self.mistake(Kind::NoItemsBefore { node }.into());
+        }
+        if self.is_inner() {
+            let what = format!(
+                "the wait of '{}' for an earlier item, which no node of a loop or branch can have,",
+                self.full_name(target)
+            );
+            return self.mistake(Kind::OnlyInPipeline { what }.into());
+        }
+        if !self.owns(earlier) {
+            let name = self.full_name(target);
+            return self.mistake(Kind::ForeignValue { name }.into());
+        }
+        // Inputs exist before an item begins.
+        if let Maker::Node(source) = self.values[earlier.index as usize].maker {
+            self.item_edges.push(ItemEdge { source, target, items });
+        }
     }
 
     /// Orders a node behind the maker of a value of this graph, by the value's number.

@@ -78,6 +78,10 @@ impl Graph {
             let what = format!("{} '{}'", between.is.kind(), between.name);
             return Err(Kind::OnlyInPipeline { what }.into());
         }
+        if let (Some(edge), None) = (self.item_edges.first(), self.fault()) {
+            let what = format!("the wait of '{}' for an earlier item", self.full_name(edge.target));
+            return Err(Kind::OnlyInPipeline { what }.into());
+        }
         self.compiled(policy, false)
     }
 

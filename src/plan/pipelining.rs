@@ -11,6 +11,8 @@
 //!  feedback of lag l                           its phase ─▶ the reader  l
 //!  a feedback's cell is read before it is      the reader ─▶ its phase  iterations - l
 //!    written for a later item
+//!  an edge to the item s later                 its source ─▶ its target s
+//!  its gate has begun anew                     the target ─▶ the source iterations - s
 //!  lockstep                                    q ─▶ p                   q - p + 1
 //!  an item is there                            the source ─▶ phases that read no other
 //! ```
@@ -27,7 +29,7 @@ use std::sync::Arc;
 
 use super::queued::is_one;
 use crate::error::{Error, Kind, Result};
-use crate::graph::{Between, Edge, Fill, Graph, Kept, Maker, NodeId, Stays, Transfer, ValueInfo};
+use crate::graph::{Between, Edge, Fill, Graph, ItemEdge, Kept, Maker, NodeId, Stays, Transfer, ValueInfo};
 use crate::name::Name;
 use crate::value::Cells;
 
@@ -45,6 +47,8 @@ pub(crate) struct Pipelining {
     pub(crate) last_phases: u32,
     /// The values that are dropped at the end of each item: offsets in its memory.
     pub(crate) dropped: Vec<(u32, &'static Transfer)>,
+    /// Whether nodes wait for nodes of earlier items.
+    pub(super) has_item_edges: bool,
     /// The inputs that are results: they are dropped at the end of an item that has failed.
     pub(crate) inputs_out: Vec<(u32, &'static Transfer)>,
 }
@@ -151,7 +155,18 @@ impl Pipelining {
     pub(crate) fn unordered(slots: u32) -> Self {
         let rule = PhaseRule { arrivals: 1, ..Default::default() };
         let (feeds, inits, dropped, inputs_out) = Default::default();
-        Self { slots, phases: vec![rule], begun_by_source: vec![0], feeds, inits, last_phases: 1, dropped, inputs_out }
+        let has_item_edges = false;
+        Self {
+            slots,
+            phases: vec![rule],
+            begun_by_source: vec![0],
+            feeds,
+            inits,
+            last_phases: 1,
+            dropped,
+            inputs_out,
+            has_item_edges,
+        }
     }
 
     /// Returns whether nothing follows the end of an item's only phase.
@@ -171,6 +186,7 @@ impl Pipelining {
         let is_fed = |phase: &u32| drawing.arrows.iter().any(|(_, arrow)| arrow.phase == *phase);
         let begun_by_source: Vec<u32> = (0..depth).filter(|phase| !is_fed(phase)).collect();
         let feeds = drawing.add_feedback()?;
+        drawing.add_item_edges()?;
         drawing.add_orders();
         if wanted.is_lockstep {
             drawing.add_lockstep()?;
@@ -198,13 +214,16 @@ impl Pipelining {
         let inits = graph.between.iter().map(init).collect();
         let last_phases = phases.iter().filter(|rule| !rule.is_followed).count() as u32;
         let (dropped, inputs_out) = (dropped(graph), inputs_out(graph));
-        Ok(Self { slots: wanted.slots, phases, begun_by_source, feeds, inits, last_phases, dropped, inputs_out })
+        let has_item_edges = !drawing.item_edges().is_empty();
+        let slots = wanted.slots;
+        Ok(Self { slots, phases, begun_by_source, feeds, inits, last_phases, dropped, inputs_out, has_item_edges })
     }
 
     /// Returns how the same graph runs over items in a single phase. Feedback is from as many items before as
     /// with phases.
     pub(crate) fn merged(&self) -> Self {
-        let is_ordered = self.phases.iter().zip(0..).any(|(rule, phase)| rule.arrows.contains(&Arrow { phase, shift: 1 }));
+        let has_order = self.phases.iter().zip(0..).any(|(rule, phase)| rule.arrows.contains(&Arrow { phase, shift: 1 }));
+        let is_ordered = has_order || self.has_item_edges;
         let arrows = if is_ordered { vec![Arrow { phase: 0, shift: 1 }] } else { Vec::new() };
         let (arrivals, has_feeds) = (1 + arrows.len() as u32, !self.feeds.is_empty());
         let rule = PhaseRule { arrivals, arrows, has_feeds, ..Default::default() };
@@ -374,6 +393,31 @@ impl Drawing<'_> {
                 Err(Kind::FeedbackPhases { feedback: between.name.clone(), node, other, first, second }.into())
             }
         }
+    }
+
+    /// Returns the edges from item to item that need an arrow. Others lead to an item that begins when the
+    /// source's item is over.
+    fn item_edges(&self) -> Vec<ItemEdge> {
+        self.graph.item_edges.iter().copied().filter(|edge| edge.items < self.wanted.slots).collect()
+    }
+
+    fn add_item_edges(&mut self) -> Result<()> {
+        for ItemEdge { source, target, items } in self.item_edges() {
+            let (from, to, slots) = (self.phase(source), self.phase(target), self.wanted.slots);
+            let [source_node, target] = [source, target].map(|node| self.graph.shape().name_of(node).clone());
+            // In lockstep, an earlier phase has a later item.
+            if self.wanted.is_lockstep && items + to < from {
+                return Err(Kind::ItemsApart { source_node, target, items, least: from - to }.into());
+            }
+            if self.wanted.is_lockstep && slots - items + from < to {
+                let least = items + to - from;
+                let why = format!("in lockstep '{target}' waits for '{source_node}', so in_flight must be {least} or more");
+                return Err(Kind::TooFewSlots { slots, why }.into());
+            }
+            self.add(from, to, items as i32);
+            self.add(to, from, (slots - items) as i32);
+        }
+        Ok(())
     }
 
     /// Lets the phases that must have the items in order have them so.

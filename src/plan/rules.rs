@@ -8,6 +8,7 @@
 //!  feedback of lag l                               maker #k, and the end of its phase ─▶ reader #k + l
 //!  a feedback's cell is read before it is written  reader #k ─▶ the end of its phase #k + R - l
 //!  a feed that fails repeats the one before        the end of its phase #k ─▶ its end #k + 1
+//!  an edge to the item s later                     source #k ─▶ target #k + s
 //!  a slot has one item                             begin of #k ─▶ node #k ─▶ result of #k ─▶ begin of #k + R
 //!  a serial phase                                  its end #k ─▶ its begin #k + 1
 //!  lockstep                                        the end of phase q #k + p - q - 1 ─▶ the begin of p #k
@@ -20,13 +21,14 @@
 
 use super::arrivals::Arrivals;
 use super::unrolled::{Ids, OverItems};
-use crate::graph::{Maker, NodeId, Shape, Stays};
+use crate::graph::{ItemEdge, Maker, NodeId, Shape, Stays};
 
 impl OverItems<'_> {
     /// Adds the edges to a shape that has those within items.
     pub(super) fn add_rules(&self, shape: &mut Shape, ids: Ids, arrivals: &Arrivals<'_>) {
         let mut rules = Rules { over: self, shape, ids };
         rules.add_between();
+        rules.add_item_edges();
         for item in 0..ids.items {
             rules.add_slot(item);
             rules.add_beat(item);
@@ -77,6 +79,13 @@ impl Rules<'_> {
                     self.add(1, end, end);
                 }
             }
+        }
+    }
+
+    fn add_item_edges(&mut self) {
+        let (graph, ids) = (self.over.graph, self.ids);
+        for &ItemEdge { source, target, items } in &graph.item_edges {
+            self.add(items, |item| ids.node(item, source), |item| ids.node(item, target));
         }
     }
 

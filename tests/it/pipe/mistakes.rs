@@ -410,3 +410,40 @@ fn the_number_of_items_in_flight_of_a_stream_of_runs_is_checked() {
     assert!(many.starts_with("the number of items in flight is 4294967295, the limit is "), "{many}");
     block_on(exec.idle()).unwrap();
 }
+
+#[test]
+fn a_node_waits_for_an_item_that_can_be_over() {
+    let waits = |items: u32, is_forward: bool| {
+        let pipeline = super::each(|g, item: Value<u64>| {
+            let names = ["a", "b", "c"];
+            let [a, b, c] = names.map(|name| g.task(name, &item, |item: &u64| *item));
+            let (source, target) = if is_forward { (&a, &c) } else { (&c, &a) };
+            g.node(target).after_item(source, items);
+            g.task("sum", (&a, &b, &c), |a: &u64, b: &u64, c: &u64| a + b + c)
+        });
+        pipeline.in_flight(5).and_then(|pipeline| pipeline.beat(Beat::Lockstep))
+    };
+    let message = |items, is_forward| waits(items, is_forward).unwrap_err().to_string();
+    assert_eq!(
+        message(1, false),
+        "in lockstep 'a' cannot wait for 'c' of 1 item before, because it begins then: let it wait for 2 before, or choose Beat::Elastic"
+    );
+    waits(2, false).unwrap().verify().unwrap();
+    assert_eq!(message(4, true), "5 items in flight are too few: in lockstep 'c' waits for 'a', so in_flight must be 6 or more");
+    waits(3, true).unwrap().verify().unwrap();
+    let zero = mistake(|g, item| {
+        let [a, b] = ["a", "b"].map(|name| g.task(name, &item, |item: &u64| *item));
+        g.node(&b).after_item(&a, 0);
+        g.task("sum", (&a, &b), |a: &u64, b: &u64| a + b)
+    });
+    assert_eq!(zero, "'b' waits for an item 0 items before: give 1 or more, or use `after` for an edge within an item");
+    let mut g = Graph::new();
+    let [a, b] = ["a", "b"].map(|name| g.task(name, (), || 1_u64));
+    g.node(&b).after_item(&a, 1);
+    ["x", "y"].into_iter().zip([a, b]).for_each(|(name, value)| g.output(name, &value));
+    let plain = g.compile().unwrap_err().to_string();
+    assert_eq!(
+        plain,
+        "the wait of 'b' for an earlier item goes from item to item, so it needs a Pipeline: build this graph in Pipeline::new"
+    );
+}

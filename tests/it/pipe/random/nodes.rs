@@ -7,6 +7,7 @@ use anabranch::pipe::{State, StateGuard};
 use anabranch::{BoxError, Graph, HostStream, Value, take};
 
 use super::super::{Tallied, Word};
+use super::orders::Orders;
 use super::spec::{ASYNC, BRANCH, Fate, KERNEL, LOOP, Node, Read, Spec, TASK, TRY_TASK, fate, goes_on, mix, which};
 use crate::support::panic_quietly;
 
@@ -18,11 +19,13 @@ struct Work {
     kind: usize,
     node: usize,
     tally: Tallied,
+    orders: Arc<Orders>,
 }
 
 impl Work {
     /// Mixes the words, and the state, which then is what was made.
     fn done(&self, state: Option<&mut Word>, item: u64, words: impl Iterator<Item = u64>) -> Result<Word, BoxError> {
+        let _running = (self.kind < ASYNC).then(|| self.orders.begin(self.node, item));
         let mut made = mix(self.node as u64, words);
         if let Some(state) = state {
             made = mix(made, [state.get()].into_iter());
@@ -49,14 +52,25 @@ pub(super) fn add_all(
     tally: &Tallied,
 ) -> Vec<Value<Word>> {
     let mut values: Vec<Value<Word>> = Vec::new();
+    let orders = Arc::new(Orders::new(spec));
     for (number, node) in spec.nodes.iter().enumerate() {
         let value = |read: &Read| if let Read::Node(node) = read { values[*node] } else { item };
         let mut reads: Vec<Value<Word>> = node.feedbacks.iter().map(|&feedback| feedbacks[feedback]).collect();
         reads.extend(node.reads.iter().chain([&node.last]).map(value));
-        let work = Work { seed: spec.seed, failing: spec.failing, kind: node.kind, node: number, tally: tally.clone() };
+        let work = Work {
+            seed: spec.seed,
+            failing: spec.failing,
+            kind: node.kind,
+            node: number,
+            tally: tally.clone(),
+            orders: orders.clone(),
+        };
         let made = add(g, node, work, reads);
         g.node(&made).phase(node.phase).cost_us(1.0 + node.kind as f64);
         values.push(made);
+    }
+    for edge in &spec.item_edges {
+        g.node(&values[edge.target]).after_item(&values[edge.source], edge.items);
     }
     values
 }

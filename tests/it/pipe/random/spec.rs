@@ -53,6 +53,15 @@ pub(super) struct Feedback {
     pub(super) maker: usize,
 }
 
+/// A node that waits for one of an earlier item.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ItemEdge {
+    pub(super) source: usize,
+    pub(super) target: usize,
+    /// How many items before.
+    pub(super) items: u32,
+}
+
 /// A pipeline as data.
 #[derive(Debug)]
 pub(super) struct Spec {
@@ -60,6 +69,7 @@ pub(super) struct Spec {
     pub(super) way: Way,
     pub(super) nodes: Vec<Node>,
     pub(super) feedbacks: Vec<Feedback>,
+    pub(super) item_edges: Vec<ItemEdge>,
     /// The second result; the first is that of the last node.
     pub(super) second: Option<Read>,
     pub(super) phases: Phases,
@@ -128,6 +138,7 @@ impl Spec {
             way: way.unwrap_or(if dice.below(3) == 0 { stream } else { Way::Pipeline }),
             nodes: Vec::new(),
             feedbacks: Vec::new(),
+            item_edges: Vec::new(),
             second: None,
             phases,
             beat: [Beat::Elastic, Beat::Elastic, Beat::Lockstep][dice.below(3)],
@@ -144,6 +155,7 @@ impl Spec {
         spec.add_node(&mut dice, Some(reads));
         if spec.way == Way::Pipeline {
             spec.add_feedbacks(&mut dice);
+            spec.add_item_edges(&mut Dice::new(seed ^ 0x17e3));
         }
         let open: Vec<Read> =
             spec.reads().filter(|&read| !spec.is_shared(read) && !spec.is_taken(read) && !spec.is_borrowed(read)).collect();
@@ -197,6 +209,14 @@ impl Spec {
         let has_state = dice.below(3) == 0 && kind < LOOP && self.way == Way::Pipeline;
         let times = Some(dice.below(4) as u64).filter(|&times| times < 3);
         self.nodes.push(Node { reads, last, takes, copies, kind, has_state, phase, yields, times, feedbacks: Vec::new() });
+    }
+
+    fn add_item_edges(&mut self, dice: &mut Dice) {
+        for _ in 0..[0, 0, 1, 3][dice.below(4)] {
+            let [source, target] = [(); 2].map(|()| dice.below(self.nodes.len()));
+            let items = 1 + dice.below(self.slots as usize + 1) as u32;
+            self.item_edges.push(ItemEdge { source, target, items });
+        }
     }
 
     fn add_feedbacks(&mut self, dice: &mut Dice) {
