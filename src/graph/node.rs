@@ -124,7 +124,8 @@ impl NodeMut<'_> {
     ///     read
     /// })?;
     /// let pipeline = pipeline.phases(Phases::Each)?.in_flight(8)?;
-    /// let results = Executor::host()?.pipe(&pipeline, stream::iter(0..100));
+    /// let exec = Executor::host()?;
+    /// let results = exec.pipe(&pipeline, stream::iter(0..100));
     /// assert_eq!(futures::executor::block_on(results.try_collect::<Vec<_>>())?, (0..100).collect::<Vec<_>>());
     /// # Ok::<(), anabranch::Error>(())
     /// ```
