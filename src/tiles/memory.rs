@@ -10,7 +10,7 @@
 //! of one batch share memory, if they are not used at the same time.
 
 use super::meet::{Use, meeting};
-use super::outline::{Access, Mode, Outline, StoreId};
+use super::outline::{Access, Mode, Op, Outline, StoreId};
 
 /// Where an operation of a group runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,7 +82,7 @@ impl Windows {
     /// Returns the most bytes with so many batches in flight.
     pub(super) fn bytes(&self, in_flight: u64) -> u64 {
         let (own, others): (Vec<_>, Vec<_>) = self.0.iter().partition(|window| window.is_of_a_batch());
-        let others: u64 = others.iter().map(|window| window.bytes(in_flight)).sum();
+        let others = others.iter().fold(0_u64, |sum, window| sum.saturating_add(window.bytes(in_flight)));
         let own: Vec<(usize, usize, u64)> = own.iter().map(|window| (window.used.0, window.used.1, window.tile_bytes)).collect();
         others.saturating_add(pack(&own).1.saturating_mul(in_flight))
     }
@@ -96,7 +96,8 @@ fn window(outline: &Outline, ops: &[Placed], at: usize, first: &Access, is_whole
     let tile_bytes = store.extents.iter().enumerate().map(tile).product::<u64>().saturating_mul(store.element_bytes);
     let mut window = Window { store: id, tiles: None, tile_bytes, store_bytes: store.bytes(), used: (at, at), from_step };
     // A store that is read first was made before, and one that is reduced stays until the end.
-    if is_whole || store.is_kept || first.mode != Mode::Write || first.part.is_whole() {
+    let is_written = first.mode == Mode::Write && is_made_by(&outline.ops[ops[at].op], id);
+    if is_whole || store.is_kept || !is_written || first.part.is_whole() {
         return window;
     }
     let Some(from) = from_step else { return window };
@@ -134,18 +135,18 @@ pub(super) fn pack(blocks: &[(usize, usize, u64)]) -> (Vec<u64>, u64) {
     for (number, &(first, last, bytes)) in blocks.iter().enumerate() {
         let together = |&other: &usize| blocks[other].0 <= last && first <= blocks[other].1;
         let mut taken: Vec<(u64, u64)> =
-            (0..number).filter(together).map(|other| (starts[other], starts[other] + blocks[other].2)).collect();
+            (0..number).filter(together).map(|other| (starts[other], starts[other].saturating_add(blocks[other].2))).collect();
         taken.sort_unstable();
-        let mut start = 0;
+        let mut start = 0_u64;
         for (begin, end) in taken {
-            if start + bytes <= begin {
+            if start.saturating_add(bytes) <= begin {
                 break;
             }
             start = start.max(end);
         }
         starts.push(start);
     }
-    let size = starts.iter().zip(blocks).map(|(start, block)| start + block.2).max().unwrap_or(0);
+    let size = starts.iter().zip(blocks).map(|(start, block)| start.saturating_add(block.2)).max().unwrap_or(0);
     (starts, size)
 }
 
@@ -157,13 +158,21 @@ pub(super) fn unstreamed_bytes(outline: &Outline) -> u64 {
         for access in &op.accesses {
             let store = &outline.stores[access.store.index()];
             // A store that is read first was there before.
-            let from = if access.mode == Mode::Read { 0 } else { number };
+            let from = if is_made_by(op, access.store) { number } else { 0 };
             let until = if store.is_kept { last } else { number };
             let known = used[access.store.index()].get_or_insert((from, until));
             known.1 = known.1.max(until);
         }
     }
-    let blocks: Vec<_> =
-        used.iter().zip(&outline.stores).filter_map(|(used, store)| used.map(|used| (used.0, used.1, store.bytes()))).collect();
-    pack(&blocks).1
+    let live = |number: usize| {
+        let is_live = |used: &Option<(usize, usize)>| used.is_some_and(|(from, until)| (from..=until).contains(&number));
+        let stores = used.iter().zip(&outline.stores).filter(|(used, _)| is_live(used));
+        stores.fold(0_u64, |sum, (_, store)| sum.saturating_add(store.bytes()))
+    };
+    (0..outline.ops.len()).map(live).max().unwrap_or(0)
+}
+
+/// Returns whether an operation only writes a store, or only reduces into it.
+fn is_made_by(op: &Op, store: StoreId) -> bool {
+    op.accesses.iter().filter(|access| access.store == store).all(|access| access.mode != Mode::Read)
 }

@@ -15,10 +15,9 @@ pub enum Reason {
     Ahead {
         /// Where.
         clash: Clash,
-        /// The first batch that needs a later one.
-        batch: u64,
-        /// The last one that it needs.
-        needs: u64,
+        /// The first batch that needs a later one, and the last one that it needs; None if that was not found
+        /// soon.
+        first: Option<(u64, u64)>,
         /// By how many batches that is later, at the most.
         lag: u64,
     },
@@ -137,9 +136,12 @@ impl fmt::Display for Clash {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ahead { clash, batch, needs, lag } => {
+            Self::Ahead { clash, first, lag } => {
                 let (later, earlier) = (&clash.later.name, &clash.earlier.name);
-                write!(f, "{clash}; batch {batch} of '{later}' needs batch {needs} of '{earlier}', {lag} later at the most")
+                match first {
+                    Some((batch, needs)) => write!(f, "{clash}; batch {batch} of '{later}' needs batch {needs} of '{earlier}'"),
+                    None => write!(f, "{clash}; a batch of '{later}' needs one of '{earlier}' that is {lag} later"),
+                }
             }
             Self::NeedsLast { clash, .. } => {
                 let (later, earlier) = (&clash.later.name, &clash.earlier.name);

@@ -101,8 +101,8 @@ impl Group {
             () if lag >= last => Some(Reason::NeedsLast { clash, lag: lag_of }),
             () if self.is_exact => None,
             () => {
-                let (batch, needs) = first_ahead(outline, &clash);
-                Some(Reason::Ahead { clash, batch, needs, lag: lag_of })
+                let first = first_ahead(outline, &clash);
+                Some(Reason::Ahead { clash, first, lag: lag_of })
             }
         }
     }
@@ -113,15 +113,18 @@ impl Group {
     }
 }
 
+/// The batches that are looked at for the first one that needs a later one.
+const LOOKED_MAX: u64 = 1 << 16;
+
 /// Returns the first batch that needs a later one, and the last one that it needs.
-fn first_ahead(outline: &Outline, clash: &Clash) -> (u64, u64) {
+fn first_ahead(outline: &Outline, clash: &Clash) -> Option<(u64, u64)> {
     let store = outline.stores.iter().find(|store| store.name == clash.store).expect("a clash is in a store");
     let side = |side: &Side| (&outline.ops[side.op.index()], side.part.clone());
     let ((before, part), (behind, other)) = (side(&clash.earlier), side(&clash.later));
     let (earlier, later) = (Use { launch: before.axes(), part: &part }, Use { launch: behind.axes(), part: &other });
     let needs =
         |batch| met(&store.extents, earlier, later, batch).map(|(_, last)| (batch, last)).filter(|(batch, last)| last > batch);
-    (0..behind.batches()).find_map(needs).expect("a batch needs a later one")
+    (0..behind.batches().min(LOOKED_MAX)).find_map(needs)
 }
 
 /// Returns the conflicts of two operations, of which `earlier` is not behind `later`, and how they meet.

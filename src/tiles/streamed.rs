@@ -178,7 +178,8 @@ impl Streamed {
             is_made && is_needed && !is_used(store, own)
         };
         let stores = (0..self.outline.stores.len() as u32).map(StoreId);
-        let idle: u64 = stores.filter(is_idle).map(|store| self.outline.stores[store.index()].bytes()).sum();
+        let bytes = |store: StoreId| self.outline.stores[store.index()].bytes();
+        let idle = stores.filter(is_idle).fold(0_u64, |sum, store| sum.saturating_add(bytes(store)));
         group.bytes(in_flight).saturating_add(idle)
     }
 

@@ -159,3 +159,27 @@ fn a_rule_does_not_take_longer_with_more_batches() {
     let streamed = exact(&outline);
     assert_eq!(streamed.groups()[0].skews(), [0, (1 << 19) + 1]);
 }
+
+#[test]
+fn a_store_that_is_read_where_it_is_first_written_is_whole() {
+    // Seen to fail with windows that go by the first access of the operation alone.
+    let mut outline = Outline::new();
+    let a = outline.store("a", [64], 8);
+    outline.op(Op::new("grow", [8]).write(a, tiles()).read(a, tiles()));
+    let streamed = exact(&outline);
+    assert_eq!((windows(&streamed), streamed.bytes(1)), (vec![None], 512));
+}
+
+#[test]
+fn the_largest_sizes_have_sums_that_end() {
+    // Seen to fail with sums that overflow.
+    let mut outline = Outline::new();
+    let size = [1 << 20, 1 << 20];
+    for number in 0..40 {
+        let store = outline.store(format!("s{number}"), size, 1 << 20);
+        outline.op(Op::new("fill", size).write(store, Part::tiles([1, 1])));
+        outline.keep(store);
+    }
+    let streamed = exact(&outline);
+    assert_eq!((streamed.unstreamed_bytes(), streamed.bytes(u64::MAX)), (u64::MAX, u64::MAX));
+}
