@@ -7,7 +7,7 @@
 //!  the one that continues nothing else leads to it, and each of its first nodes depends on each last node
 //!                         of the one before
 //! ```
-//! So no node begins earlier or later than with a gate. Both are on the host: a phase of kernels is queued as
+//! Neither has an edge from item to item. So no node begins earlier or later than with a gate. Both are on the host: a phase of kernels is queued as
 //! one, behind that of the item before.
 
 use std::collections::{HashMap, HashSet};
@@ -22,10 +22,16 @@ impl Pipelining {
         if !(0..self.phases.len()).any(|phase| self.only_next(phase).is_some()) {
             return None;
         }
+        // Whether such an edge has arrows depends on the number of items in flight, and the joins must not.
+        let mut has_item_edge = vec![false; self.phases.len()];
+        for edge in &graph.item_edges {
+            [edge.source, edge.target].iter().for_each(|node| has_item_edge[phase_of[node.index()] as usize] = true);
+        }
         let ends = Ends::new(graph, phase_of, self.phases.len());
         let mut last: Vec<u32> = (0..self.phases.len() as u32).collect();
         for phase in (0..self.phases.len()).rev() {
-            if let Some(next) = self.only_next(phase).filter(|&next| ends.is_continued(phase as u32, next)) {
+            let is_free = |next: u32| !has_item_edge[phase] && !has_item_edge[next as usize];
+            if let Some(next) = self.only_next(phase).filter(|&next| is_free(next) && ends.is_continued(phase as u32, next)) {
                 last[phase] = last[next as usize];
             }
         }

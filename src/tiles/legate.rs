@@ -48,6 +48,7 @@ fn is_exempt(op: &Op) -> bool {
 fn refused(outline: &Outline, earlier: (usize, usize), later: (usize, usize)) -> Option<Reason> {
     let access = |(op, place): (usize, usize)| -> &Access { &outline.ops[op].accesses[place] };
     let (before, behind) = (access(earlier), access(later));
+    let launch = |(op, _): (usize, usize)| outline.ops[op].axes();
     let clash = || clash(outline, earlier, later);
     match (&before.mode, &behind.mode) {
         (Mode::Reduce(one), Mode::Reduce(other)) if one == other => None,
@@ -55,7 +56,7 @@ fn refused(outline: &Outline, earlier: (usize, usize), later: (usize, usize)) ->
         (Mode::Reduce(_), _) => Some(Reason::Reduced { clash: clash() }),
         // Nothing but a reduction is known of what comes before one.
         (_, Mode::Reduce(_)) => None,
-        _ if before.part.is_equal_to_legate(&behind.part) => None,
+        _ if before.part.is_equal_to_legate(launch(earlier), &behind.part, launch(later)) => None,
         _ => Some(Reason::Partitions { clash: clash() }),
     }
 }

@@ -18,7 +18,8 @@ use super::outline::{Op, Outline};
 use super::part::{AxisTiles, Part};
 use crate::error::Result;
 
-/// How the batches of two operations meet in a store.
+/// How the batches of two operations meet in a store. Along a diagonal with millions of batches both numbers
+/// may be larger than they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meeting {
     /// By how many batches the last batch that is met is ahead, at the most: over all batches of the later
@@ -237,6 +238,12 @@ impl<'p> Pair<'p> {
     /// repeats: so the largest is in the first or the last repetition.
     fn candidates(&self, group: &Group, count: i64) -> Option<Vec<i64>> {
         let joins = || group.joins.iter().map(|&join| &self.joins[join]);
+        // Two ranges along one axis cross elsewhere.
+        let is_bound_twice =
+            |axis: &usize| joins().filter(|join| join.earlier.is_some_and(|tiles| tiles.by == *axis)).count() > 1;
+        if count <= ALL_MAX || group.earlier.iter().any(is_bound_twice) {
+            return None;
+        }
         let repeats = joins().filter_map(|join| Some(join.earlier?.tile / gcd(join.earlier?.tile, join.later?.tile)));
         let repeat = repeats.fold(1, |one: i64, other| (one / gcd(one, other)).saturating_mul(other)).min(count);
         let mut cuts = vec![0, count];
@@ -253,7 +260,8 @@ impl<'p> Pair<'p> {
             }
         }
         let width = 2 * repeat + 2;
-        if count <= ALL_MAX || width.saturating_mul(2 * cuts.len() as i64) >= count {
+        let tried = width.saturating_mul(2 * cuts.len() as i64);
+        if tried >= count || tried > POINTS_MAX {
             return None;
         }
         let around = |cut: i64| (cut - width).max(0)..(cut + width).min(count);

@@ -50,7 +50,7 @@ pub struct Window {
 impl Window {
     /// Returns the bytes with so many batches in flight.
     fn bytes(&self, in_flight: u64) -> u64 {
-        let tiles = |tiles: u64| (tiles + in_flight - 1).saturating_mul(self.tile_bytes).min(self.store_bytes);
+        let tiles = |tiles: u64| tiles.saturating_add(in_flight - 1).saturating_mul(self.tile_bytes).min(self.store_bytes);
         self.tiles.map_or(self.store_bytes, tiles)
     }
 
@@ -92,7 +92,7 @@ impl Windows {
 fn window(outline: &Outline, ops: &[Placed], at: usize, first: &Access, is_whole: bool) -> Window {
     let (id, store) = (first.store, &outline.stores[first.store.index()]);
     let (launch, from_step) = (outline.ops[ops[at].op].axes(), first_step(ops[at].place));
-    let tile = |(axis, &extent): (usize, &u64)| first.part.along(axis).map_or(extent, |tiles| (tiles.tile as u64).min(extent));
+    let tile = |(axis, &extent): (usize, &u64)| first.part.along(axis).map_or(extent, |tiles| tiles.size().min(extent));
     let tile_bytes = store.extents.iter().enumerate().map(tile).product::<u64>().saturating_mul(store.element_bytes);
     let mut window = Window { store: id, tiles: None, tile_bytes, store_bytes: store.bytes(), used: (at, at), from_step };
     // A store that is read first was made before, and one that is reduced stays until the end.
@@ -106,7 +106,8 @@ fn window(outline: &Outline, ops: &[Placed], at: usize, first: &Access, is_whole
         for access in outline.ops[placed.op].accesses.iter().filter(|access| access.store == id) {
             let Some(step) = first_step(placed.place) else { return window };
             // The first writer may have other elements.
-            if access.mode != Mode::Read && access.part != first.part {
+            let is_other = access.part != first.part || outline.ops[placed.op].axes() != launch;
+            if access.mode != Mode::Read && is_other {
                 return window;
             }
             let later = Use { launch: outline.ops[placed.op].axes(), part: &access.part };

@@ -267,7 +267,7 @@ fn sizes_fault(axes: &[u64], may_be_empty: bool) -> Option<String> {
     match axes {
         _ if axes.len() > AXES_MAX => Some(format!("has {} axes, and may have {AXES_MAX}", axes.len())),
         _ if axes.contains(&0) && !may_be_empty => Some("has an axis without batches".into()),
-        _ if volume.is_none_or(|volume| volume > VOLUME_MAX) => {
+        _ if volume.is_none_or(|volume| volume > VOLUME_MAX) || axes.iter().any(|&axis| axis > VOLUME_MAX) => {
             Some(format!("has more than 2^40 {}", if may_be_empty { "elements" } else { "batches" }))
         }
         _ => None,

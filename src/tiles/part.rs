@@ -43,6 +43,11 @@ pub(super) struct AxisTiles {
 }
 
 impl AxisTiles {
+    /// Returns the elements of a tile with its halo.
+    pub(super) fn size(&self) -> u64 {
+        (self.tile + self.before + self.behind) as u64
+    }
+
     /// Returns the interval of a tile, cut to the store. It is empty if the end is not above the start.
     pub(super) fn interval(&self, at: i64, extent: i64) -> (i64, i64) {
         let start = self.offset + self.tile * at;
@@ -115,10 +120,15 @@ impl Part {
         })
     }
 
-    /// Returns whether Legate takes two partitions as equal: it compares the shapes of tiles, and no offsets.
-    pub(super) fn is_equal_to_legate(&self, other: &Self) -> bool {
-        let seen = |part: &Self| part.0.as_ref().map(|tiles| (tiles.tile.clone(), tiles.before.clone(), tiles.behind.clone()));
-        seen(self) == seen(other)
+    /// Returns whether Legate takes two partitions as equal: it compares the shapes of tiles and how many
+    /// there are, and no offsets.
+    pub(super) fn is_equal_to_legate(&self, launch: &[u64], other: &Self, other_launch: &[u64]) -> bool {
+        let seen = |part: &Self, launch: &[u64]| {
+            let Tiles { tile, before, behind, by, .. } = part.0.clone()?;
+            let colors: Vec<u64> = by.iter().map(|&axis| launch[axis]).collect();
+            Some((tile, before, behind, colors))
+        };
+        seen(self, launch) == seen(other, other_launch)
     }
 
     /// Returns why the part does not fit a store and a launch.

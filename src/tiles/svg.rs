@@ -125,11 +125,9 @@ impl Streamed {
         let (Some(tiles), Some(from)) = (window.tiles.filter(|&tiles| tiles <= LANES_MAX), window.from_step) else {
             return bar(0, 0, shown, "");
         };
-        for tile in 0..group.batches() {
-            let begin = from + tile;
-            if begin < shown {
-                bar(tile % tiles, begin, begin + tiles, &tile.to_string());
-            }
+        for begin in (from..shown).take(group.batches() as usize) {
+            let tile = begin - from;
+            bar(tile % tiles, begin, begin + tiles, &tile.to_string());
         }
     }
 

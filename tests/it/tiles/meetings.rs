@@ -74,3 +74,14 @@ fn long_axes_meet_as_short_ones_do() {
         assert_eq!(found, meeting(&extents, &earlier, &later), "seed {seed}: {extents:?}, {earlier:?}, {later:?}");
     }
 }
+
+#[test]
+fn long_diagonals_meet_where_their_ranges_cross() {
+    // Seen to fail with the ends of ranges alone: then they met nowhere.
+    let (shape, launch) = ([16_000, 16_000], [8_000]);
+    let earlier = Part::tiles([1, 1]).by([0, 0]);
+    let later = Part::tiles([2, 1]).offset([0, 2_000]).by([0, 0]);
+    let met = Meeting::of(&shape, (&launch, &earlier), (&launch, &later)).unwrap();
+    // Batch 2,000 of the later one has row 4,000 and column 4,000.
+    assert_eq!(met, Some(Meeting { lag: 2_000, reach: -2_000 }));
+}

@@ -183,3 +183,23 @@ fn the_largest_sizes_have_sums_that_end() {
     let streamed = exact(&outline);
     assert_eq!((streamed.unstreamed_bytes(), streamed.bytes(u64::MAX)), (u64::MAX, u64::MAX));
 }
+
+#[test]
+fn legate_compares_how_many_tiles_there_are() {
+    let mut outline = Outline::new();
+    let [a, _] = filled(&mut outline);
+    outline.op(Op::new("first", [1]).read(a, tiles()));
+    assert!(matches!(outline.reasons(Rule::Legate).unwrap()[..], [Reason::Partitions { .. }]));
+}
+
+#[test]
+fn a_store_with_writers_of_different_launches_is_whole() {
+    // Seen to fail with parts that are compared without their launches.
+    let mut outline = Outline::new();
+    let a = outline.store("a", [8, 8], 8);
+    let tile = || Part::tiles([1, 1]);
+    outline.op(Op::new("column", [8, 1]).write(a, tile()));
+    outline.op(Op::new("row", [1, 8]).write(a, tile().offset([0, 0])));
+    outline.op(Op::new("both", [1, 8]).read(a, tile()));
+    assert_eq!(windows(&exact(&outline)), [None]);
+}
