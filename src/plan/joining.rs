@@ -7,8 +7,8 @@
 //!  the one that continues nothing else leads to it, and each of its first nodes depends on each last node
 //!                         of the one before
 //! ```
-//! Neither has an edge from item to item. So no node begins earlier or later than with a gate. Both are on the host: a phase of kernels is queued as
-//! one, behind that of the item before.
+//! Neither has an edge from item to item. So no node begins earlier or later than with a gate. Both are on
+//! the host: a phase of kernels is queued as one, behind that of the item before.
 
 use std::collections::{HashMap, HashSet};
 
