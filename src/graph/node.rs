@@ -103,7 +103,9 @@ impl NodeMut<'_> {
     /// different items may share memory that is not a value, such as a ring of buffers. The phases of the two
     /// may be in any order.
     ///
-    /// If `earlier` fails, or is skipped, the node goes on.
+    /// If `earlier` fails, or is skipped, the node goes on. [`Phases::Auto`](crate::pipe::Phases::Auto) and
+    /// the report of phases do not count these edges. In lockstep, where an earlier phase has a later item,
+    /// an edge that no item could keep is an error.
     ///
     /// # Examples
     /// A ring of three buffers. An item is written into its buffer when the item three before was read there:
