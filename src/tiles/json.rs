@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::outline::{Access, Mode, Op, OpKind, Outline, StoreId};
+use super::outline::{Access, Mode, OpKind, Operation, Outline, StoreId};
 use super::part::{Part, shape};
 use crate::error::{Kind, Result};
 use crate::graph::{json_fault, no_json};
@@ -187,7 +187,7 @@ impl OutlineForm {
         }
         for (at, form) in self.ops.into_iter().enumerate() {
             let kind = form.kind.kind();
-            let mut op = Op { name: form.op.into(), kind, launch: form.launch, accesses: Vec::new() };
+            let mut op = Operation { name: form.op.into(), kind, launch: form.launch, accesses: Vec::new() };
             for (number, access) in form.access.into_iter().enumerate() {
                 let place = format!("{place}ops[{at}].access[{number}]");
                 let store = *stores.get(&access.store).ok_or_else(|| unknown(&place, &access.store))?;
@@ -212,7 +212,7 @@ impl KindForm {
 }
 
 impl AccessForm {
-    fn access(self, store: StoreId, op: &Op, place: &str) -> Result<Access> {
+    fn access(self, store: StoreId, op: &Operation, place: &str) -> Result<Access> {
         let fault = |why: &str| Err(json_fault(place, why));
         let mode = match (self.mode, self.redop) {
             (ModeForm::Read, None) => Mode::Read,

@@ -6,7 +6,7 @@
 //! read passes, and hangs there. Tasks with one point are exempt from equal domains, and may read a store
 //! that is being reduced.
 
-use super::outline::{Access, Mode, Op, OpKind, Outline};
+use super::outline::{Access, Mode, OpKind, Operation, Outline};
 use super::reason::Reason;
 use super::rules::clash;
 
@@ -41,7 +41,7 @@ impl Group {
     }
 }
 
-fn is_exempt(op: &Op) -> bool {
+fn is_exempt(op: &Operation) -> bool {
     op.kind == OpKind::Task && op.batches() == 1
 }
 

@@ -14,7 +14,7 @@
 //! along a long one only where the tiles may shift against each other. If two axes of the later launch bound
 //! one of the earlier (a diagonal), all their points are tried.
 
-use super::outline::{Op, Outline};
+use super::outline::{Operation, Outline};
 use super::part::{AxisTiles, Part};
 use crate::error::Result;
 
@@ -39,7 +39,7 @@ impl Meeting {
         let mut outline = Outline::new();
         let store = outline.store("the store", shape, 1);
         for (name, (launch, part)) in [("the earlier", earlier), ("the later", later)] {
-            outline.op(Op::new(name, launch).read(store, part.clone()));
+            outline.op(Operation::new(name, launch).read(store, part.clone()));
         }
         outline.check()?;
         let [earlier, later] = [earlier, later].map(|(launch, part)| Use { launch, part });

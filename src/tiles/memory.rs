@@ -10,7 +10,7 @@
 //! of one batch share memory, if they are not used at the same time.
 
 use super::meet::{Use, meeting};
-use super::outline::{Access, Mode, Op, Outline, StoreId};
+use super::outline::{Access, Mode, Operation, Outline, StoreId};
 
 /// Where an operation of a group runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,6 +174,6 @@ pub(super) fn unstreamed_bytes(outline: &Outline) -> u64 {
 }
 
 /// Returns whether an operation only writes a store, or only reduces into it.
-fn is_made_by(op: &Op, store: StoreId) -> bool {
+fn is_made_by(op: &Operation, store: StoreId) -> bool {
     op.accesses.iter().filter(|access| access.store == store).all(|access| access.mode != Mode::Read)
 }

@@ -14,14 +14,14 @@
 //! those that it needs. [`Rule`] has two other rules, for comparison.
 //!
 //! ```
-//! use anabranch::tiles::{Op, Outline, Part, Rule};
+//! use anabranch::tiles::{Operation, Outline, Part, Rule};
 //!
 //! let mut outline = Outline::new();
 //! let (a, sum) = (outline.store("a", [100_000_000], 8), outline.store("sum", [1], 8));
 //! let tiles = || Part::tiles([1_562_500]);
-//! outline.op(Op::new("fill", [64]).write(a, tiles()));
-//! outline.op(Op::once("zero").write(sum, Part::whole()));
-//! outline.op(Op::new("add", [64]).read(a, tiles()).reduce(sum, Part::whole(), "+"));
+//! outline.op(Operation::new("fill", [64]).write(a, tiles()));
+//! outline.op(Operation::once("zero").write(sum, Part::whole()));
+//! outline.op(Operation::new("add", [64]).read(a, tiles()).reduce(sum, Part::whole(), "+"));
 //! let streamed = outline.stream(Rule::Exact)?;
 //! assert!(streamed.is_one());
 //! assert_eq!((streamed.unstreamed_bytes(), streamed.bytes(2)), (800_000_008, 25_000_008));
@@ -48,7 +48,7 @@ mod svg;
 
 pub use meet::Meeting;
 pub use memory::Window;
-pub use outline::{AXES_MAX, Mode, OPS_MAX, Op, OpId, OpKind, Outline, StoreId, VOLUME_MAX};
+pub use outline::{AXES_MAX, Mode, OPS_MAX, OpId, OpKind, Operation, Outline, StoreId, VOLUME_MAX};
 pub use part::Part;
 pub use reason::{Clash, Reason, Side};
 pub use streamed::{Group, Rule, Streamed};

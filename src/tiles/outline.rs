@@ -16,12 +16,12 @@ pub const VOLUME_MAX: u64 = 1 << 40;
 /// The stores and the operations of a scope, as the rules see them.
 ///
 /// ```
-/// use anabranch::tiles::{Op, Outline, Part, Rule};
+/// use anabranch::tiles::{Operation, Outline, Part, Rule};
 ///
 /// let mut outline = Outline::new();
 /// let (a, b) = (outline.store("a", [64], 8), outline.store("b", [64], 8));
-/// outline.op(Op::new("fill", [8]).write(a, Part::tiles([8])));
-/// outline.op(Op::new("blur", [8]).read(a, Part::tiles([8]).halo([1], [1])).write(b, Part::tiles([8])));
+/// outline.op(Operation::new("fill", [8]).write(a, Part::tiles([8])));
+/// outline.op(Operation::new("blur", [8]).read(a, Part::tiles([8]).halo([1], [1])).write(b, Part::tiles([8])));
 /// let streamed = outline.stream(Rule::Exact)?;
 /// assert_eq!((streamed.groups().len(), streamed.groups()[0].skews()), (1, &[0, 1][..]));
 /// # Ok::<(), anabranch::Error>(())
@@ -30,7 +30,7 @@ pub const VOLUME_MAX: u64 = 1 << 40;
 pub struct Outline {
     pub(super) name: Option<Name>,
     pub(super) stores: Vec<StoreShape>,
-    pub(super) ops: Vec<Op>,
+    pub(super) ops: Vec<Operation>,
 }
 
 /// A store of an [`Outline`].
@@ -106,7 +106,7 @@ pub(super) struct Access {
 
 /// An operation: its batches, and what each of them does with stores.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Op {
+pub struct Operation {
     pub(super) name: Name,
     pub(super) kind: OpKind,
     /// None: it is not launched over a domain. Then it has one batch.
@@ -114,7 +114,7 @@ pub struct Op {
     pub(super) accesses: Vec<Access>,
 }
 
-impl Op {
+impl Operation {
     /// Returns an operation with a batch for each point of a launch, numbered in row-major order.
     pub fn new(name: impl Into<Name>, launch: impl Into<Vec<u64>>) -> Self {
         Self { name: name.into(), kind: OpKind::Task, launch: Some(launch.into()), accesses: Vec::new() }
@@ -179,7 +179,7 @@ impl Outline {
     }
 
     /// Adds an operation, behind those that are there.
-    pub fn op(&mut self, op: Op) -> OpId {
+    pub fn op(&mut self, op: Operation) -> OpId {
         self.ops.push(op);
         OpId(self.ops.len() as u32 - 1)
     }
@@ -234,7 +234,7 @@ impl Outline {
         self.ops.iter().try_for_each(|op| self.check_op(op))
     }
 
-    fn check_op(&self, op: &Op) -> Result<()> {
+    fn check_op(&self, op: &Operation) -> Result<()> {
         let fault = |fault: String| Err(Kind::Outline { what: format!("operation '{}'", op.name), fault }.into());
         if let Some(sizes) = sizes_fault(op.axes(), false) {
             return fault(sizes);

@@ -13,7 +13,7 @@
 
 use super::meet::{Meeting, Use, meeting, met};
 use super::memory::{Place, Placed, Windows};
-use super::outline::{Access, Mode, Op, OpId, OpKind, Outline};
+use super::outline::{Access, Mode, OpId, OpKind, Operation, Outline};
 use super::reason::{Clash, Reason, Side};
 
 /// A group that grows.
@@ -107,7 +107,7 @@ impl Group {
         }
     }
 
-    fn too_large(&self, outline: &Outline, op: &Op) -> Option<Reason> {
+    fn too_large(&self, outline: &Outline, op: &Operation) -> Option<Reason> {
         let bytes = Windows::new(outline, &self.ops, |_| false).bytes(1);
         (bytes > self.limit).then(|| Reason::Memory { op: op.name.clone(), bytes, limit: self.limit })
     }

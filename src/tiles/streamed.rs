@@ -2,7 +2,7 @@
 
 use super::legate;
 use super::memory::{Place, Placed, Window, Windows, unstreamed_bytes};
-use super::outline::{Mode, Op, OpId, Outline, StoreId};
+use super::outline::{Mode, OpId, Operation, Outline, StoreId};
 use super::reason::Reason;
 use super::rules::Group as Growing;
 use crate::error::{Kind, Result};
@@ -169,7 +169,8 @@ impl Streamed {
     /// Returns the most bytes in memory while a group streams: also of the stores that later groups need.
     fn bytes_of(&self, group: &Group, in_flight: u64) -> u64 {
         let (Some(first), Some(last)) = (group.ops.first(), group.ops.last()) else { return 0 };
-        let is_used = |store: StoreId, ops: &[Op]| ops.iter().flat_map(|op| &op.accesses).any(|access| access.store == store);
+        let is_used =
+            |store: StoreId, ops: &[Operation]| ops.iter().flat_map(|op| &op.accesses).any(|access| access.store == store);
         let (before, others) = self.outline.ops.split_at(first.op);
         let (own, behind) = others.split_at(last.op + 1 - first.op);
         let is_idle = |&store: &StoreId| {

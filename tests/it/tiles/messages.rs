@@ -1,6 +1,6 @@
 //! What wrong outlines get: an error that names the thing.
 
-use anabranch::tiles::{Op, Outline, Part, Rule};
+use anabranch::tiles::{Operation, Outline, Part, Rule};
 
 fn fault(build: impl FnOnce(&mut Outline)) -> String {
     let mut outline = Outline::new();
@@ -15,7 +15,7 @@ fn parts_that_do_not_fit_are_named() {
     let read = |part: Part| {
         fault(|outline| {
             let a = outline.store("a", [8, 8], 8);
-            outline.op(Op::new("sum", [4]).read(a, part));
+            outline.op(Operation::new("sum", [4]).read(a, part));
         })
     };
     assert_eq!(read(Part::tiles([8])), "operation 'sum' reads store 'a' in tiles of 1 axis, and the store has 2 axes");
@@ -36,11 +36,11 @@ fn stores_and_operations_have_bounds() {
     assert_eq!(fault(|outline| _ = ["a", "a"].map(|name| outline.store(name, [1], 8))), "two stores are named 'a': rename one");
     assert_eq!(fault(|outline| _ = outline.store("a", [1; 9], 8)), "store 'a' has 9 axes, and may have 8");
     assert_eq!(fault(|outline| _ = outline.store("a", [1 << 21, 1 << 21], 8)), "store 'a' has more than 2^40 elements");
-    assert_eq!(fault(|outline| _ = outline.op(Op::new("none", [3, 0]))), "operation 'none' has an axis without batches");
+    assert_eq!(fault(|outline| _ = outline.op(Operation::new("none", [3, 0]))), "operation 'none' has an axis without batches");
     let mut other = Outline::new();
     let foreign = other.store("a", [1], 8);
     assert_eq!(
-        fault(|outline| _ = outline.op(Op::once("read").read(foreign, Part::whole()))),
+        fault(|outline| _ = outline.op(Operation::once("read").read(foreign, Part::whole()))),
         "operation 'read' uses a store of another outline"
     );
 }

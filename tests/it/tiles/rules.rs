@@ -1,6 +1,6 @@
 //! The rules: what streams, how far behind, and in how much memory.
 
-use anabranch::tiles::{Op, OpKind, Outline, Part, Reason, Rule, Streamed};
+use anabranch::tiles::{OpKind, Operation, Outline, Part, Reason, Rule, Streamed};
 
 fn tiles() -> Part {
     Part::tiles([8])
@@ -9,7 +9,7 @@ fn tiles() -> Part {
 /// A fill of `a`, and a store `b` of the same size.
 fn filled(outline: &mut Outline) -> [anabranch::tiles::StoreId; 2] {
     let stores = ["a", "b"].map(|name| outline.store(name, [64], 8));
-    outline.op(Op::new("fill", [8]).write(stores[0], tiles()));
+    outline.op(Operation::new("fill", [8]).write(stores[0], tiles()));
     stores
 }
 
@@ -31,9 +31,9 @@ fn stencils_run_behind_each_other_and_keep_three_tiles() {
     // Seen to fail with skews that do not add up, and with windows without the reach back.
     let mut outline = Outline::new();
     let stores: Vec<_> = (0..5).map(|number| outline.store(format!("s{number}"), [800], 8)).collect();
-    outline.op(Op::new("fill", [100]).write(stores[0], tiles()));
+    outline.op(Operation::new("fill", [100]).write(stores[0], tiles()));
     for pair in stores.windows(2) {
-        outline.op(Op::new("step", [100]).read(pair[0], tiles().halo([1], [1])).write(pair[1], tiles()));
+        outline.op(Operation::new("step", [100]).read(pair[0], tiles().halo([1], [1])).write(pair[1], tiles()));
     }
     let streamed = exact(&outline);
     assert!(streamed.is_one());
@@ -48,7 +48,7 @@ fn stencils_run_behind_each_other_and_keep_three_tiles() {
 fn what_reads_back_keeps_the_tiles_that_it_needs() {
     let mut outline = Outline::new();
     let [a, b] = filled(&mut outline);
-    outline.op(Op::new("shift", [8]).read(a, tiles().offset([-16])).write(b, tiles()));
+    outline.op(Operation::new("shift", [8]).read(a, tiles().offset([-16])).write(b, tiles()));
     let streamed = exact(&outline);
     assert_eq!((streamed.groups()[0].skews(), windows(&streamed)), (&[0, 0][..], vec![Some(3), Some(1)]));
 }
@@ -61,8 +61,8 @@ fn a_transposed_read_streams_if_it_needs_no_more_memory() {
         let size = [4 * colors, 4 * colors];
         let [m, n] = ["m", "n"].map(|name| outline.store(name, size, 8));
         let launch = [colors, colors];
-        outline.op(Op::new("fill", launch).write(m, Part::tiles([4, 4])));
-        outline.op(Op::new("copy", launch).read(m, Part::tiles([4, 4]).transposed()).write(n, Part::tiles([4, 4])));
+        outline.op(Operation::new("fill", launch).write(m, Part::tiles([4, 4])));
+        outline.op(Operation::new("copy", launch).read(m, Part::tiles([4, 4]).transposed()).write(n, Part::tiles([4, 4])));
         let streamed = exact(&outline);
         let lag = (colors - 1).pow(2);
         let whole = size.iter().product::<u64>() * 8;
@@ -79,13 +79,13 @@ fn what_is_done_once_comes_before_the_batches_or_behind_them() {
     let mut outline = Outline::new();
     let [a, b] = filled(&mut outline);
     let [sum, mean] = ["sum", "mean"].map(|name| outline.store(name, [1], 8));
-    outline.op(Op::once("zero").write(sum, Part::whole()));
-    outline.op(Op::new("add", [8]).read(a, tiles()).reduce(sum, Part::whole(), "+"));
-    outline.op(Op::once("divide").read(sum, Part::whole()).write(mean, Part::whole()));
+    outline.op(Operation::once("zero").write(sum, Part::whole()));
+    outline.op(Operation::new("add", [8]).read(a, tiles()).reduce(sum, Part::whole(), "+"));
+    outline.op(Operation::once("divide").read(sum, Part::whole()).write(mean, Part::whole()));
     let streamed = exact(&outline);
     assert!(streamed.is_one());
     assert_eq!(streamed.groups()[0].skews(), [0, 0, 0, 7]);
-    outline.op(Op::new("centre", [8]).read(a, tiles()).read(mean, Part::whole()).write(b, tiles()));
+    outline.op(Operation::new("centre", [8]).read(a, tiles()).read(mean, Part::whole()).write(b, tiles()));
     let streamed = exact(&outline);
     assert_eq!(streamed.groups().len(), 2);
     assert!(matches!(streamed.groups()[0].cut(), [Reason::AfterOnce { .. }]));
@@ -98,8 +98,8 @@ fn all_reasons_of_an_operation_are_told() {
     let mut outline = Outline::new();
     let [a, b] = filled(&mut outline);
     let c = outline.store("c", [64], 8);
-    outline.op(Op::new("copy", [8]).read(a, tiles()).write(b, tiles()));
-    outline.op(Op::new("all", [8]).read(a, Part::whole()).read(b, Part::whole()).write(c, tiles()));
+    outline.op(Operation::new("copy", [8]).read(a, tiles()).write(b, tiles()));
+    outline.op(Operation::new("all", [8]).read(a, Part::whole()).read(b, Part::whole()).write(c, tiles()));
     assert_eq!(
         reasons(&outline),
         [
@@ -114,8 +114,8 @@ fn batches_of_one_operation_must_not_share_what_one_writes() {
     // Seen to fail without the check.
     let mut outline = Outline::new();
     let [a, b] = filled(&mut outline);
-    outline.op(Op::new("blur", [8]).read(a, tiles().halo([1], [1])).write(a, tiles()));
-    outline.op(Op::new("same", [8]).write(b, Part::whole()));
+    outline.op(Operation::new("blur", [8]).read(a, tiles().halo([1], [1])).write(a, tiles()));
+    outline.op(Operation::new("same", [8]).write(b, Part::whole()));
     assert_eq!(
         reasons(&outline),
         [
@@ -130,7 +130,7 @@ fn some_kinds_of_operations_do_not_stream() {
     for kind in [OpKind::HostRead, OpKind::Image, OpKind::Concurrent] {
         let mut outline = Outline::new();
         let [a, _] = filled(&mut outline);
-        outline.op(Op::new("other", [8]).kind(kind).read(a, tiles()));
+        outline.op(Operation::new("other", [8]).kind(kind).read(a, tiles()));
         assert!(matches!(outline.reasons(Rule::Exact).unwrap()[..], [Reason::Kind { .. }]), "{kind:?}");
     }
 }
@@ -140,7 +140,7 @@ fn memory_is_bounded_from_the_least_that_would_do() {
     // Seen to fail with the bytes of the groups as they were cut.
     let mut outline = Outline::new();
     let [a, b] = filled(&mut outline);
-    outline.op(Op::new("step", [8]).read(a, tiles().halo([1], [1])).write(b, tiles()));
+    outline.op(Operation::new("step", [8]).read(a, tiles().halo([1], [1])).write(b, tiles()));
     let least = 4 * 64;
     assert_eq!(outline.stream_within(Rule::Exact, least).unwrap().bytes(1), least);
     let error = outline.stream_within(Rule::Exact, least - 1).unwrap_err();
@@ -154,8 +154,8 @@ fn a_rule_does_not_take_longer_with_more_batches() {
     let mut outline = Outline::new();
     let [a, b] = ["a", "b"].map(|name| outline.store(name, batches, 1));
     let tiles = || Part::tiles([1, 1]);
-    outline.op(Op::new("fill", batches).write(a, tiles()));
-    outline.op(Op::new("step", batches).read(a, tiles().halo([1, 1], [1, 1])).write(b, tiles()));
+    outline.op(Operation::new("fill", batches).write(a, tiles()));
+    outline.op(Operation::new("step", batches).read(a, tiles().halo([1, 1], [1, 1])).write(b, tiles()));
     let streamed = exact(&outline);
     assert_eq!(streamed.groups()[0].skews(), [0, (1 << 19) + 1]);
 }
@@ -165,7 +165,7 @@ fn a_store_that_is_read_where_it_is_first_written_is_whole() {
     // Seen to fail with windows that go by the first access of the operation alone.
     let mut outline = Outline::new();
     let a = outline.store("a", [64], 8);
-    outline.op(Op::new("grow", [8]).write(a, tiles()).read(a, tiles()));
+    outline.op(Operation::new("grow", [8]).write(a, tiles()).read(a, tiles()));
     let streamed = exact(&outline);
     assert_eq!((windows(&streamed), streamed.bytes(1)), (vec![None], 512));
 }
@@ -177,7 +177,7 @@ fn the_largest_sizes_have_sums_that_end() {
     let size = [1 << 20, 1 << 20];
     for number in 0..40 {
         let store = outline.store(format!("s{number}"), size, 1 << 20);
-        outline.op(Op::new("fill", size).write(store, Part::tiles([1, 1])));
+        outline.op(Operation::new("fill", size).write(store, Part::tiles([1, 1])));
         outline.keep(store);
     }
     let streamed = exact(&outline);
@@ -188,7 +188,7 @@ fn the_largest_sizes_have_sums_that_end() {
 fn legate_compares_how_many_tiles_there_are() {
     let mut outline = Outline::new();
     let [a, _] = filled(&mut outline);
-    outline.op(Op::new("first", [1]).read(a, tiles()));
+    outline.op(Operation::new("first", [1]).read(a, tiles()));
     assert!(matches!(outline.reasons(Rule::Legate).unwrap()[..], [Reason::Partitions { .. }]));
 }
 
@@ -198,8 +198,8 @@ fn a_store_with_writers_of_different_launches_is_whole() {
     let mut outline = Outline::new();
     let a = outline.store("a", [8, 8], 8);
     let tile = || Part::tiles([1, 1]);
-    outline.op(Op::new("column", [8, 1]).write(a, tile()));
-    outline.op(Op::new("row", [1, 8]).write(a, tile().offset([0, 0])));
-    outline.op(Op::new("both", [1, 8]).read(a, tile()));
+    outline.op(Operation::new("column", [8, 1]).write(a, tile()));
+    outline.op(Operation::new("row", [1, 8]).write(a, tile().offset([0, 0])));
+    outline.op(Operation::new("both", [1, 8]).read(a, tile()));
     assert_eq!(windows(&exact(&outline)), [None]);
 }
