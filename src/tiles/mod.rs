@@ -14,13 +14,13 @@
 //! those that it needs. [`Rule`] has two other rules, for comparison.
 //!
 //! ```
-//! use anabranch::tiles::{Operation, Outline, Part, Rule};
+//! use anabranch::tiles::{OpKind, Operation, Outline, Part, Rule};
 //!
 //! let mut outline = Outline::new();
 //! let (a, sum) = (outline.store("a", [100_000_000], 8), outline.store("sum", [1], 8));
 //! let tiles = || Part::tiles([1_562_500]);
 //! outline.op(Operation::new("fill", [64]).write(a, tiles()));
-//! outline.op(Operation::once("zero").write(sum, Part::whole()));
+//! outline.op(Operation::once("zero").kind(OpKind::Fill).write(sum, Part::whole()));
 //! outline.op(Operation::new("add", [64]).read(a, tiles()).reduce(sum, Part::whole(), "+"));
 //! let streamed = outline.stream(Rule::Exact)?;
 //! assert!(streamed.is_one());
