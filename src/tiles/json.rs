@@ -146,16 +146,10 @@ impl Outline {
         if let Some(why) = no_json(text) {
             return Err(json_fault("", &why));
         }
-        let forms: Vec<OutlineForm> = match text.trim_start().starts_with('[') {
-            true => read(text)?,
-            false => vec![read(text)?],
-        };
-        let is_list = forms.len() != 1;
-        forms
-            .into_iter()
-            .enumerate()
-            .map(|(at, form)| form.outline(&if is_list { format!("[{at}].") } else { String::new() }))
-            .collect()
+        let is_list = text.trim_start().starts_with('[');
+        let forms: Vec<OutlineForm> = if is_list { read(text)? } else { vec![read(text)?] };
+        let place = |at: usize| if is_list { format!("[{at}].") } else { String::new() };
+        forms.into_iter().enumerate().map(|(at, form)| form.outline(&place(at))).collect()
     }
 }
 
@@ -228,9 +222,12 @@ impl AccessForm {
             };
         };
         let axes = form.tile.len();
-        if let Some(colors) = form.colors.filter(|colors| form.by.is_none() && colors != op.axes()) {
-            let (colors, launch) = (shape(&colors), shape(op.axes()));
-            return fault(&format!("the part has {colors} tiles, and the launch of '{}' has {launch} batches", op.name));
+        let counted = |axis: usize| op.axes().get(axis).copied().unwrap_or(1);
+        let by = form.by.clone().unwrap_or_else(|| (0..axes).collect());
+        let tiles: Vec<u64> = by.into_iter().map(counted).collect();
+        if let Some(colors) = form.colors.filter(|colors| *colors != tiles) {
+            let (colors, tiles) = (shape(&colors), shape(&tiles));
+            return fault(&format!("the part has {colors} tiles, and the launch of '{}' counts {tiles}", op.name));
         }
         let mut part = Part::tiles(form.tile);
         if let Some(offset) = form.offset {

@@ -21,6 +21,8 @@ pub(super) enum Place {
     Batches { skew: u64 },
     /// Once, at the end of this step.
     Once { step: u64 },
+    /// It does not stream: all its batches at once, on whole stores.
+    All,
 }
 
 /// An operation of a group, and where it runs.
@@ -122,7 +124,7 @@ fn window(outline: &Outline, ops: &[Placed], at: usize, first: &Access, is_whole
 /// Returns the step of the first batch; None if there are no batches yet.
 fn first_step(place: Place) -> Option<u64> {
     match place {
-        Place::Before => None,
+        Place::Before | Place::All => None,
         Place::Batches { skew } => Some(skew),
         Place::Once { step } => Some(step),
     }

@@ -148,14 +148,18 @@ impl fmt::Display for Reason {
                 write!(f, "{clash}; the first batch of '{later}' that shares elements needs '{earlier}' up to its last batch")
             }
             Self::Batches { op, other, counts: [own, others] } => {
-                write!(f, "'{op}' has {own} batch{}, and '{other}' has {others}", if *own == 1 { "" } else { "es" })
+                let plural = if *own == 1 { "" } else { "es" };
+                write!(f, "'{op}' has {own} batch{plural}, and '{other}' has {others}: launch both over the same axes")
             }
             Self::AfterOnce { clash } => {
                 write!(f, "{clash}; '{}' is done once, after the batches that it needs", clash.earlier.name)
             }
             Self::Interferes { clash } => write!(f, "{clash}; so two batches of '{}' use the same elements", clash.later.name),
             Self::Memory { op, bytes, limit } => {
-                write!(f, "with '{op}' one batch in flight needs {bytes} bytes, and there are {limit}")
+                write!(
+                    f,
+                    "with '{op}' one batch in flight needs {bytes} bytes, and may use {limit}: use smaller tiles, or allow more"
+                )
             }
             Self::Kind { op, kind } => write!(f, "'{op}' {}", kind.why_not()),
             Self::Partitions { clash } => write!(f, "{clash}; the partitions are not equal"),

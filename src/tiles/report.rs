@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::memory::{Place, Window};
 use super::outline::OpId;
+use super::reason::Reason;
 use super::streamed::{Group, Rule, Streamed};
 use crate::plan::text::{bytes_text, printable};
 
@@ -22,17 +23,20 @@ impl fmt::Display for Streamed {
             bytes_text(self.bytes(2)),
             bytes_text(self.unstreamed_bytes())
         )?;
+        let mut told: &[Reason] = &[];
         for (number, group) in self.groups().iter().enumerate() {
             let title = format!("group {}", number + 1);
             writeln!(f, "{title:MARGIN$}{} in {}", count(group.batches(), "batch"), count(group.steps(), "step"))?;
-            self.write_group(f, group)?;
+            // An operation that never streams ends the group before it, too.
+            self.write_group(f, group, group.cut() != told)?;
+            told = group.cut();
         }
         Ok(())
     }
 }
 
 impl Streamed {
-    fn write_group(&self, f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
+    fn write_group(&self, f: &mut fmt::Formatter<'_>, group: &Group, has_cut: bool) -> fmt::Result {
         let name = |op: OpId| printable(self.outline().name_of(op));
         let width = group.ops().map(|op| name(op).chars().count()).max().unwrap_or(0);
         for ((op, place), number) in group.ops().zip(group.places()).zip(0..) {
@@ -45,7 +49,7 @@ impl Streamed {
             let title = if number == 0 { "stores" } else { "" };
             writeln!(f, "  {title:<11}{:<width$}   {window}", store(window))?;
         }
-        for reason in group.cut() {
+        for reason in group.cut().iter().filter(|_| has_cut) {
             writeln!(f, "  {:<11}before '{}':", "cut", printable(reason.op()))?;
             reason.to_string().split("; ").try_for_each(|piece| writeln!(f, "  {:<11}  {}", "", printable(piece)))?;
         }
@@ -70,6 +74,7 @@ impl fmt::Display for Place {
             Self::Batches { skew: 0 } => f.write_str("batch by batch"),
             Self::Batches { skew } => write!(f, "batch by batch, {} behind", count(*skew, "batch")),
             Self::Once { step } => write!(f, "once, after step {step}"),
+            Self::All => f.write_str("does not stream: all batches at once"),
         }
     }
 }

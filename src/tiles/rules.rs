@@ -74,7 +74,7 @@ impl Group {
         for &Placed { op: other, place } in &self.ops {
             for (clash, met) in conflicts(outline, other, number) {
                 match place {
-                    Place::Before => {}
+                    Place::Before | Place::All => {}
                     Place::Once { step: other } if is_once => step = step.max(Some(other)),
                     Place::Once { .. } => reasons.push(Reason::AfterOnce { clash }),
                     Place::Batches { skew: other } if is_once => step = step.max(Some(other + met.lag.max(0) as u64)),

@@ -102,7 +102,7 @@ impl Outline {
             let reasons = if rule == Rule::Legate { legate.add(self, number) } else { exact.add(self, number) };
             if !reasons.is_empty() && number == first {
                 // It does not stream at all: a group of its own.
-                return (vec![Placed { op: first, place: Place::Once { step: 0 } }], reasons);
+                return (vec![Placed { op: first, place: Place::All }], reasons);
             }
             if !reasons.is_empty() {
                 return (placed(rule, exact, first, number), reasons);
@@ -118,7 +118,7 @@ impl Outline {
             others.flat_map(|placed| &self.ops[placed.op].accesses).any(|access| access.store == store)
         };
         let skew = |placed: &Placed| match placed.place {
-            Place::Before => 0,
+            Place::Before | Place::All => 0,
             Place::Batches { skew } => skew,
             Place::Once { step } => step,
         };
@@ -217,7 +217,7 @@ impl Group {
     pub fn steps(&self) -> u64 {
         let end = |(placed, skew): (&Placed, &u64)| match placed.place {
             Place::Batches { .. } => skew + self.batches,
-            Place::Before | Place::Once { .. } => skew + 1,
+            Place::Before | Place::Once { .. } | Place::All => skew + 1,
         };
         self.ops.iter().zip(&self.skews).map(end).max().unwrap_or(0)
     }

@@ -167,6 +167,7 @@ fn draw_row(name: &str, (left, y, steps, height): (f64, f64, u64, f64), row: usi
 fn draw_batch(place: Place, batches: u64, step: u64, (x, y): (f64, f64), color: &str, out: &mut String) {
     let label = match place {
         Place::Before if step == 0 => "once".to_owned(),
+        Place::All if step == 0 => "all".to_owned(),
         Place::Once { step: at } if step == at => "once".to_owned(),
         Place::Batches { skew } if (skew..skew + batches).contains(&step) => (step - skew).to_string(),
         _ => return,

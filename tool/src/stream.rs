@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use anabranch::tiles::{Outline, Rule, Streamed};
+use anabranch::tiles::{Group, Outline, Rule, Streamed, Window};
 use serde::Serialize;
 
 use crate::Failure;
@@ -107,7 +107,8 @@ struct CaseForm {
 #[derive(Serialize)]
 struct RuleForm {
     streams: bool,
-    bytes: u64,
+    /// Null by Legate's rule: what it lets through need not be right with so much.
+    bytes: Option<u64>,
     unstreamed_bytes: u64,
     groups: Vec<GroupForm>,
 }
@@ -118,7 +119,8 @@ struct GroupForm {
     skews: Vec<u64>,
     batches: u64,
     steps: u64,
-    windows: Vec<WindowForm>,
+    /// Null by Legate's rule.
+    windows: Option<Vec<WindowForm>>,
     cut: Vec<String>,
 }
 
@@ -132,27 +134,24 @@ struct WindowForm {
 }
 
 fn form(streamed: &Streamed) -> RuleForm {
-    let outline = streamed.outline();
-    let group = |group: &anabranch::tiles::Group| GroupForm {
+    let (outline, is_exact) = (streamed.outline(), streamed.rule() != Rule::Legate);
+    let window = |window: &Window| WindowForm {
+        store: outline.store_name(window.store).to_string(),
+        tiles: window.tiles,
+        tile_bytes: window.tile_bytes,
+        store_bytes: window.store_bytes,
+    };
+    let group = |group: &Group| GroupForm {
         ops: group.ops().map(|op| outline.name_of(op).to_string()).collect(),
         skews: group.skews().to_vec(),
         batches: group.batches(),
         steps: group.steps(),
-        windows: group
-            .windows()
-            .iter()
-            .map(|window| WindowForm {
-                store: outline.store_name(window.store).to_string(),
-                tiles: window.tiles,
-                tile_bytes: window.tile_bytes,
-                store_bytes: window.store_bytes,
-            })
-            .collect(),
+        windows: is_exact.then(|| group.windows().iter().map(window).collect()),
         cut: group.cut().iter().map(ToString::to_string).collect(),
     };
     RuleForm {
         streams: streamed.is_one(),
-        bytes: streamed.bytes(1),
+        bytes: is_exact.then(|| streamed.bytes(1)),
         unstreamed_bytes: streamed.unstreamed_bytes(),
         groups: streamed.groups().iter().map(group).collect(),
     }

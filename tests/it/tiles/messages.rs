@@ -58,7 +58,7 @@ fn faults_of_a_file_are_told_with_their_place() {
     );
     assert_eq!(
         fault(&ops(r#"{"store": "a", "mode": "read", "part": {"tile": [2], "colors": [3]}}"#)),
-        "ops[0].access[0]: the part has 3 tiles, and the launch of 'x' has 4 batches"
+        "ops[0].access[0]: the part has 3 tiles, and the launch of 'x' counts 4"
     );
     assert_eq!(
         fault(&ops(r#"{"store": "a", "mode": "look"}"#)),

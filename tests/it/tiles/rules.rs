@@ -203,3 +203,16 @@ fn a_store_with_writers_of_different_launches_is_whole() {
     outline.op(Operation::new("both", [1, 8]).read(a, tile()));
     assert_eq!(windows(&exact(&outline)), [None]);
 }
+
+#[test]
+fn an_operation_that_never_streams_has_whole_stores_and_is_told_once() {
+    // Seen to fail with a window of one tile, as of an operation that streams.
+    let mut outline = Outline::new();
+    let [a, b] = filled(&mut outline);
+    outline.op(Operation::new("all", [8]).kind(OpKind::Concurrent).read(a, tiles()).write(b, tiles()));
+    let streamed = exact(&outline);
+    assert_eq!(streamed.groups()[1].windows().iter().map(|window| window.tiles).collect::<Vec<_>>(), [None, None]);
+    let text = streamed.to_string();
+    assert!(text.contains("all   does not stream: all batches at once"), "{text}");
+    assert_eq!(text.matches("needs all its batches at once").count(), 1, "{text}");
+}
