@@ -153,26 +153,51 @@ pub(super) fn pack(blocks: &[(usize, usize, u64)]) -> (Vec<u64>, u64) {
     (starts, size)
 }
 
-/// Returns the most bytes of the operations one after the other, with whole stores.
-pub(super) fn unstreamed_bytes(outline: &Outline) -> u64 {
-    let mut used: Vec<Option<(usize, usize)>> = vec![None; outline.stores.len()];
-    let last = outline.ops.len().saturating_sub(1);
-    for (number, op) in outline.ops.iter().enumerate() {
-        for access in &op.accesses {
-            let store = &outline.stores[access.store.index()];
-            // A store that is read first was there before.
-            let from = if is_made_by(op, access.store) { number } else { 0 };
-            let until = if store.is_kept { last } else { number };
-            let known = used[access.store.index()].get_or_insert((from, until));
-            known.1 = known.1.max(until);
+/// From which operation to which other each store is in memory, if nothing streams. -1 is before the first
+/// one, and the number of operations is behind the last.
+pub(super) struct Lifetimes(Vec<Option<(i64, i64)>>);
+
+impl Lifetimes {
+    pub(super) fn new(outline: &Outline) -> Self {
+        let mut of: Vec<Option<(i64, i64)>> = vec![None; outline.stores.len()];
+        for (op, number) in outline.ops.iter().zip(0..) {
+            for access in &op.accesses {
+                // A store that is read first was there before.
+                let from = if is_made_by(op, access.store) { number } else { -1 };
+                let is_kept = outline.stores[access.store.index()].is_kept;
+                let until = if is_kept { outline.ops.len() as i64 } else { number };
+                let known = of[access.store.index()].get_or_insert((from, until));
+                known.1 = known.1.max(until);
+            }
         }
+        Self(of)
     }
-    let live = |number: usize| {
-        let is_live = |used: &Option<(usize, usize)>| used.is_some_and(|(from, until)| (from..=until).contains(&number));
-        let stores = used.iter().zip(&outline.stores).filter(|(used, _)| is_live(used));
-        stores.fold(0_u64, |sum, (_, store)| sum.saturating_add(store.bytes()))
-    };
-    (0..outline.ops.len()).map(live).max().unwrap_or(0)
+
+    /// Returns whether a store is in memory before or behind these operations, too.
+    pub(super) fn is_beyond(&self, store: StoreId, (first, last): (usize, usize)) -> bool {
+        self.0[store.index()].is_some_and(|(from, until)| from < first as i64 || until > last as i64)
+    }
+
+    /// Returns the bytes of the stores in memory of which these operations use none.
+    pub(super) fn idle_bytes(&self, outline: &Outline, windows: &Windows, (first, last): (usize, usize)) -> u64 {
+        let is_idle = |store: StoreId| {
+            let is_used = windows.0.iter().any(|window| window.store == store);
+            !is_used && self.0[store.index()].is_some_and(|(from, until)| from < first as i64 && until > last as i64)
+        };
+        self.sum(outline, is_idle)
+    }
+
+    /// Returns the most bytes of the operations one after the other, with whole stores.
+    pub(super) fn unstreamed_bytes(&self, outline: &Outline) -> u64 {
+        let is_live =
+            |store: StoreId, number: i64| self.0[store.index()].is_some_and(|(from, until)| (from..=until).contains(&number));
+        (0..outline.ops.len() as i64).map(|number| self.sum(outline, |store| is_live(store, number))).max().unwrap_or(0)
+    }
+
+    fn sum(&self, outline: &Outline, is_counted: impl Fn(StoreId) -> bool) -> u64 {
+        let stores = (0..self.0.len() as u32).map(StoreId).filter(|&store| is_counted(store));
+        stores.fold(0, |sum, store| sum.saturating_add(outline.stores[store.index()].bytes()))
+    }
 }
 
 /// Returns whether an operation only writes a store, or only reduces into it.

@@ -1,8 +1,8 @@
 //! How a scope streams: its groups, why each of them ends, and how much memory they need.
 
 use super::legate;
-use super::memory::{Place, Placed, Window, Windows, unstreamed_bytes};
-use super::outline::{Mode, OpId, Operation, Outline, StoreId};
+use super::memory::{Lifetimes, Place, Placed, Window, Windows};
+use super::outline::{OpId, Outline};
 use super::reason::Reason;
 use super::rules::Group as Growing;
 use crate::error::{Kind, Result};
@@ -37,6 +37,8 @@ pub struct Group {
     skews: Vec<u64>,
     batches: u64,
     windows: Windows,
+    /// Of the stores that it does not use, and that later groups need.
+    idle_bytes: u64,
     cut: Vec<Reason>,
 }
 
@@ -59,29 +61,40 @@ impl Outline {
     /// As [`Outline::stream`]; or if the groups need more: the error says the least that would do.
     pub fn stream_within(&self, rule: Rule, memory_max: impl Into<Option<u64>>) -> Result<Streamed> {
         self.check()?;
-        let unstreamed_bytes = unstreamed_bytes(self);
-        let Some(limit) = memory_max.into() else { return Ok(self.grouped(rule, unstreamed_bytes)) };
-        let streamed = self.grouped(rule, limit);
+        let lifetimes = Lifetimes::new(self);
+        let unstreamed_bytes = lifetimes.unstreamed_bytes(self);
+        let Some(limit) = memory_max.into() else { return Ok(self.grouped(rule, &lifetimes, unstreamed_bytes)) };
+        let streamed = self.grouped(rule, &lifetimes, limit);
         if streamed.bytes(1) <= limit {
             return Ok(streamed);
         }
         // Shorter groups keep more stores whole, so the longest ones may need less.
-        let longest = self.grouped(rule, u64::MAX).bytes(1);
-        let cut = Some(streamed.bytes(1)).filter(|&bytes| bytes < longest && self.grouped(rule, bytes).bytes(1) <= bytes);
+        let longest = self.grouped(rule, &lifetimes, u64::MAX).bytes(1);
+        let does_fit = |bytes: u64| self.grouped(rule, &lifetimes, bytes).bytes(1) <= bytes;
+        let cut = Some(streamed.bytes(1)).filter(|&bytes| bytes < longest && does_fit(bytes));
         Err(Kind::TooLittleMemory { bytes: cut.unwrap_or(longest), limit }.into())
     }
 
-    /// Finds the groups. In each, one batch in flight needs at most `limit` bytes, if no store is whole.
-    fn grouped(&self, rule: Rule, limit: u64) -> Streamed {
-        let mut groups: Vec<Found> = Vec::new();
+    /// Finds the groups. One batch in flight of each needs at most `limit` bytes, unless the group is a
+    /// single operation.
+    fn grouped(&self, rule: Rule, lifetimes: &Lifetimes, limit: u64) -> Streamed {
+        // The other rules know of no memory.
+        let limit = if rule == Rule::Exact { limit } else { u64::MAX };
+        let mut groups: Vec<Group> = Vec::new();
         let mut first = 0;
         while first < self.ops.len() {
-            let (ops, cut) = self.longest(rule, limit, first);
+            let (mut ops, mut cut) = self.longest(rule, limit, first);
+            let mut group = self.group(lifetimes, &ops, cut.clone());
+            // Which stores are whole depends on where the group ends.
+            while group.bytes(1) > limit && ops.len() > 1 {
+                let last = ops.pop().expect("it has more than one");
+                cut = vec![Reason::Memory { op: self.ops[last.op].name.clone(), bytes: group.bytes(1), limit }];
+                group = self.group(lifetimes, &ops, cut.clone());
+            }
             first += ops.len();
-            groups.push((ops, cut));
+            groups.push(group);
         }
-        let groups: Vec<Group> = (0..groups.len()).map(|number| self.group(&groups, number)).collect();
-        Streamed { outline: self.clone(), rule, groups, unstreamed_bytes: unstreamed_bytes(self) }
+        Streamed { outline: self.clone(), rule, groups, unstreamed_bytes: lifetimes.unstreamed_bytes(self) }
     }
 
     /// Returns all reasons why the operations are not one group. None: all of them stream together.
@@ -111,23 +124,21 @@ impl Outline {
         (placed(rule, exact, first, self.ops.len()), Vec::new())
     }
 
-    fn group(&self, all: &[Found], number: usize) -> Group {
-        let (ops, cut) = &all[number];
-        let is_elsewhere = |store: StoreId| {
-            let others = all.iter().enumerate().filter(|(other, _)| *other != number).flat_map(|(_, (ops, _))| ops);
-            others.flat_map(|placed| &self.ops[placed.op].accesses).any(|access| access.store == store)
-        };
+    fn group(&self, lifetimes: &Lifetimes, ops: &[Placed], cut: Vec<Reason>) -> Group {
+        let ends = (ops[0].op, ops[ops.len() - 1].op);
+        let windows = Windows::new(self, ops, |store| lifetimes.is_beyond(store, ends));
         let skew = |placed: &Placed| match placed.place {
             Place::Before | Place::All => 0,
             Place::Batches { skew } => skew,
             Place::Once { step } => step,
         };
         Group {
-            ops: ops.clone(),
+            idle_bytes: lifetimes.idle_bytes(self, &windows, ends),
+            ops: ops.to_vec(),
             skews: ops.iter().map(skew).collect(),
             batches: ops.iter().map(|placed| self.ops[placed.op].batches()).max().unwrap_or(0),
-            windows: Windows::new(self, ops, is_elsewhere),
-            cut: cut.clone(),
+            windows,
+            cut,
         }
     }
 }
@@ -163,31 +174,7 @@ impl Streamed {
 
     /// Returns the most bytes in memory with so many batches in flight.
     pub fn bytes(&self, in_flight: u64) -> u64 {
-        self.groups.iter().map(|group| self.bytes_of(group, in_flight)).max().unwrap_or(0)
-    }
-
-    /// Returns the most bytes in memory while a group streams: also of the stores that later groups need.
-    fn bytes_of(&self, group: &Group, in_flight: u64) -> u64 {
-        let (Some(first), Some(last)) = (group.ops.first(), group.ops.last()) else { return 0 };
-        let is_used =
-            |store: StoreId, ops: &[Operation]| ops.iter().flat_map(|op| &op.accesses).any(|access| access.store == store);
-        let (before, others) = self.outline.ops.split_at(first.op);
-        let (own, behind) = others.split_at(last.op + 1 - first.op);
-        let is_idle = |&store: &StoreId| {
-            let is_made = is_used(store, before) || self.is_read_first(store);
-            let is_needed = is_used(store, behind) || self.outline.stores[store.index()].is_kept;
-            is_made && is_needed && !is_used(store, own)
-        };
-        let stores = (0..self.outline.stores.len() as u32).map(StoreId);
-        let bytes = |store: StoreId| self.outline.stores[store.index()].bytes();
-        let idle = stores.filter(is_idle).fold(0_u64, |sum, store| sum.saturating_add(bytes(store)));
-        group.bytes(in_flight).saturating_add(idle)
-    }
-
-    /// Returns whether a store is there before the scope begins.
-    fn is_read_first(&self, store: StoreId) -> bool {
-        let mut accesses = self.outline.ops.iter().flat_map(|op| &op.accesses);
-        accesses.find(|access| access.store == store).is_some_and(|access| access.mode == Mode::Read)
+        self.groups.iter().map(|group| group.bytes(in_flight)).max().unwrap_or(0)
     }
 
     /// Returns the most bytes of the operations one after the other, with whole stores.
@@ -236,8 +223,9 @@ impl Group {
         &self.cut
     }
 
-    /// Returns the most bytes in memory with so many batches in flight.
+    /// Returns the most bytes in memory with so many batches in flight: also of the stores that later groups
+    /// need.
     pub fn bytes(&self, in_flight: u64) -> u64 {
-        self.windows.bytes(in_flight.max(1))
+        self.windows.bytes(in_flight.max(1)).saturating_add(self.idle_bytes)
     }
 }

@@ -1,5 +1,6 @@
 //! Tiles: which operations stream together, and in how much memory.
 
+mod bounds;
 mod brute;
 #[cfg(feature = "json")]
 mod known;
