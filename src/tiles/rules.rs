@@ -12,24 +12,22 @@
 //! comes after those that it needs, and no batch may need it.
 
 use super::meet::{Meeting, Use, meeting, met};
-use super::memory::{Place, Placed, Windows};
-use super::outline::{Access, Mode, OpId, OpKind, Operation, Outline};
+use super::memory::{Place, Placed};
+use super::outline::{Access, Mode, OpId, OpKind, Outline};
 use super::reason::{Clash, Reason, Side};
 
 /// A group that grows.
 pub(super) struct Group {
     /// Whether operations may run behind, before or after the batches.
     pub(super) is_exact: bool,
-    /// The bound on what one batch in flight needs.
-    pub(super) limit: u64,
     pub(super) ops: Vec<Placed>,
     /// The operation that has set the number of batches.
     counted: Option<usize>,
 }
 
 impl Group {
-    pub(super) fn new(is_exact: bool, limit: u64) -> Self {
-        Self { is_exact, limit, ops: Vec::new(), counted: None }
+    pub(super) fn new(is_exact: bool) -> Self {
+        Self { is_exact, ops: Vec::new(), counted: None }
     }
 
     /// Adds an operation, or returns all reasons why it does not stream with the others.
@@ -53,10 +51,6 @@ impl Group {
             Ok(_) if !reasons.is_empty() => {}
             Ok(place) => {
                 self.ops.push(Placed { op: number, place });
-                if let Some(reason) = self.too_large(outline, op) {
-                    self.ops.pop();
-                    return vec![reason];
-                }
                 if op.batches() > 1 || !self.is_exact {
                     self.counted.get_or_insert(number);
                 }
@@ -105,11 +99,6 @@ impl Group {
                 Some(Reason::Ahead { clash, first, lag: lag_of })
             }
         }
-    }
-
-    fn too_large(&self, outline: &Outline, op: &Operation) -> Option<Reason> {
-        let bytes = Windows::new(outline, &self.ops, |_| false).bytes(1);
-        (bytes > self.limit).then(|| Reason::Memory { op: op.name.clone(), bytes, limit: self.limit })
     }
 }
 

@@ -83,7 +83,7 @@ impl Outline {
         let mut groups: Vec<Group> = Vec::new();
         let mut first = 0;
         while first < self.ops.len() {
-            let (mut ops, mut cut) = self.longest(rule, limit, first);
+            let (mut ops, mut cut) = self.longest(rule, first);
             let mut group = self.group(lifetimes, &ops, cut.clone());
             // Which stores are whole depends on where the group ends.
             while group.bytes(1) > limit && ops.len() > 1 {
@@ -108,9 +108,9 @@ impl Outline {
         Ok(reasons)
     }
 
-    /// Returns the longest group from an operation on, and why it is no longer.
-    fn longest(&self, rule: Rule, limit: u64, first: usize) -> Found {
-        let (mut exact, mut legate) = (Growing::new(rule == Rule::Exact, limit), legate::Group::default());
+    /// Returns the longest group from an operation on, whatever it needs, and why it is no longer.
+    fn longest(&self, rule: Rule, first: usize) -> Found {
+        let (mut exact, mut legate) = (Growing::new(rule == Rule::Exact), legate::Group::default());
         for number in first..self.ops.len() {
             let reasons = if rule == Rule::Legate { legate.add(self, number) } else { exact.add(self, number) };
             if !reasons.is_empty() && number == first {

@@ -118,8 +118,9 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "OUT")]
         out: Option<PathBuf>,
     },
-    /// Says which operations on arrays stream together, batch by batch: how far behind each other, in how much
-    /// memory, and why a group ends; also by the rule of Legate's checker. docs/streams-json.md has the format.
+    /// Says which operations on arrays stream together, batch by batch: how far behind each other, in how
+    /// much memory, and why a group ends; also by the rule of Legate's checker. docs/streams-json.md has the
+    /// format.
     #[command(
         after_help = "Examples:\n  anabranch stream scope.json\n  anabranch stream scope.json --memory-max 27000000\n  anabranch stream cases.json --case blur --format svg -o blur.svg"
     )]

@@ -2,35 +2,21 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
+
+mod support;
+
+use support::assert_golden;
 
 const FLAT: &str = "app/systems/Flat.app.json";
 const PIPED: &str = "app/systems/Piped.app.json";
 
-fn tool(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-    command.arg("pipeline").args(args).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).output().unwrap()
-}
-
 fn printed(args: &[&str]) -> String {
-    let output = tool(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    support::printed(&[&["pipeline"], args].concat())
 }
 
-/// The exit code and the message of a call that fails.
 fn refused(args: &[&str]) -> (i32, String) {
-    let output = tool(args);
-    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-}
-
-/// Compares with a golden file; with `BLESS` set, writes it.
-fn assert_golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "{name}: run the test with BLESS=1 if this is how it should be");
+    support::refused(&[&["pipeline"], args].concat())
 }
 
 #[test]
@@ -192,7 +178,7 @@ fn mistakes_are_named_by_file_and_place() {
     ] {
         assert!(text.contains(old), "{old}");
         std::fs::write(&file, text.replacen(old, new, 1)).unwrap();
-        let output = tool(&[path]);
+        let output = support::tool(&["pipeline", path]);
         let message = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(1) && message.contains(path) && message.contains(expected), "{message}");
     }

@@ -1,36 +1,19 @@
 //! `anabranch stream`: what it prints of a scope, and what it says to bad calls.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod support;
+
+use support::assert_golden;
 
 const HEAT: &str = "streams/heat.json";
 const CASES: &str = "../../tests/it/cases/streaming.json";
 
-fn tool(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-    command.arg("stream").args(args).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).output().unwrap()
-}
-
 fn printed(args: &[&str]) -> String {
-    let output = tool(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    support::printed(&[&["stream"], args].concat())
 }
 
-/// The exit code and the message of a call that fails.
 fn refused(args: &[&str]) -> (i32, String) {
-    let output = tool(args);
-    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-}
-
-/// Compares with a golden file; with `BLESS` set, writes it.
-fn assert_golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "{name}: run the test with BLESS=1 if this is how it should be");
+    support::refused(&[&["stream"], args].concat())
 }
 
 #[test]

@@ -2,28 +2,11 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-fn tool(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_anabranch"))
-        .args(args)
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
-        .output()
-        .unwrap()
-}
+mod support;
 
-fn printed(args: &[&str]) -> String {
-    let output = tool(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// The exit code and the message of a call that fails.
-fn refused(args: &[&str]) -> (i32, String) {
-    let output = tool(args);
-    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-}
+use support::{assert_golden, printed, refused, tool};
 
 /// What `plan` says to a graph on its standard input.
 fn fault(graph: &[u8]) -> String {
@@ -39,15 +22,6 @@ fn fault(graph: &[u8]) -> String {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     String::from_utf8(output.stderr).unwrap()
-}
-
-/// Compares with a golden file; with `BLESS` set, writes it.
-fn assert_golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "{name}: run the test with BLESS=1 if this is how it should be");
 }
 
 #[test]
