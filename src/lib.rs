@@ -15,6 +15,7 @@ pub mod pipe;
 pub mod plan;
 pub mod run;
 mod runtime;
+pub mod scope;
 pub mod sim;
 mod sync;
 pub mod tiles;

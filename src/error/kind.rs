@@ -26,6 +26,12 @@ pub(crate) enum Kind {
     Outline { what: String, fault: String },
     #[error("the groups need {bytes} bytes with one batch in flight, and may use {limit}: allow {bytes}")]
     TooLittleMemory { bytes: u64, limit: u64 },
+    #[error("scope '{scope}': {fault}")]
+    Scope { scope: Name, fault: String },
+    #[error(
+        "scope '{scope}' does not stream as a whole, for {}: stream it relaxed, and it is cut there", plural(*.reasons)
+    )]
+    NotStreaming { scope: Name, reasons: usize },
     #[error("two resources are named '{name}': rename one")]
     DuplicateResource { name: Name },
     #[error(
@@ -272,6 +278,10 @@ pub(crate) enum Kind {
     Failed { node: Name, stream: String, device: String },
     #[error("node '{node}' panicked on {stream} of {device}: {message}")]
     Panicked { node: Name, stream: String, device: String, message: String },
+    #[error("operation '{operation}' failed in batch {batch} of {batches}")]
+    BatchFailed { operation: Name, batch: u64, batches: u64 },
+    #[error("operation '{operation}' panicked in batch {batch} of {batches}: {message}")]
+    BatchPanicked { operation: Name, batch: u64, batches: u64, message: String },
     #[error("node '{node}' did not run, because '{because}', which comes before it, failed")]
     Skipped { node: Name, because: Name },
     #[error(
@@ -459,4 +469,8 @@ fn between(from: &[String], to: &[String]) -> String {
 
 fn hint(near: &Option<Name>) -> String {
     near.as_ref().map(|name| format!("; did you mean '{name}'?")).unwrap_or_default()
+}
+
+fn plural(count: usize) -> String {
+    if count == 1 { "one reason".into() } else { format!("{count} reasons") }
 }

@@ -73,6 +73,16 @@ impl Error {
         Self::of_item(kind.clone(), source.clone(), others, Some(item))
     }
 
+    /// Returns the error of a node of a step as one of an operation of a scope, and its batch.
+    pub(crate) fn in_batch(&self, operation: Name, batch: u64, batches: u64) -> Self {
+        let kind = match &*self.0.kind {
+            Kind::Failed { .. } => Kind::BatchFailed { operation, batch, batches },
+            Kind::Panicked { message, .. } => Kind::BatchPanicked { operation, batch, batches, message: message.clone() },
+            _ => return self.clone(),
+        };
+        Self::of(Arc::new(kind), self.0.source.clone(), Vec::new())
+    }
+
     /// Returns the error of an inner graph. Its path becomes part of the name of the node.
     pub(crate) fn within(self, path: String) -> Self {
         let node = self.node().map(|node| format!("{path}/{node}").into());
@@ -166,7 +176,9 @@ impl Error {
     pub fn is_panic(&self) -> bool {
         use Kind::*;
         let is_drop_panic = |error: &Error| matches!(*error.0.kind, DropPanicked { .. });
-        let is_own = |error: &Error| matches!(*error.0.kind, Panicked { .. } | OpPanicked { .. } | FlowPanicked { .. });
+        let is_own = |error: &Error| {
+            matches!(*error.0.kind, Panicked { .. } | BatchPanicked { .. } | OpPanicked { .. } | FlowPanicked { .. })
+        };
         let is_of_items = matches!(*self.0.kind, SourcePanicked { .. } | InitPanicked { .. });
         is_own(self)
             || is_of_items
@@ -256,7 +268,8 @@ impl Error {
                 | UnknownStore { .. }
                 | Outline { .. }
                 | TooLittleMemory { .. }
-        ) || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_graph())
+        ) || matches!(*self.0.kind, Scope { .. } | NotStreaming { .. })
+            || matches!(&*self.0.kind, Within { fault, .. } if fault.is_invalid_graph())
     }
 
     /// Returns true if programs are not a correct plan of their graph.
@@ -289,6 +302,8 @@ impl Error {
             | NotTaken { node, .. }
             | Observer { node, .. }
             | SelfEdge { node }
+            | BatchFailed { operation: node, .. }
+            | BatchPanicked { operation: node, .. }
             | UnusedNode { node }
             | TakenAndRead { node, .. }
             | Cost { node, .. }

@@ -12,7 +12,9 @@ use crate::device::host::{Around, Barrier, Pool, SLOTS_MAX};
 use crate::device::queue::QueueDevice;
 use crate::device::sim::Order;
 use crate::error::{Kind, Result};
-use crate::runtime::{Choices, Core, Devices, ENGINES_MAX, Lane, Limits, Observer, Pace, address_of, inside_executor};
+use crate::runtime::{
+    Choices, Core, Devices, ENGINES_MAX, Lane, Limits, NESTED_MAX, Observer, Pace, address_of, inside_executor,
+};
 use crate::sim::Faults;
 
 /// Settings for an [`Executor`]; made by [`Executor::builder`].
@@ -176,8 +178,8 @@ impl ExecutorBuilder {
         let workers = self.workers.unwrap_or_else(|| if is_simulated { 0 } else { cores() });
         check(!is_simulated || workers == 0, "the number of workers of a simulated executor", "0", workers)?;
         check(workers <= WORKERS_MAX, "the number of workers", "from 0 to 256", workers)?;
-        let runs = 1..=SLOTS_MAX - ENGINES_MAX;
-        check(runs.contains(&self.max_in_flight), "max_in_flight", "from 1 to 65280", self.max_in_flight)?;
+        let runs = 1..=SLOTS_MAX - ENGINES_MAX - NESTED_MAX;
+        check(runs.contains(&self.max_in_flight), "max_in_flight", "from 1 to 65024", self.max_in_flight)?;
         if let Some(fault) = self.simulated.as_ref().and_then(|(_, faults)| faults.fault()) {
             return Err(Kind::Simulation { fault }.into());
         }
@@ -197,7 +199,7 @@ impl ExecutorBuilder {
         let barrier = Barrier::new();
         #[cfg(test)]
         let barrier = self.barrier.unwrap_or(barrier);
-        let (slots, around) = (self.max_in_flight + ENGINES_MAX, around_workers(exits.clone()));
+        let (slots, around) = (self.max_in_flight + ENGINES_MAX + NESTED_MAX, around_workers(exits.clone()));
         let start = || Pool::start(workers, slots, barrier, around, has_devices);
         let pool = (workers > 0).then(start).transpose()?;
         let choices = self.simulated.map(|(order, faults)| Choices::new(order, faults));

@@ -12,6 +12,7 @@ use super::body::Body;
 use super::closures::{Async, Kernel, Task};
 use super::control_node::{ControlNode, InnerId};
 use super::handle::Value;
+use super::job::Shared;
 use super::shape::{NodeId, Shape};
 use super::values::{InputPort, OutputPort, Type, ValueInfo};
 use crate::device::KernelStream;
@@ -64,6 +65,8 @@ pub struct Graph {
     pub(crate) between: Vec<Between>,
     /// The order between nodes of different items, there.
     pub(crate) item_edges: Vec<ItemEdge>,
+    /// What plans tell of nodes of other kinds, by the full name of the node.
+    pub(crate) details: Vec<(Name, Shared)>,
 }
 
 /// The values of a node, and how its body is called.
@@ -107,6 +110,7 @@ impl Graph {
             kept: Vec::new(),
             between: Vec::new(),
             item_edges: Vec::new(),
+            details: Vec::new(),
         }
     }
 

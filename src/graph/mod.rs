@@ -22,6 +22,7 @@ mod control_node;
 mod handle;
 mod inner;
 mod items;
+mod job;
 #[cfg(feature = "json")]
 mod json;
 mod links;
@@ -53,6 +54,7 @@ pub use control::Branch;
 pub(crate) use control_node::ControlKind;
 pub use handle::{Takable, Take, Value, take};
 pub use items::{Feedback, Held, Outlets, State};
+pub(crate) use job::{Job, JobFuture, NewJob, Shared};
 #[cfg(feature = "json")]
 pub(crate) use json::{fault as json_fault, no_json};
 pub(crate) use links::{Links, Rows, kahn_order};

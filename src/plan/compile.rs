@@ -10,7 +10,7 @@ use super::nest::within;
 use super::{InnerSchedule, Policy, Ranked, Schedule};
 use crate::error::{Error, Kind, Result};
 use crate::graph::{
-    Body, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, check, explain_circle, unknown_node,
+    Body, Graph, InputPort, Kept, Maker, NodeId, NodeWork, OutputPort, Shape, Shared, check, explain_circle, unknown_node,
 };
 use crate::name::Name;
 use crate::value::{Access, Layout};
@@ -36,6 +36,8 @@ pub(crate) struct PlanInner {
     pub(crate) inputs: Vec<PlanInput>,
     pub(crate) outputs: Vec<OutputPort>,
     by_name: OnceLock<HashMap<Name, NodeId>>,
+    /// What is told of nodes of other kinds, by their full names.
+    details: Arc<[(Name, Shared)]>,
     /// Whether it is a pipeline's: then it runs over items only.
     pub(crate) is_pipelined: bool,
 }
@@ -121,7 +123,8 @@ impl Graph {
             let value = &self.values[port.value as usize];
             PlanInput { port: port.clone(), is_shared: value.sharer.is_some(), taker: value.taker }
         });
-        PlanInner::lowered(schedule, fabric, self.layout, inputs.collect(), self.outputs.clone(), is_pipelined)
+        let details = std::iter::once(self).chain(nested.iter().map(|each| each.graph)).flat_map(|graph| graph.details.clone());
+        PlanInner::lowered(schedule, fabric, self.layout, inputs.collect(), self.outputs.clone(), details.collect(), is_pipelined)
     }
 
     /// Checks that every value is read, which only the whole graph shows.
@@ -129,7 +132,7 @@ impl Graph {
         for (value, number) in self.values.iter().zip(0..).filter(|(value, _)| !value.is_read) {
             // The error of an inner graph gets its path around it.
             match value.maker {
-                Maker::Node(node) if self.works[node.index()].is_control && !self.is_last_unread(number, node) => {}
+                Maker::Node(node) if !self.is_last_unread(number, node) => {}
                 Maker::Node(node) => return Err(Kind::UnusedNode { node: self.shape().name_of(node).clone() }.into()),
                 Maker::Input(input) => {
                     let (kind, name) = (self.input_kind(input), self.inputs[input as usize].name.clone());
@@ -289,8 +292,8 @@ impl PlanInner {
     fn compiled_again(&self, shape: Arc<Shape>, policy: &dyn Policy, phases: Option<Arc<[u32]>>) -> Result<Plan> {
         let inner = self.schedule.inner().iter().map(|inner| inner.0.map(|schedule| schedule.shape().clone()));
         let schedule = Schedule::with_inner(shape, inner.collect(), policy, phases)?;
-        let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
-        Self::lowered(schedule, self.fabric.clone(), self.layout, inputs, outputs, self.is_pipelined)
+        let (inputs, outputs, details) = (self.inputs.clone(), self.outputs.clone(), self.details.clone());
+        Self::lowered(schedule, self.fabric.clone(), self.layout, inputs, outputs, details, self.is_pipelined)
     }
 
     fn lowered(
@@ -299,11 +302,17 @@ impl PlanInner {
         layout: Layout,
         inputs: Vec<PlanInput>,
         outputs: Vec<OutputPort>,
+        details: Arc<[(Name, Shared)]>,
         is_pipelined: bool,
     ) -> Result<Plan> {
         let code = fabric.lower(&schedule, false)?;
         let (queue_code, by_name) = (OnceLock::new(), OnceLock::new());
-        Ok(Plan(Arc::new(Self { schedule, code, queue_code, fabric, layout, inputs, outputs, by_name, is_pipelined })))
+        Ok(Plan(Arc::new(Self { schedule, code, queue_code, fabric, layout, inputs, outputs, by_name, details, is_pipelined })))
+    }
+
+    /// Returns what is told of a node, by its full name.
+    pub(crate) fn detail(&self, name: &str) -> Option<&Shared> {
+        self.details.iter().find(|(node, _)| **node == *name).map(|(_, detail)| detail)
     }
 
     /// Returns whether a body only enqueues its work, on a device that has a queue.

@@ -12,7 +12,7 @@ use super::step_state::phase;
 use crate::device::host::{Alone, Pace, Queue, Resume, Ticket, Tickets, aside};
 use crate::error::{BoxError, panic_message, shielded};
 use crate::graph::NodeId;
-use crate::runtime::{Choices, STEPS_MAX, inside_executor};
+use crate::runtime::{Choices, STEPS_MAX, at_core, inside_executor};
 use crate::sync::{MutexGuard, Ordering, fence};
 
 /// The outcome of an attempt to make an inline run progress.
@@ -61,7 +61,8 @@ impl<'q, Q: Queue<'q>> Interpreter<'_, 'q, Q> {
         // SAFETY: this thread has the node's program, so it alone polls the node; the plan has ordered what
         // the node reads before it.
         let cells = unsafe { item.cells(node) };
-        let polled = aside(|| live.context.poll(|| body.poll(cells, &mut Context::from_waker(&waker))));
+        let poll = || at_core(&run.core, || body.poll(cells, &mut Context::from_waker(&waker)));
+        let polled = aside(|| live.context.poll(poll));
         let fault = match polled {
             Ok(Poll::Pending) => {
                 // Must precede `try_park`: another thread may resume the program then.

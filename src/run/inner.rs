@@ -28,6 +28,8 @@ pub(super) struct RunInner {
     pub(super) plan: Plan,
     /// How the plan runs over many items, if it does.
     pub(super) pipelining: Option<Arc<Pipelining>>,
+    /// Whether a node of another run awaits it.
+    pub(super) is_nested: bool,
     pub(super) number: u64,
     pub(super) core: Arc<Core>,
     pub(super) state: State,
@@ -209,12 +211,24 @@ impl<'r> Item<'r> {
 
 impl RunInner {
     pub(super) fn new(core: &Arc<Core>, plan: &Plan, pipelining: Option<Arc<Pipelining>>, inputs: Inputs) -> Arc<Self> {
+        Self::of(core, plan, pipelining, inputs, false)
+    }
+
+    /// Returns a run; `is_nested` if a node of another run awaits it.
+    pub(super) fn of(
+        core: &Arc<Core>,
+        plan: &Plan,
+        pipelining: Option<Arc<Pipelining>>,
+        inputs: Inputs,
+        is_nested: bool,
+    ) -> Arc<Self> {
         let observed = if core.observer.is_some() || core.choices.is_some() { state::OBSERVED } else { 0 };
         let number = if observed == 0 { 0 } else { core.next_number() };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             plan: plan.clone(),
             pipelining,
+            is_nested,
             number,
             core: core.clone(),
             state: State::new(observed),

@@ -43,9 +43,18 @@ pub(crate) struct Items<P> {
 
 impl<P: Port> Items<P> {
     pub(crate) fn new(core: &Arc<Core>, plan: &Plan, pipelining: Arc<Pipelining>, port: P, is_ordered: bool) -> Self {
+        Self::of(core, plan, pipelining, port, is_ordered, false)
+    }
+
+    /// Returns the consumer of a run that a node of another run awaits.
+    pub(crate) fn nested(core: &Arc<Core>, plan: &Plan, pipelining: Arc<Pipelining>, port: P) -> Self {
+        Self::of(core, plan, pipelining, port, true, true)
+    }
+
+    fn of(core: &Arc<Core>, plan: &Plan, pipelining: Arc<Pipelining>, port: P, is_ordered: bool, is_nested: bool) -> Self {
         let slots = pipelining.slots;
         Self {
-            run: RunInner::new(core, plan, Some(pipelining), Inputs::new()),
+            run: RunInner::of(core, plan, Some(pipelining), Inputs::new(), is_nested),
             port,
             flight: Flight::new(slots, is_ordered),
             begun: 0,

@@ -35,6 +35,7 @@ impl RunInner {
         let checked = if is_checked { Ok(()) } else { inputs.check(self.plan()) };
         let admitted = match (checked, *slot) {
             (Ok(()), Some(slot)) => Poll::Ready(Ok(slot)),
+            (Ok(()), None) if self.is_nested => self.core.admit_nested(&self.lane),
             (Ok(()), None) => self.core.admit(self.me.clone(), turn, Some(&self.lane)),
             (Err(error), _) => Poll::Ready(Err(error)),
         };

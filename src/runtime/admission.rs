@@ -1,6 +1,9 @@
 //! Admission: which runs are in flight, which wait for room, and which engines there are. Waiting runs are
 //! admitted in the order in which they came. One lock has all states.
 //!
+//! A run that a node of another run awaits is a *nested* one. It has a place of its own kind: if it waited
+//! for those in flight, each of them could wait for one that waits.
+//!
 //! ```text
 //!  state of a run   event              next         then
 //!  new              admit, room        in flight
@@ -24,6 +27,8 @@ use crate::error::{Kind, Result, shielded};
 use crate::sync::lock;
 
 pub(crate) const ENGINES_MAX: usize = 256;
+/// The most nested runs in flight. Others wait.
+pub(crate) const NESTED_MAX: usize = 256;
 
 #[derive(Default)]
 pub(super) struct Clients {
@@ -32,6 +37,10 @@ pub(super) struct Clients {
     /// By slot and by place. Those that are free are used again.
     runs: Slab<Weak<dyn Client>>,
     engines: Slab<Weak<dyn Client>>,
+    /// Which places of nested runs are taken.
+    nested: Slab<()>,
+    /// The lanes of nested runs that wait for a place.
+    nested_waiting: Vec<Arc<Lane>>,
     /// The lanes of runs that wait for room, by turn.
     waiting: BTreeMap<u64, Arc<Lane>>,
     last_turn: u64,
@@ -72,6 +81,38 @@ impl Core {
         Poll::Pending
     }
 
+    /// Admits a nested run, and returns its place. If there is none, its lane is rung when one is free. It is
+    /// not counted among the runs in flight, and a shutdown ends it with the run around it.
+    pub(crate) fn admit_nested(&self, lane: &Arc<Lane>) -> Poll<Result<u16>> {
+        let mut clients = lock(&self.clients);
+        if clients.is_closed {
+            return Poll::Ready(Err(Kind::ShutDown.into()));
+        }
+        if clients.nested.len() < NESTED_MAX {
+            self.expect_client();
+            return Poll::Ready(Ok((self.nested_base() + clients.nested.insert(())) as u16));
+        }
+        if !clients.nested_waiting.iter().any(|waiting| Arc::ptr_eq(waiting, lane)) {
+            clients.nested_waiting.push(lane.clone());
+        }
+        Poll::Pending
+    }
+
+    /// Returns the first place of nested runs: behind those of runs and engines.
+    fn nested_base(&self) -> usize {
+        self.max_in_flight + ENGINES_MAX
+    }
+
+    fn end_nested(&self, place: usize) {
+        let waiting = {
+            let mut clients = lock(&self.clients);
+            clients.nested.remove(place);
+            std::mem::take(&mut clients.nested_waiting)
+        };
+        // All of them: one alone could be dropped before it takes the place.
+        waiting.iter().for_each(|lane| lane.ring());
+    }
+
     /// Takes a run that will not start out of the queue. The next waiting run gets its room, if it had any.
     pub(crate) fn leave_queue(&self, turn: u64) {
         let next = {
@@ -84,6 +125,9 @@ impl Core {
 
     /// Ends the flight of a run, and calls the next waiting run.
     pub(crate) fn end_flight(&self, place: u16) {
+        if let Some(nested) = usize::from(place).checked_sub(self.nested_base()) {
+            return self.end_nested(nested);
+        }
         let (_run, next, is_idle) = {
             let mut clients = lock(&self.clients);
             let run = clients.runs.remove(place.into());

@@ -14,7 +14,7 @@ use super::outline::{Access, Mode, Operation, Outline, StoreId};
 
 /// Where an operation of a group runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// Before all batches.
     Before,
     /// With its batch b at step b + skew.
@@ -44,9 +44,9 @@ pub struct Window {
     /// The bytes of the store.
     pub store_bytes: u64,
     /// The first and the last operation of the group that uses it, by their places in the group.
-    pub(super) used: (usize, usize),
+    pub(crate) used: (usize, usize),
     /// The step in which its first tile is made; None if that is before the batches.
-    pub(super) from_step: Option<u64>,
+    pub(crate) from_step: Option<u64>,
 }
 
 impl Window {
@@ -102,7 +102,8 @@ fn window(outline: &Outline, ops: &[Placed], at: usize, first: &Access, is_whole
     if is_whole || store.is_kept || !is_written || first.part.is_whole() {
         return window;
     }
-    let Some(from) = from_step else { return window };
+    let is_once = matches!(ops[at].place, Place::Once { .. });
+    let Some(from) = from_step.filter(|_| !is_once) else { return window };
     let mut tiles = 1;
     for placed in &ops[at..] {
         for access in outline.ops[placed.op].accesses.iter().filter(|access| access.store == id) {
@@ -133,7 +134,7 @@ fn first_step(place: Place) -> Option<u64> {
 /// Lays blocks out: each is used from its first to its last time, and those that are used at the same time do
 /// not overlap. Returns where each begins, and the size of all. Each takes the first gap that is large
 /// enough.
-pub(super) fn pack(blocks: &[(usize, usize, u64)]) -> (Vec<u64>, u64) {
+pub(crate) fn pack(blocks: &[(usize, usize, u64)]) -> (Vec<u64>, u64) {
     let mut starts: Vec<u64> = Vec::with_capacity(blocks.len());
     for (number, &(first, last, bytes)) in blocks.iter().enumerate() {
         let together = |&other: &usize| blocks[other].0 <= last && first <= blocks[other].1;

@@ -48,7 +48,9 @@ mod svg;
 
 pub use meet::Meeting;
 pub use memory::Window;
+pub(crate) use memory::{Place, pack};
 pub use outline::{AXES_MAX, Mode, OPS_MAX, OpId, OpKind, Operation, Outline, StoreId, VOLUME_MAX};
 pub use part::Part;
 pub use reason::{Clash, Reason, Side};
+pub(crate) use rules::conflicts;
 pub use streamed::{Group, Rule, Streamed};

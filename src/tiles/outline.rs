@@ -21,9 +21,9 @@ pub const VOLUME_MAX: u64 = 1 << 40;
 /// let mut outline = Outline::new();
 /// let (a, b) = (outline.store("a", [64], 8), outline.store("b", [64], 8));
 /// outline.op(Operation::new("fill", [8]).write(a, Part::tiles([8])));
-/// outline.op(Operation::new("blur", [8]).read(a, Part::tiles([8]).halo([1], [1])).write(b, Part::tiles([8])));
-/// let streamed = outline.stream(Rule::Exact)?;
-/// assert_eq!((streamed.groups().len(), streamed.groups()[0].skews()), (1, &[0, 1][..]));
+/// outline.op(Operation::new("blur", [8]).read(a, Part::tiles([8]).halo([1], [1])).write(b,
+/// Part::tiles([8]))); let streamed = outline.stream(Rule::Exact)?; assert_eq!((streamed.groups().len(),
+/// streamed.groups()[0].skews()), (1, &[0, 1][..]));
 /// # Ok::<(), anabranch::Error>(())
 /// ```
 #[derive(Clone, Default, Debug)]
@@ -42,7 +42,7 @@ pub struct StoreId(pub(super) u32);
 pub struct OpId(pub(super) u32);
 
 impl StoreId {
-    pub(super) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }

@@ -120,6 +120,15 @@ impl Part {
         })
     }
 
+    /// Returns the elements of a batch along an axis of the store: the first, and one behind the last.
+    /// `point` is the batch's point in the launch.
+    pub(crate) fn elements(&self, axis: usize, point: &[u64], extent: u64) -> (u64, u64) {
+        let tiles = self.along(axis);
+        let (start, end) = tiles.map_or((0, extent as i64), |tiles| tiles.interval(point[tiles.by] as i64, extent as i64));
+        let start = start.clamp(0, extent as i64);
+        (start as u64, end.clamp(start, extent as i64) as u64)
+    }
+
     /// Returns whether Legate takes two partitions as equal: it compares the shapes of tiles and how many
     /// there are, and no offsets.
     pub(super) fn is_equal_to_legate(&self, launch: &[u64], other: &Self, other_launch: &[u64]) -> bool {

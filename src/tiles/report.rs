@@ -63,6 +63,7 @@ impl fmt::Display for Rule {
             Self::Exact => "exact rule",
             Self::InOrder => "exact rule, in the order of batches",
             Self::Legate => "Legate's rule",
+            Self::Off => "nothing streams",
         })
     }
 }

@@ -117,7 +117,7 @@ fn first_ahead(outline: &Outline, clash: &Clash) -> Option<(u64, u64)> {
 }
 
 /// Returns the conflicts of two operations, of which `earlier` is not behind `later`, and how they meet.
-pub(super) fn conflicts(outline: &Outline, earlier: usize, later: usize) -> impl Iterator<Item = (Clash, Meeting)> {
+pub(crate) fn conflicts(outline: &Outline, earlier: usize, later: usize) -> impl Iterator<Item = (Clash, Meeting)> {
     let (before, behind) = (&outline.ops[earlier], &outline.ops[later]);
     let pairs =
         before.accesses.iter().enumerate().flat_map(move |one| behind.accesses.iter().enumerate().map(move |other| (one, other)));

@@ -19,6 +19,8 @@ pub enum Rule {
     InOrder,
     /// As the checker of Legate (26.x) decides.
     Legate,
+    /// Nothing streams: each operation is a group.
+    Off,
 }
 
 /// How a scope streams. Made by [`Outline::stream`].
@@ -110,8 +112,9 @@ impl Outline {
 
     /// Returns the longest group from an operation on, whatever it needs, and why it is no longer.
     fn longest(&self, rule: Rule, first: usize) -> Found {
-        let (mut exact, mut legate) = (Growing::new(rule == Rule::Exact), legate::Group::default());
-        for number in first..self.ops.len() {
+        let (mut exact, mut legate) = (Growing::new(rule != Rule::InOrder), legate::Group::default());
+        let end = if rule == Rule::Off { first + 1 } else { self.ops.len() };
+        for number in first..end {
             let reasons = if rule == Rule::Legate { legate.add(self, number) } else { exact.add(self, number) };
             if !reasons.is_empty() && number == first {
                 // It does not stream at all: a group of its own.
@@ -121,7 +124,7 @@ impl Outline {
                 return (placed(rule, exact, first, number), reasons);
             }
         }
-        (placed(rule, exact, first, self.ops.len()), Vec::new())
+        (placed(rule, exact, first, end), Vec::new())
     }
 
     fn group(&self, lifetimes: &Lifetimes, ops: &[Placed], cut: Vec<Reason>) -> Group {
@@ -209,7 +212,8 @@ impl Group {
         self.ops.iter().zip(&self.skews).map(end).max().unwrap_or(0)
     }
 
-    pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
+    /// Returns where each operation runs.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
         self.ops.iter().map(|placed| &placed.place)
     }
 

@@ -44,6 +44,7 @@ mod reserving;
 mod runtimes;
 #[cfg(target_os = "linux")]
 mod sandbox;
+mod scope;
 mod sections;
 mod simulating;
 mod sizes;

@@ -316,9 +316,9 @@ fn settings_have_a_range() {
     let workers = Executor::builder().workers(257).build();
     assert_eq!(text(workers), "the number of workers must be from 0 to 256, not 257");
     let none = Executor::builder().workers(0).max_in_flight(0).build();
-    assert_eq!(text(none), "max_in_flight must be from 1 to 65280, not 0");
+    assert_eq!(text(none), "max_in_flight must be from 1 to 65024, not 0");
     let many = Executor::builder().workers(0).max_in_flight(65_281).build();
-    assert_eq!(text(many), "max_in_flight must be from 1 to 65280, not 65281");
+    assert_eq!(text(many), "max_in_flight must be from 1 to 65024, not 65281");
 }
 
 // Seen to fail (with a panic) where the workers have a slot less than there are runs and engines.

@@ -1,0 +1,131 @@
+//! Jobs: async nodes with several values, whose bodies are not closures of the user. Rooms below make nodes
+//! of their own kind of them.
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::Backend;
+use super::NodeId;
+use super::body::Body;
+use super::builder::{Graph, NodeWork};
+use super::handle::Value;
+use super::values::{Maker, Sharer, Transfer, Type, Use};
+use crate::device::StreamMut;
+use crate::error::{BoxError, Error};
+use crate::name::Name;
+use crate::value::args::Data;
+use crate::value::{Call, Cells, Outcome, Slot, TypedBody};
+
+/// A value that a job gets or makes.
+pub(crate) type Shared = Arc<dyn Any + Send + Sync>;
+/// What a job does in one run. It gives a value for each that was declared, of its type.
+pub(crate) type JobFuture = Pin<Box<dyn Future<Output = Result<Vec<Shared>, BoxError>> + Send>>;
+
+/// The body of a job.
+pub(crate) trait Job: Send + Sync + 'static {
+    /// Returns what the job does in a run, of the values that it reads.
+    fn start(&self, given: Vec<Shared>) -> JobFuture;
+}
+
+/// A job while its reads and values are declared: its node is in the graph.
+pub(crate) struct NewJob<'g> {
+    graph: &'g mut Graph,
+    node: NodeId,
+    reads: Vec<(u32, &'static Transfer)>,
+    first: u32,
+    outs: Vec<(u32, &'static Transfer)>,
+}
+
+impl Graph {
+    /// Adds the node of a job. [`NewJob::end`] completes it.
+    pub(crate) fn job(&mut self, name: Name) -> NewJob<'_> {
+        let node = self.shape_mut().node(name, Backend::Cpu);
+        let first = self.values.len() as u32;
+        NewJob { graph: self, node, reads: Vec::new(), first, outs: Vec::new() }
+    }
+}
+
+impl NewJob<'_> {
+    /// Lets the job read a value, of this graph or of one around it.
+    pub(crate) fn read<T: Data>(&mut self, value: &Value<T>) {
+        let slot = self.graph.read_value(value, self.node, Use::Await);
+        self.reads.push((slot.offset(), Type::of::<T>().transfer));
+    }
+
+    /// Adds a value that the job makes. No node can take it.
+    pub(crate) fn make<T: Data>(&mut self) -> Value<T> {
+        let slot = self.graph.layout.slot::<T>();
+        self.outs.push((slot.offset(), Type::of::<T>().transfer));
+        self.graph.value(slot, Maker::Node(self.node))
+    }
+
+    /// Keeps a mistake instead of a job: the graph does not compile.
+    pub(crate) fn fail(self, error: Error) {
+        self.graph.mistake(error);
+        self.end(Box::new(Never), Arc::new(()));
+    }
+
+    /// Completes the node. Plans of the graph have the detail, under its name.
+    pub(crate) fn end(self, job: Box<dyn Job>, detail: Shared) {
+        let name = self.graph.full_name(self.node);
+        self.graph.details.push((name, detail));
+        let Self { graph, node, reads, first, outs } = self;
+        // The job may keep what it makes.
+        let own = &mut graph.values[first as usize..];
+        own.iter_mut().for_each(|value| _ = value.sharer.get_or_insert(Sharer::Async(node)));
+        let (values, future) = (outs.len() as u32, graph.layout.slot::<JobFuture>());
+        graph.bodies.push(JobBody { job, reads, outs, future }, |body| body);
+        graph.works.push(NodeWork { value: first, values, is_async: true, is_control: false });
+    }
+}
+
+/// The job of a graph that does not compile.
+struct Never;
+
+impl Job for Never {
+    fn start(&self, _: Vec<Shared>) -> JobFuture {
+        unreachable!("a graph with a mistake has no runs")
+    }
+}
+
+struct JobBody {
+    job: Box<dyn Job>,
+    reads: Vec<(u32, &'static Transfer)>,
+    outs: Vec<(u32, &'static Transfer)>,
+    future: Slot<JobFuture>,
+}
+
+impl TypedBody for JobBody {
+    fn run(&self, _: Cells<'_>, _: StreamMut<'_>) -> Outcome {
+        unreachable!("async nodes are polled")
+    }
+}
+
+impl Body for JobBody {
+    fn call(&self, is_in_place: bool) -> Call {
+        Call::of(self, is_in_place)
+    }
+
+    fn poll(&self, cells: Cells<'_>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let start = || self.job.start(self.reads.iter().map(|&(offset, of)| (of.share)(cells, offset)).collect());
+        cells.poll(self.future, start, cx).map_ok(|made| {
+            debug_assert_eq!(made.len(), self.outs.len(), "a job makes the values that it declared");
+            made.into_iter().zip(&self.outs).for_each(|(value, (offset, of))| (of.fill_shared)(cells, *offset, value));
+        })
+    }
+
+    fn abort(&self, cells: Cells<'_>) {
+        cells.clear(self.future);
+    }
+
+    fn release(&self, cells: Cells<'_>) {
+        self.outs.iter().for_each(|(offset, of)| (of.clear)(cells, *offset));
+    }
+
+    fn needs_release(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,174 @@
+//! One batch of one operation: what its closure reaches. The items of the pipeline of a scope are steps; at
+//! step s, an operation that runs k batches behind has batch s - k.
+//!
+//! Two batches that use the same element, one of them to write it, never run at the same time: the exact rule
+//! has found all of them, and the pipeline keeps their order. So memory needs no locks.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::group::{Access, GroupOp, GroupRun};
+use super::memory::Ranges;
+use super::tile::{Tile, TileMut, TilePlace};
+use crate::device::Element;
+use crate::graph::Shared;
+use crate::sync::lock;
+
+/// An item of the pipeline of a group.
+pub(super) struct Step {
+    pub(super) number: u64,
+    pub(super) run: Arc<GroupRun>,
+}
+
+/// One batch of an operation: the right to use its tiles. Closures get what they read through it.
+#[derive(Clone, Copy)]
+pub struct Batch<'a> {
+    run: &'a GroupRun,
+    op: &'a GroupOp,
+    number: u64,
+    /// Its place among the batches in flight.
+    pub(super) slot: usize,
+    /// The rows of a leaf, if it is one of a reduction.
+    leaf: Option<(u64, u64)>,
+}
+
+impl std::fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Step {
+    pub(super) fn run(&self) -> &GroupRun {
+        &self.run
+    }
+
+    /// Returns the batch that an operation of the group has at this step, if it has one.
+    pub(super) fn batch(&self, op: usize) -> Option<Batch<'_>> {
+        let run = &*self.run;
+        let op = &run.group.ops[op];
+        let number = self.number.checked_sub(op.skew).filter(|&number| number < op.batches)?;
+        let slot = (self.number % run.group.in_flight) as usize;
+        Some(Batch { run, op, number, slot, leaf: None })
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// Returns the leaves of a reduction: batches of some rows each. They are the same for tiles of any size.
+    pub(super) fn leaves(self) -> impl Iterator<Item = Batch<'a>> {
+        let (rows, leaf) = (self.op.leaf_rows, self.op.driver);
+        let (start, end) = self.ranges_of(leaf).of()[0];
+        (start..end).step_by(rows.max(1) as usize).map(move |from| Batch { leaf: Some((from, (from + rows).min(end))), ..self })
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn batches(&self) -> u64 {
+        self.op.batches
+    }
+
+    fn access(&self, at: u32) -> &'a Access {
+        self.op.accesses[at as usize].as_ref().expect("it is the use of a store")
+    }
+
+    fn ranges_of(&self, at: u32) -> Ranges {
+        let access = self.access(at);
+        let point = self.op.point(self.number);
+        let leaf = self.leaf.filter(|_| access.follows_leaves);
+        Ranges::new(access.extents.len(), |axis| match leaf {
+            Some((start, end)) if axis == 0 => access.around(start, end),
+            _ => access.part.elements(axis, &point, access.extents[axis]),
+        })
+    }
+
+    fn place_of<const N: usize>(&self, ranges: &Ranges) -> TilePlace<N> {
+        let along = |axis: usize| ranges.of()[axis];
+        TilePlace {
+            batch: self.number,
+            start: std::array::from_fn(|axis| along(axis).0 as usize),
+            shape: std::array::from_fn(|axis| (along(axis).1 - along(axis).0) as usize),
+        }
+    }
+
+    pub(super) fn place<const N: usize>(&self, at: u32) -> TilePlace<N> {
+        self.place_of(&self.ranges_of(at))
+    }
+
+    /// Returns the tile of a use that reads.
+    pub(super) fn tile<T: Element, const N: usize>(&self, at: u32) -> Tile<'a, T, N> {
+        let (access, ranges) = (self.access(at), self.ranges_of(at));
+        let memory = self.run.read(access, &ranges, self.slot);
+        // SAFETY: the use is of a store of `T`, and the memory has the elements of these ranges. No batch
+        // that writes one of them runs before this one has ended.
+        let elements = unsafe { std::slice::from_raw_parts(memory.cast::<T>(), ranges.len() as usize) };
+        Tile::new(elements, self.place_of(&ranges))
+    }
+
+    /// Returns the tile of the use that writes. It is called once for each batch.
+    pub(super) fn target<T: Element, const N: usize>(&self, at: u32) -> TileMut<'a, T, N> {
+        let (access, ranges) = (self.access(at), self.ranges_of(at));
+        let memory = self.run.write(access, &ranges, self.slot);
+        // SAFETY: the use is of a store of `T`, and the memory has the elements of these ranges. No other
+        // batch that uses one of them runs before this one has ended; and this one uses the store only here.
+        let elements = unsafe { std::slice::from_raw_parts_mut(memory.cast::<T>(), ranges.len() as usize) };
+        if let Some(from) = access.copies_from {
+            elements.copy_from_slice(self.tile::<T, N>(from).as_slice());
+        }
+        TileMut::new(elements, self.place_of(&ranges))
+    }
+
+    /// Writes the tile of a use at once.
+    pub(super) fn target_of<T: Element, const N: usize>(&self, at: u32, write: impl FnOnce(TileMut<'_, T, N>)) {
+        write(self.target(at));
+        self.publish(at);
+    }
+
+    /// Completes what was written: brings it to where it belongs, if it stands elsewhere too.
+    pub(super) fn publish(&self, at: u32) {
+        self.run.publish(self.access(at), &self.ranges_of(at), self.slot);
+    }
+
+    /// Completes all that the operation writes.
+    pub(super) fn publish_all(&self) {
+        let written =
+            self.op.accesses.iter().zip(0..).filter(|(access, _)| access.as_ref().is_some_and(|access| access.is_written));
+        written.for_each(|(_, at)| self.publish(at));
+    }
+
+    pub(super) fn scalar<T: 'static>(&self, index: u32) -> &'a T {
+        let made = self.run.state.scalars[index as usize].get().expect("it is made before it is read");
+        made.downcast_ref().expect("its type was checked")
+    }
+
+    pub(super) fn set_scalar(&self, index: u32, value: Shared) {
+        let _ = self.run.state.scalars[index as usize].set(value);
+    }
+
+    pub(super) fn given<T: 'static>(&self, index: u32) -> &'a T {
+        self.run.state.given[index as usize].downcast_ref().expect("its type was checked")
+    }
+
+    /// Returns a buffer of so many elements, which an earlier batch kept.
+    pub(super) fn buffer<T: Element>(&self, len: usize) -> Vec<T> {
+        let kept = lock(&self.run.buffers[self.op.number]).pop();
+        let mut buffer: Vec<T> = kept.and_then(|kept| kept.downcast().ok()).map_or_else(Vec::new, |kept| *kept);
+        buffer.resize(len, zero());
+        buffer
+    }
+
+    pub(super) fn keep_buffer<T: Element>(&self, buffer: Vec<T>) {
+        let kept: Box<dyn Any + Send> = Box::new(buffer);
+        let mut buffers = lock(&self.run.buffers[self.op.number]);
+        if buffers.is_empty() {
+            buffers.push(kept);
+        }
+    }
+}
+
+/// Returns the element of zero bytes.
+fn zero<T: Element>() -> T {
+    // SAFETY: any bytes are a value of an `Element`.
+    unsafe { std::mem::zeroed() }
+}

@@ -1,0 +1,173 @@
+//! Closures as bodies of operations: tasks, values that are made once, reductions, and transfers.
+
+use std::any::Any;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::batch::{Batch, Step};
+use super::body::{Fold, Task, Transfer, Transferring};
+use super::place::Scoped;
+use super::scalar::Operator;
+use super::tile::TilePlace;
+use crate::device::Element;
+use crate::error::BoxError;
+use crate::graph::{Data, Shared, TaskFn};
+use crate::sync::{Mutex, lock};
+use crate::value::args::Finish;
+
+/// A closure on tiles.
+pub(super) struct Tasked<P, F, R, K> {
+    pub(super) params: P,
+    pub(super) work: F,
+    pub(super) kind: PhantomData<fn(R) -> K>,
+}
+
+impl<P: Send + Sync, F: TaskFn<Scoped, P, R>, R, K: Finish<R, Value = ()>> Task for Tasked<P, F, R, K> {
+    fn run(&self, batch: Batch<'_>) -> Result<(), BoxError> {
+        let Ok(returned) = self.work.call(&self.params, batch);
+        K::finish(returned)
+    }
+}
+
+/// A closure whose value is made once.
+pub(super) struct Once<P, F, R, K> {
+    pub(super) params: P,
+    pub(super) work: F,
+    pub(super) scalar: u32,
+    pub(super) kind: PhantomData<fn(R) -> K>,
+}
+
+impl<P: Send + Sync, F: TaskFn<Scoped, P, R>, R, K: Finish<R, Value: Data>> Task for Once<P, F, R, K> {
+    fn run(&self, batch: Batch<'_>) -> Result<(), BoxError> {
+        let Ok(returned) = self.work.call(&self.params, batch);
+        batch.set_scalar(self.scalar, Arc::new(K::finish(returned)?));
+        Ok(())
+    }
+}
+
+/// A closure whose values are combined.
+pub(super) struct Folded<P, F, O, A> {
+    pub(super) params: P,
+    pub(super) work: F,
+    pub(super) operator: O,
+    pub(super) scalar: u32,
+    pub(super) value: PhantomData<fn() -> A>,
+}
+
+struct Parts<A> {
+    /// Of each batch in flight.
+    of: Box<[Mutex<Vec<A>>]>,
+    combined: Mutex<Option<A>>,
+}
+
+impl<P, F, O, A> Folded<P, F, O, A>
+where
+    A: Data,
+{
+    fn parts<'s>(&self, state: &'s (dyn Any + Send + Sync)) -> &'s Parts<A> {
+        state.downcast_ref().expect("the state was made by this fold")
+    }
+}
+
+impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, O: Operator<A>, A: Data> Fold for Folded<P, F, O, A> {
+    fn state(&self, slots: usize) -> Box<dyn Any + Send + Sync> {
+        let of = (0..slots).map(|_| Mutex::new(Vec::new())).collect();
+        Box::new(Parts::<A> { of, combined: Mutex::new(None) })
+    }
+
+    fn run(&self, batch: Batch<'_>, state: &(dyn Any + Send + Sync)) -> Result<(), BoxError> {
+        let mut parts = lock(&self.parts(state).of[batch.slot]);
+        for leaf in batch.leaves() {
+            let Ok(part) = self.work.call(&self.params, leaf);
+            parts.push(part);
+        }
+        Ok(())
+    }
+
+    fn combine(&self, slot: usize, state: &(dyn Any + Send + Sync)) {
+        let parts = self.parts(state);
+        let mut combined = lock(&parts.combined);
+        for part in lock(&parts.of[slot]).drain(..) {
+            let before = combined.take().unwrap_or_else(|| self.operator.identity());
+            *combined = Some(self.operator.combine(before, part));
+        }
+    }
+
+    fn result(&self, state: &(dyn Any + Send + Sync)) -> Shared {
+        let combined = lock(&self.parts(state).combined).take();
+        Arc::new(combined.unwrap_or_else(|| self.operator.identity()))
+    }
+
+    fn part_bytes(&self) -> u64 {
+        size_of::<A>() as u64
+    }
+
+    fn scalar(&self) -> u32 {
+        self.scalar
+    }
+}
+
+/// A closure that fills a buffer with a tile from outside.
+pub(super) struct Loaded<T, const N: usize, F> {
+    pub(super) at: u32,
+    pub(super) work: F,
+    pub(super) element: PhantomData<fn() -> T>,
+}
+
+/// A closure that brings a tile outside.
+pub(super) struct Saved<T, const N: usize, F> {
+    pub(super) at: u32,
+    pub(super) work: F,
+    pub(super) element: PhantomData<fn() -> T>,
+}
+
+/// What a transfer gives back for the next one.
+type Buffer<T> = Result<Vec<T>, BoxError>;
+
+impl<T: Element, const N: usize, F, Fut> Transfer for Loaded<T, N, F>
+where
+    F: Fn(TilePlace<N>, Vec<T>) -> Fut + Send + Sync,
+    Fut: Future<Output = Buffer<T>> + Send + 'static,
+{
+    fn start(&self, step: Arc<Step>, op: usize) -> Transferring {
+        let Some(batch) = step.batch(op) else { return Box::pin(std::future::ready(Ok(()))) };
+        let (at, place) = (self.at, batch.place::<N>(self.at));
+        let buffer = batch.buffer::<T>(place.len());
+        let load = (self.work)(place, buffer);
+        Box::pin(async move {
+            let failing = step.run().failing();
+            let loaded = load.await?;
+            let batch = step.batch(op).expect("it was there before");
+            if loaded.len() != place.len() {
+                let fault = format!("it gave {} elements for a tile of {}", loaded.len(), place.len());
+                return Err(fault.into());
+            }
+            batch.target_of::<T, N>(at, |mut tile| tile.as_mut_slice().copy_from_slice(&loaded));
+            batch.keep_buffer(loaded);
+            failing.pass();
+            Ok(())
+        })
+    }
+}
+
+impl<T: Element, const N: usize, F, Fut> Transfer for Saved<T, N, F>
+where
+    F: Fn(TilePlace<N>, Vec<T>) -> Fut + Send + Sync,
+    Fut: Future<Output = Buffer<T>> + Send + 'static,
+{
+    fn start(&self, step: Arc<Step>, op: usize) -> Transferring {
+        let Some(batch) = step.batch(op) else { return Box::pin(std::future::ready(Ok(()))) };
+        let place = batch.place::<N>(self.at);
+        let mut buffer = batch.buffer::<T>(place.len());
+        buffer.copy_from_slice(batch.tile::<T, N>(self.at).as_slice());
+        let save = (self.work)(place, buffer);
+        Box::pin(async move {
+            let failing = step.run().failing();
+            let buffer = save.await?;
+            step.batch(op).expect("it was there before").keep_buffer(buffer);
+            failing.pass();
+            Ok(())
+        })
+    }
+}

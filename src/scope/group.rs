@@ -1,0 +1,292 @@
+//! A group of operations that stream together: where their stores are, and one run of it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use super::AXES_MAX;
+use super::batch::{Batch, Step};
+use super::body::Body;
+use super::memory::{ALIGN, Block, Ranges, Storage};
+use crate::Pipeline;
+use crate::error::{BoxError, Result};
+use crate::graph::Shared;
+use crate::name::Name;
+use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering};
+use crate::tiles::Part;
+
+/// An operation of the scope.
+pub(super) struct Op {
+    pub(super) name: Name,
+    pub(super) body: Body,
+}
+
+pub(super) struct Group {
+    pub(super) ops: Vec<GroupOp>,
+    pub(super) storages: Vec<Storage>,
+    pub(super) in_flight: u64,
+    /// The bytes of its memory: rings, and gathered elements.
+    pub(super) memory_bytes: u64,
+    /// Where the memory of gathered elements begins, and its bytes for each batch in flight.
+    pub(super) gathered: (u64, u64),
+    /// The stores that get memory of their own before the group, and those that lose it behind the group.
+    pub(super) begins: Vec<u32>,
+    pub(super) ends: Vec<u32>,
+}
+
+/// The pipelines of a group, each with its number of steps: one before the batches, and that of the
+/// batches.
+pub(super) type Stages = Vec<(Pipeline<Step, ()>, u64)>;
+
+/// An operation of a group.
+pub(super) struct GroupOp {
+    /// Its number among all operations.
+    pub(super) number: usize,
+    pub(super) skew: u64,
+    pub(super) batches: u64,
+    pub(super) launch: Vec<u64>,
+    /// By use; none for values that are made once.
+    pub(super) accesses: Vec<Option<Access>>,
+    /// The use that has the leaves of a reduction, and how many rows a leaf has.
+    pub(super) driver: u32,
+    pub(super) leaf_rows: u64,
+}
+
+/// How an operation uses a store.
+#[derive(Clone, Debug)]
+pub(super) struct Access {
+    /// The place of its storage.
+    pub(super) storage: u32,
+    pub(super) part: Part,
+    pub(super) extents: Vec<u64>,
+    pub(super) is_written: bool,
+    /// Whether what it writes was there before.
+    pub(super) is_updated: bool,
+    /// The use that has the elements to update, if they are of another store.
+    pub(super) copies_from: Option<u32>,
+    /// Where its elements are gathered, if they are not always a slice.
+    pub(super) gathered: Option<u64>,
+    /// Whether the leaves of a reduction select its rows; and how far these lie before, and behind, a leaf's.
+    pub(super) follows_leaves: bool,
+    pub(super) around: (i64, i64),
+}
+
+impl GroupOp {
+    /// Returns the point of a batch in the launch.
+    pub(super) fn point(&self, batch: u64) -> [u64; AXES_MAX] {
+        let (mut point, mut rest) = ([0; AXES_MAX], batch);
+        for axis in (0..self.launch.len()).rev() {
+            (point[axis], rest) = (rest % self.launch[axis], rest / self.launch[axis]);
+        }
+        point
+    }
+}
+
+impl Access {
+    /// Returns the rows for those of a leaf.
+    pub(super) fn around(&self, start: u64, end: u64) -> (u64, u64) {
+        let extent = self.extents[0] as i64;
+        let start = (start as i64 + self.around.0).clamp(0, extent);
+        (start as u64, (end as i64 + self.around.1).clamp(start, extent) as u64)
+    }
+}
+
+/// What all groups of a run of a scope share.
+pub(super) struct State {
+    pub(super) scalars: Box<[OnceLock<Shared>]>,
+    pub(super) given: Vec<Shared>,
+}
+
+/// One run of a group.
+pub(super) struct GroupRun {
+    pub(super) program: Arc<[Op]>,
+    pub(super) group: Arc<Group>,
+    pub(super) state: Arc<State>,
+    memory: Block,
+    /// The memory of stores that have their own.
+    wholes: Vec<Option<Arc<Block>>>,
+    /// The state of each operation that is a reduction.
+    folds: Vec<Option<Box<dyn Any + Send + Sync>>>,
+    /// By operation of the scope.
+    pub(super) buffers: Vec<Mutex<Vec<Box<dyn Any + Send>>>>,
+    has_failed: AtomicBool,
+}
+
+impl GroupRun {
+    pub(super) fn new(program: Arc<[Op]>, group: Arc<Group>, state: Arc<State>, wholes: Vec<Option<Arc<Block>>>) -> Result<Self> {
+        let memory = Block::new(group.memory_bytes, ALIGN)?;
+        let fold = |op: &GroupOp| match &program[op.number].body {
+            Body::Fold(fold) => Some(fold.state(group.in_flight as usize)),
+            _ => None,
+        };
+        let folds = group.ops.iter().map(fold).collect();
+        let buffers = program.iter().map(|_| Mutex::default()).collect();
+        let has_failed = AtomicBool::new(false);
+        Ok(Self { program, group, state, memory, wholes, folds, buffers, has_failed })
+    }
+
+    /// Marks the group as failed, unless what begins here passes.
+    pub(super) fn failing(&self) -> Failing<'_> {
+        Failing(self)
+    }
+
+    fn has_failed(&self) -> bool {
+        // ORDERING: Relaxed: it only spares work. The pipeline orders all that an operation relies on.
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    fn base(&self, storage: &Storage) -> *mut u8 {
+        match storage.at {
+            // SAFETY: storages lie in the memory of their group.
+            Some(at) => unsafe { self.memory.base().add(at as usize) },
+            None => self.wholes[storage.store as usize].as_ref().expect("it begins before its first group").base(),
+        }
+    }
+
+    /// Returns the memory where elements are gathered that are no slice.
+    fn gathered(&self, access: &Access, slot: usize) -> *mut u8 {
+        let (at, bytes) = self.group.gathered;
+        let own = access.gathered.expect("what is not always a slice has memory to be gathered in");
+        // SAFETY: each batch in flight has its part of the group's memory, and each access its part of that.
+        unsafe { self.memory.base().add((at + slot as u64 * bytes + own) as usize) }
+    }
+
+    /// Returns the memory of elements that are read.
+    pub(super) fn read(&self, access: &Access, ranges: &Ranges, slot: usize) -> *const u8 {
+        let storage = &self.group.storages[access.storage as usize];
+        match storage.slice(ranges) {
+            // SAFETY: the slice lies in its storage.
+            Some(at) => unsafe { self.base(storage).add(at as usize) },
+            None => self.gather(storage, access, ranges, slot),
+        }
+    }
+
+    /// Returns the memory of elements that are written.
+    pub(super) fn write(&self, access: &Access, ranges: &Ranges, slot: usize) -> *mut u8 {
+        let storage = &self.group.storages[access.storage as usize];
+        match storage.slice(ranges) {
+            // SAFETY: the slice lies in its storage.
+            Some(at) => unsafe { self.base(storage).add(at as usize) },
+            None if access.is_updated => self.gather(storage, access, ranges, slot),
+            None => self.gathered(access, slot),
+        }
+    }
+
+    fn gather(&self, storage: &Storage, access: &Access, ranges: &Ranges, slot: usize) -> *mut u8 {
+        let (base, to) = (self.base(storage), self.gathered(access, slot));
+        storage.pieces(ranges, |from, at, bytes| {
+            // SAFETY: both lie in memory that this batch may use, and do not overlap.
+            unsafe { copy((base, from), (to, at), bytes) }
+        });
+        to
+    }
+
+    /// Brings what was written to where it belongs.
+    pub(super) fn publish(&self, access: &Access, ranges: &Ranges, slot: usize) {
+        let storage = &self.group.storages[access.storage as usize];
+        let base = self.base(storage);
+        if storage.slice(ranges).is_some() {
+            for (from, to, bytes) in storage.copies(ranges).into_iter().flatten() {
+                // SAFETY: both lie in the storage, and do not overlap. The copy belongs to the tile that this
+                // batch writes.
+                unsafe { copy((base, from), (base, to), bytes) }
+            }
+            return;
+        }
+        let written = self.gathered(access, slot);
+        storage.pieces(ranges, |to, at, bytes| {
+            // SAFETY: both lie in memory that this batch may use, and do not overlap.
+            unsafe { copy((written, at), (base, to), bytes) }
+        });
+    }
+}
+
+/// Copies bytes between places in memory.
+///
+/// # Safety
+/// Both are memory of so many bytes that no other thread uses, and they do not overlap.
+unsafe fn copy((from, at): (*mut u8, u64), (to, place): (*mut u8, u64), bytes: u64) {
+    let (from, to) = (from.wrapping_add(at as usize), to.wrapping_add(place as usize));
+    // SAFETY: the caller promises it.
+    unsafe { from.copy_to_nonoverlapping(to, bytes as usize) }
+}
+
+impl Step {
+    /// Runs the batch of an operation at this step, if it has one and nothing has failed.
+    pub(super) fn perform(&self, op: usize) -> Result<(), BoxError> {
+        let run = self.run();
+        let Some(batch) = self.batch(op).filter(|_| !run.has_failed()) else { return Ok(()) };
+        let failing = run.failing();
+        match &run.program[run.group.ops[op].number].body {
+            Body::Task(task) => task.run(batch)?,
+            Body::Fold(fold) => fold.run(batch, run.fold_state(op))?,
+            Body::Transfer(_) => unreachable!("transfers are async"),
+        }
+        batch.publish_all();
+        failing.pass();
+        Ok(())
+    }
+
+    /// Combines what the batch of a reduction made, in the order of the batches. The last one ends it.
+    pub(super) fn combine(&self, op: usize) {
+        let run = self.run();
+        let Some(batch) = self.batch(op).filter(|_| !run.has_failed()) else { return };
+        let failing = run.failing();
+        if let Body::Fold(fold) = &run.program[run.group.ops[op].number].body {
+            fold.combine(batch.slot, run.fold_state(op));
+            if batch.is_last() {
+                batch.set_scalar(fold.scalar(), fold.result(run.fold_state(op)));
+            }
+        }
+        failing.pass();
+    }
+
+    /// Returns what a transfer does at this step.
+    pub(super) fn start(self: Arc<Self>, op: usize) -> super::body::Transferring {
+        if self.run().has_failed() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        let step = self.clone();
+        let failing = self.run().failing();
+        let Body::Transfer(transfer) = &self.run().program[self.run().group.ops[op].number].body else {
+            unreachable!("only transfers are async")
+        };
+        let started = transfer.start(step, op);
+        failing.pass();
+        started
+    }
+}
+
+impl GroupRun {
+    fn fold_state(&self, op: usize) -> &(dyn Any + Send + Sync) {
+        &**self.folds[op].as_ref().expect("reductions have states")
+    }
+}
+
+/// Marks a group as failed when it is dropped.
+pub(super) struct Failing<'r>(&'r GroupRun);
+
+impl Failing<'_> {
+    pub(super) fn pass(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        // ORDERING: Relaxed: see `has_failed`.
+        self.0.has_failed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Step").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Batch<'_> {
+    fn is_last(&self) -> bool {
+        self.number() + 1 == self.batches()
+    }
+}

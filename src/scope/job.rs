@@ -1,0 +1,185 @@
+//! A scope as a node of a graph: an async node, which runs the pipelines of the scope's groups one after the
+//! other on the executor that polls it.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::batch::Step;
+use super::draft::Draft;
+use super::group::{Group, GroupRun, Stages, State};
+use super::memory::Block;
+use super::plan::ScopePlan;
+use super::results::{Declared, Given, Results};
+use super::scope::Scope;
+use super::stages::op_of;
+use super::streaming::Streaming;
+use crate::error::{BoxError, Error, Result};
+use crate::graph::{Graph, Job, JobFuture, Shared};
+use crate::name::Name;
+use crate::run::items::Items;
+use crate::runtime::{Core, core_here};
+use crate::sync::OnceLock;
+use crate::{Pipeline, Plan};
+
+impl Graph {
+    /// Adds a scope: a node that is an array program, and streams through less memory than its arrays need.
+    /// `build` declares stores and operations, and returns the results: see [`Results`].
+    ///
+    /// It runs on the executor of the graph, as a part of the run: it fails, is cancelled and is dropped with
+    /// it. Several scopes run at once.
+    ///
+    /// # Errors
+    /// Of `compile`: a mistake in the scope; with [`Streaming::strict`], that it does not stream as a whole:
+    /// the source of the error, a [`NotStreaming`](crate::scope::NotStreaming), has all reasons; that it
+    /// needs more memory than [`memory_max`](Streaming::memory_max) allows.
+    ///
+    /// Of the run: the error of an operation. It names the operation and its batch.
+    ///
+    /// # Examples
+    /// A heat equation on rows, two steps at a time. Each step reads a halo of one row.
+    /// ```
+    /// use anabranch::scope::{Array, Streaming, Tile, TileMut};
+    /// use anabranch::{Executor, Graph, inputs};
+    ///
+    /// fn step(u: Tile<f32, 2>, mut v: TileMut<f32, 2>) {
+    ///     for i in v.range(0) {
+    ///         for j in v.range(1) {
+    ///             let near = [[i.wrapping_sub(1), j], [i + 1, j], [i, j.wrapping_sub(1)], [i, j + 1]];
+    ///             let sum: f32 = near.iter().map(|&at| u.get(at).copied().unwrap_or(0.0)).sum();
+    ///             v[[i, j]] = 0.5 * u[[i, j]] + 0.125 * sum;
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let mut g = Graph::new();
+    /// let heat = g.scope("heat", Streaming::strict(), |s| {
+    ///     let (u, v, w) = (s.store("u", [600, 400]), s.store("v", [600, 400]), s.store("w", [600, 400]));
+    ///     s.write("begin", (), &u, |mut u: TileMut<f32, 2>| u.fill(1.0));
+    ///     for (from, to) in [(&u, &v), (&v, &w)] {
+    ///         s.write("step", from.halo([1, 0], [1, 0]), to, step);
+    ///     }
+    ///     s.keep(&w)
+    /// });
+    /// g.output("heat", &heat);
+    ///
+    /// let plan = g.compile()?;
+    /// let scope = plan.scope("heat").expect("the graph has it");
+    /// assert!(scope.peak_bytes() < scope.unstreamed_bytes());
+    /// let mut outputs = futures::executor::block_on(Executor::host()?.run(&plan, inputs! {}))?;
+    /// let heat = outputs.take::<Array<f32, 2>>("heat")?;
+    /// assert_eq!((heat[[300, 200]], heat[[0, 0]]), (1.0, 0.59375));
+    /// # Ok::<(), anabranch::Error>(())
+    /// ```
+    pub fn scope<R: Results>(
+        &mut self,
+        name: impl Into<Name>,
+        streaming: Streaming,
+        build: impl FnOnce(&mut Scope) -> R,
+    ) -> R::Values {
+        let name = name.into();
+        let mut scope = Scope { draft: Draft::new(name.clone(), streaming) };
+        let results = build(&mut scope);
+        let mut draft = scope.draft;
+        let mut job = self.job(name);
+        let mut declared = Declared { draft: &mut draft, job: &mut job, given: Vec::new() };
+        let values = results.declare(&mut declared);
+        let given = declared.given;
+        draft.given.drain(..).for_each(|read| read(&mut job));
+        let planned = match draft.take_mistake() {
+            Some(mistake) => Err(mistake),
+            None => ScopePlan::new(draft, given).map(Arc::new),
+        };
+        match planned {
+            Ok(plan) => job.end(Box::new(ScopeJob(plan.clone())), plan),
+            Err(error) => job.fail(error),
+        }
+        values
+    }
+}
+
+impl Plan {
+    /// Returns the plan of a scope, by its name; None if the graph has no such scope.
+    pub fn scope(&self, name: &str) -> Option<&ScopePlan> {
+        self.inner().detail(name)?.downcast_ref()
+    }
+}
+
+struct ScopeJob(Arc<ScopePlan>);
+
+impl Job for ScopeJob {
+    fn start(&self, given: Vec<Shared>) -> JobFuture {
+        let core = core_here().expect("an executor polls its nodes");
+        Box::pin(run(self.0.clone(), core, given))
+    }
+}
+
+/// Runs the groups of a scope, and returns the results.
+async fn run(plan: Arc<ScopePlan>, core: Arc<Core>, given: Vec<Shared>) -> Result<Vec<Shared>, BoxError> {
+    let scalars = (0..plan.scalars).map(|_| OnceLock::new()).collect();
+    let state = Arc::new(State { scalars, given });
+    let mut wholes: Vec<Option<Arc<Block>>> = plan.stores.iter().map(|_| None).collect();
+    for (group, stages) in &plan.groups {
+        for &store in &group.begins {
+            let whole = &plan.stores[store as usize];
+            wholes[store as usize] = Some(Arc::new(Block::new(whole.bytes, whole.align)?));
+        }
+        run_group(&plan, &core, group, stages, &state, &wholes).await?;
+        group.ends.iter().for_each(|&store| wholes[store as usize] = None);
+    }
+    Ok(results(&plan, &state, &mut wholes))
+}
+
+/// Returns the results of a scope that is over.
+fn results(plan: &ScopePlan, state: &State, wholes: &mut [Option<Arc<Block>>]) -> Vec<Shared> {
+    let mut kept: Vec<Option<Shared>> = plan.stores.iter().map(|_| None).collect();
+    let mut result = |given: &Given| -> Shared {
+        match given {
+            Given::Nothing => Arc::new(()),
+            Given::Scalar(scalar) => state.scalars[*scalar as usize].get().expect("all operations have ended").clone(),
+            Given::Store { store, make } => {
+                let root = plan.roots.of(*store) as usize;
+                let make = || make(wholes[root].take().expect("it is kept until here"), &plan.stores[root].extents);
+                kept[root].get_or_insert_with(make).clone()
+            }
+        }
+    };
+    plan.results.iter().map(&mut result).collect()
+}
+
+async fn run_group(
+    plan: &ScopePlan,
+    core: &Arc<Core>,
+    group: &Arc<Group>,
+    stages: &Stages,
+    state: &Arc<State>,
+    wholes: &[Option<Arc<Block>>],
+) -> Result<()> {
+    let run = Arc::new(GroupRun::new(plan.program.clone(), group.clone(), state.clone(), wholes.to_vec())?);
+    for (pipeline, steps) in stages {
+        run_stage(core, pipeline, *steps, &run).await.map_err(|error| of_operation(group, plan, error))?;
+    }
+    Ok(())
+}
+
+/// Runs the steps of a pipeline.
+async fn run_stage(core: &Arc<Core>, pipeline: &Pipeline<Step, ()>, steps: u64, run: &Arc<GroupRun>) -> Result<()> {
+    let (plan, pipelining) = pipeline.for_core(core);
+    let mut items = Items::nested(core, plan, pipelining.clone(), pipeline.port());
+    let mut next = 0..steps;
+    let mut source = || Poll::Ready(next.next().map(|number| Ok(Step { number, run: run.clone() })));
+    while let Some(ended) = poll_fn(|cx| items.poll_next(cx, |_| source())).await {
+        ended?;
+    }
+    Ok(())
+}
+
+/// Returns the error of a step as one of an operation, and its batch.
+fn of_operation(group: &Group, plan: &ScopePlan, error: Error) -> Error {
+    let (Some(step), Some(node)) = (error.item(), error.node()) else { return error };
+    let op = op_of(node);
+    let Some(found) = group.ops.iter().find(|found| plan.program[found.number].name == *op) else { return error };
+    let batch = step.saturating_sub(found.skew);
+    let operation = format!("{}/{op}", plan.name).into();
+    error.in_batch(operation, batch, found.batches)
+}

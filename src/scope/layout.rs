@@ -1,0 +1,163 @@
+//! Where the stores of a group are while it runs, and in how many bytes.
+
+use super::compile::{Compiled, LaidUse};
+use super::draft::Mode;
+use super::group::{Access, Group, GroupOp};
+use super::memory::{ALIGN, Form, Storage};
+use crate::tiles::{Group as TileGroup, Place, Window, pack};
+
+/// How many elements a leaf of a reduction has, if rows are short.
+pub(super) const LEAF: u64 = 4096;
+
+impl Compiled<'_> {
+    /// Lays out a group with so many batches in flight.
+    pub(super) fn lay_out(&self, group: &TileGroup, in_flight: u64) -> Group {
+        let ops: Vec<usize> = group.ops().map(|op| op.index()).collect();
+        let mut laid = Group {
+            ops: Vec::new(),
+            storages: Vec::new(),
+            in_flight,
+            memory_bytes: 0,
+            gathered: (0, 0),
+            begins: Vec::new(),
+            ends: Vec::new(),
+        };
+        self.place_stores(&mut laid, group, &ops);
+        let places: Vec<Place> = group.places().copied().collect();
+        let mut gathered = 0;
+        for (&op, place) in ops.iter().zip(&places) {
+            let skew = match *place {
+                Place::Batches { skew } => skew,
+                Place::Once { step } => step,
+                Place::Before | Place::All => 0,
+            };
+            laid.ops.push(self.op(&laid.storages, op, skew, &mut gathered));
+        }
+        laid.gathered = (laid.memory_bytes, gathered);
+        laid.memory_bytes += gathered * in_flight;
+        laid
+    }
+
+    /// Gives each store its storage, in the order of the windows.
+    fn place_stores(&self, laid: &mut Group, group: &TileGroup, ops: &[usize]) {
+        let windows = group.windows().iter().filter_map(|window| Some((self.store_of(window.store)?, window)));
+        let mut own: Vec<(usize, Window)> = Vec::new();
+        for (store, window) in windows {
+            let first = self.first_use(store, ops[window.used.0]);
+            let form = self.form(store, window, first, ops, laid.in_flight);
+            let is_own = matches!(&form, Form::Blocks { .. }) && window.tiles == Some(1);
+            let draft = &self.draft.stores[store as usize];
+            let mut storage =
+                Storage { at: None, store, extents: draft.extents.clone(), element_bytes: draft.element_bytes, form };
+            if is_own {
+                own.push((laid.storages.len(), window.clone()));
+            } else if matches!(storage.form, Form::Whole) && self.is_shared(store) {
+                // It has memory of its own.
+            } else {
+                storage.at = Some(laid.memory_bytes);
+                laid.memory_bytes += storage.bytes().next_multiple_of(ALIGN);
+            }
+            laid.storages.push(storage);
+        }
+        // Those of one batch share memory where they are not used at the same time.
+        let blocks: Vec<(usize, usize, u64)> =
+            own.iter().map(|(_, window)| (window.used.0, window.used.1, window.tile_bytes.next_multiple_of(ALIGN))).collect();
+        let (starts, stride) = pack(&blocks);
+        for ((at, _), start) in own.iter().zip(starts) {
+            let storage = &mut laid.storages[*at];
+            storage.at = Some(laid.memory_bytes + start);
+            if let Form::Blocks { stride: own, .. } = &mut storage.form {
+                *own = stride;
+            }
+        }
+        laid.memory_bytes += stride * laid.in_flight;
+    }
+
+    /// Returns how much of a store is there: `first` is the use that writes it first.
+    fn form(&self, store: u32, window: &Window, first: &LaidUse, ops: &[usize], in_flight: u64) -> Form {
+        let Some(tiles) = window.tiles else { return Form::Whole };
+        let (draft, tile) = (&self.draft.stores[store as usize], first.tile.clone());
+        let counts: u64 = tile.iter().zip(&draft.extents).map(|(&tile, &extent)| extent.div_ceil(tile).max(1)).product();
+        let ring = (tiles + in_flight - 1).min(counts.max(1));
+        let is_of_rows = tile[1..].iter().zip(&draft.extents[1..]).all(|(tile, extent)| tile >= extent);
+        let bytes: u64 =
+            tile.iter().zip(&draft.extents).map(|(&tile, &extent)| tile.min(extent)).product::<u64>() * draft.element_bytes;
+        if tiles == 1 || !is_of_rows {
+            // Those of a batch share memory with others of its step, which may be of other batches.
+            let (ring, shift) = if tiles == 1 { (in_flight, window.from_step.unwrap_or(0)) } else { (ring, 0) };
+            return Form::Blocks { tile, ring, stride: bytes.next_multiple_of(ALIGN), shift };
+        }
+        // A halo that is longer than a tile is gathered.
+        let halo = |side: fn(&LaidUse) -> usize| {
+            let uses = ops.iter().flat_map(|&op| &self.laid[op].uses).filter(|used| used.store == Some(store));
+            uses.map(|used| side(used) as u64).filter(|&rows| rows <= tile[0]).max().unwrap_or(0)
+        };
+        let (before, behind) = (halo(|used| used.shape.before[0]), halo(|used| used.shape.behind[0]));
+        Form::Rows { tile: tile[0], ring, before, behind }
+    }
+
+    fn op(&self, storages: &[Storage], number: usize, skew: u64, gathered: &mut u64) -> GroupOp {
+        let laid = &self.laid[number];
+        let mut accesses = Vec::new();
+        for used in &laid.uses {
+            let Some(store) = used.store else {
+                accesses.push(None);
+                continue;
+            };
+            let at = storages.iter().position(|storage| storage.store == store).expect("a group has all stores that it uses");
+            let storage = &storages[at];
+            let rest = !is_always_slice(storage, used);
+            let own = rest.then(|| {
+                let own = *gathered;
+                *gathered += (used.most(&storage.extents) * storage.element_bytes).next_multiple_of(ALIGN);
+                own
+            });
+            let shape = &used.shape;
+            accesses.push(Some(Access {
+                storage: at as u32,
+                part: used.part.clone(),
+                extents: storage.extents.clone(),
+                is_written: used.mode != Mode::Read,
+                is_updated: used.mode == Mode::Update && used.copies_from.is_none(),
+                copies_from: used.copies_from,
+                gathered: own,
+                follows_leaves: !shape.is_whole && !shape.is_transposed,
+                around: (shape.by[0] as i64 - shape.before[0] as i64, shape.by[0] as i64 + shape.behind[0] as i64),
+            }));
+        }
+        let (driver, leaf_rows) = (laid.driver.unwrap_or(0) as u32, laid.leaf_rows);
+        let batches = laid.launch.iter().product::<u64>().max(1);
+        GroupOp { number, skew, batches, launch: laid.launch.clone(), accesses, driver, leaf_rows }
+    }
+}
+
+/// Returns whether all that a use has of a store is one slice.
+fn is_always_slice(storage: &Storage, used: &LaidUse) -> bool {
+    let shape = &used.shape;
+    let is_full = |axis: usize| used.tile[axis] >= storage.extents[axis] && shape.by[axis] == 0;
+    let is_of_rows = shape.is_whole || (1..storage.extents.len()).all(is_full);
+    let is_plain = shape.by.iter().all(|&by| by == 0) && !shape.is_whole && !shape.is_transposed;
+    match &storage.form {
+        Form::Whole => is_of_rows && !shape.is_transposed || shape.is_whole,
+        Form::Rows { tile, before, behind, .. } => {
+            let fits = shape.before[0] as u64 <= *before && shape.behind[0] as u64 <= *behind;
+            is_plain && is_of_rows && *tile == used.tile[0] && fits
+        }
+        Form::Blocks { tile, .. } => shape.is_own() && *tile == used.tile,
+    }
+}
+
+impl LaidUse {
+    /// Returns the most elements that a batch uses.
+    fn most(&self, extents: &[u64]) -> u64 {
+        if self.shape.is_whole {
+            return extents.iter().product();
+        }
+        let axis_of = |axis: usize| if self.shape.is_transposed { extents.len() - 1 - axis } else { axis };
+        let along = |(axis, &extent): (usize, &u64)| {
+            let more = (self.shape.before[axis] + self.shape.behind[axis]) as u64;
+            (self.tile[axis_of(axis)] + more).min(extent)
+        };
+        extents.iter().enumerate().map(along).product()
+    }
+}

@@ -1,0 +1,258 @@
+//! Where the elements of stores are. A store is whole, or a ring of tiles: batch b has place b modulo their
+//! number.
+//!
+//! Tiles of whole rows lie one behind the other. So a tile and its halo are one slice, but for the end of the
+//! ring. There the rows that a halo could need stand twice:
+//!
+//! ```text
+//!  │ last rows of the last tile │ tile 0 │ tile 1 │ … │ tile n - 1 │ first rows of tile 0 │
+//!       for the halo of tile 0                             for that of tile n - 1
+//! ```
+//! The batch that writes such rows writes them twice ([`Storage::copies`]). All other tiles are blocks, each
+//! of its own. Elements that are no slice are gathered.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+use super::AXES_MAX;
+use crate::device::Element;
+use crate::error::{Kind, Result};
+
+/// A block of zeroed memory, aligned for any element.
+pub(super) struct Block {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a block is plain memory.
+unsafe impl Send for Block {}
+// SAFETY: a shared block gives out addresses only.
+unsafe impl Sync for Block {}
+
+/// The alignment of blocks, and of all that is laid out in them: a line of the cache.
+pub(super) const ALIGN: u64 = 64;
+
+impl Block {
+    /// # Errors
+    /// If there is not so much memory.
+    pub(super) fn new(bytes: u64, align: u64) -> Result<Self> {
+        let none = || Kind::NoRunMemory { bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }.into();
+        let size = usize::try_from(bytes).map_err(|_| none())?;
+        let layout = Layout::from_size_align(size, align as usize).map_err(|_| none())?;
+        if size == 0 {
+            return Ok(Self { base: NonNull::<u128>::dangling().cast(), layout });
+        }
+        // SAFETY: the size is not zero.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) });
+        base.map(|base| Self { base, layout }).ok_or_else(none)
+    }
+
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Returns the elements of a block that was made for them: with their alignment.
+    pub(super) fn into_vec<T: Element>(self) -> Vec<T> {
+        let len = self.layout.size() / size_of::<T>();
+        if len == 0 || self.layout.align() != align_of::<T>() {
+            return Vec::new();
+        }
+        let base = std::mem::ManuallyDrop::new(self).base.as_ptr();
+        // SAFETY: the block was allocated as a vector allocates so many elements; any bytes are elements.
+        unsafe { Vec::from_raw_parts(base.cast(), len, len) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.layout.size() > 0 {
+            // SAFETY: allocated in `new` with this layout.
+            unsafe { dealloc(self.base.as_ptr(), self.layout) }
+        }
+    }
+}
+
+/// The elements of a tile along each axis: the first, and one behind the last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ranges {
+    of: [(u64, u64); AXES_MAX],
+    axes: usize,
+}
+
+impl Ranges {
+    pub(super) fn new(axes: usize, range: impl Fn(usize) -> (u64, u64)) -> Self {
+        let mut of = [(0, 1); AXES_MAX];
+        of.iter_mut().take(axes).enumerate().for_each(|(axis, along)| *along = range(axis));
+        Self { of, axes }
+    }
+
+    pub(super) fn of(&self) -> &[(u64, u64)] {
+        &self.of[..self.axes]
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.of().iter().map(|(start, end)| end - start).product()
+    }
+}
+
+/// Where the elements of a store are.
+#[derive(Clone, Debug)]
+pub(super) struct Storage {
+    /// Where its first byte is in the memory of its group; or none, and it has memory of its own.
+    pub(super) at: Option<u64>,
+    /// The store.
+    pub(super) store: u32,
+    pub(super) extents: Vec<u64>,
+    pub(super) element_bytes: u64,
+    pub(super) form: Form,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Form {
+    Whole,
+    /// A ring of tiles of so many rows, with rows that stand twice before and behind.
+    Rows {
+        tile: u64,
+        ring: u64,
+        before: u64,
+        behind: u64,
+    },
+    /// A ring of blocks, each so many bytes behind the one before. Block b has place `b + shift` there.
+    Blocks {
+        tile: Vec<u64>,
+        ring: u64,
+        stride: u64,
+        shift: u64,
+    },
+}
+
+impl Storage {
+    /// Returns the number of elements of a row.
+    fn width(&self) -> u64 {
+        self.extents[1..].iter().product()
+    }
+
+    /// Returns the bytes that it takes in the memory of its group.
+    pub(super) fn bytes(&self) -> u64 {
+        match &self.form {
+            Form::Whole => self.extents.iter().product::<u64>() * self.element_bytes,
+            Form::Rows { tile, ring, before, behind } => (ring * tile + before + behind) * self.width() * self.element_bytes,
+            Form::Blocks { ring, stride, .. } => ring * stride,
+        }
+    }
+
+    /// Returns where elements begin that are one slice; in bytes from its first.
+    pub(super) fn slice(&self, ranges: &Ranges) -> Option<u64> {
+        let ranges = ranges.of();
+        if ranges.iter().any(|(start, end)| start == end) {
+            return Some(0);
+        }
+        match &self.form {
+            Form::Whole => is_slice(ranges, &self.extents).then(|| self.position(ranges).0),
+            &Form::Rows { tile, ring, before, behind } => {
+                let is_of_rows = ranges[1..].iter().zip(&self.extents[1..]).all(|(&range, &extent)| range == (0, extent));
+                let (start, end) = ranges[0];
+                let (first, at) = (start / tile, before + start / tile % ring * tile + start % tile);
+                // Or the copies before the ring, if it is the end of the last tile.
+                let next_ring = (first / ring + 1) * ring * tile;
+                let copy = before.checked_sub(next_ring - start);
+                let fits = |at: u64| at + (end - start) <= before + ring * tile + behind;
+                let row = Some(at).filter(|&at| fits(at)).or(copy.filter(|&at| fits(at)))?;
+                is_of_rows.then(|| row * self.width() * self.element_bytes)
+            }
+            Form::Blocks { tile, .. } => {
+                let is_in_one = ranges.iter().zip(tile).all(|((start, end), tile)| start / tile == (end - 1) / tile);
+                let local = |((start, end), tile): (&(u64, u64), &u64)| (start % tile, start % tile + end - start);
+                let mut locals = [(0, 0); AXES_MAX];
+                locals.iter_mut().zip(ranges.iter().zip(tile)).for_each(|(to, pair)| *to = local(pair));
+                let mut shape = [0; AXES_MAX];
+                shape.iter_mut().zip(self.block_shape(ranges)).for_each(|(to, of)| *to = of);
+                let axes = ranges.len();
+                (is_in_one && is_slice(&locals[..axes], &shape[..axes])).then(|| self.position(ranges).0)
+            }
+        }
+    }
+
+    /// Returns the shape of the block that has the first elements of these ranges.
+    fn block_shape<'s>(&'s self, ranges: &'s [(u64, u64)]) -> impl Iterator<Item = u64> + 's {
+        let Form::Blocks { tile, .. } = &self.form else { unreachable!("only blocks have a shape") };
+        let pairs = ranges.iter().zip(tile).zip(&self.extents);
+        pairs.map(|(((start, _), &tile), &extent)| tile.min(extent - start / tile * tile))
+    }
+
+    /// Returns where the first of these elements is, in bytes, and how many elements of its row follow each
+    /// other from there.
+    fn position(&self, ranges: &[(u64, u64)]) -> (u64, u64) {
+        let last = ranges.len() - 1;
+        let along = |shape: u64, at: u64, offset: u64| offset * shape + at;
+        match &self.form {
+            Form::Whole => {
+                let offset = ranges.iter().zip(&self.extents).fold(0, |offset, (&(at, _), &extent)| along(extent, at, offset));
+                (offset * self.element_bytes, self.extents[last] - ranges[last].0)
+            }
+            &Form::Rows { tile, ring, before, .. } => {
+                let row = before + ranges[0].0 / tile % ring * tile + ranges[0].0 % tile;
+                let rest = ranges[1..].iter().zip(&self.extents[1..]);
+                let offset = rest.fold(row, |offset, (&(at, _), &extent)| along(extent, at, offset));
+                let run = if last == 0 { tile - ranges[0].0 % tile } else { self.extents[last] - ranges[last].0 };
+                (offset * self.element_bytes, run)
+            }
+            Form::Blocks { tile, ring, stride, shift } => {
+                let (mut block, mut offset, mut run) = (0, 0, 0);
+                for (axis, shape) in self.block_shape(ranges).enumerate() {
+                    let (at, tile) = (ranges[axis].0, tile[axis]);
+                    block = along(self.extents[axis].div_ceil(tile).max(1), at / tile, block);
+                    offset = along(shape, at % tile, offset);
+                    run = shape - at % tile;
+                }
+                ((block + shift) % ring * stride + offset * self.element_bytes, run)
+            }
+        }
+    }
+
+    /// Calls `each` for all pieces of these elements that follow each other: where a piece is, where it goes
+    /// in a slice of them all, and its length; in bytes.
+    pub(super) fn pieces(&self, ranges: &Ranges, mut each: impl FnMut(u64, u64, u64)) {
+        let (mut at, axes) = (*ranges, ranges.axes);
+        let mut done = 0;
+        if ranges.len() == 0 {
+            return;
+        }
+        loop {
+            let end = ranges.of[axes - 1].1;
+            at.of[axes - 1].0 = ranges.of[axes - 1].0;
+            while at.of[axes - 1].0 < end {
+                let (from, run) = self.position(at.of());
+                let count = run.min(end - at.of[axes - 1].0);
+                each(from, done, count * self.element_bytes);
+                done += count * self.element_bytes;
+                at.of[axes - 1].0 += count;
+            }
+            // The next row: the last of the other axes that has one.
+            let Some(axis) = (0..axes - 1).rev().find(|&axis| at.of[axis].0 + 1 < ranges.of[axis].1) else { return };
+            at.of[axis].0 += 1;
+            (axis + 1..axes - 1).for_each(|axis| at.of[axis].0 = ranges.of[axis].0);
+        }
+    }
+
+    /// Returns what of a tile stands twice: from where, to where and how many bytes.
+    pub(super) fn copies(&self, ranges: &Ranges) -> [Option<(u64, u64, u64)>; 2] {
+        let &Form::Rows { tile, ring, before, behind } = &self.form else { return [None; 2] };
+        let (start, end) = ranges.of[0];
+        let row = self.width() * self.element_bytes;
+        let (place, rows) = (start / tile % ring, end - start);
+        // A short tile is the last one: no halo comes behind it.
+        let is_last = place == ring - 1 && before > 0 && rows == tile;
+        let ahead = is_last.then(|| (before + ring * tile - before, 0, before));
+        let first = behind.min(rows);
+        let back = (place == 0 && first > 0).then_some((before, before + ring * tile, first));
+        [ahead, back].map(|copy| copy.map(|(from, to, rows)| (from * row, to * row, rows * row)))
+    }
+}
+
+/// Returns whether a box of an array is one slice of it.
+fn is_slice(ranges: &[(u64, u64)], extents: &[u64]) -> bool {
+    let is_long = |(start, end): &(u64, u64)| end - start > 1;
+    let first = ranges.iter().position(is_long).unwrap_or(ranges.len());
+    ranges.iter().zip(extents).skip(first + 1).all(|(&range, &extent)| range == (0, extent))
+}

@@ -1,0 +1,339 @@
+//! The plan of a scope: the sizes of tiles, the groups, and the memory that they need.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::body::Body;
+use super::compile::{Compiled, Roots, check, leaf_rows};
+use super::draft::Draft;
+use super::group::{Group, Op, Stages};
+use super::memory::ALIGN;
+use super::results::Given;
+use super::streaming::Streaming;
+use crate::error::{Error, Kind, Result};
+use crate::name::Name;
+use crate::plan::text::bytes_text;
+use crate::tiles::{Reason, Streamed};
+
+/// The plan of a scope: which operations stream together, and the memory that they need. Prints itself.
+///
+/// [`Plan::scope`](crate::Plan::scope) returns it.
+pub struct ScopePlan {
+    pub(super) name: Name,
+    streamed: Streamed,
+    pub(super) groups: Vec<(Arc<Group>, Stages)>,
+    pub(super) program: Arc<[Op]>,
+    pub(super) stores: Vec<Whole>,
+    pub(super) scalars: usize,
+    pub(super) results: Vec<Given>,
+    /// The store that each is.
+    pub(super) roots: Roots,
+    in_flight: u64,
+    peak_bytes: u64,
+}
+
+/// A store, where it has memory of its own.
+pub(super) struct Whole {
+    pub(super) extents: Vec<u64>,
+    pub(super) bytes: u64,
+    pub(super) align: u64,
+}
+
+/// Why a scope does not stream as a whole; the [source](std::error::Error::source) of the error that
+/// `compile` returns.
+#[derive(Clone, Debug)]
+pub struct NotStreaming {
+    reasons: Vec<Reason>,
+}
+
+impl NotStreaming {
+    /// Returns all reasons.
+    pub fn reasons(&self) -> &[Reason] {
+        &self.reasons
+    }
+}
+
+impl fmt::Display for NotStreaming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reasons: Vec<String> = self.reasons.iter().map(ToString::to_string).collect();
+        f.write_str(&reasons.join("; and "))
+    }
+}
+
+impl std::error::Error for NotStreaming {}
+
+/// The bytes that all tiles in memory together should have: about half of a core's second cache.
+const CACHE_BYTES: u64 = 512 << 10;
+/// The most bytes of a tile of the default size.
+const TILE_BYTES_MAX: u64 = 256 << 10;
+/// With fewer tiles nothing is gained, and a stencil's first batch would need the last one.
+const TILES_MIN: u64 = 4;
+/// How often a bound is raised to find the least that would do.
+const TRIES: usize = 64;
+
+impl ScopePlan {
+    /// # Errors
+    /// As [`Graph::scope`](crate::Graph::scope) says of `compile`.
+    pub(super) fn new(draft: Draft, results: Vec<Given>) -> Result<Self> {
+        draft.settings.check()?;
+        let roots = Roots::new(&draft);
+        check(&draft, &roots)?;
+        let sized = Sized { draft: &draft, roots: &roots };
+        let Fit { streamed, groups, in_flight, peak_bytes } = sized.fit()?;
+        let stages = groups
+            .iter()
+            .zip(streamed.groups())
+            .map(|(group, streams)| super::stages::stages(&draft, group, streams, streamed.outline()));
+        let stages: Vec<Stages> = stages.collect::<Result<_>>()?;
+        let stores = draft.stores.iter().map(|store| Whole {
+            bytes: store.extents.iter().product::<u64>() * store.element_bytes,
+            extents: store.extents.clone(),
+            align: store.align,
+        });
+        let (stores, scalars) = (stores.collect(), draft.scalars.len());
+        let name = draft.name;
+        let program = draft.ops.into_iter().map(|op| Op { name: op.name, body: op.body }).collect();
+        let groups = groups.into_iter().map(Arc::new).zip(stages).collect();
+        Ok(Self { name, streamed, groups, program, stores, scalars, results, roots, in_flight, peak_bytes })
+    }
+
+    /// Returns the groups, their windows, and the reasons why they end.
+    pub fn streamed(&self) -> &Streamed {
+        &self.streamed
+    }
+
+    /// Returns the most batches in flight.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Returns the most bytes of tiles, whole stores, buffers and parts of reductions in memory
+    /// at a time. Closures may use more.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+
+    /// Returns the most bytes of whole stores in memory at a time, if nothing streams.
+    pub fn unstreamed_bytes(&self) -> u64 {
+        self.streamed.unstreamed_bytes()
+    }
+}
+
+impl fmt::Display for ScopePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let batches = if self.in_flight == 1 { "batch" } else { "batches" };
+        let [peak, whole] = [self.peak_bytes, self.unstreamed_bytes()].map(bytes_text);
+        writeln!(
+            f,
+            "scope '{}': at most {peak} with {} {batches} in flight, {whole} if nothing streams",
+            self.name, self.in_flight
+        )?;
+        self.streamed.fmt(f)
+    }
+}
+
+impl fmt::Debug for ScopePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopePlan").field("name", &self.name).field("peak_bytes", &self.peak_bytes).finish_non_exhaustive()
+    }
+}
+
+/// A scope that is fitted into memory.
+struct Sized<'d> {
+    draft: &'d Draft,
+    roots: &'d Roots,
+}
+
+struct Fit {
+    streamed: Streamed,
+    groups: Vec<Group>,
+    in_flight: u64,
+    peak_bytes: u64,
+}
+
+impl Sized<'_> {
+    fn settings(&self) -> &Streaming {
+        &self.draft.settings
+    }
+
+    /// Finds tiles, groups and the number of batches in flight.
+    fn fit(&self) -> Result<Fit> {
+        let settings = self.settings();
+        let wanted = settings.in_flight.unwrap_or_else(|| settings.worker_count()) as u64;
+        let Some(limit) = settings.memory_max else { return self.fit_in(self.pieces()?, wanted, None) };
+        let (mut pieces, most) = (self.pieces()?, self.pieces_max());
+        // Tiles of the default size become smaller.
+        loop {
+            match self.fit_at_most(pieces, wanted, limit)? {
+                Ok(fit) => return Ok(fit),
+                Err(_) if settings.factor.is_none() && pieces < most => pieces = (pieces * 2).min(most),
+                Err(bytes) => return Err(Kind::TooLittleMemory { bytes: self.least(pieces, bytes)?, limit }.into()),
+            }
+        }
+    }
+
+    /// Fits a scope into so many bytes, with as many batches in flight as possible; or returns the bytes that
+    /// it needs.
+    fn fit_at_most(&self, pieces: u64, wanted: u64, limit: u64) -> Result<Result<Fit, u64>> {
+        let one = self.fit_in(pieces, 1, Some(limit))?;
+        if one.peak_bytes > limit {
+            return Ok(Err(one.peak_bytes));
+        }
+        // More batches need more bytes.
+        let (mut fitting, mut low, mut high) = (one, 1, wanted);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            let fit = self.fit_in(pieces, middle, Some(limit))?;
+            if fit.peak_bytes <= limit {
+                (fitting, low) = (fit, middle);
+            } else {
+                high = middle - 1;
+            }
+        }
+        Ok(Ok(fitting))
+    }
+
+    /// Returns a bound that would do, from one on that groups of a lower bound need.
+    fn least(&self, pieces: u64, bytes: u64) -> Result<u64> {
+        let mut bytes = bytes;
+        for _ in 0..TRIES {
+            match self.fit_at_most(pieces, 1, bytes)? {
+                Ok(_) => break,
+                Err(more) => bytes = more,
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Fits a scope with this number of tiles of its largest store, and of batches in flight.
+    fn fit_in(&self, pieces: u64, in_flight: u64, limit: Option<u64>) -> Result<Fit> {
+        let tile_of = |store: u32| self.tile(store, pieces);
+        let mut compiled = Compiled::new(self.draft, self.roots, &tile_of)?;
+        let settings = self.settings();
+        let streamed = match compiled.outline.stream_within(settings.rule, limit) {
+            Ok(streamed) => streamed,
+            // The layout says how much it is.
+            Err(_) if limit.is_some() => compiled.outline.stream(settings.rule)?,
+            Err(error) => return Err(error),
+        };
+        if settings.is_strict && !streamed.is_one() {
+            return Err(self.not_streaming(&streamed));
+        }
+        let mut uses = vec![0; self.draft.stores.len()];
+        for window in streamed.groups().iter().flat_map(|group| group.windows()) {
+            compiled.store_of(window.store).into_iter().for_each(|store| uses[store as usize] += 1);
+        }
+        let kept =
+            |store: u32| (0..).zip(&self.draft.stores).any(|(other, known)| known.is_kept && self.roots.of(other) == store);
+        compiled.is_shared = (0..).zip(&uses).map(|(store, &uses)| uses > 1 || kept(store)).collect();
+        let mut groups: Vec<Group> = streamed.groups().iter().map(|group| compiled.lay_out(group, in_flight)).collect();
+        self.live(&compiled, &mut groups, kept);
+        let peak_bytes = self.peak(&compiled, &groups);
+        Ok(Fit { streamed, groups, in_flight, peak_bytes })
+    }
+
+    fn not_streaming(&self, streamed: &Streamed) -> Error {
+        let mut reasons: Vec<Reason> = streamed.groups().iter().flat_map(|group| group.cut().to_vec()).collect();
+        reasons.dedup();
+        let scope = self.draft.name.clone();
+        Error::with_source(Kind::NotStreaming { scope, reasons: reasons.len() }, Box::new(NotStreaming { reasons }))
+    }
+
+    /// Says when stores with memory of their own begin and end.
+    fn live(&self, compiled: &Compiled<'_>, groups: &mut [Group], is_kept: impl Fn(u32) -> bool) {
+        for store in (0..self.draft.stores.len() as u32).filter(|&store| compiled.is_shared(store)) {
+            let uses = |group: &Group| group.storages.iter().any(|storage| storage.store == store);
+            if let Some(group) = groups.iter_mut().find(|group| uses(group)) {
+                group.begins.push(store);
+            }
+            if let Some(group) = groups.iter_mut().rfind(|group| uses(group) && !is_kept(store)) {
+                group.ends.push(store);
+            }
+        }
+    }
+
+    /// Returns the most bytes in memory at a time.
+    fn peak(&self, compiled: &Compiled<'_>, groups: &[Group]) -> u64 {
+        let bytes_of = |store: u32| {
+            let store = &self.draft.stores[store as usize];
+            store.extents.iter().product::<u64>() * store.element_bytes
+        };
+        let (mut live, mut peak) = (0, 0);
+        for group in groups {
+            live += group.begins.iter().map(|&store| bytes_of(store)).sum::<u64>();
+            let transferred = group.ops.iter().map(|op| self.outside(compiled, op.number, group.in_flight)).sum::<u64>();
+            peak = peak.max(live + group.memory_bytes + transferred);
+            live -= group.ends.iter().map(|&store| bytes_of(store)).sum::<u64>();
+        }
+        peak
+    }
+
+    /// Returns the bytes that an operation has outside of the group's memory: parts of a reduction, and the
+    /// buffer of a transfer.
+    fn outside(&self, compiled: &Compiled<'_>, op: usize, in_flight: u64) -> u64 {
+        let laid = &compiled.laid[op];
+        let Some(used) = laid.driver.map(|driver| &laid.uses[driver]) else { return 0 };
+        let Some(store) = used.store.map(|store| &self.draft.stores[store as usize]) else { return 0 };
+        let shape: Vec<u64> = used.tile.iter().zip(&store.extents).map(|(&tile, &extent)| tile.min(extent)).collect();
+        match &self.draft.ops[op].body {
+            Body::Task(_) => 0,
+            // A vector grows by doubling.
+            Body::Fold(fold) => shape[0].div_ceil(laid.leaf_rows).next_power_of_two().max(4) * fold.part_bytes() * in_flight,
+            Body::Transfer(_) => shape.iter().product::<u64>() * store.element_bytes,
+        }
+    }
+
+    /// Returns the shape of a store's tiles, if the largest store has so many.
+    fn tile(&self, store: u32, pieces: u64) -> Vec<u64> {
+        let known = &self.draft.stores[store as usize];
+        if let Some(tile) = &known.tile {
+            return tile.iter().zip(&known.extents).map(|(&tile, &extent)| tile.min(extent).max(1)).collect();
+        }
+        let (rows, unit) = (known.extents[0], self.unit(known.extents[0]));
+        let tile = rows.div_ceil(pieces).next_multiple_of(unit).min(rows.max(1)).max(1);
+        std::iter::once(tile).chain(known.extents[1..].iter().map(|&along| along.max(1))).collect()
+    }
+
+    /// Returns a number of rows of which tiles have a multiple, so that no leaf of a reduction is in two.
+    fn unit(&self, rows: u64) -> u64 {
+        let folds = self.draft.ops.iter().filter(|op| matches!(op.body, Body::Fold(_)));
+        let leaves = folds.flat_map(|op| &op.uses).filter_map(|used| match used.of {
+            super::draft::Used::Store(store) => {
+                Some(&self.draft.stores[store as usize].extents).filter(|extents| extents[0] == rows)
+            }
+            super::draft::Used::Scalar(_) => None,
+        });
+        // All are powers of two times a width, or at most the rows.
+        leaves.map(|extents| leaf_rows(extents)).fold(1, |one, other| lcm(one, other).min(rows.max(1)))
+    }
+
+    /// Returns how many tiles the largest store has.
+    fn pieces(&self) -> Result<u64> {
+        let settings = self.settings();
+        if let Some(factor) = settings.factor {
+            return Ok((factor * settings.worker_count()) as u64);
+        }
+        let largest =
+            self.draft.stores.iter().map(|store| store.extents.iter().product::<u64>() * store.element_bytes).max().unwrap_or(0);
+        // How many tiles are there at once, if the scope streams.
+        let compiled = Compiled::new(self.draft, self.roots, &|store| self.tile(store, 1 << 10))?;
+        let streamed = compiled.outline.stream(settings.rule)?;
+        let tiles = |group: &crate::tiles::Group| group.windows().iter().filter_map(|window| window.tiles).sum::<u64>();
+        let live = streamed.groups().iter().map(tiles).max().unwrap_or(1).max(1);
+        let pieces = largest.div_ceil((CACHE_BYTES / live).clamp(ALIGN, TILE_BYTES_MAX));
+        Ok(if pieces < TILES_MIN { 1 } else { pieces })
+    }
+
+    /// Returns the most tiles that a store can have.
+    fn pieces_max(&self) -> u64 {
+        self.draft.stores.iter().map(|store| store.extents[0].max(1)).max().unwrap_or(1)
+    }
+}
+
+fn lcm(one: u64, other: u64) -> u64 {
+    let (mut a, mut b) = (one, other);
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    one / a * other
+}

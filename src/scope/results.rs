@@ -1,0 +1,103 @@
+//! What comes out of a scope: scalars and kept stores become values of the graph around.
+
+use std::sync::Arc;
+
+use super::array::Array;
+use super::draft::Draft;
+use super::memory::Block;
+use super::scalar::Scalar;
+use super::store::Store;
+use crate::device::Element;
+use crate::graph::{Data, NewJob, Shared, Value};
+use crate::value::args::tuples;
+
+/// A store that is kept whole; made by [`Scope::keep`](super::Scope::keep).
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<T, const N: usize>(pub(super) Store<T, N>);
+
+/// A result: what gives it.
+pub(super) enum Given {
+    /// The scalar of this number.
+    Scalar(u32),
+    /// The elements of this store, once they are there.
+    Store {
+        store: u32,
+        make: fn(Arc<Block>, &[u64]) -> Shared,
+    },
+    Nothing,
+}
+
+/// What the closure of a scope returns: a [`Scalar`], a [`Kept`] store, a tuple of up to eight of these, or
+/// `()`. Each becomes a value of the graph around: of `A` for a `Scalar<A>`, of an [`Array`] for a kept
+/// store.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a scope",
+    label = "let the closure return a `Scalar`, what `keep` returned, a tuple of up to eight of these, or `()`"
+)]
+pub trait Results {
+    /// The values of the graph.
+    type Values;
+    #[doc(hidden)]
+    fn declare(self, results: &mut Declared<'_, '_>) -> Self::Values;
+}
+
+/// The results of a scope while they are declared.
+pub struct Declared<'d, 'g> {
+    pub(super) draft: &'d mut Draft,
+    pub(super) job: &'d mut NewJob<'g>,
+    pub(super) given: Vec<Given>,
+}
+
+impl std::fmt::Debug for Declared<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Declared").field("results", &self.given.len()).finish_non_exhaustive()
+    }
+}
+
+impl Results for () {
+    type Values = Value<()>;
+
+    fn declare(self, results: &mut Declared<'_, '_>) -> Value<()> {
+        results.given.push(Given::Nothing);
+        results.job.make()
+    }
+}
+
+impl<A: Data> Results for Scalar<A> {
+    type Values = Value<A>;
+
+    fn declare(self, results: &mut Declared<'_, '_>) -> Value<A> {
+        if !results.draft.owns_scalar(&self) {
+            results.draft.fault("its closure returns a scalar of another scope".into());
+        }
+        results.given.push(Given::Scalar(self.index));
+        results.job.make()
+    }
+}
+
+impl<T: Element, const N: usize> Results for Kept<T, N> {
+    type Values = Value<Array<T, N>>;
+
+    fn declare(self, results: &mut Declared<'_, '_>) -> Value<Array<T, N>> {
+        if !results.draft.owns(&self.0) {
+            results.draft.fault("its closure returns a store of another scope".into());
+        }
+        results.given.push(Given::Store { store: self.0.index, make: Array::<T, N>::of_block });
+        results.job.make()
+    }
+}
+
+macro_rules! results {
+    ($($V:ident $v:ident $T:ident $t:ident $number:tt),*) => {
+        impl<$($V: Results),*> Results for ($($V,)*) {
+            type Values = ($($V::Values,)*);
+
+            fn declare(self, results: &mut Declared<'_, '_>) -> Self::Values {
+                let ($($v,)*) = self;
+                ($($v.declare(results),)*)
+            }
+        }
+    };
+}
+
+tuples!(results);

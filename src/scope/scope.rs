@@ -1,0 +1,281 @@
+//! A scope while its closure builds it.
+
+use std::future::Future;
+use std::marker::PhantomData;
+
+use super::args::{Append, Target};
+use super::bodies::{Folded, Loaded, Once, Saved, Tasked};
+use super::body::Body;
+use super::draft::{Draft, Mode, Use, Used};
+use super::place::Scoped;
+use super::results::Kept;
+use super::scalar::{Operator, Scalar};
+use super::store::{Shape, Store};
+use super::streaming::Streaming;
+use super::tile::TilePlace;
+use crate::device::Element;
+use crate::error::BoxError;
+use crate::graph::{Data, Reads, TaskFn};
+use crate::name::Name;
+use crate::value::args::{Fallible, Finish, Infallible};
+
+/// An array program: stores, and operations on them in order. Made by
+/// [`Graph::scope`](crate::Graph::scope), whose closure gets it.
+///
+/// An operation runs in batches. Each writes one tile of a store, and reads the tiles that go with it. The
+/// closure of an operation gets one argument for each thing that is read: a [`Tile`](super::Tile) of a
+/// [`Store`], or of a view of it such as [`halo`](Store::halo); `&T` of a [`Scalar`], or of a
+/// [`Value`](crate::Value) of the graph around. The last argument is the [`TileMut`](super::TileMut) that is
+/// written. Write the types of the arguments out.
+///
+/// What an operation writes must depend on the elements that it reads, and not on the size of tiles. Then the
+/// results are the same, bit by bit, for all settings of [`Streaming`] and on all executors.
+pub struct Scope {
+    pub(super) draft: Draft,
+}
+
+impl std::fmt::Debug for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Draft { name, stores, ops, .. } = &self.draft;
+        f.debug_struct("Scope").field("name", name).field("stores", &stores.len()).field("ops", &ops.len()).finish()
+    }
+}
+
+impl Scope {
+    /// Adds a store of this shape. It has no memory before something is written.
+    pub fn store<T: Element, const N: usize>(&mut self, name: impl Into<Name>, shape: [usize; N]) -> Store<T, N> {
+        let name = name.into();
+        if !(1..=super::AXES_MAX).contains(&N) {
+            self.draft.fault(format!("store '{name}' has {N} axes: it may have from 1 to {}", super::AXES_MAX));
+        }
+        self.draft.add_store(&name, shape.iter().map(|&along| along as u64).collect(), None)
+    }
+
+    /// Sets the shape of a store's tiles. Without it they are whole rows, as many as fit into the cache.
+    pub fn tiles<T: Element, const N: usize>(&mut self, store: &Store<T, N>, shape: [usize; N]) {
+        if !self.draft.owns(store) {
+            return self.draft.fault("`tiles` is given a store of another scope".into());
+        }
+        let name = self.draft.stores[store.index as usize].name.clone();
+        if shape.contains(&0) {
+            return self.draft.fault(format!("the tiles of store '{name}' have no elements: {shape:?}"));
+        }
+        self.draft.stores[store.index as usize].tile = Some(shape.iter().map(|&along| along as u64).collect());
+    }
+
+    /// Adds an operation that writes a store: all its elements, a tile in each batch.
+    pub fn write<T, const N: usize, I, F>(&mut self, name: impl Into<Name>, reads: I, target: &Store<T, N>, work: F)
+    where
+        T: Element,
+        I: Reads<Scoped, Params: Append<Target<T, N>>>,
+        F: TaskFn<Scoped, <I::Params as Append<Target<T, N>>>::Out, ()>,
+    {
+        self.add::<_, _, _, _, _, Infallible>(name.into(), reads, target, Mode::Write, work);
+    }
+
+    /// Adds an operation that writes a store and can fail.
+    ///
+    /// # Errors
+    /// An error of `work` fails the scope: the error names the operation and its tile.
+    pub fn try_write<T, const N: usize, I, F>(&mut self, name: impl Into<Name>, reads: I, target: &Store<T, N>, work: F)
+    where
+        T: Element,
+        I: Reads<Scoped, Params: Append<Target<T, N>>>,
+        F: TaskFn<Scoped, <I::Params as Append<Target<T, N>>>::Out, Result<(), BoxError>>,
+    {
+        self.add::<_, _, _, _, _, Fallible>(name.into(), reads, target, Mode::Write, work);
+    }
+
+    /// Adds an operation that changes a store, and returns the changed one. If nothing uses the old one
+    /// afterwards, it is changed where it is; otherwise the changed one is another.
+    pub fn update<T, const N: usize, I, F>(
+        &mut self,
+        name: impl Into<Name>,
+        reads: I,
+        store: &Store<T, N>,
+        work: F,
+    ) -> Store<T, N>
+    where
+        T: Element,
+        I: Reads<Scoped, Params: Append<Target<T, N>>>,
+        F: TaskFn<Scoped, <I::Params as Append<Target<T, N>>>::Out, ()>,
+    {
+        let target = self.updated(store);
+        self.add::<_, _, _, _, _, Infallible>(name.into(), reads, &target, Mode::Update, work);
+        target
+    }
+
+    /// Adds an operation that changes a store and can fail, as [`update`](Scope::update).
+    ///
+    /// # Errors
+    /// As for [`try_write`](Scope::try_write).
+    pub fn try_update<T, const N: usize, I, F>(
+        &mut self,
+        name: impl Into<Name>,
+        reads: I,
+        store: &Store<T, N>,
+        work: F,
+    ) -> Store<T, N>
+    where
+        T: Element,
+        I: Reads<Scoped, Params: Append<Target<T, N>>>,
+        F: TaskFn<Scoped, <I::Params as Append<Target<T, N>>>::Out, Result<(), BoxError>>,
+    {
+        let target = self.updated(store);
+        self.add::<_, _, _, _, _, Fallible>(name.into(), reads, &target, Mode::Update, work);
+        target
+    }
+
+    fn updated<T: Element, const N: usize>(&mut self, store: &Store<T, N>) -> Store<T, N> {
+        if !self.draft.owns(store) {
+            self.draft.fault("an update is given a store of another scope".into());
+            return *store;
+        }
+        let known = &self.draft.stores[store.index as usize];
+        let (name, extents) = (known.name.to_string(), known.extents.clone());
+        self.draft.add_store(&name, extents, Some(store.index))
+    }
+
+    fn add<T, const N: usize, I, F, R, K>(&mut self, name: Name, reads: I, target: &Store<T, N>, mode: Mode, work: F)
+    where
+        T: Element,
+        I: Reads<Scoped, Params: Append<Target<T, N>>>,
+        F: TaskFn<Scoped, <I::Params as Append<Target<T, N>>>::Out, R>,
+        K: Finish<R, Value = ()>,
+        R: 'static,
+    {
+        let mut uses = self.draft.begin(&name);
+        let params = reads.bind(&mut uses);
+        let params = params.append(Target::new(uses.store(target, Shape::own(N), mode)));
+        uses.end(Body::Task(Box::new(Tasked::<_, _, R, K> { params, work, kind: PhantomData })));
+    }
+
+    /// Adds a reduction: `work` makes a value of the elements that it reads, and `operator` combines the
+    /// values in the order of the elements. The values are of leaves of fixed size: 4096 elements of the
+    /// first store that is read, in whole rows, or a row if that is more. So the result does not depend on
+    /// tiles.
+    pub fn fold<A, I, O, F>(&mut self, name: impl Into<Name>, reads: I, operator: O, work: F) -> Scalar<A>
+    where
+        A: Data,
+        I: Reads<Scoped>,
+        O: Operator<A>,
+        F: TaskFn<Scoped, I::Params, A>,
+    {
+        let name = name.into();
+        let scalar = self.draft.add_scalar::<A>(&name);
+        let mut uses = self.draft.begin(&name);
+        let params = reads.bind(&mut uses);
+        uses.add(Use { of: Used::Scalar(scalar.index), mode: Mode::Reduce(operator.name()), shape: Shape::own(1) });
+        uses.end(Body::Fold(Box::new(Folded { params, work, operator, scalar: scalar.index, value: PhantomData })));
+        scalar
+    }
+
+    /// Adds a value that is made once. It reads other scalars, values of the graph around, and whole stores.
+    pub fn value<A, I, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Scalar<A>
+    where
+        A: Data,
+        I: Reads<Scoped>,
+        F: TaskFn<Scoped, I::Params, A>,
+    {
+        self.add_value::<A, _, _, _, Infallible>(name.into(), reads, work)
+    }
+
+    /// Adds a value that is made once and can fail.
+    ///
+    /// # Errors
+    /// An error of `work` fails the scope.
+    pub fn try_value<A, I, F>(&mut self, name: impl Into<Name>, reads: I, work: F) -> Scalar<A>
+    where
+        A: Data,
+        I: Reads<Scoped>,
+        F: TaskFn<Scoped, I::Params, Result<A, BoxError>>,
+    {
+        self.add_value::<A, _, _, _, Fallible>(name.into(), reads, work)
+    }
+
+    fn add_value<A, I, F, R, K>(&mut self, name: Name, reads: I, work: F) -> Scalar<A>
+    where
+        A: Data,
+        I: Reads<Scoped>,
+        F: TaskFn<Scoped, I::Params, R>,
+        K: Finish<R, Value = A>,
+        R: 'static,
+    {
+        let scalar = self.draft.add_scalar::<A>(&name);
+        let mut uses = self.draft.begin(&name);
+        let params = reads.bind(&mut uses);
+        uses.add(Use { of: Used::Scalar(scalar.index), mode: Mode::Write, shape: Shape::own(1) });
+        uses.end(Body::Task(Box::new(Once::<_, _, R, K> { params, work, scalar: scalar.index, kind: PhantomData })));
+        scalar
+    }
+
+    /// Adds an operation that brings a store in from outside, tile by tile: `work` gets the place of a tile
+    /// and a buffer of as many elements, fills the buffer, and gives it back. Tiles come in order, one at a
+    /// time, while other operations go on. None is asked for before there is memory for it.
+    ///
+    /// # Errors
+    /// An error of `work`, or a buffer of another length, fails the scope: the error names the tile.
+    ///
+    /// # Cancellation
+    /// When the run is cancelled or dropped, the future is dropped.
+    pub fn load<T, const N: usize, F, Fut>(&mut self, name: impl Into<Name>, target: &Store<T, N>, work: F)
+    where
+        T: Element,
+        F: Fn(TilePlace<N>, Vec<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<T>, BoxError>> + Send + 'static,
+    {
+        let mut uses = self.draft.begin(&name.into());
+        let at = uses.store(target, Shape::own(N), Mode::Write);
+        uses.end(Body::Transfer(Box::new(Loaded::<T, N, F> { at, work, element: PhantomData })));
+    }
+
+    /// Adds an operation that brings a store out, tile by tile: `work` gets the place of a tile and a copy of
+    /// its elements, and gives the buffer back. Tiles come in order, one at a time.
+    ///
+    /// # Errors
+    /// An error of `work` fails the scope: the error names the tile.
+    ///
+    /// # Cancellation
+    /// When the run is cancelled or dropped, the future is dropped.
+    pub fn save<T, const N: usize, F, Fut>(&mut self, name: impl Into<Name>, store: &Store<T, N>, work: F)
+    where
+        T: Element,
+        F: Fn(TilePlace<N>, Vec<T>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<T>, BoxError>> + Send + 'static,
+    {
+        let mut uses = self.draft.begin(&name.into());
+        let at = uses.store(store, Shape::own(N), Mode::Read);
+        uses.end(Body::Transfer(Box::new(Saved::<T, N, F> { at, work, element: PhantomData })));
+    }
+
+    /// Keeps a store whole, as a result of the scope.
+    pub fn keep<T: Element, const N: usize>(&mut self, store: &Store<T, N>) -> Kept<T, N> {
+        if self.draft.owns(store) {
+            self.draft.stores[store.index as usize].is_kept = true;
+        } else {
+            self.draft.fault("`keep` is given a store of another scope".into());
+        }
+        Kept(*store)
+    }
+
+    /// Builds a part of this scope, whose operations get `name` before theirs. An inner scope streams as the
+    /// outer one does, and its operations with those around them.
+    ///
+    /// # Errors
+    /// Of `compile`, if `streaming` is not that of the outer scope.
+    pub fn scope<R>(&mut self, name: impl Into<Name>, streaming: Streaming, build: impl FnOnce(&mut Self) -> R) -> R {
+        let name = name.into();
+        if streaming != self.draft.settings {
+            let fault = format!(
+                "the inner scope '{}{name}' streams in another way: give it the same `Streaming`, or make it a scope of the graph",
+                self.draft.prefix
+            );
+            self.draft.fault(fault);
+        }
+        let around = self.draft.prefix.clone();
+        self.draft.prefix = format!("{around}{name}/");
+        let built = build(self);
+        self.draft.prefix = around;
+        built
+    }
+}

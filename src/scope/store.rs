@@ -1,0 +1,89 @@
+//! Stores, and which elements of them an operation's batches read.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::device::Element;
+
+/// An array of `N` axes in a scope, known by its shape: made by [`Scope::store`](super::Scope::store). It is
+/// in memory tile by tile, unless [`Scope::keep`](super::Scope::keep) keeps it.
+///
+/// An operation that reads `&store` gets, in each batch, the tile of the same rows as the tile that it
+/// writes. Other elements are read as [`halo`](Store::halo), [`shifted`](Store::shifted),
+/// [`transposed`](Store::transposed) and [`whole`](Store::whole) say.
+pub struct Store<T, const N: usize> {
+    pub(super) scope: usize,
+    pub(super) index: u32,
+    element: PhantomData<fn(T) -> T>,
+}
+
+impl<T, const N: usize> Clone for Store<T, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const N: usize> Copy for Store<T, N> {}
+
+impl<T, const N: usize> fmt::Debug for Store<T, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store<{}, {N}>({})", std::any::type_name::<T>(), self.index)
+    }
+}
+
+impl<T: Element, const N: usize> Store<T, N> {
+    pub(super) fn new(scope: usize, index: u32) -> Self {
+        Self { scope, index, element: PhantomData }
+    }
+
+    /// Reads each tile with a border: so many more elements along each axis, before its first one and behind
+    /// its last one. At the edge of the store the border is cut.
+    pub fn halo(&self, before: [usize; N], behind: [usize; N]) -> View<T, N> {
+        let shape = Shape { before: before.into(), behind: behind.into(), ..Shape::own(N) };
+        View { store: *self, shape }
+    }
+
+    /// Reads the tile that lies so many elements further along each axis. At the edge of the store it is cut.
+    pub fn shifted(&self, by: [isize; N]) -> View<T, N> {
+        View { store: *self, shape: Shape { by: by.into(), ..Shape::own(N) } }
+    }
+
+    /// Reads tiles of the transposed store: the element at `[i, j]` there is that at `[j, i]` here. A
+    /// [`Tile`](super::Tile) of it has the coordinates of this store.
+    pub fn transposed(&self) -> View<T, N> {
+        View { store: *self, shape: Shape { is_transposed: true, ..Shape::own(N) } }
+    }
+
+    /// Reads all elements in every batch.
+    pub fn whole(&self) -> View<T, N> {
+        View { store: *self, shape: Shape { is_whole: true, ..Shape::own(N) } }
+    }
+}
+
+/// Which elements of a store an operation reads; made by the methods of [`Store`].
+#[derive(Clone, Debug)]
+pub struct View<T, const N: usize> {
+    pub(super) store: Store<T, N>,
+    pub(super) shape: Shape,
+}
+
+/// The same without types.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Shape {
+    pub(super) is_whole: bool,
+    pub(super) is_transposed: bool,
+    pub(super) by: Vec<isize>,
+    pub(super) before: Vec<usize>,
+    pub(super) behind: Vec<usize>,
+}
+
+impl Shape {
+    /// The tiles themselves.
+    pub(super) fn own(axes: usize) -> Self {
+        Self { is_whole: false, is_transposed: false, by: vec![0; axes], before: vec![0; axes], behind: vec![0; axes] }
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        *self == Self::own(self.by.len())
+    }
+}

@@ -1,0 +1,88 @@
+//! The settings of a scope.
+
+use crate::error::{Kind, Result};
+use crate::tiles::Rule;
+
+/// How a scope streams.
+///
+/// ```
+/// use anabranch::scope::Streaming;
+///
+/// // Everything in at most 27 MB, or `compile` says why that is not possible.
+/// let small = Streaming::strict().memory_max(27_000_000);
+/// // As many tiles as in Legate: 32 for each worker.
+/// let as_legate = Streaming::relaxed().over_decompose_factor(32);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Streaming {
+    pub(super) rule: Rule,
+    pub(super) is_strict: bool,
+    pub(super) factor: Option<usize>,
+    pub(super) memory_max: Option<u64>,
+    pub(super) in_flight: Option<usize>,
+    pub(super) workers: Option<usize>,
+}
+
+impl Streaming {
+    const fn new(rule: Rule, is_strict: bool) -> Self {
+        Self { rule, is_strict, factor: None, memory_max: None, in_flight: None, workers: None }
+    }
+
+    /// Nothing streams: each operation runs on whole stores, before the next one.
+    pub const fn off() -> Self {
+        Self::new(Rule::Off, false)
+    }
+
+    /// The whole scope streams, or `compile` fails with all reasons why it does not.
+    pub const fn strict() -> Self {
+        Self::new(Rule::Exact, true)
+    }
+
+    /// The scope is cut into the longest parts that stream. Stores that are used in more than one of them are
+    /// whole. The plan says where it is cut, and why.
+    pub const fn relaxed() -> Self {
+        Self::new(Rule::Exact, false)
+    }
+
+    /// Splits the largest store into so many tiles for each worker, as Legate does. The default is better:
+    /// tiles of a size for which all that is in memory at once fits into a core's cache.
+    pub const fn over_decompose_factor(self, factor: usize) -> Self {
+        Self { factor: Some(factor), ..self }
+    }
+
+    /// Sets the most bytes of tiles and whole stores in memory. Fewer batches are in flight then, and tiles
+    /// of the default size become smaller. If that is not enough, `compile` fails, and says how many bytes
+    /// are.
+    pub const fn memory_max(self, bytes: u64) -> Self {
+        Self { memory_max: Some(bytes), ..self }
+    }
+
+    /// Sets the most batches in flight. The default is the number of workers.
+    pub const fn in_flight(self, batches: usize) -> Self {
+        Self { in_flight: Some(batches), ..self }
+    }
+
+    /// Sets the number of workers for which tiles are made. The default is the number of cores.
+    pub const fn workers(self, workers: usize) -> Self {
+        Self { workers: Some(workers), ..self }
+    }
+
+    pub(super) fn worker_count(&self) -> usize {
+        self.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get()))
+    }
+
+    /// Checks that no number is 0 or too large.
+    pub(super) fn check(&self) -> Result<()> {
+        let settings = [
+            ("over_decompose_factor", self.factor),
+            ("the number of batches in flight", self.in_flight),
+            ("the number of workers of a scope", self.workers),
+        ];
+        match settings.into_iter().find(|(_, value)| value.is_some_and(|value| !(1..=NUMBER_MAX).contains(&value))) {
+            Some((what, value)) => Err(Kind::Setting { what, must: "from 1 to 65536", got: value.unwrap_or(0) }.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+const NUMBER_MAX: usize = 1 << 16;

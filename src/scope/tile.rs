@@ -1,0 +1,193 @@
+//! What operations get of stores: tiles.
+
+use std::fmt;
+use std::ops::{Index, IndexMut, Range};
+
+/// Elements of a store that a batch reads: a box of it, in row-major order. It is indexed by the coordinates
+/// of the store, so the tiles of one batch go together:
+///
+/// ```
+/// # use anabranch::scope::{Tile, TileMut};
+/// /// The mean of each element and its neighbours in the row; `u` has a halo of one.
+/// fn blur(u: Tile<f64, 1>, mut v: TileMut<f64, 1>) {
+///     for i in v.range(0) {
+///         let near = i.saturating_sub(1).max(u.range(0).start)..(i + 2).min(u.range(0).end);
+///         v[[i]] = near.clone().map(|i| u[[i]]).sum::<f64>() / near.len() as f64;
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy)]
+pub struct Tile<'a, T, const N: usize> {
+    elements: &'a [T],
+    place: TilePlace<N>,
+}
+
+/// A tile that a batch writes. As [`Tile`], it is indexed by the coordinates of the store. What it holds
+/// before it is written is not defined, unless the operation updates it.
+pub struct TileMut<'a, T, const N: usize> {
+    elements: &'a mut [T],
+    place: TilePlace<N>,
+}
+
+/// Where a tile lies in its store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TilePlace<const N: usize> {
+    /// The number of the batch, from 0 on.
+    pub batch: u64,
+    /// The coordinates of its first element.
+    pub start: [usize; N],
+    /// The number of elements along each axis.
+    pub shape: [usize; N],
+}
+
+impl<const N: usize> TilePlace<N> {
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Returns whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the coordinates along an axis.
+    ///
+    /// # Panics
+    /// If there is no such axis.
+    pub fn range(&self, axis: usize) -> Range<usize> {
+        self.start[axis]..self.start[axis] + self.shape[axis]
+    }
+
+    /// Returns the place of an element among those of the tile.
+    #[inline]
+    fn offset(&self, at: [usize; N]) -> Option<usize> {
+        let mut offset = 0;
+        for (at, (start, along)) in at.into_iter().zip(self.start.into_iter().zip(self.shape)) {
+            let at = at.wrapping_sub(start);
+            if at >= along {
+                return None;
+            }
+            offset = offset * along + at;
+        }
+        Some(offset)
+    }
+
+    /// Returns the places of the elements of a row: those with these coordinates along all axes but the last.
+    #[inline]
+    fn row(&self, at: usize) -> Option<Range<usize>> {
+        let along = at.wrapping_sub(self.start[0]);
+        let width: usize = self.shape[1..].iter().product();
+        (along < self.shape[0]).then(|| along * width..(along + 1) * width)
+    }
+}
+
+#[cold]
+fn outside<const N: usize>(at: [usize; N], place: &TilePlace<N>) -> ! {
+    let ranges: Vec<_> = (0..N).map(|axis| place.range(axis)).collect();
+    panic!("the element {at:?} is outside of a tile of {ranges:?}: read it with a larger halo")
+}
+
+macro_rules! reads {
+    ($Tile:ident) => {
+        impl<T, const N: usize> $Tile<'_, T, N> {
+            /// Returns the elements in row-major order.
+            #[inline]
+            pub fn as_slice(&self) -> &[T] {
+                &self.elements
+            }
+
+            /// Returns where the tile lies in its store.
+            pub fn place(&self) -> TilePlace<N> {
+                self.place
+            }
+
+            /// Returns the coordinates along an axis.
+            ///
+            /// # Panics
+            /// If there is no such axis.
+            pub fn range(&self, axis: usize) -> Range<usize> {
+                self.place.range(axis)
+            }
+
+            /// Returns the element with these coordinates in the store; None if the tile does not have it.
+            #[inline]
+            pub fn get(&self, at: [usize; N]) -> Option<&T> {
+                self.elements.get(self.place.offset(at)?)
+            }
+
+            /// Returns the elements with this coordinate along the first axis, in row-major order; none if
+            /// the tile does not have it.
+            #[inline]
+            pub fn row(&self, at: usize) -> &[T] {
+                self.place.row(at).map_or(&[], |row| &self.elements[row])
+            }
+        }
+
+        impl<T, const N: usize> Index<[usize; N]> for $Tile<'_, T, N> {
+            type Output = T;
+
+            #[inline]
+            fn index(&self, at: [usize; N]) -> &T {
+                self.get(at).unwrap_or_else(|| outside(at, &self.place))
+            }
+        }
+
+        impl<T, const N: usize> fmt::Debug for $Tile<'_, T, N> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($Tile)).field("place", &self.place).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+reads!(Tile);
+reads!(TileMut);
+
+impl<'a, T, const N: usize> Tile<'a, T, N> {
+    pub(super) fn new(elements: &'a [T], place: TilePlace<N>) -> Self {
+        Self { elements, place }
+    }
+}
+
+impl<'a, T, const N: usize> TileMut<'a, T, N> {
+    pub(super) fn new(elements: &'a mut [T], place: TilePlace<N>) -> Self {
+        Self { elements, place }
+    }
+
+    /// Returns the elements in row-major order.
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        self.elements
+    }
+
+    /// Returns the element with these coordinates in the store; None if the tile does not have it.
+    #[inline]
+    pub fn get_mut(&mut self, at: [usize; N]) -> Option<&mut T> {
+        self.elements.get_mut(self.place.offset(at)?)
+    }
+
+    /// Returns the elements with this coordinate along the first axis; none if the tile does not have it.
+    #[inline]
+    pub fn row_mut(&mut self, at: usize) -> &mut [T] {
+        match self.place.row(at) {
+            Some(row) => &mut self.elements[row],
+            None => &mut [],
+        }
+    }
+}
+
+impl<T: Copy, const N: usize> TileMut<'_, T, N> {
+    /// Sets all elements.
+    pub fn fill(&mut self, value: T) {
+        self.elements.fill(value);
+    }
+}
+
+impl<T, const N: usize> IndexMut<[usize; N]> for TileMut<'_, T, N> {
+    #[inline]
+    fn index_mut(&mut self, at: [usize; N]) -> &mut T {
+        let Some(offset) = self.place.offset(at) else { outside(at, &self.place) };
+        &mut self.elements[offset]
+    }
+}

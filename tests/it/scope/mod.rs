@@ -1,0 +1,4 @@
+//! Scopes: array programs in batches.
+
+mod program;
+mod random;

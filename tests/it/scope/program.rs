@@ -1,0 +1,308 @@
+//! Array programs as data: what a scope does, and the same on whole arrays, one element at a time.
+
+use std::sync::{Arc, Mutex};
+
+use anabranch::Graph;
+use anabranch::graph::Value;
+use anabranch::scope::{Array, Kept, Scalar, Scope, Store, Streaming, Sum, Tile, TileMut, TilePlace, View};
+
+/// Which elements of a store go into one.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reach<const N: usize> {
+    Own,
+    Halo([usize; N], [usize; N]),
+    Shifted([isize; N]),
+    Transposed,
+    Whole,
+}
+
+/// An operation. Stores and scalars have the numbers in which they are made.
+#[derive(Clone, Debug)]
+pub(super) enum Action<const N: usize> {
+    Fill { seed: u64 },
+    Load { seed: u64 },
+    Map { from: Vec<(usize, Reach<N>)>, to: Option<usize> },
+    Update { from: usize, seed: u64 },
+    Add { from: usize, scalar: usize },
+    Fold { from: usize, halo: bool },
+    Half { scalar: usize },
+    Save { from: usize },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Program<const N: usize> {
+    pub(super) shape: [usize; N],
+    /// The shape of all tiles, if it is said.
+    pub(super) tile: Option<[usize; N]>,
+    pub(super) actions: Vec<Action<N>>,
+    /// The stores that are kept.
+    pub(super) kept: [usize; 2],
+}
+
+/// What a program gives: two arrays, the bits of all scalars, and what was saved.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Results {
+    pub(super) kept: [Vec<u64>; 2],
+    pub(super) scalars: Vec<u64>,
+    pub(super) saved: Vec<Vec<u64>>,
+}
+
+pub(super) fn mix(one: u64, other: u64) -> u64 {
+    let word = (one ^ other.rotate_left(23)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    word ^ (word >> 29)
+}
+
+fn linear<const N: usize>(at: [usize; N], shape: [usize; N]) -> usize {
+    at.iter().zip(shape).fold(0, |sum, (&at, along)| sum * along + at)
+}
+
+/// Returns all points of a box, in order.
+fn points<const N: usize>(start: [usize; N], shape: [usize; N]) -> impl Iterator<Item = [usize; N]> {
+    let count: usize = shape.iter().product();
+    (0..count).map(move |number| {
+        let (mut at, mut rest) = ([0; N], number);
+        for axis in (0..N).rev() {
+            (at[axis], rest) = (start[axis] + rest % shape[axis], rest / shape[axis]);
+        }
+        at
+    })
+}
+
+/// What an element becomes of those that it reaches.
+fn reached<const N: usize>(reach: Reach<N>, at: [usize; N], shape: [usize; N], get: impl Fn([usize; N]) -> u64) -> u64 {
+    match reach {
+        Reach::Own => get(at),
+        Reach::Transposed => get(std::array::from_fn(|axis| at[N - 1 - axis])),
+        Reach::Shifted(by) => {
+            let moved: [isize; N] = std::array::from_fn(|axis| at[axis] as isize + by[axis]);
+            let is_in = (0..N).all(|axis| (0..shape[axis] as isize).contains(&moved[axis]));
+            if is_in { get(std::array::from_fn(|axis| moved[axis] as usize)) } else { 7 }
+        }
+        Reach::Halo(before, behind) => {
+            let start: [usize; N] = std::array::from_fn(|axis| at[axis].saturating_sub(before[axis]));
+            let size = std::array::from_fn(|axis| (at[axis] + behind[axis] + 1).min(shape[axis]) - start[axis]);
+            points(start, size).fold(1, |sum, at| mix(sum, get(at)))
+        }
+        Reach::Whole => {
+            let place = linear(at, shape);
+            let point = |number: usize| {
+                let mut rest = number % shape.iter().product::<usize>();
+                let mut at = [0; N];
+                for axis in (0..N).rev() {
+                    (at[axis], rest) = (rest % shape[axis], rest / shape[axis]);
+                }
+                at
+            };
+            mix(get(point(place * 7 + 3)), get(point(place / 2)))
+        }
+    }
+}
+
+fn as_float(value: u64) -> f64 {
+    (value >> 12) as f64 * 1e-9 - 3.0
+}
+
+fn filled(seed: u64, place: usize) -> u64 {
+    mix(seed, place as u64)
+}
+
+impl<const N: usize> Program<N> {
+    /// Returns the results, computed on whole arrays.
+    pub(super) fn results(&self) -> Results {
+        let shape = self.shape;
+        let all = || points([0; N], shape);
+        let (mut stores, mut scalars, mut saved): (Vec<Vec<u64>>, Vec<f64>, _) = (Vec::new(), Vec::new(), Vec::new());
+        for action in &self.actions {
+            match action {
+                Action::Fill { seed } | Action::Load { seed } => {
+                    stores.push(all().map(|at| filled(*seed, linear(at, shape))).collect());
+                }
+                Action::Map { from, to } => {
+                    let element = |at| {
+                        from.iter().fold(5, |sum, &(store, reach)| {
+                            mix(sum, reached(reach, at, shape, |at| stores[store][linear(at, shape)]))
+                        })
+                    };
+                    let made = all().map(element).collect();
+                    match to {
+                        Some(to) => stores[*to] = made,
+                        None => stores.push(made),
+                    }
+                }
+                Action::Update { from, seed } => {
+                    stores.push(all().map(|at| updated(stores[*from][linear(at, shape)], *seed, linear(at, shape))).collect());
+                }
+                Action::Add { from, scalar } => {
+                    let scalar = scalars[*scalar];
+                    stores.push(stores[*from].iter().map(|&value| mix(value, scalar.to_bits())).collect());
+                }
+                Action::Fold { from, halo } => scalars.push(self.folded(&stores[*from], *halo)),
+                Action::Half { scalar } => scalars.push(scalars[*scalar] * 0.5),
+                Action::Save { from } => saved.push(stores[*from].clone()),
+            }
+        }
+        let scalars = scalars.into_iter().map(f64::to_bits).collect();
+        Results { kept: self.kept.map(|store| stores[store].clone()), scalars, saved }
+    }
+
+    /// Leaves of 4096 elements in whole rows, combined in order.
+    fn folded(&self, store: &[u64], halo: bool) -> f64 {
+        let shape = self.shape;
+        let width: usize = shape[1..].iter().product();
+        let rows = (4096 / width).max(1);
+        let mut sum = 0.0;
+        for first in (0..shape[0]).step_by(rows) {
+            let more = usize::from(halo);
+            let (start, end) = (first.saturating_sub(more), (first + rows).min(shape[0]).saturating_add(more).min(shape[0]));
+            sum += store[start * width..end * width].iter().map(|&value| as_float(value)).sum::<f64>();
+        }
+        sum
+    }
+
+    /// Adds the program to a graph as a scope. Returns its values, and where it saves.
+    pub(super) fn scope(&self, g: &mut Graph, streaming: Streaming) -> (Values<N>, Saved) {
+        let saved = Saved::default();
+        let values = g.scope("program", streaming, |s| self.build(s, &saved));
+        (values, saved)
+    }
+
+    fn build(&self, s: &mut Scope, saved: &Saved) -> (Kept<u64, N>, Kept<u64, N>, Scalar<Vec<u64>>) {
+        let (shape, mut stores, mut scalars) = (self.shape, Vec::<Store<u64, N>>::new(), Vec::<Scalar<f64>>::new());
+        for action in &self.actions {
+            match action {
+                Action::Fill { seed } => {
+                    let (store, seed) = (self.store(s, stores.len()), *seed);
+                    s.write("fill", (), &store, move |mut tile: TileMut<u64, N>| {
+                        each(&mut tile, |at, _| filled(seed, linear(at, shape)));
+                    });
+                    stores.push(store);
+                }
+                Action::Load { seed } => {
+                    let (store, seed) = (self.store(s, stores.len()), *seed);
+                    s.load("load", &store, move |place: TilePlace<N>, mut buffer: Vec<u64>| async move {
+                        for (value, at) in buffer.iter_mut().zip(points(place.start, place.shape)) {
+                            *value = filled(seed, linear(at, shape));
+                        }
+                        Ok(buffer)
+                    });
+                    stores.push(store);
+                }
+                Action::Map { from, to } => {
+                    let store = to.map_or_else(|| self.store(s, stores.len()), |to| stores[to]);
+                    map(s, from, &stores, &store, shape);
+                    if to.is_none() {
+                        stores.push(store);
+                    }
+                }
+                Action::Update { from, seed } => {
+                    let seed = *seed;
+                    stores.push(s.update("update", (), &stores[*from], move |mut tile: TileMut<u64, N>| {
+                        each(&mut tile, |at, value| updated(value, seed, linear(at, shape)));
+                    }));
+                }
+                Action::Add { from, scalar } => {
+                    let store = self.store(s, stores.len());
+                    let reads = (&stores[*from], &scalars[*scalar]);
+                    s.write("add", reads, &store, |from: Tile<u64, N>, scalar: &f64, mut to: TileMut<u64, N>| {
+                        each(&mut to, |at, _| mix(from[at], scalar.to_bits()));
+                    });
+                    stores.push(store);
+                }
+                Action::Fold { from, halo } => scalars.push(fold(s, &stores[*from], *halo)),
+                Action::Half { scalar } => scalars.push(s.value("half", &scalars[*scalar], |scalar: &f64| scalar * 0.5)),
+                Action::Save { from } => save(s, &stores[*from], shape, saved),
+            }
+        }
+        let bits = scalars.iter().fold(s.value("none", (), Vec::new), |all: Scalar<Vec<u64>>, scalar| {
+            s.value("bits", (&all, scalar), |all: &Vec<u64>, scalar: &f64| [&all[..], &[scalar.to_bits()]].concat())
+        });
+        let [one, other] = self.kept.map(|store| stores[store]);
+        (s.keep(&one), s.keep(&other), bits)
+    }
+
+    fn store(&self, s: &mut Scope, number: usize) -> Store<u64, N> {
+        let store = s.store(format!("s{number}"), self.shape);
+        if let Some(tile) = self.tile {
+            s.tiles(&store, tile);
+        }
+        store
+    }
+}
+
+pub(super) type Values<const N: usize> = (Value<Array<u64, N>>, Value<Array<u64, N>>, Value<Vec<u64>>);
+/// The arrays that were saved, by the operation.
+pub(super) type Saved = Arc<Mutex<Vec<Vec<u64>>>>;
+
+fn updated(value: u64, seed: u64, place: usize) -> u64 {
+    mix(value, seed.wrapping_add(place as u64))
+}
+
+/// Replaces each element of a tile.
+fn each<const N: usize>(tile: &mut TileMut<u64, N>, value: impl Fn([usize; N], u64) -> u64) {
+    let place = tile.place();
+    for (element, at) in tile.as_mut_slice().iter_mut().zip(points(place.start, place.shape)) {
+        *element = value(at, *element);
+    }
+}
+
+fn view<const N: usize>(store: &Store<u64, N>, reach: Reach<N>) -> View<u64, N> {
+    match reach {
+        Reach::Own => store.halo([0; N], [0; N]),
+        Reach::Halo(before, behind) => store.halo(before, behind),
+        Reach::Shifted(by) => store.shifted(by),
+        Reach::Transposed => store.transposed(),
+        Reach::Whole => store.whole(),
+    }
+}
+
+fn map<const N: usize>(
+    s: &mut Scope,
+    from: &[(usize, Reach<N>)],
+    stores: &[Store<u64, N>],
+    to: &Store<u64, N>,
+    shape: [usize; N],
+) {
+    match *from {
+        [(one, reach)] => {
+            let work = move |from: Tile<u64, N>, mut to: TileMut<u64, N>| {
+                each(&mut to, |at, _| mix(5, reached(reach, at, shape, |at| from[at])));
+            };
+            s.write("map", view(&stores[one], reach), to, work);
+        }
+        [(one, reach), (other, behind)] => {
+            let work = move |from: Tile<u64, N>, with: Tile<u64, N>, mut to: TileMut<u64, N>| {
+                each(&mut to, |at, _| {
+                    mix(mix(5, reached(reach, at, shape, |at| from[at])), reached(behind, at, shape, |at| with[at]))
+                });
+            };
+            s.write("zip", (view(&stores[one], reach), view(&stores[other], behind)), to, work);
+        }
+        _ => unreachable!("one or two stores are read"),
+    }
+}
+
+fn fold<const N: usize>(s: &mut Scope, from: &Store<u64, N>, halo: bool) -> Scalar<f64> {
+    if !halo {
+        return s.fold("sum", from, Sum, |tile: Tile<u64, N>| tile.as_slice().iter().map(|&value| as_float(value)).sum::<f64>());
+    }
+    let rows = std::array::from_fn(|axis| usize::from(axis == 0));
+    let work = |_: Tile<u64, N>, tile: Tile<u64, N>| tile.as_slice().iter().map(|&value| as_float(value)).sum::<f64>();
+    s.fold("near", (from, from.halo(rows, rows)), Sum, work)
+}
+
+fn save<const N: usize>(s: &mut Scope, from: &Store<u64, N>, shape: [usize; N], saved: &Saved) {
+    let number = {
+        let mut saved = saved.lock().unwrap();
+        saved.push(vec![0; shape.iter().product()]);
+        saved.len() - 1
+    };
+    let saved = saved.clone();
+    s.save("save", from, move |place: TilePlace<N>, tile: Vec<u64>| {
+        let saved = saved.clone();
+        async move {
+            let to = &mut saved.lock().unwrap()[number];
+            points(place.start, place.shape).zip(&tile).for_each(|(at, &value)| to[linear(at, shape)] = value);
+            Ok(tile)
+        }
+    });
+}

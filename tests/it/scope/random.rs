@@ -1,0 +1,151 @@
+//! Random array programs: whatever the tiles, the batches in flight and the executor, the results are those
+//! of the same program on whole arrays, bit by bit.
+
+use anabranch::scope::{Array, Streaming};
+use anabranch::sim::{Faults, Order};
+use anabranch::{Executor, Graph, Plan, inputs};
+
+use super::program::{Action, Program, Reach, Results, Saved};
+use crate::dice::Dice;
+
+fn rounds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let first = number("SCOPE_SEED").unwrap_or(0);
+    first..first + number("SCOPE_ROUNDS").unwrap_or(usual)
+}
+
+fn draw_reach<const N: usize>(dice: &mut Dice, is_square: bool) -> Reach<N> {
+    match dice.below(12) {
+        0..=4 => Reach::Own,
+        5..=7 => Reach::Halo(std::array::from_fn(|_| dice.below(3)), std::array::from_fn(|_| dice.below(3))),
+        8 => Reach::Halo(std::array::from_fn(|axis| usize::from(axis == 0)), [0; N]),
+        9 => Reach::Shifted(std::array::from_fn(|_| dice.below(5) as isize - 2)),
+        10 if is_square => Reach::Transposed,
+        10 => Reach::Own,
+        _ => {
+            if dice.below(3) == 0 {
+                Reach::Whole
+            } else {
+                Reach::Own
+            }
+        }
+    }
+}
+
+fn draw<const N: usize>(dice: &mut Dice) -> Program<N> {
+    let is_square = N > 1 && dice.below(3) == 0;
+    let mut shape: [usize; N] = std::array::from_fn(|axis| match (N, axis) {
+        (1, _) => [1 + dice.below(50), 4096 * dice.below(8) + dice.below(4096) + 1][dice.below(2)],
+        (_, 0) => 1 + dice.below(70),
+        _ => 1 + dice.below(9),
+    });
+    if is_square {
+        shape = [1 + dice.below(20); N];
+    }
+    let tile = (dice.below(3) == 0).then(|| std::array::from_fn(|axis| 1 + dice.below(shape[axis])));
+    let mut actions = vec![Action::Fill { seed: 1 }, Action::Load { seed: 2 }];
+    let (mut stores, mut scalars) = (2, 0);
+    for number in 0..2 + dice.below(9) {
+        let action = match dice.below(16) {
+            0 => Action::Fill { seed: number as u64 + 10 },
+            1 => Action::Load { seed: number as u64 + 10 },
+            2 | 3 => Action::Update { from: dice.below(stores), seed: number as u64 + 20 },
+            4 | 5 if tile.is_none() => Action::Fold { from: dice.below(stores), halo: dice.below(3) == 0 },
+            6 if scalars > 0 => Action::Half { scalar: dice.below(scalars) },
+            7 if scalars > 0 => Action::Add { from: dice.below(stores), scalar: dice.below(scalars) },
+            8 => Action::Save { from: dice.below(stores) },
+            _ => {
+                let from: Vec<_> = (0..1 + dice.below(2)).map(|_| (dice.below(stores), draw_reach(dice, is_square))).collect();
+                Action::Map { from, to: None }
+            }
+        };
+        match action {
+            Action::Fold { .. } | Action::Half { .. } => scalars += 1,
+            Action::Save { .. } => {}
+            _ => stores += 1,
+        }
+        actions.push(action);
+    }
+    Program { shape, tile, actions, kept: [dice.below(stores), dice.below(stores)] }
+}
+
+fn compile<const N: usize>(program: &Program<N>, streaming: Streaming) -> anabranch::Result<(Plan, Saved)> {
+    let mut g = Graph::new();
+    let ((one, other, scalars), saved) = program.scope(&mut g, streaming);
+    g.output("one", &one);
+    g.output("other", &other);
+    g.output("scalars", &scalars);
+    Ok((g.compile()?, saved))
+}
+
+fn run<const N: usize>(plan: &Plan, saved: &Saved, exec: &Executor) -> Results {
+    let mut outputs = futures::executor::block_on(exec.run(plan, inputs! {})).unwrap();
+    let mut array = |name: &str| outputs.take::<Array<u64, N>>(name).unwrap().as_slice().to_vec();
+    let kept = [array("one"), array("other")];
+    Results { kept, scalars: outputs.take::<Vec<u64>>("scalars").unwrap().to_vec(), saved: saved.lock().unwrap().clone() }
+}
+
+fn executors(seed: u64) -> Vec<(&'static str, Executor)> {
+    let workers = |workers| Executor::builder().workers(workers).build().unwrap();
+    vec![
+        ("inline", Executor::inline()),
+        ("one worker", workers(1)),
+        ("two workers", workers(2)),
+        ("eight workers", workers(8)),
+        ("simulated", Executor::builder().simulated(Order::Seeded(seed), Faults::new(0)).build().unwrap()),
+    ]
+}
+
+fn draw_streaming(dice: &mut Dice) -> Streaming {
+    let streaming = match dice.below(8) {
+        0 => Streaming::off(),
+        1 => Streaming::strict(),
+        _ => Streaming::relaxed(),
+    };
+    let streaming = streaming.workers([1, 2, 8][dice.below(3)]).in_flight(1 + dice.below(6));
+    match dice.below(6) {
+        0 => streaming,
+        _ => streaming.over_decompose_factor([1, 2, 3, 4, 7, 16, 64][dice.below(7)]),
+    }
+}
+
+fn check<const N: usize>(seeds: impl Iterator<Item = u64>) {
+    let (mut streamed, mut refused) = (0, 0);
+    for seed in seeds {
+        println!("axes {N}, seed {seed}");
+        let mut dice = Dice::new(seed * 8 + N as u64);
+        let program = draw::<N>(&mut dice);
+        let expected = program.results();
+        for (name, exec) in executors(seed) {
+            let streaming = draw_streaming(&mut dice);
+            let (plan, saved) = match compile(&program, streaming) {
+                Ok(compiled) => compiled,
+                Err(error) if format!("{error}").contains("does not stream") => {
+                    refused += 1;
+                    continue;
+                }
+                Err(error) => panic!("{error:?}: {program:?}"),
+            };
+            streamed += usize::from(plan.scope("program").unwrap().streamed().is_one());
+            let results = run::<N>(&plan, &saved, &exec);
+            assert!(results == expected, "{name}, {streaming:?}: {program:?}\n{}", plan.scope("program").unwrap());
+        }
+    }
+    println!("{streamed} streamed as a whole, {refused} were refused");
+    assert!(streamed > 0, "some programs stream as a whole");
+}
+
+#[test]
+fn programs_on_vectors_give_the_same_for_all_tiles_and_executors() {
+    check::<1>(rounds(60));
+}
+
+#[test]
+fn programs_on_matrices_give_the_same_for_all_tiles_and_executors() {
+    check::<2>(rounds(60));
+}
+
+#[test]
+fn programs_on_cubes_give_the_same_for_all_tiles_and_executors() {
+    check::<3>(rounds(60));
+}
