@@ -58,6 +58,11 @@ impl Core {
         lock(&self.clients).in_flight
     }
 
+    /// Returns whether no run is in flight, and no nested one: that of a dropped run ends after it.
+    pub(super) fn is_idle(&self) -> bool {
+        lock(&self.clients).is_idle()
+    }
+
     /// Admits a run and returns its place among those in flight, or an error if the executor is closed. If
     /// there is no room, a run with a lane is queued; the lane is rung when the run is called. `turn` is 0 at
     /// first, and then the run's turn in the queue, until [`Core::leave_queue`].
@@ -104,13 +109,16 @@ impl Core {
     }
 
     fn end_nested(&self, place: usize) {
-        let waiting = {
+        let (waiting, is_idle) = {
             let mut clients = lock(&self.clients);
             clients.nested.remove(place);
-            std::mem::take(&mut clients.nested_waiting)
+            (std::mem::take(&mut clients.nested_waiting), clients.is_idle())
         };
         // All of them: one alone could be dropped before it takes the place.
         waiting.iter().for_each(|lane| lane.ring());
+        if is_idle {
+            self.idle.ring();
+        }
     }
 
     /// Takes a run that will not start out of the queue. The next waiting run gets its room, if it had any.
@@ -132,7 +140,7 @@ impl Core {
             let mut clients = lock(&self.clients);
             let run = clients.runs.remove(place.into());
             clients.in_flight -= 1;
-            (run, clients.call_next(), clients.in_flight == 0)
+            (run, clients.call_next(), clients.is_idle())
         };
         next.iter().for_each(|lane| lane.ring());
         if is_idle {
@@ -192,6 +200,10 @@ impl Core {
 }
 
 impl Clients {
+    fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.nested.is_empty()
+    }
+
     /// Returns true if there is room for every run that came before `turn`, and for this one. A new run comes
     /// after all that wait.
     fn has_room(&self, max: usize, turn: u64) -> bool {

@@ -7,8 +7,11 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
+use super::AXES_MAX;
 use super::group::{Access, GroupOp, GroupRun};
-use super::memory::Ranges;
+use super::memory::{Range, len};
 use super::tile::{Tile, TileMut, TilePlace};
 use crate::device::Element;
 use crate::graph::Shared;
@@ -28,8 +31,24 @@ pub struct Batch<'a> {
     number: u64,
     /// Its place among the batches in flight.
     pub(super) slot: usize,
-    /// The rows of a leaf, if it is one of a reduction.
-    leaf: Option<(u64, u64)>,
+    /// The leaf, if it is one of a reduction.
+    leaf: Option<Leaf<'a>>,
+}
+
+/// Some rows of a batch.
+#[derive(Clone, Copy)]
+struct Leaf<'a> {
+    /// The tiles of the batch, by use.
+    tiles: &'a [Option<Found>],
+    start: u64,
+    end: u64,
+}
+
+/// A tile that was found.
+struct Found {
+    ranges: [Range; AXES_MAX],
+    memory: *const u8,
+    row_bytes: u64,
 }
 
 impl std::fmt::Debug for Batch<'_> {
@@ -54,11 +73,24 @@ impl Step {
 }
 
 impl<'a> Batch<'a> {
-    /// Returns the leaves of a reduction: batches of some rows each. They are the same for tiles of any size.
-    pub(super) fn leaves(self) -> impl Iterator<Item = Batch<'a>> {
-        let (rows, leaf) = (self.op.leaf_rows, self.op.driver);
-        let (start, end) = self.ranges_of(leaf).of()[0];
-        (start..end).step_by(rows.max(1) as usize).map(move |from| Batch { leaf: Some((from, (from + rows).min(end))), ..self })
+    /// Calls `each` with the leaves of a reduction: batches of some rows each. They are the same for tiles of
+    /// any size. The tiles are found once.
+    pub(super) fn each_leaf(self, mut each: impl FnMut(Batch<'_>)) {
+        let found = |(access, at): (&Option<Access>, u32)| {
+            let access = access.as_ref().filter(|access| access.follows_leaves)?;
+            let (ranges, axes) = (self.ranges::<AXES_MAX>(at), access.extents.len());
+            let row_bytes = len(&ranges[1..axes]) * self.run.group.storages[access.storage as usize].element_bytes;
+            Some(Found { memory: self.run.read(access, &ranges[..axes], self.slot), ranges, row_bytes })
+        };
+        let tiles: SmallVec<[Option<Found>; 4]> = self.op.accesses.iter().zip(0..).map(found).collect();
+        let [(first, last)] = self.ranges::<1>(self.op.driver);
+        let rows = self.op.leaf_rows.max(1);
+        let mut start = first;
+        while start < last {
+            let end = (start + rows).min(last);
+            each(Batch { leaf: Some(Leaf { tiles: &tiles, start, end }), ..self });
+            start = end;
+        }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -73,50 +105,59 @@ impl<'a> Batch<'a> {
         self.op.accesses[at as usize].as_ref().expect("it is the use of a store")
     }
 
-    fn ranges_of(&self, at: u32) -> Ranges {
+    /// Returns the elements of a use along its first axes. Axes that it does not have, have none.
+    #[inline]
+    fn ranges<const N: usize>(&self, at: u32) -> [Range; N] {
         let access = self.access(at);
         let point = self.op.point(self.number);
-        let leaf = self.leaf.filter(|_| access.follows_leaves);
-        Ranges::new(access.extents.len(), |axis| match leaf {
-            Some((start, end)) if axis == 0 => access.around(start, end),
-            _ => access.part.elements(axis, &point, access.extents[axis]),
-        })
-    }
-
-    fn place_of<const N: usize>(&self, ranges: &Ranges) -> TilePlace<N> {
-        let along = |axis: usize| ranges.of()[axis];
-        TilePlace {
-            batch: self.number,
-            start: std::array::from_fn(|axis| along(axis).0 as usize),
-            shape: std::array::from_fn(|axis| (along(axis).1 - along(axis).0) as usize),
-        }
+        let along = |axis: usize| access.extents.get(axis).map(|&extent| access.part.elements(axis, &point, extent));
+        std::array::from_fn(|axis| along(axis).unwrap_or((0, 0)))
     }
 
     pub(super) fn place<const N: usize>(&self, at: u32) -> TilePlace<N> {
-        self.place_of(&self.ranges_of(at))
+        self.place_of(self.ranges(at))
+    }
+
+    fn place_of<const N: usize>(&self, ranges: [Range; N]) -> TilePlace<N> {
+        let (start, shape) = (ranges.map(|range| range.0 as usize), ranges.map(|range| (range.1 - range.0) as usize));
+        TilePlace { batch: self.number, start, shape }
+    }
+
+    /// Returns the elements of a use that reads, and where they are.
+    #[inline]
+    fn find<const N: usize>(&self, at: u32) -> (*const u8, [Range; N]) {
+        let access = self.access(at);
+        let of_leaf = self.leaf.and_then(|leaf| Some((leaf, leaf.tiles[at as usize].as_ref()?)));
+        let Some((leaf, found)) = of_leaf else {
+            let ranges = self.ranges(at);
+            return (self.run.read(access, &ranges, self.slot), ranges);
+        };
+        let rows = access.around(leaf.start, leaf.end);
+        let offset = (rows.0 - found.ranges[0].0) * found.row_bytes;
+        let ranges = std::array::from_fn(|axis| if axis == 0 { rows } else { found.ranges[axis] });
+        (found.memory.wrapping_add(offset as usize), ranges)
     }
 
     /// Returns the tile of a use that reads.
     pub(super) fn tile<T: Element, const N: usize>(&self, at: u32) -> Tile<'a, T, N> {
-        let (access, ranges) = (self.access(at), self.ranges_of(at));
-        let memory = self.run.read(access, &ranges, self.slot);
+        let (memory, ranges) = self.find::<N>(at);
         // SAFETY: the use is of a store of `T`, and the memory has the elements of these ranges. No batch
         // that writes one of them runs before this one has ended.
-        let elements = unsafe { std::slice::from_raw_parts(memory.cast::<T>(), ranges.len() as usize) };
-        Tile::new(elements, self.place_of(&ranges))
+        let elements = unsafe { std::slice::from_raw_parts(memory.cast::<T>(), len(&ranges) as usize) };
+        Tile::new(elements, self.place_of(ranges))
     }
 
     /// Returns the tile of the use that writes. It is called once for each batch.
     pub(super) fn target<T: Element, const N: usize>(&self, at: u32) -> TileMut<'a, T, N> {
-        let (access, ranges) = (self.access(at), self.ranges_of(at));
+        let (access, ranges) = (self.access(at), self.ranges::<N>(at));
         let memory = self.run.write(access, &ranges, self.slot);
         // SAFETY: the use is of a store of `T`, and the memory has the elements of these ranges. No other
         // batch that uses one of them runs before this one has ended; and this one uses the store only here.
-        let elements = unsafe { std::slice::from_raw_parts_mut(memory.cast::<T>(), ranges.len() as usize) };
+        let elements = unsafe { std::slice::from_raw_parts_mut(memory.cast::<T>(), len(&ranges) as usize) };
         if let Some(from) = access.copies_from {
             elements.copy_from_slice(self.tile::<T, N>(from).as_slice());
         }
-        TileMut::new(elements, self.place_of(&ranges))
+        TileMut::new(elements, self.place_of(ranges))
     }
 
     /// Writes the tile of a use at once.
@@ -127,7 +168,11 @@ impl<'a> Batch<'a> {
 
     /// Completes what was written: brings it to where it belongs, if it stands elsewhere too.
     pub(super) fn publish(&self, at: u32) {
-        self.run.publish(self.access(at), &self.ranges_of(at), self.slot);
+        let access = self.access(at);
+        if !self.run.is_in_place(access) {
+            let ranges = self.ranges::<AXES_MAX>(at);
+            self.run.publish(access, &ranges[..access.extents.len()], self.slot);
+        }
     }
 
     /// Completes all that the operation writes.

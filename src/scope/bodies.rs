@@ -78,10 +78,10 @@ impl<P: Send + Sync, F: TaskFn<Scoped, P, A>, O: Operator<A>, A: Data> Fold for 
 
     fn run(&self, batch: Batch<'_>, state: &(dyn Any + Send + Sync)) -> Result<(), BoxError> {
         let mut parts = lock(&self.parts(state).of[batch.slot]);
-        for leaf in batch.leaves() {
+        batch.each_leaf(|leaf| {
             let Ok(part) = self.work.call(&self.params, leaf);
             parts.push(part);
-        }
+        });
         Ok(())
     }
 

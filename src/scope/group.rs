@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::AXES_MAX;
 use super::batch::{Batch, Step};
 use super::body::Body;
-use super::memory::{ALIGN, Block, Ranges, Storage};
+use super::memory::{ALIGN, Block, Range, Storage};
 use crate::Pipeline;
 use crate::error::{BoxError, Result};
 use crate::graph::Shared;
@@ -73,11 +73,13 @@ pub(super) struct Access {
 
 impl GroupOp {
     /// Returns the point of a batch in the launch.
+    #[inline]
     pub(super) fn point(&self, batch: u64) -> [u64; AXES_MAX] {
         let (mut point, mut rest) = ([0; AXES_MAX], batch);
-        for axis in (0..self.launch.len()).rev() {
-            (point[axis], rest) = (rest % self.launch[axis], rest / self.launch[axis]);
+        for (axis, &along) in self.launch.iter().enumerate().skip(1).rev() {
+            (point[axis], rest) = if along == 1 { (0, rest) } else { (rest % along, rest / along) };
         }
+        point[0] = rest;
         point
     }
 }
@@ -152,7 +154,7 @@ impl GroupRun {
     }
 
     /// Returns the memory of elements that are read.
-    pub(super) fn read(&self, access: &Access, ranges: &Ranges, slot: usize) -> *const u8 {
+    pub(super) fn read(&self, access: &Access, ranges: &[Range], slot: usize) -> *const u8 {
         let storage = &self.group.storages[access.storage as usize];
         match storage.slice(ranges) {
             // SAFETY: the slice lies in its storage.
@@ -162,7 +164,7 @@ impl GroupRun {
     }
 
     /// Returns the memory of elements that are written.
-    pub(super) fn write(&self, access: &Access, ranges: &Ranges, slot: usize) -> *mut u8 {
+    pub(super) fn write(&self, access: &Access, ranges: &[Range], slot: usize) -> *mut u8 {
         let storage = &self.group.storages[access.storage as usize];
         match storage.slice(ranges) {
             // SAFETY: the slice lies in its storage.
@@ -172,7 +174,7 @@ impl GroupRun {
         }
     }
 
-    fn gather(&self, storage: &Storage, access: &Access, ranges: &Ranges, slot: usize) -> *mut u8 {
+    fn gather(&self, storage: &Storage, access: &Access, ranges: &[Range], slot: usize) -> *mut u8 {
         let (base, to) = (self.base(storage), self.gathered(access, slot));
         storage.pieces(ranges, |from, at, bytes| {
             // SAFETY: both lie in memory that this batch may use, and do not overlap.
@@ -181,8 +183,13 @@ impl GroupRun {
         to
     }
 
+    /// Returns whether a tile is where it belongs once it is written.
+    pub(super) fn is_in_place(&self, access: &Access) -> bool {
+        access.gathered.is_none() && !self.group.storages[access.storage as usize].has_copies()
+    }
+
     /// Brings what was written to where it belongs.
-    pub(super) fn publish(&self, access: &Access, ranges: &Ranges, slot: usize) {
+    pub(super) fn publish(&self, access: &Access, ranges: &[Range], slot: usize) {
         let storage = &self.group.storages[access.storage as usize];
         let base = self.base(storage);
         if storage.slice(ranges).is_some() {

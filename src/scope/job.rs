@@ -168,10 +168,15 @@ async fn run_stage(core: &Arc<Core>, pipeline: &Pipeline<Step, ()>, steps: u64, 
     let mut items = Items::nested(core, plan, pipelining.clone(), pipeline.port());
     let mut next = 0..steps;
     let mut source = || Poll::Ready(next.next().map(|number| Ok(Step { number, run: run.clone() })));
+    let mut first = Ok(());
     while let Some(ended) = poll_fn(|cx| items.poll_next(cx, |_| source())).await {
-        ended?;
+        if let (Err(error), Ok(())) = (ended, &first) {
+            first = Err(error);
+            // The other steps end before the scope does.
+            items.cancel();
+        }
     }
-    Ok(())
+    first
 }
 
 /// Returns the error of a step as one of an operation, and its batch.

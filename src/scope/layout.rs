@@ -41,7 +41,7 @@ impl Compiled<'_> {
     /// Gives each store its storage, in the order of the windows.
     fn place_stores(&self, laid: &mut Group, group: &TileGroup, ops: &[usize]) {
         let windows = group.windows().iter().filter_map(|window| Some((self.store_of(window.store)?, window)));
-        let mut own: Vec<(usize, Window)> = Vec::new();
+        let (mut own, mut before): (Vec<(usize, Window)>, Vec<(usize, Window)>) = (Vec::new(), Vec::new());
         for (store, window) in windows {
             let first = self.first_use(store, ops[window.used.0]);
             let form = self.form(store, window, first, ops, laid.in_flight);
@@ -51,6 +51,8 @@ impl Compiled<'_> {
                 Storage { at: None, store, extents: draft.extents.clone(), element_bytes: draft.element_bytes, form };
             if is_own {
                 own.push((laid.storages.len(), window.clone()));
+            } else if window.is_before {
+                before.push((laid.storages.len(), window.clone()));
             } else if matches!(storage.form, Form::Whole) && self.is_shared(store) {
                 // It has memory of its own.
             } else {
@@ -59,10 +61,13 @@ impl Compiled<'_> {
             }
             laid.storages.push(storage);
         }
-        // Those of one batch share memory where they are not used at the same time.
-        let blocks: Vec<(usize, usize, u64)> =
-            own.iter().map(|(_, window)| (window.used.0, window.used.1, window.tile_bytes.next_multiple_of(ALIGN))).collect();
-        let (starts, stride) = pack(&blocks);
+        // Those that are needed before the batches share memory, and those of one batch.
+        let (starts, bytes) = packed(&before, |window| window.store_bytes);
+        for ((at, _), start) in before.iter().zip(starts) {
+            laid.storages[*at].at = Some(laid.memory_bytes + start);
+        }
+        laid.memory_bytes += bytes;
+        let (starts, stride) = packed(&own, |window| window.tile_bytes);
         for ((at, _), start) in own.iter().zip(starts) {
             let storage = &mut laid.storages[*at];
             storage.at = Some(laid.memory_bytes + start);
@@ -129,6 +134,13 @@ impl Compiled<'_> {
         let batches = laid.launch.iter().product::<u64>().max(1);
         GroupOp { number, skew, batches, launch: laid.launch.clone(), accesses, driver, leaf_rows }
     }
+}
+
+/// Lays stores out that share memory where they are not used at the same time. Returns where each begins, and
+/// the bytes of all.
+fn packed(stores: &[(usize, Window)], bytes: impl Fn(&Window) -> u64) -> (Vec<u64>, u64) {
+    let block = |(_, window): &(usize, Window)| (window.used.0, window.used.1, bytes(window).next_multiple_of(ALIGN));
+    pack(&stores.iter().map(block).collect::<Vec<_>>())
 }
 
 /// Returns whether all that a use has of a store is one slice.

@@ -73,26 +73,11 @@ impl Drop for Block {
 }
 
 /// The elements of a tile along each axis: the first, and one behind the last.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ranges {
-    of: [(u64, u64); AXES_MAX],
-    axes: usize,
-}
+pub(super) type Range = (u64, u64);
 
-impl Ranges {
-    pub(super) fn new(axes: usize, range: impl Fn(usize) -> (u64, u64)) -> Self {
-        let mut of = [(0, 1); AXES_MAX];
-        of.iter_mut().take(axes).enumerate().for_each(|(axis, along)| *along = range(axis));
-        Self { of, axes }
-    }
-
-    pub(super) fn of(&self) -> &[(u64, u64)] {
-        &self.of[..self.axes]
-    }
-
-    pub(super) fn len(&self) -> u64 {
-        self.of().iter().map(|(start, end)| end - start).product()
-    }
+/// Returns the number of elements of a tile.
+pub(super) fn len(ranges: &[Range]) -> u64 {
+    ranges.iter().map(|(start, end)| end - start).product()
 }
 
 /// Where the elements of a store are.
@@ -142,8 +127,7 @@ impl Storage {
     }
 
     /// Returns where elements begin that are one slice; in bytes from its first.
-    pub(super) fn slice(&self, ranges: &Ranges) -> Option<u64> {
-        let ranges = ranges.of();
+    pub(super) fn slice(&self, ranges: &[Range]) -> Option<u64> {
         if ranges.iter().any(|(start, end)| start == end) {
             return Some(0);
         }
@@ -152,7 +136,8 @@ impl Storage {
             &Form::Rows { tile, ring, before, behind } => {
                 let is_of_rows = ranges[1..].iter().zip(&self.extents[1..]).all(|(&range, &extent)| range == (0, extent));
                 let (start, end) = ranges[0];
-                let (first, at) = (start / tile, before + start / tile % ring * tile + start % tile);
+                let first = start / tile;
+                let at = before + first % ring * tile + (start - first * tile);
                 // Or the copies before the ring, if it is the end of the last tile.
                 let next_ring = (first / ring + 1) * ring * tile;
                 let copy = before.checked_sub(next_ring - start);
@@ -162,19 +147,22 @@ impl Storage {
             }
             Form::Blocks { tile, .. } => {
                 let is_in_one = ranges.iter().zip(tile).all(|((start, end), tile)| start / tile == (end - 1) / tile);
-                let local = |((start, end), tile): (&(u64, u64), &u64)| (start % tile, start % tile + end - start);
-                let mut locals = [(0, 0); AXES_MAX];
-                locals.iter_mut().zip(ranges.iter().zip(tile)).for_each(|(to, pair)| *to = local(pair));
-                let mut shape = [0; AXES_MAX];
-                shape.iter_mut().zip(self.block_shape(ranges)).for_each(|(to, of)| *to = of);
-                let axes = ranges.len();
-                (is_in_one && is_slice(&locals[..axes], &shape[..axes])).then(|| self.position(ranges).0)
+                let mut is_long = false;
+                // Of each axis behind one with several elements it has all of the block.
+                let is_slice = is_in_one
+                    && ranges.iter().zip(self.block_shape(ranges)).all(|((start, end), shape)| {
+                        let is_whole = end - start == shape;
+                        let fits = is_whole || !is_long;
+                        is_long |= end - start > 1;
+                        fits
+                    });
+                is_slice.then(|| self.position(ranges).0)
             }
         }
     }
 
     /// Returns the shape of the block that has the first elements of these ranges.
-    fn block_shape<'s>(&'s self, ranges: &'s [(u64, u64)]) -> impl Iterator<Item = u64> + 's {
+    fn block_shape<'s>(&'s self, ranges: &'s [Range]) -> impl Iterator<Item = u64> + 's {
         let Form::Blocks { tile, .. } = &self.form else { unreachable!("only blocks have a shape") };
         let pairs = ranges.iter().zip(tile).zip(&self.extents);
         pairs.map(|(((start, _), &tile), &extent)| tile.min(extent - start / tile * tile))
@@ -182,7 +170,7 @@ impl Storage {
 
     /// Returns where the first of these elements is, in bytes, and how many elements of its row follow each
     /// other from there.
-    fn position(&self, ranges: &[(u64, u64)]) -> (u64, u64) {
+    fn position(&self, ranges: &[Range]) -> (u64, u64) {
         let last = ranges.len() - 1;
         let along = |shape: u64, at: u64, offset: u64| offset * shape + at;
         match &self.form {
@@ -212,33 +200,39 @@ impl Storage {
 
     /// Calls `each` for all pieces of these elements that follow each other: where a piece is, where it goes
     /// in a slice of them all, and its length; in bytes.
-    pub(super) fn pieces(&self, ranges: &Ranges, mut each: impl FnMut(u64, u64, u64)) {
-        let (mut at, axes) = (*ranges, ranges.axes);
-        let mut done = 0;
-        if ranges.len() == 0 {
+    pub(super) fn pieces(&self, ranges: &[Range], mut each: impl FnMut(u64, u64, u64)) {
+        let last = ranges.len() - 1;
+        let (mut at, mut done) = ([(0, 1); AXES_MAX], 0);
+        let at = &mut at[..=last];
+        at.copy_from_slice(ranges);
+        if len(ranges) == 0 {
             return;
         }
         loop {
-            let end = ranges.of[axes - 1].1;
-            at.of[axes - 1].0 = ranges.of[axes - 1].0;
-            while at.of[axes - 1].0 < end {
-                let (from, run) = self.position(at.of());
-                let count = run.min(end - at.of[axes - 1].0);
+            at[last].0 = ranges[last].0;
+            while at[last].0 < ranges[last].1 {
+                let (from, run) = self.position(at);
+                let count = run.min(ranges[last].1 - at[last].0);
                 each(from, done, count * self.element_bytes);
                 done += count * self.element_bytes;
-                at.of[axes - 1].0 += count;
+                at[last].0 += count;
             }
             // The next row: the last of the other axes that has one.
-            let Some(axis) = (0..axes - 1).rev().find(|&axis| at.of[axis].0 + 1 < ranges.of[axis].1) else { return };
-            at.of[axis].0 += 1;
-            (axis + 1..axes - 1).for_each(|axis| at.of[axis].0 = ranges.of[axis].0);
+            let Some(axis) = (0..last).rev().find(|&axis| at[axis].0 + 1 < ranges[axis].1) else { return };
+            at[axis].0 += 1;
+            (axis + 1..last).for_each(|axis| at[axis].0 = ranges[axis].0);
         }
     }
 
+    /// Returns whether some of its rows stand twice.
+    pub(super) fn has_copies(&self) -> bool {
+        matches!(self.form, Form::Rows { before, behind, .. } if before + behind > 0)
+    }
+
     /// Returns what of a tile stands twice: from where, to where and how many bytes.
-    pub(super) fn copies(&self, ranges: &Ranges) -> [Option<(u64, u64, u64)>; 2] {
+    pub(super) fn copies(&self, ranges: &[Range]) -> [Option<(u64, u64, u64)>; 2] {
         let &Form::Rows { tile, ring, before, behind } = &self.form else { return [None; 2] };
-        let (start, end) = ranges.of[0];
+        let (start, end) = ranges[0];
         let row = self.width() * self.element_bytes;
         let (place, rows) = (start / tile % ring, end - start);
         // A short tile is the last one: no halo comes behind it.
@@ -251,8 +245,8 @@ impl Storage {
 }
 
 /// Returns whether a box of an array is one slice of it.
-fn is_slice(ranges: &[(u64, u64)], extents: &[u64]) -> bool {
-    let is_long = |(start, end): &(u64, u64)| end - start > 1;
+fn is_slice(ranges: &[Range], extents: &[u64]) -> bool {
+    let is_long = |(start, end): &Range| end - start > 1;
     let first = ranges.iter().position(is_long).unwrap_or(ranges.len());
     ranges.iter().zip(extents).skip(first + 1).all(|(&range, &extent)| range == (0, extent))
 }

@@ -62,10 +62,8 @@ impl fmt::Display for NotStreaming {
 
 impl std::error::Error for NotStreaming {}
 
-/// The bytes that all tiles in memory together should have: about half of a core's second cache.
-const CACHE_BYTES: u64 = 512 << 10;
-/// The most bytes of a tile of the default size.
-const TILE_BYTES_MAX: u64 = 256 << 10;
+/// The bytes that the tiles of a batch in memory together should have: less than a core's second cache.
+const CACHE_BYTES: u64 = 384 << 10;
 /// With fewer tiles nothing is gained, and a stencil's first batch would need the last one.
 const TILES_MIN: u64 = 4;
 /// How often a bound is raised to find the least that would do.
@@ -79,7 +77,7 @@ impl ScopePlan {
         let roots = Roots::new(&draft);
         check(&draft, &roots)?;
         let sized = Sized { draft: &draft, roots: &roots };
-        let Fit { streamed, groups, in_flight, peak_bytes } = sized.fit()?;
+        let Fit { streamed, groups, in_flight, peak_bytes, .. } = sized.fit()?;
         let stages = groups
             .iter()
             .zip(streamed.groups())
@@ -149,6 +147,9 @@ struct Fit {
     groups: Vec<Group>,
     in_flight: u64,
     peak_bytes: u64,
+    /// The bound of the groups, and whether they keep it.
+    allowed: Option<u64>,
+    is_bounded: bool,
 }
 
 impl Sized<'_> {
@@ -159,7 +160,7 @@ impl Sized<'_> {
     /// Finds tiles, groups and the number of batches in flight.
     fn fit(&self) -> Result<Fit> {
         let settings = self.settings();
-        let wanted = settings.in_flight.unwrap_or_else(|| settings.worker_count()) as u64;
+        let wanted = settings.batches_in_flight() as u64;
         let Some(limit) = settings.memory_max else { return self.fit_in(self.pieces()?, wanted, None) };
         let (mut pieces, most) = (self.pieces()?, self.pieces_max());
         // Tiles of the default size become smaller.
@@ -167,42 +168,59 @@ impl Sized<'_> {
             match self.fit_at_most(pieces, wanted, limit)? {
                 Ok(fit) => return Ok(fit),
                 Err(_) if settings.factor.is_none() && pieces < most => pieces = (pieces * 2).min(most),
-                Err(bytes) => return Err(Kind::TooLittleMemory { bytes: self.least(pieces, bytes)?, limit }.into()),
+                Err(()) => {
+                    let least = self.least(pieces)?;
+                    if least.peak_bytes > limit {
+                        return Err(Kind::TooLittleMemory { bytes: least.peak_bytes, limit }.into());
+                    }
+                    return self.widened(least, (pieces, wanted), limit);
+                }
             }
         }
     }
 
-    /// Fits a scope into so many bytes, with as many batches in flight as possible; or returns the bytes that
-    /// it needs.
-    fn fit_at_most(&self, pieces: u64, wanted: u64, limit: u64) -> Result<Result<Fit, u64>> {
-        let one = self.fit_in(pieces, 1, Some(limit))?;
-        if one.peak_bytes > limit {
-            return Ok(Err(one.peak_bytes));
+    /// Fits a scope into so many bytes, with as many batches in flight as possible, if it fits.
+    fn fit_at_most(&self, pieces: u64, wanted: u64, limit: u64) -> Result<Result<Fit, ()>> {
+        // The layout needs some bytes more than the rules know of. Shorter groups may need less.
+        let mut allowed = limit;
+        for _ in 0..TRIES {
+            let one = self.fit_in(pieces, 1, Some(allowed))?;
+            if one.peak_bytes <= limit {
+                return Ok(Ok(self.widened(one, (pieces, wanted), limit)?));
+            }
+            let Some(less) = allowed.checked_sub(one.peak_bytes - limit).filter(|_| one.is_bounded) else { break };
+            allowed = less;
         }
+        Ok(Err(()))
+    }
+
+    /// Returns the same groups with as many batches in flight as fit.
+    fn widened(&self, one: Fit, (pieces, wanted): (u64, u64), limit: u64) -> Result<Fit> {
+        let allowed = one.allowed;
         // More batches need more bytes.
         let (mut fitting, mut low, mut high) = (one, 1, wanted);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
-            let fit = self.fit_in(pieces, middle, Some(limit))?;
+            let fit = self.fit_in(pieces, middle, allowed)?;
             if fit.peak_bytes <= limit {
                 (fitting, low) = (fit, middle);
             } else {
                 high = middle - 1;
             }
         }
-        Ok(Ok(fitting))
+        Ok(fitting)
     }
 
-    /// Returns a bound that would do, from one on that groups of a lower bound need.
-    fn least(&self, pieces: u64, bytes: u64) -> Result<u64> {
-        let mut bytes = bytes;
+    /// Fits a scope into few bytes: one byte less would not do.
+    fn least(&self, pieces: u64) -> Result<Fit> {
+        let mut fitting = self.fit_in(pieces, 1, None)?;
         for _ in 0..TRIES {
-            match self.fit_at_most(pieces, 1, bytes)? {
-                Ok(_) => break,
-                Err(more) => bytes = more,
+            match self.fit_at_most(pieces, 1, fitting.peak_bytes.saturating_sub(1))? {
+                Ok(fit) => fitting = fit,
+                Err(()) => break,
             }
         }
-        Ok(bytes)
+        Ok(fitting)
     }
 
     /// Fits a scope with this number of tiles of its largest store, and of batches in flight.
@@ -210,10 +228,10 @@ impl Sized<'_> {
         let tile_of = |store: u32| self.tile(store, pieces);
         let mut compiled = Compiled::new(self.draft, self.roots, &tile_of)?;
         let settings = self.settings();
-        let streamed = match compiled.outline.stream_within(settings.rule, limit) {
-            Ok(streamed) => streamed,
+        let (streamed, is_bounded) = match compiled.outline.stream_within(settings.rule, limit) {
+            Ok(streamed) => (streamed, true),
             // The layout says how much it is.
-            Err(_) if limit.is_some() => compiled.outline.stream(settings.rule)?,
+            Err(_) if limit.is_some() => (compiled.outline.stream(settings.rule)?, false),
             Err(error) => return Err(error),
         };
         if settings.is_strict && !streamed.is_one() {
@@ -229,7 +247,7 @@ impl Sized<'_> {
         let mut groups: Vec<Group> = streamed.groups().iter().map(|group| compiled.lay_out(group, in_flight)).collect();
         self.live(&compiled, &mut groups, kept);
         let peak_bytes = self.peak(&compiled, &groups);
-        Ok(Fit { streamed, groups, in_flight, peak_bytes })
+        Ok(Fit { streamed, groups, in_flight, peak_bytes, allowed: limit, is_bounded })
     }
 
     fn not_streaming(&self, streamed: &Streamed) -> Error {
@@ -320,7 +338,7 @@ impl Sized<'_> {
         let streamed = compiled.outline.stream(settings.rule)?;
         let tiles = |group: &crate::tiles::Group| group.windows().iter().filter_map(|window| window.tiles).sum::<u64>();
         let live = streamed.groups().iter().map(tiles).max().unwrap_or(1).max(1);
-        let pieces = largest.div_ceil((CACHE_BYTES / live).clamp(ALIGN, TILE_BYTES_MAX));
+        let pieces = largest.div_ceil((CACHE_BYTES / live).max(ALIGN));
         Ok(if pieces < TILES_MIN { 1 } else { pieces })
     }
 

@@ -57,7 +57,8 @@ impl Streaming {
         Self { memory_max: Some(bytes), ..self }
     }
 
-    /// Sets the most batches in flight. The default is the number of workers.
+    /// Sets the most batches in flight. The default is twice the number of workers, so that a worker finds a
+    /// batch while another one is late; with a factor, whose tiles may be large, it is the number of workers.
     pub const fn in_flight(self, batches: usize) -> Self {
         Self { in_flight: Some(batches), ..self }
     }
@@ -69,6 +70,11 @@ impl Streaming {
 
     pub(super) fn worker_count(&self) -> usize {
         self.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get()))
+    }
+
+    pub(super) fn batches_in_flight(&self) -> usize {
+        let default = || self.worker_count() * if self.factor.is_some() { 1 } else { 2 };
+        self.in_flight.unwrap_or_else(default)
     }
 
     /// Checks that no number is 0 or too large.

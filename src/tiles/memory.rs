@@ -47,6 +47,8 @@ pub struct Window {
     pub(crate) used: (usize, usize),
     /// The step in which its first tile is made; None if that is before the batches.
     pub(crate) from_step: Option<u64>,
+    /// Whether it is needed only before the batches of its group.
+    pub(crate) is_before: bool,
 }
 
 impl Window {
@@ -73,6 +75,7 @@ impl Windows {
             for access in &outline.ops[placed.op].accesses {
                 if let Some(window) = windows.iter_mut().find(|window| window.store == access.store) {
                     window.used.1 = at;
+                    window.is_before &= placed.place == Place::Before;
                     continue;
                 }
                 windows.push(window(outline, ops, at, access, is_whole(access.store)));
@@ -83,10 +86,12 @@ impl Windows {
 
     /// Returns the most bytes with so many batches in flight.
     pub(super) fn bytes(&self, in_flight: u64) -> u64 {
-        let (own, others): (Vec<_>, Vec<_>) = self.0.iter().partition(|window| window.is_of_a_batch());
+        let (before, rest): (Vec<_>, Vec<_>) = self.0.iter().partition(|window| window.is_before);
+        let before: Vec<_> = before.iter().map(|window| (window.used.0, window.used.1, window.store_bytes)).collect();
+        let (own, others): (Vec<&Window>, Vec<&Window>) = rest.into_iter().partition(|window| window.is_of_a_batch());
         let others = others.iter().fold(0_u64, |sum, window| sum.saturating_add(window.bytes(in_flight)));
         let own: Vec<(usize, usize, u64)> = own.iter().map(|window| (window.used.0, window.used.1, window.tile_bytes)).collect();
-        others.saturating_add(pack(&own).1.saturating_mul(in_flight))
+        others.saturating_add(pack(&before).1).saturating_add(pack(&own).1.saturating_mul(in_flight))
     }
 }
 
@@ -96,7 +101,9 @@ fn window(outline: &Outline, ops: &[Placed], at: usize, first: &Access, is_whole
     let (launch, from_step) = (outline.ops[ops[at].op].axes(), first_step(ops[at].place));
     let tile = |(axis, &extent): (usize, &u64)| first.part.along(axis).map_or(extent, |tiles| tiles.size().min(extent));
     let tile_bytes = store.extents.iter().enumerate().map(tile).product::<u64>().saturating_mul(store.element_bytes);
-    let mut window = Window { store: id, tiles: None, tile_bytes, store_bytes: store.bytes(), used: (at, at), from_step };
+    let is_before = ops[at].place == Place::Before && !is_whole && !store.is_kept;
+    let mut window =
+        Window { store: id, tiles: None, tile_bytes, store_bytes: store.bytes(), used: (at, at), from_step, is_before };
     // A store that is read first was made before, and one that is reduced stays until the end.
     let is_written = first.mode == Mode::Write && is_made_by(&outline.ops[ops[at].op], id);
     if is_whole || store.is_kept || !is_written || first.part.is_whole() {

@@ -1,4 +1,8 @@
 //! Scopes: array programs in batches.
 
+mod bounds;
+mod endings;
+mod mistakes;
 mod program;
 mod random;
+mod refused;

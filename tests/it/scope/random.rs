@@ -32,7 +32,7 @@ fn draw_reach<const N: usize>(dice: &mut Dice, is_square: bool) -> Reach<N> {
     }
 }
 
-fn draw<const N: usize>(dice: &mut Dice) -> Program<N> {
+pub(super) fn draw<const N: usize>(dice: &mut Dice) -> Program<N> {
     let is_square = N > 1 && dice.below(3) == 0;
     let mut shape: [usize; N] = std::array::from_fn(|axis| match (N, axis) {
         (1, _) => [1 + dice.below(50), 4096 * dice.below(8) + dice.below(4096) + 1][dice.below(2)],

@@ -1,0 +1,118 @@
+//! What a mistake in a scope gets: an error of `compile` that names the thing and says what to do.
+
+use anabranch::scope::{Scope, Streaming, Sum, Tile, TileMut};
+use anabranch::{Executor, Graph, inputs};
+
+/// Returns the error of a scope.
+fn error(streaming: Streaming, build: impl FnOnce(&mut Scope)) -> String {
+    let mut g = Graph::new();
+    let done = g.scope("s", streaming, build);
+    g.output("done", &done);
+    let error = g.compile().unwrap_err();
+    assert!(error.is_invalid_graph() || error.to_string().contains("must be"), "{error}");
+    error.to_string()
+}
+
+fn copy(from: Tile<u8, 1>, mut to: TileMut<u8, 1>) {
+    to.as_mut_slice().copy_from_slice(from.as_slice());
+}
+
+#[test]
+fn stores_are_written_before_they_are_read() {
+    let told = error(Streaming::strict(), |s| {
+        let (a, b) = (s.store("a", [8]), s.store("b", [8]));
+        s.write("copy", &a, &b, copy);
+    });
+    assert_eq!(told, "scope 's': operation 'copy' reads store 'a', which nothing has written: write or load it first");
+    let told = error(Streaming::strict(), |s| {
+        let a = s.store::<u8, 1>("a", [8]);
+        s.keep(&a);
+    });
+    assert_eq!(told, "scope 's': store 'a' is kept, and nothing has written it");
+}
+
+#[test]
+fn no_operation_reads_what_it_writes() {
+    for streaming in [Streaming::strict(), Streaming::relaxed(), Streaming::off()] {
+        let told = error(streaming, |s| {
+            let a = s.store("a", [8]);
+            s.write("fill", (), &a, |mut a: TileMut<u8, 1>| a.fill(1));
+            s.write("blur", a.halo([1], [1]), &a, copy);
+        });
+        assert_eq!(told, "scope 's': operation 'blur' reads store 'a' and writes it: update it, or write another store");
+    }
+}
+
+#[test]
+fn tiles_of_stores_go_together() {
+    let told = error(Streaming::strict(), |s| {
+        let (a, b) = (s.store("a", [8]), s.store("b", [9]));
+        s.write("fill", (), &a, |mut a: TileMut<u8, 1>| a.fill(1));
+        s.write("copy", &a, &b, copy);
+    });
+    let with = "whose shape [8] does not go with that of store 'b', [9]";
+    let wanted = format!("operation 'copy' reads tiles of store 'a', {with}: read `a.whole()`, or let both have as many rows");
+    assert_eq!(told, format!("scope 's': {wanted}"));
+}
+
+#[test]
+fn what_is_made_once_reads_whole_stores() {
+    let told = error(Streaming::strict(), |s| {
+        let a = s.store("a", [8]);
+        s.write("fill", (), &a, |mut a: TileMut<u8, 1>| a.fill(1));
+        s.value("first", &a, |a: Tile<u8, 1>| a[[0]]);
+    });
+    assert_eq!(told, "scope 's': operation 'first' is done once and reads tiles of store 'a': read `store.whole()`");
+    let told = error(Streaming::strict(), |s| {
+        let one = s.value("one", (), || 1_u8);
+        s.fold("sum", &one, Sum, |one: &u8| *one);
+    });
+    assert_eq!(told, "scope 's': operation 'sum' is a reduction and reads no store tile by tile: read `&store` first");
+}
+
+#[test]
+fn stores_of_another_scope_are_refused() {
+    let mut kept = None;
+    error(Streaming::strict(), |s| {
+        kept = Some(s.store::<u8, 1>("a", [8]));
+        s.keep(kept.as_ref().unwrap());
+    });
+    let told = error(Streaming::strict(), |s| s.write("fill", (), &kept.unwrap(), |mut a: TileMut<u8, 1>| a.fill(1)));
+    let use_those = "use those of the `Scope` that its closure gets";
+    assert_eq!(told, format!("scope 's': operation 'fill' uses a store of another scope: {use_those}"));
+}
+
+#[test]
+fn settings_are_in_range() {
+    let fill = |s: &mut Scope| {
+        let a = s.store("a", [8]);
+        s.write("fill", (), &a, |mut a: TileMut<u8, 1>| a.fill(1));
+    };
+    let told = error(Streaming::strict().over_decompose_factor(0), fill);
+    assert_eq!(told, "over_decompose_factor must be from 1 to 65536, not 0");
+    let told = error(Streaming::strict().in_flight(0), fill);
+    assert_eq!(told, "the number of batches in flight must be from 1 to 65536, not 0");
+    let told = error(Streaming::strict(), |s| {
+        let a = s.store::<u8, 1>("a", [8]);
+        s.tiles(&a, [0]);
+    });
+    assert_eq!(told, "scope 's': the tiles of store 'a' have no elements: [0]");
+}
+
+#[test]
+fn an_inner_scope_streams_as_the_outer_one() {
+    let told = error(Streaming::strict(), |s| s.scope("inner", Streaming::off(), |_| ()));
+    let wanted = "give it the same `Streaming`, or make it a scope of the graph";
+    assert_eq!(told, format!("scope 's': the inner scope 'inner' streams in another way: {wanted}"));
+    let mut g = Graph::new();
+    let sum = g.scope("s", Streaming::strict(), |s| {
+        let a = s.store("a", [8]);
+        s.scope("inner", Streaming::strict(), |s| s.write("fill", (), &a, |mut a: TileMut<u8, 1>| a.fill(1)));
+        s.fold("sum", &a, Sum, |a: Tile<u8, 1>| a.as_slice().iter().sum::<u8>())
+    });
+    g.output("sum", &sum);
+    let plan = g.compile().unwrap();
+    assert!(plan.scope("s").unwrap().to_string().contains("inner/fill"));
+    let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! {})).unwrap();
+    assert_eq!(*outputs.take::<u8>("sum").unwrap(), 8);
+}
