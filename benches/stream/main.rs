@@ -21,6 +21,7 @@ mod machine;
 mod markers;
 mod scopes;
 #[path = "../run/report/table.rs"]
+#[allow(dead_code)]
 mod table;
 
 use std::time::Instant;

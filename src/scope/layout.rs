@@ -41,7 +41,7 @@ impl Compiled<'_> {
     /// Gives each store its storage, in the order of the windows.
     fn place_stores(&self, laid: &mut Group, group: &TileGroup, ops: &[usize]) {
         let windows = group.windows().iter().filter_map(|window| Some((self.store_of(window.store)?, window)));
-        let (mut own, mut before): (Vec<(usize, Window)>, Vec<(usize, Window)>) = (Vec::new(), Vec::new());
+        let [mut own, mut before] = [(); 2].map(|()| Vec::<(usize, Window)>::new());
         for (store, window) in windows {
             let first = self.first_use(store, ops[window.used.0]);
             let form = self.form(store, window, first, ops, laid.in_flight);
