@@ -1,5 +1,5 @@
-//! A heat equation on a grid that is larger than the memory it may have: many steps stream through it, and the
-//! rows of the last one go to a picture as they are done.
+//! A heat equation on a grid that is larger than the memory it may have: many steps stream through it, and
+//! the rows of the last one go to a picture as they are done.
 //!
 //! ```text
 //! cargo run --release --example heat -- [PICTURE.png]

@@ -1,5 +1,5 @@
-//! Histogram, mean and variance of a file that is larger than the memory it may have, with a progress bar. The
-//! file is read while what was read before is counted.
+//! Histogram, mean and variance of a file that is larger than the memory it may have, with a progress bar.
+//! The file is read while what was read before is counted.
 //!
 //! ```text
 //! cargo run --release --example histogram -- [FILE]

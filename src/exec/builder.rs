@@ -73,11 +73,11 @@ impl ExecutorBuilder {
         self
     }
 
-    /// Sets the number of runs that may be in flight, from 1 to 65,280. Further runs wait. The default is
+    /// Sets the number of runs that may be in flight, from 1 to 65,024. Further runs wait. The default is
     /// 1,024.
     ///
-    /// A run that a node awaits counts, too. If such runs are nested deeper than this bound, they wait for
-    /// each other for ever.
+    /// A run that a node awaits counts, too, but for those of [scopes](crate::scope). If such runs are nested
+    /// deeper than this bound, they wait for each other for ever.
     pub fn max_in_flight(mut self, runs: usize) -> Self {
         self.max_in_flight = runs;
         self

@@ -10,6 +10,7 @@
 //! | [`futures`] | where futures run, and whether tokio's timers and sockets work there |
 //! | [`loops`] | loops and branches as nodes of a graph |
 //! | [`items`] | a graph over a stream of items: phases, states, feedback |
+//! | [`arrays`] | array programs on more data than memory: stores, tiles, streaming |
 //! | [`gpus`] | kernels, buffers and streams; what differs between a host and a GPU |
 //! | [`variables`] | engines: order that follows from what operations read and write |
 //! | [`flows`] | control flow as async code; which of graph, pipeline, loop, engine and flow to choose |
@@ -32,6 +33,9 @@ pub mod futures {}
 
 #[doc = include_str!("items.md")]
 pub mod items {}
+
+#[doc = include_str!("arrays.md")]
+pub mod arrays {}
 
 #[doc = include_str!("loops.md")]
 pub mod loops {}

@@ -53,6 +53,8 @@ impl<T, const N: usize> Single for View<T, N> {}
 impl<T, const N: usize> Single for &View<T, N> {}
 impl<T> Single for &Scalar<T> {}
 
+// Else rustc lists the reads of scopes where a node or an operation reads something wrong.
+#[diagnostic::do_not_recommend]
 impl<T: Element, const N: usize> OneRead<Scoped> for &Store<T, N> {
     type Param = TileOf<T, N>;
 
@@ -61,6 +63,7 @@ impl<T: Element, const N: usize> OneRead<Scoped> for &Store<T, N> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Element, const N: usize> OneRead<Scoped> for View<T, N> {
     type Param = TileOf<T, N>;
 
@@ -69,6 +72,7 @@ impl<T: Element, const N: usize> OneRead<Scoped> for View<T, N> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Element, const N: usize> OneRead<Scoped> for &View<T, N> {
     type Param = TileOf<T, N>;
 
@@ -77,6 +81,7 @@ impl<T: Element, const N: usize> OneRead<Scoped> for &View<T, N> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Data> OneRead<Scoped> for &Scalar<T> {
     type Param = ScalarOf<T>;
 
@@ -85,6 +90,7 @@ impl<T: Data> OneRead<Scoped> for &Scalar<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Data> OneRead<Scoped> for &Value<T> {
     type Param = GivenOf<T>;
 
