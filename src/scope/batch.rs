@@ -93,6 +93,21 @@ impl<'a> Batch<'a> {
         }
     }
 
+    #[cfg(debug_assertions)]
+    pub(super) fn run(&self) -> &'a GroupRun {
+        self.run
+    }
+
+    /// Calls `each` for all stores that the operation uses.
+    #[cfg(debug_assertions)]
+    pub(super) fn each_access(&self, mut each: impl FnMut(&GroupRun, &Access, &[Range])) {
+        for (access, at) in self.op.accesses.iter().zip(0..) {
+            if let Some(access) = access {
+                each(self.run, access, &self.ranges::<AXES_MAX>(at)[..access.extents.len()]);
+            }
+        }
+    }
+
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -160,8 +175,17 @@ impl<'a> Batch<'a> {
         TileMut::new(elements, self.place_of(ranges))
     }
 
+    /// Reads the tile of a use at once.
+    pub(super) fn tile_of<T: Element, const N: usize>(&self, at: u32, read: impl FnOnce(Tile<'_, T, N>)) {
+        #[cfg(debug_assertions)]
+        let _claimed = self.claim();
+        read(self.tile(at));
+    }
+
     /// Writes the tile of a use at once.
     pub(super) fn target_of<T: Element, const N: usize>(&self, at: u32, write: impl FnOnce(TileMut<'_, T, N>)) {
+        #[cfg(debug_assertions)]
+        let _claimed = self.claim();
         write(self.target(at));
         self.publish(at);
     }

@@ -160,7 +160,7 @@ where
         let Some(batch) = step.batch(op) else { return Box::pin(std::future::ready(Ok(()))) };
         let place = batch.place::<N>(self.at);
         let mut buffer = batch.buffer::<T>(place.len());
-        buffer.copy_from_slice(batch.tile::<T, N>(self.at).as_slice());
+        batch.tile_of::<T, N>(self.at, |tile| buffer.copy_from_slice(tile.as_slice()));
         let save = (self.work)(place, buffer);
         Box::pin(async move {
             let failing = step.run().failing();

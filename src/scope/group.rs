@@ -7,6 +7,10 @@ use std::sync::Arc;
 use super::AXES_MAX;
 use super::batch::{Batch, Step};
 use super::body::Body;
+#[cfg(debug_assertions)]
+use super::claims::Claims;
+#[cfg(debug_assertions)]
+use super::memory::len;
 use super::memory::{ALIGN, Block, Range, Storage};
 use crate::Pipeline;
 use crate::error::{BoxError, Result};
@@ -112,6 +116,8 @@ pub(super) struct GroupRun {
     /// By operation of the scope.
     pub(super) buffers: Vec<Mutex<Vec<Box<dyn Any + Send>>>>,
     has_failed: AtomicBool,
+    #[cfg(debug_assertions)]
+    pub(super) claims: Claims,
 }
 
 impl GroupRun {
@@ -124,7 +130,18 @@ impl GroupRun {
         let folds = group.ops.iter().map(fold).collect();
         let buffers = program.iter().map(|_| Mutex::default()).collect();
         let has_failed = AtomicBool::new(false);
-        Ok(Self { program, group, state, memory, wholes, folds, buffers, has_failed })
+        Ok(Self {
+            program,
+            group,
+            state,
+            memory,
+            wholes,
+            folds,
+            buffers,
+            has_failed,
+            #[cfg(debug_assertions)]
+            claims: Claims::default(),
+        })
     }
 
     /// Marks the group as failed, unless what begins here passes.
@@ -137,7 +154,7 @@ impl GroupRun {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    fn base(&self, storage: &Storage) -> *mut u8 {
+    pub(super) fn base(&self, storage: &Storage) -> *mut u8 {
         match storage.at {
             // SAFETY: storages lie in the memory of their group.
             Some(at) => unsafe { self.memory.base().add(at as usize) },
@@ -224,6 +241,8 @@ impl Step {
         let run = self.run();
         let Some(batch) = self.batch(op).filter(|_| !run.has_failed()) else { return Ok(()) };
         let failing = run.failing();
+        #[cfg(debug_assertions)]
+        let _claimed = batch.claim();
         match &run.program[run.group.ops[op].number].body {
             Body::Task(task) => task.run(batch)?,
             Body::Fold(fold) => fold.run(batch, run.fold_state(op))?,
@@ -295,5 +314,34 @@ impl fmt::Debug for Step {
 impl Batch<'_> {
     fn is_last(&self) -> bool {
         self.number() + 1 == self.batches()
+    }
+}
+
+#[cfg(debug_assertions)]
+impl<'a> Batch<'a> {
+    /// Claims all memory that the batch uses.
+    pub(super) fn claim(&self) -> super::claims::Claimed<'a> {
+        let mut memory = Vec::new();
+        self.each_access(|run: &GroupRun, access: &Access, ranges: &[Range]| {
+            run.each_piece(access, ranges, |addresses| memory.push((addresses, access.is_written)));
+        });
+        self.run().claims.claim(memory)
+    }
+}
+
+#[cfg(debug_assertions)]
+impl GroupRun {
+    /// Calls `each` for all memory of some elements.
+    fn each_piece(&self, access: &Access, ranges: &[Range], mut each: impl FnMut(std::ops::Range<usize>)) {
+        let storage = &self.group.storages[access.storage as usize];
+        let base = self.base(storage).addr();
+        let mut add = |at: u64, bytes: u64| each(base + at as usize..base + (at + bytes) as usize);
+        match storage.slice(ranges) {
+            Some(at) => add(at, len(ranges) * storage.element_bytes),
+            None => storage.pieces(ranges, |at, _, bytes| add(at, bytes)),
+        }
+        if access.is_written {
+            storage.copies(ranges).into_iter().flatten().for_each(|(_, to, bytes)| add(to, bytes));
+        }
     }
 }

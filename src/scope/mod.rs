@@ -34,6 +34,8 @@ mod array;
 mod batch;
 mod bodies;
 mod body;
+#[cfg(debug_assertions)]
+mod claims;
 mod compile;
 mod draft;
 mod group;

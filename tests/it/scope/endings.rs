@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use anabranch::scope::{Streaming, Sum, Tile, TileMut, TilePlace};
-use anabranch::{BoxError, Executor, Graph, Plan, inputs};
+use anabranch::{BoxError, Executor, Flow, Function, Graph, Plan, Value, inputs};
 use futures::executor::block_on;
 
 const ROWS: usize = 16 << 12;
@@ -190,4 +190,28 @@ fn a_scope_in_a_loop_reads_the_values_around_it() {
         assert_eq!(*outputs.take::<u64>("last").unwrap(), 1000 * x);
     }
     assert_eq!(calls.load(Ordering::Relaxed), 6);
+}
+
+/// A flow calls a graph with a scope, and branches on what it gives.
+#[test]
+fn a_flow_calls_a_scope() {
+    let sums = Function::new("sums", |g: &mut Graph, x: Value<u64>| {
+        g.scope("s", Streaming::strict(), |s| {
+            let a = s.store("a", [1 << 16]);
+            s.write("fill", &x, &a, |x: &u64, mut a: TileMut<u64, 1>| a.fill(*x));
+            s.fold("sum", &a, Sum, |a: Tile<u64, 1>| a.as_slice().iter().sum::<u64>())
+        })
+    })
+    .unwrap();
+    for exec in executors() {
+        let sums = sums.clone();
+        let flow = exec.flow(async move |f: &Flow| {
+            let mut x = f.value("x", 1_u64);
+            while *f.get(&x).await? < 1 << 40 {
+                x = f.call(&sums, &x);
+            }
+            Ok(*f.get(&x).await?)
+        });
+        assert_eq!(block_on(flow).unwrap(), 1 << 48);
+    }
 }
