@@ -51,6 +51,13 @@ impl Block {
         self.base.as_ptr()
     }
 
+    /// Returns a copy of the elements of a block that was made for them. No thread writes them.
+    pub(super) fn to_vec<T: Element>(&self) -> Vec<T> {
+        let len = self.layout.size() / size_of::<T>();
+        // SAFETY: the block is initialised, aligned for the elements, and any bytes are elements.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast::<T>(), len) }.to_vec()
+    }
+
     /// Returns the elements of a block that was made for them: with their alignment.
     pub(super) fn into_vec<T: Element>(self) -> Vec<T> {
         let len = self.layout.size() / size_of::<T>();

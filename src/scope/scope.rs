@@ -17,6 +17,7 @@ use crate::device::Element;
 use crate::error::BoxError;
 use crate::graph::{Data, Reads, TaskFn};
 use crate::name::Name;
+use crate::tiles::VOLUME_MAX;
 use crate::value::args::{Fallible, Finish, Infallible};
 
 /// An array program: stores, and operations on them in order. Made by
@@ -47,6 +48,13 @@ impl Scope {
         let name = name.into();
         if !(1..=super::AXES_MAX).contains(&N) {
             self.draft.fault(format!("store '{name}' has {N} axes: it may have from 1 to {}", super::AXES_MAX));
+        }
+        let elements = shape.iter().try_fold(1_u64, |volume, &along| volume.checked_mul(along as u64));
+        if elements.is_none_or(|elements| elements > VOLUME_MAX) {
+            self.draft.fault(format!("store '{name}' has more than 2^40 elements: {shape:?}"));
+        }
+        if size_of::<T>() == 0 {
+            self.draft.fault(format!("the elements of store '{name}' have no bytes: there is nothing to store"));
         }
         self.draft.add_store(&name, shape.iter().map(|&along| along as u64).collect(), None)
     }

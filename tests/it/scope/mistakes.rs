@@ -1,6 +1,6 @@
 //! What a mistake in a scope gets: an error of `compile` that names the thing and says what to do.
 
-use anabranch::scope::{Scope, Streaming, Sum, Tile, TileMut};
+use anabranch::scope::{Array, Scope, Streaming, Sum, Tile, TileMut};
 use anabranch::{Executor, Graph, inputs};
 
 /// Returns the error of a scope.
@@ -115,4 +115,39 @@ fn an_inner_scope_streams_as_the_outer_one() {
     assert!(plan.scope("s").unwrap().to_string().contains("inner/fill"));
     let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! {})).unwrap();
     assert_eq!(*outputs.take::<u8>("sum").unwrap(), 8);
+}
+
+#[test]
+fn stores_are_not_too_large() {
+    let told = error(Streaming::strict(), |s| {
+        s.store::<u8, 2>("a", [usize::MAX, 4]);
+    });
+    assert_eq!(told, format!("scope 's': store 'a' has more than 2^40 elements: [{}, 4]", usize::MAX));
+    let told = error(Streaming::strict(), |s| {
+        let (a, b) = (s.store("a", [8]), s.store("b", [8]));
+        s.write("fill", (), &a, |mut a: TileMut<u8, 1>| a.fill(1));
+        s.write("copy", a.halo([usize::MAX], [1]), &b, copy);
+    });
+    assert!(told.starts_with("operation 'copy' reads store 'a' with a number above 2^40"), "{told}");
+}
+
+#[test]
+fn empty_scopes_and_empty_stores_end() {
+    for streaming in [Streaming::strict(), Streaming::off(), Streaming::strict().over_decompose_factor(7)] {
+        let mut g = Graph::new();
+        let nothing = g.scope("nothing", streaming, |_| ());
+        let (empty, sum) = g.scope("empty", streaming, |s| {
+            let (a, b) = (s.store("a", [0, 5]), s.store("b", [0, 5]));
+            s.write("fill", (), &a, |mut a: TileMut<u8, 2>| a.fill(1));
+            s.write("near", a.halo([1, 1], [1, 1]), &b, |_: Tile<u8, 2>, mut b: TileMut<u8, 2>| b.fill(2));
+            let sum = s.fold("sum", &b, Sum, |b: Tile<u8, 2>| b.as_slice().iter().sum::<u8>());
+            (s.keep(&b), sum)
+        });
+        g.output("nothing", &nothing);
+        g.output("empty", &empty);
+        g.output("sum", &sum);
+        let mut outputs = futures::executor::block_on(Executor::inline().run(&g.compile().unwrap(), inputs! {})).unwrap();
+        assert_eq!(outputs.take::<Array<u8, 2>>("empty").unwrap().shape(), [0, 5]);
+        assert_eq!(*outputs.take::<u8>("sum").unwrap(), 0);
+    }
 }
