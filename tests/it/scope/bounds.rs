@@ -4,7 +4,7 @@ use anabranch::scope::{ScopePlan, Streaming};
 use anabranch::{Executor, Graph, Plan, Result, inputs};
 
 use super::program::Program;
-use super::random::draw;
+use super::random::{draw, rounds};
 use crate::dice::Dice;
 
 fn compile<const N: usize>(program: &Program<N>, streaming: Streaming) -> Result<Plan> {
@@ -30,7 +30,7 @@ fn least(error: &anabranch::Error) -> u64 {
 #[test]
 fn bounds_hold_from_the_least_to_the_whole_and_one_byte_less_is_refused() {
     let exec = Executor::builder().workers(2).build().unwrap();
-    for seed in 0..100 {
+    for seed in rounds(100) {
         println!("seed {seed}");
         let mut dice = Dice::new(seed + 1000);
         let program = draw::<2>(&mut dice);

@@ -8,7 +8,7 @@ use anabranch::{Executor, Graph, Plan, inputs};
 use super::program::{Action, Program, Reach, Results, Saved};
 use crate::dice::Dice;
 
-fn rounds(usual: u64) -> std::ops::Range<u64> {
+pub(super) fn rounds(usual: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let first = number("SCOPE_SEED").unwrap_or(0);
     first..first + number("SCOPE_ROUNDS").unwrap_or(usual)
