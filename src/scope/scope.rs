@@ -7,6 +7,7 @@ use super::args::{Append, Target};
 use super::bodies::{Folded, Loaded, Once, Saved, Tasked};
 use super::body::Body;
 use super::draft::{Draft, Mode, Use, Used};
+use super::memory::ALIGN;
 use super::place::Scoped;
 use super::results::Kept;
 use super::scalar::{Operator, Scalar};
@@ -53,8 +54,8 @@ impl Scope {
         if elements.is_none_or(|elements| elements > VOLUME_MAX) {
             self.draft.fault(format!("store '{name}' has more than 2^40 elements: {shape:?}"));
         }
-        if size_of::<T>() == 0 {
-            self.draft.fault(format!("the elements of store '{name}' have no bytes: there is nothing to store"));
+        if size_of::<T>() == 0 || align_of::<T>() as u64 > ALIGN {
+            self.draft.fault(format!("the elements of store '{name}' have no bytes, or are aligned to more than {ALIGN}"));
         }
         self.draft.add_store(&name, shape.iter().map(|&along| along as u64).collect(), None)
     }

@@ -1,5 +1,6 @@
 //! What a mistake in a scope gets: an error of `compile` that names the thing and says what to do.
 
+use anabranch::device::Element;
 use anabranch::scope::{Array, Scope, Streaming, Sum, Tile, TileMut};
 use anabranch::{Executor, Graph, inputs};
 
@@ -115,6 +116,22 @@ fn an_inner_scope_streams_as_the_outer_one() {
     assert!(plan.scope("s").unwrap().to_string().contains("inner/fill"));
     let mut outputs = futures::executor::block_on(Executor::inline().run(&plan, inputs! {})).unwrap();
     assert_eq!(*outputs.take::<u8>("sum").unwrap(), 8);
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(128))]
+struct Wide([u8; 128]);
+
+// SAFETY: 128 bytes without padding, of which any are a value.
+unsafe impl Element for Wide {}
+
+#[test]
+fn elements_are_not_aligned_to_more_than_memory_is() {
+    let told = error(Streaming::strict(), |s| {
+        let a = s.store::<Wide, 1>("a", [8]);
+        s.write("fill", (), &a, |mut a: TileMut<Wide, 1>| a.fill(Wide([0; 128])));
+    });
+    assert_eq!(told, "scope 's': the elements of store 'a' have no bytes, or are aligned to more than 64");
 }
 
 #[test]
